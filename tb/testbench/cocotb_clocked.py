@@ -15,11 +15,13 @@ DEPTH = int(os.environ["DEPTH"])
 class FifoTestbench(Testbench):
     """A FIFO between two ends. `given` has the payloads that were sent."""
 
-    def __init__(self, dut: Any, sends: float = 1.0, takes: float = 1.0) -> None:
+    def __init__(
+        self, dut: Any, sends: float = 1.0, takes: float = 1.0, *, held: bool = True
+    ) -> None:
         super().__init__(dut, StreamFIFO(16, DEPTH))
         self.given: list[int] = []
         self.source = Source(self, "i", self.share(sends), self.given.append)
-        self.sink = Sink(self, "o", self.share(takes))
+        self.sink = Sink(self, "o", self.share(takes), held=held)
 
 
 @cocotb.test()
@@ -65,6 +67,18 @@ async def not_held(dut: Any) -> None:
         assert "o: changed before it was taken" in str(error)
     else:
         raise AssertionError("the offer was withdrawn unnoticed")
+
+
+@cocotb.test()
+async def may_be_withdrawn(dut: Any) -> None:
+    """A sink of offers that need not be held accepts that one is withdrawn."""
+    tb = await FifoTestbench(dut, held=False).start()
+    tb.sink.pace = lambda: False
+    tb.source.put(5)
+    await tb.until(lambda: tb.sink.offered, "an offer")
+    dut.rst.value = 1
+    await tb.until(lambda: not tb.sink.offered, "the offer is withdrawn", timeout=3)
+    assert not tb.sink.taken
 
 
 @cocotb.test()

@@ -18,7 +18,8 @@ def always() -> bool:
 
 
 class Sink(Participant):
-    """Takes payloads from the design. Checks that an offer is held until it is taken.
+    """Takes payloads from the design. Checks that an offer is held until it is taken, unless it may
+    be withdrawn.
 
     Members
     -------
@@ -34,10 +35,12 @@ class Sink(Participant):
         stream: str,
         pace: Pace = always,
         then: Callable[[Any], None] | None = None,
+        *,
+        held: bool = True,
     ) -> None:
         """`stream` : name of an output of the design. `then` : called with each payload at its
-        transfer."""
-        self.pace, self._then, self._name = pace, then, stream
+        transfer. `held` : whether an offer must be held."""
+        self.pace, self._then, self._name, self._held = pace, then, stream, held
         self._valid, self._ready, self._payload = (
             tb.ports[f"{stream}__{part}"] for part in ("valid", "ready", "payload")
         )
@@ -55,7 +58,7 @@ class Sink(Participant):
         bits = self._payload.bits() if self.offered else None
         waiting = self._waiting
         assert waiting is None or bits == waiting, f"{self._name}: changed before it was taken"
-        self._waiting = None if self.open else bits
+        self._waiting = bits if self._held and not self.open else None
         if self.offered and self.open:
             payload = self._payload.get()
             self.taken.append((cycle, payload))

@@ -1,49 +1,25 @@
-"""Memory clients in Python, cycle by cycle, which check their answers.
+"""Memory clients in Python, cycle by cycle, which check their answers."""
 
-Formats are those of `hw/records/memory.py`, packed here by hand.
-"""
-
-import random
+import functools
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from cocotb.triggers import RisingEdge
-from cocotb.types import LogicArray
+from signalbox.hw.records.memory import MemoryStatus
+from signalbox.tb.testbench.clocked import Participant, Testbench
+from signalbox.tb.testbench.ends import Pace, Sink, Source
 
-__all__ = [
-    "BUS",
-    "FAULT",
-    "OK",
-    "Burst",
-    "FaultSink",
-    "ReadClient",
-    "WriteClient",
-    "always",
-    "sometimes",
-]
+__all__ = ["BUS", "FAULT", "OK", "Burst", "ReadClient", "WriteClient"]
 
-OK, BUS, FAULT = 0, 1, 2
-
-Pace = Callable[[], bool]
-"""Decides in each cycle whether to proceed."""
-
-
-def always() -> bool:
-    return True
-
-
-def sometimes(rng: random.Random, share: float) -> Pace:
-    """True in a fraction `share` of cycles."""
-    return lambda: rng.random() < share
+OK, BUS, FAULT = MemoryStatus
 
 
 @dataclass
 class Burst:
     """A burst and its answer: beats (data, status) of a read, or the status of a write.
 
-    `beats` are (data, strobe) of a write; `cycles` are the cycles of the offer and of every answer.
+    `beats` are (data, strobe) of a write; `cycles` are the clock edges at which the offer began,
+    and at which every answer was taken.
     """
 
     va: int
@@ -52,170 +28,104 @@ class Burst:
     physical: bool = False
     asid: int = 0
     atomic: bool = False
-    answer: list[tuple[int, int]] = field(default_factory=list)
+    answer: list[tuple[int, MemoryStatus]] = field(default_factory=list)
     cycles: list[int] = field(default_factory=list)
     ended: bool = False
 
 
-class _Client:
-    """A client that offers `todo` one after another, and moves finished bursts to `ended`."""
+class _Client(Participant):
+    """A client that offers `todo` one after another, and moves finished bursts to `ended`.
 
-    def __init__(self, dut: Any, prefix: str, asid_bits: int, pace: Pace) -> None:
-        self.dut, self.prefix, self.pace = dut, prefix, pace
-        self.asid_bits = asid_bits
+    Members
+    -------
+    todo : bursts that have not been offered.
+    waiting : bursts that were taken and are not answered.
+    answers : sink of the answers.
+    """
+
+    answers: Sink
+
+    def __init__(self, tb: Testbench, prefix: str, pace: Pace) -> None:
+        self.tb, self.prefix = tb, prefix
         self.todo: deque[Burst] = deque()
         self.waiting: deque[Burst] = deque()
         self.ended: list[Burst] = []
-        self.offered: Burst | None = None
-        self.cycle = 0
-        self._request = self.stream("request")
-        for stream in ("request", *self.SOURCES):
-            self.stream(stream)[0].value = 0
-            self.stream(stream)[2].value = 0
-        for stream in self.SINKS:
-            self.stream(stream)[1].value = 0
+        self._offered: Burst | None = None
+        tb.join(self)
+        self._request = Source(tb, f"{prefix}__request", pace, self._taken)
 
-    SOURCES: tuple[str, ...] = ()
-    SINKS: tuple[str, ...] = ()
-
-    def stream(self, name: str) -> tuple[Any, Any, Any]:
-        """Handles of valid, ready and payload."""
-        return tuple(
-            getattr(self.dut, f"{self.prefix}__{name}__{part}")
-            for part in ("valid", "ready", "payload")
-        )
-
-    async def run(self) -> None:
-        while True:
-            await RisingEdge(self.dut.clk)
-            self.cycle += 1
-            self.sample()
-            self.drive()
+    @property
+    def busy(self) -> bool:
+        """Whether there are bursts without an answer."""
+        return bool(self.todo or self._request.pending or self.waiting)
 
     async def finish(self, timeout: int = 50_000) -> list[Burst]:
         """Wait until everything was answered. Returns the bursts since the last call."""
-        for _ in range(timeout):
-            if not (self.todo or self.waiting or self.offered):
-                ended, self.ended = self.ended, []
-                return ended
-            await RisingEdge(self.dut.clk)
-        raise AssertionError(f"{self.prefix}: no answer in {timeout} cycles: {self.waiting}")
+        await self.tb.until(lambda: not self.busy, f"{self.prefix}: all answers", timeout)
+        ended, self.ended = self.ended, []
+        return ended
 
-    def sample(self) -> None:
-        if self.offered and int(self._request[1].value):
-            self.waiting.append(self.offered)
-            self.offered = None
+    def drive(self, cycle: int) -> None:
+        if self.todo and not self._request.pending:
+            self._request.put(functools.partial(self._offer, self.todo.popleft()))
 
-    def drive(self) -> None:
-        if self.offered is None:
-            if self.todo and self.pace():
-                self.offered = burst = self.todo.popleft()
-                burst.cycles.append(self.cycle)
-                flags = burst.physical | burst.atomic << 1
-                word = burst.va | (burst.count - 1) << 49 | flags << 57
-                self._request[2].value = burst.asid | word << self.asid_bits
-            self._request[0].value = int(self.offered is not None)
+    def _offer(self, burst: Burst) -> dict[str, Any]:
+        """Request of a burst, which is offered now."""
+        self._offered = burst
+        burst.cycles.append(self.tb.cycle)
+        return {
+            "asid": burst.asid,
+            "va": burst.va,
+            "beats": burst.count - 1,
+            "physical": burst.physical,
+            "atomic": burst.atomic,
+        }
 
-    def end(self) -> None:
-        burst = self.waiting.popleft()
-        burst.ended = True
-        self.ended.append(burst)
+    def _taken(self, _: dict[str, Any]) -> None:
+        assert self._offered is not None
+        self.waiting.append(self._offered)
+        self._offered = None
+
+    def _answer(self, data: int, status: MemoryStatus, *, last: bool) -> None:
+        """An answer to the oldest burst."""
+        burst = self.waiting[0]
+        burst.answer.append((data, status))
+        burst.cycles.append(self.tb.cycle + 1)
+        if last:
+            burst.ended = True
+            self.ended.append(self.waiting.popleft())
 
 
 class ReadClient(_Client):
-    """A client of a `ReadPort`. `keen` decides on `beat.ready`."""
+    """A client of a `ReadPort`."""
 
-    SINKS = ("beat",)
+    def __init__(self, tb: Testbench, index: int, pace: Pace) -> None:
+        super().__init__(tb, f"read__{index}", pace)
+        self.answers = Sink(tb, f"{self.prefix}__beat", pace, self._take)
 
-    def __init__(self, dut: Any, index: int, *, asid_bits: int, width: int, pace: Pace, keen: Pace):
-        super().__init__(dut, f"read__{index}", asid_bits, pace)
-        self.width, self.keen = width, keen
-        self._beat = self.stream("beat")
-        self._ready = False
-
-    def sample(self) -> None:
-        super().sample()
-        if self._ready and int(self._beat[0].value):
-            self._take(self._beat[2].value)
-
-    def _take(self, word: LogicArray) -> None:
+    def _take(self, beat: dict[str, Any]) -> None:
         assert self.waiting, f"{self.prefix}: an unexpected beat"
-        last = int(word[self.width])
-        status = int(word[self.width + 2 : self.width + 1])
-        data = 0 if status == FAULT else int(word[self.width - 1 : 0])  # else may be undefined
-        self.waiting[0].answer.append((data, status))
-        self.waiting[0].cycles.append(self.cycle)
-        if last:
-            self.end()
-
-    def drive(self) -> None:
-        super().drive()
-        self._ready = self.keen()
-        self._beat[1].value = int(self._ready)
+        data = 0 if beat["status"] is FAULT else beat["data"]  # else may be undefined
+        self._answer(data, beat["status"], last=beat["last"])
 
 
 class WriteClient(_Client):
     """A client of a `WritePort`. A request is offered when its beats are available."""
 
-    SOURCES = ("beat",)
-    SINKS = ("done",)
+    def __init__(self, tb: Testbench, index: int, pace: Pace) -> None:
+        super().__init__(tb, f"write__{index}", pace)
+        self._beat = Source(tb, f"{self.prefix}__beat")
+        self.answers = Sink(tb, f"{self.prefix}__done", pace, self._take)
 
-    def __init__(self, dut: Any, index: int, *, asid_bits: int, width: int, pace: Pace, keen: Pace):
-        super().__init__(dut, f"write__{index}", asid_bits, pace)
-        self.width, self.keen = width, keen
-        self._beat, self._done = self.stream("beat"), self.stream("done")
-        self._beats: deque[int] = deque()
-        self._sent: deque[int] = deque()
-        self._shown = self._ready = False
+    def _offer(self, burst: Burst) -> dict[str, Any]:
+        for index, (data, strobe) in enumerate(burst.beats):
+            self._beat.put({"data": data, "strobe": strobe, "last": index == burst.count - 1})
+        return super()._offer(burst)
 
-    def sample(self) -> None:
-        super().sample()
-        if self._shown and int(self._beat[1].value):
-            self._beats.popleft()
-            self._shown = False
-        if self._ready and int(self._done[0].value):
-            assert self.waiting, f"{self.prefix}: done, but of what?"
-            burst = self.waiting[0]
-            left = sum(one.count for one in list(self.waiting)[1:])
-            assert len(self._beats) <= left + (self.offered.count if self.offered else 0), (
-                f"{self.prefix}: done before its beats were taken"
-            )
-            burst.answer.append((0, int(self._done[2].value)))
-            burst.cycles.append(self.cycle)
-            self.end()
-
-    def drive(self) -> None:
-        fresh = self.offered is None
-        super().drive()
-        if fresh and self.offered:
-            for index, (data, strobe) in enumerate(self.offered.beats):
-                last = index == self.offered.count - 1
-                self._beats.append(
-                    data | strobe << self.width | last << (self.width + self.width // 8)
-                )
-        if not self._shown and self._beats:
-            self._shown = True
-            self._beat[2].value = self._beats[0]
-        self._beat[0].value = int(self._shown)
-        self._ready = self.keen()
-        self._done[1].value = int(self._ready)
-
-
-class FaultSink:
-    """Accepts reports of faults. `taken`: client, virtual address, access and cause of each."""
-
-    def __init__(self, dut: Any, *, client_bits: int, asid_bits: int, keen: Pace) -> None:
-        self.dut, self.keen, self._bits = dut, keen, (client_bits, asid_bits)
-        self.taken: list[tuple[int, int, int, int]] = []
-        dut.fault__ready.value = 0
-
-    async def run(self) -> None:
-        dut = self.dut
-        while True:
-            await RisingEdge(dut.clk)
-            if int(dut.fault__valid.value) and int(dut.fault__ready.value):
-                word = int(dut.fault__payload.value)
-                client, word = word & (1 << self._bits[0]) - 1, word >> sum(self._bits)
-                va, access, fault = word & (1 << 49) - 1, word >> 50 & 3, word >> 52
-                self.taken.append((client, va, access, fault))
-            dut.fault__ready.value = int(self.keen())
+    def _take(self, done: dict[str, Any]) -> None:
+        assert self.waiting, f"{self.prefix}: done, but of what?"
+        left = sum(one.count for one in list(self.waiting)[1:])
+        assert self._beat.pending <= left + (self._offered.count if self._offered else 0), (
+            f"{self.prefix}: done before its beats were taken"
+        )
+        self._answer(0, done["status"], last=True)

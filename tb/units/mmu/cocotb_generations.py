@@ -3,14 +3,15 @@ also back to back, of the same space and of others, while spaces are swept (ASID
 
 import os
 from collections import defaultdict
-from random import Random
 from typing import Any
 
 import cocotb
-from cocotb.triggers import ReadOnly, RisingEdge
 
+from signalbox.hw.config import Config
+from signalbox.hw.mmu.asid_generations import AsidGenerations
+from signalbox.tb.testbench.clocked import Testbench
 from signalbox.tb.testbench.goals import Rounds
-from signalbox.tb.testbench.reset import reset
+from signalbox.tb.testbench.strobe import Strobe
 
 ASIDS, BITS = int(os.environ.get("ASIDS", "4")), int(os.environ.get("BITS", "2"))
 LAST = (1 << BITS) - 1
@@ -25,8 +26,8 @@ def following(row: Row) -> Row:
     return (number + 1) % (LAST + 1), closed or number == LAST
 
 
-class Bench:
-    """Testbench that drives the unit, compares the rows, and checks the order of sweeps.
+class GenerationsTestbench(Testbench):
+    """Drives the unit, compares the rows, and checks the order of sweeps.
 
     Members
     -------
@@ -40,7 +41,8 @@ class Bench:
     """
 
     def __init__(self, dut: Any) -> None:
-        self.dut, self.numbers = dut, Random(cocotb.RANDOM_SEED)
+        super().__init__(dut, AsidGenerations(Config(asids=ASIDS), 2, bits=BITS))
+        self._advance = Strobe(self, "advance")
         self.rows: list[Row] = [(0, False)] * ASIDS
         self.ends: tuple[int, Row] | None = None
         self.sweeps: int | None = None
@@ -49,29 +51,23 @@ class Bench:
         self.since: dict[int, list[int]] = defaultdict(list)
         self.idle: dict[int, int] = defaultdict(int)
 
-    async def start(self) -> None:
-        for name in ("advance", "asid__0", "asid__1", "clean"):
-            getattr(self.dut, name).value = 0
-        await reset(self.dut)
-
-    async def step(self, advance: int | None, clean: bool) -> None:
+    async def step(self, advance: int | None = None, clean: bool = False) -> None:
         """One cycle. `advance` : a space. `clean` : no entry of the space being swept is left."""
-        dut, asids = self.dut, [self.numbers.randrange(ASIDS) for _ in range(2)]
-        dut.advance.value = 0 if advance is None else 1 | advance << 1
-        dut.asid__0.value, dut.asid__1.value = asids
+        asids = [self.random.randrange(ASIDS) for _ in range(2)]
         clean = clean and self.sweeps is not None
-        dut.clean.value = int(clean)
-        await ReadOnly()
-        for asid, seen in zip(asids, (dut.row__0, dut.row__1), strict=True):
-            word = int(seen.value)
-            assert (word & LAST, bool(word >> BITS)) == self.rows[asid], f"row of space {asid}"
+        if advance is not None:
+            self._advance.send(asid=advance)
+        self.drive(asid__0=asids[0], asid__1=asids[1], clean=clean)
+        await super().step()
+        for reader, asid in enumerate(asids):
+            row = self.get(f"row__{reader}")
+            assert (row["number"], bool(row["closed"])) == self.rows[asid], f"row of space {asid}"
         self._turn()
         self._follow(advance, clean)
-        await RisingEdge(dut.clk)
 
     def _turn(self) -> None:
         """Check that a space being swept is closed, and that no space waits too long."""
-        sweeps = int(self.dut.swept.value) if int(self.dut.sweeps.value) else None
+        sweeps = self.get("swept") if self.get("sweeps") else None
         closed = [asid for asid, (_, is_closed) in enumerate(self.rows) if is_closed]
         if self.sweeps is not None:
             assert sweeps == self.sweeps, "the sweep leaves a space before it is clean"
@@ -111,11 +107,10 @@ class Bench:
 async def random_generations(dut: Any) -> None:
     """Rows are correct with random advances, also in successive cycles, of the same space and of
     another."""
-    bench = Bench(dut)
-    numbers = bench.numbers
-    await bench.start()
+    tb = await GenerationsTestbench(dut).start()
+    numbers = tb.random
     rounds, last, behind = Rounds(400), None, {True: 0, False: 0}
-    while rounds.more(bench.opened >= 20 and min(behind.values()) >= 20, (bench.opened, behind)):
+    while rounds.more(tb.opened >= 20 and min(behind.values()) >= 20, (tb.opened, behind)):
         often, few = numbers.choice((0.02, 0.3, 0.9)), numbers.randint(1, min(3, ASIDS))
         spaces = numbers.sample(range(ASIDS), few)
         for _ in range(20):
@@ -123,4 +118,4 @@ async def random_generations(dut: Any) -> None:
             if last is not None and advance is not None:
                 behind[last == advance] += 1
             last = advance
-            await bench.step(advance, numbers.random() < 0.3)
+            await tb.step(advance, numbers.random() < 0.3)

@@ -4,21 +4,24 @@ Walks and page tables are modelled in Python: pages by address space, each with 
 which it may be used.
 """
 
+import functools
 import itertools
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
-from random import Random
-from typing import Any
+from typing import Any, Self
 
 import cocotb
-from cocotb.triggers import ReadOnly, RisingEdge
 
 from signalbox.hw.config import Config
 from signalbox.hw.mmu.l2_tlb import L2Tlb
+from signalbox.hw.mmu.records import Outcome, Scope
+from signalbox.hw.page_tables import FaultType
 from signalbox.tb.models.replacement import PseudoLru
+from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.ends import Source
 from signalbox.tb.testbench.goals import Rounds
-from signalbox.tb.testbench.reset import reset
+from signalbox.tb.testbench.strobe import Strobe
 from signalbox.tb.units.mmu.patterns import patterns
 
 LIMIT = {"timeout_time": 40, "timeout_unit": "ms"}
@@ -28,13 +31,11 @@ TAG = 10
 ENTRIES, WAYS = int(os.environ.get("ENTRIES", "64")), int(os.environ.get("WAYS", "4"))
 SETS = ENTRIES // WAYS
 
-PAGE, FAULT, SPARSE, RETRY = range(4)
-ALL, ASID, ONE = range(3)
+PAGE, FAULT, SPARSE, RETRY = Outcome
+ALL, ASID, ONE = Scope
 SMALL, BIG, HUGE = range(3)
 SHIFTS = (0, 4, 9)
 PERMISSIONS = ("read_only", "privileged", "no_atomics")
-PTE = 2
-"""FAULT_TYPE of a page that is not mapped."""
 
 
 @dataclass
@@ -62,55 +63,50 @@ class Look:
     taken: int = -1
     answered: int = -1
     walks: int = 0
-    outcome: int = -1
+    outcome: Outcome = RETRY
     ppn: int = -1
     bits: tuple[int, int, int] = (0, 0, 0)
 
 
-class Bench:
-    """Testbench that drives the unit cycle by cycle and models walks.
+class L2Testbench(Testbench):
+    """Drives the unit and models walks. Their results are no `Source`: they come in any order, and
+    each follows the tables until it is taken.
 
     Members
     -------
     mappings : all pages so far.
     tables : current pages.
     latency : range of the cycles of a walk.
+    waiting : look-ups without a result, by tag.
+    walks : (due, tag) of the walks in progress.
+    done : look-ups with a result.
     """
 
-    def __init__(self, dut: Any, seed: int) -> None:
-        self.dut, self.numbers = dut, Random(seed)
-        members = L2Tlb(CONFIG, TAG, entries=ENTRIES, ways=WAYS).signature.members
-        self.shapes = {
-            name: members[name].signature.members["payload"].shape for name in ("probe", "walked")
-        }
-        self.shapes |= {name: members[name].shape for name in ("result", "missed", "invalidate")}
-        self.now, self.tags = 0, itertools.count()
+    timeout = 20_000
+
+    def __init__(self, dut: Any) -> None:
+        super().__init__(dut, L2Tlb(CONFIG, TAG, entries=ENTRIES, ways=WAYS))
+        self._probe = Source(self, "probe", then=self._enter)
+        self._invalidate = Strobe(self, "invalidate")
+        self._tags = itertools.count()
         self.mappings: list[Mapping] = []
         self.tables: list[Mapping] = []
-        self.todo: list[Look] = []
-        self.offered: int | None = None
         self.waiting: dict[int, Look] = {}
         self.walks: list[tuple[int, int]] = []
         self.done: list[Look] = []
         self.latency = (1, 1)
 
-    @classmethod
-    async def start(cls, dut: Any) -> "Bench":
-        bench = cls(dut, int(os.environ["COCOTB_RANDOM_SEED"]))
-        for stream, part in itertools.product(("probe", "walked"), ("valid", "payload")):
-            getattr(dut, f"{stream}__{part}").value = 0
-        dut.invalidate.value = 0
-        await reset(dut)
-        for _ in range(SETS + 2):
-            await bench.step()
-        return bench
+    async def start(self) -> Self:
+        await super().start()
+        await self.steps(SETS + 2)
+        return self
 
     # Page tables
 
     def map(self, asid: int, vpn: int, size: int = SMALL) -> Mapping:
-        first, second, third = (self.numbers.getrandbits(1) for _ in range(3))
+        first, second, third = (self.random.getrandbits(1) for _ in range(3))
         bits = first, second, third
-        mapping = Mapping(asid, vpn, size, self.numbers.getrandbits(28), bits)
+        mapping = Mapping(asid, vpn, size, self.random.getrandbits(28), bits)
         self.mappings.append(mapping)
         self.tables.append(mapping)
         return mapping
@@ -124,85 +120,88 @@ class Bench:
 
     # Cycles
 
-    async def step(self, invalidate: dict[str, int] | None = None) -> None:
-        dut = self.dut
-        if self.offered is None and self.todo:
-            self.offered = next(self.tags) % (1 << TAG)
-            self.waiting[self.offered] = self.todo.pop(0)
-        dut.probe__valid.value = int(self.offered is not None)
-        if self.offered is not None:
-            dut.probe__payload.value = self._request("probe", self.offered)
-        walk = next((one for one in self.walks if one[0] <= self.now), None)
-        dut.walked__valid.value = int(walk is not None)
+    async def step(self, invalidate: dict[str, Any] | None = None) -> None:
+        """One cycle."""
+        walk = next((one for one in self.walks if one[0] <= self.cycle), None)
+        self.drive(walked__valid=walk is not None)
         if walk is not None:
-            dut.walked__payload.value = self._request("walked", walk[1], end=self._end(walk[1]))
-        event = self.shapes["invalidate"].const({"valid": 1, **(invalidate or {})})
-        dut.invalidate.value = event.as_bits() if invalidate else 0
-        await ReadOnly()
-        self._sample(walk)
+            self.drive(walked__payload={**self._request(walk[1]), "end": self._end(walk[1])})
         if invalidate:
-            self._invalidate(**invalidate)
-        await RisingEdge(dut.clk)
-        self.now += 1
+            self._invalidate.send(**invalidate)
+        now = self.cycle
+        await super().step()
+        if walk is not None and self.get("walked__ready"):
+            self.walks.remove(walk)
+        self._miss(now)
+        self._result(now)
+        if invalidate:
+            self._retire(now, **invalidate)
 
-    def _request(self, name: str, tag: int, **more: Any) -> int:
+    def ask(self, look: Look) -> None:
+        """Look up a page, after all others."""
+        self._probe.put(functools.partial(self._issue, look))
+
+    def _issue(self, look: Look) -> dict[str, Any]:
+        """Request of a look-up, which is offered now."""
+        tag = next(self._tags) % (1 << TAG)
+        self.waiting[tag] = look
+        return self._request(tag)
+
+    def _enter(self, request: dict[str, Any]) -> None:
+        """A look-up was taken."""
+        self.waiting[request["tag"]].taken = self.cycle
+
+    def _request(self, tag: int) -> dict[str, Any]:
         look = self.waiting[tag]
-        values = {"tag": tag, "asid": look.asid, "vpn": look.vpn, **more}
-        return self.shapes[name].const(values).as_bits()
+        return {"tag": tag, "asid": look.asid, "vpn": look.vpn}
 
     def _end(self, tag: int) -> dict[str, Any]:
         """The result of a walk with the tables of the current cycle."""
         found = self.current(self.waiting[tag].asid, self.waiting[tag].vpn)
         if found is None:
-            return {"outcome": FAULT, "fault": PTE}
+            return {"outcome": FAULT, "fault": FaultType.PTE}
         permissions = dict(zip(PERMISSIONS, found.bits, strict=True))
         return {"outcome": PAGE, "page": {"size": found.size, "ppn": found.ppn, **permissions}}
 
-    def _sample(self, walk: tuple[int, int] | None) -> None:
-        dut = self.dut
-        if self.offered is not None and dut.probe__ready.value == 1:
-            self.waiting[self.offered].taken = self.now
-            self.offered = None
-        if walk is not None and dut.walked__ready.value == 1:
-            self.walks.remove(walk)
-        missed = self.shapes["missed"].from_bits(dut.missed.value.to_unsigned())
-        if missed.valid:
-            look = self.waiting[missed.tag]
-            assert (look.asid, look.vpn) == (missed.asid, missed.vpn)
+    def _miss(self, now: int) -> None:
+        """Begin the walk of a look-up that missed."""
+        missed = self.get("missed")
+        if missed["valid"]:
+            look = self.waiting[missed["tag"]]
+            assert (look.asid, look.vpn) == (missed["asid"], missed["vpn"])
             look.walks += 1
-            self.walks.append((self.now + self.numbers.randint(*self.latency), missed.tag))
-        result = self.shapes["result"].from_bits(dut.result.value.to_unsigned())
-        if result.valid:
-            look = self.waiting.pop(result.tag)
-            assert result.asid == look.asid
-            look.answered, look.outcome = self.now, result.end.outcome.value
-            if look.outcome == PAGE:
-                shift = SHIFTS[result.end.page.size.value]
-                first, second, third = (result.end.page[name] for name in PERMISSIONS)
+            self.walks.append((now + self.random.randint(*self.latency), missed["tag"]))
+
+    def _result(self, now: int) -> None:
+        result = self.get("result")
+        if result["valid"]:
+            look = self.waiting.pop(result["tag"])
+            assert result["asid"] == look.asid
+            look.answered, look.outcome = now, result["end"]["outcome"]
+            if look.outcome is PAGE:
+                page = result["end"]["page"]
+                shift = SHIFTS[page["size"].value]
+                first, second, third = (page[name] for name in PERMISSIONS)
                 look.bits = first, second, third
-                look.ppn = result.end.page.ppn >> shift << shift | look.vpn % (1 << shift)
+                look.ppn = page["ppn"] >> shift << shift | look.vpn % (1 << shift)
             self.done.append(look)
 
-    def _invalidate(self, scope: int, asid: int = 0, vpn: int = 0) -> None:
-        """Record that pages that have left the tables may not be used after this cycle."""
+    def _retire(self, now: int, scope: Scope, asid: int = 0, vpn: int = 0) -> None:
+        """Record that pages that have left the tables may not be used after cycle `now`."""
         for one in self.mappings:
             named = scope == ALL or (one.asid == asid and (scope == ASID or one.has(asid, vpn)))
             if named and one not in self.tables:
-                one.gone = min(one.gone, self.now)
+                one.gone = min(one.gone, now)
 
     async def removed(self) -> None:
         """Step until no page is being removed, beginning with the cycle after which this is
         visible."""
         await self.step()
-        while self.dut.removing.value == 1:
-            await self.step()
+        await self.until(lambda: not self.get("removing"), "no page is being removed")
 
-    async def rest(self, limit: int = 20_000) -> list[Look]:
+    async def rest(self) -> list[Look]:
         """Step until everything is answered. Returns the look-ups since the last call, checked."""
-        end = self.now + limit
-        while self.todo or self.offered is not None or self.waiting:
-            assert self.now < end, f"no result: {self.waiting}"
-            await self.step()
+        await self.until(lambda: not (self._probe.pending or self.waiting), "all results")
         done, self.done = self.done, []
         for look in done:
             self.check(look)
@@ -211,9 +210,9 @@ class Bench:
     async def look(self, *pages: Mapping) -> list[Look]:
         """Look up pages, each at a random address within."""
         for one in pages:
-            inside = self.numbers.getrandbits(SHIFTS[one.size]) if one.size else 0
+            inside = self.random.getrandbits(SHIFTS[one.size]) if one.size else 0
             first = one.vpn >> SHIFTS[one.size] << SHIFTS[one.size]
-            self.todo.append(Look(one.asid, first | inside))
+            self.ask(Look(one.asid, first | inside))
         return await self.rest()
 
     async def walked(self, *pages: Mapping) -> int:
@@ -235,25 +234,25 @@ class Bench:
             assert look.walks and look.outcome in {FAULT, RETRY}, look
 
 
-def spread(bench: Bench, asid: int, count: int, size: int = SMALL) -> list[Mapping]:
+def spread(tb: L2Testbench, asid: int, count: int, size: int = SMALL) -> list[Mapping]:
     """Contiguous pages, which are in different sets in turn."""
-    return [bench.map(asid, n << SHIFTS[size], size) for n in range(count)]
+    return [tb.map(asid, n << SHIFTS[size], size) for n in range(count)]
 
 
 @cocotb.test(**LIMIT)
 async def a_look_up_every_cycle(dut):
     """With pages of all sizes and several spaces, every look-up is taken when it is offered, one
     per cycle, and answered 4 cycles later (ASID-3)."""
-    bench = await Bench.start(dut)
+    tb = await L2Testbench(dut).start()
     pages = [
         page
         for asid, size in ((0, SMALL), (1 % CONFIG.asids, BIG), (2 % CONFIG.asids, HUGE))
-        for page in spread(bench, asid, ENTRIES // 4, size)
+        for page in spread(tb, asid, ENTRIES // 4, size)
     ]
     if CONFIG.asids == 1:
         pages = pages[: ENTRIES // 4]
-    assert await bench.walked(*pages) == len(pages)
-    looks = await bench.look(*bench.numbers.choices(pages, k=300))
+    assert await tb.walked(*pages) == len(pages)
+    looks = await tb.look(*tb.random.choices(pages, k=300))
     assert sum(look.walks for look in looks) == 0
     assert {look.answered - look.taken for look in looks} == {4}
     assert looks[-1].taken - looks[0].taken == 299
@@ -263,12 +262,12 @@ async def a_look_up_every_cycle(dut):
 async def walks_and_look_ups_share_the_pipeline(dut):
     """The result of a walk takes one cycle from look-ups, and is output 6 cycles later; one is
     taken every second cycle."""
-    bench = await Bench.start(dut)
-    known = spread(bench, 0, SETS)
-    await bench.look(*known)
-    new = [bench.map(0, (1 << 20) + n) for n in range(16)]
-    bench.latency = (40, 40)
-    looks = await bench.look(*new, *known * 4)
+    tb = await L2Testbench(dut).start()
+    known = spread(tb, 0, SETS)
+    await tb.look(*known)
+    new = [tb.map(0, (1 << 20) + n) for n in range(16)]
+    tb.latency = (40, 40)
+    looks = await tb.look(*new, *known * 4)
     missed = [look for look in looks if look.walks]
     assert len(missed) == 16
     missed.sort(key=lambda look: look.taken)
@@ -283,148 +282,144 @@ async def walks_and_look_ups_share_the_pipeline(dut):
 async def one_set_filled_at_once(dut):
     """Results of walks for one set in successive cycles are all kept; look-ups continue
     meanwhile."""
-    bench = await Bench.start(dut)
-    known = bench.map(0, 0)
-    await bench.look(known)
+    tb = await L2Testbench(dut).start()
+    known = tb.map(0, 0)
+    await tb.look(known)
     bits = SETS.bit_length() - 1
     # All in the same set, which is another one.
-    pages = [bench.map(0, 1 | (n << 2 * bits)) for n in range(WAYS)]
-    bench.latency = (30, 30)
-    looks = await bench.look(*pages, *[known] * 60)
+    pages = [tb.map(0, 1 | (n << 2 * bits)) for n in range(WAYS)]
+    tb.latency = (30, 30)
+    looks = await tb.look(*pages, *[known] * 60)
     hits = [look for look in looks if not look.walks]
     gaps = [b.taken - a.taken for a, b in itertools.pairwise(hits)]
     assert max(gaps) <= 2
     assert sum(gaps) <= len(gaps) + WAYS
-    assert await bench.walked(*pages, known) == 0
+    assert await tb.walked(*pages, known) == 0
 
 
 @cocotb.test(**LIMIT)
 async def pages_that_differ_in_one_bit(dut):
     """All bits of a page number, and of an ASID, distinguish pages."""
-    bench = await Bench.start(dut)
-    vpn = bench.numbers.getrandbits(37)
-    first = bench.map(0, vpn)
+    tb = await L2Testbench(dut).start()
+    vpn = tb.random.getrandbits(37)
+    first = tb.map(0, vpn)
     for bit in range(37):
-        other = bench.map(0, vpn ^ 1 << bit)
-        assert await bench.walked(other) == 1
-        assert await bench.walked(first) <= 1
+        other = tb.map(0, vpn ^ 1 << bit)
+        assert await tb.walked(other) == 1
+        assert await tb.walked(first) <= 1
     for asid in range(1, CONFIG.asids):
-        assert await bench.walked(bench.map(asid, vpn)) == 1
+        assert await tb.walked(tb.map(asid, vpn)) == 1
 
 
 @cocotb.test(**LIMIT)
 async def scopes(dut):
     """An invalidation removes exactly its scope: a page of any size; a space; everything
     (ASID-9)."""
-    bench = await Bench.start(dut)
+    tb = await L2Testbench(dut).start()
     last = CONFIG.asids - 1
     pages = [
-        bench.map(asid, 0x2_0000 + (size << 12), size)
+        tb.map(asid, 0x2_0000 + (size << 12), size)
         for asid in {0, last}
         for size in (SMALL, BIG, HUGE)
     ]
-    await bench.look(*pages)
-    assert await bench.walked(*pages) == 0
+    await tb.look(*pages)
+    assert await tb.walked(*pages) == 0
     for page in pages:
         # At an address in the page, and at one next to it.
         for vpn, count in ((page.vpn, 1), (page.vpn ^ 1 << 9, 0)):
-            await bench.step({"scope": ONE, "asid": page.asid, "vpn": vpn})
-            await bench.removed()
-            assert await bench.walked(*(one for one in pages if one is not page)) == 0
-            assert await bench.walked(page) == count
+            await tb.step({"scope": ONE, "asid": page.asid, "vpn": vpn})
+            await tb.removed()
+            assert await tb.walked(*(one for one in pages if one is not page)) == 0
+            assert await tb.walked(page) == count
     for asid in {0, last}:
-        await bench.step({"scope": ASID, "asid": asid})
+        await tb.step({"scope": ASID, "asid": asid})
         mine = [page for page in pages if page.asid == asid]
-        assert await bench.walked(*(page for page in pages if page.asid != asid)) == 0
-        assert await bench.walked(*mine) == len(mine)
-    await bench.step({"scope": ALL})
-    for _ in range(SETS):
-        await bench.step()
-    assert await bench.walked(*pages) == len(pages)
-    assert await bench.walked(*pages) == 0
+        assert await tb.walked(*(page for page in pages if page.asid != asid)) == 0
+        assert await tb.walked(*mine) == len(mine)
+    await tb.step({"scope": ALL})
+    await tb.steps(SETS)
+    assert await tb.walked(*pages) == len(pages)
+    assert await tb.walked(*pages) == 0
 
 
 @cocotb.test(**LIMIT)
 async def effective_in_one_cycle(dut):
     """A look-up in progress or in any cycle after an invalidation never gets an older result.
     Look-ups of other spaces are answered all the time (ASID-8, ASID-9)."""
-    bench = await Bench.start(dut)
+    tb = await L2Testbench(dut).start()
     other = CONFIG.asids - 1
     for scope, offset in itertools.product((ONE, ASID, ALL), range(-5, 12)):
-        page, beside = bench.map(0, 0x77), bench.map(other, 0x3_0077)
-        await bench.look(page, beside)
+        page, beside = tb.map(0, 0x77), tb.map(other, 0x3_0077)
+        await tb.look(page, beside)
         event = {"scope": scope, "asid": 0, "vpn": 0x77}
         for cycle in range(-6, 20):
             if cycle == 0:
-                bench.unmap([page])
-                bench.map(0, 0x77)
-            bench.todo.append(Look(*((0, 0x77) if cycle == offset else (other, 0x3_0077))))
-            await bench.step(event if cycle == 0 else None)
-        looks = await bench.rest()
+                tb.unmap([page])
+                tb.map(0, 0x77)
+            tb.ask(Look(*((0, 0x77) if cycle == offset else (other, 0x3_0077))))
+            await tb.step(event if cycle == 0 else None)
+        looks = await tb.rest()
         if scope != ALL and other:
             assert sum(look.walks for look in looks if look.asid == other) == 0
-        bench.unmap(bench.tables)
-        await bench.step({"scope": ALL})
-        for _ in range(SETS):
-            await bench.step()
+        tb.unmap(tb.tables)
+        await tb.step({"scope": ALL})
+        await tb.steps(SETS)
 
 
 @cocotb.test(**LIMIT)
 async def numbers_come_round(dut):
     """After far more invalidations of a space than there are generations, with one page each, no
     page is found again; other spaces keep theirs (ASID-8, ASID-9)."""
-    bench = await Bench.start(dut)
+    tb = await L2Testbench(dut).start()
     old = []
-    other = spread(bench, CONFIG.asids - 1, SETS) if CONFIG.asids > 1 else []
-    await bench.look(*other)
+    other = spread(tb, CONFIG.asids - 1, SETS) if CONFIG.asids > 1 else []
+    await tb.look(*other)
     for turn in range(60):
-        page = bench.map(0, turn)
-        await bench.look(page)
+        page = tb.map(0, turn)
+        await tb.look(page)
         old.append(page)
-        bench.unmap([page])
-        await bench.step({"scope": ASID, "asid": 0})
-        for one in bench.numbers.choices(old, k=3):
-            bench.todo.append(Look(0, one.vpn))
-        for _ in range(bench.numbers.choice((0, 0, 3, 2 * SETS))):
-            await bench.step()
-    for look in await bench.rest():
+        tb.unmap([page])
+        await tb.step({"scope": ASID, "asid": 0})
+        for one in tb.random.choices(old, k=3):
+            tb.ask(Look(0, one.vpn))
+        await tb.steps(tb.random.choice((0, 0, 3, 2 * SETS)))
+    for look in await tb.rest():
         assert look.outcome != PAGE
-    assert await bench.walked(*other) == 0
-    for _ in range(6 * SETS + 2 * CONFIG.asids):
-        await bench.step()
-    page = bench.map(0, 0)
-    await bench.look(page)
-    assert await bench.walked(page) == 0, "its space is still closed"
+    assert await tb.walked(*other) == 0
+    await tb.steps(6 * SETS + 2 * CONFIG.asids)
+    page = tb.map(0, 0)
+    await tb.look(page)
+    assert await tb.walked(page) == 0, "its space is still closed"
 
 
 @cocotb.test(**LIMIT, skip=CONFIG.asids < 4)
 async def what_counts_no_more_goes_first(dut):
     """If sets are full with two spaces and one is invalidated, the pages of a third replace its
     entries and not those of the other (ASID-11)."""
-    bench = await Bench.start(dut)
+    tb = await L2Testbench(dut).start()
     half = ENTRIES // 2
-    first, second = spread(bench, 1, half), spread(bench, 2, half)
-    await bench.look(*first, *second)
-    assert await bench.walked(*first, *second) == 0
-    await bench.look(*second, *first)
-    await bench.step({"scope": ASID, "asid": 1})
-    third = spread(bench, 3, half)
-    await bench.look(*third)
-    assert await bench.walked(*second, *third) == 0
+    first, second = spread(tb, 1, half), spread(tb, 2, half)
+    await tb.look(*first, *second)
+    assert await tb.walked(*first, *second) == 0
+    await tb.look(*second, *first)
+    await tb.step({"scope": ASID, "asid": 1})
+    third = spread(tb, 3, half)
+    await tb.look(*third)
+    assert await tb.walked(*second, *third) == 0
 
 
 @cocotb.test(**LIMIT)
 async def least_recently_used(dut):
     """In a full set, the entry that was just used is kept (ASID-11)."""
-    bench = await Bench.start(dut)
-    pages = spread(bench, 0, ENTRIES)
-    await bench.look(*pages)
+    tb = await L2Testbench(dut).start()
+    pages = spread(tb, 0, ENTRIES)
+    await tb.look(*pages)
     for turn in range(20):
-        kept = bench.numbers.choice(pages)
-        await bench.look(kept)
+        kept = tb.random.choice(pages)
+        await tb.look(kept)
         # One more page for every set.
-        await bench.look(*(bench.map(0, (turn + 1 << 16) + n) for n in range(SETS)))
-        assert await bench.walked(kept) == 0
+        await tb.look(*(tb.map(0, (turn + 1 << 16) + n) for n in range(SETS)))
+        assert await tb.walked(kept) == 0
 
 
 @cocotb.test(**LIMIT)
@@ -432,19 +427,19 @@ async def as_good_as_pseudo_lru(dut):
     """With single look-ups in four sets, in several patterns, some with invalidations of single
     pages, there are no more walks than in a tree pseudo-LRU of the same number of ways
     (ASID-11)."""
-    bench, model = await Bench.start(dut), PseudoLru(WAYS, sets=4)
+    tb, model = await L2Testbench(dut).start(), PseudoLru(WAYS, sets=4)
     bits = SETS.bit_length() - 1
     for share in (0.0, 0.05):
-        for name, numbers in patterns(bench.numbers, 4 * WAYS):
+        for name, numbers in patterns(tb.random, 4 * WAYS):
             walked, expected = 0, 0
             for number in numbers:
                 group, page = number % 4, number % 4 | number // 4 << 2 * bits
-                walked += await bench.walked(bench.current(0, page) or bench.map(0, page))
+                walked += await tb.walked(tb.current(0, page) or tb.map(0, page))
                 expected += not model.access(page, group)
-                if bench.numbers.random() < share:
+                if tb.random.random() < share:
                     model.remove(page, group)
-                    await bench.step({"scope": ONE, "asid": 0, "vpn": page})
-                    await bench.removed()
+                    await tb.step({"scope": ONE, "asid": 0, "vpn": page})
+                    await tb.removed()
             cocotb.log.info("%s: %d walks, pseudo-LRU %d", name, walked, expected)
             assert walked <= expected, (name, walked, expected)
 
@@ -453,39 +448,37 @@ async def as_good_as_pseudo_lru(dut):
 async def random_(dut):
     """No result is of a page that was gone, while pages of all sizes come and go and are
     invalidated by any scope, immediately or later, with look-ups in progress."""
-    bench = await Bench.start(dut)
-    numbers, hits, asids = bench.numbers, 0, min(CONFIG.asids, 8)
+    tb = await L2Testbench(dut).start()
+    numbers, hits, asids = tb.random, 0, min(CONFIG.asids, 8)
     # Two of them differ in one bit only.
     regions = [numbers.getrandbits(37) >> 9 << 9 for _ in range(2)]
     regions.append(regions[0] ^ 1 << numbers.randrange(9, 37))
     rounds = Rounds(150)
     while rounds.more(hits > 200, hits):
-        bench.latency = numbers.choice(((1, 1), (1, 8), (20, 40)))
+        tb.latency = numbers.choice(((1, 1), (1, 8), (20, 40)))
         for _ in range(numbers.randrange(120)):
             vpn = numbers.choice(regions) | numbers.randrange(48)
-            bench.todo.append(Look(numbers.randrange(asids), vpn))
+            tb.ask(Look(numbers.randrange(asids), vpn))
         asid, vpn = numbers.randrange(asids), numbers.choice(regions) | numbers.randrange(48)
-        page, size = bench.current(asid, vpn), numbers.choice((SMALL, SMALL, BIG, HUGE))
+        page, size = tb.current(asid, vpn), numbers.choice((SMALL, SMALL, BIG, HUGE))
         if page is None:
             shift = SHIFTS[size]
             taken = [
-                one for one in bench.tables if one.asid == asid and one.vpn >> shift == vpn >> shift
+                one for one in tb.tables if one.asid == asid and one.vpn >> shift == vpn >> shift
             ]
-            bench.unmap(taken)
-            bench.map(asid, vpn, size)
-            event: dict[str, int] = {"scope": ASID, "asid": asid} if taken else {}
+            tb.unmap(taken)
+            tb.map(asid, vpn, size)
+            event: dict[str, Any] = {"scope": ASID, "asid": asid} if taken else {}
         else:
-            bench.unmap([page])
+            tb.unmap([page])
             scope = numbers.choice((ONE, ONE, ONE, ASID, ALL))
             event = {"scope": scope, "asid": asid, "vpn": page.vpn}
             if numbers.random() < 0.1:
                 event = {}
-        for _ in range(numbers.randrange(4)):
-            await bench.step()
-        await bench.removed()
-        await bench.step(event or None)
-        for _ in range(numbers.randrange(30)):
-            await bench.step()
+        await tb.steps(numbers.randrange(4))
+        await tb.removed()
+        await tb.step(event or None)
+        await tb.steps(numbers.randrange(30))
         if numbers.random() < 0.3:
-            hits += sum(not look.walks for look in await bench.rest())
-    await bench.rest()
+            hits += sum(not look.walks for look in await tb.rest())
+    await tb.rest()

@@ -11,7 +11,15 @@ from signalbox.tb.models.pagetables import Fault, Sparse, Translation, walk
 from signalbox.tb.testbench.sample import fewer
 from signalbox.tb.units.mmu.clients import FAULT, Burst
 from signalbox.tb.units.mmu.history import POISONED, READ, Event, refusal
-from signalbox.tb.units.mmu.testbench import ASIDS, BAD, BEAT, LAST, MEMORY, TABLES, Bench
+from signalbox.tb.units.mmu.testbench import (
+    ASIDS,
+    BAD,
+    BEAT,
+    LAST,
+    MEMORY,
+    TABLES,
+    MemorySystemTestbench,
+)
 
 LIMIT = {"timeout_time": 60, "timeout_unit": "ms"}
 
@@ -25,22 +33,22 @@ SOUND = 2
 class Words:
     """The data that a walk reads: memory at the current time."""
 
-    def __init__(self, bench: Bench) -> None:
-        self.bench = bench
+    def __init__(self, tb: MemorySystemTestbench) -> None:
+        self.tb = tb
 
     def load(self, address: int) -> int | None:
         """Read 8 bytes; the bus returns whole beats."""
-        if address // BEAT * BEAT in self.bench.broken:
+        if address // BEAT * BEAT in self.tb.broken:
             return None
-        return int.from_bytes(self.bench.memory_read(address, 8), "little")
+        return int.from_bytes(self.tb.memory_read(address, 8), "little")
 
 
 class Walks:
     """Replaces a `History`: tables do not change during traffic, so a walk gives the expected
     result of each burst."""
 
-    def __init__(self, bench: Bench) -> None:
-        self.words, self.roots = Words(bench), dict[int, int]()
+    def __init__(self, tb: MemorySystemTestbench) -> None:
+        self.words, self.roots = Words(tb), dict[int, int]()
 
     def walk(self, burst: Burst) -> Translation | Sparse | Fault:
         return walk(self.words.load, MEMORY, self.roots[burst.asid], burst.va)
@@ -91,29 +99,29 @@ def garbage(rng: Random, count: int, style: str) -> bytes:
     return np.where((dice >= sum(share)) & (dice < sum(share) + 0.1), near, words).tobytes()
 
 
-async def begin(dut: Any, share: float = 1.0) -> Bench:
+async def begin(dut: Any, share: float = 1.0) -> MemorySystemTestbench:
     """A testbench with one valid space and without records of faults."""
-    bench = Bench(dut, share=share)
-    dut.faults__enable.value = 0
-    await bench.start()
-    sound = bench.tables()
+    tb = MemorySystemTestbench(dut, share=share)
+    tb.drive(faults__enable=0)
+    await tb.start()
+    sound = tb.tables()
     for page in range(8):
-        bench.map(sound, page << 12, 0xA0_0000 + (page << 12))
-    await bench.bind(SOUND, sound)
-    bench.history = walks = Walks(bench)  # type: ignore[assignment]
+        tb.map(sound, page << 12, 0xA0_0000 + (page << 12))
+    await tb.bind(SOUND, sound)
+    tb.history = walks = Walks(tb)  # type: ignore[assignment]
     walks.roots[SOUND] = sound.root
-    return bench
+    return tb
 
 
-async def point(bench: Bench, asid: int, root: int) -> None:
+async def point(tb: MemorySystemTestbench, asid: int, root: int) -> None:
     """Bind a space to an address that may contain a table."""
-    assert await bench.requesters[0].ask(3, asid=asid, base=root)
-    bench.history.roots[asid] = root  # type: ignore[attr-defined]
+    assert await tb.requesters[0].ask(3, asid=asid, base=root)
+    tb.history.roots[asid] = root  # type: ignore[attr-defined]
 
 
-def candidates(bench: Bench, asid: int, wanted: int) -> list[int]:
+def candidates(tb: MemorySystemTestbench, asid: int, wanted: int) -> list[int]:
     """Addresses, half of which reach deep levels."""
-    walks, rng = bench.history, bench.rng
+    walks, rng = tb.history, tb.random
     chosen, far = [], []
     for _ in range(60 * wanted):
         va = rng.randrange(LAST)
@@ -125,11 +133,11 @@ def candidates(bench: Bench, asid: int, wanted: int) -> list[int]:
     return [*far[:wanted], *chosen[:wanted]]
 
 
-async def traffic(bench: Bench, places: list[tuple[int, int]], count: int) -> None:
+async def traffic(tb: MemorySystemTestbench, places: list[tuple[int, int]], count: int) -> None:
     """Bursts at some of these spaces and addresses, including those of the valid space. No byte is
     written, so that tables do not change."""
-    rng = bench.rng
-    for ports, writes in ((bench.readers, False), (bench.writers, True)):
+    rng = tb.random
+    for ports, writes in ((tb.readers, False), (tb.writers, True)):
         for port in ports:
             for _ in range(count):
                 asid, va = rng.choice(places)
@@ -141,8 +149,8 @@ async def traffic(bench: Bench, places: list[tuple[int, int]], count: int) -> No
                 va = va & ~0x800 | writes << 11 if atomic else va
                 options = {"asid": asid, "atomic": atomic}
                 options |= {"strobe": 0} if writes else {}
-                port.todo.append(bench.burst_at(va, 4, writes=writes, **options))
-    for _, burst, event in await bench.finish():
+                port.todo.append(tb.burst_at(va, 4, writes=writes, **options))
+    for _, burst, event in await tb.finish():
         assert burst.asid != SOUND or (event is None and burst.answer[-1][1] != FAULT), burst
 
 
@@ -150,17 +158,17 @@ async def traffic(bench: Bench, places: list[tuple[int, int]], count: int) -> No
 @cocotb.parametrize(style=["random", "tables", "mixed", "pages"], share=[0.6, 1.0])
 async def random_words(dut, style, share):
     """With tables of random words everywhere, nothing hangs and accesses agree with the tables."""
-    bench = await begin(dut, share)
+    tb = await begin(dut, share)
     for _ in range(fewer(3, 3)):
         words = len(GARBAGE) // 8
-        bench.memory_write(GARBAGE.start, garbage(bench.rng, words, style))
+        tb.memory_write(GARBAGE.start, garbage(tb.random, words, style))
         places = []
         for asid in (0, 1):
-            root = bench.rng.randrange(GARBAGE.start, GARBAGE.stop, 4096)
-            await point(bench, asid, root)
-            places += [(asid, va) for va in candidates(bench, asid, 12)]
-        await traffic(bench, places, 20)
-    cocotb.log.info(f"{style}: {dict(sorted(bench.counts.items()))}")
+            root = tb.random.randrange(GARBAGE.start, GARBAGE.stop, 4096)
+            await point(tb, asid, root)
+            places += [(asid, va) for va in candidates(tb, asid, 12)]
+        await traffic(tb, places, 20)
+    cocotb.log.info(f"{style}: {dict(sorted(tb.counts.items()))}")
 
 
 @cocotb.test(**LIMIT)
@@ -169,52 +177,52 @@ async def random_words(dut, style, share):
 )
 async def one_level(dut, level, style):
     """The same for valid tables except for one, which has random words."""
-    bench = await begin(dut)
-    bench.memory_write(GARBAGE.start, garbage(bench.rng, len(GARBAGE) // 8, "pages"))
+    tb = await begin(dut)
+    tb.memory_write(GARBAGE.start, garbage(tb.random, len(GARBAGE) // 8, "pages"))
     pages = [(0, 12), (0x1000, 12), (0x10_0000, 16), (0x20_0000, 21), (1 << 40, 12), (1 << 48, 16)]
     for _ in range(fewer(3, 3)):
-        tables = bench.tables()
+        tables = tb.tables()
         for va, size in pages:
             tables.map(va, 0x80_0000, 1 << size, page_size=1 << size)
         for place in tables.named(level):
-            bench.memory_write(place.start, garbage(bench.rng, len(place) // 8, style))
-        await point(bench, 0, tables.root)
-        near = [va + bench.rng.randrange(1 << 23) for va, _ in pages]
-        inside = [va + bench.rng.randrange(1 << size) for va, size in pages]
-        places = [*near, *inside, *candidates(bench, 0, 6)]
-        await traffic(bench, [(0, va) for va in places], 12)
-    cocotb.log.info(f"{level}: {dict(sorted(bench.counts.items()))}")
+            tb.memory_write(place.start, garbage(tb.random, len(place) // 8, style))
+        await point(tb, 0, tables.root)
+        near = [va + tb.random.randrange(1 << 23) for va, _ in pages]
+        inside = [va + tb.random.randrange(1 << size) for va, size in pages]
+        places = [*near, *inside, *candidates(tb, 0, 6)]
+        await traffic(tb, [(0, va) for va in places], 12)
+    cocotb.log.info(f"{level}: {dict(sorted(tb.counts.items()))}")
 
 
 @cocotb.test(**LIMIT)
 async def cannot_be_read(dut):
     """Each level in turn cannot be read, or lies beyond the end of memory, which is reported."""
-    bench = await begin(dut)
-    tables = bench.tables()
+    tb = await begin(dut)
+    tables = tb.tables()
     tables.map(0, 0x80_0000, 1 << 12)
     tables.map(0x10_0000, 0x80_0000, 1 << 16, page_size=1 << 16)
-    await point(bench, 0, tables.root)
+    await point(tb, 0, tables.root)
     for level in ("PD3", "PD2", "PD1", "PD0", "PT 64K", "PT 4K"):
         (place,) = tables.named(level)
-        bench.broken.ranges.append(place)
-        await point(bench, 0, tables.root)
+        tb.broken.ranges.append(place)
+        await point(tb, 0, tables.root)
         va = 0x10_0000 if level == "PT 64K" else 0
-        bench.readers[0].todo.append(Burst(va, 1, asid=0))
-        ((_, _, event),) = await bench.finish()
+        tb.readers[0].todo.append(Burst(va, 1, asid=0))
+        ((_, _, event),) = await tb.finish()
         assert event is not None and event.cause == POISONED, level
-        await traffic(bench, [(0, va)], 4)
-        bench.broken.ranges.remove(place)
+        await traffic(tb, [(0, va)], 4)
+        tb.broken.ranges.remove(place)
 
 
 @cocotb.test(**LIMIT)
 async def itself(dut):
     """A directory that refers to itself, and tables that are also pages, are walked as usual."""
-    bench = await begin(dut)
+    tb = await begin(dut)
     root = 0x1_0000
     assert root not in BAD and root < TABLES and READ == 0
     entry = (root >> 4 | 2).to_bytes(8, "little")
-    bench.memory_write(root, entry * 512)
-    await point(bench, 0, root)
-    await point(bench, ASIDS - 1 if ASIDS > 3 else 1, root)
-    places = [(asid, bench.rng.randrange(LAST)) for asid in (0, 0, 0) for _ in range(8)]
-    await traffic(bench, places, 20)
+    tb.memory_write(root, entry * 512)
+    await point(tb, 0, root)
+    await point(tb, ASIDS - 1 if ASIDS > 3 else 1, root)
+    places = [(asid, tb.random.randrange(LAST)) for asid in (0, 0, 0) for _ in range(8)]
+    await traffic(tb, places, 20)

@@ -4,7 +4,6 @@
 import itertools
 
 import cocotb
-from cocotb.triggers import RisingEdge
 
 from signalbox.driver.memory.page_tables import MapError, Page
 from signalbox.tb.testbench.goals import Rounds
@@ -20,7 +19,7 @@ from signalbox.tb.units.mmu.testbench import (
     LAST,
     MEMORY,
     PAGE,
-    Bench,
+    MemorySystemTestbench,
     Tables,
 )
 
@@ -49,8 +48,8 @@ FRAMES = 12
 class Software:
     """One requester's part of the software, with some spaces, whose tables it changes endlessly."""
 
-    def __init__(self, bench: Bench, requester: int, asids: list[int]) -> None:
-        self.bench, self.rng = bench, bench.rng
+    def __init__(self, tb: MemorySystemTestbench, requester: int, asids: list[int]) -> None:
+        self.tb, self.rng = tb, tb.random
         self.requester, self.asids = requester, asids
         self.tables: dict[int, Tables | None] = dict.fromkeys(asids)
         self.done = 0
@@ -64,7 +63,7 @@ class Software:
             actions += [self.break_table] * 2
             await self.rng.choice(actions)(self.rng.choice(self.asids))
             self.done += 1
-            await self.bench.wait(self.rng.choice([0, 0, 1, 5, 30, 100]))
+            await self.tb.steps(self.rng.choice([0, 0, 1, 5, 30, 100]))
 
     def frame(self, size: int) -> int:
         frames = range(DATA.start, DATA.stop - size + 1, size)
@@ -77,7 +76,7 @@ class Software:
             return await self.rebind(asid)
         va, size = rng.choice(SLOTS)
         try:
-            replaced = self.bench.map(tables, va, self.frame(size), size, **self.kind())
+            replaced = self.tb.map(tables, va, self.frame(size), size, **self.kind())
         except MapError:
             return await self.unmap(asid)
         if replaced:
@@ -100,9 +99,9 @@ class Software:
         if tables is None or not pages:
             return
         page = rng.choice(pages)
-        self.bench.unmap(tables, page)
+        self.tb.unmap(tables, page)
         if rng.random() < 0.5:
-            self.bench.map(tables, page.va, self.frame(page.size), page.size)
+            self.tb.map(tables, page.va, self.frame(page.size), page.size)
         if rng.random() < 0.8:
             await self.forget(asid, tables, page)
 
@@ -112,7 +111,7 @@ class Software:
         if tables is None or not pages:
             return
         page = rng.choice(pages)
-        self.bench.protect(tables, page, read_only=not page.read_only)
+        self.tb.protect(tables, page, read_only=not page.read_only)
         if rng.random() < 0.8:
             await self.forget(asid, tables, page)
 
@@ -123,7 +122,7 @@ class Software:
         if base is not None and self.rng.random() < 0.5 and not self.is_shared(tables):
             base = None
         va = page.va + self.rng.randrange(page.size)
-        await self.bench.invalidate(scope, asid=asid, va=va, base=base, requester=self.requester)
+        await self.tb.invalidate(scope, asid=asid, va=va, base=base, requester=self.requester)
 
     def is_shared(self, tables: Tables) -> bool:
         return sum(one is tables for one in self.tables.values()) > 1
@@ -131,15 +130,15 @@ class Software:
     async def rebind(self, asid: int) -> None:
         """Bind other tables or none; unused old ones become garbage."""
         old = self.tables[asid]
-        tables = None if self.rng.random() < 0.1 else self.bench.tables()
+        tables = None if self.rng.random() < 0.1 else self.tb.tables()
         if tables is not None:
             for va, size in self.rng.sample(SLOTS, 9):
                 if self.is_free(tables, va, size):
-                    self.bench.map(tables, va, self.frame(size), size, **self.kind())
+                    self.tb.map(tables, va, self.frame(size), size, **self.kind())
         await self.bind(asid, tables)
         if old is not None and old not in self.tables.values():
             for table in old.addresses():
-                self.bench.memory_write(table.start, self.rng.randbytes(len(table)))
+                self.tb.memory_write(table.start, self.rng.randbytes(len(table)))
             old.free()
 
     @staticmethod
@@ -155,13 +154,13 @@ class Software:
     async def bind(self, asid: int, tables: Tables | None) -> None:
         self.tables[asid] = tables
         limit = self.rng.choice(LIMITS)
-        await self.bench.bind(asid, tables, limit=limit, requester=self.requester)
+        await self.tb.bind(asid, tables, limit=limit, requester=self.requester)
 
     async def invalidate(self, asid: int) -> None:
         """Invalidate anything, without need."""
         rng = self.rng
         tables = self.tables[asid]
-        await self.bench.invalidate(
+        await self.tb.invalidate(
             rng.choice([ALL, ASID, PAGE]),
             asid=asid,
             va=rng.choice(SLOTS)[0],
@@ -171,38 +170,38 @@ class Software:
 
     async def refused(self, asid: int) -> None:
         """Send commands that are refused."""
-        await self.bench.refused(self.rng.randrange(5), requester=self.requester)
+        await self.tb.refused(self.rng.randrange(5), requester=self.requester)
 
     async def break_table(self, asid: int) -> None:
         """Make a table unreadable for some time."""
-        tables, rng, bench = self.tables[asid], self.rng, self.bench
+        tables, rng, tb = self.tables[asid], self.rng, self.tb
         if tables is None:
             return
         place = rng.choice(tables.addresses())
-        moment = [bench.now, NEVER]
-        bench.history.poisoned.append(moment)
-        bench.broken.ranges.append(place)
-        await bench.wait(rng.randrange(400))
-        bench.broken.ranges.remove(place)
-        moment[1] = bench.now
+        moment = [tb.cycle, NEVER]
+        tb.history.poisoned.append(moment)
+        tb.broken.ranges.append(place)
+        await tb.steps(rng.randrange(400))
+        tb.broken.ranges.remove(place)
+        moment[1] = tb.cycle
 
 
 class Traffic:
     """Keeps all clients busy, mostly with mapped pages."""
 
-    def __init__(self, bench: Bench, programs: list[Software]) -> None:
-        self.bench, self.rng, self.programs = bench, bench.rng, programs
+    def __init__(self, tb: MemorySystemTestbench, programs: list[Software]) -> None:
+        self.tb, self.rng, self.programs = tb, tb.random, programs
 
     async def run(self) -> None:
-        bench, idle = self.bench, 0.0
+        tb, idle = self.tb, 0.0
         for cycle in itertools.count():
             if cycle % 500 == 0:
                 idle = self.rng.choice([0, 0, 0.9, 0.99])
-            for writes, ports in ((False, bench.readers), (True, bench.writers)):
+            for writes, ports in ((False, tb.readers), (True, tb.writers)):
                 for port in ports:
                     if len(port.todo) < 2 and self.rng.random() >= idle:
                         port.todo.append(self.burst(writes=writes))
-            await RisingEdge(bench.dut.clk)
+            await tb.steps()
 
     def burst(self, *, writes: bool) -> Burst:
         rng = self.rng
@@ -210,13 +209,13 @@ class Traffic:
         if rng.random() < 0.04:
             options = {"asid": rng.randrange(ASIDS), "physical": True}
             va = rng.choice([rng.randrange(DATA.stop), rng.randrange(MEMORY, LAST)])
-            return self.bench.burst_at(va, longest, writes=writes, **options)
+            return self.tb.burst_at(va, longest, writes=writes, **options)
         asid, va = self.place()
         options = {"asid": asid, "atomic": rng.random() < 0.1}
         if options["atomic"]:
             # Distinguishes reports of a client's two ports.
             va = va & ~0x800 | writes << 11
-        return self.bench.burst_at(va, longest, writes=writes, **options)
+        return self.tb.burst_at(va, longest, writes=writes, **options)
 
     def place(self) -> tuple[int, int]:
         """An address, and a space; one of the spaces is never bound by software."""
@@ -233,28 +232,28 @@ class Traffic:
         return rng.choice([asid, asid, 3]), va
 
 
-async def read_faults(bench: Bench) -> None:
+async def read_faults(tb: MemorySystemTestbench) -> None:
     """Software that reads the fault buffer; occasionally it is late, and records are dropped."""
-    dut, rng = bench.dut, bench.rng
+    rng = tb.random
     while True:
-        await bench.wait(rng.choice([5, 5, 20, 300]))
-        dut.faults__get.value = int(dut.faults__put.value)
-        if int(dut.faults__status.value) & 2:
-            dut.faults__clear.value = rng.choice([2, 3])
-            await bench.wait(1)
-            dut.faults__clear.value = 0
+        await tb.steps(rng.choice([5, 5, 20, 300]))
+        tb.drive(faults__get=tb.get("faults__put"))
+        if tb.ports["faults__status"].bits() & 2:
+            tb.drive(faults__clear=rng.choice([2, 3]))
+            await tb.steps()
+            tb.drive(faults__clear=0)
 
 
-async def vary(bench: Bench) -> None:
+async def vary(tb: MemorySystemTestbench) -> None:
     """Vary memory's latency."""
     while True:
-        bench.bus.latency = bench.rng.choice([0, 3, 10, 40])
-        await bench.wait(bench.rng.randrange(400))
+        tb.bus.latency = tb.random.choice([0, 3, 10, 40])
+        await tb.steps(tb.random.randrange(400))
 
 
-def accesses(bench: Bench) -> int:
+def accesses(tb: MemorySystemTestbench) -> int:
     """Number of the clients' bursts that have reached memory so far."""
-    moved = [*bench.bus.reads_of.items(), *bench.bus.writes_of.items()]
+    moved = [*tb.bus.reads_of.items(), *tb.bus.writes_of.items()]
     return sum(len(bursts) for source, bursts in moved if source)
 
 
@@ -263,19 +262,18 @@ def accesses(bench: Bench) -> int:
 async def random_system(dut, share):
     """Whatever software does, every burst agrees with a page of its space valid at that time, and
     no older data is used or in flight after an acknowledgement."""
-    bench = Bench(dut, share=share, records=8)
-    await bench.start()
-    programs = [Software(bench, 0, [0, 1]), Software(bench, 1, [2])]
-    parts = [*programs, Traffic(bench, programs)]
+    tb = await MemorySystemTestbench(dut, share=share, records=8).start()
+    programs = [Software(tb, 0, [0, 1]), Software(tb, 1, [2])]
+    parts = [*programs, Traffic(tb, programs)]
     tasks = [cocotb.start_soon(one.run()) for one in parts]
-    others = [cocotb.start_soon(read_faults(bench)), cocotb.start_soon(vary(bench))]
+    others = [cocotb.start_soon(read_faults(tb)), cocotb.start_soon(vary(tb))]
     rounds = Rounds(fewer(10, 2))
-    while rounds.more((met := accesses(bench)) > 100, met):
-        await bench.wait(1000)
+    while rounds.more((met := accesses(tb)) > 100, met):
+        await tb.steps(1000)
     tasks.pop().cancel()
-    checked = await bench.finish()
+    checked = await tb.finish()
     for task in [*tasks, *others]:
         task.cancel()
-    counts = dict(sorted(bench.counts.items()))
+    counts = dict(sorted(tb.counts.items()))
     done = [one.done for one in programs]
-    cocotb.log.info(f"{len(checked)} bursts: {counts}; {done} changes; {bench.faults.dropped} lost")
+    cocotb.log.info(f"{len(checked)} bursts: {counts}; {done} changes; {tb.faults.dropped} lost")

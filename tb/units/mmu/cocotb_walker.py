@@ -4,20 +4,24 @@ Memory is modelled in Python. Its tables are random words, generated on first ac
 point to other tables. The reference walk is `tb.models.pagetables`.
 """
 
+import functools
 import itertools
 import os
 from collections import Counter
-from random import Random
 from typing import Any
 
 import cocotb
-from cocotb.triggers import ReadOnly, RisingEdge
 
 from signalbox.hw.config import Config
+from signalbox.hw.mmu.records import Outcome, Scope
 from signalbox.hw.mmu.walker import Walker
+from signalbox.hw.page_tables import FaultType
+from signalbox.hw.records.memory import MemoryStatus
 from signalbox.tb.models.pagetables import Fault, Sparse, Translation, walk
+from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.ends import Sink, Source
 from signalbox.tb.testbench.goals import Rounds
-from signalbox.tb.testbench.reset import reset
+from signalbox.tb.testbench.strobe import Strobe
 
 LIMIT = {"timeout_time": 40, "timeout_unit": "ms"}
 
@@ -25,10 +29,9 @@ WIDTH, WALKS = int(os.environ.get("WIDTH", "128")), int(os.environ.get("WALKS", 
 CONFIG = Config(asids=8, data_width=WIDTH, walks=WALKS, walk_cache=4)
 TAG = 10
 
-PAGE, FAULT, SPARSE, RETRY = range(4)
-ALL, ASID, ONE = range(3)
-UNBOUND, VA_LIMIT = 4, 3
-OK, BUS, OUTSIDE = range(3)
+PAGE, FAULT, SPARSE, RETRY = Outcome
+ALL, ASID, ONE = Scope
+OK, BUS, OUTSIDE = MemoryStatus
 SIZES = (1 << 12, 1 << 16, 1 << 21)
 LEVELS = (47, 38, 29, 21, 12)
 TABLES = 64
@@ -53,61 +56,46 @@ def leaf(pa: int, **bits: int) -> int:
     return 1 | pa >> 12 << 8 | sum(value << shifts[name] for name, value in bits.items())
 
 
-class Bench:
-    """Testbench that drives the unit cycle by cycle and models memory and ASID table.
+class WalkerTestbench(Testbench):
+    """Drives the unit and models memory and ASID table. Memory is no `ReadServer`: its words are
+    generated, each can fail alone, and a read returns those of the cycle in which it was accepted.
 
     Members
     -------
     words : memory, by address of 8 bytes.
     drawn : generates missing words.
     spaces : page directory base and last page per ASID; missing ones are unbound.
+    read, beat : sink of reads, source of their beats.
+    result : sink of the results.
     latency : range of a read's latency.
-    pace, eager : fractions of cycles in which reads are accepted, and results.
-    asked : (asid, page number) by tag.
+    asked, asked_at : (asid, page number) and cycle of each request, by tag.
     done : results by tag, with their cycles, since the last `rest`.
     results : all results.
     reads : (cycle, address) of all reads.
     most : maximum number of reads in flight.
     """
 
-    def __init__(self, dut: Any, seed: int) -> None:
-        self.dut, self.numbers = dut, Random(seed)
-        walker = Walker(CONFIG, TAG)
-        members = walker.signature.members
-        self.shapes = {
-            "request": members["request"].signature.members["payload"].shape,
-            "result": members["result"].signature.members["payload"].shape,
-            "row": members["row"].shape,
-            "invalidate": members["invalidate"].shape,
-            "beat": members["read"].signature.members["beat"].signature.members["payload"].shape,
-            "ask": members["read"].signature.members["request"].signature.members["payload"].shape,
-        }
+    timeout = 20_000
+
+    def __init__(self, dut: Any) -> None:
+        super().__init__(dut, Walker(CONFIG, TAG))
+        self.beat = Source(self, "read__beat", then=self._return)
+        self._request = Source(self, "request", then=self._enter)
+        self.read = Sink(self, "read__request", then=self._read)
+        self.result = Sink(self, "result", then=self._end, held=False)
+        self._invalidate = Strobe(self, "invalidate")
         self.words: dict[int, int | None] = {}
         self.drawn = lambda _address: 0
         self.spaces: dict[int, tuple[int, int]] = {}
-        self.latency, self.pace, self.eager = (5, 5), 1.0, 1.0
-        self.now, self.most, self.tags = 0, 0, itertools.count()
-        self.todo: list[tuple[int, int]] = []
-        self.offered: tuple[int, tuple[int, int]] | None = None
+        self.latency = (5, 5)
+        self._flying = self.most = 0
+        self._tags = itertools.count()
         self.asked: dict[int, tuple[int, int]] = {}
         self.asked_at: dict[int, int] = {}
-        self.waiting: set[int] = set()
-        self.done: dict[int, tuple[int, Any]] = {}
-        self.results: dict[int, tuple[int, Any]] = {}
+        self._waiting: set[int] = set()
+        self.done: dict[int, tuple[int, dict[str, Any]]] = {}
+        self.results: dict[int, tuple[int, dict[str, Any]]] = {}
         self.reads: list[tuple[int, int]] = []
-        self.beats: list[tuple[int, int, bool]] = []
-        self.row = 0
-        self.came: list[int] = []
-
-    @classmethod
-    async def start(cls, dut: Any) -> "Bench":
-        bench = cls(dut, int(os.environ["COCOTB_RANDOM_SEED"]))
-        for name in ("request__valid", "result__ready", "invalidate", "row"):
-            getattr(dut, name).value = 0
-        dut.read__request__ready.value = 0
-        dut.read__beat__valid.value = 0
-        await reset(dut)
-        return bench
 
     # Memory
 
@@ -119,11 +107,16 @@ class Bench:
     def store_dual(self, address: int, halves: tuple[int, int]) -> None:
         self.words[address], self.words[address + 8] = halves
 
-    def _ready(self, address: int, beats: int) -> None:
-        """Queue the beats of a read, each with the earliest cycle of its return."""
-        when = self.now + self.numbers.randint(*self.latency)
+    def _read(self, request: dict[str, Any]) -> None:
+        """Answer a read."""
+        assert request["physical"] == 1
+        address, beats = request["va"], request["beats"] + 1
+        self.reads.append((self.cycle, address))
+        self._flying += 1
+        self.most = max(self.most, self._flying)
+        delay = self.random.randint(*self.latency)
         if address + beats * WIDTH // 8 > CONFIG.memory_bytes:
-            self.beats.append((when, self._beat(0, OUTSIDE, last=True), True))
+            self.beat.put({"status": OUTSIDE, "last": 1}, delay)
             return
         for beat in range(beats):
             base = (address & -(WIDTH // 8)) + beat * WIDTH // 8
@@ -131,83 +124,57 @@ class Bench:
             data = sum((word or 0) << 64 * i for i, word in enumerate(words))
             # Only the requested words have to be readable.
             first = (address - base) // 8 if beats == 1 else 0
-            wanted = words[first : first + (2 if self._dual else 1)]
+            wanted = words[first : first + (2 if _is_dual(address) else 1)]
             status = BUS if None in wanted else OK
-            last = beat == beats - 1
-            self.beats.append((when, self._beat(data, status, last=last), last))
+            self.beat.put({"data": data, "status": status, "last": beat == beats - 1}, delay)
 
-    def _beat(self, data: int, status: int, *, last: bool) -> int:
-        values = {"data": data, "status": status, "last": int(last)}
-        return self.shapes["beat"].const(values).as_bits()
+    def _return(self, beat: dict[str, Any]) -> None:
+        self._flying -= beat["last"]
 
     # Cycles
 
-    async def step(self, invalidate: dict[str, int] | None = None) -> None:
-        dut = self.dut
-        if self.offered is None and self.todo:
-            self.offered = next(self.tags) % (1 << TAG), self.todo.pop(0)
-        dut.request__valid.value = int(self.offered is not None)
-        if self.offered is not None:
-            tag, (asid, vpn) = self.offered
-            word = self.shapes["request"].const({"tag": tag, "asid": asid, "vpn": vpn})
-            dut.request__payload.value = word.as_bits()
-        dut.row.value = self.row
-        due = self.beats and self.beats[0][0] <= self.now
-        dut.read__beat__valid.value = int(bool(due))
-        if due:
-            dut.read__beat__payload.value = self.beats[0][1]
-        dut.read__request__ready.value = int(self.numbers.random() < self.pace)
-        dut.result__ready.value = int(self.numbers.random() < self.eager)
-        event = self.shapes["invalidate"].const({"valid": 1, **invalidate}) if invalidate else None
-        dut.invalidate.value = event.as_bits() if event is not None else 0
-        await ReadOnly()
-        self._sample(bool(due))
-        await RisingEdge(dut.clk)
-        self.now += 1
+    async def step(self, invalidate: dict[str, Any] | None = None) -> None:
+        """One cycle."""
+        if invalidate:
+            self._invalidate.send(**invalidate)
+        await super().step()
+        assert self.get("read__beat__ready") or not self.get("read__beat__valid")
+        if self.get("look"):
+            self.drive(row=self._row(self.get("asid")))
 
-    def _row(self, asid: int) -> int:
+    def _row(self, asid: int) -> dict[str, int]:
         if asid not in self.spaces:
-            return 0
+            return {}
         base, last = self.spaces[asid]
-        return self.shapes["row"].const({"bound": 1, "base": base >> 12, "last": last}).as_bits()
+        return {"bound": 1, "base": base >> 12, "last": last}
 
-    def _sample(self, due: bool) -> None:
-        dut = self.dut
-        if due:
-            assert dut.read__beat__ready.value == 1
-            self.beats.pop(0)
-            self.came.append(self.now)
-        if dut.look.value == 1:
-            self.row = self._row(dut.asid.value.to_unsigned())
-        if self.offered and dut.request__ready.value == 1:
-            tag, self.asked[tag] = self.offered[0], self.offered[1]
-            assert tag not in self.waiting
-            self.asked_at[tag] = self.now
-            self.waiting.add(tag)
-            self.offered = None
-        if dut.read__request__valid.value == 1 and dut.read__request__ready.value == 1:
-            ask = self.shapes["ask"].from_bits(dut.read__request__payload.value.to_unsigned())
-            assert ask.physical == 1
-            beats = ask.beats + 1
-            self._dual = ask.va % 16 == 0 and self._is_dual(ask.va)
-            self.reads.append((self.now, ask.va))
-            self._ready(ask.va, beats)
-            self.most = max(self.most, sum(last for *_, last in self.beats))
-        if dut.result__valid.value == 1 and dut.result__ready.value == 1:
-            result = self.shapes["result"].from_bits(dut.result__payload.value.to_unsigned())
-            self.waiting.remove(result.tag)
-            self.done[result.tag] = self.results[result.tag] = self.now, result.end
+    def ask(self, *pages: tuple[int, int]) -> None:
+        """Request translations of pages: ASID and page number."""
+        for asid, vpn in pages:
+            self._request.put(functools.partial(self._issue, asid, vpn))
 
-    def _is_dual(self, address: int) -> bool:
-        """Whether an address is in the part of memory with tables of PD0."""
-        return address >> 12 & 7 == 3
+    def _issue(self, asid: int, vpn: int) -> dict[str, int]:
+        return {"tag": next(self._tags) % (1 << TAG), "asid": asid, "vpn": vpn}
 
-    async def rest(self, limit: int = 20_000) -> dict[int, tuple[int, Any]]:
+    def _enter(self, request: dict[str, int]) -> None:
+        """A request was taken."""
+        tag = request["tag"]
+        assert tag not in self._waiting
+        self._waiting.add(tag)
+        self.asked[tag], self.asked_at[tag] = (request["asid"], request["vpn"]), self.cycle
+
+    def _end(self, result: dict[str, Any]) -> None:
+        """A result was taken."""
+        self._waiting.remove(result["tag"])
+        self.done[result["tag"]] = self.results[result["tag"]] = self.cycle, result["end"]
+
+    async def accepted(self, count: int) -> None:
+        """Step until `reads` has `count` reads."""
+        await self.until(lambda: len(self.reads) >= count, f"{count} reads")
+
+    async def rest(self, limit: int | None = None) -> dict[int, tuple[int, dict[str, Any]]]:
         """Step until everything is answered. Returns the results since the last call."""
-        end = self.now + limit
-        while self.todo or self.offered or self.waiting:
-            assert self.now < end, f"no result: {self.waiting}"
-            await self.step()
+        await self.until(lambda: not (self._request.pending or self._waiting), "all results", limit)
         done, self.done = self.done, {}
         return done
 
@@ -216,10 +183,10 @@ class Bench:
     def expected(self, asid: int, vpn: int) -> tuple:
         """Expected outcome, with the fault or page."""
         if asid not in self.spaces:
-            return FAULT, UNBOUND
+            return FAULT, FaultType.UNBOUND_INST_BLOCK
         base, last = self.spaces[asid]
         if vpn > last:
-            return FAULT, VA_LIMIT
+            return FAULT, FaultType.VA_LIMIT
         found = walk(self.load, CONFIG.memory_bytes, base, vpn << 12)
         if isinstance(found, Sparse):
             return (SPARSE,)
@@ -227,35 +194,41 @@ class Bench:
             return FAULT, found.code
         assert isinstance(found, Translation)
         if vpn << 12 | found.page_bytes - 1 > last << 12 | 0xFFF:
-            return FAULT, VA_LIMIT
+            return FAULT, FaultType.VA_LIMIT
         bits = (found.read_only, found.privileged, found.atomic_disable)
         return PAGE, SIZES.index(found.page_bytes), found.pa, *map(int, bits)
 
-    def given(self, vpn: int, end: Any) -> tuple:
+    def given(self, vpn: int, end: dict[str, Any]) -> tuple:
         """The same for a result."""
-        outcome = end.outcome.value
-        if outcome == PAGE:
-            page = end.page
-            inside = SIZES[page.size.value] - 1
-            pa = (page.ppn << 12) & ~inside | (vpn << 12) & inside
-            return PAGE, page.size.value, pa, page.read_only, page.privileged, page.no_atomics
-        return (outcome, int(end.fault)) if outcome == FAULT else (outcome,)
+        outcome = end["outcome"]
+        if outcome is PAGE:
+            page = end["page"]
+            size = page["size"].value
+            inside = SIZES[size] - 1
+            pa = (page["ppn"] << 12) & ~inside | (vpn << 12) & inside
+            return PAGE, size, pa, page["read_only"], page["privileged"], page["no_atomics"]
+        return (outcome, end["fault"]) if outcome is FAULT else (outcome,)
 
-    def check(self, done: dict[int, tuple[int, Any]]) -> Counter:
+    def check(self, done: dict[int, tuple[int, dict[str, Any]]]) -> Counter:
         """Check that all results are correct. Returns the number of each outcome."""
         counts: Counter = Counter()
         for tag, (_, end) in done.items():
             asid, vpn = self.asked[tag]
             given, expected = self.given(vpn, end), self.expected(asid, vpn)
             assert given == expected, (asid, hex(vpn), given, expected)
-            counts[given[:2] if given[0] == FAULT else given[0]] += 1
+            counts[given[:2] if given[0] is FAULT else given[0]] += 1
         return counts
 
 
-def random_tables(bench: Bench, wrong: float) -> None:
+def _is_dual(address: int) -> bool:
+    """Whether an address is in the part of memory with tables of PD0."""
+    return address % 16 == 0 and address >> 12 & 7 == 3
+
+
+def random_tables(tb: WalkerTestbench, wrong: float) -> None:
     """Tables of random entries: most of them point to other tables; a fraction `wrong` of all words
     is arbitrary, or cannot be read."""
-    numbers = bench.numbers
+    numbers = tb.random
 
     def table(kind: int) -> int:
         return (numbers.randrange(TABLES) << 3 | kind) << 12
@@ -267,7 +240,7 @@ def random_tables(bench: Bench, wrong: float) -> None:
             # In wide memory, both halves of a large entry are readable, or neither is.
             word = numbers.choice(words[1:] if WIDTH > 64 and address & 8 else words)
             if WIDTH > 64 and word is None:
-                bench.words[address | 8] = None
+                tb.words[address | 8] = None
             return word
         if kind < 3:
             return directory(table(kind + 1))
@@ -280,20 +253,20 @@ def random_tables(bench: Bench, wrong: float) -> None:
         bits = {name: numbers.getrandbits(1) for name in ("privileged", "read_only")}
         return leaf(numbers.getrandbits(12) << 12, **bits) if share < 0.7 else 0
 
-    bench.drawn = draw
+    tb.drawn = draw
 
 
-def chain(bench: Bench, asid: int, va: int, *, root: int, pte: int) -> list[int]:
+def chain(tb: WalkerTestbench, asid: int, va: int, *, root: int, pte: int) -> list[int]:
     """Tables that map one page of 4 KiB of `asid`. Returns the addresses of the entries."""
     tables = [root, root + 0x4000, root + 0x8000, root + 0xB000, root + 0x10000]
     at = [tables[n] + 8 * (va >> LEVELS[n] & (3, 511, 511)[n]) for n in range(3)]
     at.append(tables[3] + 16 * (va >> 21 & 255))
     at.append(tables[4] + 8 * (va >> 12 & 511))
     for n in range(3):
-        bench.words[at[n]] = directory(tables[n + 1])
-    bench.store_dual(at[3], dual(None, tables[4]))
-    bench.words[at[4]] = pte
-    bench.spaces[asid] = root, (1 << 37) - 1
+        tb.words[at[n]] = directory(tables[n + 1])
+    tb.store_dual(at[3], dual(None, tables[4]))
+    tb.words[at[4]] = pte
+    tb.spaces[asid] = root, (1 << 37) - 1
     return at
 
 
@@ -302,33 +275,34 @@ async def fixed_cost(dut):
     """A single walk takes 5 cycles from request to first read, 2 from an entry to the next read,
     and 6 to the result. Another walk in the region of the same PD0 reads only that and the page
     table."""
-    bench = await Bench.start(dut)
+    tb = await WalkerTestbench(dut).start()
     va = 0x1_2345_6789_A000
-    at = chain(bench, 2, va, root=0x100000, pte=leaf(0x5000, privileged=1))
-    bench.todo.append((2, va >> 12))
-    done = await bench.rest()
-    assert bench.check(done) == {PAGE: 1}
-    assert [address for _, address in bench.reads] == at
+    at = chain(tb, 2, va, root=0x100000, pte=leaf(0x5000, privileged=1))
+    tb.ask((2, va >> 12))
+    done = await tb.rest()
+    assert tb.check(done) == {PAGE: 1}
+    assert [address for _, address in tb.reads] == at
     (tag, (end, _)), *_ = done.items()
-    offers = [cycle for cycle, _ in bench.reads]
-    assert offers[0] - bench.asked_at[tag] == 5
-    lasts = bench.came if WIDTH > 64 else [*bench.came[:3], *bench.came[4:]]
+    offers = [cycle for cycle, _ in tb.reads]
+    assert offers[0] - tb.asked_at[tag] == 5
+    came = tb.beat.sent
+    lasts = came if WIDTH > 64 else [*came[:3], *came[4:]]
     assert [b - a for a, b in zip(lasts, offers[1:], strict=False)] == [2] * 4
     assert end - lasts[-1] == 6
 
-    bench.reads.clear()
-    bench.words[at[4] ^ 8] = leaf(0x6000)
-    bench.todo += [(2, va >> 12), (2, va >> 12 ^ 1)]
-    assert bench.check(await bench.rest()) == {PAGE: 2}
-    assert [address for _, address in bench.reads][:2] == at[3:]
-    assert len(bench.reads) <= 3
+    tb.reads.clear()
+    tb.words[at[4] ^ 8] = leaf(0x6000)
+    tb.ask((2, va >> 12), (2, va >> 12 ^ 1))
+    assert tb.check(await tb.rest()) == {PAGE: 2}
+    assert [address for _, address in tb.reads][:2] == at[3:]
+    assert len(tb.reads) <= 3
 
 
 @cocotb.test(**LIMIT)
 async def any_tables(dut):
     """With random tables, partly nonsense, several spaces, and slow and fast memory, every request
     has one result, equal to the reference."""
-    bench = await Bench.start(dut)
+    tb = await WalkerTestbench(dut).start()
     counts: Counter = Counter()
     settings = (
         (0.0, (1, 1), 1.0, 1.0),
@@ -338,37 +312,38 @@ async def any_tables(dut):
     rounds = Rounds(len(settings))
     while rounds.more(counts[PAGE] > 100 and len(counts) > 6, counts):
         wrong, latency, pace, eager = settings[rounds.number % len(settings)]
-        bench.words.clear()
-        random_tables(bench, wrong)
-        bench.spaces = {
-            asid: (bench.numbers.randrange(4) << 15, bench.numbers.choice((-1, 99)) % (1 << 37))
+        tb.words.clear()
+        random_tables(tb, wrong)
+        tb.spaces = {
+            asid: (tb.random.randrange(4) << 15, tb.random.choice((-1, 99)) % (1 << 37))
             for asid in range(6)
         }
-        bench.latency, bench.pace, bench.eager = latency, pace, eager
-        regions = [bench.numbers.getrandbits(37) for _ in range(8)]
+        tb.latency = latency
+        tb.read.pace, tb.result.pace = tb.share(pace), tb.share(eager)
+        regions = [tb.random.getrandbits(37) for _ in range(8)]
         for _ in range(400):
-            flips = bench.numbers.choice((0, 1, 0xF, 0x1FF, 0x1FFFF))
-            vpn = bench.numbers.choice(regions) ^ bench.numbers.getrandbits(37) & flips
-            if bench.numbers.random() < 0.1:
+            flips = tb.random.choice((0, 1, 0xF, 0x1FF, 0x1FFFF))
+            vpn = tb.random.choice(regions) ^ tb.random.getrandbits(37) & flips
+            if tb.random.random() < 0.1:
                 vpn &= 0xFF
-            bench.todo.append((bench.numbers.randrange(8), vpn))
+            tb.ask((tb.random.randrange(8), vpn))
         # In the worst case one after another, with five reads each.
-        counts += bench.check(await bench.rest(limit=400 * 5 * 70))
-        await bench.step({"scope": ALL})
+        counts += tb.check(await tb.rest(limit=400 * 5 * 70))
+        await tb.step({"scope": ALL})
 
 
 @cocotb.test(**LIMIT)
 async def walks_in_flight(dut):
     """As many reads are in flight as there are walks; each entry is read once for all."""
-    bench = await Bench.start(dut)
-    random_tables(bench, 0.0)
-    bench.spaces = {0: (0, (1 << 37) - 1)}
-    bench.latency = (200, 200)
+    tb = await WalkerTestbench(dut).start()
+    random_tables(tb, 0.0)
+    tb.spaces = {0: (0, (1 << 37) - 1)}
+    tb.latency = (200, 200)
     # All share PD3 and PD2; after that each has its own region.
-    bench.todo = [(0, n << 17) for n in range(WALKS)]
-    bench.check(await bench.rest())
-    assert bench.most >= WALKS
-    addresses = Counter(address for _, address in bench.reads[: 2 + WALKS])
+    tb.ask(*((0, n << 17) for n in range(WALKS)))
+    tb.check(await tb.rest())
+    assert tb.most >= WALKS
+    addresses = Counter(address for _, address in tb.reads[: 2 + WALKS])
     assert max(addresses.values()) == 1
 
 
@@ -376,71 +351,69 @@ async def walks_in_flight(dut):
 async def late_comers_join(dut):
     """A walk for the same page, of any size, in any cycle of another walk, needs no further reads
     (ASID-4)."""
-    bench = await Bench.start(dut)
-    bench.latency = (20, 20)
-    at = chain(bench, 1, 0, root=0x100000, pte=leaf(0x7000))
+    tb = await WalkerTestbench(dut).start()
+    tb.latency = (20, 20)
+    at = chain(tb, 1, 0, root=0x100000, pte=leaf(0x7000))
     big, small = 0x120000, 0x110000
-    bench.words[big] = leaf(0x30000)
+    tb.words[big] = leaf(0x30000)
     entries = (
         (dual(None, small), 5, 0),
         (dual(big, small), 5, 0xF),
         ((leaf(0x20_0000), 0), 4, 0x1FF),
     )
     for entry, needed, inside in entries:
-        bench.store_dual(at[3], entry)
+        tb.store_dual(at[3], entry)
         for gap in range(22 * needed):
-            await bench.step({"scope": ALL})
-            bench.reads.clear()
-            bench.todo.append((1, 0))
-            for _ in range(gap):
-                await bench.step()
-            bench.todo.append((1, bench.numbers.getrandbits(9) & inside))
-            assert bench.check(await bench.rest()) == {PAGE: 2}
-            assert len(bench.reads) == needed, gap
+            await tb.step({"scope": ALL})
+            tb.reads.clear()
+            tb.ask((1, 0))
+            await tb.steps(gap)
+            tb.ask((1, tb.random.getrandbits(9) & inside))
+            assert tb.check(await tb.rest()) == {PAGE: 2}
+            assert len(tb.reads) == needed, gap
 
 
 @cocotb.test(**LIMIT)
 async def pages_are_walked_once(dut):
     """Continuous walks of one page, or of one large page, read each entry once."""
-    bench = await Bench.start(dut)
-    at = chain(bench, 1, 0, root=0x100000, pte=leaf(0x7000))
+    tb = await WalkerTestbench(dut).start()
+    at = chain(tb, 1, 0, root=0x100000, pte=leaf(0x7000))
     for entry, expected in ((dual(None, 0x110000), 5), ((leaf(0x200000), 0), 4)):
-        bench.store_dual(at[3], entry)
-        await bench.step({"scope": ALL})
-        bench.reads.clear()
-        bench.latency = (30, 30)
-        bench.todo = [(1, 0 if expected == 5 else n * 7) for n in range(WALKS)]
-        assert bench.check(await bench.rest()) == {PAGE: WALKS}
-        assert len(bench.reads) == expected
+        tb.store_dual(at[3], entry)
+        await tb.step({"scope": ALL})
+        tb.reads.clear()
+        tb.latency = (30, 30)
+        tb.ask(*((1, 0 if expected == 5 else n * 7) for n in range(WALKS)))
+        assert tb.check(await tb.rest()) == {PAGE: WALKS}
+        assert len(tb.reads) == expected
 
 
 @cocotb.test(**LIMIT)
 async def faults_are_not_shared(dut):
     """A walk that followed one that faults reads the entry itself: the page may have been mapped
     meanwhile."""
-    bench = await Bench.start(dut)
-    at = chain(bench, 1, 0, root=0x100000, pte=0)
-    bench.latency = (40, 40)
-    bench.todo = [(1, 0), (1, 0)]
-    while len(bench.reads) < 5:
-        await bench.step()
-    bench.words[at[4]] = leaf(0x9000)  # its read has returned the old entry
-    done = await bench.rest()
-    outcomes = [bench.given(0, end)[0] for _, end in done.values()]
-    assert sorted(outcomes) == [PAGE, FAULT]
+    tb = await WalkerTestbench(dut).start()
+    at = chain(tb, 1, 0, root=0x100000, pte=0)
+    tb.latency = (40, 40)
+    tb.ask((1, 0), (1, 0))
+    await tb.accepted(5)
+    tb.words[at[4]] = leaf(0x9000)  # its read has returned the old entry
+    done = await tb.rest()
+    outcomes = [tb.given(0, end)[0] for _, end in done.values()]
+    assert Counter(outcomes) == {PAGE: 1, FAULT: 1}
 
 
 @cocotb.test(**LIMIT)
 async def faults_hold_up_nobody(dut):
     """Walks of an empty directory follow each other in vain while new ones arrive: each waits for
     one read of another walk and for its own."""
-    bench = await Bench.start(dut)
-    bench.spaces[1] = 0x100000, (1 << 37) - 1
+    tb = await WalkerTestbench(dut).start()
+    tb.spaces[1] = 0x100000, (1 << 37) - 1
     for latency in range(3, 15):
-        bench.latency = (latency, latency)
-        bench.todo = [(1, bench.numbers.getrandbits(9)) for _ in range(30 * WALKS)]
-        done = await bench.rest()
-        waited = max(now - bench.asked_at[tag] for tag, (now, _) in done.items())
+        tb.latency = (latency, latency)
+        tb.ask(*((1, tb.random.getrandbits(9)) for _ in range(30 * WALKS)))
+        done = await tb.rest()
+        waited = max(now - tb.asked_at[tag] for tag, (now, _) in done.items())
         assert waited <= 2 * latency + 5 * WALKS + 30, (latency, waited)
 
 
@@ -449,7 +422,7 @@ async def empty_tables_hold_up_nobody(dut):
     """Walks of a region whose tables exist and map nothing, or only sparse pages, follow each other
     down while new ones arrive: a walk that relied on another for the absence of a larger page
     restarts once, and none is sent back."""
-    bench = await Bench.start(dut)
+    tb = await WalkerTestbench(dut).start()
     big, small = 0x120000, 0x110000
     cases = (
         (dual(None, small), 0, FAULT),
@@ -457,16 +430,16 @@ async def empty_tables_hold_up_nobody(dut):
         (dual(big, small), 8, SPARSE),
     )
     for (entry, pte, outcome), latency in itertools.product(cases, range(3, 15)):
-        bench.words.clear()
-        bench.drawn = lambda address, pte=pte: pte if small <= address < small + 0x1000 else 0
-        at = chain(bench, 1, 0, root=0x100000, pte=pte)
-        bench.store_dual(at[3], entry)
-        bench.latency = (latency, latency)
-        await bench.step({"scope": ALL})
-        bench.todo = [(1, bench.numbers.getrandbits(9)) for _ in range(15 * WALKS)]
-        done = await bench.rest()
-        assert {end.outcome.value for _, end in done.values()} == {outcome}
-        waited = max(now - bench.asked_at[tag] for tag, (now, _) in done.items())
+        tb.words.clear()
+        tb.drawn = lambda address, pte=pte: pte if small <= address < small + 0x1000 else 0
+        at = chain(tb, 1, 0, root=0x100000, pte=pte)
+        tb.store_dual(at[3], entry)
+        tb.latency = (latency, latency)
+        await tb.step({"scope": ALL})
+        tb.ask(*((1, tb.random.getrandbits(9)) for _ in range(15 * WALKS)))
+        done = await tb.rest()
+        assert {end["outcome"] for _, end in done.values()} == {outcome}
+        waited = max(now - tb.asked_at[tag] for tag, (now, _) in done.items())
         assert waited <= 12 * latency + 20 * WALKS + 30, (latency, waited)
 
 
@@ -474,99 +447,97 @@ async def empty_tables_hold_up_nobody(dut):
 async def larger_pages_mapped_meanwhile(dut):
     """A page of 64 KiB is mapped while another walk reads PD0, or the page's missing entry. A later
     request does not fault, even if it follows that read: a new page needs no invalidation."""
-    bench = await Bench.start(dut)
-    bench.latency = (40, 40)
+    tb = await WalkerTestbench(dut).start()
+    tb.latency = (40, 40)
     big, small = 0x120000, 0x110000
     for has_table, wait in itertools.product((False, True), range(45)):
-        at = chain(bench, 1, 0, root=0x100000, pte=leaf(0x5000))
-        bench.words[big] = 0
-        bench.store_dual(at[3], dual(big if has_table else None, small))
-        await bench.step({"scope": ALL})
-        bench.reads.clear()
-        bench.todo.append((1, 0))
-        while len(bench.reads) < 4 + has_table:
-            await bench.step()
-        bench.words[big] = leaf(0x30000)
-        bench.store_dual(at[3], dual(big, small))
-        for _ in range(wait):
-            await bench.step()
-        bench.todo.append((1, 5))
-        given = {bench.asked[tag]: end for tag, (_, end) in (await bench.rest()).items()}
-        assert bench.given(5, given[1, 5]) == bench.expected(1, 5), (has_table, wait)
+        at = chain(tb, 1, 0, root=0x100000, pte=leaf(0x5000))
+        tb.words[big] = 0
+        tb.store_dual(at[3], dual(big if has_table else None, small))
+        await tb.step({"scope": ALL})
+        tb.reads.clear()
+        tb.ask((1, 0))
+        await tb.accepted(4 + has_table)
+        tb.words[big] = leaf(0x30000)
+        tb.store_dual(at[3], dual(big, small))
+        await tb.steps(wait)
+        tb.ask((1, 5))
+        given = {tb.asked[tag]: end for tag, (_, end) in (await tb.rest()).items()}
+        assert tb.given(5, given[1, 5]) == tb.expected(1, 5), (has_table, wait)
 
 
 @cocotb.test(**LIMIT)
 async def invalidations(dut):
     """Tables change while they are walked. From the cycle after the invalidation, no result that it
     covers is from the old tables; spaces that it does not cover lose none."""
-    bench = await Bench.start(dut)
-    bench.latency = (1, 25)
+    tb = await WalkerTestbench(dut).start()
+    tb.latency = (1, 25)
     vpn = 0x12345
-    entries = {asid: chain(bench, asid, vpn << 12, root=0x100000 * (asid + 1), pte=leaf(0x1000))
+    entries = {asid: chain(tb, asid, vpn << 12, root=0x100000 * (asid + 1), pte=leaf(0x1000))
                for asid in range(4)}  # fmt: skip
     retried, turns = 0, Rounds(150 if WALKS < 32 else 60)
     while turns.more(retried > 20, retried):
         turn = turns.number
-        bench.pace, bench.eager = bench.numbers.choice(((1.0, 1.0), (0.5, 0.3)))
+        pace, eager = tb.random.choice(((1.0, 1.0), (0.5, 0.3)))
+        tb.read.pace, tb.result.pace = tb.share(pace), tb.share(eager)
         for _ in range(12):
-            bench.todo.append((bench.numbers.randrange(4), vpn ^ bench.numbers.choice((0, 0, 1))))
-        for _ in range(bench.numbers.randrange(60)):
-            await bench.step()
-        asid, scope = bench.numbers.randrange(4), bench.numbers.randrange(3)
+            tb.ask((tb.random.randrange(4), vpn ^ tb.random.choice((0, 0, 1))))
+        await tb.steps(tb.random.randrange(60))
+        asid, scope = tb.random.randrange(4), tb.random.choice((ALL, ASID, ONE))
         # The page moves, by its entry or by other tables.
-        if scope == ONE or bench.numbers.getrandbits(1):
-            bench.words[entries[asid][4]] = leaf((turn + 2) << 12)
+        if scope is ONE or tb.random.getrandbits(1):
+            tb.words[entries[asid][4]] = leaf((turn + 2) << 12)
         else:
             root = 0x1000000 + 0x20000 * (turn + 1)
-            entries[asid] = chain(bench, asid, vpn << 12, root=root, pte=leaf((turn + 2) << 12))
-            await bench.step()
-        before = set(bench.done)
-        event = bench.now
-        await bench.step({"scope": scope, "asid": asid, "vpn": vpn})
-        done = await bench.rest()
+            entries[asid] = chain(tb, asid, vpn << 12, root=root, pte=leaf((turn + 2) << 12))
+            await tb.step()
+        before = set(tb.done)
+        event = tb.cycle
+        await tb.step({"scope": scope, "asid": asid, "vpn": vpn})
+        done = await tb.rest()
         for tag, (when, end) in done.items():
             if tag in before:
                 continue
-            whose, page = bench.asked[tag]
-            given = bench.given(page, end)
-            covered = scope == ALL or whose == asid
-            if given[0] == RETRY:
+            whose, page = tb.asked[tag]
+            given = tb.given(page, end)
+            covered = scope is ALL or whose == asid
+            if given[0] is RETRY:
                 assert covered
-                assert bench.asked_at[tag] <= event
+                assert tb.asked_at[tag] <= event
                 retried += 1
             elif when > event or not covered:
-                assert given == bench.expected(whose, page), (turn, tag, given)
+                assert given == tb.expected(whose, page), (turn, tag, given)
 
 
 @cocotb.test(**LIMIT)
 async def bind_in_every_cycle(dut):
     """A space gets other tables in any cycle of a walk, while other walks begin: no walk that
     begins afterwards uses the former tables (ASID-8; page 20, example 4)."""
-    bench = await Bench.start(dut)
-    bench.latency = (9, 9)
+    tb = await WalkerTestbench(dut).start()
+    tb.latency = (9, 9)
     vpn = 0x5_4321
     roots = itertools.count(0x100000, 0x20000)
-    chain(bench, 3, vpn << 12, root=next(roots), pte=leaf(0x1000))
+    chain(tb, 3, vpn << 12, root=next(roots), pte=leaf(0x1000))
     for scope, offset in itertools.product((ASID, ALL), range(70)):
-        await bench.step({"scope": ALL})
-        bench.todo += [(3, vpn)] * 2
+        await tb.step({"scope": ALL})
+        tb.ask(*[(3, vpn)] * 2)
         for cycle in range(offset):
             if cycle % 5 == 4:
-                bench.todo.append((3, vpn))
-            await bench.step()
-        chain(bench, 3, vpn << 12, root=next(roots), pte=leaf((offset + 2) << 12))
-        bench.todo.append((3, vpn))
-        await bench.step()
-        event = bench.now
-        bench.todo += [(3, vpn)] * 3
-        await bench.step({"scope": scope, "asid": 3})
-        await bench.rest()
-        bench.todo.append((3, vpn))
-        await bench.rest()
-        for tag, (when, end) in bench.results.items():
-            given = bench.given(vpn, end)
-            if given[0] == RETRY:
-                assert bench.asked_at[tag] < event
+                tb.ask((3, vpn))
+            await tb.step()
+        chain(tb, 3, vpn << 12, root=next(roots), pte=leaf((offset + 2) << 12))
+        tb.ask((3, vpn))
+        await tb.step()
+        event = tb.cycle
+        tb.ask(*[(3, vpn)] * 3)
+        await tb.step({"scope": scope, "asid": 3})
+        await tb.rest()
+        tb.ask((3, vpn))
+        await tb.rest()
+        for tag, (when, end) in tb.results.items():
+            given = tb.given(vpn, end)
+            if given[0] is RETRY:
+                assert tb.asked_at[tag] < event
             elif when > event:
-                assert given == bench.expected(3, vpn), (scope, offset, tag)
-        bench.results.clear()
+                assert given == tb.expected(3, vpn), (scope, offset, tag)
+        tb.results.clear()

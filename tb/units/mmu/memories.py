@@ -1,11 +1,9 @@
 """Memories at the AXI4 port, for tests of the fabric."""
 
-import random
 from collections import deque
 from collections.abc import Callable, Container
-from typing import Any
 
-from cocotb.triggers import RisingEdge
+from signalbox.tb.testbench.clocked import Participant, Testbench
 
 __all__ = ["ShufflingMemory", "Store"]
 
@@ -34,7 +32,7 @@ class Store:
         self.content[address : address + len(data)] = data
 
 
-class ShufflingMemory:
+class ShufflingMemory(Participant):
     """An AXI4 subordinate that answers ids in any order and interleaves their beats, with stalls.
 
     Each channel proceeds in a fraction `share` of cycles; within an id the order is kept, as AXI4
@@ -42,12 +40,10 @@ class ShufflingMemory:
     and its first answer; ids in `held` get no answer.
     """
 
-    def __init__(
-        self, dut: Any, store: Store, rng: random.Random, *, share: float, latency: int = 0
-    ) -> None:
-        self.dut, self.store, self.rng, self.share = dut, store, rng, share
+    def __init__(self, tb: Testbench, store: Store, *, share: float, latency: int = 0) -> None:
+        self.tb, self.store, self.rng, self.share = tb, store, tb.random, share
         self.latency, self.held = latency, set[int]()
-        self.bytes = len(dut.axi__wstrb)
+        self.bytes = tb.ports["axi__wstrb"].record.width
         self.cycle = 0
         self.reads: dict[int, deque[tuple[int, int, bool]]] = {}
         self.writes: deque[tuple[int, int, int]] = deque()
@@ -56,34 +52,28 @@ class ShufflingMemory:
         self.done: dict[int, deque[tuple[int, int]]] = {}
         self.shown = {"r": False, "b": False}
         self.open = dict.fromkeys(("ar", "aw", "w"), False)
-        for channel in self.open:
-            self.port(channel, "ready").value = 0
-        for channel in self.shown:
-            self.port(channel, "valid").value = 0
-
-    def port(self, channel: str, name: str) -> Any:
-        return getattr(self.dut, f"axi__{channel}{name}")
+        tb.join(self)
 
     def get(self, channel: str, name: str) -> int:
-        return int(self.port(channel, name).value)
+        return self.tb.get(f"axi__{channel}{name}")
 
-    async def run(self) -> None:
-        while True:
-            await RisingEdge(self.dut.clk)
-            self.cycle += 1
-            taken = {one: self.open[one] and self.get(one, "valid") for one in self.open}
-            for channel in self.shown:
-                if self.shown[channel] and self.get(channel, "ready"):
-                    self.shown[channel] = False
-            if taken["ar"]:
-                self._take_read()
-            if taken["aw"]:
-                self.writes.append((self.get("aw", "id"), self.get("aw", "addr"), self.cycle))
-            if taken["w"]:
-                self._take_beat()
-            if self.writes and self.bursts:
-                self._write()
-            self._drive()
+    def set(self, channel: str, **values: int) -> None:
+        self.tb.drive(**{f"axi__{channel}{name}": value for name, value in values.items()})
+
+    def sample(self, cycle: int) -> None:
+        self.cycle = cycle + 1
+        taken = {one: self.open[one] and self.get(one, "valid") for one in self.open}
+        for channel in self.shown:
+            if self.shown[channel] and self.get(channel, "ready"):
+                self.shown[channel] = False
+        if taken["ar"]:
+            self._take_read()
+        if taken["aw"]:
+            self.writes.append((self.get("aw", "id"), self.get("aw", "addr"), self.cycle))
+        if taken["w"]:
+            self._take_beat()
+        if self.writes and self.bursts:
+            self._write()
 
     def _take_read(self) -> None:
         count = self.get("ar", "len") + 1
@@ -111,10 +101,10 @@ class ShufflingMemory:
             address += self.bytes
         self.done.setdefault(number, deque()).append((self.cycle, response))
 
-    def _drive(self) -> None:
+    def drive(self, cycle: int) -> None:
         for channel in self.open:
             self.open[channel] = self.rng.random() < self.share
-            self.port(channel, "ready").value = int(self.open[channel])
+            self.set(channel, ready=self.open[channel])
         self._answer("r", self.reads, self._show_read)
         self._answer("b", self.done, self._show_done)
 
@@ -127,7 +117,7 @@ class ShufflingMemory:
                 number = self.rng.choice(due)
                 show(number, owed[number].popleft())
                 self.shown[channel] = True
-        self.port(channel, "valid").value = int(self.shown[channel])
+        self.set(channel, valid=self.shown[channel])
 
     def _is_due(self, number: int, since: int) -> bool:
         return since + self.latency < self.cycle and number not in self.held
@@ -142,11 +132,7 @@ class ShufflingMemory:
     def _show_read(self, number: int, beat: tuple[int, int, bool]) -> None:
         _, address, last = beat
         data, response = self._load(address)
-        self.port("r", "id").value = number
-        self.port("r", "data").value = data
-        self.port("r", "resp").value = response
-        self.port("r", "last").value = int(last)
+        self.set("r", id=number, data=data, resp=response, last=last)
 
     def _show_done(self, number: int, outcome: tuple[int, int]) -> None:
-        self.port("b", "id").value = number
-        self.port("b", "resp").value = outcome[1]
+        self.set("b", id=number, resp=outcome[1])

@@ -1,26 +1,25 @@
 """Testbench of `hw.mmu.memory_system`: clients, memory, and software with its page tables.
 
 Every burst is compared with its accesses on the bus, and with the pages that software had mapped at
-that time (`tb/units/mmu/history.py`). Formats are those of `hw/records/memory.py`, packed here
-by hand.
+that time (`tb/units/mmu/history.py`).
 """
 
 import os
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from random import Random
-from typing import Any
+from typing import Any, Self
 
 import cocotb
-from cocotb.triggers import RisingEdge
-from cocotb.utils import get_sim_time
 
 from signalbox.driver.memory.page_tables import Page, PageTables
 from signalbox.driver.memory.physical import Memory
+from signalbox.hw.config import Config
+from signalbox.hw.mmu.memory_system import MemorySystem
 from signalbox.tb.testbench.axi_rules import AxiRules
-from signalbox.tb.testbench.reset import reset
-from signalbox.tb.units.mmu.clients import BUS, FAULT, OK, Burst, ReadClient, WriteClient, sometimes
+from signalbox.tb.testbench.clocked import Participant, Testbench
+from signalbox.tb.testbench.ends import Source
+from signalbox.tb.units.mmu.clients import BUS, FAULT, OK, Burst, ReadClient, WriteClient
 from signalbox.tb.units.mmu.history import ATOMIC, NEVER, READ, WRITE, Event, History, Row
 from signalbox.tb.units.mmu.memories import ShufflingMemory, Store
 
@@ -40,14 +39,15 @@ __all__ = [
     "RECORDS",
     "TABLES",
     "UNBIND",
-    "Bench",
+    "MemorySystemTestbench",
     "Tables",
 ]
 
-WIDTH, ASIDS, CLIENTS = (int(os.environ[name]) for name in ("WIDTH", "ASIDS", "CLIENTS"))
+WIDTH, ASIDS, CLIENTS, SMS = (
+    int(os.environ[name]) for name in ("WIDTH", "ASIDS", "CLIENTS", "SMS")
+)
 BEAT = WIDTH // 8
 ASID_BITS = max(1, (ASIDS - 1).bit_length())
-CLIENT_BITS = CLIENTS.bit_length()
 
 MEMORY = 1 << 24
 DATA = range(0, 0xA0_0000)
@@ -66,6 +66,9 @@ ALL, ASID, PAGE, BIND, UNBIND = range(5)
 """Operations of an `MmuPort`."""
 
 LAST = (1 << 49) - 1
+
+REQUESTERS = 2
+"""Number of requesters of binds and invalidations."""
 
 
 class Tables(PageTables):
@@ -125,8 +128,8 @@ class Broken:
 class Bus(ShufflingMemory):
     """A memory that records the reads and writes of every id."""
 
-    def __init__(self, dut: Any, store: Store, rng: Random, *, share: float) -> None:
-        super().__init__(dut, store, rng, share=share)
+    def __init__(self, tb: Testbench, store: Store, *, share: float) -> None:
+        super().__init__(tb, store, share=share)
         self.reads_of: dict[int, list[Access]] = {}
         self.writes_of: dict[int, list[Access]] = {}
         self._open: dict[int, deque[Access]] = {}
@@ -158,13 +161,9 @@ class Bus(ShufflingMemory):
 class Requester:
     """A requester of binds and invalidations, one at a time."""
 
-    def __init__(self, bench: "Bench", index: int) -> None:
-        self.bench, self.prefix = bench, f"maintain__{index}"
-        self.port("command__valid").value = 0
-        self.port("command__payload").value = 0
-
-    def port(self, name: str) -> Any:
-        return getattr(self.bench.dut, f"{self.prefix}__{name}")
+    def __init__(self, tb: Testbench, index: int) -> None:
+        self._tb, self._prefix = tb, f"maintain__{index}"
+        self._command = Source(tb, f"{self._prefix}__command")
 
     async def ask(
         self,
@@ -178,83 +177,79 @@ class Requester:
         limit_cycles: int = 20_000,
     ) -> bool:
         """Send a command and wait for the acknowledgement. Returns whether it was accepted."""
-        word = operation | asid << 3 | by_base << 13 | (va >> 12) << 14
-        word |= (base >> 12) << 51 | (limit >> 12) << 79
-        self.port("command__payload").value = word
-        self.port("command__valid").value = 1
-        taken = False
-        for _ in range(limit_cycles):
-            await RisingEdge(self.bench.dut.clk)
-            if not taken and int(self.port("command__ready").value):
-                taken = True
-                self.port("command__valid").value = 0
-            done = int(self.port("done").value)
-            if done & 1:
-                assert taken, f"{self.prefix}: acknowledged before it was accepted"
-                return not done >> 1
-        raise AssertionError(f"{self.prefix}: no acknowledgement in {limit_cycles} cycles")
+        self._command.put({
+            "operation": operation,
+            "asid": asid,
+            "by_base": by_base,
+            "page": va >> 12,
+            "base": base >> 12,
+            "limit": limit >> 12,
+        })
+        await self._tb.steps()
+        await self._tb.until(
+            lambda: self._done["valid"], f"{self._prefix}: the acknowledgement", limit_cycles
+        )
+        assert not self._command.pending, f"{self._prefix}: acknowledged before it was accepted"
+        return not self._done["refused"]
+
+    @property
+    def _done(self) -> dict[str, int]:
+        return self._tb.get(f"{self._prefix}__done")
 
 
-class FaultWatch:
+class FaultWatch(Participant):
     """Follows the fault port: each event has its record in memory, or was dropped."""
 
-    def __init__(self, bench: "Bench") -> None:
-        self.bench, self.dut = bench, bench.dut
+    def __init__(self, tb: Testbench, store: Store) -> None:
+        self._tb, self._store = tb, store
         self.events: dict[tuple[int, int], deque[Event]] = {}
         self.dropped = self.count = self.put = 0
-        self.first: int | None = None
+        tb.join(self)
 
-    async def run(self) -> None:
-        while True:
-            await RisingEdge(self.dut.clk)
-            word = int(self.dut.fault.value)
-            assert word & 1 == int(self.dut.faults__fault.value)
-            if word & 1:
-                self._take(word >> 1)
-            if not int(self.dut.faults__enable.value):
-                self.put = 0
+    def sample(self, cycle: int) -> None:
+        fault = self._tb.get("fault")
+        assert fault["valid"] == self._tb.get("faults__fault")
+        if fault["valid"]:
+            client, asid, va = fault["client"], fault["asid"], fault["va"]
+            access, cause = fault["access"].value, fault["fault"]
+            self._take(Event(client, asid, va, bool(fault["physical"]), access, cause, cycle + 1))
+        if not self._tb.get("faults__enable"):
+            self.put = 0
 
-    def _take(self, word: int) -> None:
-        client, word = word & (1 << CLIENT_BITS) - 1, word >> CLIENT_BITS
-        asid, word = word & (1 << ASID_BITS) - 1, word >> ASID_BITS
-        va, word = word & LAST, word >> 49
-        event = Event(client, asid, va, bool(word & 1), word >> 1 & 3, word >> 3, self.bench.now)
-        put, dropped = int(self.dut.faults__put.value), int(self.dut.faults__dropped.value)
+    def _take(self, event: Event) -> None:
+        put, dropped = self._tb.get("faults__put"), self._tb.get("faults__dropped")
         if dropped != self.dropped:
             assert (put, dropped) == (self.put, self.dropped + 1), event
         else:
-            records = int(self.dut.faults__records.value)
+            records = self._tb.get("faults__records")
             assert put == (0 if self.put + 1 >= records else self.put + 1), event
-            place = (int(self.dut.faults__base.value) << 12) + 32 * self.put
-            event.record = int.from_bytes(self.bench.store.content[place : place + 32], "little")
+            place = (self._tb.get("faults__base") << 12) + 32 * self.put
+            event.record = int.from_bytes(self._store.content[place : place + 32], "little")
         self.put, self.dropped, self.count = put, dropped, self.count + 1
-        self.events.setdefault((client, event.access), deque()).append(event)
+        self.events.setdefault((event.client, event.access), deque()).append(event)
 
 
-class Bench:
-    """Testbench with the system and its environment. `share` : fraction of cycles in which each
-    stream proceeds."""
+class MemorySystemTestbench(Testbench):
+    """The system and its environment. `share` : fraction of cycles in which each stream
+    proceeds."""
 
     def __init__(self, dut: Any, *, share: float = 1.0, records: int = 64) -> None:
-        self.dut, self.rng = dut, Random(int(os.environ["COCOTB_RANDOM_SEED"]))
-        rng, self.share = self.rng, share
+        config = Config(asids=ASIDS, data_width=WIDTH, sms=SMS, memory_bytes=MEMORY)
+        super().__init__(dut, MemorySystem(config, REQUESTERS))
         self.broken = Broken(BAD)
-        self.store = Store(rng.randbytes(MEMORY), self.broken)
+        self.store = Store(self.random.randbytes(MEMORY), self.broken)
         self.memory = Memory(self, MEMORY, base=TABLES)  # type: ignore[arg-type]
         self.history = History(self._built, MEMORY)
-        pace = sometimes(rng, share)
-        arguments = {"asid_bits": ASID_BITS, "width": WIDTH, "pace": pace, "keen": pace}
-        self.readers = [ReadClient(dut, n, **arguments) for n in range(CLIENTS)]
-        self.writers = [WriteClient(dut, n, **arguments) for n in range(CLIENTS)]
-        self.bus = Bus(dut, self.store, rng, share=share)
+        pace = self.share(share)
+        self.bus = Bus(self, self.store, share=share)
+        self.faults = FaultWatch(self, self.store)
+        self.readers = [ReadClient(self, n, pace) for n in range(CLIENTS)]
+        self.writers = [WriteClient(self, n, pace) for n in range(CLIENTS)]
         ids = {"ar": CLIENTS + 1, "aw": CLIENTS + 1}
         self.rules = AxiRules(dut, "axi", limit=MEMORY, ids=ids)
-        self.requesters = [Requester(self, n) for n in range(2)]
-        self.faults = FaultWatch(self)
+        self.requesters = [Requester(self, n) for n in range(REQUESTERS)]
         self.set_buffer(records=records)
-        dut.faults__enable.value, dut.faults__get.value = 1, 0
-        dut.faults__clear.value = dut.time.value = 0
-        self._origin = 0
+        self.drive(faults__enable=1)
         self._read_accesses = [0] * CLIENTS
         self._write_accesses = [0] * CLIENTS
         self.counts: dict[str, int] = {}
@@ -265,8 +260,7 @@ class Bench:
 
     def set_buffer(self, *, base: int = RECORDS, records: int = 64) -> None:
         """Set the fault buffer."""
-        self.dut.faults__base.value = base >> 12
-        self.dut.faults__records.value = records
+        self.drive(faults__base=base >> 12, faults__records=records)
 
     # The machine, as seen by the driver
 
@@ -278,28 +272,16 @@ class Bench:
 
     # Time
 
-    @property
-    def now(self) -> int:
-        """The last clock edge, counted as by clients and memory."""
-        return int(get_sim_time("ns")) // 10 - self._origin
+    async def start(self) -> Self:
+        await super().start()
+        cocotb.start_soon(self.rules.run())
+        self.run()
+        return self
 
-    async def start(self) -> None:
-        await reset(self.dut)
-        await RisingEdge(self.dut.clk)
-        self._origin = int(get_sim_time("ns")) // 10
-        parts = [self.bus, self.rules, self.faults, *self.readers, *self.writers]
-        for part in parts:
-            cocotb.start_soon(part.run())
-        cocotb.start_soon(self._tick())
-
-    async def _tick(self) -> None:
-        while True:
-            await RisingEdge(self.dut.clk)
-            self.dut.time.value = self.now
-
-    async def wait(self, cycles: int) -> None:
-        for _ in range(cycles):
-            await RisingEdge(self.dut.clk)
+    async def step(self) -> None:
+        """One cycle."""
+        self.drive(time=self.cycle)
+        await super().step()
 
     # Software
 
@@ -315,27 +297,27 @@ class Bench:
         assert page is not None
         if sparse:
             tables.set_sparse(page)
-        sure = NEVER if needs else self.now
-        self.history.add(tables, page, self.now, sure=sure)
+        sure = NEVER if needs else self.cycle
+        self.history.add(tables, page, self.cycle, sure=sure)
         return needs
 
     def unmap(self, tables: Tables, page: Page) -> None:
         tables.unmap(page.va, page.size)
-        self.history.remove(tables, page, self.now)
+        self.history.remove(tables, page, self.cycle)
 
     def protect(self, tables: Tables, page: Page, *, read_only: bool) -> None:
         """Forbid or allow writes; a sparse page becomes a normal one."""
         tables.protect(page.va, page.size, read_only=read_only)
-        self.history.remove(tables, page, self.now)
+        self.history.remove(tables, page, self.cycle)
         new = tables.find(page.va)
         assert new is not None
-        self.history.add(tables, new, self.now, sure=self.now)
+        self.history.add(tables, new, self.cycle, sure=self.cycle)
 
     async def bind(
         self, asid: int, tables: Tables | None, *, limit: int = LAST, requester: int = 0
     ) -> None:
         """Bind tables. After the acknowledgement, earlier translations may not be used."""
-        begun, asked = self.now, self.requesters[requester]
+        begun, asked = self.cycle, self.requesters[requester]
         old = self.history.leave(asid, begun)
         row = Row(None, LAST, begun)
         if tables is not None:
@@ -344,9 +326,9 @@ class Bench:
         operation = BIND if tables else UNBIND
         base = tables.root if tables else 0
         assert await asked.ask(operation, asid=asid, base=base, limit=limit)
-        self.history.acknowledge(old, self.now)
+        self.history.acknowledge(old, self.cycle)
         for one in new:
-            one.sure = self.now
+            one.sure = self.cycle
 
     async def invalidate(
         self,
@@ -362,14 +344,14 @@ class Bench:
         if base is not None:
             asids = self.history.bound_to(base)
         covered = self.history.covered(asids, va if scope == PAGE else None)
-        begun = self.now
+        begun = self.cycle
         arguments = {"asid": asid, "va": va, "base": base or 0, "by_base": base is not None}
         assert await self.requesters[requester].ask(scope, **arguments)
-        self.history.acknowledge([one for one in covered if one.dead <= begun], self.now)
+        self.history.acknowledge([one for one in covered if one.dead <= begun], self.cycle)
 
     async def refused(self, which: int, *, requester: int = 0) -> None:
         """Send one of five commands that are refused."""
-        rng = self.rng
+        rng = self.random
         operation, arguments = (
             (5 + rng.randrange(3), {}),
             (BIND, {"asid": rng.randrange(ASIDS, 1024), "base": TABLES}),
@@ -384,13 +366,13 @@ class Bench:
     def write(self, va: int, count: int = 1, *, strobe: int | None = None, **options: Any) -> Burst:
         beats = []
         for _ in range(count):
-            lanes = self.rng.randrange(1, 1 << BEAT) if strobe is None else strobe
-            beats.append((self.rng.getrandbits(WIDTH), lanes))
+            lanes = self.random.randrange(1, 1 << BEAT) if strobe is None else strobe
+            beats.append((self.random.getrandbits(WIDTH), lanes))
         return Burst(va, count, beats, **options)
 
     def burst_at(self, va: int, longest: int, *, writes: bool, **options: Any) -> Burst:
         """A burst from `va` on, of up to `longest` beats within its page."""
-        count = self.rng.randint(1, min(longest, (4096 - va % 4096 // BEAT * BEAT) // BEAT))
+        count = self.random.randint(1, min(longest, (4096 - va % 4096 // BEAT * BEAT) // BEAT))
         return self.write(va, count, **options) if writes else Burst(va, count, **options)
 
     async def finish(self, timeout: int = 50_000) -> list[tuple[int, Burst, Event | None]]:
@@ -461,9 +443,9 @@ class Bench:
         assert len(burst.answer) == burst.count, burst
         accesses = self.bus.reads_of.get(client + 1, [])
         number = self._read_accesses[client]
-        if not any(data or status for data, status in burst.answer):
+        if all(one == (0, OK) for one in burst.answer):
             # Or memory contains zeros there.
-            if number == len(accesses) or accesses[number].beats != burst.answer:
+            if number == len(accesses) or accesses[number].beats != [(0, 0)] * burst.count:
                 return None
         assert number < len(accesses), f"not on the bus: {burst}"
         access = accesses[number]
