@@ -1,17 +1,21 @@
 """Model of queues: appended entries, and blocks that may run for them."""
 
 from dataclasses import dataclass
-from random import Random
 from typing import Any
 
-import cocotb
-
 from signalbox.hw.records.launch import LaunchAction
-from signalbox.tb.testbench.reset import reset
+from signalbox.tb.testbench.strobe import Strobe
 from signalbox.tb.units.task_unit.rows import ENDLESS, Opened
-from signalbox.tb.units.task_unit.task_testbench import CONFIG, POINTER, TIMEOUT, Bench, Task
+from signalbox.tb.units.task_unit.task_testbench import (
+    ACCEPTED,
+    CONFIG,
+    TIMEOUT,
+    Task,
+    TaskTestbench,
+    Verdict,
+)
 
-__all__ = ["CLOSE", "Ask", "Queue", "QueueBench", "begin"]
+__all__ = ["CLOSE", "Ask", "Queue", "QueueTestbench"]
 
 CLOSE = 0
 """Number of appended entries that closes a queue."""
@@ -55,15 +59,25 @@ class Ask:
     task: Task
     action: LaunchAction = LaunchAction.SCHEDULE
     count: int = 0
-    verdict: int | None = None
+    verdict: Verdict | None = None
 
 
-class QueueBench(Bench):
-    """Testbench in which each task has its own address space, which identifies its rows."""
+class QueueTestbench(TaskTestbench):
+    """Testbench in which each task has its own address space, which identifies its rows.
 
-    asks: list[Ask]
-    most = CONFIG.slots
-    """Maximum number of tasks in slots."""
+    Members
+    -------
+    asks : all requests so far.
+    limit : strobe that limits the slots of a context.
+    most : maximum number of tasks in slots.
+    """
+
+    def __init__(self, dut: Any, place: float = 0.3, end: float = 0.3) -> None:
+        super().__init__(dut, place, end)
+        self.rows.added = self._added
+        self.limit = Strobe(self, "limit")
+        self.asks: list[Ask] = []
+        self.most = CONFIG.slots
 
     def ask(
         self,
@@ -79,38 +93,36 @@ class QueueBench(Bench):
             self.know(task)
         self.asks.append(ask)
 
-        def word() -> dict[str, int]:
+        def word() -> dict[str, Any]:
             put = task.put if isinstance(task, Queue) and start is None else start or 0
-            span = put % (1 << 24) | count << 24 | behind << 32
+            span = {"start": put % (1 << 24), "count": count, "behind": behind}
             return {
                 "context": task.context,
-                "task": POINTER.pack(task.pointer),
-                "action": action.value,
+                "task": task.pointer,
+                "action": action,
                 "span": span,
             }
 
-        self.launch.put(0, word)
+        self.launch.put(word)
         return ask
 
     def know(self, task: Task) -> None:
-        """Write the task's record."""
         assert task.asid < CONFIG.asids
-        self.tasks[task.asid, task.page] = task
-        self.contents.write((task.asid, 0), task.page << 8, task.word.to_bytes(256, "little"))
+        super().know(task)
 
-    async def did(self, ask: Ask) -> int:
+    async def did(self, ask: Ask) -> Verdict:
         """Wait for the verdict."""
         await self.until(lambda: ask.verdict is not None, f"answer to {ask.action}")
         assert ask.verdict is not None
         return ask.verdict
 
-    async def append(self, queue: Queue, count: int, **kind: Any) -> int:
+    async def append(self, queue: Queue, count: int, **kind: Any) -> Verdict:
         """Append entries, or close the queue. Returns the verdict."""
         return await self.did(self.ask(queue, LaunchAction.INCREMENT_PUT, count, **kind))
 
     def switch_off(self, channel: int) -> None:
         """Disable a channel. Its open queues are closed, without the entries of a partial block."""
-        self.dut.on.value = int(self.dut.on.value) & ~(1 << channel)
+        self.drive(on=self.get("on") & ~(1 << channel))
         for task in self.tasks.values():
             if isinstance(task, Queue) and task.channel == channel and not task.closed:
                 task.closed = True
@@ -123,12 +135,12 @@ class QueueBench(Bench):
 
     # -- expectations -----------------------------------------------------------------------------
 
-    def _launched(self, verdict: int) -> None:
+    def _launched(self, verdict: Verdict, nothing: int) -> None:
         ask = next(one for one in self.asks if one.verdict is None)
         task, ask.verdict = ask.task, verdict
-        if verdict:
+        if verdict is not ACCEPTED:
             return
-        if not self.answer["nothing"]:
+        if not nothing:
             assert ask.action is not LaunchAction.INCREMENT_PUT
             self.accepted.append(task)
         if isinstance(task, Queue):
@@ -170,10 +182,10 @@ class QueueBench(Bench):
         task.row = None
         task.done += row.placed
 
-    def _ends(self, task: Task, outcome: str) -> None:
+    def _ends(self, task: Task) -> None:
         assert task.outcome != "ended"
         assert not isinstance(task, Queue) or task.closed, "ends although it is open"
-        task.outcome = outcome
+        task.outcome = "ended"
 
     def _fails(self, task: Task) -> None:
         task.outcome = "failed"
@@ -181,9 +193,8 @@ class QueueBench(Bench):
     async def finish(self) -> None:
         """Step until the unit is idle; then everything must be done, once."""
         await self.until(lambda: all(ask.verdict is not None for ask in self.asks), "answers")
-        for _ in range(3):
-            await self.step()
-        await self.until(lambda: int(self.dut.idle.value), "idle", 40 * TIMEOUT)
+        await self.steps(3)
+        await self.until(lambda: self.get("idle"), "idle", 40 * TIMEOUT)
         assert not self.held
         for task in self.accepted:
             assert task.outcome in ("ended", "failed"), task
@@ -197,12 +208,3 @@ class QueueBench(Bench):
         await self.until(
             lambda: queue.row is None and len(queue.done) == queue.total, f"{queue.number} rests"
         )
-
-
-async def begin(dut: Any, **kind: float) -> QueueBench:
-    """The testbench, after reset."""
-    bench = QueueBench(dut, Random(cocotb.RANDOM_SEED), **kind)
-    bench.asks = []
-    bench.rows.added = bench._added
-    await reset(dut)
-    return bench
