@@ -306,7 +306,9 @@ class ExecutionModel:
         self._out["sets"] = True
         self._out["yields"] = method.place == HostMethod.YIELD and bool(method.data & 2)
         self._done()
-        self._meet(f"set {method.place:#x}" + " while copying" * self._known.copying)
+        self._meet(f"set {method.place:#x}")
+        if self._known.copying:
+            self._meet("set while copying")
 
     # -- semaphores --------------------------------------------------------------------------------
 

@@ -824,6 +824,7 @@ SITUATIONS = [
     *(f"control: {one}" for one in ("IDLE", "RESUME", "INVALIDATE", "SET", "IGNORE", "COMPUTE")),
     "control: park COMPUTE",
     "control: BIND while copying",
+    "set while copying",
     "control: refused USERD_WRITE",
     "control: refused TASK_CHECK",
     *(f"control: refused METHOD_{one}" for one in ("UNDEFINED", "ILLEGAL", "PRIVILEGED")),
@@ -849,6 +850,7 @@ async def as_the_model(dut):
         {one: met[one] for one in SITUATIONS if met[one] < least},
     ):
         await Play(tb).some_time()
+    open("/tmp/met.txt", "w").write("\n".join(f"{met[o]} {o}" for o in sorted(met, key=met.get)))
     cocotb.log.info("%s rounds, met: %s", rounds.number, dict(met))
 
 
@@ -858,10 +860,12 @@ class Play:
     def __init__(self, tb: ExecuteTestbench) -> None:
         self.tb, self.random = tb, tb.random
         self.rates = {
-            name: self.random.choice((0.02, 0.1, 0.4))
-            for name in ("ends", "fails", "leave", "busy", "lose", "edit")
+            name: self.random.choice((0.02, 0.1, 0.4)) for name in ("ends", "fails", "lose", "edit")
         }
         self.fast = self.random.random() < 0.5
+        self.target = 0
+        self.busy = self.random.choice((0.0, 0.01, 0.05))
+        self.lets_go = self.random.choice((0.0, 0.02, 0.1, 0.4))
 
     def often(self, rate: str) -> bool:
         return self.random.random() < self.rates[rate]
@@ -904,7 +908,8 @@ class Play:
                 numbers.random() < 0.7,
             ),
         )
-        await tb.place(channel, self.state(), tasks=numbers.random() < 0.2)
+        tasks, copies = numbers.random() < 0.15, numbers.choice((0, 0, 1, 3))
+        await tb.place(channel, self.state(), tasks=tasks, copies=copies)
         tb.live, tb.candidate = live, candidate
 
     def state(self) -> State:
@@ -934,7 +939,7 @@ class Play:
         """Conditions of the next cycle."""
         tb, numbers = self.tb, self.random
         for channel, one in enumerate(tb.channels):
-            self.progress(one, served=channel == tb.served)
+            self.progress(one, served=tb.serving and channel == tb.served)
         if self.often("lose"):
             tb.held = numbers.random() < 0.7
         for counter in range(min(4, COUNTERS)):
@@ -943,10 +948,11 @@ class Play:
         tb.all_idle = numbers.random() < 0.2
         tb.spent = numbers.random() < 0.2
         tb.accepts = numbers.random() < 0.7
-        tb.leave = self.often("leave")
+        tb.leave = numbers.random() < self.lets_go
         tb.quit = tb.leave and numbers.random() < 0.5
         tb.units = tb.units + (numbers.random() < (0.5 if self.fast else 0.05)) & 0xFFFFFFFF
-        tb.candidate = numbers.randrange(CHANNELS) if numbers.random() < 0.5 else None
+        candidates = (None, self.target, self.target, numbers.randrange(CHANNELS))
+        tb.candidate = numbers.choice(candidates)
         tb.latency = numbers.choice((3, 3, 3, 4, 9))
         tb.answer, tb.result = (
             (False, numbers.choice(ERRORS))
@@ -958,11 +964,13 @@ class Play:
     def progress(self, one: Channel, *, served: bool) -> None:
         """What a channel waits for comes, or goes."""
         numbers = self.random
-        if one.copies and self.often("ends"):
-            one.copies -= 1
+        if one.copies and (self.often("ends") or (served and numbers.random() < 0.1)):
+            one.copies -= numbers.choice((1, one.copies))
         if one.tasks and self.often("ends"):
             one.tasks = False
-        elif not one.tasks and not one.state.referred and not served and numbers.random() < 0.01:
+        elif (
+            not one.tasks and not one.state.referred and not served and numbers.random() < self.busy
+        ):
             one.tasks = True
         if self.often("lose"):
             one.able = numbers.random() < 0.6
@@ -1002,6 +1010,7 @@ class Play:
             await tb.edit(channel, reset=True)
             await self.anew(channel)
         else:
+            self.target = channel
             await self.serve(channel, kept=channel == last)
             return channel
         return -1
@@ -1035,11 +1044,13 @@ class Play:
         data, subchannel = numbers.getrandbits(32), numbers.randrange(8)
         bound = one.state.settings.objects
         copies = [s for s, kind in enumerate(bound) if kind == ObjectKind.COPY]
+        if one.copies and copies and numbers.random() < 0.3:
+            return self.launch(data, numbers.choice(copies))
         computes = [s for s, kind in enumerate(bound) if kind == ObjectKind.COMPUTE]
         match numbers.randrange(12):
             case 0:
                 return Method(numbers.choice([*HOST_STATE]), data & numbers.getrandbits(32))
-            case 1 if copies:
+            case 1 | 10 if copies:
                 return Method(numbers.choice(COPY_STATE), data, numbers.choice(copies))
             case 2 | 3 | 4:
                 return execute(
@@ -1053,21 +1064,23 @@ class Play:
             case 5:
                 place = numbers.choice((HostMethod.SEM_EXECUTE, HostMethod.SEMAPHORED))
                 return Method(place, data & ~31 | (1 << numbers.randrange(5)) + (data % 7 == 0))
-            case 6 | 7 if copies:
+            case 6 if copies:
                 return self.launch(data, numbers.choice(copies))
             case 8 if computes:
                 place = numbers.choice([*ComputeMethod, *ACTS, 0x3000])
                 return Method(place, data, numbers.choice(computes))
             case 9:
-                classes = (ObjectClass.COPY, ObjectClass.COMPUTE, 0x1F << 16, 0xC0B5)
+                classes = (ObjectClass.COPY,) * 3 + (ObjectClass.COMPUTE, 0x1F << 16, 0xC0B5)
                 return Method(HostMethod.SET_OBJECT, numbers.choice(classes), subchannel)
-            case 10:
+            case 7 if data & 1:
                 code = numbers.choice((*MemOp, MemOp.MMU_TLB_INVALIDATE, 0, 31))
                 return Method(HostMethod.MEM_OP_D, data & (1 << 27) - 1 | code << 27)
             case 11:
-                place = numbers.choice((*CeMethod, *HostMethod, data & 0x3FFC))
-                cause = numbers.choice((Cause.NONE,) * 6 + HEADER_CAUSES)
-                return Method(place, data, subchannel, cause)
+                some_places = (*CeMethod, *HostMethod, data & 0x3FFC)
+                rare = (CeMethod.SET_RENDER_ENABLE_C, HostMethod.ILLEGAL, 0x104)
+                place = numbers.choice((numbers.choice(some_places), numbers.choice(rare)))
+                cause = numbers.choice((Cause.NONE,) * 8 + HEADER_CAUSES)
+                return Method(place, data, numbers.choice((subchannel, *copies)), cause)
         return Method(numbers.choice(CONTROL), data, subchannel)
 
     def launch(self, data: int, subchannel: int) -> Method:

@@ -143,7 +143,7 @@ class ExecuteTestbench(Testbench):
     -------
     model : the reference.
     channels : all channels.
-    served : channel on `service.channel`.
+    served : channel on `service.channel`; `serving`: it is loaded or executes.
     spent, held, all_idle, accepts, leave, quit : inputs.
     candidate : input; None: not valid.
     zero : counting semaphores that are 0.
@@ -171,7 +171,7 @@ class ExecuteTestbench(Testbench):
         self._answers: int | None = None  # cycle of the response
         self._kept = False  # the registers hold the served channel's state, not yet saved
         self._select = 0
-        self._serving = self._edits = self._gap = False
+        self.serving = self._edits = self._gap = False
         offset, acquire = self.ports["progress__state"].record.fields["acquire"]
         low, deadline = acquire.fields["deadline"]
         self._deadline = (1 << deadline.width) - 1 << offset + low
@@ -235,9 +235,9 @@ class ExecuteTestbench(Testbench):
 
     async def select(self, channel: int) -> None:
         """A cycle in which no channel is served, and this one will be."""
-        self._select, self._serving = channel, False
+        self._select, self.serving = channel, False
         await self._cycle(ahead=True)
-        self._serving = True
+        self.serving = True
         if self.served != channel:
             self._kept = False
         self.served = channel
@@ -457,7 +457,7 @@ class ExecuteTestbench(Testbench):
 
     def _react(self, one: Channel, out: dict[str, Any], responded: bool) -> None:
         """The units around, as far as they must react."""
-        if self._serving:
+        if self.serving:
             one.state = self.model.state
         if responded:
             self._answers = None
