@@ -26,7 +26,7 @@ from signalbox.tb.models.methods import (
 
 __all__ = ["EVENTS", "ChannelConfig", "ExecutionModel", "Now", "Refusal", "State"]
 
-EVENTS = (
+EVENTS: tuple[str, ...] = (
     "launch",
     "reserve",
     "watch",
@@ -222,11 +222,11 @@ class ExecutionModel:
         registered state.
         """
         self._now, self._config = now, self.configs[now.channel]
-        self._out = out = dict.fromkeys((*EVENTS, "park", "refuse"))
+        out: dict[str, Any] = dict.fromkeys((*EVENTS, "park", "refuse"))
+        self._out = out
         for name in ("done", "busy", "sets", "keep", "yields", "ignored"):
             out[name] = False
         out["asked"], out["state"] = self.asked, self.state
-        out["counting"] = self.counting
         self.state = deepcopy(self.state)
         old_deadline, was_asked = self.state.deadline, self.asked
         found, self._found = self._found, None

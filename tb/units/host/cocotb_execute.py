@@ -119,7 +119,7 @@ async def state_methods(dut):
         for place in sorted([*HOST_STATE, *COPY_STATE]):
             for data in (0, 0xFFFFFFFF, 1, 3, 0xFF, 0xFFFF0000, tb.random.getrandbits(32)):
                 one.method = Method(place, data, 1)
-                shown = await tb.run()
+                shown = await tb.execute()
                 assert shown["done"] and shown["sets"] and not events(shown)
                 stops = place == HostMethod.YIELD and data & 3 in (
                     YieldOp.RUNLIST_TIMESLICE,
@@ -568,7 +568,7 @@ async def launches(dut):
                 assert shown["done"] and shown["launch"]["behind"] == copies
                 assert shown["unguard"] == {"channel": 0, "all": 1}
                 one.method, one.queue, tb.spent = launch(), False, False
-                assert (await tb.run())["park"] == Wait.QUEUE
+                assert (await tb.execute())["park"] == Wait.QUEUE
             elif copies:
                 assert shown["park"] == (Wait.QUEUE if held else Wait.COPIES)
             else:
@@ -737,7 +737,7 @@ async def references(dut):
         if ends == "replace":
             one.unwritten = True
             one.method = Method(HostMethod.SET_REFERENCE, 1)
-            assert (await tb.run())["write"]["value"] == 1
+            assert (await tb.execute())["write"]["value"] == 1
 
 
 @cocotb.test(**SEVERAL)
@@ -1032,7 +1032,7 @@ class Play:
             if numbers.random() < 0.1:
                 return
             one.method = self.method(one)
-            shown = await tb.run()
+            shown = await tb.execute()
 
     def method(self, one: Channel) -> Method:
         """A random method."""

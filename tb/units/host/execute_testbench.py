@@ -256,9 +256,9 @@ class ExecuteTestbench(Testbench):
             self._kept = False
         await self.select(channel)
         await self._load(channel)
-        return await self.run()
+        return await self.execute()
 
-    async def run(self) -> dict[str, Any]:
+    async def execute(self) -> dict[str, Any]:
         """Execute the held method."""
         one, was = self.channels[self.served], True
         one.wait = Wait.NONE
