@@ -30,7 +30,7 @@ class OnChipRequests(wiring.Component):
     channel : in, served channel.
     request : in, operation of its held method; stable from `ask` until the response.
     acquires : in, it is an acquire.
-    ask : in, strobe: request it; only while none is outstanding, see `asked`.
+    ask : in, request it; not while `asked`; repeated while a response that is dropped is awaited.
     ahead : in, no channel is being served.
     candidate : in, channel likely to be served in the next cycle; meaningful with `ahead`.
     early : in, the served channel will run.
@@ -40,7 +40,8 @@ class OnChipRequests(wiring.Component):
     fails : in, strobe: it is decided, and fails.
     asked : out, registered: the served channel has requested an operation, and must accept the
         response.
-    watch : out, strobe: an acquire of on-chip semaphore `index` was requested for the channel.
+    watch : out, strobe: an acquire of on-chip semaphore `index` was requested for the channel. With
+        a repeated `ask`, only the last one has a meaningful index.
     """
 
     def __init__(self, config: Config) -> None:

@@ -53,7 +53,8 @@ class Service(wiring.Signature):
     replace : strobe: the held method is replaced.
     early : `loaded` is that of the served channel, which will run.
     ahead : no channel is being served.
-    leave : the channel is to be let go: no acquire may be decided.
+    leave : the channel is to be let go: no acquire may be decided, unless its answer, or its
+        result in memory, was requested before.
     quit : it is to be let go at once: no copy may start.
     """
 

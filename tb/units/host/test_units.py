@@ -7,6 +7,7 @@ from signalbox.hw.config import CONFIGS
 from signalbox.hw.host.copy_launcher import CopyLauncher
 from signalbox.hw.host.fetch.arrivals import Arrivals
 from signalbox.hw.host.fetch.fetch_unit import FetchUnit
+from signalbox.hw.host.methods.execute import Execute
 from signalbox.hw.host.scheduling.parking import Parking
 from signalbox.hw.host.scheduling.retry_timers import RetryTimers
 from signalbox.hw.host.scheduling.scheduler import Scheduler
@@ -90,3 +91,8 @@ def test_retry_timers(simulator: str, size: str) -> None:
 )
 def test_memory_semaphores(simulator: str, size: str) -> None:
     run(MemorySemaphores(CONFIGS[size]), "memory_semaphores", simulator, size, 4)
+
+
+@pytest.mark.parametrize("size", tiers(["tiny", "default"], smoke=["tiny"]))
+def test_execute(simulator: str, size: str) -> None:
+    run(Execute(CONFIGS[size]), "execute", simulator, size, 22 if size == "tiny" else 23)

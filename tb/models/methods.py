@@ -1,0 +1,414 @@
+"""Methods by themselves: kind, properties and verdict, from the public formats and the table of
+refusals in `hw/README.md` (HOST-3, HOST-4, HOST-8)."""
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from signalbox.hw.config import WINDOW_BASE
+from signalbox.hw.errors import Cause
+from signalbox.hw.host.records import ObjectKind
+from signalbox.hw.methods import (
+    CeMethod,
+    ComputeMethod,
+    CopyLaunch,
+    HostMethod,
+    LaunchSemaphore,
+    LaunchTransfer,
+    LegacySemaphore,
+    MemOp,
+    MemOpD,
+    ObjectClass,
+    SemaphoreExecute,
+    SemOp,
+    unpack,
+)
+
+__all__ = [
+    "ACTS",
+    "CHANGES",
+    "HOST_STATE",
+    "Action",
+    "Kind",
+    "Method",
+    "Operation",
+    "Settings",
+    "Verdict",
+    "kind",
+    "launch_modelled",
+    "launch_refusal",
+    "operation",
+    "verdict",
+]
+
+HOST_STATE = frozenset({
+    HostMethod.NOP,
+    HostMethod.MEM_OP_A,
+    HostMethod.MEM_OP_B,
+    HostMethod.MEM_OP_C,
+    HostMethod.SEMAPHOREA,
+    HostMethod.SEMAPHOREB,
+    HostMethod.SEMAPHOREC,
+    HostMethod.SEM_ADDR_LO,
+    HostMethod.SEM_ADDR_HI,
+    HostMethod.SEM_PAYLOAD_LO,
+    HostMethod.SEM_PAYLOAD_HI,
+    HostMethod.YIELD,
+})
+"""Host methods that at most set state."""
+
+ACTS = (
+    ComputeMethod.SET_CWD_SLOT_COUNT,
+    ComputeMethod.SEND_SIGNALING_PCAS_B,
+    ComputeMethod.SEND_SIGNALING_PCAS2_B,
+    ComputeMethod.SET_INLINE_QMD_ADDRESS_A,
+    ComputeMethod.SET_INLINE_QMD_ADDRESS_B,
+    ComputeMethod.WAIT_FOR_IDLE,
+    ComputeMethod.SET_REPORT_SEMAPHORE_D,
+)
+"""Compute methods that the engine executes."""
+
+_COMPUTE_STATE = frozenset({
+    ComputeMethod.SEND_PCAS_A,
+    ComputeMethod.SEND_PCAS_B,
+    ComputeMethod.SET_REPORT_SEMAPHORE_A,
+    ComputeMethod.SET_REPORT_SEMAPHORE_B,
+    ComputeMethod.SET_REPORT_SEMAPHORE_C,
+    *(ComputeMethod.LOAD_INLINE_QMD_DATA + 4 * number for number in range(64)),
+})
+
+_COMPUTE_NOTHING = (ComputeMethod.NOP, ComputeMethod.INVALIDATE_SKED_CACHES)
+
+_AFTER_TASKS = (ComputeMethod.WAIT_FOR_IDLE, ComputeMethod.SET_REPORT_SEMAPHORE_D)
+
+CHANGES = (SemOp.RELEASE, SemOp.REDUCTION)
+"""Semaphore operations that are not acquires."""
+
+_LEGACY = (
+    SemOp.ACQUIRE,
+    SemOp.RELEASE,
+    SemOp.ACQ_CIRC_GEQ,
+    SemOp.ACQ_AND,
+    SemOp.REDUCTION,
+)
+"""Operation of each bit of SEMAPHORED."""
+
+_SOFTWARE_ENGINE = 0x1F
+"""SET_OBJECT ENGINE (bits 20:16) of software objects."""
+
+_PEER = 3
+"""Physical-mode target that is not modelled."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method at byte offset `place`; with a cause, the reason why there is none."""
+
+    place: int
+    data: int = 0
+    subchannel: int = 0
+    cause: Cause = Cause.NONE
+
+
+class Kind(Enum):
+    """How a method is executed."""
+
+    STATE = auto()
+    SEMAPHORE = auto()
+    LAUNCH = auto()
+    CONTROL = auto()
+
+
+def kind(method: Method, objects: list[ObjectKind]) -> Kind:
+    """Kind of a method, with these objects bound to the subchannels. Methods of the copy class need
+    a copy object; without, they are control methods, which refuse them."""
+    if method.cause != Cause.NONE:
+        return Kind.CONTROL
+    if method.place in HOST_STATE:
+        return Kind.STATE
+    if method.place in (HostMethod.SEM_EXECUTE, HostMethod.SEMAPHORED):
+        return Kind.SEMAPHORE
+    if objects[method.subchannel] == ObjectKind.COPY and method.place in {*CeMethod}:
+        if method.place == CeMethod.LAUNCH_DMA:
+            return Kind.LAUNCH
+        if method.place != CeMethod.SET_RENDER_ENABLE_C:
+            return Kind.STATE
+    return Kind.CONTROL
+
+
+_COPY_FIELDS = {
+    CeMethod.SET_SEMAPHORE_A: ("semaphore_va", 32, 17),
+    CeMethod.SET_SEMAPHORE_B: ("semaphore_va", 0, 32),
+    CeMethod.SET_SEMAPHORE_PAYLOAD: ("payload", 0, 32),
+    CeMethod.SET_SEMAPHORE_PAYLOAD_UPPER: ("payload", 32, 32),
+    CeMethod.OFFSET_IN_UPPER: ("src", 32, 17),
+    CeMethod.OFFSET_IN_LOWER: ("src", 0, 32),
+    CeMethod.OFFSET_OUT_UPPER: ("dst", 32, 17),
+    CeMethod.OFFSET_OUT_LOWER: ("dst", 0, 32),
+    CeMethod.PITCH_IN: ("pitch_in", 0, 32),
+    CeMethod.PITCH_OUT: ("pitch_out", 0, 32),
+    CeMethod.LINE_LENGTH_IN: ("line_length", 0, 32),
+    CeMethod.LINE_COUNT: ("line_count", 0, 32),
+    CeMethod.SET_SRC_PHYS_MODE: ("src_mode", 0, 32),
+    CeMethod.SET_DST_PHYS_MODE: ("dst_mode", 0, 32),
+}
+"""Part of the copy's parameters that a method sets: name, lowest bit, width."""
+
+
+def _replaced(value: int, low: int, width: int, part: int) -> int:
+    mask = (1 << width) - 1
+    return value & ~(mask << low) | (part & mask) << low
+
+
+@dataclass
+class Settings:
+    """What state methods and SET_OBJECT have set.
+
+    Members
+    -------
+    objects : bound to each subchannel.
+    va, payload : of semaphore methods.
+    copy : parameters of copies; `src_mode`, `dst_mode`: data of SET_SRC_PHYS_MODE, SET_DST_....
+    """
+
+    objects: list[ObjectKind] = field(default_factory=lambda: [ObjectKind.NONE] * 8)
+    va: int = 0
+    payload: int = 0
+    copy: dict[str, int] = field(
+        default_factory=lambda: {name: 0 for name, _, _ in _COPY_FIELDS.values()}
+    )
+
+    def apply(self, method: Method) -> None:
+        """Execute a state method."""
+        data = method.data
+        match method.place:
+            case HostMethod.SEM_ADDR_LO | HostMethod.SEMAPHOREB:
+                self.va = _replaced(self.va, 0, 32, data & ~3)
+            case HostMethod.SEM_ADDR_HI | HostMethod.SEMAPHOREA:
+                self.va = _replaced(self.va, 32, 8, data)
+            case HostMethod.SEM_PAYLOAD_LO | HostMethod.SEMAPHOREC:
+                self.payload = _replaced(self.payload, 0, 32, data)
+            case HostMethod.SEM_PAYLOAD_HI:
+                self.payload = _replaced(self.payload, 32, 32, data)
+            case place if place in _COPY_FIELDS:
+                name, low, width = _COPY_FIELDS[CeMethod(place)]
+                self.copy[name] = _replaced(self.copy[name], low, width, data)
+
+    @property
+    def copies(self) -> bool:
+        """A copy object is bound."""
+        return ObjectKind.COPY in self.objects
+
+    def refused(self, side: str) -> bool:
+        """Whether the physical mode of `src` or `dst` is not modelled."""
+        mode = self.copy[f"{side}_mode"]
+        return mode & 3 == _PEER or mode >> 2 & 15 != 0
+
+    def record(self, counting: int) -> dict:
+        """As in `method_settings`, with this number of counting semaphores."""
+        copy = dict(self.copy)
+        del copy["src_mode"], copy["dst_mode"]
+        low = self.va >> 16 & 0xFFFF == WINDOW_BASE >> 16 & 0xFFFF
+        return {
+            "objects": self.objects,
+            "copies": self.copies,
+            "semaphore": {
+                "va": self.va,
+                "payload": self.payload,
+                "low": low,
+                "high": self.va >> 32 == WINDOW_BASE >> 32,
+                "counter": low and self.va & 0xC == 0 and self.va >> 4 & 0xFFF < counting,
+                "nonzero": self.payload & 0xFFFFFFFF != 0,
+            },
+            "copy": {
+                **copy,
+                "bytes": copy["line_length"] != 0,
+                "lines": copy["line_count"] != 0,
+                "src_refused": self.refused("src"),
+                "dst_refused": self.refused("dst"),
+            },
+        }
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A semaphore method.
+
+    Members
+    -------
+    code : the operation; None: it does not exist.
+    acquires : it is neither a release nor a reduction.
+    plain : it is ACQUIRE of 32 bits.
+    idle : it waits for the channel's tasks.
+    fields : of the request to the semaphore unit; those without meaning are missing.
+    """
+
+    code: SemOp | None
+    acquires: bool
+    plain: bool
+    idle: bool
+    fields: dict[str, int]
+
+
+def operation(method: Method, settings: Settings) -> Operation:
+    """The operation of SEM_EXECUTE or SEMAPHORED."""
+    if method.place == HostMethod.SEMAPHORED:
+        old = unpack(LegacySemaphore, method.data)
+        codes = {1 << bit: code for bit, code in enumerate(_LEGACY)}
+        code, wide = codes.get(old["operation"]), False
+        stamps, waits, word = not old["one_word"], not old["release_no_wfi"], old
+    else:
+        new = unpack(SemaphoreExecute, method.data)
+        code = SemOp(new["operation"]) if new["operation"] in {*SemOp} else None
+        wide, stamps, waits = bool(new["wide"]), new["release_timestamp"], new["release_wfi"]
+        word = new
+    changes = code in CHANGES
+    fields = {
+        "va": settings.va,
+        "wide": wide,
+        "timestamp": bool(changes and stamps),
+        "payload": settings.payload & ((1 << (64 if wide else 32)) - 1),
+    }
+    if code is not None:
+        fields["operation"] = code
+    if code == SemOp.REDUCTION:
+        fields |= {"reduction": word["reduction"], "unsigned": word["unsigned"]}
+    plain = code == SemOp.ACQUIRE and not wide
+    return Operation(code, not changes, plain, bool(changes and waits), fields)
+
+
+def launch_modelled(data: int) -> bool:
+    """Whether LAUNCH_DMA with these data is a copy of a modelled mode."""
+    launch = unpack(CopyLaunch, data)
+    pitch = launch["src_pitch"] and launch["dst_pitch"]
+    return not (
+        launch["transfer"] == 3
+        or (launch["transfer"] != LaunchTransfer.NONE and not pitch)
+        or launch["remap"]
+        or launch["semaphore"] == LaunchSemaphore.CONDITIONAL_INTERRUPT
+        or launch["interrupt"] == 3
+        or (launch["reduction_enable"] and launch["reduction"] >= 8)
+        or launch["vpr_mode"]
+        or launch["reserved"]
+    )
+
+
+def launch_refusal(data: int, settings: Settings, privileged: bool) -> Cause:
+    """Cause of refusing LAUNCH_DMA with these data; NONE: it is legal."""
+    launch, copy = unpack(CopyLaunch, data), settings.copy
+    physical = [side for side in ("src", "dst") if launch[f"{side}_physical"]]
+    if not launch_modelled(data) or any(map(settings.refused, physical)):
+        return Cause.COPY_MODE
+    if physical and not privileged:
+        return Cause.METHOD_PRIVILEGED
+    empty = copy["line_length"] == 0 or (launch["multi_line"] and copy["line_count"] == 0)
+    if launch["transfer"] != LaunchTransfer.NONE and empty:
+        return Cause.COPY_ZERO
+    return Cause.NONE
+
+
+class Action(Enum):
+    """Action of a control method. `BARRIER`: none, but after the channel's copies. `SET`, `IGNORE`,
+    `COMPUTE`: of a compute method, which sets state of the engine, has no effect in this design, or
+    is executed by the engine."""
+
+    REFUSE = auto()
+    NOTHING = auto()
+    BIND = auto()
+    NOTIFY = auto()
+    BARRIER = auto()
+    REFERENCE = auto()
+    IDLE = auto()
+    RESUME = auto()
+    INVALIDATE = auto()
+    SET = auto()
+    IGNORE = auto()
+    COMPUTE = auto()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Action of a control method; `cause`: of REFUSE; `object`: of BIND; `idle`: it waits for the
+    channel's tasks."""
+
+    action: Action
+    cause: Cause = Cause.NONE
+    object: ObjectKind = ObjectKind.NONE
+    idle: bool = False
+
+
+def _refuse(cause: Cause) -> Verdict:
+    return Verdict(Action.REFUSE, cause)
+
+
+def verdict(
+    method: Method, bound: ObjectKind, privileged: bool, refused: Cause, *, compute: bool
+) -> Verdict:
+    """Verdict on a control method.
+
+    Parameters
+    ----------
+    bound : object of its subchannel.
+    privileged : its channel may execute privileged methods.
+    refused : cause of a refusal by the unit for which it has waited, or NONE.
+    compute : a compute engine is built.
+    """
+    if method.cause != Cause.NONE:
+        return _refuse(method.cause)
+    if method.place >= 0x100:
+        return _of_engine(method, bound, refused)
+    match method.place:
+        case HostMethod.SET_OBJECT:
+            return _set_object(method.data, compute)
+        case HostMethod.ILLEGAL:
+            return _refuse(Cause.METHOD_ILLEGAL)
+        case HostMethod.NON_STALL_INTERRUPT:
+            return Verdict(Action.NOTIFY)
+        case HostMethod.FB_FLUSH:
+            return Verdict(Action.BARRIER, idle=True)
+        case HostMethod.WFI:
+            return Verdict(Action.IDLE, idle=True)
+        case HostMethod.SET_REFERENCE:
+            return _refuse(refused) if refused else Verdict(Action.REFERENCE, idle=True)
+        case HostMethod.CLEAR_FAULTED | HostMethod.MEM_OP_D if not privileged:
+            return _refuse(Cause.METHOD_PRIVILEGED)
+        case HostMethod.CLEAR_FAULTED:
+            return Verdict(Action.RESUME)
+        case HostMethod.MEM_OP_D:
+            return _mem_op(unpack(MemOpD, method.data)["operation"], refused)
+    return _refuse(Cause.METHOD_UNDEFINED)
+
+
+def _set_object(data: int, compute: bool) -> Verdict:
+    if data >> 16 & 31 == _SOFTWARE_ENGINE:
+        return Verdict(Action.BIND, object=ObjectKind.SOFTWARE)
+    if data & 0xFFFF == ObjectClass.COPY:
+        return Verdict(Action.BIND, object=ObjectKind.COPY)
+    if data & 0xFFFF == ObjectClass.COMPUTE and compute:
+        return Verdict(Action.BIND, object=ObjectKind.COMPUTE)
+    return _refuse(Cause.OBJECT_CLASS)
+
+
+def _mem_op(code: int, refused: Cause) -> Verdict:
+    if code not in {*MemOp}:
+        return _refuse(Cause.METHOD_UNDEFINED)
+    if code in (MemOp.MMU_TLB_INVALIDATE, MemOp.MMU_TLB_INVALIDATE_TARGETED):
+        return _refuse(refused) if refused else Verdict(Action.INVALIDATE)
+    return Verdict(Action.BARRIER, idle=True)
+
+
+def _of_engine(method: Method, bound: ObjectKind, refused: Cause) -> Verdict:
+    match bound:
+        case ObjectKind.NONE:
+            return _refuse(Cause.OBJECT_UNBOUND)
+        case ObjectKind.SOFTWARE:
+            return _refuse(Cause.OBJECT_SOFTWARE)
+        case ObjectKind.COPY if method.place != CeMethod.SET_RENDER_ENABLE_C:
+            return _refuse(Cause.COPY_METHOD)
+        case ObjectKind.COPY:
+            return Verdict(Action.NOTHING) if method.data & 7 == 1 else _refuse(Cause.COPY_MODE)
+    if method.place in ACTS:
+        idle = method.place in _AFTER_TASKS
+        return _refuse(refused) if refused else Verdict(Action.COMPUTE, idle=idle)
+    if method.place in _COMPUTE_NOTHING:
+        return Verdict(Action.NOTHING)
+    return Verdict(Action.SET if method.place in _COMPUTE_STATE else Action.IGNORE)
