@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import cocotb
 
-from signalbox.tb.benchmarks.computing import LOG_SIZE
+from signalbox.tb.benchmarks.compute_machine import LOG_SIZE
 from signalbox.tb.benchmarks.grids import Grid, lives, once
 from signalbox.tb.benchmarks.launches import LATENCIES, NUMBERS, STEPS, key
 from signalbox.tb.benchmarks.scenes import report

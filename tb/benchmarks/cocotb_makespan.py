@@ -5,7 +5,7 @@ from itertools import pairwise
 import cocotb
 
 from signalbox.driver.commands.pushbuffer import Pushbuffer
-from signalbox.tb.benchmarks.computing import LOG_SIZE, MACHINE
+from signalbox.tb.benchmarks.compute_machine import LOG_SIZE, MACHINE
 from signalbox.tb.benchmarks.grids import Grid, lives, once, until_over
 from signalbox.tb.benchmarks.makespan import COUNTS, TIMING, WARPS, WAYS, key, most_key
 from signalbox.tb.benchmarks.scenes import report

@@ -3,7 +3,7 @@
 import cocotb
 
 from signalbox.driver.commands.pushbuffer import Pushbuffer
-from signalbox.tb.benchmarks.computing import LOG_SIZE, MACHINE
+from signalbox.tb.benchmarks.compute_machine import LOG_SIZE, MACHINE
 from signalbox.tb.benchmarks.grids import Grid, lives, once, until_over
 from signalbox.tb.benchmarks.scenes import report
 from signalbox.tb.benchmarks.spread import BLOCKS, PAGES, POLICIES, SPACES, TASKS, TURNS, WARPS, key

@@ -6,7 +6,7 @@ import cocotb
 
 from signalbox.hw.placement.controller import Step
 from signalbox.hw.qmd import Placement
-from signalbox.tb.benchmarks.computing import LOG_SIZE
+from signalbox.tb.benchmarks.compute_machine import LOG_SIZE
 from signalbox.tb.benchmarks.grids import Grid, Life, lives, once, until_over
 from signalbox.tb.benchmarks.scenes import report
 from signalbox.tb.benchmarks.urgency import (

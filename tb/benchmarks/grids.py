@@ -8,7 +8,7 @@ from typing import Any
 
 from signalbox.hw.placement.controller import Step
 from signalbox.hw.records.launch import Refusal
-from signalbox.tb.benchmarks.computing import MACHINE
+from signalbox.tb.benchmarks.compute_machine import MACHINE
 from signalbox.tb.machine.testbench import MachineTestbench
 from signalbox.tb.models.timing import Timing
 from signalbox.tb.simulation.trace import (
