@@ -11,7 +11,7 @@ from signalbox.hw.methods import HostMethod, LaunchTransfer, SemaphoreExecute, S
 from signalbox.tb.benchmarks.rows import BIG, OPERATIONS, PIPELINED_BIG, PIPELINED_PAGES
 from signalbox.tb.benchmarks.scenes import HIGH, LOW, bound, report, request
 from signalbox.tb.machine.cocotb_order import joined, nops
-from signalbox.tb.machine.testbench import Bench, RawChannel, semaphore, setup
+from signalbox.tb.machine.testbench import MachineTestbench, RawChannel, semaphore, setup
 from signalbox.tb.simulation.trace import Acquire, Done, Doorbell, Method, Semaphore, Start
 
 LIMIT = {"timeout_time": 10, "timeout_unit": "ms"}
@@ -34,21 +34,23 @@ def one_nop() -> Pushbuffer:
     return Pushbuffer().host(HostMethod.NOP)
 
 
-async def prefetched(bench: Bench, first: RawChannel, second: RawChannel, end: Pushbuffer) -> None:
+async def prefetched(
+    tb: MachineTestbench, first: RawChannel, second: RawChannel, end: Pushbuffer
+) -> None:
     """`first` executes NOPs, then `end`. Meanwhile `second` has prefetched a NOP."""
     await first.submit(joined(nops(*range(600)), end))
     await second.submit(one_nop())
-    await bench.wait(1000)
+    await tb.wait(1000)
 
 
 @cocotb.test(**LIMIT)
 async def decode(dut):
     """1,000 methods of one group."""
-    bench = await Bench.start(dut)
-    channel = await bench.channel(0)
+    tb = await MachineTestbench.start(dut)
+    channel = await tb.channel(0)
     await channel.submit(nops(*range(1000)))
-    await bench.wait(1500)
-    methods = await bench.events(Method, offset=int(HostMethod.NOP))
+    await tb.wait(1500)
+    methods = await tb.events(Method, offset=int(HostMethod.NOP))
     assert [method.data for method in methods] == list(range(1000))
     report(decode=methods[-1].cycle - methods[0].cycle + 1)
 
@@ -57,106 +59,108 @@ async def decode(dut):
 async def semaphore_operations(dut):
     """On-chip releases of one channel, one after another; the first is offered in the cycle after
     the previous method."""
-    bench = await Bench.start(dut)
-    channel = await bench.channel(0)
+    tb = await MachineTestbench.start(dut)
+    channel = await tb.channel(0)
     execute = pack(SemaphoreExecute, operation=SemOp.RELEASE)
     commands = Pushbuffer().inc(0, HostMethod.SEM_ADDR_LO, semaphore(SLOT) & 0xFFFF_FFFF)
     commands.inc(0, HostMethod.SEM_ADDR_HI, semaphore(SLOT) >> 32, 5, 0, execute)
     commands.non_inc(0, HostMethod.SEM_EXECUTE, *[execute] * OPERATIONS)
     await channel.submit(commands)
-    await bench.wait(800)
-    updates = [event.cycle for event in await bench.events(Semaphore, index=SLOT)]
+    await tb.wait(800)
+    updates = [event.cycle for event in await tb.events(Semaphore, index=SLOT)]
     assert len(updates) == 1 + OPERATIONS
-    (before,) = await bench.events(Method, offset=int(HostMethod.SEM_PAYLOAD_HI))
+    (before,) = await tb.events(Method, offset=int(HostMethod.SEM_PAYLOAD_HI))
     report(
         semaphore_visible=updates[0] - (before.cycle + 1),
         semaphore_operations=updates[-1] - updates[1] + 1,
     )
 
 
-async def switch(bench: Bench, first: RawChannel, target: int, payload: int) -> int:
+async def switch(tb: MachineTestbench, first: RawChannel, target: int, payload: int) -> int:
     """Cycles from a failed acquire to the next method of another channel."""
-    second = await bench.channel(1)
-    await prefetched(bench, first, second, Pushbuffer().acquire(target, payload))
-    (failed,) = await bench.events(Acquire, channel=0, passed=False)
-    (following,) = await bench.events(Method, channel=1)
+    second = await tb.channel(1)
+    await prefetched(tb, first, second, Pushbuffer().acquire(target, payload))
+    (failed,) = await tb.events(Acquire, channel=0, passed=False)
+    (following,) = await tb.events(Method, channel=1)
     return following.cycle - failed.cycle
 
 
 @cocotb.test(**LIMIT)
 async def switch_when_blocked(dut):
     """A failed acquire of any semaphore, and of a counting one before a copy."""
-    bench = await Bench.start(dut)
-    report(switch_blocked=await switch(bench, await bench.channel(0), semaphore(SLOT), 1))
-    bench = await Bench.start(dut, counting=1)
-    await bench.control.write_semaphore(0, 1)
-    report(switch_counting=await switch(bench, await bench.copy_channel(0), semaphore(0), 0))
+    tb = await MachineTestbench.start(dut)
+    report(switch_blocked=await switch(tb, await tb.channel(0), semaphore(SLOT), 1))
+    tb = await MachineTestbench.start(dut, counting=1)
+    await tb.control.write_semaphore(0, 1)
+    report(switch_counting=await switch(tb, await tb.copy_channel(0), semaphore(0), 0))
 
 
 @cocotb.test(**LIMIT)
 async def switch_when_slice_is_over(dut):
     """Cycles from the last method of a slice to the first of the next channel."""
-    bench = await Bench.start(dut)
-    first, second = await bench.channel(0, slice_cycles=400), await bench.channel(1)
-    await prefetched(bench, first, second, nops(*range(600)))
-    (following,) = await bench.events(Method, channel=1)
-    before = [e.cycle for e in await bench.events(Method, channel=0) if e.cycle < following.cycle]
+    tb = await MachineTestbench.start(dut)
+    first, second = await tb.channel(0, slice_cycles=400), await tb.channel(1)
+    await prefetched(tb, first, second, nops(*range(600)))
+    (following,) = await tb.events(Method, channel=1)
+    before = [e.cycle for e in await tb.events(Method, channel=0) if e.cycle < following.cycle]
     assert len(before) < 1200, "no slice ended"
     report(switch_slice=following.cycle - before[-1])
 
 
-async def wake(bench: Bench, channel: RawChannel, slot: int, before: int, after: int) -> int:
+async def wake(
+    tb: MachineTestbench, channel: RawChannel, slot: int, before: int, after: int
+) -> int:
     """Cycles from the update of a semaphore to the next evaluation of an acquire of `after`."""
-    await bench.control.write_semaphore(slot, before)
+    await tb.control.write_semaphore(slot, before)
     await channel.submit(Pushbuffer().acquire(semaphore(slot), after))
-    await bench.wait(200)
-    await bench.control.write_semaphore(slot, after)
-    await bench.wait(50)
-    update = (await bench.events(Semaphore, index=slot, value=after))[-1]
-    (passed,) = await bench.events(Acquire, channel=channel.index, passed=True)
+    await tb.wait(200)
+    await tb.control.write_semaphore(slot, after)
+    await tb.wait(50)
+    update = (await tb.events(Semaphore, index=slot, value=after))[-1]
+    (passed,) = await tb.events(Acquire, channel=channel.index, passed=True)
     return passed.cycle - update.cycle
 
 
 @cocotb.test(**LIMIT)
 async def wake_up(dut):
     """The CPU writes the semaphore that a channel waits for."""
-    bench = await Bench.start(dut)
-    report(wake=await wake(bench, await bench.channel(0), SLOT, 0, 1))
-    bench = await Bench.start(dut, counting=1)
-    report(wake_counting=await wake(bench, await bench.copy_channel(0), 0, 1, 0))
+    tb = await MachineTestbench.start(dut)
+    report(wake=await wake(tb, await tb.channel(0), SLOT, 0, 1))
+    tb = await MachineTestbench.start(dut, counting=1)
+    report(wake_counting=await wake(tb, await tb.copy_channel(0), 0, 1, 0))
 
 
 @cocotb.test(**LIMIT)
 async def doorbell(dut):
     """Cycles from a doorbell to the first method of an idle channel, with near and far memory."""
     for name, latency in (("doorbell_near", 2), ("doorbell_far", FAR)):
-        bench = await Bench.start(dut, read_latency=latency)
-        channel = await bench.channel(0)
+        tb = await MachineTestbench.start(dut, read_latency=latency)
+        channel = await tb.channel(0)
         for _ in range(2):  # the first misses in the TLBs
             await channel.submit(one_nop())
-            await bench.until_idle(channel)
-        _, rung = await bench.events(Doorbell)
-        _, method = await bench.events(Method)
+            await tb.until_idle(channel)
+        _, rung = await tb.events(Doorbell)
+        _, method = await tb.events(Method)
         report(**{name: method.cycle - rung.cycle})
 
 
 async def copies(dut, count: int, size: int) -> tuple[int, int]:
     """Cycles from the end of the first of `count` pipelined copies to the end of the last, and
     cycles of the first alone."""
-    bench = await Bench.start(dut, read_latency=FAR, write_latency=FAR)
-    channel = await bench.channel(0)
-    ((dst, src),) = bench.copies(1, size)
+    tb = await MachineTestbench.start(dut, read_latency=FAR, write_latency=FAR)
+    channel = await tb.channel(0)
+    ((dst, src),) = tb.copies(1, size)
     await channel.submit(setup().copy(dst, src, 1))  # misses in the TLBs
-    await bench.until_idle(channel)
+    await tb.until_idle(channel)
     commands = setup()
     for _ in range(count):
         commands.copy(dst, src, size, transfer=LaunchTransfer.PIPELINED)
     await channel.submit(commands)
-    await bench.wait(1000 + count * (size // 16 + 100))
-    starts = (await bench.events(Start))[1:]
-    ends = (await bench.events(Done, failed=False))[1:]
+    await tb.wait(1000 + count * (size // 16 + 100))
+    starts = (await tb.events(Start))[1:]
+    ends = (await tb.events(Done, failed=False))[1:]
     assert len(ends) == count
-    assert bench.copied(dst, src, size)
+    assert tb.copied(dst, src, size)
     return ends[-1].cycle - ends[0].cycle, ends[0].cycle - starts[0].cycle
 
 
@@ -178,20 +182,20 @@ def beyond(moment: int, start: int, runs: list[tuple[int, int]]) -> int:
 @cocotb.test(**LIMIT)
 async def priority_wait(dut):
     """The longest wait of urgent copies while the low channel is saturated."""
-    bench = await Bench.start(dut, counting=1)
+    tb = await MachineTestbench.start(dut, counting=1)
     policy = bound(PriorityPolicy(2))
-    low, high = await bench.copy_channel(LOW), await bench.copy_channel(HIGH)
-    lows, urgent = bench.copies(2, PAGE)
+    low, high = await tb.copy_channel(LOW), await tb.copy_channel(HIGH)
+    lows, urgent = tb.copies(2, PAGE)
     await low.submit(joined(*[request(policy, LOW, *lows, PAGE) for _ in range(LOW_COPIES)]))
     for sample in range(SAMPLES):
-        await bench.wait(700 + 37 * sample % 400)
+        await tb.wait(700 + 37 * sample % 400)
         await high.submit(request(policy, HIGH, *urgent, 512))
-    await bench.wait(2000)
-    rung = [e.cycle for e in await bench.events(Doorbell, channel=HIGH)][-SAMPLES:]
-    counted = [e.cycle for e in await bench.events(Semaphore, index=0, value=1)]
-    started = [e.cycle for e in await bench.events(Start, channel=HIGH)]
-    begins = [e.cycle for e in await bench.events(Start, channel=LOW)]
-    ends = [e.cycle for e in await bench.events(Done, channel=LOW)]
+    await tb.wait(2000)
+    rung = [e.cycle for e in await tb.events(Doorbell, channel=HIGH)][-SAMPLES:]
+    counted = [e.cycle for e in await tb.events(Semaphore, index=0, value=1)]
+    started = [e.cycle for e in await tb.events(Start, channel=HIGH)]
+    begins = [e.cycle for e in await tb.events(Start, channel=LOW)]
+    ends = [e.cycle for e in await tb.events(Done, channel=LOW)]
     assert len(rung) == len(counted) == len(started) == SAMPLES
     assert begins[-1] > started[-1], "the low channel was not saturated"
     runs = list(zip(begins, ends, strict=False))

@@ -9,7 +9,7 @@ from signalbox.driver.channel.priority_policy import NoPriorityPolicy, Policy, P
 from signalbox.tb.benchmarks.latency import NUMBERS, SERIES, SIZES, URGENT, key
 from signalbox.tb.benchmarks.scenes import HIGH, LOW, bound, report, request
 from signalbox.tb.machine.cocotb_order import joined, until_started
-from signalbox.tb.machine.testbench import Bench
+from signalbox.tb.machine.testbench import MachineTestbench
 from signalbox.tb.simulation.trace import Done, Doorbell
 
 LIMIT = {"timeout_time": 50, "timeout_unit": "ms"}
@@ -27,17 +27,17 @@ async def latency(dut, series: str, number: int, size: int) -> int:
     """Cycles from the doorbell of an urgent copy to its end. It is submitted while the first of
     `number` low copies runs, all of which were received earlier."""
     policy, slice_cycles = policy_of(series), SERIES[series].slice_cycles
-    bench = await Bench.start(dut, counting=policy.semaphores)
-    low = await bench.copy_channel(LOW, slice_cycles=slice_cycles)
-    high = await bench.copy_channel(HIGH, slice_cycles=slice_cycles)
+    tb = await MachineTestbench.start(dut, counting=policy.semaphores)
+    low = await tb.copy_channel(LOW, slice_cycles=slice_cycles)
+    high = await tb.copy_channel(HIGH, slice_cycles=slice_cycles)
     await low.submit(joined(*[request(policy, LOW, LOW_DST, LOW_SRC, size)] * number))
-    await until_started(bench, 1)
+    await until_started(tb, 1)
     await high.submit(request(policy, HIGH, HIGH_DST, HIGH_SRC, URGENT))
-    end = bench.now() + 2 * number * size // 16 + 5000
-    while not (done := await bench.events(Done, channel=HIGH)):
-        assert bench.now() < end, "the urgent copy does not end"
-        await bench.wait(100)
-    rung = (await bench.events(Doorbell, channel=HIGH))[-1]
+    end = tb.now() + 2 * number * size // 16 + 5000
+    while not (done := await tb.events(Done, channel=HIGH)):
+        assert tb.now() < end, "the urgent copy does not end"
+        await tb.wait(100)
+    rung = (await tb.events(Doorbell, channel=HIGH))[-1]
     return done[0].cycle - rung.cycle
 
 
@@ -54,10 +54,10 @@ async def sweep(dut, series: str):
 @cocotb.test(**LIMIT)
 async def speed(dut):
     """Simulated cycles per second of real time, while copies run."""
-    bench = await Bench.start(dut)
+    tb = await MachineTestbench.start(dut)
     policy = policy_of("baseline")
-    low = await bench.copy_channel(LOW)
+    low = await tb.copy_channel(LOW)
     await low.submit(joined(*[request(policy, LOW, LOW_DST, LOW_SRC, 1 << 16)] * 12))
-    began, first = time.monotonic(), bench.now()
-    await bench.wait(40_000)
-    report(speed=round((bench.now() - first) / (time.monotonic() - began)))
+    began, first = time.monotonic(), tb.now()
+    await tb.wait(40_000)
+    report(speed=round((tb.now() - first) / (time.monotonic() - began)))

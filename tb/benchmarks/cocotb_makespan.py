@@ -5,13 +5,13 @@ from itertools import pairwise
 import cocotb
 
 from signalbox.driver.commands.pushbuffer import Pushbuffer
-from signalbox.tb.benchmarks.computing import LOG_SIZE, MACHINE
+from signalbox.tb.benchmarks.compute_machine import LOG_SIZE, MACHINE
 from signalbox.tb.benchmarks.grids import Grid, lives, once, until_over
 from signalbox.tb.benchmarks.makespan import COUNTS, TIMING, WARPS, WAYS, key, most_key
 from signalbox.tb.benchmarks.scenes import report
 from signalbox.tb.machine.cocotb_order import joined
 from signalbox.tb.machine.tasks import Computer, Space, launch
-from signalbox.tb.machine.testbench import Bench, RawChannel, semaphore
+from signalbox.tb.machine.testbench import MachineTestbench, RawChannel, semaphore
 from signalbox.tb.simulation.trace import Semaphore
 
 LIMIT = {"timeout_time": 10, "timeout_unit": "ms"}
@@ -38,8 +38,8 @@ async def setup(computer: Computer, count: int, way: str) -> list[tuple[RawChann
 @cocotb.parametrize(way=list(WAYS), count=COUNTS)
 async def makespan(dut, way: str, count: int):
     """Cycles from the semaphore update that starts the first task to the end of the last."""
-    bench = await Bench.start(dut)
-    computer = await Computer.start(bench, MACHINE.contexts, LOG_SIZE)
+    tb = await MachineTestbench.start(dut)
+    computer = await Computer.start(tb, MACHINE.contexts, LOG_SIZE)
     own = await setup(computer, count, way)
     for index, (channel, space) in enumerate(own):
         turn = 1 + index if way == "turns" else 1
@@ -47,12 +47,12 @@ async def makespan(dut, way: str, count: int):
         if way == "turns":
             commands.release(semaphore(SLOT), turn + 1)
         await channel.submit(commands)
-    await bench.wait(2000)
-    await bench.let_go(SLOT, 1)
-    await until_over(bench, count)
+    await tb.wait(2000)
+    await tb.let_go(SLOT, 1)
+    await until_over(tb, count)
     await computer.finish(*(channel for channel, _ in own))
-    (begun,) = [event.cycle for event in await bench.events(Semaphore, index=SLOT, value=1)]
-    found = lives(await bench.all_events())
+    (begun,) = [event.cycle for event in await tb.events(Semaphore, index=SLOT, value=1)]
+    found = lives(await tb.all_events())
     assert len(found) == count
     for life in found:
         once(life, GRID)

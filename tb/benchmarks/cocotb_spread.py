@@ -3,13 +3,13 @@
 import cocotb
 
 from signalbox.driver.commands.pushbuffer import Pushbuffer
-from signalbox.tb.benchmarks.computing import LOG_SIZE, MACHINE
+from signalbox.tb.benchmarks.compute_machine import LOG_SIZE, MACHINE
 from signalbox.tb.benchmarks.grids import Grid, lives, once, until_over
 from signalbox.tb.benchmarks.scenes import report
 from signalbox.tb.benchmarks.spread import BLOCKS, PAGES, POLICIES, SPACES, TASKS, TURNS, WARPS, key
 from signalbox.tb.machine.cocotb_order import joined
 from signalbox.tb.machine.tasks import PAGE, Computer, launch
-from signalbox.tb.machine.testbench import Bench, RawChannel, semaphore
+from signalbox.tb.machine.testbench import MachineTestbench, RawChannel, semaphore
 from signalbox.tb.models.timing import Timing
 from signalbox.tb.simulation.trace import Lookup, Semaphore, Walk
 
@@ -40,7 +40,7 @@ def grid(pages: int) -> Grid:
 
 async def setup(computer: Computer, work: Grid, policy: str, pages: int) -> list[RawChannel]:
     """Channels of all spaces, whose tasks wait until the semaphore is 1, then 2."""
-    page = computer.bench.allocate(PAGE, PAGE)
+    page = computer.tb.allocate(PAGE, PAGE)
     channels = []
     for index in range(SPACES):
         space = await computer.space(1 + index, index)
@@ -59,31 +59,31 @@ async def setup(computer: Computer, work: Grid, policy: str, pages: int) -> list
 @cocotb.parametrize(policy=list(POLICIES), pages=PAGES)
 async def spread(dut, policy: str, pages: int):
     """All kernels are launched at once, with the spaces in turn."""
-    bench = await Bench.start(dut, read_latency=FAR, write_latency=FAR)
-    computer, work = await Computer.start(bench, log_size=LOG_SIZE), grid(pages)
+    tb = await MachineTestbench.start(dut, read_latency=FAR, write_latency=FAR)
+    computer, work = await Computer.start(tb, log_size=LOG_SIZE), grid(pages)
     channels = await setup(computer, work, policy, pages)
     for turn in TURNS:
-        await bench.wait(3000)
-        await bench.let_go(SLOT, turn)
-        await until_over(bench, turn * TASKS * SPACES)
-        await measure(bench, work, policy, turn)
+        await tb.wait(3000)
+        await tb.let_go(SLOT, turn)
+        await until_over(tb, turn * TASKS * SPACES)
+        await measure(tb, work, policy, turn)
     await computer.finish(*channels)
 
 
-async def measure(bench: Bench, work: Grid, policy: str, turn: int) -> None:
+async def measure(tb: MachineTestbench, work: Grid, policy: str, turn: int) -> None:
     """Results of the tasks since the semaphore was written."""
-    (begun,) = [event.cycle for event in await bench.events(Semaphore, index=SLOT, value=turn)]
-    found = lives(await bench.all_events())[-TASKS * SPACES :]
+    (begun,) = [event.cycle for event in await tb.events(Semaphore, index=SLOT, value=turn)]
+    found = lives(await tb.all_events())[-TASKS * SPACES :]
     assert min(life.launched for life in found) > begun
     for life in found:
         once(life, work)
-    looks = [one for one in await bench.events(Lookup) if one.client >= FIRST_SM]
+    looks = [one for one in await tb.events(Lookup) if one.client >= FIRST_SM]
     looks = [one for one in looks if one.cycle > begun]
     pages = work.timing.accesses
     assert len(looks) >= SPACES * TASKS * BLOCKS * WARPS * pages
     values = {
         "misses": sum(not one.hit for one in looks),
-        "walks": sum(one.cycle > begun for one in await bench.events(Walk)),
+        "walks": sum(one.cycle > begun for one in await tb.events(Walk)),
         "cycles": max(life.over for life in found) - begun,
     }
     report(**{key(what, policy, pages, turn): value for what, value in values.items()})

@@ -6,7 +6,7 @@ import cocotb
 
 from signalbox.hw.placement.controller import Step
 from signalbox.hw.qmd import Placement
-from signalbox.tb.benchmarks.computing import LOG_SIZE
+from signalbox.tb.benchmarks.compute_machine import LOG_SIZE
 from signalbox.tb.benchmarks.grids import Grid, Life, lives, once, until_over
 from signalbox.tb.benchmarks.scenes import report
 from signalbox.tb.benchmarks.urgency import (
@@ -25,7 +25,7 @@ from signalbox.tb.benchmarks.urgency import (
     low_timing,
 )
 from signalbox.tb.machine.tasks import Computer, launch
-from signalbox.tb.machine.testbench import Bench
+from signalbox.tb.machine.testbench import MachineTestbench
 from signalbox.tb.models.timing import Timing
 from signalbox.tb.simulation.trace import WarpStarted
 
@@ -50,8 +50,8 @@ class Scene:
 async def play(dut, policy: Policy, length: int) -> Scene:
     """Urgent kernels arrive while the machine is full. They have run before, so that their
     translations are cached."""
-    bench = await Bench.start(dut)
-    computer = await Computer.start(bench, log_size=LOG_SIZE)
+    tb = await MachineTestbench.start(dut)
+    computer = await Computer.start(tb, log_size=LOG_SIZE)
     spaces = [await computer.space(1, 0, 1), await computer.space(2, 2)]
     first, second, third = [await computer.channel(n, 1 + n // 2) for n in range(3)]
     low = Grid(blocks=LOW_BLOCKS, warps=LOW_WARPS, timing=low_timing(length))
@@ -62,16 +62,16 @@ async def play(dut, policy: Policy, length: int) -> Scene:
         await third.submit(launch(task))
     await computer.finish(third)
     await second.submit(launch(spaces[0].task(other, group=policy.other, placement=WIDE)))
-    await bench.wait(500)
+    await tb.wait(500)
     await first.submit(launch(spaces[0].task(low, group=LOW, placement=WIDE)))
-    await bench.wait(500)
-    begun = (await bench.events(WarpStarted))[URGENT_BLOCKS * URGENT_WARPS * len(tasks) + 4].cycle
+    await tb.wait(500)
+    begun = (await tb.events(WarpStarted))[URGENT_BLOCKS * URGENT_WARPS * len(tasks) + 4].cycle
     for at, task in zip(ARRIVALS, tasks, strict=True):
-        await bench.wait(max(1, begun + round(at * length) - bench.now()))
+        await tb.wait(max(1, begun + round(at * length) - tb.now()))
         await third.submit(launch(task))
-    await until_over(bench, 2 + 2 * len(tasks))
+    await until_over(tb, 2 + 2 * len(tasks))
     await computer.finish(first, second, third)
-    found = lives(await bench.all_events())
+    found = lives(await tb.all_events())
     found = found[len(tasks) :]
     for life, grid in zip(found, (other, low, *[urgent] * len(tasks)), strict=True):
         once(life, grid)

@@ -8,8 +8,8 @@ from typing import Any
 
 from signalbox.hw.placement.controller import Step
 from signalbox.hw.records.launch import Refusal
-from signalbox.tb.benchmarks.computing import MACHINE
-from signalbox.tb.machine.testbench import Bench
+from signalbox.tb.benchmarks.compute_machine import MACHINE
+from signalbox.tb.machine.testbench import MachineTestbench
 from signalbox.tb.models.timing import Timing
 from signalbox.tb.simulation.trace import (
     BlockPlaced,
@@ -124,12 +124,12 @@ def lives(events: Iterable[Event]) -> list[Life]:
     return found
 
 
-async def until_over(bench: Bench, count: int, limit: int = 200_000) -> None:
+async def until_over(tb: MachineTestbench, count: int, limit: int = 200_000) -> None:
     """Wait until `count` tasks are over, for at most `limit` cycles. Python mostly sleeps."""
-    end = bench.now() + limit
-    while len(await bench.events(TaskOver)) < count:
-        assert bench.now() < end, f"not {count} tasks over within {limit} cycles"
-        await bench.wait(400)
+    end = tb.now() + limit
+    while len(await tb.events(TaskOver)) < count:
+        assert tb.now() < end, f"not {count} tasks over within {limit} cycles"
+        await tb.wait(400)
 
 
 def once(life: Life, grid: Grid) -> None:

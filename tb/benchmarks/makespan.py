@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from signalbox.tb.benchmarks.computing import MOST_TASKS
+from signalbox.tb.benchmarks.compute_machine import MOST_TASKS
 from signalbox.tb.benchmarks.plots import Panel, save_plot
 from signalbox.tb.models.timing import Timing
 

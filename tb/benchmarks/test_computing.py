@@ -10,7 +10,7 @@ import pytest
 
 from signalbox.hw.top import Signalbox
 from signalbox.tb.benchmarks import launches, makespan, spread, urgency
-from signalbox.tb.benchmarks.computing import MACHINE
+from signalbox.tb.benchmarks.compute_machine import MACHINE
 from signalbox.tb.benchmarks.recorded import DOCS, compare, document, recording
 from signalbox.tb.benchmarks.scenes import collect
 from signalbox.tb.simulation.top import simulate_top

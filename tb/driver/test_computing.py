@@ -8,7 +8,7 @@ import pytest
 from signalbox.driver.channel.priority_policy import PriorityPolicy
 from signalbox.driver.device import Device
 from signalbox.hw.config import CONFIGS
-from signalbox.tb.driver.computing import BODIES, Body
+from signalbox.tb.driver.compute_bodies import BODIES, Body
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
 
 

@@ -22,7 +22,7 @@ from signalbox.tb.machine.tasks import (
     mark,
     spin,
 )
-from signalbox.tb.machine.testbench import Bench, in_order
+from signalbox.tb.machine.testbench import MachineTestbench, in_order
 from signalbox.tb.simulation.trace import (
     BlockPlaced,
     TaskLaunched,
@@ -59,8 +59,8 @@ async def kernels_of_four_spaces(dut: Any) -> None:
     """Results of every kernel (in Icarus half of them) are in memory when a release after them is
     visible. Each runs from a channel with its own address space, at the same virtual addresses,
     four at once (HOST-9, ASID-20, ASID-27)."""
-    bench = await Bench.start(dut)
-    computer = await Computer.start(bench)
+    tb = await MachineTestbench.start(dut)
+    computer = await Computer.start(tb)
     actions = ((SIGNALING_B, 3), (SIGNALING_B, 2), (SIGNALING2_B, 2), (SIGNALING2_B, 3))
     chosen = some(JOBS, 2)
     for start in range(0, len(chosen), len(actions)):
@@ -75,23 +75,23 @@ async def kernels_of_four_spaces(dut: Any) -> None:
         for channel in channels:
             await channel.kick()
         for channel in channels:
-            await bench.until_word(mark(channel), 7, 50_000)
+            await tb.until_word(mark(channel), 7, 50_000)
             assert (await channel.status())["TASKS"] == 0
             assert await channel.read("TASKS") == 1
         computer.check(tasks)
-    counted = {name: await bench.control.read(name) for name in ("LAUNCHES", "TASKS", "BLOCKS")}
+    counted = {name: await tb.control.read(name) for name in ("LAUNCHES", "TASKS", "BLOCKS")}
     assert counted["LAUNCHES"] == counted["TASKS"] == len(chosen)
     blocks = sum(job.grid[0] * job.grid[1] * job.grid[2] for job in chosen)
-    assert counted["BLOCKS"] == blocks <= await bench.control.read("WARPS")
-    assert (await bench.control.read_fields("TASK_STATE"))["IDLE"]
+    assert counted["BLOCKS"] == blocks <= await tb.control.read("WARPS")
+    assert (await tb.control.read_fields("TASK_STATE"))["IDLE"]
 
 
 @cocotb.test(**LIMIT)
 async def what_waits_for_tasks(dut: Any) -> None:
     """WFI, SET_REFERENCE, WAIT_FOR_IDLE, reports, releases with WFI and copies wait for the
     channel's tasks; launches, acquires and releases without WFI do not."""
-    bench = await Bench.start(dut)
-    computer = await Computer.start(bench)
+    tb = await MachineTestbench.start(dut)
+    computer = await Computer.start(tb)
     space = await computer.space(1, 0)
     channel = await computer.channel(0, 1)
     await channel.submit(Pushbuffer().set_object())
@@ -111,11 +111,11 @@ async def what_waits_for_tasks(dut: Any) -> None:
         channel.segment(commands)
         channel.segment(Pushbuffer().release(mark(channel), 1, wfi=False))
         await channel.kick()
-        await bench.until_waits(channel, Wait.TASKS)
-        assert bench.word(mark(channel)) == 0 and (await channel.status())["TASKS"] == 1, name
-        await bench.until_word(mark(channel), 1)
+        await tb.until_waits(channel, Wait.TASKS)
+        assert tb.word(mark(channel)) == 0 and (await channel.status())["TASKS"] == 1, name
+        await tb.until_word(mark(channel), 1)
         assert (await channel.status())["TASKS"] == 0, name
-        bench.set_word(mark(channel), 0)
+        tb.set_word(mark(channel), 0)
     goes = (
         launch(task),
         Pushbuffer().acquire(there, 2),
@@ -127,7 +127,7 @@ async def what_waits_for_tasks(dut: Any) -> None:
         channel.segment(commands)
     channel.segment(Pushbuffer().release(mark(channel), 1, wfi=False))
     await channel.kick()
-    await bench.until_word(mark(channel), 1)
+    await tb.until_word(mark(channel), 1)
     status = await channel.status()
     assert status["TASKS"] == 2 and status["ACTIVE"], status
     await computer.finish(channel)
@@ -137,8 +137,8 @@ async def what_waits_for_tasks(dut: Any) -> None:
 async def inline_records(dut: Any) -> None:
     """A record loaded by methods is in memory before its launch; dwords that were not loaded do not
     change; each channel has its own (HOST-9)."""
-    bench = await Bench.start(dut)
-    computer = await Computer.start(bench)
+    tb = await MachineTestbench.start(dut)
+    computer = await Computer.start(tb)
     tasks, channels = [], []
     for index in range(2):
         space = await computer.space(index + 1, index)
@@ -180,25 +180,25 @@ async def inline_records(dut: Any) -> None:
 async def reports(dut: Any) -> None:
     """SET_REPORT_SEMAPHORE works with four words, one word, reductions in the compute class's
     encoding, interrupts, and errors of the semaphore unit."""
-    bench = await Bench.start(dut)
-    computer = await Computer.start(bench)
+    tb = await MachineTestbench.start(dut)
+    computer = await Computer.start(tb)
     await computer.space(1, 0)
     channel = await computer.channel(0, 1)
     one, four = mark(channel, 1), mark(channel, 2)
-    bench.set_word(one + 4, 0x1234)
+    tb.set_word(one + 4, 0x1234)
     commands = report(one, 5, 1 << 28)
     for op, payload in ((0, 7), (2, 100), (5, 0x64), (6, 3)):
         commands.raw(*report(one, payload, 1 << 3 | op << 9 | 1 << 28).dwords)
     commands.raw(*report(four, 9, 1 << 20).dwords)
     await channel.submit(commands)
     await computer.finish(channel)
-    assert bench.word(one) == (100 & 0x64) | 3 and bench.word(one + 4) == 0x1234
-    assert bench.word(four) == 9 and bench.word(four + 8, 8) > 0
-    assert await bench.control.read("INTR_NOTIFY_LO") == 1
-    await bench.control.write("INTR_NOTIFY_LO", 1)
+    assert tb.word(one) == (100 & 0x64) | 3 and tb.word(one + 4) == 0x1234
+    assert tb.word(four) == 9 and tb.word(four + 8, 8) > 0
+    assert await tb.control.read("INTR_NOTIFY_LO") == 1
+    await tb.control.write("INTR_NOTIFY_LO", 1)
     await channel.submit(compute(REPORT_D, 3))
     await computer.finish(channel)
-    assert await bench.control.read("INTR_NOTIFY_LO") == 1
+    assert await tb.control.read("INTR_NOTIFY_LO") == 1
     await channel.submit(report(0x7700_0000, 9, 0))
     halt = await channel.until_halted(Cause.SEM_FAULT)
     assert (halt.va, halt.method) == (0x7700_0000, REPORT_D)
@@ -206,15 +206,15 @@ async def reports(dut: Any) -> None:
     await channel.submit(report(one, 9, 1))
     await channel.until_halted(Cause.COMPUTE_MODE)
     await channel.skip()
-    await bench.until_idle(channel)
+    await tb.until_idle(channel)
 
 
 @cocotb.test(**LIMIT)
 async def refused_launches(dut: Any) -> None:
     """A record that cannot be read, of another version, or with an illegal combination halts its
     channel, identifies record and check, and can be retried; others continue (HOST-10, ASID-5)."""
-    bench = await Bench.start(dut)
-    computer = await Computer.start(bench)
+    tb = await MachineTestbench.start(dut)
+    computer = await Computer.start(tb)
     space = await computer.space(1, 0, 1)
     channel, other = await computer.channel(0, 1), await computer.channel(1, 1)
     lasts = space.task(spin(10_000))
@@ -233,7 +233,7 @@ async def refused_launches(dut: Any) -> None:
         await channel.submit(launch(task))
         halt = await channel.until_halted(cause)
         assert (halt.va, halt.method, halt.data) == (task.record_at, SIGNALING_B, 2), halt
-        why = await bench.control.read_channel_fields(0, "CAUSE")
+        why = await tb.control.read_channel_fields(0, "CAUSE")
         assert why["SKEDCHECK"] == check, (why, cause)
         assert (await channel.status())["TASKS"] == 0
         await channel.skip()
@@ -262,8 +262,8 @@ async def failing_tasks(dut: Any) -> None:
     """A task with a failed warp halts its own channel, like a failed copy. Registers show SM,
     instruction and address, the fault record identifies the SM, and results of others are correct
     (ASID-5)."""
-    bench = await Bench.start(dut)
-    computer = await Computer.start(bench)
+    tb = await MachineTestbench.start(dut)
+    computer = await Computer.start(tb)
     first, second = await computer.space(1, 0), await computer.space(2, 1)
     channel, other = await computer.channel(0, 1), await computer.channel(1, 2)
     bad, also = (first.task(job, memory=False) for job in JOBS[:2])
@@ -281,23 +281,23 @@ async def failing_tasks(dut: Any) -> None:
     halt = await channel.halt()
     assert halt.more and not halt.valid and halt.method == PCAS_A
     assert halt.va in {bad.record_at, also.record_at} and halt.data == halt.va >> 8
-    assert (await bench.control.read_fields("TASK_STATUS"))["WARP_FAULT"]
-    fault = await bench.control.read_fields("WARP_FAULT")
+    assert (await tb.control.read_fields("TASK_STATUS"))["WARP_FAULT"]
+    fault = await tb.control.read_fields("WARP_FAULT")
     assert fault["ASID"] == 1 and fault["CAUSE"] == CoreCause.MEMORY_FAULT.value, fault
-    record = [await bench.control.read(f"FAULT_RECORD_{n}") for n in range(8)]
+    record = [await tb.control.read(f"FAULT_RECORD_{n}") for n in range(8)]
     word = sum(value << 32 * n for n, value in enumerate(record))
     client, kind, gpc = word >> 232 & 0x7F, word >> 244 & 1, word >> 248 & 0x1F
     assert (kind, gpc) == (SM_CLIENT, GPC) and client in range(2), (client, kind, gpc)
-    at = await bench.control.read64("WARP_FAULT_AT")
+    at = await tb.control.read64("WARP_FAULT_AT")
     assert at >> 32 == 1, hex(at)
     await channel.clear()
     again = await channel.until_halted(Cause.TASK_KERNEL)
     assert {halt.va, again.va} == {bad.record_at, also.record_at}
-    assert bench.word(mark(channel)) == 0
+    assert tb.word(mark(channel)) == 0
     await channel.clear()
-    await bench.until_word(mark(channel), 1)
-    await bench.control.write("TASK_STATUS", WARP_FAULT=1)
-    assert not (await bench.control.read_fields("TASK_STATUS"))["WARP_FAULT"]
+    await tb.until_word(mark(channel), 1)
+    await tb.control.write("TASK_STATUS", WARP_FAULT=1)
+    assert not (await tb.control.read_fields("TASK_STATUS"))["WARP_FAULT"]
     await computer.finish(other)
     computer.check(good)
 
@@ -307,10 +307,10 @@ async def contexts(dut: Any) -> None:
     """Two contexts with one address space each run in turn, with correct results. A context that
     cannot be read is marked broken, raises the interrupt, and continues after its repair
     (ASID-21)."""
-    bench = await Bench.start(dut)
-    computer = await Computer.start(bench)
-    await bench.control.write("CONTEXT_SLICE", 200)
-    await bench.control.write("INTR_ENABLE", ERROR=1, TASK=1)
+    tb = await MachineTestbench.start(dut)
+    computer = await Computer.start(tb)
+    await tb.control.write("CONTEXT_SLICE", 200)
+    await tb.control.write("INTR_ENABLE", ERROR=1, TASK=1)
     spaces = [await computer.space(1 + n, n, context=n) for n in range(2)]
     channels = [await computer.channel(n, 1 + n, context=n) for n in range(2)]
     tasks = [space.task(job) for space, job in zip(spaces, (JOBS[0], JOBS[2]), strict=True)]
@@ -325,11 +325,11 @@ async def contexts(dut: Any) -> None:
     await computer.write_context(1, "INSTANCE_HI", 0xFF)
     late = spaces[1].task(JOBS[0])
     await channels[1].submit(launch(late))
-    await bench.until(lambda: dut.irq.value == 1, "interrupt of a broken context")
-    assert await bench.control.read("CONTEXT_BROKEN") == 2
+    await tb.until(lambda: dut.irq.value == 1, "interrupt of a broken context")
+    assert await tb.control.read("CONTEXT_BROKEN") == 2
     assert (await channels[1].status())["TASKS"] == 1
     await computer.write_context(1, "INSTANCE_HI", 0)
-    await bench.control.write("CONTEXT_BROKEN", 2)
+    await tb.control.write("CONTEXT_BROKEN", 2)
     await computer.finish(channels[1])
     late.check()
     assert dut.irq.value == 0
@@ -347,8 +347,8 @@ def depends(task: Task) -> int:
 @cocotb.test(**LIMIT)
 async def dependent_tasks(dut: Any) -> None:
     """WFI also waits for a task launched by the end of the channel's task (HOST-10)."""
-    bench = await Bench.start(dut)
-    computer = await Computer.start(bench)
+    tb = await MachineTestbench.start(dut)
+    computer = await Computer.start(tb)
     space = await computer.space(1, 0)
     channel = await computer.channel(0, 1)
     last = space.task(spin(800))
@@ -356,7 +356,7 @@ async def dependent_tasks(dut: Any) -> None:
     channel.segment(launch(first))
     channel.segment(Pushbuffer().release(mark(channel), 1))
     await channel.kick()
-    await bench.until_word(mark(channel), 1)
+    await tb.until_word(mark(channel), 1)
     assert await channel.read("TASKS") == 2
     assert (await channel.status())["TASKS"] == 0
 
@@ -365,8 +365,8 @@ async def dependent_tasks(dut: Any) -> None:
 async def refused_dependent_tasks(dut: Any) -> None:
     """An illegal task launched by the end of another halts the channel with an error that
     identifies the task and its fault. The channel can continue after it."""
-    bench = await Bench.start(dut)
-    computer = await Computer.start(bench)
+    tb = await MachineTestbench.start(dut)
+    computer = await Computer.start(tb)
     space = await computer.space(1, 0)
     channel = await computer.channel(0, 1)
     for wrong, check in (({"registers": 0}, 6), ({"block_x": 0}, 16)):
@@ -374,7 +374,7 @@ async def refused_dependent_tasks(dut: Any) -> None:
         await channel.submit(launch(space.task(spin(10), more=depends(bad))))
         halt = await channel.until_halted(Cause.TASK_CHECK)
         assert (halt.va, halt.valid, halt.more) == (bad.record_at, False, False)
-        why = await bench.control.read_channel_fields(0, "CAUSE")
+        why = await tb.control.read_channel_fields(0, "CAUSE")
         assert why["SKEDCHECK"] == check
         await channel.clear()
         await computer.finish(channel)
@@ -384,18 +384,18 @@ async def refused_dependent_tasks(dut: Any) -> None:
 async def waits_for_all(dut: Any) -> None:
     """WFI of scope ALL waits for tasks of other channels that are in flight, not for those launched
     meanwhile."""
-    bench = await Bench.start(dut)
-    computer = await Computer.start(bench)
+    tb = await MachineTestbench.start(dut)
+    computer = await Computer.start(tb)
     space = await computer.space(1, 0, 1)
     busy, waits = await computer.channel(0, 1), await computer.channel(1, 1)
     await busy.submit(launch(space.task(spin(800))))
-    await bench.until_idle(busy)
+    await tb.until_idle(busy)
     waits.segment(Pushbuffer().host(HostMethod.WFI, 1))
     waits.segment(Pushbuffer().release(mark(waits), 1))
     await waits.kick()
-    await bench.until_waits(waits, Wait.ALL_IDLE)
+    await tb.until_waits(waits, Wait.ALL_IDLE)
     await busy.submit(launch(space.task(spin(3000))))
-    await bench.until_word(mark(waits), 1)
+    await tb.until_word(mark(waits), 1)
     assert (await busy.status())["TASKS"] == 1
     assert await busy.read("TASKS") == 1
     await computer.finish(busy)
@@ -405,8 +405,8 @@ async def waits_for_all(dut: Any) -> None:
 async def methods_without_effect(dut: Any) -> None:
     """Methods that only set features missing in the machine are accepted and counted; NOP and
     INVALIDATE_SKED_CACHES do nothing; actions without SCHEDULE launch nothing (HOST-9)."""
-    bench = await Bench.start(dut)
-    computer = await Computer.start(bench)
+    tb = await MachineTestbench.start(dut)
+    computer = await Computer.start(tb)
     await computer.space(1, 0)
     channel = await computer.channel(0, 1)
     commands = Pushbuffer()
@@ -418,20 +418,20 @@ async def methods_without_effect(dut: Any) -> None:
         commands.inc(SUBCHANNEL, SIGNALING2_B, value)
     await channel.submit(commands)
     await computer.finish(channel)
-    assert await bench.control.read("IGNORED") == 5
-    assert await bench.control.read("LAUNCHES") == 0
+    assert await tb.control.read("IGNORED") == 5
+    assert await tb.control.read("LAUNCHES") == 0
 
 
 @cocotb.test(**LIMIT)
 async def switched_off(dut: Any) -> None:
     """A disabled channel stays active while its tasks are in flight, and starts again with all
     state reset."""
-    bench = await Bench.start(dut)
-    computer = await Computer.start(bench)
+    tb = await MachineTestbench.start(dut)
+    computer = await Computer.start(tb)
     space = await computer.space(1, 0)
     channel = await computer.channel(0, 1)
     await channel.submit(launch(space.task(spin(1000))))
-    await bench.until_idle(channel)
+    await tb.until_idle(channel)
     await channel.write("CONTROL", ENABLE=0)
     assert (await channel.status())["ACTIVE"]
     await channel.until_inactive()
@@ -446,8 +446,8 @@ async def switched_off(dut: Any) -> None:
 async def from_launch_to_end(dut: Any) -> None:
     """Each block of a task is placed once, each warp starts and ends, in the order launch, slot,
     blocks, warps, end; on an idle machine within a few cycles each (HOST-9, PLACE-1)."""
-    bench = await Bench.start(dut)
-    computer = await Computer.start(bench)
+    tb = await MachineTestbench.start(dut)
+    computer = await Computer.start(tb)
     space = await computer.space(1, 0)
     channel = await computer.channel(0, 1)
     first, task = (space.task(spin(20, blocks=5, threads=64)) for _ in range(2))
@@ -455,12 +455,12 @@ async def from_launch_to_end(dut: Any) -> None:
         await channel.submit(launch(one))
         await computer.finish(channel)
     page = task.record_at >> 8
-    (launched,) = await bench.events(TaskLaunched, page=page)
-    (opened,) = await bench.events(TaskOpened, page=page)
-    (over,) = await bench.events(TaskOver, page=page)
-    blocks = [one for one in await bench.events(BlockPlaced) if one.cycle > opened.cycle]
-    starts = [one for one in await bench.events(WarpStarted) if one.cycle > opened.cycle]
-    ends = [one for one in await bench.events(WarpEnded) if one.cycle > opened.cycle]
+    (launched,) = await tb.events(TaskLaunched, page=page)
+    (opened,) = await tb.events(TaskOpened, page=page)
+    (over,) = await tb.events(TaskOver, page=page)
+    blocks = [one for one in await tb.events(BlockPlaced) if one.cycle > opened.cycle]
+    starts = [one for one in await tb.events(WarpStarted) if one.cycle > opened.cycle]
+    ends = [one for one in await tb.events(WarpEnded) if one.cycle > opened.cycle]
     assert sorted((one.x, one.y, one.z) for one in blocks) == [(x, 0, 0) for x in range(5)]
     assert {one.row for one in (*blocks, *starts)} == {opened.row}
     assert len(starts) == len(ends) == 10

@@ -6,7 +6,7 @@ from signalbox.driver.commands.pushbuffer import CopyFence, Pushbuffer
 from signalbox.hw.errors import Cause
 from signalbox.hw.methods import CeMethod, CopyLaunch, HostMethod, Reduction, pack
 from signalbox.tb.machine.cocotb_order import until_started
-from signalbox.tb.machine.testbench import Bench, semaphore
+from signalbox.tb.machine.testbench import MachineTestbench, semaphore
 from signalbox.tb.models.semaphores import reduce
 from signalbox.tb.simulation.top import MEMORY_BYTES
 from signalbox.tb.simulation.trace import Done, Method, Semaphore, Start
@@ -20,14 +20,14 @@ LINEAR = {"transfer": 2, "src_pitch": 1, "dst_pitch": 1}
 async def linear_copies(dut):
     """Linear copies of random sizes and offsets, virtual and physical, pipelined or not, change
     exactly their destination."""
-    bench = await Bench.start(dut)
-    channel = await bench.copy_channel(0, privileged=True)
-    numbers, work = bench.numbers, []
+    tb = await MachineTestbench.start(dut)
+    channel = await tb.copy_channel(0, privileged=True)
+    numbers, work = tb.random, []
     ended = await channel.read("COPIES")
     for _ in range(24):
         size = numbers.choice((1, 2, 15, 16, 17, 63, 64, 255, 256, 257, 1000, 4096, 5000))
-        src, data = bench.pattern(size + 64)
-        dst = bench.allocate(size + 128)
+        src, data = tb.pattern(size + 64)
+        dst = tb.allocate(size + 128)
         lead, skew = numbers.randrange(64), numbers.randrange(64)
         modes = {name: numbers.randrange(2) for name in ("src_physical", "dst_physical", "flush")}
         transfer = numbers.choice((1, 2))
@@ -38,11 +38,11 @@ async def linear_copies(dut):
         channel.segment(commands)
         await channel.kick()
         if numbers.randrange(2):
-            await bench.until_idle(channel)
+            await tb.until_idle(channel)
         work.append((dst, lead, data[skew : skew + size]))
-    await bench.until_idle(channel)
+    await tb.until_idle(channel)
     for dst, lead, data in work:
-        found = bench.machine.memory_read(dst, len(data) + 128)
+        found = tb.machine.memory_read(dst, len(data) + 128)
         assert found == bytes(lead) + data + bytes(128 - lead)
     assert await channel.read("COPIES") == ended + len(work)
 
@@ -51,8 +51,8 @@ async def linear_copies(dut):
 async def multi_line_copies(dut):
     """Lines are copied with pitches larger than, equal to and smaller than the line, and with
     negative ones."""
-    bench = await Bench.start(dut)
-    channel = await bench.copy_channel(0)
+    tb = await MachineTestbench.start(dut)
+    channel = await tb.copy_channel(0)
     for width, lines, pitch_in, pitch_out in (
         (33, 7, 40, 50),
         (64, 4, 64, 64),
@@ -61,9 +61,9 @@ async def multi_line_copies(dut):
         (16, 5, 0, 16),
         (20, 4, 24, -32),
     ):
-        src, data = bench.pattern(width + lines * abs(pitch_in))
+        src, data = tb.pattern(width + lines * abs(pitch_in))
         span = lines * abs(pitch_out) + width
-        area = bench.allocate(2 * span)
+        area = tb.allocate(2 * span)
         dst = area + span - width
         commands = Pushbuffer().copy_2d(dst, pitch_out % (1 << 32), src, pitch_in, width, lines)
         if pitch_out < 0:
@@ -71,37 +71,37 @@ async def multi_line_copies(dut):
             await channel.submit(commands)
             await channel.until_halted(Cause.COPY_WRITE_FAULT)
             await channel.clear()
-            await bench.until_idle(channel)
+            await tb.until_idle(channel)
             continue
         expected = bytearray(2 * span)
         for line in range(lines):
             at = dst - area + line * pitch_out
             expected[at : at + width] = data[line * pitch_in :][:width]
         await channel.submit(commands)
-        await bench.until_idle(channel)
-        assert bench.machine.memory_read(area, 2 * span) == expected
+        await tb.until_idle(channel)
+        assert tb.machine.memory_read(area, 2 * span) == expected
 
 
 @cocotb.test(**LIMIT)
 async def line_count_needs_multi_line(dut):
     """LINE_COUNT and the pitches apply only with MULTI_LINE."""
-    bench = await Bench.start(dut)
-    channel = await bench.copy_channel(0)
-    src, data = bench.pattern(256)
-    dst = bench.allocate(256)
+    tb = await MachineTestbench.start(dut)
+    channel = await tb.copy_channel(0)
+    src, data = tb.pattern(256)
+    dst = tb.allocate(256)
     for method, value in ((CeMethod.LINE_COUNT, 0), (CeMethod.PITCH_OUT, 7)):
         await channel.submit(Pushbuffer().inc(4, method, value))
     await channel.submit(Pushbuffer().copy(dst, src, 100))
-    await bench.until_idle(channel)
-    assert bench.machine.memory_read(dst, 256) == data[:100] + bytes(156)
+    await tb.until_idle(channel)
+    assert tb.machine.memory_read(dst, 256) == data[:100] + bytes(156)
 
 
 @cocotb.test(**LIMIT)
 async def releases(dut):
     """Releases of one and four words, with 32 and 64 bits, with and without a copy, in memory and
     on chip, become visible only after the copy."""
-    bench = await Bench.start(dut, write_latency=150)
-    channel = await bench.copy_channel(0)
+    tb = await MachineTestbench.start(dut, write_latency=150)
+    channel = await tb.copy_channel(0)
     payload = 0x1122_3344_5566_7788
     for kind, wide, copies, on_chip in (
         (1, 0, 1, False),
@@ -112,10 +112,10 @@ async def releases(dut):
         (2, 1, 1, True),
         (2, 0, 0, True),
     ):
-        ((dst, src),) = bench.copies(1, 512)
-        here = bench.allocate(16)
-        bench.machine.memory_write(here, b"\xee" * 16)
-        await bench.control.write_semaphore(9, 0xEEEE_EEEE_EEEE_EEEE)
+        ((dst, src),) = tb.copies(1, 512)
+        here = tb.allocate(16)
+        tb.machine.memory_write(here, b"\xee" * 16)
+        await tb.control.write_semaphore(9, 0xEEEE_EEEE_EEEE_EEEE)
         where = semaphore(9) if on_chip else here
         commands = Pushbuffer().inc(4, CeMethod.SET_SEMAPHORE_A, where >> 32, where & 0xFFFF_FFFF)
         commands.inc(4, CeMethod.SET_SEMAPHORE_PAYLOAD, payload & 0xFFFF_FFFF, payload >> 32)
@@ -124,89 +124,85 @@ async def releases(dut):
             commands.copy(dst, src, 512, **launch)
         else:
             commands.launch(**launch)
-        before = await bench.control.read("TIME_0")
+        before = await tb.control.read("TIME_0")
         await channel.submit(commands)
         upper = 0 if kind == 2 else 0xEEEE_EEEE
         expected = payload if wide else upper << 32 | payload & 0xFFFF_FFFF
         if on_chip:
-            await bench.until_semaphore(9, expected)
+            await tb.until_semaphore(9, expected)
         else:
-            await bench.until(lambda h=here, e=expected: bench.word(h, 8) == e, "release", poll=1)
-        assert not copies or bench.copied(dst, src, 512)
-        await bench.until_idle(channel)
+            await tb.until(lambda h=here, e=expected: tb.word(h, 8) == e, "release", poll=1)
+        assert not copies or tb.copied(dst, src, 512)
+        await tb.until_idle(channel)
         if not on_chip:
-            stamp = bench.word(here + 8, 8)
-            after = await bench.control.read("TIME_0")
+            stamp = tb.word(here + 8, 8)
+            after = await tb.control.read("TIME_0")
             assert before <= stamp <= after if kind == 2 else stamp == 0xEEEE_EEEE_EEEE_EEEE
 
 
 @cocotb.test(**LIMIT)
 async def reductions(dut):
     """The engine's reductions equal the model's, on chip and in memory."""
-    bench = await Bench.start(dut)
-    channel = await bench.copy_channel(0)
-    here = bench.allocate(16)
+    tb = await MachineTestbench.start(dut)
+    channel = await tb.copy_channel(0)
+    here = tb.allocate(16)
     for reduction in Reduction:
         for where in (here, semaphore(9)):
-            unsigned = reduction in {Reduction.INC, Reduction.DEC} or bool(
-                bench.numbers.randrange(2)
-            )
-            value, payload = (
-                bench.numbers.choice((0, 1, 5, 0x8000_0000, 0xFFFF_FFFF)) for _ in "ab"
-            )
-            bench.set_word(here, value)
-            await bench.control.write_semaphore(9, value)
+            unsigned = reduction in {Reduction.INC, Reduction.DEC} or bool(tb.random.randrange(2))
+            value, payload = (tb.random.choice((0, 1, 5, 0x8000_0000, 0xFFFF_FFFF)) for _ in "ab")
+            tb.set_word(here, value)
+            await tb.control.write_semaphore(9, value)
             commands = Pushbuffer().inc(
                 4, CeMethod.SET_SEMAPHORE_A, where >> 32, where & 0xFFFF_FFFF, payload
             )
             kind = {"reduction": int(reduction), "reduction_unsigned": int(unsigned)}
             commands.launch(semaphore=1, reduction_enable=1, **kind)
             await channel.submit(commands)
-            await bench.until_idle(channel)
+            await tb.until_idle(channel)
             result = reduce(reduction, value, payload, 32, unsigned)
-            found = bench.word(here) if where == here else await bench.control.read_semaphore(9)
+            found = tb.word(here) if where == here else await tb.control.read_semaphore(9)
             assert found == result, (reduction, value, payload, unsigned)
 
 
 @cocotb.test(**LIMIT)
 async def no_interrupt_without_completion(dut):
     """A copy that fails, or is stopped because its channel is disabled, raises no interrupt."""
-    bench = await Bench.start(dut)
-    channel = await bench.copy_channel(0)
-    ((dst, src),) = bench.copies(1, 512)
+    tb = await MachineTestbench.start(dut)
+    channel = await tb.copy_channel(0)
+    ((dst, src),) = tb.copies(1, 512)
     await channel.submit(Pushbuffer().copy(MEMORY_BYTES, src, 512, interrupt=2))
     await channel.until_halted(Cause.COPY_WRITE_FAULT)
-    assert await bench.control.read("INTR_COPY_LO") == 0
+    assert await tb.control.read("INTR_COPY_LO") == 0
     await channel.clear()
     endless = Pushbuffer().copy_2d(dst, 0, src, 0, 512, (1 << 32) - 1, interrupt=2)
     await channel.submit(endless)
-    await until_started(bench, 2)
+    await until_started(tb, 2)
     await channel.write("CONTROL", ENABLE=0)
     await channel.until_inactive()
     assert (await channel.status())["COPIES"] == 0
-    await bench.wait(10)
-    assert await bench.control.read("INTR_COPY_LO") == 0
+    await tb.wait(10)
+    assert await tb.control.read("INTR_COPY_LO") == 0
 
 
 @cocotb.test(**LIMIT)
 async def interrupts(dut):
     """Blocking and non-blocking interrupts of a copy come when its data is visible; without one,
     none comes."""
-    bench = await Bench.start(dut, write_latency=100)
-    await bench.control.write("INTR_ENABLE", COPY=1)
-    channel = await bench.copy_channel(0)
+    tb = await MachineTestbench.start(dut, write_latency=100)
+    await tb.control.write("INTR_ENABLE", COPY=1)
+    channel = await tb.copy_channel(0)
     for kind in (0, 1, 2):
-        ((dst, src),) = bench.copies(1, 512)
+        ((dst, src),) = tb.copies(1, 512)
         await channel.submit(Pushbuffer().copy(dst, src, 512, interrupt=kind))
         if kind:
-            await bench.until(lambda: bench.dut.irq.value == 1, "interrupt", poll=1)
-            assert bench.copied(dst, src, 512)
-        await bench.until_idle(channel)
-        assert await bench.control.read("INTR_COPY_LO") == int(kind > 0)
-        await bench.control.write("INTR_COPY_LO", 1)
-        await bench.wait(4)
+            await tb.until(lambda: tb.dut.irq.value == 1, "interrupt", poll=1)
+            assert tb.copied(dst, src, 512)
+        await tb.until_idle(channel)
+        assert await tb.control.read("INTR_COPY_LO") == int(kind > 0)
+        await tb.control.write("INTR_COPY_LO", 1)
+        await tb.wait(4)
         assert dut.irq.value == 0
-        assert await bench.control.read("INTR_COPY_LO") == 0
+        assert await tb.control.read("INTR_COPY_LO") == 0
 
 
 @cocotb.test(**LIMIT)
@@ -214,12 +210,12 @@ async def refused_modes(dut):
     """Modes that are not modelled are refused, never executed wrongly: block-linear, remap,
     conditional interrupts, other reductions, protected regions, peer memory, kinds, reserved
     values."""
-    bench = await Bench.start(dut)
-    channel = await bench.copy_channel(0)
-    ((dst, src),) = bench.copies(1, 64)
+    tb = await MachineTestbench.start(dut)
+    channel = await tb.copy_channel(0)
+    ((dst, src),) = tb.copies(1, 64)
     await channel.submit(Pushbuffer().copy(dst, src, 64))
-    await bench.until_idle(channel)
-    bench.machine.memory_write(dst, bytes(64))
+    await tb.until_idle(channel)
+    tb.machine.memory_write(dst, bytes(64))
     bad = [
         LINEAR | {"src_pitch": 0},
         LINEAR | {"dst_pitch": 0},
@@ -241,7 +237,7 @@ async def refused_modes(dut):
         halt = await channel.until_halted(Cause.COPY_MODE)
         assert (halt.method, halt.data, halt.subchannel) == (0x300, word, 4)
         await channel.replace(HostMethod.NOP)
-        await bench.until_idle(channel)
+        await tb.until_idle(channel)
     for mode, field in (
         (CeMethod.SET_SRC_PHYS_MODE, "src_physical"),
         (CeMethod.SET_DST_PHYS_MODE, "dst_physical"),
@@ -252,72 +248,72 @@ async def refused_modes(dut):
             await channel.until_halted(Cause.COPY_MODE)
             # The same state is legal for a virtual copy, and another target repairs it.
             await channel.replace(mode, 0, subchannel=4)
-            await bench.until_idle(channel)
+            await tb.until_idle(channel)
     for mode in (0, 2, 3, 4):
         await channel.submit(Pushbuffer().inc(4, CeMethod.SET_RENDER_ENABLE_C, mode))
         await channel.until_halted(Cause.COPY_MODE)
         await channel.replace(HostMethod.NOP)
-        await bench.until_idle(channel)
-    assert bench.word(dst, 64) == 0
-    assert len(await bench.events(Start)) == 1
+        await tb.until_idle(channel)
+    assert tb.word(dst, 64) == 0
+    assert len(await tb.events(Start)) == 1
     await channel.submit(Pushbuffer().inc(4, CeMethod.SET_RENDER_ENABLE_C, 1).launch(**LINEAR))
-    await bench.until_idle(channel)
-    assert bench.copied(dst, src, 64)
+    await tb.until_idle(channel)
+    assert tb.copied(dst, src, 64)
 
 
 @cocotb.test(**LIMIT)
 async def physical_addresses_need_a_privileged_channel(dut):
     """Copies from or to physical addresses are refused before they begin on an unprivileged
     channel."""
-    bench = await Bench.start(dut)
-    channel = await bench.copy_channel(0)
-    ((dst, src),) = bench.copies(1, 64)
+    tb = await MachineTestbench.start(dut)
+    channel = await tb.copy_channel(0)
+    ((dst, src),) = tb.copies(1, 64)
     for field in ("src_physical", "dst_physical"):
         await channel.submit(Pushbuffer().copy(dst, src, 64, **{field: 1}))
         halt = await channel.until_halted(Cause.METHOD_PRIVILEGED)
         assert halt.method == CeMethod.LAUNCH_DMA
         await channel.skip()
-        await bench.until_idle(channel)
-    assert bench.word(dst, 64) == 0 and not await bench.events(Start)
+        await tb.until_idle(channel)
+    assert tb.word(dst, 64) == 0 and not await tb.events(Start)
     await channel.submit(Pushbuffer().copy(dst, src, 64))
-    await bench.until_idle(channel)
-    assert bench.copied(dst, src, 64)
+    await tb.until_idle(channel)
+    assert tb.copied(dst, src, 64)
 
 
 @cocotb.test(**LIMIT)
 async def unknown_methods(dut):
     """Unknown method numbers of the class give HCE_ILLEGAL_MTHD; known ones are accepted."""
-    bench = await Bench.start(dut)
-    channel = await bench.copy_channel(0)
+    tb = await MachineTestbench.start(dut)
+    channel = await tb.copy_channel(0)
     known = sorted(set(CeMethod) - {CeMethod.LAUNCH_DMA, CeMethod.SET_RENDER_ENABLE_C})
     commands = Pushbuffer()
     for method in known:
         commands.inc(4, method, 0)
     await channel.submit(commands)
-    await bench.until_idle(channel)
+    await tb.until_idle(channel)
     for offset in (0x104, 0x23C, 0x250, 0x268, 0x2FC, 0x304, 0x420, 0x70C, 0xFFC, 0x1100, 0x3FFC):
         await channel.submit(Pushbuffer().inc(4, offset, 1))
         halt = await channel.until_halted(Cause.COPY_METHOD)
         assert (halt.method, halt.subchannel) == (offset, 4)
         await channel.replace(HostMethod.NOP)
-        await bench.until_idle(channel)
-    found = [event.offset for event in await bench.events(Method, subchannel=4)]
+        await tb.until_idle(channel)
+    found = [event.offset for event in await tb.events(Method, subchannel=4)]
     assert found == [0, *(int(method) for method in known)]
 
 
 @cocotb.test(**LIMIT)
 async def release_between_copies(dut):
     """Each of several copies is followed by its release before the next copy is released."""
-    bench = await Bench.start(dut)
-    channel = await bench.copy_channel(0)
+    tb = await MachineTestbench.start(dut)
+    channel = await tb.copy_channel(0)
     commands = Pushbuffer()
-    for number, copy in enumerate(bench.copies(4, 700), 1):
+    for number, copy in enumerate(tb.copies(4, 700), 1):
         fence = CopyFence(semaphore(9), number, timestamp=False)
         commands.copy(*copy, 700, fence, transfer=1)
     await channel.submit(commands)
-    await bench.until_idle(channel)
-    values = await bench.events(Semaphore)
-    dones = await bench.events(Done)
+    await tb.until_idle(channel)
+    values = await tb.events(Semaphore)
+    dones = await tb.events(Done)
     assert [event.value for event in values] == [1, 2, 3, 4]
     assert all(v.cycle <= d.cycle for v, d in zip(values, dones, strict=True))
     assert all(d.cycle < v.cycle for d, v in zip(dones, values[1:], strict=False))

@@ -9,7 +9,7 @@ from signalbox.hw.errors import Cause
 from signalbox.hw.methods import HostMethod
 from signalbox.hw.registers import PERFORMANCE, Wait
 from signalbox.tb.machine.cocotb_order import until_started
-from signalbox.tb.machine.testbench import Bench, RawChannel, semaphore
+from signalbox.tb.machine.testbench import MachineTestbench, RawChannel, semaphore
 from signalbox.tb.simulation.trace import Acquire, Done, Doorbell, Error, Method, Served
 from signalbox.tb.testbench.sample import some
 
@@ -19,35 +19,35 @@ LIMIT = {"timeout_time": 6, "timeout_unit": "ms"}
 class Counted:
     """Increments of the counters since the last call."""
 
-    def __init__(self, bench: Bench) -> None:
-        self._bench = bench
+    def __init__(self, tb: MachineTestbench) -> None:
+        self._tb = tb
         self._before = dict.fromkeys(PERFORMANCE, 0)
 
     async def __call__(self) -> dict[str, int]:
         """Increments by name."""
         before = self._before
-        self._before = {name: await self._bench.control.read(name) for name in PERFORMANCE}
+        self._before = {name: await self._tb.control.read(name) for name in PERFORMANCE}
         return {name: value - before[name] for name, value in self._before.items()}
 
 
-async def occupy(bench: Bench, first: int) -> list[RawChannel]:
+async def occupy(tb: MachineTestbench, first: int) -> list[RawChannel]:
     """Start an endless copy on every engine, from channels `first` onwards. Returns these
     channels."""
-    engines = await bench.control.read("COPY_ENGINES")
-    busy = [await bench.copy_channel(first + number) for number in range(engines)]
+    engines = await tb.control.read("COPY_ENGINES")
+    busy = [await tb.copy_channel(first + number) for number in range(engines)]
     for channel in busy:
-        await channel.submit(Pushbuffer().copy_2d(*bench.endless()))
-    await until_started(bench, engines)
+        await channel.submit(Pushbuffer().copy_2d(*tb.endless()))
+    await until_started(tb, engines)
     return busy
 
 
 @cocotb.test(**LIMIT)
 async def semaphore_operations(dut):
     """Each operation counts once: on chip, in memory, by zero flags and by copies."""
-    bench = await Bench.start(dut, counting=2)
-    counted = Counted(bench)
-    channel = await bench.copy_channel(0)
-    memory, ((dst, src),) = bench.allocate(16), bench.copies(1, 64)
+    tb = await MachineTestbench.start(dut, counting=2)
+    counted = Counted(tb)
+    channel = await tb.copy_channel(0)
+    memory, ((dst, src),) = tb.allocate(16), tb.copies(1, 64)
     programs = {
         "on chip": (Pushbuffer().release(semaphore(3), 5).acquire(semaphore(3), 5), 2),
         "in memory": (Pushbuffer().release(memory, 7).acquire(memory, 7).reduce(memory, 1), 3),
@@ -66,7 +66,7 @@ async def semaphore_operations(dut):
     await counted()
     for name, (commands, operations) in programs.items():
         await channel.submit(commands)
-        await bench.until_idle(channel)
+        await tb.until_idle(channel)
         found = await counted()
         assert found["SEMAPHORE_OPS"] == operations, (name, found)
         assert found["ACQUIRE_FAILS"] == found["WAKES"] == 0, (name, found)
@@ -75,16 +75,16 @@ async def semaphore_operations(dut):
 @cocotb.test(**LIMIT)
 async def refused_operations(dut):
     """Refused operations of channels and copies count as errors, not as operations."""
-    bench = await Bench.start(dut, counting=1)
-    counted = Counted(bench)
-    ((dst, src),) = bench.copies(1, 64)
+    tb = await MachineTestbench.start(dut, counting=1)
+    counted = Counted(tb)
+    ((dst, src),) = tb.copies(1, 64)
     refused = CopyFence(semaphore(0) + 4, 1, timestamp=False)
     programs = {
         Cause.SEM_UNDERFLOW: Pushbuffer().add(semaphore(0), -1),
         Cause.COPY_SEMAPHORE: Pushbuffer().copy(dst, src, 64, refused),
     }
     for index, (cause, commands) in enumerate(programs.items()):
-        channel = await bench.copy_channel(index)
+        channel = await tb.copy_channel(index)
         await counted()
         await channel.submit(commands)
         await channel.until_halted(cause)
@@ -95,22 +95,22 @@ async def refused_operations(dut):
 @cocotb.test(**LIMIT)
 async def together(dut):
     """Operations of channels and copies that end in the same cycle are all counted."""
-    bench = await Bench.start(dut)
-    counted = Counted(bench)
-    one, two = await bench.copy_channel(0), await bench.channel(1)
-    ((dst, src),) = bench.copies(1, 64)
-    where = bench.allocate(16)
+    tb = await MachineTestbench.start(dut)
+    counted = Counted(tb)
+    one, two = await tb.copy_channel(0), await tb.channel(1)
+    ((dst, src),) = tb.copies(1, 64)
+    where = tb.allocate(16)
     await counted()
     for _ in some(range(8), 4):
         copies, steps = Pushbuffer(), Pushbuffer()
         for _ in range(20):
-            size = bench.numbers.randrange(1, 64)
+            size = tb.random.randrange(1, 64)
             copies.copy(dst, src, size, CopyFence(where, 1, timestamp=False))
         for step in range(200):
             steps.release(semaphore(5), step)
         await one.submit(copies)
         await two.submit(steps)
-        await bench.until_idle(one, two)
+        await tb.until_idle(one, two)
         assert (await counted())["SEMAPHORE_OPS"] == 20 + 200
 
 
@@ -118,44 +118,44 @@ async def together(dut):
 async def wakes(dut):
     """Channels made ready by semaphores are counted: several by one update, also by zero flags,
     none twice, and none by a timer or an engine."""
-    bench = await Bench.start(dut, counting=1)
-    counted = Counted(bench)
-    channels = [await bench.copy_channel(index, early_waits=True) for index in range(3)]
+    tb = await MachineTestbench.start(dut, counting=1)
+    counted = Counted(tb)
+    channels = [await tb.copy_channel(index, early_waits=True) for index in range(3)]
 
     async def park(where: int, value: int, wait: Wait) -> None:
         for channel in channels:
             await channel.submit(Pushbuffer().acquire(where, value).host(HostMethod.NOP, 1))
-            await bench.until_waits(channel, wait)
+            await tb.until_waits(channel, wait)
         assert (await counted())["WAKES"] == 0
 
     await park(semaphore(3), 1, Wait.ONCHIP)
     for value in (2, 3, 1):
-        await bench.let_go(3, value)
-        await bench.wait(200)
+        await tb.let_go(3, value)
+        await tb.wait(200)
         assert (await counted())["WAKES"] == 3
-    await bench.until_idle(*channels)
+    await tb.until_idle(*channels)
 
-    await bench.let_go(0, 1)
+    await tb.let_go(0, 1)
     await park(semaphore(0), 0, Wait.ENGINE)
-    await bench.let_go(0, 2)
-    await bench.wait(100)
+    await tb.let_go(0, 2)
+    await tb.wait(100)
     assert (await counted())["WAKES"] == 0
-    await bench.let_go(0, 0)
-    await bench.until_idle(*channels)
+    await tb.let_go(0, 0)
+    await tb.until_idle(*channels)
     found = await counted()
     assert (found["WAKES"], found["SEMAPHORE_OPS"]) == (3, 3)
 
-    where = bench.allocate(16)
+    where = tb.allocate(16)
     await park(where, 1, Wait.RETRY)
-    bench.set_word(where, 1)
-    await bench.until_idle(*channels)
+    tb.set_word(where, 1)
+    await tb.until_idle(*channels)
     assert (await counted())["WAKES"] == 0
 
-    busy = await occupy(bench, 3)
+    busy = await occupy(tb, 3)
     await park(semaphore(0), 0, Wait.ENGINE)
     for channel in busy:
         await channel.write("CONTROL", ENABLE=0)
-    await bench.until_idle(*channels)
+    await tb.until_idle(*channels)
     assert (await counted())["WAKES"] == 0
 
 
@@ -163,21 +163,21 @@ async def wakes(dut):
 async def timers_wake_nobody(dut):
     """A time-out is a failed acquire and an error, not a wake; also in a group, where the update
     that starts the time is a wake."""
-    bench = await Bench.start(dut, counting=1)
-    counted = Counted(bench)
-    plain = await bench.channel(0, timeout_units=2)
+    tb = await MachineTestbench.start(dut, counting=1)
+    counted = Counted(tb)
+    plain = await tb.channel(0, timeout_units=2)
     await plain.submit(Pushbuffer().acquire(semaphore(5), 1))
     await plain.until_halted(Cause.ACQUIRE_TIMEOUT)
     found = await counted()
     names = ("WAKES", "SEMAPHORE_OPS", "ACQUIRE_FAILS", "ERRORS")
     assert [found[name] for name in names] == [0, 0, 2, 1]
 
-    grouped = await bench.copy_channel(2, timeout_units=2)
-    await occupy(bench, 3)
+    grouped = await tb.copy_channel(2, timeout_units=2)
+    await occupy(tb, 3)
     await grouped.submit(Pushbuffer().acquire(semaphore(0), 0))
-    await bench.until_waits(grouped, Wait.ENGINE_TIMED)
+    await tb.until_waits(grouped, Wait.ENGINE_TIMED)
     await counted()
-    await bench.let_go(0, 1)
+    await tb.let_go(0, 1)
     await grouped.until_halted(Cause.ACQUIRE_TIMEOUT)
     found = await counted()
     assert [found[name] for name in names] == [1, 0, 2, 1]
@@ -186,27 +186,27 @@ async def timers_wake_nobody(dut):
 @cocotb.test(**LIMIT)
 async def as_in_the_trace(dut):
     """All other counters agree with the trace, in a mixture on two channels that take turns."""
-    bench = await Bench.start(dut)
-    counted = Counted(bench)
-    channels = [await bench.copy_channel(index, slice_cycles=60) for index in range(2)]
-    ((dst, src),) = bench.copies(1, 256)
-    beat = await bench.control.read("DATA_WIDTH") // 8
+    tb = await MachineTestbench.start(dut)
+    counted = Counted(tb)
+    channels = [await tb.copy_channel(index, slice_cycles=60) for index in range(2)]
+    ((dst, src),) = tb.copies(1, 256)
+    beat = await tb.control.read("DATA_WIDTH") // 8
     await counted()
-    began = bench.now()
+    began = tb.now()
     for number in range(4):
         for channel in channels:
             commands = Pushbuffer().non_inc(0, HostMethod.NOP, *range(90))
             commands.copy(dst, src, 64 * (1 + number)).release(semaphore(channel.index), number)
             await channel.submit(commands.acquire(semaphore(channel.index), number + 1))
         for channel in channels:
-            await bench.until_waits(channel, Wait.ONCHIP)
+            await tb.until_waits(channel, Wait.ONCHIP)
         for value in (number, number + 1):
             for channel in channels:
-                await bench.let_go(channel.index, value)
-            await bench.wait(100)
-        await bench.until_idle(*channels)
+                await tb.let_go(channel.index, value)
+            await tb.wait(100)
+        await tb.until_idle(*channels)
     for name in ("READ_BEATS", "WRITE_BEATS"):
-        assert await bench.control.read(name) == 2 * 64 * (1 + 2 + 3 + 4) // beat
+        assert await tb.control.read(name) == 2 * 64 * (1 + 2 + 3 + 4) // beat
     await channels[0].submit(Pushbuffer().copy(dst, 1 << 47, 64))
     await channels[0].until_halted(Cause.COPY_READ_FAULT)
     found = await counted()
@@ -217,7 +217,7 @@ async def as_in_the_trace(dut):
             for event in events
         )
 
-    every = await bench.all_events()
+    every = await tb.all_events()
     events = [event for event in every if event.cycle >= began]
     before = [event.channel for event in every if isinstance(event, Served) and event not in events]
     served = [before[-1] if before[-1] is not None else before[-2]]

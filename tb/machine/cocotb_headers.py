@@ -6,7 +6,7 @@ from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.hw.errors import Cause
 from signalbox.hw.methods import CeMethod, Header, HostMethod, SecOp, pack
 from signalbox.hw.registers import Wait
-from signalbox.tb.machine.testbench import Bench, semaphore
+from signalbox.tb.machine.testbench import MachineTestbench, semaphore
 from signalbox.tb.simulation.trace import Method, Served
 
 LIMIT = {"timeout_time": 4, "timeout_unit": "ms"}
@@ -24,17 +24,17 @@ def header(sec_op: SecOp, method: int, count: int, subchannel: int = 0, reserved
     )
 
 
-async def methods(bench: Bench, channel: int = 0) -> list[tuple[int, int, int]]:
+async def methods(tb: MachineTestbench, channel: int = 0) -> list[tuple[int, int, int]]:
     """(subchannel, byte offset, data) of the methods executed by a channel."""
-    found = await bench.events(Method, channel=channel)
+    found = await tb.events(Method, channel=channel)
     return [(event.subchannel, event.offset, event.data) for event in found]
 
 
 @cocotb.test(**LIMIT)
 async def every_form(dut):
     """INC, NON_INC, ONE_INC, IMMD, the NOP word and empty groups work, on host and copy methods."""
-    bench = await Bench.start(dut)
-    channel = await bench.channel(0)
+    tb = await MachineTestbench.start(dut)
+    channel = await tb.channel(0)
     commands = Pushbuffer().set_object(4).raw(0, 0)
     commands.inc(3, HostMethod.SEM_ADDR_LO, 0x10, 0x20, 0x30, 0x40).raw(0)
     commands.non_inc(5, HostMethod.NOP, 1, 0, 0xFFFF_FFFF)
@@ -46,8 +46,8 @@ async def every_form(dut):
     commands.one_inc(4, CeMethod.PITCH_IN, 3)
     commands.immediate(4, CeMethod.NOP, 5)
     await channel.submit(commands)
-    await bench.until_idle(channel)
-    assert await methods(bench) == [
+    await tb.until_idle(channel)
+    assert await methods(tb) == [
         (4, 0x00, 0xC7B5),
         *((3, 0x5C + 4 * i, 0x10 * (i + 1)) for i in range(4)),
         *((5, 0x08, value) for value in (1, 0, 0xFFFF_FFFF)),
@@ -62,9 +62,9 @@ async def every_form(dut):
 @cocotb.test(**LIMIT)
 async def random_groups(dut):
     """Random groups of all forms, cut into random segments, are executed in order."""
-    bench = await Bench.start(dut)
-    channel = await bench.channel(0, limit2=6)
-    numbers, dwords, expected = bench.numbers, [], []
+    tb = await MachineTestbench.start(dut)
+    channel = await tb.channel(0, limit2=6)
+    numbers, dwords, expected = tb.random, [], []
     base = 0x400
     await channel.submit(Pushbuffer().set_object(4))
     for _ in range(120):
@@ -94,23 +94,23 @@ async def random_groups(dut):
         channel.segment(part)
         if channel.put % 16 == 0:
             await channel.kick()
-            await bench.until_idle(channel)
+            await tb.until_idle(channel)
     await channel.kick()
-    await bench.until_idle(channel)
-    assert (await methods(bench))[1:] == expected
+    await tb.until_idle(channel)
+    assert (await methods(tb))[1:] == expected
 
 
 @cocotb.test(**LIMIT)
 async def sub_device_masks(dut):
     """There is one device: masks that include it are accepted, others are refused."""
-    bench = await Bench.start(dut)
-    channel = await bench.channel(0)
+    tb = await MachineTestbench.start(dut)
+    channel = await tb.channel(0)
     good = [tert << 16 | mask << 4 for tert, mask in ((1, 1), (2, 0xFFF), (3, 0), (1, 0xF), (3, 6))]
     for dword in good:
         channel.segment([dword, header(SecOp.IMMD_DATA_METHOD, 8, dword >> 4 & 0xFF)])
     await channel.kick()
-    await bench.until_idle(channel)
-    assert len(await methods(bench)) == len(good)
+    await tb.until_idle(channel)
+    assert len(await methods(tb)) == len(good)
     for dword in (1 << 16, 2 << 16 | 0xFFE << 4):
         await channel.submit([dword])
         assert (await channel.until_halted(Cause.HEADER_RESERVED)).data == dword
@@ -120,8 +120,8 @@ async def sub_device_masks(dut):
 @cocotb.test(**LIMIT)
 async def end_of_segment(dut):
     """END_PB_SEGMENT skips the rest of the segment, whatever it is; in a group it is data."""
-    bench = await Bench.start(dut)
-    channel = await bench.channel(0)
+    tb = await MachineTestbench.start(dut)
+    channel = await tb.channel(0)
     end = header(SecOp.END_PB_SEGMENT, 0, 0)
     one = [header(SecOp.NON_INC_METHOD, 8, 1)]
     junk = [0xDFFF_FFFF, 0x4000_0001] * 60
@@ -132,44 +132,44 @@ async def end_of_segment(dut):
     channel.segment([end])
     channel.segment([*one, 4])
     await channel.kick()
-    await bench.until_idle(channel)
-    assert [data for _, _, data in await methods(bench)] == [1, 2, end, 3, 4]
+    await tb.until_idle(channel)
+    assert [data for _, _, data in await methods(tb)] == [1, 2, end, 3, 4]
 
 
 @cocotb.test(**LIMIT)
 async def groups_span_segments(dut):
     """A group continues in later segments, also across a switch to another channel."""
-    bench = await Bench.start(dut)
-    channel = await bench.channel(0)
+    tb = await MachineTestbench.start(dut)
+    channel = await tb.channel(0)
     execute = 1  # SEM_EXECUTE: release
-    where = bench.allocate(16)
+    where = tb.allocate(16)
     channel.segment([header(SecOp.INC_METHOD, HostMethod.SEM_ADDR_LO, 5)])
     channel.segment([where])
     channel.segment([0, 0x1234_5678])
     await channel.kick()
-    await bench.wait(300)
-    assert len(await methods(bench)) == 3
-    last = await bench.control.read("CHANNELS") - 1
+    await tb.wait(300)
+    assert len(await methods(tb)) == 3
+    last = await tb.control.read("CHANNELS") - 1
     if last:
-        other = await bench.channel(last)
+        other = await tb.channel(last)
         await other.submit(Pushbuffer().inc(0, HostMethod.SEM_ADDR_LO, 4, 5, 6).raw(0))
-        await bench.until_idle(other)
+        await tb.until_idle(other)
     channel.segment([9])
     channel.segment([execute, header(SecOp.ONE_INC, HostMethod.SET_REFERENCE - 4, 0)])
     channel.segment([header(SecOp.NON_INC_METHOD, HostMethod.NOP, 40), *range(17)])
     channel.segment(list(range(17, 40)))
     await channel.kick()
-    await bench.until_idle(channel)
-    assert bench.word(where) == 0x1234_5678
-    assert [data for _, offset, data in await methods(bench) if offset == 8] == list(range(40))
+    await tb.until_idle(channel)
+    assert tb.word(where) == 0x1234_5678
+    assert [data for _, offset, data in await methods(tb) if offset == 8] == list(range(40))
 
 
 @cocotb.test(**LIMIT)
 async def illegal_headers(dut):
     """Reserved and obsolete forms, reserved bits and addresses beyond the range give PBENTRY, with
     a readable header; after clearing, the channel continues after it."""
-    bench = await Bench.start(dut)
-    channel = await bench.channel(0)
+    tb = await MachineTestbench.start(dut)
+    channel = await tb.channel(0)
     last, done = 0x3FFC, 0
     cases = [
         (0x0000_0004, Cause.HEADER_OBSOLETE),
@@ -194,58 +194,58 @@ async def illegal_headers(dut):
         await channel.kick()
         halt = await channel.until_halted(cause)
         assert (halt.data, halt.valid) == (dword, False)
-        await bench.wait(100)
-        assert len(await methods(bench)) == done + 1
+        await tb.wait(100)
+        assert len(await methods(tb)) == done + 1
         await channel.clear()
-        await bench.until_idle(channel)
+        await tb.until_idle(channel)
         done += 3
-        assert len(await methods(bench)) == done
+        assert len(await methods(tb)) == done
     # So do submissions after the clearing.
     await channel.submit([header(SecOp.IMMD_DATA_METHOD, HostMethod.NOP, 7)] * 3)
-    await bench.until_idle(channel)
-    assert len(await methods(bench)) == done + 3
+    await tb.until_idle(channel)
+    assert len(await methods(tb)) == done + 3
 
 
 @cocotb.test(**LIMIT)
 async def last_method_address(dut):
     """Groups may reach the last address but not exceed it. There is no such method, so only METHOD
     and DEVICE errors report it."""
-    bench = await Bench.start(dut)
-    channel = await bench.channel(0)
+    tb = await MachineTestbench.start(dut)
+    channel = await tb.channel(0)
     for dword in (header(SecOp.INC_METHOD, 0x3FF8, 2, 4), header(SecOp.NON_INC_METHOD, 0x3FFC, 2)):
         await channel.submit([dword, 5, 6])
         for data in (5, 6):
             halt = await channel.until_halted(Cause.OBJECT_UNBOUND)
             assert (halt.data, halt.valid) == (data, True)
             await channel.replace(HostMethod.NOP)
-            await bench.wait(50)
-        await bench.until_idle(channel)
+            await tb.wait(50)
+        await tb.until_idle(channel)
 
 
 @cocotb.test(**LIMIT)
 async def one_method_per_cycle(dut):
     """256 methods of one group execute in 256 cycles, from memory with a latency of 16 cycles, if
     the prefetch buffer covers it; the smallest buffer reaches nearly half the rate."""
-    bench = await Bench.start(dut)
-    channel = await bench.channel(0)
-    width = await bench.control.read("DATA_WIDTH")
-    ahead = await bench.control.read("PREFETCH_BEATS") * width // 32
+    tb = await MachineTestbench.start(dut)
+    channel = await tb.channel(0)
+    width = await tb.control.read("DATA_WIDTH")
+    ahead = await tb.control.read("PREFETCH_BEATS") * width // 32
     most = 255 if ahead >= 64 else 550
     # The pipeline begins with full buffers, as for a channel that waited for its turn.
     await channel.submit(Pushbuffer().acquire(semaphore(0), 1))
-    await bench.until_waits(channel, Wait.ONCHIP)
+    await tb.until_waits(channel, Wait.ONCHIP)
     await channel.submit(Pushbuffer().non_inc(0, HostMethod.NOP, *range(256)))
-    await bench.wait(300)
-    await bench.let_go(0, 1)
-    await bench.until_idle(channel)
-    nops = await bench.events(Method, offset=int(HostMethod.NOP))
+    await tb.wait(300)
+    await tb.let_go(0, 1)
+    await tb.until_idle(channel)
+    nops = await tb.events(Method, offset=int(HostMethod.NOP))
     assert [event.data for event in nops] == list(range(256))
     cocotb.log.info("256 methods in %d cycles", nops[-1].cycle - nops[0].cycle + 1)
     assert nops[-1].cycle - nops[0].cycle <= most
     # The same while the data is still being fetched.
     await channel.submit(Pushbuffer().non_inc(0, HostMethod.NOP, *range(256)))
-    await bench.until_idle(channel)
-    nops = (await bench.events(Method, offset=int(HostMethod.NOP)))[256:]
+    await tb.until_idle(channel)
+    nops = (await tb.events(Method, offset=int(HostMethod.NOP)))[256:]
     cocotb.log.info("cold: 256 methods in %d cycles", nops[-1].cycle - nops[0].cycle + 1)
     assert nops[-1].cycle - nops[0].cycle <= most + 45
-    assert (await bench.events(Served))[-1].channel is None
+    assert (await tb.events(Served))[-1].channel is None

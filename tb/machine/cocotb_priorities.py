@@ -17,7 +17,7 @@ from signalbox.tb.machine.cocotb_order import (
     until_started,
     wrapped,
 )
-from signalbox.tb.machine.testbench import Bench, RawChannel, in_order, semaphore
+from signalbox.tb.machine.testbench import MachineTestbench, RawChannel, in_order, semaphore
 from signalbox.tb.simulation.trace import (
     Acquire,
     Done,
@@ -82,35 +82,35 @@ def check_counts(events: list[Event]) -> None:
         assert all(abs(b - a) == 1 for a, b in itertools.pairwise([0, *values]))
 
 
-async def random_arrival(bench: Bench, most: int, slice_cycles: int) -> None:
+async def random_arrival(tb: MachineTestbench, most: int, slice_cycles: int) -> None:
     """Copies of random size arrive at random times in channels of all priorities."""
-    built = await bench.control.read("CHANNELS")
-    numbers = bench.numbers
+    built = await tb.control.read("CHANNELS")
+    numbers = tb.random
     levels = {i: 1 + i % most for i in range(built)}
-    channels = [await bench.copy_channel(i, slice_cycles=slice_cycles) for i in range(built)]
+    channels = [await tb.copy_channel(i, slice_cycles=slice_cycles) for i in range(built)]
     work = []
     for _ in range(24):
         channel = numbers.choice(channels)
         parts = []
         for _ in range(numbers.choice((1, 1, 2))):
             size = numbers.choice((16, 200, 1024, 3000))
-            copy = (bench.allocate(size), bench.pattern(size)[0])
+            copy = (tb.allocate(size), tb.pattern(size)[0])
             work.append((*copy, size))
             parts.append(wrapped(levels[channel.index], most, copy, size))
         await channel.submit(joined(*parts))
-        await bench.wait(numbers.choice((1, 1, 20, 150, 400)))
-    await bench.until_idle(*channels, limit=60_000)
-    assert all(bench.copied(*copy) for copy in work)
-    events = await bench.all_events()
+        await tb.wait(numbers.choice((1, 1, 20, 150, 400)))
+    await tb.until_idle(*channels, timeout=60_000)
+    assert all(tb.copied(*copy) for copy in work)
+    events = await tb.all_events()
     assert check_priorities(events, levels, most) == len(work)
     check_counts(events)
 
 
 async def random_group(dut, most: int, slices: tuple[int, ...]) -> None:
-    bench = await Bench.start(dut)
+    tb = await MachineTestbench.start(dut)
     for slice_cycles in slices:
-        bench = await bench.again(counting=most - 1)
-        await random_arrival(bench, most, slice_cycles)
+        tb = await tb.again(counting=most - 1)
+        await random_arrival(tb, most, slice_cycles)
 
 
 @cocotb.test(**LIMIT)
@@ -153,22 +153,22 @@ async def every_level_overtakes(dut):
     """Third worked example between any two levels, if copies are counted before they wait: X waits
     in a channel of a lower level, Y arrives in one of a higher level and runs before X."""
     most = 4
-    bench = await Bench.start(dut, counting=most - 1)
-    engines = await bench.control.read("COPY_ENGINES")
-    *busy, lower, higher = [await bench.copy_channel(i) for i in range(engines + 2)]
+    tb = await MachineTestbench.start(dut, counting=most - 1)
+    engines = await tb.control.read("COPY_ENGINES")
+    *busy, lower, higher = [await tb.copy_channel(i) for i in range(engines + 2)]
     for level, above in itertools.combinations(range(1, most + 1), 2):
-        started = len(await bench.events(Start))
-        *first, x, y = copies = bench.copies(engines + 2, LASTING)
+        started = len(await tb.events(Start))
+        *first, x, y = copies = tb.copies(engines + 2, LASTING)
         for channel, copy in zip(busy, first, strict=True):
             await channel.submit(counted_first(1, most, copy))
-        await until_started(bench, started + engines)
+        await until_started(tb, started + engines)
         await lower.submit(counted_first(level, most, x))
-        await bench.wait(100)
+        await tb.wait(100)
         await higher.submit(counted_first(above, most, y))
-        await bench.until_idle(*busy, lower, higher)
-        starts = (await bench.events(Start))[started + engines :]
+        await tb.until_idle(*busy, lower, higher)
+        starts = (await tb.events(Start))[started + engines :]
         assert [e.channel for e in starts] == [higher.index, lower.index], (level, above)
-        assert all(bench.copied(*copy, LASTING) for copy in copies)
+        assert all(tb.copied(*copy, LASTING) for copy in copies)
 
 
 @cocotb.test(**LIMIT)
@@ -177,53 +177,53 @@ async def channels_are_alike(dut):
     roles of low and high ones, the same commands have the same effects in the same cycles: with
     priorities; with bare copies, which start in order of arrival; and with several copies per
     channel, whose slices end repeatedly."""
-    bench = await Bench.start(dut)
-    engines = await bench.control.read("COPY_ENGINES")
+    tb = await MachineTestbench.start(dut)
+    engines = await tb.control.read("COPY_ENGINES")
     low, late = [1] * (engines + 1), [engines, engines + 1, engines + 2]
-    assert await starts(bench, [*low, 2, 3], 1, LASTING) == late[::-1]
-    assert await starts(bench, [*low, 1, 1], 1, LASTING) == late
+    assert await starts(tb, [*low, 2, 3], 1, LASTING) == late[::-1]
+    assert await starts(tb, [*low, 1, 1], 1, LASTING) == late
     for slice_cycles in (100, 1000):
-        order = await starts(bench, [*low, 1, 1], 4, 1024, slice_cycles)
+        order = await starts(tb, [*low, 1, 1], 4, 1024, slice_cycles)
         assert order != sorted(order), "no slice ends"
 
 
 async def starts(
-    bench: Bench, levels: list[int], count: int, size: int, slice_cycles: int = 400
+    tb: MachineTestbench, levels: list[int], count: int, size: int, slice_cycles: int = 400
 ) -> list[int | None]:
     """Roles in the order in which `effects` starts their copies once all engines are busy. Each
     channel takes each role once, always with the same effects."""
-    built = await bench.control.read("CHANNELS")
-    anyhow, found = bench.numbers.sample(range(built), built), []
+    built = await tb.control.read("CHANNELS")
+    anyhow, found = tb.random.sample(range(built), built), []
     for turn in some(range(built), 4):
         order = anyhow[turn:] + anyhow[:turn]
         roles = {channel: role for role, channel in enumerate(order[: len(levels)])}
-        fresh = await bench.again(counting=max(levels) - 1)
+        fresh = await tb.again(counting=max(levels) - 1)
         channels = [await fresh.copy_channel(one, slice_cycles=slice_cycles) for one in roles]
         found.append(await effects(fresh, channels, levels, count, size))
     assert all(other == found[0] for other in found), "the channels differ"
-    engines = await bench.control.read("COPY_ENGINES")
+    engines = await tb.control.read("COPY_ENGINES")
     return [role for _, kind, role, _ in found[0] if kind is Start][engines:]
 
 
 async def effects(
-    bench: Bench, channels: list[RawChannel], levels: list[int], count: int, size: int
+    tb: MachineTestbench, channels: list[RawChannel], levels: list[int], count: int, size: int
 ) -> list[tuple[int, type[Event], int | None, int]]:
     """Submit `count` copies per channel, followed in every other channel by methods that last
     longer than some copies; channels begin one after another. Returns their whole trace, with roles
     instead of channels: (cycle since the start, kind, role, value)."""
-    copies = bench.copies(count * len(levels), size)
+    copies = tb.copies(count * len(levels), size)
     for role, (channel, level) in enumerate(zip(channels, levels, strict=True)):
         own = copies[count * role :][:count]
         parts = [wrapped(level, max(levels), one, size, count_first=True) for one in own]
         more = nops(*[0] * (500 if role % 2 else 1))
         await channel.submit(joined(*(joined(part, more) for part in parts)))
-        await bench.wait(200)
-    await bench.until_idle(*channels)
-    assert all(bench.copied(*copy, size) for copy in copies)
+        await tb.wait(200)
+    await tb.until_idle(*channels)
+    assert all(tb.copied(*copy, size) for copy in copies)
     roles = {channel.index: role for role, channel in enumerate(channels)}
     found = []
-    for event in await bench.all_events():
-        since = event.cycle - bench.began
+    for event in await tb.all_events():
+        since = event.cycle - tb.began
         match event:
             case Semaphore(_, index, value):
                 found.append((since, Semaphore, index, value))
@@ -240,33 +240,33 @@ async def effects(
 async def engines_overlap(dut):
     """COPY-11: copies of different channels run concurrently on several engines, those of one
     channel one after another."""
-    bench = await Bench.start(dut)
-    engines = await bench.control.read("COPY_ENGINES")
-    built = min(4, await bench.control.read("CHANNELS"))
-    channels = [await bench.copy_channel(i) for i in range(built)]
-    work = {channel: bench.copies(3, 2048) for channel in channels}
+    tb = await MachineTestbench.start(dut)
+    engines = await tb.control.read("COPY_ENGINES")
+    built = min(4, await tb.control.read("CHANNELS"))
+    channels = [await tb.copy_channel(i) for i in range(built)]
+    work = {channel: tb.copies(3, 2048) for channel in channels}
     for channel, copies in work.items():
         await channel.submit(joined(*(wrapped(1, 1, copy, 2048) for copy in copies)))
-    await bench.until_idle(*channels, limit=60_000)
-    assert all(bench.copied(*copy, 2048) for copies in work.values() for copy in copies)
+    await tb.until_idle(*channels, timeout=60_000)
+    assert all(tb.copied(*copy, 2048) for copies in work.values() for copy in copies)
     running, most = 0, 0
     for event in sorted(
-        [*await bench.events(Start), *await bench.events(Done)],
+        [*await tb.events(Start), *await tb.events(Done)],
         key=lambda e: (e.cycle, isinstance(e, Start)),
     ):
         running += 1 if isinstance(event, Start) else -1
         most = max(most, running)
     assert most == min(engines, built)
     for channel, copies in work.items():
-        starts = await bench.events(Start, channel=channel.index)
-        dones = await bench.events(Done, channel=channel.index)
+        starts = await tb.events(Start, channel=channel.index)
+        dones = await tb.events(Done, channel=channel.index)
         moments = [m for s, d in zip(starts, dones, strict=True) for m in (s.cycle, d.cycle)]
         assert moments == sorted(moments)
-        launched = await bench.events(
+        launched = await tb.events(
             Method, channel=channel.index, offset=int(CeMethod.OFFSET_OUT_LOWER)
         )
         assert [event.data for event in launched] == [dst for dst, _ in copies]
-    used = {event.engine for event in await bench.events(Start)}
+    used = {event.engine for event in await tb.events(Start)}
     assert used == set(range(min(engines, built)))
 
 
@@ -274,22 +274,22 @@ async def engines_overlap(dut):
 async def reservation_is_kept(dut):
     """COPY-13: between the passing of a low acquire and the start of its copy, no other copy takes
     the engine, even if another channel has the floor and could."""
-    bench = await Bench.start(dut, counting=1)
-    one, two = await bench.copy_channel(0, slice_cycles=600), await bench.copy_channel(1)
-    engines = await bench.control.read("COPY_ENGINES")
-    mine, *others = bench.copies(1 + 2 * engines, 512)
+    tb = await MachineTestbench.start(dut, counting=1)
+    one, two = await tb.copy_channel(0, slice_cycles=600), await tb.copy_channel(1)
+    engines = await tb.control.read("COPY_ENGINES")
+    mine, *others = tb.copies(1 + 2 * engines, 512)
     acquire = Pushbuffer().acquire(semaphore(0), 0)
     nothing = Pushbuffer().non_inc(0, HostMethod.NOP, *[0] * 1500)
     await one.submit(joined(acquire, nothing, wrapped(1, 1, mine, 512)))
-    await until_acquired(bench, one)
+    await until_acquired(tb, one)
     await two.submit(joined(*(wrapped(1, 1, copy, 512) for copy in others)))
-    await bench.until_idle(one, two)
-    (passed,) = await bench.events(Acquire, channel=0, passed=True)
-    (start,) = await bench.events(Start, channel=0)
+    await tb.until_idle(one, two)
+    (passed,) = await tb.events(Acquire, channel=0, passed=True)
+    (start,) = await tb.events(Start, channel=0)
     assert start.cycle - passed.cycle >= 1500
-    floors = await bench.events(Floor, channel=1)
+    floors = await tb.events(Floor, channel=1)
     assert any(passed.cycle < event.cycle < start.cycle for event in floors)
-    between = [e for e in await bench.events(Start) if passed.cycle < e.cycle < start.cycle]
+    between = [e for e in await tb.events(Start) if passed.cycle < e.cycle < start.cycle]
     assert all(event.engine != start.engine for event in between)
     assert bool(between) == (engines > 1)
 
@@ -297,20 +297,20 @@ async def reservation_is_kept(dut):
 @cocotb.test(**LIMIT)
 async def own_change_keeps_the_reservation(dut):
     """COPY-13: the same if the channel changes the semaphore that it has acquired."""
-    bench = await Bench.start(dut, counting=1)
-    one, two = await bench.copy_channel(0, slice_cycles=100), await bench.copy_channel(1)
-    mine, *others = bench.copies(5, 512)
+    tb = await MachineTestbench.start(dut, counting=1)
+    one, two = await tb.copy_channel(0, slice_cycles=100), await tb.copy_channel(1)
+    mine, *others = tb.copies(5, 512)
     taken = Pushbuffer().acquire(semaphore(0), 0).add(semaphore(0), 1)
     await one.submit(joined(taken, nops(*[0] * 1500), Pushbuffer().copy(*mine, 512)))
-    await until_acquired(bench, one)
+    await until_acquired(tb, one)
     await two.submit(joined(*(Pushbuffer().copy(*copy, 512) for copy in others)))
-    await bench.until_idle(one, two)
-    (passed,) = await bench.events(Acquire, channel=0, passed=True)
-    (counted,) = await bench.events(Semaphore, index=0, value=1)
-    (start,) = await bench.events(Start, channel=0)
-    floors = await bench.events(Floor, channel=1)
+    await tb.until_idle(one, two)
+    (passed,) = await tb.events(Acquire, channel=0, passed=True)
+    (counted,) = await tb.events(Semaphore, index=0, value=1)
+    (start,) = await tb.events(Start, channel=0)
+    floors = await tb.events(Floor, channel=1)
     assert any(counted.cycle < event.cycle < start.cycle for event in floors)
-    between = [e for e in await bench.events(Start) if passed.cycle < e.cycle < start.cycle]
+    between = [e for e in await tb.events(Start) if passed.cycle < e.cycle < start.cycle]
     assert all(event.engine != start.engine for event in between)
 
 
@@ -319,36 +319,36 @@ async def reservation_ends_when_a_higher_copy_is_counted(dut):
     """COPY-13: a low channel has passed its acquire, but is left before its copy, because its slice
     is over or the rest is still being fetched. A high copy counted at that time starts at once on
     the reserved engine; the low acquire is evaluated again, and its copy follows."""
-    bench = await Bench.start(dut)
-    engines = await bench.control.read("COPY_ENGINES")
+    tb = await MachineTestbench.start(dut)
+    engines = await tb.control.read("COPY_ENGINES")
     for fetched in (True, False):
-        bench = await bench.again(counting=1, read_latency=16 if fetched else 200)
-        high = await bench.copy_channel(1, early_waits=True)
-        low = await bench.copy_channel(0, slice_cycles=100)
-        busy = [await bench.copy_channel(2 + i) for i in range(engines - 1)]
+        tb = await tb.again(counting=1, read_latency=16 if fetched else 200)
+        high = await tb.copy_channel(1, early_waits=True)
+        low = await tb.copy_channel(0, slice_cycles=100)
+        busy = [await tb.copy_channel(2 + i) for i in range(engines - 1)]
         await high.submit(
-            joined(Pushbuffer().acquire(semaphore(7), 1), wrapped(2, 2, bench.copies(1)[0], 1024))
+            joined(Pushbuffer().acquire(semaphore(7), 1), wrapped(2, 2, tb.copies(1)[0], 1024))
         )
-        await bench.until_waits(high, Wait.ONCHIP)
+        await tb.until_waits(high, Wait.ONCHIP)
         for channel in busy:
-            await channel.submit(Pushbuffer().copy(*bench.copies(1, 4 * LASTING)[0], 4 * LASTING))
-        await until_started(bench, len(busy))
+            await channel.submit(Pushbuffer().copy(*tb.copies(1, 4 * LASTING)[0], 4 * LASTING))
+        await until_started(tb, len(busy))
         # The low channel releases the high one after its own acquire has passed.
         first = Pushbuffer().acquire(semaphore(0), 0).release(semaphore(7), 1)
-        last = Pushbuffer().copy(*bench.copies(1)[0], 1024)
+        last = Pushbuffer().copy(*tb.copies(1)[0], 1024)
         if fetched:
             low.segment(joined(first, nops(*[0] * 1500), last))
         else:
             low.segment(first)
             low.segment(last, sync=True)
         await low.kick()
-        await bench.until_idle(low, high, *busy, limit=60_000)
-        (passed,) = await bench.events(Acquire, channel=0, passed=True)
-        counted, uncounted = await bench.events(Semaphore, index=0)
-        (above,), (below,) = [await bench.events(Start, channel=i) for i in (1, 0)]
+        await tb.until_idle(low, high, *busy, timeout=60_000)
+        (passed,) = await tb.events(Acquire, channel=0, passed=True)
+        counted, uncounted = await tb.events(Semaphore, index=0)
+        (above,), (below,) = [await tb.events(Start, channel=i) for i in (1, 0)]
         # Method of the low copy, before which the channel has not reached its launch.
-        setting = (await bench.events(Method, channel=0, offset=int(CeMethod.LINE_LENGTH_IN)))[-1]
-        ended = [event.cycle for event in await bench.events(Done) if event.channel > 1]
+        setting = (await tb.events(Method, channel=0, offset=int(CeMethod.LINE_LENGTH_IN)))[-1]
+        ended = [event.cycle for event in await tb.events(Done) if event.channel > 1]
         gap = above.cycle - counted.cycle
         cocotb.log.info("high copy starts %d cycles after it was counted", gap)
         assert in_order(passed.cycle, counted.cycle, above.cycle, setting.cycle)
@@ -361,95 +361,95 @@ async def reservation_ends_when_a_higher_copy_is_counted(dut):
 async def reservation_outlasts_fetching(dut):
     """COPY-13: the same while the channel has nothing to execute between acquire and copy, because
     the rest is still being fetched."""
-    bench = await Bench.start(dut, counting=1, read_latency=200)
-    one, two = await bench.copy_channel(0), await bench.copy_channel(1)
-    mine, *others = bench.copies(5, 512)
+    tb = await MachineTestbench.start(dut, counting=1, read_latency=200)
+    one, two = await tb.copy_channel(0), await tb.copy_channel(1)
+    mine, *others = tb.copies(5, 512)
     one.segment(Pushbuffer().acquire(semaphore(0), 0))
     for _ in range(12):
         one.segment(nops(0))
     one.segment(Pushbuffer().copy(*mine, 512))
     await one.kick()
-    await until_acquired(bench, one)
+    await until_acquired(tb, one)
     await two.submit(joined(*(Pushbuffer().copy(*copy, 512) for copy in others)))
-    await bench.until_idle(one, two)
-    (passed,) = await bench.events(Acquire, channel=0, passed=True)
-    (start,) = await bench.events(Start, channel=0)
-    between = [e for e in await bench.events(Start) if passed.cycle < e.cycle < start.cycle]
+    await tb.until_idle(one, two)
+    (passed,) = await tb.events(Acquire, channel=0, passed=True)
+    (start,) = await tb.events(Start, channel=0)
+    between = [e for e in await tb.events(Start) if passed.cycle < e.cycle < start.cycle]
     assert all(event.engine != start.engine for event in between)
-    assert len(await bench.events(Start, channel=1)) == len(others)
+    assert len(await tb.events(Start, channel=1)) == len(others)
 
 
 @cocotb.test(**LIMIT)
 async def reservation_ends_with_its_channel(dut):
     """After an acquire without a following copy, other channels' copies start, whenever the slice
     ends during its last methods."""
-    bench = await Bench.start(dut, counting=1)
-    one, two = await bench.copy_channel(0, slice_cycles=40), await bench.copy_channel(1)
-    copies = bench.copies(24, 64)
+    tb = await MachineTestbench.start(dut, counting=1)
+    one, two = await tb.copy_channel(0, slice_cycles=40), await tb.copy_channel(1)
+    copies = tb.copies(24, 64)
     for number, copy in enumerate(copies):
         last = Pushbuffer().acquire(semaphore(0), 0)
         await together(
-            bench,
+            tb,
             [one, two],
             [joined(nops(*[0] * (20 + number)), last), Pushbuffer().copy(*copy, 64)],
         )
-        await bench.until_idle(one, two)
-    assert all(bench.copied(*copy, 64) for copy in copies)
+        await tb.until_idle(one, two)
+    assert all(tb.copied(*copy, 64) for copy in copies)
 
 
-async def until_acquired(bench: Bench, channel: RawChannel) -> None:
+async def until_acquired(tb: MachineTestbench, channel: RawChannel) -> None:
     """Wait until an acquire of the channel has passed."""
-    end = bench.now() + 5000
-    while not await bench.events(Acquire, channel=channel.index, passed=True):
-        assert bench.now() < end, "no acquire has passed"
+    end = tb.now() + 5000
+    while not await tb.events(Acquire, channel=channel.index, passed=True):
+        assert tb.now() < end, "no acquire has passed"
 
 
 @cocotb.test(**LIMIT)
 async def high_copy_overtakes_many(dut):
     """The bound of page 10: with a saturated low channel, a high copy waits only for the copies
     running when it arrives, then starts within a fixed number of cycles."""
-    bench = await Bench.start(dut, counting=1)
-    engines = await bench.control.read("COPY_ENGINES")
-    lows = [await bench.copy_channel(i) for i in range(2)]
-    high = await bench.copy_channel(2)
+    tb = await MachineTestbench.start(dut, counting=1)
+    engines = await tb.control.read("COPY_ENGINES")
+    lows = [await tb.copy_channel(i) for i in range(2)]
+    high = await tb.copy_channel(2)
     for low in lows:
-        copies = bench.copies(16, 2048)
+        copies = tb.copies(16, 2048)
         await low.submit(joined(*(wrapped(1, 2, copy, 2048) for copy in copies)))
     gaps = []
     for _ in range(3):
-        started = len(await bench.events(Start))
-        await until_started(bench, started + 1)
-        ((dst, src),) = bench.copies(1, 512)
+        started = len(await tb.events(Start))
+        await until_started(tb, started + 1)
+        ((dst, src),) = tb.copies(1, 512)
         await high.submit(wrapped(2, 2, (dst, src), 512))
-        await bench.until_idle(high)
-        start = (await bench.events(Start, channel=2))[-1]
-        counted = [e.cycle for e in await bench.events(Semaphore) if e.value][-1]
-        before = [e.cycle for e in await bench.events(Done) if e.cycle <= start.cycle]
-        lower = [e for e in await bench.events(Start) if counted < e.cycle < start.cycle]
+        await tb.until_idle(high)
+        start = (await tb.events(Start, channel=2))[-1]
+        counted = [e.cycle for e in await tb.events(Semaphore) if e.value][-1]
+        before = [e.cycle for e in await tb.events(Done) if e.cycle <= start.cycle]
+        lower = [e for e in await tb.events(Start) if counted < e.cycle < start.cycle]
         assert lower == []
         gaps.append(start.cycle - max(before[-1], counted))
     cocotb.log.info(
         "%d engines: high copies start %s cycles after an engine is free", engines, gaps
     )
     assert max(gaps) <= 40
-    await bench.until_idle(*lows, limit=60_000)
+    await tb.until_idle(*lows, timeout=60_000)
 
 
 @cocotb.test(**LIMIT)
 async def slice_ends_between_acquire_and_copy(dut):
     """COPY-13: if a low channel's slice ends in any cycle from its acquire to its copy while a high
     channel has a copy, that copy starts before the acquire or after the low copy."""
-    bench = await Bench.start(dut)
+    tb = await MachineTestbench.start(dut)
     firsts = set()
     for slice_cycles in some(range(20, 80), 7):
-        bench = await bench.again(counting=1)
+        tb = await tb.again(counting=1)
         levels = {0: 1, 1: 2}
-        low, high = [await bench.copy_channel(i, slice_cycles=slice_cycles) for i in levels]
-        first, second = bench.copies(2, 64)
+        low, high = [await tb.copy_channel(i, slice_cycles=slice_cycles) for i in levels]
+        first, second = tb.copies(2, 64)
         await low.submit(joined(nops(*range(40)), wrapped(1, 2, first, 64)))
         await high.submit(wrapped(2, 2, second, 64))
-        await bench.until_idle(low, high)
-        events = await bench.all_events()
+        await tb.until_idle(low, high)
+        events = await tb.all_events()
         assert check_priorities(events, levels, 2) == 2
         firsts.add(next(event.channel for event in events if isinstance(event, Start)))
     assert firsts == {0, 1}
@@ -460,28 +460,28 @@ async def not_decided_while_the_holder_can_proceed(dut):
     """COPY-9: a lower channel's acquire is evaluated in any cycle around the end of a copy of the
     floor's holder, which then increments: none passes in between, with an engine available or
     without needing one."""
-    bench = await Bench.start(dut)
+    tb = await MachineTestbench.start(dut)
     for counting, needs_engine in ((1, True), (0, True), (0, False)):
         parked, passed_before = 0, 0
         for number in some(range(34, 74), 5):
-            bench = await bench.again(counting=counting)
-            high = await bench.copy_channel(1)
-            low = await (bench.copy_channel if needs_engine else bench.channel)(0)
-            first, second = bench.copies(2, 16)
+            tb = await tb.again(counting=counting)
+            high = await tb.copy_channel(1)
+            low = await (tb.copy_channel if needs_engine else tb.channel)(0)
+            first, second = tb.copies(2, 16)
             # The engine's TLB then contains the page.
             await high.submit(Pushbuffer().copy(*first, 16))
-            await bench.until_idle(high)
+            await tb.until_idle(high)
             add = Pushbuffer().add(semaphore(0), 1)
             acquire = Pushbuffer().acquire(semaphore(0), 0)
             programs = [
                 joined(Pushbuffer().copy(*first, 16), add, Pushbuffer().copy(*second, 16)),
                 joined(nops(*[0] * number), acquire),
             ]
-            await together(bench, [high, low], programs)
-            await bench.wait(600)
-            ended = (await bench.events(Done, channel=1))[1].cycle
-            (counted,) = (e.cycle for e in await bench.events(Semaphore, index=0, value=1))
-            passes = await bench.events(Acquire, channel=0, passed=True)
+            await together(tb, [high, low], programs)
+            await tb.wait(600)
+            ended = (await tb.events(Done, channel=1))[1].cycle
+            (counted,) = (e.cycle for e in await tb.events(Semaphore, index=0, value=1))
+            passes = await tb.events(Acquire, channel=0, passed=True)
             moments = [event.cycle for event in passes[1:]]
             # The channel is left one cycle later; the unit's answer to an earlier request comes
             # three cycles after that.
@@ -491,6 +491,6 @@ async def not_decided_while_the_holder_can_proceed(dut):
             parked += not moments
             assert counted > last
         cocotb.log.info("before: %d, held back: %d", passed_before, parked)
-        engines = await bench.control.read("COPY_ENGINES")
+        engines = await tb.control.read("COPY_ENGINES")
         able = engines > 1 or not needs_engine
         assert parked and (passed_before or not able), "never round the end of the copy"

@@ -20,7 +20,7 @@ from signalbox.tb.machine.tasks import (
     mark,
     spin,
 )
-from signalbox.tb.machine.testbench import Bench
+from signalbox.tb.machine.testbench import MachineTestbench
 from signalbox.tb.simulation.trace import BlockPlaced, TaskOpened, TaskOver
 from signalbox.tb.testbench.jobs import JOBS
 
@@ -59,8 +59,8 @@ def behind(task: Task, action: str) -> dict[str, int]:
 async def queue_fed_by_another_channel(dut: Any) -> None:
     """One channel launches a queue and waits for its end; another channel of the same space appends
     and closes. The kernel's results are correct (ASID-26)."""
-    bench = await Bench.start(dut)
-    computer = await Computer.start(bench)
+    tb = await MachineTestbench.start(dut)
+    computer = await Computer.start(tb)
     space = await computer.space(1, 0, 1)
     owner, feeder = await computer.channel(0, 1), await computer.channel(1, 1)
     blocks = JOBS[0].grid[0]
@@ -70,15 +70,15 @@ async def queue_fed_by_another_channel(dut: Any) -> None:
     await owner.kick()
     for start in range(blocks):
         await feeder.submit(append(queue, start, 1))
-        await bench.until_idle(feeder)
+        await tb.until_idle(feeder)
     assert (await owner.status())["TASKS"] == 1, "it is open"
-    assert not int(bench.word(mark(owner)))
+    assert not int(tb.word(mark(owner)))
     await feeder.submit(append(queue, blocks, 0))
-    await bench.until_word(mark(owner), 1)
+    await tb.until_word(mark(owner), 1)
     queue.check()
     found = int.from_bytes(space.read(queue.record_at + 4, 4), "little")
     assert found == blocks, "OUTER_GET"
-    placed = await bench.events(BlockPlaced)
+    placed = await tb.events(BlockPlaced)
     assert len(placed) == blocks
     await computer.finish(owner, feeder)
 
@@ -86,13 +86,13 @@ async def queue_fed_by_another_channel(dut: Any) -> None:
 @cocotb.test(**LIMIT)
 async def refused_appends(dut: Any) -> None:
     """An illegal INCREMENT_PUT halts only its own channel, tells the reason and can be skipped."""
-    bench = await Bench.start(dut)
-    computer = await Computer.start(bench)
+    tb = await MachineTestbench.start(dut)
+    computer = await Computer.start(tb)
     space = await computer.space(1, 0, 1)
     owner, feeder = await computer.channel(0, 1), await computer.channel(1, 1)
     queue, grid = space.task(spin(10), **IS_QUEUE), space.task(spin(10))
     await owner.submit(launch(queue))
-    await bench.until_idle(owner)
+    await tb.until_idle(owner)
     cases = [
         (grid, append(grid, 0, 1), Cause.TASK_QUEUE, 0),
         (queue, append(queue, 1, 1), Cause.TASK_CHECK, 27),
@@ -102,19 +102,19 @@ async def refused_appends(dut: Any) -> None:
         await feeder.submit(commands)
         halt = await feeder.until_halted(cause)
         assert (halt.va, halt.method, halt.data) == (task.record_at, SIGNALING2_B, INCREMENT_PUT)
-        assert (await bench.control.read_channel_fields(1, "CAUSE"))["SKEDCHECK"] == check
+        assert (await tb.control.read_channel_fields(1, "CAUSE"))["SKEDCHECK"] == check
         await feeder.skip()
     await feeder.submit(append(queue, 0, 0))
     await computer.finish(owner, feeder)
-    assert await bench.control.read("TASKS") == 1
+    assert await tb.control.read("TASKS") == 1
 
 
 @cocotb.test(**LIMIT)
 async def tasks_feed_queues(dut: Any) -> None:
     """The end of a task appends an entry to a queue, or decrements a dependence counter; a task
     with several predecessors starts after the last one (HOST-10)."""
-    bench = await Bench.start(dut)
-    computer = await Computer.start(bench)
+    tb = await MachineTestbench.start(dut)
+    computer = await Computer.start(tb)
     space = await computer.space(1, 0)
     channel = await computer.channel(0, 1)
     queue = space.task(spin(5), **IS_QUEUE)
@@ -125,13 +125,13 @@ async def tasks_feed_queues(dut: Any) -> None:
         channel.segment(launch(task))
     channel.segment(decrement(last))
     await channel.kick()
-    await bench.until(lambda: space.read(queue.record_at + 4, 1)[0] == 3, "three entries done")
+    await tb.until(lambda: space.read(queue.record_at + 4, 1)[0] == 3, "three entries done")
     await channel.submit(append(queue, 3, 0).release(mark(channel), 1))
-    await bench.until_word(mark(channel), 1)
+    await tb.until_word(mark(channel), 1)
     last.check()
-    (opened,) = await bench.events(TaskOpened, page=last.record_at >> 8)
+    (opened,) = await tb.events(TaskOpened, page=last.record_at >> 8)
     for task in before:
-        (over,) = await bench.events(TaskOver, page=task.record_at >> 8, refusal=Refusal.NONE)
+        (over,) = await tb.events(TaskOver, page=task.record_at >> 8, refusal=Refusal.NONE)
         cocotb.log.info("opened %d cycles after the end", opened.cycle - over.cycle)
         assert over.cycle < opened.cycle, "opened before the last task it waited for ended"
     await computer.finish(channel)
@@ -140,8 +140,8 @@ async def tasks_feed_queues(dut: Any) -> None:
 @cocotb.test(**LIMIT)
 async def slots_of_a_context(dut: Any) -> None:
     """SET_CWD_SLOT_COUNT limits the number of tasks of the context in slots (HOST-9)."""
-    bench = await Bench.start(dut)
-    computer = await Computer.start(bench)
+    tb = await MachineTestbench.start(dut)
+    computer = await Computer.start(tb)
     space = await computer.space(1, 0)
     channel = await computer.channel(0, 1)
     tasks = [space.task(replace(spin(400), grid=(1, 1, 1))) for _ in range(4)]
@@ -150,7 +150,7 @@ async def slots_of_a_context(dut: Any) -> None:
         channel.segment(launch(task))
     await channel.kick()
     await computer.finish(channel)
-    placed = await bench.events(BlockPlaced)
+    placed = await tb.events(BlockPlaced)
     apart = [b.cycle - a.cycle for a, b in pairwise(placed)]
     assert len(placed) == 4 and min(apart) > 400, apart
 
@@ -159,8 +159,8 @@ async def slots_of_a_context(dut: Any) -> None:
 async def owner_is_switched_off(dut: Any) -> None:
     """A queue is closed when the channel that launched it is disabled, and then completes: the task
     after it runs, and no wait of other channels hangs (ASID-26, HOST-10)."""
-    bench = await Bench.start(dut)
-    computer = await Computer.start(bench, 2)
+    tb = await MachineTestbench.start(dut)
+    computer = await Computer.start(tb, 2)
     one, two = await computer.space(1, 0), await computer.space(2, 1, context=1)
     owner = await computer.channel(0, 1)
     other = await computer.channel(1, 2, context=1)
@@ -168,19 +168,19 @@ async def owner_is_switched_off(dut: Any) -> None:
     follows = last.record_at >> 8 << 480 | 1 << 512 | 1 << 513
     queue = one.task(spin(5), **IS_QUEUE, more=follows)
     await owner.submit(launch(queue))
-    await bench.until_idle(owner)
+    await tb.until_idle(owner)
     await owner.submit(append(queue, 0, 3))
-    await bench.until_idle(owner)
+    await tb.until_idle(owner)
     long = two.task(spin(3000))
     other.segment(launch(long))
     other.segment(Pushbuffer().host(HostMethod.WFI, 1).release(mark(other), 1))
     await other.kick()
-    await bench.wait(2000)
-    assert not int(bench.word(mark(other))), "a queue is open"
+    await tb.wait(2000)
+    assert not int(tb.word(mark(other))), "a queue is open"
     await owner.write("CONTROL", ENABLE=0)
-    await bench.until_word(mark(other), 1)
+    await tb.until_word(mark(other), 1)
     await owner.until_inactive(50_000)
     last.check()
     assert int.from_bytes(one.read(queue.record_at + 4, 4), "little") == 3
     await computer.finish(other)
-    assert await bench.control.read("TASKS") == 3
+    assert await tb.control.read("TASKS") == 3

@@ -9,7 +9,7 @@ from signalbox.hw.errors import Cause
 from signalbox.hw.methods import HostMethod, Reduction, SemaphoreExecute, SemOp, pack
 from signalbox.hw.registers import Wait
 from signalbox.tb.machine.cocotb_order import until_started
-from signalbox.tb.machine.testbench import Bench, RawChannel, semaphore
+from signalbox.tb.machine.testbench import MachineTestbench, RawChannel, semaphore
 from signalbox.tb.models.semaphores import ACQUIRES, Refused, acquire, reduce
 from signalbox.tb.simulation.top import MEMORY_BYTES
 from signalbox.tb.simulation.trace import Acquire, Done, Semaphore
@@ -59,44 +59,46 @@ def reductions() -> list[tuple[Reduction, int, bool, int, int]]:
     return cases
 
 
-async def submit_batches(bench: Bench, channel: RawChannel, parts: list[Pushbuffer]) -> None:
+async def submit_batches(
+    tb: MachineTestbench, channel: RawChannel, parts: list[Pushbuffer]
+) -> None:
     """Execute many small pushbuffers, `BATCH` per segment, from the same memory."""
     room = channel.place([0] * 12 * BATCH * 2)
     for first in range(0, len(parts), BATCH):
         dwords = [dword for part in parts[first : first + BATCH] for dword in part.dwords]
         await channel.submit(dwords, at=room)
-        await bench.until_idle(channel)
+        await tb.until_idle(channel)
 
 
 @cocotb.test(**LIMIT)
 async def reductions_on_chip(dut):
     """All reductions, sizes and signs equal the model's at the corners."""
-    bench = await Bench.start(dut)
-    channel = await bench.channel(0)
+    tb = await MachineTestbench.start(dut)
+    channel = await tb.channel(0)
     parts, expected = [], []
     for reduction, bits, unsigned, value, payload in reductions():
-        upper = bench.numbers.getrandbits(64 - bits) << bits if bits < 64 else 0
+        upper = tb.random.getrandbits(64 - bits) << bits if bits < 64 else 0
         result = reduce(reduction, value, payload, bits, unsigned)
         part = Pushbuffer().release(semaphore(5), upper | value, wide=True)
         wide = bits == 64
         part.reduce(semaphore(5), payload, reduction, unsigned=unsigned, wide=wide)
         parts.append(part)
         expected += [upper | value, upper | result]
-    await submit_batches(bench, channel, parts)
-    assert [event.value for event in await bench.events(Semaphore)] == expected
+    await submit_batches(tb, channel, parts)
+    assert [event.value for event in await tb.events(Semaphore)] == expected
 
 
 @cocotb.test(**LIMIT)
 async def reductions_in_memory(dut):
     """The same for words in memory; neighbouring bytes do not change."""
-    bench = await Bench.start(dut)
-    channel = await bench.channel(0)
+    tb = await MachineTestbench.start(dut)
+    channel = await tb.channel(0)
     parts, expected = [], bytearray()
     cases = reductions()
-    base = bench.allocate(16 * len(cases))
-    content = bytearray(bench.numbers.randbytes(16 * len(cases)))
+    base = tb.allocate(16 * len(cases))
+    content = bytearray(tb.random.randbytes(16 * len(cases)))
     for number, (reduction, bits, unsigned, value, payload) in enumerate(cases):
-        at, size = 16 * number + bench.numbers.choice((0, 8)), bits // 8
+        at, size = 16 * number + tb.random.choice((0, 8)), bits // 8
         content[at : at + size] = value.to_bytes(size, "little")
         wide = bits == 64
         parts.append(
@@ -106,35 +108,35 @@ async def reductions_in_memory(dut):
         result = reduce(reduction, value, payload, bits, unsigned)
         part[at % 16 : at % 16 + size] = result.to_bytes(size, "little")
         expected += part
-    bench.machine.memory_write(base, bytes(content))
-    await submit_batches(bench, channel, parts)
-    assert bench.machine.memory_read(base, len(expected)) == expected
+    tb.machine.memory_write(base, bytes(content))
+    await submit_batches(tb, channel, parts)
+    assert tb.machine.memory_read(base, len(expected)) == expected
 
 
 @cocotb.test(**LIMIT)
 async def releases(dut):
     """Releases of 32 and 64 bits, with and without timestamp, on chip and in memory, write exactly
     their bytes."""
-    bench = await Bench.start(dut)
-    channel = await bench.channel(0)
+    tb = await MachineTestbench.start(dut)
+    channel = await tb.channel(0)
     payload = 0x0123_4567_89AB_CDEF
     for wide, timestamp in itertools.product((False, True), repeat=2):
-        here = bench.allocate(16)
-        bench.machine.memory_write(here, b"\xee" * 16)
-        await bench.control.write_semaphore(6, 0xEEEE_EEEE_EEEE_EEEE)
-        before = await bench.control.read("TIME_0")
+        here = tb.allocate(16)
+        tb.machine.memory_write(here, b"\xee" * 16)
+        await tb.control.write_semaphore(6, 0xEEEE_EEEE_EEEE_EEEE)
+        before = await tb.control.read("TIME_0")
         commands = Pushbuffer()
         for address in (here, semaphore(6)):
             value = payload if wide else payload & 0xFFFF_FFFF
             commands.release(address, value, wide=wide, timestamp=timestamp)
         await channel.submit(commands)
-        await bench.until_idle(channel)
-        after = await bench.control.read("TIME_0")
+        await tb.until_idle(channel)
+        after = await tb.control.read("TIME_0")
         kept = 0 if timestamp else 0xEEEE_EEEE << 32
         expected = payload if wide else payload & 0xFFFF_FFFF | kept
-        assert bench.word(here, 8) == expected
-        assert await bench.control.read_semaphore(6) == expected
-        stamp = bench.word(here + 8, 8)
+        assert tb.word(here, 8) == expected
+        assert await tb.control.read_semaphore(6) == expected
+        stamp = tb.word(here + 8, 8)
         assert before <= stamp <= after if timestamp else stamp == 0xEEEE_EEEE_EEEE_EEEE
 
 
@@ -142,18 +144,18 @@ async def releases(dut):
 async def stamped_reductions(dut):
     """A reduction with timestamp combines and stamps; one of 32 bits clears bytes 4-7, unless it is
     refused."""
-    bench = await Bench.start(dut, counting=1)
-    channel = await bench.channel(0)
-    here, upper = bench.allocate(16), 0xEEEE_EEEE << 32
-    bench.set_word(here, upper, 8)
-    await bench.control.write_semaphore(6, upper)
-    before = await bench.control.read("TIME_0")
+    tb = await MachineTestbench.start(dut, counting=1)
+    channel = await tb.channel(0)
+    here, upper = tb.allocate(16), 0xEEEE_EEEE << 32
+    tb.set_word(here, upper, 8)
+    await tb.control.write_semaphore(6, upper)
+    before = await tb.control.read("TIME_0")
     for address in (here, semaphore(6)):
         for _ in range(3):
             await channel.submit(Pushbuffer().reduce(address, 5, timestamp=True))
-    await bench.until_idle(channel)
-    assert bench.word(here, 8) == await bench.control.read_semaphore(6) == 15
-    assert before <= bench.word(here + 8, 8) <= await bench.control.read("TIME_0")
+    await tb.until_idle(channel)
+    assert tb.word(here, 8) == await tb.control.read_semaphore(6) == 15
+    assert before <= tb.word(here + 8, 8) <= await tb.control.read("TIME_0")
     for value, kind, payload, cause, result in (
         (0, Reduction.DEC, 7, Cause.SEM_UNDERFLOW, None),
         (0, Reduction.IADD, 0xFFFF_FFFF, Cause.SEM_UNDERFLOW, None),
@@ -163,97 +165,99 @@ async def stamped_reductions(dut):
         (6, Reduction.INC, 7, None, 7),
         (6, Reduction.IADD, 0xFFFF_FFFF, None, 5),
     ):
-        await bench.control.write_semaphore(0, upper | value)
+        await tb.control.write_semaphore(0, upper | value)
         await channel.submit(Pushbuffer().reduce(semaphore(0), payload, kind, timestamp=True))
         if cause:
             await channel.until_halted(cause)
             await channel.replace(HostMethod.NOP)
-        await bench.until_idle(channel)
-        found = await bench.control.read_semaphore(0)
+        await tb.until_idle(channel)
+        found = await tb.control.read_semaphore(0)
         assert found == (upper | value if cause else result), (kind, value)
 
 
-async def acquires(bench: Bench, where: int, memory: bool) -> None:
+async def acquires(tb: MachineTestbench, where: int, memory: bool) -> None:
     """All acquires, sizes and corners on one semaphore; the CPU releases those that fail."""
-    channel = await bench.channel(0)
+    channel = await tb.channel(0)
     room = channel.place([0] * 8)
     seen = 0
     for operation, bits in itertools.product(sorted(ACQUIRES), (32, 64)):
         for value, payload in corners(bits):
             case = f"{operation.name} of {bits} bits: {value:#x}, {payload:#x}"
-            await set_value(bench, where, value, memory)
+            await set_value(tb, where, value, memory)
             passes = acquire(operation, value, payload, bits)
             commands = Pushbuffer().acquire(where, payload, operation, wide=bits == 64)
             await channel.submit(commands, at=room)
             if passes:
-                await bench.until_idle(channel)
+                await tb.until_idle(channel)
             else:
-                await bench.until_waits(channel, Wait.RETRY if memory else Wait.ONCHIP)
-                await let_go(bench, channel, where, memory, (operation, payload, bits))
-            decided = [event.passed for event in (await bench.events(Acquire))[seen:]]
+                await tb.until_waits(channel, Wait.RETRY if memory else Wait.ONCHIP)
+                await let_go(tb, channel, where, memory, (operation, payload, bits))
+            decided = [event.passed for event in (await tb.events(Acquire))[seen:]]
             assert decided[0] == passes, case
             assert not passes or decided == [True], case
             seen += len(decided)
 
 
-async def let_go(bench: Bench, channel: RawChannel, where: int, memory: bool, held: tuple) -> None:
+async def let_go(
+    tb: MachineTestbench, channel: RawChannel, where: int, memory: bool, held: tuple
+) -> None:
     """Make a failed acquire pass, or restart its channel if no value can."""
     operation, payload, bits = held
     top = (1 << bits) - 1
     tries = (payload, 0, top, payload ^ top)
     good = [word for word in tries if acquire(operation, word, payload, bits)]
     if good:
-        await set_value(bench, where, good[0], memory)
-        await bench.until_idle(channel)
+        await set_value(tb, where, good[0], memory)
+        await tb.until_idle(channel)
     else:
         await channel.write("CONTROL", ENABLE=0)
         await channel.open()
         channel.put = 0
 
 
-async def set_value(bench: Bench, where: int, value: int, memory: bool) -> None:
+async def set_value(tb: MachineTestbench, where: int, value: int, memory: bool) -> None:
     """Set a semaphore as the CPU does."""
     if memory:
-        bench.set_word(where, value, 8)
+        tb.set_word(where, value, 8)
     else:
-        await bench.control.write_semaphore(where >> 4 & 0xFFF, value)
+        await tb.control.write_semaphore(where >> 4 & 0xFFF, value)
 
 
 @cocotb.test(**LIMIT)
 async def acquires_on_chip(dut):
     """Every acquire equals the model's at the corners."""
-    bench = await Bench.start(dut)
-    await acquires(bench, semaphore(7), False)
+    tb = await MachineTestbench.start(dut)
+    await acquires(tb, semaphore(7), False)
 
 
 @cocotb.test(**LIMIT)
 async def acquires_in_memory(dut):
     """The same for a word in memory."""
-    bench = await Bench.start(dut)
-    await acquires(bench, bench.allocate(16), True)
+    tb = await MachineTestbench.start(dut)
+    await acquires(tb, tb.allocate(16), True)
 
 
 @cocotb.test(**LIMIT)
 async def release_after_copies(dut):
     """A release, with or without WFI, comes after the channel's copy; WFI does not wait for copies
     of other channels."""
-    bench = await Bench.start(dut, write_latency=100)
-    channel = await bench.copy_channel(0)
+    tb = await MachineTestbench.start(dut, write_latency=100)
+    channel = await tb.copy_channel(0)
     for wfi in (False, True):
-        ((dst, src),) = bench.copies(1)
-        here = bench.allocate(16)
+        ((dst, src),) = tb.copies(1)
+        here = tb.allocate(16)
         await channel.submit(Pushbuffer().copy(dst, src, 1024).release(here, 1, wfi=wfi))
-        await bench.until(lambda here=here: bench.word(here) == 1, "release", poll=1)
-        assert bench.copied(dst, src)
-        await bench.until_idle(channel)
-    done = len(await bench.events(Done))
-    other = await bench.copy_channel(1)
-    await other.submit(Pushbuffer().copy_2d(*bench.endless()))
-    await until_started(bench, done + 1)
-    here = bench.allocate(16)
+        await tb.until(lambda here=here: tb.word(here) == 1, "release", poll=1)
+        assert tb.copied(dst, src)
+        await tb.until_idle(channel)
+    done = len(await tb.events(Done))
+    other = await tb.copy_channel(1)
+    await other.submit(Pushbuffer().copy_2d(*tb.endless()))
+    await until_started(tb, done + 1)
+    here = tb.allocate(16)
     await channel.submit(Pushbuffer().release(here, 1, wfi=True))
-    await bench.until_word(here, 1)
-    assert len(await bench.events(Done)) == done
+    await tb.until_word(here, 1)
+    assert len(await tb.events(Done)) == done
 
 
 @cocotb.test(**LIMIT)
@@ -261,13 +265,13 @@ async def misuse(dut):
     """Misalignment, unsupported combinations, unknown semaphores, unmapped and refused memory give
     SEMAPHORE with the method kept, and write nothing. Retried or replaced, the channel
     continues."""
-    bench = await Bench.start(dut)
-    channel = await bench.channel(0)
-    here = bench.allocate(32, align=32)
-    bad = bench.allocate(64, align=4096)
+    tb = await MachineTestbench.start(dut)
+    channel = await tb.channel(0)
+    here = tb.allocate(32, align=32)
+    bad = tb.allocate(64, align=4096)
     dut.memory.error_lo.value = bad
     dut.memory.error_hi.value = bad + 64
-    built = await bench.control.read("SEMAPHORES")
+    built = await tb.control.read("SEMAPHORES")
     release, reduction = int(SemOp.RELEASE), int(SemOp.REDUCTION)
     cases = [
         (here + 4, {"operation": release, "wide": 1}, Cause.SEM_ALIGNMENT),
@@ -305,7 +309,7 @@ async def misuse(dut):
         await channel.clear()
         await channel.until_halted(cause)
         await channel.replace(HostMethod.NOP)
-        await bench.until_idle(channel)
-    assert bench.word(here, 32) == bench.word(bad, 64) == 0
-    assert await bench.control.read_semaphore(1) == 0
-    assert await bench.events(Semaphore) == []
+        await tb.until_idle(channel)
+    assert tb.word(here, 32) == tb.word(bad, 64) == 0
+    assert await tb.control.read_semaphore(1) == 0
+    assert await tb.events(Semaphore) == []

@@ -9,7 +9,7 @@ import numpy as np
 from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.driver.memory.page_tables import PageTables
 from signalbox.hw.registers import context_address
-from signalbox.tb.machine.testbench import CHANNEL_BYTES, CHANNELS_AT, Bench, RawChannel
+from signalbox.tb.machine.testbench import CHANNEL_BYTES, CHANNELS_AT, MachineTestbench, RawChannel
 from signalbox.tb.models.tasks import record_of
 from signalbox.tb.simulation.sizes import COMPUTE
 from signalbox.tb.testbench.jobs import JOBS, Job
@@ -79,8 +79,8 @@ class Task:
 class Space:
     """An address space with pages of 4 KiB, mapped on demand."""
 
-    def __init__(self, bench: Bench, asid: int, tables: PageTables) -> None:
-        self.bench, self.asid, self.tables = bench, asid, tables
+    def __init__(self, tb: MachineTestbench, asid: int, tables: PageTables) -> None:
+        self.tb, self.asid, self.tables = tb, asid, tables
         self._next = RECORDS
 
     def _pages(self, va: int, size: int) -> list[int]:
@@ -90,17 +90,17 @@ class Space:
         """Write bytes to memory, mapping pages if necessary."""
         for page in self._pages(va, len(content)):
             if self.tables.find(page) is None:
-                self.tables.map(page, self.bench.allocate(PAGE, PAGE), PAGE, page_size=PAGE)
+                self.tables.map(page, self.tb.allocate(PAGE, PAGE), PAGE, page_size=PAGE)
         for page in self._pages(va, len(content)):
             low, high = max(va, page), min(va + len(content), page + PAGE)
-            self.bench.machine.memory_write(self.physical(low), content[low - va : high - va])
+            self.tb.machine.memory_write(self.physical(low), content[low - va : high - va])
 
     def read(self, va: int, size: int) -> bytes:
         """Current bytes in memory."""
         parts = []
         for page in self._pages(va, size):
             low, high = max(va, page), min(va + size, page + PAGE)
-            parts.append(self.bench.machine.memory_read(self.physical(low), high - low))
+            parts.append(self.tb.machine.memory_read(self.physical(low), high - low))
         return b"".join(parts)
 
     def physical(self, va: int) -> int:
@@ -133,58 +133,58 @@ class Space:
 class Computer:
     """The compute engine of a testbench: its lists, contexts and address spaces."""
 
-    def __init__(self, bench: Bench, contexts: int) -> None:
-        self.bench = bench
-        self.instances = [bench.allocate(PAGE, PAGE) for _ in range(contexts)]
+    def __init__(self, tb: MachineTestbench, contexts: int) -> None:
+        self.tb = tb
+        self.instances = [tb.allocate(PAGE, PAGE) for _ in range(contexts)]
 
     @classmethod
     async def start(
-        cls, bench: Bench, contexts: int = COMPUTE.contexts, log_size: int = LOG_SIZE
+        cls, tb: MachineTestbench, contexts: int = COMPUTE.contexts, log_size: int = LOG_SIZE
     ) -> "Computer":
         """Set up empty contexts, and lists of 2^log_size tasks."""
-        computer = cls(bench, contexts)
+        computer = cls(tb, contexts)
         size = (64 * contexts * 8) << log_size
-        lists = bench.allocate(size, PAGE)
-        await bench.control.write("TASK_LISTS_LO", lists)
-        await bench.control.write("TASK_LISTS_HI", ADDRESS=0)
-        await bench.control.write("TASK_LISTS_SIZE", LOG_SIZE=log_size, ASID=0)
+        lists = tb.allocate(size, PAGE)
+        await tb.control.write("TASK_LISTS_LO", lists)
+        await tb.control.write("TASK_LISTS_HI", ADDRESS=0)
+        await tb.control.write("TASK_LISTS_SIZE", LOG_SIZE=log_size, ASID=0)
         for number, instance in enumerate(computer.instances):
             await computer.write_context(number, "INSTANCE_LO", instance)
         return computer
 
     async def write_context(self, number: int, name: str, value: int) -> None:
         """Write a register of a context."""
-        await self.bench.machine.write32(context_address(number, name), value)
+        await self.tb.machine.write32(context_address(number, name), value)
 
     async def space(self, asid: int, *channels: int, context: int = 0) -> Space:
         """Bind a new address space and add it to a context."""
-        space = Space(self.bench, asid, await self.bench.space(asid, *channels))
+        space = Space(self.tb, asid, await self.tb.space(asid, *channels))
         self.know(context, asid, space.tables.root)
         return space
 
     def know(self, context: int, asid: int, root: int) -> None:
         """Add an address space to a context."""
         instance = self.instances[context]
-        valid = self.bench.word(instance + INSTANCE_VALID, 8) | 1 << asid
-        self.bench.set_word(instance + INSTANCE_VALID, valid, 8)
-        self.bench.set_word(instance + INSTANCE_BASES + 16 * asid, root | 1 << 10, 8)
+        valid = self.tb.word(instance + INSTANCE_VALID, 8) | 1 << asid
+        self.tb.set_word(instance + INSTANCE_VALID, valid, 8)
+        self.tb.set_word(instance + INSTANCE_BASES + 16 * asid, root | 1 << 10, 8)
 
     async def channel(self, index: int, asid: int, context: int = 0, **settings: Any) -> RawChannel:
         """A channel with the compute class bound."""
-        self.bench.machine.memory_write(CHANNELS_AT + CHANNEL_BYTES * index + MARKS, bytes(256))
-        channel = await self.bench.channel(index, asid=asid, context=context, **settings)
+        self.tb.machine.memory_write(CHANNELS_AT + CHANNEL_BYTES * index + MARKS, bytes(256))
+        channel = await self.tb.channel(index, asid=asid, context=context, **settings)
         await channel.submit(OBJECT)
-        await self.bench.until_idle(channel)
+        await self.tb.until_idle(channel)
         return channel
 
     async def finish(self, *channels: RawChannel, limit: int = 50_000) -> None:
         """Wait until the channels are idle, and their tasks are over."""
-        end = self.bench.now() + limit
+        end = self.tb.now() + limit
         for channel in channels:
-            await self.bench.until_idle(channel, limit=limit)
+            await self.tb.until_idle(channel, timeout=limit)
             while (status := await channel.status())["TASKS"] or status["HALTED"]:
                 assert not status["HALTED"], await channel.halt()
-                assert self.bench.now() < end, f"tasks are still running: {status}"
+                assert self.tb.now() < end, f"tasks are still running: {status}"
 
     def check(self, tasks: Sequence[Task]) -> None:
         """Check that the results of all tasks are in memory."""

@@ -18,7 +18,7 @@ from signalbox.driver.workload.reader import load
 from signalbox.driver.workload.replay import KernelRecord
 from signalbox.tb.reports import timeline, workload
 from signalbox.tb.reports.activity import OWN_KERNEL, Activity, activity
-from signalbox.tb.reports.computing import Computing, Lost, computing
+from signalbox.tb.reports.kernel_lives import KernelActivity, Lost, kernel_activity
 from signalbox.tb.reports.kernel_tables import kernels_table, lives_table, sms_table
 from signalbox.tb.reports.readback import Events, read_back
 from signalbox.tb.simulation import trace
@@ -45,7 +45,7 @@ def done(policy: str) -> Activity:
     return activity(run.result, run.events)
 
 
-def shorter(folder: Path) -> Computing:
+def shorter(folder: Path) -> KernelActivity:
     """Compute activity of a shorter workload, for Icarus: `FEWER` blocks and an earlier alarm."""
     text = workload.DEFAULT.read_text().replace("grid = 40", "grid = 16")
     entries = text.replace("at = 5000", "at = 2500").split("\n[[")
@@ -54,10 +54,10 @@ def shorter(folder: Path) -> Computing:
     file = folder / "shorter.toml"
     file.write_text("\n[[".join(kept))
     run = simulate_workload(file, "priority", seed=1, simulator="icarus")
-    return activity(run.result, run.events).computing
+    return activity(run.result, run.events).compute
 
 
-def lives(found: Computing) -> dict[str, Any]:
+def lives(found: KernelActivity) -> dict[str, Any]:
     return {kernel.title: kernel for kernel in found.kernels}
 
 
@@ -70,7 +70,7 @@ def test_applications(simulator: str, tmp_path: Path):
     """All results equal numpy's, else the run would fail; the urgent kernel does not wait for
     others."""
     fast = simulator == "verilator"
-    found, counts = (done("priority").computing, BLOCKS) if fast else (shorter(tmp_path), FEWER)
+    found, counts = (done("priority").compute, BLOCKS) if fast else (shorter(tmp_path), FEWER)
     kernels = lives(found)
     assert {title: len(kernel.blocks) for title, kernel in kernels.items()} == counts
     for kernel in kernels.values():
@@ -87,7 +87,7 @@ def test_applications(simulator: str, tmp_path: Path):
 
 
 def test_priorities_help_the_urgent_kernel():
-    runs = {policy: lives(done(policy).computing)["urgent"] for policy in ("priority", "none")}
+    runs = {policy: lives(done(policy).compute)["urgent"] for policy in ("priority", "none")}
     took = {policy: kernel.over - kernel.launched for policy, kernel in runs.items()}
     assert 2 * took["priority"] < took["none"]
     waits = done("priority").waits[runs["priority"].record.channel]
@@ -144,7 +144,7 @@ def without_launch(events: list[trace.Event]) -> list[trace.Event]:
 def test_what_is_lost_is_noticed(change: Callable, message: str):
     run = played("priority")
     with pytest.raises(Lost, match=message):
-        computing(run.result, change(run.events), COMPUTE)
+        kernel_activity(run.result, change(run.events), COMPUTE)
 
 
 # The timeline
@@ -206,7 +206,7 @@ def test_timeline_has_each_block_once(shown: Events):
 
 def test_timeline_of_kernels(shown: Events):
     """A kernel's slice contains its phases, without gaps."""
-    kernels = lives(done("priority").computing)
+    kernels = lives(done("priority").compute)
     seen = []
     for stream in ("solver", "filter", "alarm"):
         opened: list[list[Any]] = []
@@ -289,13 +289,13 @@ def test_what_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     titles = ["", "kernel", "stream", "ASID", "priority", "grid", "block", "blocks", "warps"]
     assert titles[1:] in rows
     assert ["product", "matrix multiply", "solver", "0", "0", "3x3", "4x4", "9", "9"] in rows
-    runs = {policy: lives(done(policy).computing)["urgent"] for policy in ("priority", "none")}
+    runs = {policy: lives(done(policy).compute)["urgent"] for policy in ("priority", "none")}
     times = [
         n for k in runs.values() for n in (k.first_warp.start - k.launched, k.over - k.launched)
     ]
     gain = f"{times[3] / times[1]:.2f}x"
     assert ["urgent", "63", *(f"{cycles:,}" for cycles in times), gain] in rows
-    for sm, life in enumerate(done("priority").computing.sms):
+    for sm, life in enumerate(done("priority").compute.sms):
         assert [f"SM {sm}", f"{len(life.blocks)}", f"{life.warps}"] in [row[:3] for row in rows]
     assert "task lists (ASID 7)" in text and "Address spaces: 3, with" in text
     assert "timeline-two-applications.pftrace" in text and not capsys.readouterr().err
@@ -310,14 +310,14 @@ def test_lost_blocks_fail_the_run(monkeypatch: pytest.MonkeyPatch, capsys: pytes
 
 
 def test_many_kernels_are_cut_short():
-    found = done("priority").computing
-    text = kernels_table(Computing(found.kernels * 5, found.sms)).splitlines()
+    found = done("priority").compute
+    text = kernels_table(KernelActivity(found.kernels * 5, found.sms)).splitlines()
     assert len(text) == 2 + 24 + 1 and text[-1].strip() == "and 6 more"
-    assert len(lives_table(Computing(found.kernels * 5, found.sms)).splitlines()) == 2 + 24
+    assert len(lives_table(KernelActivity(found.kernels * 5, found.sms)).splitlines()) == 2 + 24
 
 
 def test_many_sms_are_summed_up():
-    found = done("priority").computing
-    many = Computing(found.kernels, found.sms * 66)
+    found = done("priority").compute
+    many = KernelActivity(found.kernels, found.sms * 66)
     text = sms_table(many, COMPUTE).splitlines()
     assert [line.split()[0] for line in text[2:]] == ["least", "mean", "most"]

@@ -1,21 +1,20 @@
 """Testbench for host tests: raw channels on the whole machine, and their results.
 
-    bench = await Bench.start(dut)
-    low = await bench.channel(0, slice_cycles=500)
+    tb = await MachineTestbench.start(dut)
+    low = await tb.channel(0, slice_cycles=500)
     await low.submit(Pushbuffer().copy(dst, src, 64))
-    await bench.until_idle(low)
-    starts = await bench.events(Start)
+    await tb.until_idle(low)
+    starts = await tb.events(Start)
 
 Each test starts with a reset. Events are those since the reset, from the trace of the run. Each
 wait has a limit in cycles, and fails with the name of the awaited condition.
 """
 
 import itertools
-import os
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Any, TypeVar
 
 import cocotb
@@ -29,15 +28,15 @@ from signalbox.hw.methods import AcquireTimer, GpEntry, SemOp, pack
 from signalbox.hw.registers import GLOBAL, Wait, semaphore_address
 from signalbox.tb.simulation.backdoor import SETTINGS
 from signalbox.tb.simulation.machine import SimMachine
-from signalbox.tb.simulation.spaces import BenchSpaces
+from signalbox.tb.simulation.spaces import RawSpaces
 from signalbox.tb.simulation.top import TRACE
 from signalbox.tb.simulation.trace import Event, parse
 
 __all__ = [
     "CHANNEL_BYTES",
     "COPY_BYTES",
-    "Bench",
     "Halt",
+    "MachineTestbench",
     "RawChannel",
     "Reads",
     "in_order",
@@ -45,11 +44,11 @@ __all__ = [
     "setup",
 ]
 
-LIMIT = 20_000
+TIMEOUT = 20_000
 """Default limit of a wait, in cycles."""
 
 COPY_BYTES = 1024
-"""Bytes of a copy that takes some hundred cycles with the memory settings of `Bench.start`."""
+"""Bytes of a copy that takes some hundred cycles with the default memory settings."""
 
 CHANNELS_AT = 0x10_0000
 CHANNEL_BYTES = 0x1_0000
@@ -95,21 +94,21 @@ class Halt:
     more: bool
 
 
-class Bench:
+class MachineTestbench:
     """Testbench with one machine.
 
     Members
     -------
     dut, machine, control : the simulation top, the driver's machine, and its control port.
-    numbers : random numbers with the run's seed.
+    random : random numbers with the run's seed.
     spaces : address spaces. ASID 0 is bound to one with identical addresses.
     """
 
-    def __init__(self, dut: Any, machine: SimMachine, spaces: BenchSpaces) -> None:
+    def __init__(self, dut: Any, machine: SimMachine, spaces: RawSpaces) -> None:
         self.dut = dut
         self.machine = machine
         self.control = ControlPort(machine)
-        self.numbers = random.Random(int(os.environ["COCOTB_RANDOM_SEED"]))
+        self.random = Random(cocotb.RANDOM_SEED)
         self.spaces = spaces
         self.began = machine.now()
         self._data = DATA_AT
@@ -118,7 +117,7 @@ class Bench:
         self._events: list[Event] = []
 
     @classmethod
-    async def start(cls, dut: Any, *, counting: int = 0, **memory: int) -> "Bench":
+    async def start(cls, dut: Any, *, counting: int = 0, **memory: int) -> "MachineTestbench":
         """Reset the machine. Errors raise the interrupt line.
 
         Parameters
@@ -129,7 +128,7 @@ class Bench:
         machine = await SimMachine.start(dut)
         return await cls._begin(machine, counting, memory)
 
-    async def again(self, *, counting: int = 0, **memory: int) -> "Bench":
+    async def again(self, *, counting: int = 0, **memory: int) -> "MachineTestbench":
         """A new testbench on the same machine after a reset, within the same test. Parameters as
         `start`."""
         self.dut.reset_request.value = 1
@@ -139,15 +138,17 @@ class Bench:
         return await self._begin(self.machine, counting, memory)
 
     @classmethod
-    async def _begin(cls, machine: SimMachine, counting: int, memory: dict[str, int]) -> "Bench":
+    async def _begin(
+        cls, machine: SimMachine, counting: int, memory: dict[str, int]
+    ) -> "MachineTestbench":
         for name in SETTINGS:
             if name != "random":
                 getattr(machine.dut.memory, name).value = (MEMORY | memory).get(name, 0)
         await _flush(machine.dut, machine)
-        bench = cls(machine.dut, machine, await BenchSpaces.same_addresses(machine))
-        await bench.control.write("SEM_COUNTING", COUNT=counting)
-        await bench.control.write("INTR_ENABLE", ERROR=1)
-        return bench
+        tb = cls(machine.dut, machine, await RawSpaces.same_addresses(machine))
+        await tb.control.write("SEM_COUNTING", COUNT=counting)
+        await tb.control.write("INTR_ENABLE", ERROR=1)
+        return tb
 
     # Memory
 
@@ -160,7 +161,7 @@ class Bench:
 
     def pattern(self, size: int) -> tuple[int, bytes]:
         """Address and contents of `size` random bytes."""
-        data = self.numbers.randbytes(size)
+        data = self.random.randbytes(size)
         address = self.allocate(size)
         self.machine.memory_write(address, data)
         return address, data
@@ -197,33 +198,38 @@ class Bench:
         return self.machine.now()
 
     async def until(
-        self, done: Callable[[], bool], what: str, limit: int = LIMIT, poll: int = 8
+        self,
+        condition: Callable[[], object],
+        description: str,
+        timeout: int = TIMEOUT,
+        poll: int = 8,
     ) -> None:
-        """Poll until `done()`, every `poll` cycles; fail after `limit` cycles."""
-        end = self.now() + limit
-        while not done():
-            assert self.now() < end, f"{what}: not within {limit} cycles"
+        """Poll until the condition holds, every `poll` cycles; fail with `description`, the awaited
+        condition, after `timeout` cycles."""
+        end = self.now() + timeout
+        while not condition():
+            assert self.now() < end, f"not within {timeout} cycles: {description}"
             await self.machine.wait_cycles(poll)
 
-    async def until_word(self, address: int, value: int, limit: int = LIMIT) -> None:
+    async def until_word(self, address: int, value: int, timeout: int = TIMEOUT) -> None:
         """Wait until the 32-bit word at `address` is `value`."""
-        what = f"word {value:#x} at {address:#x}"
-        await self.until(lambda: self.word(address) == value, what, limit)
+        description = f"word {value:#x} at {address:#x}"
+        await self.until(lambda: self.word(address) == value, description, timeout)
 
     async def let_go(self, slot: int, value: int) -> None:
         """Write the low word of an on-chip semaphore. This is a single update, while a write of
         both halves would make waiting channels fail once more after the first."""
         await self.machine.write32(semaphore_address(slot, "PAYLOAD_LO"), value)
 
-    async def until_semaphore(self, slot: int, value: int, limit: int = LIMIT) -> None:
+    async def until_semaphore(self, slot: int, value: int, timeout: int = TIMEOUT) -> None:
         """Wait until an on-chip semaphore is `value`."""
-        end = self.now() + limit
+        end = self.now() + timeout
         while (found := await self.control.read_semaphore(slot)) != value:
             assert self.now() < end, f"semaphore {slot} is {found}, not {value}"
 
-    async def until_idle(self, *channels: "RawChannel", limit: int = LIMIT) -> None:
+    async def until_idle(self, *channels: "RawChannel", timeout: int = TIMEOUT) -> None:
         """Wait until the channels have executed everything; fail if one halts."""
-        end = self.now() + limit
+        end = self.now() + timeout
         for channel in channels:
             while True:
                 status = await channel.status()
@@ -233,9 +239,9 @@ class Bench:
                         break
                 assert self.now() < end, f"channel {channel.index} is not idle: {status}"
 
-    async def until_waits(self, channel: "RawChannel", wait: Wait, limit: int = LIMIT) -> None:
+    async def until_waits(self, channel: "RawChannel", wait: Wait, timeout: int = TIMEOUT) -> None:
         """Wait until the channel waits for `wait` and is not being served."""
-        end = self.now() + limit
+        end = self.now() + timeout
         while True:
             status = await channel.status()
             if status["WAIT"] == wait.value and not status["SERVED"]:
@@ -307,17 +313,17 @@ async def _flush(dut: Any, machine: SimMachine) -> None:
 class Reads:
     """Read requests on the memory port, recorded in every cycle as (cycle, address)."""
 
-    def __init__(self, bench: Bench) -> None:
-        self._bench = bench
+    def __init__(self, tb: MachineTestbench) -> None:
+        self._tb = tb
         self.seen: list[tuple[int, int]] = []
         self._task = cocotb.start_soon(self._record())
 
     async def _record(self) -> None:
-        dut, edge = self._bench.dut, self._bench.machine._edge
+        dut, edge = self._tb.dut, self._tb.machine._edge
         while True:
             await edge
             if dut.axi__arvalid.value == 1 and dut.axi__arready.value == 1:
-                self.seen.append((self._bench.now(), dut.axi__araddr.value.to_unsigned()))
+                self.seen.append((self._tb.now(), dut.axi__araddr.value.to_unsigned()))
 
     def stop(self) -> list[tuple[int, int]]:
         """Stop and return the recording."""
@@ -335,8 +341,8 @@ class RawChannel:
     ring, userd : addresses.
     """
 
-    def __init__(self, bench: Bench, index: int) -> None:
-        self.bench = bench
+    def __init__(self, tb: MachineTestbench, index: int) -> None:
+        self.tb = tb
         self.index = index
         base = CHANNELS_AT + CHANNEL_BYTES * index
         self.ring, self.userd, self._arena = base, base + USERD_AT, base + ARENA_AT
@@ -364,7 +370,7 @@ class RawChannel:
         timeout_units : time-out in units of 1,024 ns; 0 for none.
         """
         self.entries = 1 << limit2
-        self.bench.machine.memory_write(self.userd, bytes(512))
+        self.tb.machine.memory_write(self.userd, bytes(512))
         acquire = pack(
             AcquireTimer,
             retry_man=retry,
@@ -386,21 +392,21 @@ class RawChannel:
 
     async def write(self, name: str, value: int = 0, **fields: int) -> None:
         """Write a register of the channel."""
-        await self.bench.control.write_channel(self.index, name, value, **fields)
+        await self.tb.control.write_channel(self.index, name, value, **fields)
 
     async def read(self, name: str) -> int:
         """Value of a register of the channel."""
-        return await self.bench.control.read_channel(self.index, name)
+        return await self.tb.control.read_channel(self.index, name)
 
     async def status(self) -> dict[str, int]:
         """Fields of STATUS."""
-        return await self.bench.control.read_channel_fields(self.index, "STATUS")
+        return await self.tb.control.read_channel_fields(self.index, "STATUS")
 
-    async def until_inactive(self, limit: int = LIMIT) -> None:
+    async def until_inactive(self, timeout: int = TIMEOUT) -> None:
         """Wait until the channel has no memory accesses in flight."""
-        end = self.bench.now() + limit
+        end = self.tb.now() + timeout
         while (await self.status())["ACTIVE"]:
-            assert self.bench.now() < end, f"channel {self.index} stays active"
+            assert self.tb.now() < end, f"channel {self.index} stays active"
 
     # Submission
 
@@ -410,12 +416,12 @@ class RawChannel:
         if at is None:
             at, self._arena = self._arena, self._arena + len(data) + -len(data) % 16
             assert self._arena <= self._end, "the channel's memory is used up"
-        self.bench.machine.memory_write(at, data)
+        self.tb.machine.memory_write(at, data)
         return at
 
     def push(self, word: int) -> None:
         """Write one ring entry, a 64-bit number, without changing GP_PUT."""
-        self.bench.machine.memory_write(self.ring + 8 * self.put, word.to_bytes(8, "little"))
+        self.tb.machine.memory_write(self.ring + 8 * self.put, word.to_bytes(8, "little"))
         self.put = (self.put + 1) % self.entries
 
     def segment(
@@ -428,11 +434,11 @@ class RawChannel:
 
     def publish(self, put: int | None = None) -> None:
         """Write GP_PUT to USERD."""
-        self.bench.set_word(self.userd + 0x8C, self.put if put is None else put)
+        self.tb.set_word(self.userd + 0x8C, self.put if put is None else put)
 
     async def ring_doorbell(self) -> None:
         """Ring the doorbell."""
-        await self.bench.control.write("DOORBELL", CHID=self.index)
+        await self.tb.control.write("DOORBELL", CHID=self.index)
 
     async def kick(self) -> None:
         """Write GP_PUT and ring the doorbell."""
@@ -450,10 +456,10 @@ class RawChannel:
 
     async def halt(self) -> Halt:
         """The error record."""
-        held = await self.bench.control.read_channel_fields(self.index, "METHOD0")
+        held = await self.tb.control.read_channel_fields(self.index, "METHOD0")
         low, high = await self.read("ERROR_VA"), await self.read("ERROR_VA_HI")
         codes = await self.read("INTR_1") << 32 | await self.read("INTR_0")
-        why = await self.bench.control.read_channel_fields(self.index, "CAUSE")
+        why = await self.tb.control.read_channel_fields(self.index, "CAUSE")
         return Halt(
             Cause(why["CAUSE"]),
             codes,
@@ -465,18 +471,18 @@ class RawChannel:
             bool(why["MORE"]),
         )
 
-    async def until_halted(self, cause: Cause, limit: int = LIMIT) -> Halt:
+    async def until_halted(self, cause: Cause, timeout: int = TIMEOUT) -> Halt:
         """Wait until the channel is halted, and check all effects of an error. Returns its
         record."""
-        end = self.bench.now() + limit
+        end = self.tb.now() + timeout
         while not (await self.status())["HALTED"]:
-            assert self.bench.now() < end, f"channel {self.index} did not halt for {cause.name}"
+            assert self.tb.now() < end, f"channel {self.index} did not halt for {cause.name}"
         halt = await self.halt()
         assert halt.cause is cause, halt
         assert halt.codes == 1 << CODE_OF[cause], halt
-        assert self.bench.dut.irq.value == 1
-        assert (await self.bench.interrupts())["ERROR"] == 1
-        assert await self.bench.control.read("INTR_ERROR_LO") >> self.index & 1
+        assert self.tb.dut.irq.value == 1
+        assert (await self.tb.interrupts())["ERROR"] == 1
+        assert await self.tb.control.read("INTR_ERROR_LO") >> self.index & 1
         return halt
 
     async def clear(self) -> None:

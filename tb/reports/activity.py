@@ -22,7 +22,7 @@ from signalbox.hw.methods import (
     SemaphoreExecute,
     SemOp,
 )
-from signalbox.tb.reports.computing import Computing, KernelLife, computing
+from signalbox.tb.reports.kernel_lives import KernelActivity, KernelLife, kernel_activity
 from signalbox.tb.reports.translation import Translation, translation
 from signalbox.tb.simulation import trace
 
@@ -91,7 +91,7 @@ class Activity:
     semaphores : (cycle, value) of each change, by on-chip index, beginning with (0, 0).
     errors : (cycle, channel, cause).
     translation : look-ups, page walks, invalidations, faults.
-    computing : kernels, blocks, warps, SMs.
+    compute : kernels, blocks, warps, SMs.
     """
 
     end: int = 0
@@ -103,7 +103,7 @@ class Activity:
     semaphores: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     errors: list[tuple[int, int, str]] = field(default_factory=list)
     translation: Translation = field(default_factory=lambda: Translation({}))
-    computing: Computing = field(default_factory=Computing)
+    compute: KernelActivity = field(default_factory=KernelActivity)
 
     priorities: bool = True
     """Whether on-chip semaphores are those of a priority policy, S2, S3, …"""
@@ -118,7 +118,7 @@ class Activity:
         found: dict[int, set[str]] = defaultdict(set)
         for record in (
             *(copy.record for copy in self.copies),
-            *(kernel.record for kernel in self.computing.kernels),
+            *(kernel.record for kernel in self.compute.kernels),
         ):
             found[record.channel].add(record.stream)
         return {channel: sorted(found[channel]) for channel in sorted(found)}
@@ -133,9 +133,11 @@ class Activity:
 
 
 def activity(result: Result, events: Sequence[trace.Event]) -> Activity:
-    """Derive the activity from the trace of a run. Raises `tb.reports.computing.Lost`."""
+    """Derive the activity from the trace of a run. Raises `tb.reports.kernel_lives.Lost`."""
     workload = result.workload
-    kernels = computing(result, events, workload.config) if workload.kernels else Computing()
+    kernels = (
+        kernel_activity(result, events, workload.config) if workload.kernels else KernelActivity()
+    )
     found = _Reader(result, kernels)
     for event in events:
         found.take(event)
@@ -161,9 +163,9 @@ class _Channel:
 class _Reader:
     """Processes events in order."""
 
-    def __init__(self, result: Result, kernels: Computing) -> None:
+    def __init__(self, result: Result, kernels: KernelActivity) -> None:
         self._result = result
-        self._activity = Activity(priorities=result.policy != "none", computing=kernels)
+        self._activity = Activity(priorities=result.policy != "none", compute=kernels)
         records = sorted([*result.records, *result.kernels], key=lambda record: record.submitted)
         self._names = {(r.name, r.index): result.title(r) for r in records}
         self._needs = {request.key: request.needs for request in requests(result.workload.work)}
@@ -290,7 +292,7 @@ class _Reader:
         done = self._activity
         self._floor_to(done.end, None)
         for channel, state in self._channels.items():
-            kernels = [one for one in done.computing.kernels if one.record.channel == channel]
+            kernels = [one for one in done.compute.kernels if one.record.channel == channel]
             copies = [copy for copy in done.copies if copy.record.channel == channel]
             self._waits(channel, state, copies, kernels)
         return done

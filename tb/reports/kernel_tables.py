@@ -9,7 +9,7 @@ from statistics import fmean
 
 from signalbox.driver.text_table import number, table, times
 from signalbox.hw.config import Config
-from signalbox.tb.reports.computing import Computing, KernelLife, SmLife
+from signalbox.tb.reports.kernel_lives import KernelActivity, KernelLife, SmLife
 
 __all__ = ["gains_table", "kernels_table", "lives_table", "sms_table"]
 
@@ -23,7 +23,7 @@ _FEW_COUNTS = 4
 """Maximum number of SMs for which blocks are listed individually."""
 
 
-def kernels_table(done: Computing) -> str:
+def kernels_table(done: KernelActivity) -> str:
     """Table of the launches."""
     rows: list[Sequence[object]] = [
         (
@@ -45,7 +45,7 @@ def kernels_table(done: Computing) -> str:
     return table(rows, head)
 
 
-def gains_table(runs: Mapping[str, Computing]) -> str:
+def gains_table(runs: Mapping[str, KernelActivity]) -> str:
     """Cycles from each launch to its first warp and to its end, in all runs."""
     first, *others = runs.values()
     rows = []
@@ -65,7 +65,7 @@ def gains_table(runs: Mapping[str, Computing]) -> str:
     return table(rows, [*groups, *([""] if others else [])], head)
 
 
-def lives_table(done: Computing) -> str:
+def lives_table(done: KernelActivity) -> str:
     """Cycle of each launch, the cycles from then to each later event, and the SMs of its blocks."""
     rows = []
     for kernel in done.kernels[:_FEW_KERNELS]:
@@ -93,7 +93,7 @@ def lives_table(done: Computing) -> str:
     return table(rows, (*head, "on each SM", "steps"))
 
 
-def sms_table(done: Computing, config: Config) -> str:
+def sms_table(done: KernelActivity, config: Config) -> str:
     """One row per SM; for many SMs the minimum, mean and maximum."""
     cycles = done.cycles
     numbers = [_sm(sm, cycles) for sm in done.sms]
@@ -130,7 +130,7 @@ def _sm(sm: SmLife, cycles: int) -> tuple[float, ...]:
     return len(sm.blocks), sm.warps, busy, sm.peak, resident, sm.look_ups, hits
 
 
-def _namesake(kernel: KernelLife, other: Computing) -> KernelLife:
+def _namesake(kernel: KernelLife, other: KernelActivity) -> KernelLife:
     """The same kernel in another run."""
     return next(one for one in other.kernels if one.title == kernel.title)
 

@@ -16,7 +16,7 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
 from signalbox.driver.memory.translation_fault import client_name
 from signalbox.tb.reports.activity import Activity, CopySpan
-from signalbox.tb.reports.computing import BlockLife, KernelLife, SmLife
+from signalbox.tb.reports.kernel_lives import BlockLife, KernelLife, SmLife
 from signalbox.tb.reports.tracks import Process
 from signalbox.tb.reports.translation import Translation
 from signalbox.tb.simulation.trace import Fault
@@ -110,11 +110,10 @@ class _Run:
     def __init__(self, activity: Activity, process: Process, flows: Iterator[int]) -> None:
         self._activity = activity
         self._process = process
-        works = [*activity.copies, *activity.computing.kernels]
+        works = [*activity.copies, *activity.compute.kernels]
         self._flows = {id(work): next(flows) for work in works}
         self._first = {
-            id(kernel.first_warp): [self._flows[id(kernel)]]
-            for kernel in activity.computing.kernels
+            id(kernel.first_warp): [self._flows[id(kernel)]] for kernel in activity.compute.kernels
         }
 
     def write(self) -> None:
@@ -134,7 +133,7 @@ class _Run:
         for index, values in sorted(activity.semaphores.items()):
             process.counter(activity.semaphore_name(index), values)
         self._kernels()
-        for number, sm in enumerate(activity.computing.sms):
+        for number, sm in enumerate(activity.compute.sms):
             self._sm(number, sm)
         self._translation(activity.translation)
 
@@ -156,7 +155,7 @@ class _Run:
         for copy in copies:
             name = f"{'fault' if copy.failed else 'end'} of {copy.name}"
             process.instant(track, copy.end, name, last=[self._flows[id(copy)]])
-        for kernel in activity.computing.kernels:
+        for kernel in activity.compute.kernels:
             if kernel.record.channel == channel:
                 flow = [self._flows[id(kernel)]]
                 process.instant(track, kernel.launched, f"launch of {kernel.title}", flows=flow)
@@ -167,7 +166,7 @@ class _Run:
 
     def _kernels(self) -> None:
         """Kernels, one track per stream; kernels of a stream do not overlap."""
-        process, kernels = self._process, self._activity.computing.kernels
+        process, kernels = self._process, self._activity.compute.kernels
         group = process.track(KERNELS) if kernels else 0
         for stream in dict.fromkeys(kernel.record.stream for kernel in kernels):
             track = process.track(stream, group)

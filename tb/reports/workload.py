@@ -28,7 +28,7 @@ from signalbox.hw.sm.port import CoreError
 from signalbox.tb.folders import PACKAGE, SIM_BUILD, shown
 from signalbox.tb.reports import timeline
 from signalbox.tb.reports.activity import Activity, activity
-from signalbox.tb.reports.computing import Lost
+from signalbox.tb.reports.kernel_lives import Lost
 from signalbox.tb.reports.kernel_tables import gains_table, kernels_table, lives_table, sms_table
 from signalbox.tb.simulation.runner import SIMULATORS, choose_seed
 from signalbox.tb.simulation.workload import Progress, Run, RunError, machine, simulate_workload
@@ -235,7 +235,7 @@ def _show(workload: Workload, runs: dict[str, Run], done: dict[str, Activity], o
 
 def _show_kernels(workload: Workload, done: dict[str, Activity], out: TextIO) -> None:
     """Print the launches, their outcome, and the load of SMs."""
-    runs = {title: run.computing for title, run in done.items()}
+    runs = {title: run.compute for title, run in done.items()}
     first = next(iter(runs.values()))
     if workload.config.timing_core:
         print("\nKernels; each block ran exactly once (SMs that only take time):\n", file=out)

@@ -8,7 +8,7 @@ from signalbox.hw.config import VA_BITS
 from signalbox.hw.page_tables import PAGE_SIZES
 from signalbox.tb.simulation.machine import SimMachine
 
-__all__ = ["LAST", "TABLES_AT", "BenchSpaces"]
+__all__ = ["LAST", "TABLES_AT", "RawSpaces"]
 
 TABLES_AT = 0x60_0000
 """First byte of the memory for page tables, a region as large as the largest page."""
@@ -17,7 +17,7 @@ LAST = (1 << VA_BITS) - 1
 """The last virtual address."""
 
 
-class BenchSpaces:
+class RawSpaces:
     """Creates and binds address spaces.
 
     Members
@@ -33,7 +33,7 @@ class BenchSpaces:
         self.memory = Memory(machine, size, base=TABLES_AT)
 
     @classmethod
-    async def same_addresses(cls, machine: SimMachine) -> "BenchSpaces":
+    async def same_addresses(cls, machine: SimMachine) -> "RawSpaces":
         """For a machine that has just been reset. ASID 0 is bound to `identity`."""
         spaces = cls(machine, await ControlPort(machine).read64("MEMORY_BYTES"))
         await spaces.bind(0, spaces.identity())

@@ -57,6 +57,15 @@ class Record:
         assert 0 <= number < 1 << limit, f"{number:#x} does not fit {self.width} bits"
         return number
 
+    def replaced(self, word: int, **fields: Any) -> int:
+        """Bits of a layout with the given fields replaced. The others may hold any bits, also those
+        that are no member of their enumeration."""
+        for name, value in fields.items():
+            offset, field = self.fields[name]
+            word &= ~((1 << field.width) - 1 << offset)
+            word |= field.pack(value) << offset
+        return word
+
     def unpack(self, word: int) -> Any:
         """Value of bits."""
         if self.fields:

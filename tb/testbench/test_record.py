@@ -38,6 +38,16 @@ def test_as_amaranth() -> None:
     assert record.pack(bits) == bits and record.width == len(OUTER.const(VALUE).as_value())
 
 
+def test_replaced() -> None:
+    """Only the named fields change, whatever bits the others hold."""
+    record = Record(OUTER)
+    change = {"where": {"level": 1, "context": 0}, "status": MemoryStatus.OK, "change": 7}
+    assert record.replaced(record.pack(VALUE), **change) == record.pack({**VALUE, **change})
+    everything = (1 << record.width) - 1
+    found = record.unpack(record.replaced(everything, change=0))
+    assert found == {**record.unpack(everything), "change": 0}
+
+
 def test_undefined_bits() -> None:
     """A field with an undefined bit is None; a number that is no member stays a number."""
     record = Record(OUTER)

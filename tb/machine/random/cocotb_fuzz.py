@@ -18,7 +18,7 @@ from signalbox.tb.machine.random.programs import ENTRIES, Layout, generate
 from signalbox.tb.machine.random.rounds import Round
 from signalbox.tb.simulation.machine import SimMachine
 from signalbox.tb.simulation.sizes import SIZES
-from signalbox.tb.simulation.spaces import BenchSpaces
+from signalbox.tb.simulation.spaces import RawSpaces
 
 CONFIG = SIZES[os.environ["SIGNALBOX_SIZE"]]
 FUZZED = 0
@@ -151,7 +151,7 @@ async def malformed(dut):
         numbers = Random(seed)
         machine = await SimMachine.start(dut)
         await machine.wait_cycles(2 * CONFIG.semaphores)
-        await BenchSpaces.same_addresses(machine)
+        await RawSpaces.same_addresses(machine)
         sound = Round(
             machine,
             CONFIG,

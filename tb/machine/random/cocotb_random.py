@@ -15,7 +15,7 @@ from signalbox.tb.models.rules import Rules
 from signalbox.tb.simulation import trace
 from signalbox.tb.simulation.machine import SimMachine
 from signalbox.tb.simulation.sizes import SIZES
-from signalbox.tb.simulation.spaces import BenchSpaces
+from signalbox.tb.simulation.spaces import RawSpaces
 from signalbox.tb.simulation.top import TRACE
 
 CONFIG = SIZES[os.environ["SIGNALBOX_SIZE"]]
@@ -31,7 +31,7 @@ async def programs(dut):
         seed = seeds.getrandbits(32)
         machine = await SimMachine.start(dut)
         await machine.wait_cycles(2 * CONFIG.semaphores)
-        await BenchSpaces.same_addresses(machine)
+        await RawSpaces.same_addresses(machine)
         first = machine.now()
         numbers = Random(seed)
         this = Round(

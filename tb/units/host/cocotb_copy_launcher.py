@@ -4,16 +4,13 @@ choice, reservations, limits and failures individually."""
 import os
 from dataclasses import dataclass, replace
 from itertools import product
-from random import Random
 from typing import Any
 
 import cocotb
-from cocotb.triggers import ReadOnly, RisingEdge
 
 from signalbox.hw.config import CONFIGS, VA_BITS
-from signalbox.hw.errors import Cause
-from signalbox.hw.records.channel import channel_event
-from signalbox.hw.records.copy import copy_command, copy_done
+from signalbox.hw.host.copy_launcher import CopyLauncher
+from signalbox.hw.records.copy import copy_command
 from signalbox.tb.models.copy_launcher import (
     CAUSES,
     MOST_COPIES,
@@ -25,9 +22,11 @@ from signalbox.tb.models.copy_launcher import (
     LauncherModel,
     Outputs,
 )
-from signalbox.tb.testbench.fields import replaced
+from signalbox.tb.testbench.clocked import Testbench
 from signalbox.tb.testbench.goals import Rounds
-from signalbox.tb.testbench.reset import reset
+from signalbox.tb.testbench.masks import mask, members
+from signalbox.tb.testbench.record import Record
+from signalbox.tb.testbench.strobe import Strobe
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 
@@ -35,38 +34,7 @@ CONFIG = CONFIGS[os.environ.get("SIZE", "default")]
 
 CHANNELS, ENGINES = CONFIG.channels, CONFIG.copy_engines
 
-COMMAND: Any = copy_command(CONFIG)
-
-DONE: Any = copy_done(CONFIG)
-
-EVENTS: dict[str, Any] = {
-    "launch": channel_event(CONFIG, behind=1, interrupt=1, command=COMMAND),
-    "reserve": channel_event(CONFIG),
-    "release": channel_event(CONFIG),
-}
-"""Input events."""
-
-ENDED: Any = channel_event(CONFIG, interrupt=1, failed=1)
-
-FAILED: Any = channel_event(CONFIG, cause=Cause, va=VA_BITS, data=32, subchannel=3)
-
-STATES = ("enabled", "working")
-
-OUTPUTS = ("able", "keeping", "queue", "copying", "counts", "all_idle", "ended", "failed")
-
-PORTS = {
-    name: name for name in (*EVENTS, *STATES, *OUTPUTS, "failed_taken", "started", "finished")
-} | {
-    "launch": "requests__launch",
-    "reserve": "requests__reserve",
-    "able": "status__able",
-    "keeping": "status__keeping",
-    "queue": "status__queue",
-    "copying": "status__copying",
-}
-"""Name of each port of the design; those of engines begin with `ENGINE`."""
-
-ENGINE = "engine__{}__"
+COMMAND = Record(copy_command(CONFIG))
 
 SEVERAL = {**LIMIT, "skip": CHANNELS < 2}
 
@@ -93,17 +61,13 @@ class Engine:
         """The completion that it offers."""
         if self.error is None or not self.copies:
             return None
-        command = self.copies[0]
-        channel, subchannel, data = (
-            command >> COMMAND[name].offset & ((1 << COMMAND[name].width) - 1)
-            for name in ("channel", "subchannel", "data")
-        )
-        return Done(channel, self.error, self.va, data, subchannel)
+        command = COMMAND.unpack(self.copies[0])
+        return Done(command["channel"], self.error, self.va, command["data"], command["subchannel"])
 
 
-class Bench:
-    """Testbench that launches copies as the host does, models the engines, and compares every cycle
-    with the model.
+class CopyLauncherTestbench(Testbench):
+    """Launches copies as the host does, models the engines, and compares every cycle with the
+    model.
 
     Members
     -------
@@ -112,21 +76,16 @@ class Bench:
     """
 
     def __init__(self, dut: Any) -> None:
-        self.dut = dut
-        self.numbers = Random(int(os.environ["COCOTB_RANDOM_SEED"]))
+        super().__init__(dut, CopyLauncher(CONFIG))
         self.model = LauncherModel(CHANNELS, ENGINES)
         self.engines = [Engine([]) for _ in range(ENGINES)]
         self.enabled = {*range(CHANNELS)}
         self.working = {*range(CHANNELS)}
+        self._launch = Strobe(self, "requests__launch")
+        self._reserve, self._release = Strobe(self, "requests__reserve"), Strobe(self, "release")
 
-    @classmethod
-    async def start(cls, dut: Any) -> "Bench":
-        bench = cls(dut)
-        bench._drive(bench._inputs())
-        await reset(dut)
-        return bench
-
-    def _inputs(self, **events: Any) -> Inputs:
+    def inputs(self, **events: Any) -> Inputs:
+        """Inputs of the next cycle, with these members of `Inputs`."""
         return Inputs(
             frozenset(self.enabled),
             frozenset(self.working),
@@ -135,89 +94,74 @@ class Bench:
             **events,
         )
 
-    def _set(self, name: str, value: int) -> None:
-        getattr(self.dut, PORTS.get(name, name)).value = value
-
-    def _get(self, name: str) -> int:
-        return int(getattr(self.dut, PORTS.get(name, name)).value)
-
-    def _event(self, name: str, **fields: int) -> None:
-        """Drive an event that happens if `fields` are given; otherwise they are random."""
-        layout = EVENTS[name]
-        bits = self.numbers.getrandbits(layout.size)
-        self._set(name, replaced(layout, bits, valid=bool(fields), **fields))
-
     def _drive(self, now: Inputs) -> None:
-        launch = now.launch
-        self._event("launch", **({} if launch is None else vars(launch)))
-        self._event("reserve", **({} if now.reserve is None else {"channel": now.reserve}))
-        self._event("release", **({} if now.release is None else {"channel": now.release}))
-        for name in STATES:
-            self._set(name, sum(1 << channel for channel in getattr(now, name)))
-        self._set("failed_taken", now.taken)
+        if now.launch is not None:
+            self._launch.send(**vars(now.launch))
+        if now.reserve is not None:
+            self._reserve.send(channel=now.reserve)
+        if now.release is not None:
+            self._release.send(channel=now.release)
+        self.drive(enabled=mask(now.enabled), working=mask(now.working), failed_taken=now.taken)
         for number, engine in enumerate(self.engines):
-            port, done = ENGINE.format(number), now.done[number]
-            bits = self.numbers.getrandbits(DONE.size)
-            self._set(f"{port}command__ready", number in now.ready)
-            self._set(f"{port}done__valid", done is not None)
-            self._set(f"{port}done__payload", replaced(DONE, bits, **(vars(done) if done else {})))
-            self._set(f"{port}idle", not engine.copies)
+            port, done = f"engine__{number}__", now.done[number]
+            inputs = {
+                "command__ready": number in now.ready,
+                "done__valid": done is not None,
+                "idle": not engine.copies,
+            }
+            if done is not None:
+                inputs["done__payload"] = vars(done)
+            self.drive(**{port + name: value for name, value in inputs.items()})
 
     def _shown(self, expected: Outputs) -> Outputs:
         """Outputs; None where the model expects no meaning, or nothing is valid."""
 
-        def bits(name: str) -> list[bool]:
-            word = self._get(name)
-            return [bool(word >> i & 1) for i in range(max(CHANNELS, ENGINES))]
-
-        def members(name: str) -> frozenset[int]:
-            return frozenset(i for i, bit in enumerate(bits(name)) if bit)
-
         def meant(shown: list[bool], wanted: tuple[bool | None, ...]) -> tuple[bool | None, ...]:
             return tuple(
-                None if want is None else bit for bit, want in zip(shown, wanted, strict=False)
+                None if want is None else bit for bit, want in zip(shown, wanted, strict=True)
             )
 
-        ended, failed = ENDED.from_bits(self._get("ended")), FAILED.from_bits(self._get("failed"))
-        ports = [ENGINE.format(number) for number in range(ENGINES)]
-        accepted = {
+        ended, failed = self.get("ended"), self.get("failed")
+        ports = [f"engine__{number}__" for number in range(ENGINES)]
+        finished = members(self.get("finished"))
+        assert finished == {
             number
             for number, port in enumerate(ports)
-            if self._get(f"{port}done__valid") and self._get(f"{port}done__ready")
+            if self.get(f"{port}done__valid") and self.get(f"{port}done__ready")
         }
-        finished = members("finished")
-        assert accepted == finished
+        queue = self.get("status__queue")
         return Outputs(
-            members("able"),
-            members("keeping"),
-            meant(bits("queue"), expected.queue),
-            members("copying"),
-            tuple(self._get("counts") >> 4 * channel & 15 for channel in range(CHANNELS)),
-            bool(self._get("all_idle")),
-            Ended(ended.channel, bool(ended.interrupt), bool(ended.failed))
-            if ended.valid
+            members(self.get("status__able")),
+            members(self.get("status__keeping")),
+            meant([bool(queue >> channel & 1) for channel in range(CHANNELS)], expected.queue),
+            members(self.get("status__copying")),
+            tuple(self.get("counts")),
+            bool(self.get("all_idle")),
+            Ended(ended["channel"], bool(ended["interrupt"]), bool(ended["failed"]))
+            if ended["valid"]
             else None,
-            Failed(failed.channel, Cause(failed.cause), failed.va, failed.data, failed.subchannel)
-            if failed.valid
+            Failed(**{name: failed[name] for name in failed if name != "valid"})
+            if failed["valid"]
             else None,
-            members("started"),
+            members(self.get("started")),
             finished,
             tuple(
-                self._get(f"{port}command__payload") if self._get(f"{port}command__valid") else None
+                self.ports[f"{port}command__payload"].bits()
+                if self.get(f"{port}command__valid")
+                else None
                 for port in ports
             ),
-            meant([bool(self._get(f"{port}stop")) for port in ports], expected.stops),
+            meant([bool(self.get(f"{port}stop")) for port in ports], expected.stops),
         )
 
     async def step(self, **events: Any) -> Outputs:
         """One cycle with these members of `Inputs`."""
-        now = self._inputs(**events)
+        now = self.inputs(**events)
         self._drive(now)
         expected = self.model.show(now)
-        await ReadOnly()
+        await super().step()
         shown = self._shown(expected)
         assert shown == expected, f"cycle {self.model.now}: {now}"
-        await RisingEdge(self.dut.clk)
         self.model.step(now)
         for number, engine in enumerate(self.engines):
             if number in shown.finished:
@@ -230,7 +174,7 @@ class Bench:
 
     def copy(self, channel: int, *, behind: bool = False, interrupt: bool = False) -> Launch:
         """A copy with random parameters."""
-        command = replaced(COMMAND, self.numbers.getrandbits(COMMAND.size), channel=channel)
+        command = COMMAND.replaced(self.random.getrandbits(COMMAND.width), channel=channel)
         return Launch(channel, behind, interrupt, command)
 
     async def launch(self, channel: int, **options: bool) -> Outputs:
@@ -242,7 +186,7 @@ class Bench:
     async def end(self, engine: int, error: int = NO_ERROR) -> Outputs:
         """End the engine's oldest copy."""
         self.engines[engine].error = error
-        self.engines[engine].va = self.numbers.getrandbits(VA_BITS)
+        self.engines[engine].va = self.random.getrandbits(VA_BITS)
         return await self.step()
 
 
@@ -251,29 +195,29 @@ async def copies_end_in_order(dut):
     """Copies behind a running one go to its engine, as many as allowed, as soon as it has accepted
     the previous one; each ends by itself. None follows a copy with an interrupt, which is reported
     with its own end."""
-    bench = await Bench.start(dut)
+    tb = await CopyLauncherTestbench(dut).start()
     for channel in range(CHANNELS):
-        await bench.launch(channel)
+        await tb.launch(channel)
         for count in range(2, MOST_COPIES + 1):
-            bench.engines[0].accepts = False
-            assert (await bench.launch(channel, behind=True)).started == {0}
-            assert (await bench.step()).queue[channel] is False
-            bench.engines[0].accepts = True
-            await bench.step()
-            shown = await bench.step()
+            tb.engines[0].accepts = False
+            assert (await tb.launch(channel, behind=True)).started == {0}
+            assert (await tb.step()).queue[channel] is False
+            tb.engines[0].accepts = True
+            await tb.step()
+            shown = await tb.step()
             assert shown.queue[channel] == (count < MOST_COPIES) and shown.counts[channel] == count
         for count in range(MOST_COPIES, 0, -1):
-            shown = await bench.end(0)
+            shown = await tb.end(0)
             assert shown.ended == Ended(channel, False, False) and not shown.all_idle
-            shown = await bench.step()
+            shown = await tb.step()
             assert shown.counts[channel] == count - 1
             assert shown.all_idle == (count == 1) == (channel not in shown.copying)
-        await bench.launch(channel, interrupt=True)
-        assert (await bench.step()).queue[channel] is False
-        assert (await bench.end(0)).ended == Ended(channel, True, False)
-        await bench.launch(channel)
-        assert (await bench.step()).queue[channel] is True
-        assert (await bench.end(0)).ended == Ended(channel, False, False)
+        await tb.launch(channel, interrupt=True)
+        assert (await tb.step()).queue[channel] is False
+        assert (await tb.end(0)).ended == Ended(channel, True, False)
+        await tb.launch(channel)
+        assert (await tb.step()).queue[channel] is True
+        assert (await tb.end(0)).ended == Ended(channel, False, False)
 
 
 @cocotb.test(**SEVERAL)
@@ -281,87 +225,87 @@ async def reservations(dut):
     """COPY-13: no other channel's copy starts on a reserved engine, until the reservation is
     released, its channel does not work, or its copy has started; `reserve` in that cycle keeps
     it."""
-    bench = await Bench.start(dut)
+    tb = await CopyLauncherTestbench(dut).start()
     everyone = frozenset(range(CHANNELS))
     for channel, ends in product(range(CHANNELS), ("release", "idle", "launch", "renewed")):
         other = (channel + 1) % CHANNELS
         # All engines but the last are busy, so only that one can be reserved.
         busy = [one for one in range(CHANNELS) if one not in {channel, other}][: ENGINES - 1]
         for one in busy:
-            await bench.launch(one)
+            await tb.launch(one)
         last = len(busy)
-        await bench.step(reserve=channel)
+        await tb.step(reserve=channel)
         for _ in range(3):
-            shown = await bench.step(reserve=channel)
+            shown = await tb.step(reserve=channel)
             assert shown.able == shown.keeping == {channel} or last < ENGINES - 1
         if ends == "release":
-            await bench.step(release=channel)
+            await tb.step(release=channel)
         elif ends == "launch":
-            assert (await bench.step(launch=bench.copy(channel))).started == {last}
-            await bench.step()
-            await bench.end(last)
+            assert (await tb.step(launch=tb.copy(channel))).started == {last}
+            await tb.step()
+            await tb.end(last)
         else:
-            bench.working = {*everyone} - {channel}
-            shown = await bench.step(reserve=channel if ends == "renewed" else None)
+            tb.working = {*everyone} - {channel}
+            shown = await tb.step(reserve=channel if ends == "renewed" else None)
             assert shown.keeping == {channel}
-            bench.working = {*everyone}
-            assert (await bench.step()).keeping == ({channel} if ends == "renewed" else set())
+            tb.working = {*everyone}
+            assert (await tb.step()).keeping == ({channel} if ends == "renewed" else set())
             if ends == "renewed":
-                await bench.step(release=channel)
-        shown = await bench.step()
+                await tb.step(release=channel)
+        shown = await tb.step()
         assert shown.able == everyone and not shown.keeping
-        assert (await bench.launch(other)).started == {last}
+        assert (await tb.launch(other)).started == {last}
         for engine in range(last + 1):
-            await bench.end(engine)
+            await tb.end(engine)
 
 
 @cocotb.test(**{**LIMIT, "skip": ENGINES < 2 or CHANNELS < 3})
 async def lowest_engine(dut):
     """COPY-11: the idle engine with the lowest number gets a copy, or is reserved, unless it is
     reserved for another channel; a channel with a reservation uses that engine."""
-    bench = await Bench.start(dut)
-    await bench.step(reserve=0)
-    assert (await bench.launch(1)).started == {1}
-    await bench.end(1)
-    await bench.step(reserve=1)
-    await bench.step(release=0)
-    assert (await bench.step()).keeping == {1}
-    assert (await bench.launch(1)).started == {1}
-    assert (await bench.launch(0)).started == {0}
-    await bench.end(1)
-    assert (await bench.launch(2)).started == {1}
+    tb = await CopyLauncherTestbench(dut).start()
+    await tb.step(reserve=0)
+    assert (await tb.launch(1)).started == {1}
+    await tb.end(1)
+    await tb.step(reserve=1)
+    await tb.step(release=0)
+    assert (await tb.step()).keeping == {1}
+    assert (await tb.launch(1)).started == {1}
+    assert (await tb.launch(0)).started == {0}
+    await tb.end(1)
+    assert (await tb.launch(2)).started == {1}
 
 
 @cocotb.test(**LIMIT)
 async def failures(dut):
     """Each error of a copy has its cause, recorded with the copy's data until it is taken;
     meanwhile no other completion is accepted."""
-    bench = await Bench.start(dut)
+    tb = await CopyLauncherTestbench(dut).start()
     for channel, error in product(range(CHANNELS), ERRORS):
-        await bench.launch(channel)
-        await bench.launch(channel, behind=True)
+        await tb.launch(channel)
+        await tb.launch(channel, behind=True)
         done = replace(Done(channel, 0, 0, 0, 0), error=error)
-        shown = await bench.end(0, error)
+        shown = await tb.end(0, error)
         assert shown.ended == Ended(channel, False, True) and shown.failed is None
         for _ in range(3):
-            shown = await bench.end(0)
+            shown = await tb.end(0)
             assert shown.failed is not None and shown.failed.cause == CAUSES[done.error]
             assert shown.ended is None
-        assert (await bench.step(taken=True)).ended is None
-        shown = await bench.step()
+        assert (await tb.step(taken=True)).ended is None
+        shown = await tb.step()
         assert shown.failed is None and shown.ended == Ended(channel, False, False)
 
 
 @cocotb.test(**LIMIT)
 async def stops(dut):
     """The engine of a channel's copies is stopped exactly while the channel is disabled."""
-    bench = await Bench.start(dut)
+    tb = await CopyLauncherTestbench(dut).start()
     for channel in range(CHANNELS):
-        await bench.launch(channel)
+        await tb.launch(channel)
         for enabled in range(CHANNELS):
-            bench.enabled = {*range(CHANNELS)} - {enabled}
-            assert (await bench.step()).stops[0] == (enabled == channel)
-        await bench.end(0)
+            tb.enabled = {*range(CHANNELS)} - {enabled}
+            assert (await tb.step()).stops[0] == (enabled == channel)
+        await tb.end(0)
 
 
 SITUATIONS = [
@@ -391,43 +335,43 @@ SITUATIONS = [
 async def as_the_model(dut):
     """Random launches, reservations, completions and failures behave as the model in every cycle,
     until each situation was met many times."""
-    bench = await Bench.start(dut)
-    met = bench.model.met
+    tb = await CopyLauncherTestbench(dut).start()
+    met = tb.model.met
     rounds = Rounds(40)
     while rounds.more(all(met[one] >= 10 for one in SITUATIONS), met):
-        await some_time(bench)
+        await some_time(tb)
     cocotb.log.info("met: %s", dict(met))
 
 
-async def some_time(bench: Bench) -> None:
+async def some_time(tb: CopyLauncherTestbench) -> None:
     """Some hundred cycles of random behaviour."""
-    numbers = bench.numbers
+    numbers = tb.random
     channels = numbers.sample(range(CHANNELS), min(CHANNELS, numbers.choice((1, 2, 3, CHANNELS))))
     changes, acts = numbers.choice((0.0, 0.02, 0.3)), numbers.choice((0.05, 0.3, 0.8))
     accepts, ends = numbers.choice((0.2, 1.0)), numbers.choice((0.02, 0.1, 0.5))
     fails, takes = numbers.choice((0.0, 0.2)), numbers.choice((0.1, 0.7))
     for _ in range(400):
-        for states in (bench.enabled, bench.working):
+        for states in (tb.enabled, tb.working):
             states ^= {channel for channel in range(CHANNELS) if numbers.random() < changes}
-        for engine in bench.engines:
+        for engine in tb.engines:
             engine.accepts = numbers.random() < accepts
             if engine.error is None and engine.copies and numbers.random() < ends:
                 engine.error = numbers.choice(ERRORS) if numbers.random() < fails else NO_ERROR
                 engine.va = numbers.getrandbits(VA_BITS)
-        event = some_event(bench, numbers.choice(channels)) if numbers.random() < acts else {}
-        await bench.step(taken=numbers.random() < takes, **event)
+        event = some_event(tb, numbers.choice(channels)) if numbers.random() < acts else {}
+        await tb.step(taken=numbers.random() < takes, **event)
 
 
-def some_event(bench: Bench, served: int) -> dict[str, Any]:
+def some_event(tb: CopyLauncherTestbench, served: int) -> dict[str, Any]:
     """An event that the served channel may cause now."""
-    numbers, model = bench.numbers, bench.model
-    state = model.show(bench._inputs())
+    numbers, model = tb.random, tb.model
+    state = model.show(tb.inputs())
     act = numbers.choice(("launch", "launch", "reserve", "reserve", "release"))
     if act == "launch" and served in state.copying:
         room = state.queue[served]
-        return {"launch": bench.copy(served, behind=True)} if room else {}
+        return {"launch": tb.copy(served, behind=True)} if room else {}
     if act == "launch":
         interrupt = numbers.random() < 0.2
-        copy = bench.copy(served, interrupt=interrupt)
+        copy = tb.copy(served, interrupt=interrupt)
         return {"launch": copy} if served in state.able else {}
     return {act: served} if act == "release" or served not in state.copying else {}

@@ -2,19 +2,17 @@
 wait."""
 
 import os
-from dataclasses import dataclass, field
-from random import Random
-from typing import Any
+from typing import Any, Self
 
 import cocotb
-from cocotb.triggers import ReadOnly, RisingEdge
 
 from signalbox.hw.config import CONFIGS
-from signalbox.hw.host.waits.mem_ops import InvalidationPort, MemOps
-from signalbox.hw.records.translation import mmu_command
+from signalbox.hw.host.waits.mem_ops import MemOps
 from signalbox.hw.registers import MmuOperation
+from signalbox.tb.testbench.clocked import Participant, Testbench
+from signalbox.tb.testbench.ends import Sink
 from signalbox.tb.testbench.goals import Rounds
-from signalbox.tb.testbench.reset import reset
+from signalbox.tb.testbench.strobe import Strobe
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 
@@ -43,98 +41,77 @@ def command_of(a: int, b: int, c: int, d: int) -> Command | None:
     return MmuOperation.INVALIDATE_ASID, base >> 12, 0
 
 
-@dataclass
-class Mmu:
+class Mmu(Participant):
     """Model of the MMU, which takes a command if `ready`, and acknowledges it `delay` cycles later.
+    Checks that no other is offered before.
 
     Members
     -------
     taken : the commands taken, oldest first.
-    offered : the command that has not been taken yet.
     left : cycles until the acknowledgement of the last one.
     refuses : whether the acknowledgement is a refusal.
     """
 
-    ready: bool = True
-    delay: int = 1
-    refuses: bool = False
-    taken: list[Command] = field(default_factory=list)
-    offered: int | None = None
-    left: int = 0
+    def __init__(self, tb: Testbench) -> None:
+        self.ready, self.delay, self.refuses = True, 1, False
+        self.taken: list[Command] = []
+        self.left = 0
+        self._tb = tb
+        tb.join(self)
+        self._commands = Sink(tb, "mmu__command", lambda: self.ready and not self.left, self._take)
+
+    def drive(self, cycle: int) -> None:
+        done = self.left == 1
+        self._tb.drive(mmu__done={"valid": done, "refused": done and self.refuses})
+
+    def sample(self, cycle: int) -> None:
+        if self.left:
+            assert not self._tb.get("mmu__command__valid"), "a command before the acknowledgement"
+            self.left -= 1
+
+    def _take(self, command: dict[str, Any]) -> None:
+        operation = command["operation"]
+        assert command["by_base"] == (operation is not MmuOperation.INVALIDATE_ALL)
+        base = command["base"] if command["by_base"] else 0
+        page = command["page"] if operation is MmuOperation.INVALIDATE_PAGE else 0
+        self.taken.append((operation, base, page))
+        self.left = self.delay
 
 
-PORTS = {"ask": "client__ask", "drop": "client__drop"}
-"""Events at ports of other names."""
+class MemOpsTestbench(Testbench):
+    """Drives the unit.
 
-
-class Bench:
-    """Testbench that drives the unit and models the MMU."""
+    Members
+    -------
+    mmu : model of the MMU.
+    """
 
     def __init__(self, dut: Any) -> None:
-        self.dut, self.mmu = dut, Mmu()
-        self._numbers = Random(int(os.environ["COCOTB_RANDOM_SEED"]))
-        unit, client = MemOps(CONFIG).signature.members, InvalidationPort(CONFIG).members
-        self._layouts: dict[str, Any] = {
-            "executed": unit["executed"].shape,
-            "clear": unit["clear"].shape,
-            "ask": client["ask"].shape,
-            "drop": client["drop"].shape,
+        super().__init__(dut, MemOps(CONFIG))
+        names = {"ask": "client__ask", "drop": "client__drop"}
+        self._strobes = {
+            name: Strobe(self, names.get(name, name))
+            for name in ("executed", "clear", "ask", "drop")
         }
-        assert all(layout["valid"].offset == 0 for layout in self._layouts.values())
+        self.mmu = Mmu(self)
 
-    @classmethod
-    async def start(cls, dut: Any) -> "Bench":
-        bench = cls(dut)
-        for name in (*bench._layouts, "mmu__command__ready", "mmu__done"):
-            getattr(dut, PORTS.get(name, name)).value = 0
-        await reset(dut)
+    async def start(self) -> Self:
+        await super().start()
         # The RAMs' contents after a reset belong to no channel.
         for channel in range(CONFIG.channels):
-            await bench.step(clear={"channel": channel})
-        return bench
+            await self.step(clear={"channel": channel})
+        return self
 
     async def step(self, **events: dict[str, Any]) -> tuple[int, int]:
         """One cycle with these events. Returns which waits are over, and which are refused."""
-        dut, mmu = self.dut, self.mmu
-        for name, layout in self._layouts.items():
-            # Without an event its payload is random; `valid` is the lowest bit.
-            bits = self._numbers.getrandbits(layout.size) & ~1
-            if name in events:
-                bits = layout.const({"valid": 1, **events[name]}).as_bits()
-            getattr(dut, PORTS.get(name, name)).value = bits
-        done = mmu.left == 1
-        dut.mmu__command__ready.value = int(mmu.ready and not mmu.left)
-        dut.mmu__done.value = done | (done and mmu.refuses) << 1
-        await ReadOnly()
-        over, refused = int(dut.client__over.value), int(dut.client__refused.value)
+        for name, fields in events.items():
+            self._strobes[name].send(**fields)
+        await super().step()
+        over, refused = self.get("client__over"), self.get("client__refused")
         assert not refused & ~over
-        mmu.left -= mmu.left > 0
-        self._see_command()
-        await RisingEdge(dut.clk)
         return over, refused
 
-    def _see_command(self) -> None:
-        """Check that an offer is held until it is taken."""
-        dut, mmu = self.dut, self.mmu
-        if not dut.mmu__command__valid.value:
-            assert mmu.offered is None
-            return
-        offered = dut.mmu__command__payload.value.to_unsigned()
-        assert mmu.offered in {None, offered} and not mmu.left
-        mmu.offered = offered
-        if mmu.ready:
-            mmu.offered, mmu.left = None, mmu.delay
-            mmu.taken.append(self._command(offered))
-
-    @staticmethod
-    def _command(bits: int) -> Command:
-        found = mmu_command(CONFIG).from_bits(bits)
-        operation = MmuOperation(found.operation)
-        assert found.by_base == (operation is not MmuOperation.INVALIDATE_ALL)
-        base = found.base if found.by_base else 0
-        return operation, base, found.page if operation is MmuOperation.INVALIDATE_PAGE else 0
-
-    async def set(self, channel: int, *words: int, first: int = MEM_OP_A) -> None:
+    async def execute(self, channel: int, *words: int, first: int = MEM_OP_A) -> None:
         """Execute MEM_OP_A, B, C, or the first of them."""
         for number, word in enumerate(words):
             method = {"valid": 1, "address": first // 4 + number, "data": word}
@@ -160,8 +137,8 @@ class Bench:
 async def every_scope(dut):
     """For all combinations of operation, PDB and size, with random other fields, the command is the
     specified one, or none; it is over exactly when it is acknowledged."""
-    bench, numbers = await Bench.start(dut), Random(int(os.environ["COCOTB_RANDOM_SEED"]))
-    mmu, seen = bench.mmu, set()
+    tb = await MemOpsTestbench(dut).start()
+    numbers, mmu, seen = tb.random, tb.mmu, set()
     for turn in range(400):
         channel = numbers.randrange(CONFIG.channels)
         a, b, c = (numbers.getrandbits(32) for _ in range(3))
@@ -170,20 +147,20 @@ async def every_scope(dut):
             a &= ~0x3F
         if numbers.random() < 0.7:
             c &= ~0xC00
-        await bench.set(channel, a, b, c)
+        await tb.execute(channel, a, b, c)
         # Other methods, and those of an object, are not arguments.
         for address in (0x34, 0x1028, 0x830, 0x24):
-            await bench.set(channel, numbers.getrandbits(32), first=address)
+            await tb.execute(channel, numbers.getrandbits(32), first=address)
         wanted, before = command_of(a, b, c, d), len(mmu.taken)
         mmu.delay, mmu.refuses = numbers.choice((1, 1, 2, 50)), turn % 10 == 0
-        await bench.ask(channel, d)
+        await tb.ask(channel, d)
         for _ in range(SETTLED - 1):
-            over, _ = await bench.step()
+            over, _ = await tb.step()
             assert not over or not wanted
         if wanted:
             for _ in range(mmu.delay + 1):
-                assert not (await bench.step())[0]
-        refused = await bench.until_over(channel, 1 if wanted else SETTLED)
+                assert not (await tb.step())[0]
+        refused = await tb.until_over(channel, 1 if wanted else SETTLED)
         assert mmu.taken[before:] == ([wanted] if wanted else []), (a, b, c, d)
         assert refused == (wanted is None or mmu.refuses)
         seen.add(wanted and wanted[0])
@@ -194,10 +171,11 @@ async def every_scope(dut):
 async def in_turn(dut):
     """All channels invalidate repeatedly, with back-pressure and long acknowledgements: each gets
     its command, after at most one of each other channel."""
-    bench, numbers = await Bench.start(dut), Random(int(os.environ["COCOTB_RANDOM_SEED"]))
-    mmu, asked, rounds = bench.mmu, {}, [0] * CONFIG.channels
+    tb = await MemOpsTestbench(dut).start()
+    numbers, mmu = tb.random, tb.mmu
+    asked, rounds = {}, [0] * CONFIG.channels
     for channel in range(CONFIG.channels):
-        await bench.set(channel, 0, channel, channel << 12)
+        await tb.execute(channel, 0, channel, channel << 12)
     over = 0
     steps = Rounds(300 * CONFIG.channels)
     while steps.more(min(rounds) > 3, rounds):
@@ -222,7 +200,7 @@ async def in_turn(dut):
             assert all(behind.count(other) <= 2 for other in behind)
             assert sum(behind.count(other) - 1 for other in set(behind)) <= 2
             rounds[channel] += 1
-        over, refused = await bench.step(**events)
+        over, refused = await tb.step(**events)
         over &= ~(1 << events["drop"]["channel"]) if "drop" in events else -1
         assert not refused
 
@@ -231,62 +209,61 @@ async def in_turn(dut):
 async def dropped(dut):
     """A wait dropped at any time does not end. The channel's next command has its own arguments,
     and its wait does not end with the old one."""
-    bench = await Bench.start(dut)
-    mmu, last = bench.mmu, CONFIG.channels - 1
+    tb = await MemOpsTestbench(dut).start()
+    mmu, last = tb.mmu, CONFIG.channels - 1
     for ready in (False, True):
         for delay in range(1, 40):
             for pause in (0, 1, 5, 60):
-                await bench.set(last, 0, 0, 0x1000)
+                await tb.execute(last, 0, 0, 0x1000)
                 mmu.taken, mmu.ready, mmu.delay = [], ready, 30
-                await bench.ask(last)
+                await tb.ask(last)
                 for _ in range(delay):
-                    over, _ = await bench.step()
+                    over, _ = await tb.step()
                     assert not over or len(mmu.taken) == 1
-                await bench.step(drop={"channel": last})
+                await tb.step(drop={"channel": last})
                 for _ in range(pause):
-                    assert not (await bench.step())[0]
-                await bench.step(clear={"channel": last})
-                await bench.set(last, 0x7000, 3, 0x5000)
-                await bench.ask(last, TARGETED << 27 | 2)
+                    assert not (await tb.step())[0]
+                await tb.step(clear={"channel": last})
+                await tb.execute(last, 0x7000, 3, 0x5000)
+                await tb.ask(last, TARGETED << 27 | 2)
                 mmu.ready = True
                 mine = (MmuOperation.INVALIDATE_PAGE, 2 << 20 | 5, 3 << 20 | 7)
-                while not (await bench.step())[0]:
+                while not (await tb.step())[0]:
                     assert len(mmu.taken) <= 2
                 assert mmu.taken[-1] == mine and mmu.left == 0
-                await bench.step(drop={"channel": last})
+                await tb.step(drop={"channel": last})
 
 
 @cocotb.test(**LIMIT)
 async def asked_again(dut):
     """A repeated request, during or at the end of a wait, has no effect: the wait ends once."""
-    bench = await Bench.start(dut)
-    mmu, last = bench.mmu, CONFIG.channels - 1
+    tb = await MemOpsTestbench(dut).start()
+    mmu, last = tb.mmu, CONFIG.channels - 1
     mmu.delay = 10
     for pause in range(30):
         mmu.taken = []
-        await bench.set(last, 0, 0, 0x1000)
-        await bench.ask(last)
-        for _ in range(pause):
-            await bench.step()
-        await bench.ask(last)
-        await bench.until_over(last)
+        await tb.execute(last, 0, 0, 0x1000)
+        await tb.ask(last)
+        await tb.steps(pause)
+        await tb.ask(last)
+        await tb.until_over(last)
         for _ in range(40):
-            assert not (await bench.step())[0]
+            assert not (await tb.step())[0]
         assert len(mmu.taken) == 1
 
 
 @cocotb.test(**LIMIT)
 async def started_anew(dut):
     """A channel that starts again has no arguments set; others keep theirs."""
-    bench = await Bench.start(dut)
+    tb = await MemOpsTestbench(dut).start()
     for channel in range(CONFIG.channels):
-        await bench.set(channel, 0xABCD_E000, 0x1_2345, 0x8765_4000)
+        await tb.execute(channel, 0xABCD_E000, 0x1_2345, 0x8765_4000)
     for channel in range(CONFIG.channels):
         set_before = command_of(0xABCD_E000, 0x1_2345, 0x8765_4000, TARGETED << 27)
-        await bench.ask(channel, TARGETED << 27)
-        await bench.until_over(channel)
-        assert bench.mmu.taken[-1] == set_before
-        await bench.step(clear={"channel": channel})
-        await bench.ask(channel, TARGETED << 27)
-        await bench.until_over(channel)
-        assert bench.mmu.taken[-1] == (MmuOperation.INVALIDATE_PAGE, 0, 0)
+        await tb.ask(channel, TARGETED << 27)
+        await tb.until_over(channel)
+        assert tb.mmu.taken[-1] == set_before
+        await tb.step(clear={"channel": channel})
+        await tb.ask(channel, TARGETED << 27)
+        await tb.until_over(channel)
+        assert tb.mmu.taken[-1] == (MmuOperation.INVALIDATE_PAGE, 0, 0)

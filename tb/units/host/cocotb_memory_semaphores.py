@@ -2,16 +2,14 @@
 order, latency and results individually."""
 
 import os
-from random import Random
 from typing import Any
 
 import cocotb
-from cocotb.triggers import ReadOnly, RisingEdge
 
 from signalbox.hw.config import CONFIGS
+from signalbox.hw.host.waits.memory_semaphores import MemorySemaphores
 from signalbox.hw.methods import SemOp
-from signalbox.hw.records.channel import channel_event
-from signalbox.hw.records.semaphore import SemaphoreError, semaphore_request, semaphore_response
+from signalbox.hw.records.semaphore import SemaphoreError, semaphore_request
 from signalbox.tb.models.memory_semaphores import (
     OFFERED,
     Begin,
@@ -20,9 +18,11 @@ from signalbox.tb.models.memory_semaphores import (
     QueueModel,
     Result,
 )
-from signalbox.tb.testbench.fields import replaced
+from signalbox.tb.testbench.clocked import Testbench
 from signalbox.tb.testbench.goals import Rounds
-from signalbox.tb.testbench.reset import reset
+from signalbox.tb.testbench.masks import members
+from signalbox.tb.testbench.record import Record
+from signalbox.tb.testbench.strobe import Strobe
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 
@@ -30,41 +30,16 @@ CONFIG = CONFIGS[os.environ.get("SIZE", "default")]
 
 CHANNELS = CONFIG.channels
 
-REQUEST: Any = semaphore_request(CONFIG)
-
-RESPONSE: Any = semaphore_response()
-
-EVENTS: dict[str, Any] = {
-    "begin": channel_event(CONFIG, request=REQUEST),
-    "collect": channel_event(CONFIG),
-    "clear": channel_event(CONFIG),
-}
-"""Input events."""
-
-PORTS = {
-    **{name: name for name in ("clear", "busy", "changing")},
-    "begin": "client__begin",
-    "collect": "client__collect",
-    "ended": "client__ended",
-    "result": "client__result",
-    "peek": "served",
-    "request_valid": "port__request__valid",
-    "request": "port__request__payload",
-    "request_ready": "port__request__ready",
-    "response_valid": "port__response__valid",
-    "response": "port__response__payload",
-    "response_ready": "port__response__ready",
-}
-"""Name of each port of the design."""
+REQUEST = Record(semaphore_request(CONFIG))
 
 CHANGES = (SemOp.RELEASE, SemOp.REDUCTION)
 
 ACQUIRES = tuple(operation for operation in SemOp if operation not in CHANGES)
 
 
-class Bench:
-    """Testbench that begins operations as the host does, models the semaphore unit, and compares
-    every cycle with the model.
+class MemorySemaphoresTestbench(Testbench):
+    """Begins operations as the host does, models the semaphore unit, and compares every cycle with
+    the model.
 
     Members
     -------
@@ -73,155 +48,129 @@ class Bench:
     """
 
     def __init__(self, dut: Any) -> None:
-        self.dut = dut
-        self.numbers = Random(int(os.environ["COCOTB_RANDOM_SEED"]))
+        super().__init__(dut, MemorySemaphores(CONFIG))
         self.model = QueueModel()
         self.ready, self.peek = True, 0
-
-    @classmethod
-    async def start(cls, dut: Any) -> "Bench":
-        bench = cls(dut)
-        bench._drive(Inputs())
-        await reset(dut)
-        return bench
-
-    def _set(self, name: str, value: int) -> None:
-        getattr(self.dut, PORTS[name]).value = value
-
-    def _get(self, name: str) -> int:
-        return int(getattr(self.dut, PORTS[name]).value)
-
-    def _event(self, name: str, **fields: int) -> None:
-        """Drive an event that happens if `fields` are given; otherwise they are random."""
-        layout = EVENTS[name]
-        bits = self.numbers.getrandbits(layout.size)
-        self._set(name, replaced(layout, bits, valid=bool(fields), **fields))
+        self._begin, self._collect = Strobe(self, "client__begin"), Strobe(self, "client__collect")
+        self._clear = Strobe(self, "clear")
 
     def _drive(self, now: Inputs) -> None:
         begin, response = now.begin, now.response
-        begins = {} if begin is None else {"channel": begin.channel, "request": begin.request}
-        self._event("begin", **begins)
-        self._event("collect", **({} if now.collect is None else {"channel": now.collect}))
-        self._event("clear", **({} if now.clear is None else {"channel": now.clear}))
-        self._set("peek", now.peek)
-        self._set("request_ready", now.ready)
-        self._set("response_valid", response is not None)
-        fields = {} if response is None else vars(response)
-        self._set("response", replaced(RESPONSE, self.numbers.getrandbits(RESPONSE.size), **fields))
+        if begin is not None:
+            self._begin.send(channel=begin.channel, request=begin.request)
+        if now.collect is not None:
+            self._collect.send(channel=now.collect)
+        if now.clear is not None:
+            self._clear.send(channel=now.clear)
+        if response is not None:
+            self.drive(port__response__payload=vars(response))
+        self.drive(
+            port__request__ready=now.ready,
+            port__response__valid=response is not None,
+            served=now.peek,
+        )
 
     def _shown(self) -> Outputs:
-        def channels(name: str) -> frozenset[int]:
-            bits = self._get(name)
-            return frozenset(channel for channel in range(CHANNELS) if bits >> channel & 1)
-
-        ended = channels("ended")
-        result = self._get("result")
-        error = result >> RESPONSE["error"].offset & 15
-        passed = bool(result >> RESPONSE["passed"].offset & 1)
+        ended, result = members(self.get("client__ended")), self.get("client__result")
+        offers = self.get("port__request__valid")
         return Outputs(
-            channels("busy"),
-            channels("changing"),
+            members(self.get("busy")),
+            members(self.get("changing")),
             ended,
-            Result(passed, error) if self.peek in ended else None,
-            self._get("request") if self._get("request_valid") else None,
-            bool(self._get("response_ready")) if self.model.asked else None,
+            Result(bool(result["passed"]), result["error"].value) if self.peek in ended else None,
+            self.ports["port__request__payload"].bits() if offers else None,
+            bool(self.get("port__response__ready")) if self.model.asked else None,
         )
 
     async def step(self, **events: Any) -> Outputs:
         """One cycle with these members of `Inputs`."""
         now = Inputs(peek=self.peek, ready=self.ready, **events)
         self._drive(now)
-        await ReadOnly()
+        await super().step()
         shown = self._shown()
         expected = self.model.show(now, offered=shown.request is not None)
         assert shown == expected, f"cycle {self.model.now}: {now}"
-        await RisingEdge(self.dut.clk)
         self.model.step(now, shown)
         return shown
 
     def operation(self, channel: int, *operations: SemOp) -> Begin:
         """One of these operations, by default any, with random parameters."""
-        operation = self.numbers.choice(operations or (*SemOp,))
-        bits = self.numbers.getrandbits(REQUEST.size)
-        request = replaced(REQUEST, bits, operation=operation.value)
+        operation = self.random.choice(operations or (*SemOp,))
+        request = REQUEST.replaced(self.random.getrandbits(REQUEST.width), operation=operation)
         return Begin(channel, request, operation in CHANGES)
 
     def result(self) -> Result:
         """A random result."""
-        return Result(self.numbers.random() < 0.5, self.numbers.choice([*SemaphoreError]).value)
+        return Result(self.random.random() < 0.5, self.random.choice([*SemaphoreError]).value)
 
     async def until_asked(self) -> None:
         """Wait until the semaphore unit has accepted the next operation."""
-        for _ in range(OFFERED + 1):
-            if self.model.asked:
-                return
-            await self.step()
-        raise AssertionError("no operation is offered")
+        await self.until(lambda: self.model.asked, "an operation is accepted", OFFERED)
 
 
 @cocotb.test(**LIMIT)
 async def latency(dut):
     """An operation with none before it is offered 5 cycles after `begin`, and stays until it is
     accepted; its channel is busy until its response."""
-    bench = await Bench.start(dut)
+    tb = await MemorySemaphoresTestbench(dut).start()
     for channel in range(CHANNELS):
         for patience in (0, 1, 7):
-            begin = bench.operation(channel)
-            bench.ready, bench.peek = False, channel
-            await bench.step(begin=begin)
+            begin = tb.operation(channel)
+            tb.ready, tb.peek = False, channel
+            await tb.step(begin=begin)
             for _ in range(OFFERED - 1):
-                assert (await bench.step()).request is None
+                assert (await tb.step()).request is None
             for _ in range(patience):
-                assert (await bench.step()).request == begin.request
-            bench.ready = True
-            assert (await bench.step()).request == begin.request
-            result = bench.result()
+                assert (await tb.step()).request == begin.request
+            tb.ready = True
+            assert (await tb.step()).request == begin.request
+            result = tb.result()
             for _ in range(patience):
-                assert (await bench.step()).busy == {channel}
-            shown = await bench.step(response=result)
+                assert (await tb.step()).busy == {channel}
+            shown = await tb.step(response=result)
             assert shown.busy == {channel} and not shown.ended
-            shown = await bench.step(collect=channel)
+            shown = await tb.step(collect=channel)
             assert not shown.busy and shown.ended == {channel} and shown.result == result
-            assert not (await bench.step()).ended
+            assert not (await tb.step()).ended
 
 
 @cocotb.test(**LIMIT)
 async def in_order(dut):
     """Rule 8: the operations of all channels are executed in the order in which they began. Results
     are kept per channel until the channel has seen them."""
-    bench = await Bench.start(dut)
+    tb = await MemorySemaphoresTestbench(dut).start()
     order = [*range(CHANNELS)]
     for _ in range(10):
-        bench.numbers.shuffle(order)
-        begins, results = [bench.operation(channel) for channel in order], {}
-        bench.ready = False
+        tb.random.shuffle(order)
+        begins, results = [tb.operation(channel) for channel in order], {}
+        tb.ready = False
         for begin in begins:
-            await bench.step(begin=begin)
-        bench.ready = True
+            await tb.step(begin=begin)
+        tb.ready = True
         for begin in begins:
-            await bench.until_asked()
-            assert bench.model.queue[0] == begin
-            results[begin.channel] = bench.result()
-            await bench.step(response=results[begin.channel])
+            await tb.until_asked()
+            assert tb.model.queue[0] == begin
+            results[begin.channel] = tb.result()
+            await tb.step(response=results[begin.channel])
         for channel in range(CHANNELS):
-            bench.peek = channel
-            assert (await bench.step()).result == results[channel]
+            tb.peek = channel
+            assert (await tb.step()).result == results[channel]
         for channel in range(CHANNELS):
-            assert channel in (await bench.step(collect=channel)).ended
+            assert channel in (await tb.step(collect=channel)).ended
 
 
 @cocotb.test(**LIMIT)
 async def changes(dut):
     """Operations other than acquires are reported as changing while they are outstanding."""
-    bench = await Bench.start(dut)
+    tb = await MemorySemaphoresTestbench(dut).start()
     for operation in SemOp:
-        await bench.step(begin=bench.operation(0, operation))
-        assert (await bench.step()).changing == ({0} if operation in CHANGES else set())
-        await bench.until_asked()
-        assert (await bench.step()).changing == ({0} if operation in CHANGES else set())
-        await bench.step(response=bench.result())
-        assert not (await bench.step(clear=0)).changing
-        assert not (await bench.step()).ended
+        await tb.step(begin=tb.operation(0, operation))
+        assert (await tb.step()).changing == ({0} if operation in CHANGES else set())
+        await tb.until_asked()
+        assert (await tb.step()).changing == ({0} if operation in CHANGES else set())
+        await tb.step(response=tb.result())
+        assert not (await tb.step(clear=0)).changing
+        assert not (await tb.step()).ended
 
 
 SITUATIONS = [
@@ -248,17 +197,17 @@ ALONE = [one for one in SITUATIONS if "another" not in one and not one.startswit
 async def as_the_model(dut):
     """Random operations of all channels behave as the model in every cycle, until each situation
     was met many times."""
-    bench = await Bench.start(dut)
-    met, goals = bench.model.met, SITUATIONS if CHANNELS > 2 else [*ALONE, "begins alone"]
+    tb = await MemorySemaphoresTestbench(dut).start()
+    met, goals = tb.model.met, SITUATIONS if CHANNELS > 2 else [*ALONE, "begins alone"]
     rounds = Rounds(40)
     while rounds.more(all(met[one] >= 10 for one in goals), met):
-        await some_time(bench)
+        await some_time(tb)
     cocotb.log.info("met: %s", dict(met))
 
 
-async def some_time(bench: Bench) -> None:
+async def some_time(tb: MemorySemaphoresTestbench) -> None:
     """Some hundred cycles of random behaviour."""
-    numbers, model = bench.numbers, bench.model
+    numbers, model = tb.random, tb.model
     channels = numbers.sample(range(CHANNELS), min(CHANNELS, numbers.choice((1, 2, CHANNELS))))
     begins, collects = numbers.choice((0.05, 0.3, 1.0)), numbers.choice((0.1, 0.5, 1.0))
     accepts, answers = numbers.choice((0.1, 0.5, 1.0)), numbers.choice((0.05, 0.3, 1.0))
@@ -267,12 +216,12 @@ async def some_time(bench: Bench) -> None:
         idle = [channel for channel in channels if channel not in {*busy, *model.results}]
         events: dict[str, Any] = {}
         if idle and numbers.random() < begins:
-            events["begin"] = bench.operation(numbers.choice(idle))
+            events["begin"] = tb.operation(numbers.choice(idle))
         if model.results and numbers.random() < collects:
             end = "collect" if numbers.random() < 0.8 else "clear"
             events[end] = numbers.choice([*model.results])
         if model.asked and numbers.random() < answers:
-            events["response"] = bench.result()
-        bench.ready = numbers.random() < accepts
-        bench.peek = numbers.choice([*model.results, numbers.randrange(CHANNELS)])
-        await bench.step(**events)
+            events["response"] = tb.result()
+        tb.ready = numbers.random() < accepts
+        tb.peek = numbers.choice([*model.results, numbers.randrange(CHANNELS)])
+        await tb.step(**events)

@@ -3,18 +3,17 @@ early, late or twice."""
 
 import os
 from collections import Counter
-from random import Random
 from typing import Any
 
 import cocotb
-from cocotb.triggers import ReadOnly, RisingEdge
 
 from signalbox.hw.config import CONFIGS
-from signalbox.hw.records.channel import channel_event, present_time
+from signalbox.hw.host.scheduling.retry_timers import RetryTimers
 from signalbox.tb.models.retry_timers import CYCLE_BITS, UNIT_BITS, Arm, TimersModel
-from signalbox.tb.testbench.fields import replaced
+from signalbox.tb.testbench.clocked import Testbench
 from signalbox.tb.testbench.goals import Rounds
-from signalbox.tb.testbench.reset import reset
+from signalbox.tb.testbench.masks import members
+from signalbox.tb.testbench.strobe import Strobe
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 
@@ -22,23 +21,14 @@ CONFIG = CONFIGS[os.environ.get("SIZE", "default")]
 
 CHANNELS = CONFIG.channels
 
-LAYOUTS: dict[str, Any] = {
-    "arm": channel_event(CONFIG, units=1, due=32),
-    "disarm": channel_event(CONFIG),
-}
-"""Input events."""
-
-PORTS = {"arm": "client__arm", "disarm": "client__disarm", "time": "time", "expired": "expired"}
-"""Name of each port of the design."""
-
 LATE = CHANNELS + 3
 """Cycles by which a timer may be late."""
 
 WORD = 1 << 32
 
 
-class Bench:
-    """Testbench that arms and disarms timers, and compares every cycle with the model.
+class RetryTimersTestbench(Testbench):
+    """Arms and disarms timers, and compares every cycle with the model.
 
     Members
     -------
@@ -47,50 +37,32 @@ class Bench:
     """
 
     def __init__(self, dut: Any) -> None:
-        self.dut = dut
-        self.numbers = Random(int(os.environ["COCOTB_RANDOM_SEED"]))
+        super().__init__(dut, RetryTimers(CONFIG))
         self.model = TimersModel(CHANNELS)
-        self.cycles, self.units = self.numbers.randrange(WORD), self.numbers.randrange(WORD)
+        self.cycles, self.units = self.random.randrange(WORD), self.random.randrange(WORD)
         self.expired: frozenset[int] = frozenset()
-
-    @classmethod
-    async def start(cls, dut: Any) -> "Bench":
-        bench = cls(dut)
-        bench._drive(None, None)
-        await reset(dut)
-        return bench
-
-    def _event(self, name: str, **fields: int) -> None:
-        """Drive an event that happens if `fields` are given; otherwise they are random."""
-        layout = LAYOUTS[name]
-        bits = self.numbers.getrandbits(layout.size)
-        getattr(self.dut, PORTS[name]).value = replaced(layout, bits, **fields, valid=bool(fields))
-
-    def _drive(self, arm: Arm | None, disarm: int | None) -> None:
-        self._event("arm", **({} if arm is None else vars(arm)))
-        self._event("disarm", **({} if disarm is None else {"channel": disarm}))
-        time: Any = present_time.const({"cycles": self.cycles, "units": self.units})
-        getattr(self.dut, PORTS["time"]).value = time.as_bits()
+        self._arm, self._disarm = Strobe(self, "client__arm"), Strobe(self, "client__disarm")
 
     async def step(self, arm: Arm | None = None, disarm: int | None = None) -> frozenset[int]:
         """One cycle. Returns the channels whose timer has expired."""
-        self._drive(arm, disarm)
+        if arm is not None:
+            self._arm.send(**vars(arm))
+        if disarm is not None:
+            self._disarm.send(channel=disarm)
+        self.drive(time={"cycles": self.cycles, "units": self.units})
         expected = self.model.show(self.cycles, self.units)
-        await ReadOnly()
-        bits = int(getattr(self.dut, PORTS["expired"]).value)
+        await super().step()
+        self.expired = members(self.get("expired"))
         for channel, state in enumerate(expected):
             found = f"channel {channel}, cycle {self.model.now}, {self.model.timers.get(channel)}"
-            assert state in {None, bool(bits >> channel & 1)}, found
-        await RisingEdge(self.dut.clk)
-        self.expired = frozenset(channel for channel in range(CHANNELS) if bits >> channel & 1)
+            assert state in {None, channel in self.expired}, found
         self.model.step(self.expired, arm, disarm)
         self.cycles = (self.cycles + 1) % WORD
         return self.expired
 
-    async def steps(self, cycles: int) -> frozenset[int]:
-        """Cycles without events."""
-        for _ in range(cycles):
-            await self.step()
+    async def after(self, cycles: int) -> frozenset[int]:
+        """The channels whose timer has expired in the last of `cycles` cycles without events."""
+        await self.steps(cycles)
         return self.expired
 
     def arm(self, channel: int, ahead: int, *, units: bool = False) -> Arm:
@@ -98,7 +70,7 @@ class Bench:
         count."""
         if units:
             return Arm(channel, True, (self.units + ahead) % WORD)
-        high = self.numbers.getrandbits(32) >> CYCLE_BITS << CYCLE_BITS
+        high = self.random.getrandbits(32) >> CYCLE_BITS << CYCLE_BITS
         return Arm(channel, False, high | (self.cycles + ahead) % (1 << CYCLE_BITS))
 
 
@@ -107,97 +79,97 @@ async def in_cycles(dut):
     """A timer in cycles expires at its time and at most `channels` + 3 cycles later, also when the
     counter of cycles wraps, and stays expired until it is armed or disarmed. One whose time has
     long passed expires soon."""
-    bench = await Bench.start(dut)
+    tb = await RetryTimersTestbench(dut).start()
     for channel in range(CHANNELS):
         for start in (0, -LATE - 10, (1 << CYCLE_BITS) - LATE - 10):
-            bench.cycles = start % WORD
-            ahead = LATE + bench.numbers.randrange(1, 20)
-            await bench.step(bench.arm(channel, ahead))
-            assert not await bench.steps(ahead - 1)
-            assert await bench.steps(LATE + 1) == {channel}
-            assert await bench.steps(20) == {channel}
-            await bench.step(bench.arm(channel, LATE))
-            assert not await bench.steps(LATE - 1)
-            assert await bench.steps(LATE + 1) == {channel}
-            await bench.step(disarm=channel)
-            assert not await bench.steps(3 * LATE)
-            await bench.step(bench.arm(channel, 4 * LATE - (1 << CYCLE_BITS - 1)))
-            assert await bench.steps(2 * LATE + 1) == {channel}
-            await bench.step(disarm=channel)
+            tb.cycles = start % WORD
+            ahead = LATE + tb.random.randrange(1, 20)
+            await tb.step(tb.arm(channel, ahead))
+            assert not await tb.after(ahead - 1)
+            assert await tb.after(LATE + 1) == {channel}
+            assert await tb.after(20) == {channel}
+            await tb.step(tb.arm(channel, LATE))
+            assert not await tb.after(LATE - 1)
+            assert await tb.after(LATE + 1) == {channel}
+            await tb.step(disarm=channel)
+            assert not await tb.after(3 * LATE)
+            await tb.step(tb.arm(channel, 4 * LATE - (1 << CYCLE_BITS - 1)))
+            assert await tb.after(2 * LATE + 1) == {channel}
+            await tb.step(disarm=channel)
 
 
 @cocotb.test(**LIMIT)
 async def in_units(dut):
     """A timer in units expires only when their time has come, also when it wraps, whatever the
     cycles are, or soon if it has long passed."""
-    bench = await Bench.start(dut)
+    tb = await RetryTimersTestbench(dut).start()
     for channel in range(CHANNELS):
         for start, ahead in ((0, 1), (WORD - 1, 1), (WORD - 2, 3), (5, (1 << UNIT_BITS - 1) - 1)):
-            bench.units = start
-            await bench.step(bench.arm(channel, ahead, units=True))
-            assert not await bench.steps(3 * LATE)
-            bench.units = (start + ahead - 1) % WORD
-            assert not await bench.steps(3 * LATE)
-            bench.units = (start + ahead) % WORD
-            assert await bench.steps(LATE + 1) == {channel}
-            await bench.step(bench.arm(channel, 1 - (1 << UNIT_BITS - 1), units=True))
-            assert await bench.steps(2 * LATE + 1) == {channel}
-            await bench.step(disarm=channel)
-            assert not await bench.steps(3)
+            tb.units = start
+            await tb.step(tb.arm(channel, ahead, units=True))
+            assert not await tb.after(3 * LATE)
+            tb.units = (start + ahead - 1) % WORD
+            assert not await tb.after(3 * LATE)
+            tb.units = (start + ahead) % WORD
+            assert await tb.after(LATE + 1) == {channel}
+            await tb.step(tb.arm(channel, 1 - (1 << UNIT_BITS - 1), units=True))
+            assert await tb.after(2 * LATE + 1) == {channel}
+            await tb.step(disarm=channel)
+            assert not await tb.after(3)
 
 
 @cocotb.test(**LIMIT)
 async def stopped_in_time(dut):
     """A timer armed or disarmed again in any cycle around its time is as new."""
-    bench = await Bench.start(dut)
+    tb = await RetryTimersTestbench(dut).start()
     for channel in sorted({0, CHANNELS // 2, CHANNELS - 1}):
         for delay in range(3 * LATE + 2):
             for again in (False, True):
-                await bench.step(bench.arm(channel, LATE))
-                await bench.steps(delay)
-                arm = bench.arm(channel, 3 * LATE) if again else None
-                await bench.step(arm, None if again else channel)
-                assert not await bench.steps(3 * LATE - 1)
-                assert await bench.steps(LATE + 1) == ({channel} if again else set())
-                await bench.step(disarm=channel)
+                await tb.step(tb.arm(channel, LATE))
+                await tb.steps(delay)
+                arm = tb.arm(channel, 3 * LATE) if again else None
+                await tb.step(arm, None if again else channel)
+                assert not await tb.after(3 * LATE - 1)
+                assert await tb.after(LATE + 1) == ({channel} if again else set())
+                await tb.step(disarm=channel)
 
 
 @cocotb.test(**LIMIT)
 async def as_the_model(dut):
     """Random timers of all channels behave as the model in every cycle, until each situation was
     met many times."""
-    bench, met = await Bench.start(dut), Counter[str]()
+    tb, met = await RetryTimersTestbench(dut).start(), Counter[str]()
     goals = ["expired in cycles", "expired in units", "past", "armed before its time"]
     goals += ["disarmed before its time", "armed when expired", "disarmed when expired"]
     goals += ["armed when due", "disarmed when due"]
     rounds = Rounds(30)
     while rounds.more(all(met[one] >= 20 for one in goals), met):
-        await some_time(bench, met)
+        await some_time(tb, met)
     cocotb.log.info("met: %s", dict(met))
 
 
-async def some_time(bench: Bench, met: Counter[str]) -> None:
+async def some_time(tb: RetryTimersTestbench, met: Counter[str]) -> None:
     """Some hundred cycles of random timers."""
-    numbers = bench.numbers
+    numbers = tb.random
     channels = numbers.sample(range(CHANNELS), min(CHANNELS, numbers.choice((1, 2, CHANNELS))))
     arms, disarms = numbers.choice((0.01, 0.1, 0.5)), numbers.choice((0.0, 0.02, 0.2))
     longest, ticks = numbers.choice((5, 40, 150)), numbers.choice((0.02, 0.5))
     for _ in range(400):
-        before = bench.expired
+        before = tb.expired
         arm, disarm = None, None
         if numbers.random() < arms:
             channel, units = numbers.choice(channels), numbers.random() < 0.5
             ahead = numbers.randrange(-3, 5 if units else longest)
-            arm = bench.arm(channel, ahead, units=units)
+            arm = tb.arm(channel, ahead, units=units)
             met["past"] += ahead < 0
         elsewhere = [channel for channel in channels if arm is None or channel != arm.channel]
         if elsewhere and numbers.random() < disarms:
             disarm = numbers.choice(elsewhere)
         for name, channel in (("armed", arm and arm.channel), ("disarmed", disarm)):
-            if channel is not None and (timer := bench.model.timers.get(channel)):
+            if channel is not None and (timer := tb.model.timers.get(channel)):
                 due = "when due" if timer.passed is not None else "before its time"
                 met[f"{name} {'when expired' if channel in before else due}"] += 1
-        timers = {**bench.model.timers}
-        for channel in await bench.step(arm, disarm) - before:
+        timers = {**tb.model.timers}
+        for channel in await tb.step(arm, disarm) - before:
             met[f"expired in {'units' if timers[channel].arm.units else 'cycles'}"] += 1
-        bench.units = (bench.units + (numbers.random() < ticks)) % WORD
+        tb.units = (tb.units + (numbers.random() < ticks)) % WORD

@@ -3,18 +3,16 @@ patience individually."""
 
 import os
 from dataclasses import replace
-from random import Random
 from typing import Any
 
 import cocotb
-from cocotb.triggers import ReadOnly, RisingEdge
 
 from signalbox.hw.config import CONFIGS
 from signalbox.hw.host.scheduling.scheduler import Scheduler
-from signalbox.hw.records.channel import channel_event
 from signalbox.tb.models.scheduler import PATIENCE, STAMPS, Inputs, Outputs, SchedulerModel
+from signalbox.tb.testbench.clocked import Testbench
 from signalbox.tb.testbench.goals import Rounds
-from signalbox.tb.testbench.reset import reset
+from signalbox.tb.testbench.masks import mask
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 
@@ -33,17 +31,8 @@ SLICES = (0, 1, 2, 3, 10, 50)
 SEVERAL = {**LIMIT, "skip": CHANNELS < 4}
 
 
-PORTS = {
-    "copying": "engines__copying",
-    "keeping": "engines__keeping",
-    "give_up": "client__give_up",
-}
-"""Inputs at ports of other names."""
-
-
-class Bench:
-    """Testbench that drives the scheduler as the pipeline does, and compares every cycle with the
-    model.
+class SchedulerTestbench(Testbench):
+    """Drives the scheduler as the pipeline does, and compares every cycle with the model.
 
     Members
     -------
@@ -54,8 +43,7 @@ class Bench:
     """
 
     def __init__(self, dut: Any) -> None:
-        self.dut = dut
-        self.numbers = Random(int(os.environ["COCOTB_RANDOM_SEED"]))
+        super().__init__(dut, Scheduler(CONFIG))
         self.model = SchedulerModel(CHANNELS)
         self.ready: set[int] = set()
         self.copying: set[int] = set()
@@ -65,16 +53,6 @@ class Bench:
         self.slices = [LONG] * CHANNELS
         self.served: int | None = None
         self.first, self._sliced = False, False
-        members = Scheduler(CONFIG).signature.members
-        self._event: Any = channel_event(CONFIG)
-        self._stamps: Any = members["stamps"].shape
-
-    @classmethod
-    async def start(cls, dut: Any) -> "Bench":
-        bench = cls(dut)
-        bench._drive(bench._inputs())
-        await reset(dut)
-        return bench
 
     def _inputs(self, **strobes: bool) -> Inputs:
         return Inputs(
@@ -90,28 +68,32 @@ class Bench:
 
     def _drive(self, now: Inputs) -> None:
         """Payload without its strobe is random."""
-        dut, numbers = self.dut, self.numbers
-        for name in ("ready", "copying", "keeping", "wanting"):
-            bits = sum(1 << channel for channel in getattr(now, name))
-            getattr(dut, PORTS.get(name, name)).value = bits
-        for name in ("take", "give_up", "reserves", "launches"):
-            getattr(dut, PORTS.get(name, name)).value = int(getattr(now, name))
-        dut.stamps.value = self._stamps.const(now.stamps).as_bits()
-        dut.serving.value = int(now.served is not None)
-        dut.served.value = numbers.randrange(CHANNELS) if now.served is None else now.served
-        dut.slice_valid.value = int(now.slice is not None)
-        dut.slice.value = numbers.getrandbits(32) if now.slice is None else now.slice
+        numbers = self.random
+        self.drive(
+            ready=mask(now.ready),
+            engines__copying=mask(now.copying),
+            engines__keeping=mask(now.keeping),
+            wanting=mask(now.wanting),
+            stamps=now.stamps,
+            serving=now.served is not None,
+            served=numbers.randrange(CHANNELS) if now.served is None else now.served,
+            take=now.take,
+            slice_valid=now.slice is not None,
+            slice=numbers.getrandbits(32) if now.slice is None else now.slice,
+            client__give_up=now.give_up,
+            reserves=now.reserves,
+            launches=now.launches,
+        )
 
     def _shown(self) -> Outputs:
-        dut = self.dut
-        candidate = self._event.from_bits(int(dut.client__candidate.value))
+        candidate = self.get("client__candidate")
         return Outputs(
-            int(dut.target.value) if dut.target_valid.value else None,
-            candidate.channel if candidate.valid else None,
-            bool(dut.leave.value),
-            bool(dut.stay.value),
-            bool(dut.client__spent.value),
-            int(dut.floor.value) if dut.floor_valid.value else None,
+            self.get("target") if self.get("target_valid") else None,
+            candidate["channel"] if candidate["valid"] else None,
+            bool(self.get("leave")),
+            bool(self.get("stay")),
+            bool(self.get("client__spent")),
+            self.get("floor") if self.get("floor_valid") else None,
         )
 
     async def step(
@@ -130,12 +112,11 @@ class Bench:
         take &= self.served is None and expected.target is not None
         now = replace(now, take=take)
         self._drive(now)
-        await ReadOnly()
+        await super().step()
         shown = self._shown()
         if expected.stay is None:
             shown = replace(shown, stay=None)
         assert shown == expected, f"cycle {self.model.now}: {now}"
-        await RisingEdge(self.dut.clk)
         self.model.step(now)
         if take or edit is not None:
             self.served = expected.target if take else edit
@@ -144,8 +125,8 @@ class Bench:
         self.first, self._sliced = take or edit is not None, take
         return shown
 
-    async def steps(self, cycles: int) -> list[Outputs]:
-        """Cycles without events."""
+    async def watch(self, cycles: int) -> list[Outputs]:
+        """The outputs of `cycles` cycles without events."""
         return [await self.step() for _ in range(cycles)]
 
     async def serve(self, channel: int, **strobes: bool) -> Outputs:
@@ -177,7 +158,7 @@ class Bench:
 
     async def leaves(self, cycles: int) -> int | None:
         """Number of cycles before `leave`, within `cycles` cycles; None if it does not come."""
-        shown = [one.leave for one in await self.steps(cycles)]
+        shown = [one.leave for one in await self.watch(cycles)]
         return shown.index(True) if any(shown) else None
 
 
@@ -185,14 +166,14 @@ class Bench:
 async def guests_go_when_the_holder_is_back(dut):
     """Rule 4: a guest continues until the holder can proceed within its slice; then it leaves in
     the next cycle, and the holder is the target."""
-    bench = await Bench.start(dut)
+    tb = await SchedulerTestbench(dut).start()
     for copying in ({0}, set[int]()):
-        await bench.guest(2)
-        assert await bench.leaves(50) is None
-        bench.copying = copying
-        bench.ready.add(0)
-        assert await bench.leaves(3) == 1
-        await bench.serve(0)
+        await tb.guest(2)
+        assert await tb.leaves(50) is None
+        tb.copying = copying
+        tb.ready.add(0)
+        assert await tb.leaves(3) == 1
+        await tb.serve(0)
 
 
 @cocotb.test(**SEVERAL)
@@ -200,19 +181,19 @@ async def guests_go_when_the_floor_is_free(dut):
     """Rule 5: a guest continues after the end of the holder's slice until the holder's copy has
     ended; then it leaves in the next cycle, even if only itself can take the floor, and does so. It
     does not leave while the slice lasts."""
-    bench = await Bench.start(dut)
-    bench.slices[0] = 30
-    await bench.guest()
-    assert await bench.leaves(60) is None
-    bench.copying = set()
-    assert await bench.leaves(3) == 1
-    await bench.serve(1)
-    assert (await bench.step()).floor == 1
+    tb = await SchedulerTestbench(dut).start()
+    tb.slices[0] = 30
+    await tb.guest()
+    assert await tb.leaves(60) is None
+    tb.copying = set()
+    assert await tb.leaves(3) == 1
+    await tb.serve(1)
+    assert (await tb.step()).floor == 1
 
-    bench.slices[0] = 60
-    await bench.guest()
-    bench.copying = set()
-    left = await bench.leaves(100)
+    tb.slices[0] = 60
+    await tb.guest()
+    tb.copying = set()
+    left = await tb.leaves(100)
     assert left is not None and 40 < left < 60
 
 
@@ -220,120 +201,120 @@ async def guests_go_when_the_floor_is_free(dut):
 async def guests_have_slices(dut):
     """Rule 5: a guest's slice lasts for the set time, and longer while no other can proceed; each
     service has a new one."""
-    bench = await Bench.start(dut)
+    tb = await SchedulerTestbench(dut).start()
     for length in SLICES:
-        bench.slices[1] = length
+        tb.slices[1] = length
         for _ in range(2):
-            await bench.guest(2)
-            assert await bench.leaves(length + 50) == max(KNOWN, length)
-            bench.stamps[1] = bench.stamps[2] + 1
-            await bench.serve(2)
-            bench.stamps[1] = 1
-        await bench.guest()
-        assert await bench.leaves(length + 50) is None
-        bench.ready.add(2)
-        assert await bench.leaves(5) == KNOWN + 1
+            await tb.guest(2)
+            assert await tb.leaves(length + 50) == max(KNOWN, length)
+            tb.stamps[1] = tb.stamps[2] + 1
+            await tb.serve(2)
+            tb.stamps[1] = 1
+        await tb.guest()
+        assert await tb.leaves(length + 50) is None
+        tb.ready.add(2)
+        assert await tb.leaves(5) == KNOWN + 1
 
 
 @cocotb.test(**SEVERAL)
 async def guests_yield_their_own_slice(dut):
     """A guest that yields loses its own slice and not the holder's, and vice versa."""
-    bench = await Bench.start(dut)
-    await bench.guest(2)
-    await bench.steps(4)
-    await bench.step(give_up=True)
-    assert await bench.leaves(5) == 1
-    bench.ready.add(0)
-    await bench.serve(0)
-    assert await bench.leaves(20) is None
+    tb = await SchedulerTestbench(dut).start()
+    await tb.guest(2)
+    await tb.steps(4)
+    await tb.step(give_up=True)
+    assert await tb.leaves(5) == 1
+    tb.ready.add(0)
+    await tb.serve(0)
+    assert await tb.leaves(20) is None
 
-    await bench.step(give_up=True)
-    bench.ready.discard(0)
-    await bench.serve(1)
-    assert await bench.leaves(20) is None
-    bench.ready.add(0)
-    assert await bench.leaves(20) is None
+    await tb.step(give_up=True)
+    tb.ready.discard(0)
+    await tb.serve(1)
+    assert await tb.leaves(20) is None
+    tb.ready.add(0)
+    assert await tb.leaves(20) is None
 
 
 @cocotb.test(**SEVERAL)
 async def slices_of_the_holder(dut):
     """COPY-5, COPY-8: the holder's slice lasts for the set time; while no other can proceed it is
     followed, one cycle later, by another of the same length."""
-    bench = await Bench.start(dut)
+    tb = await SchedulerTestbench(dut).start()
     for length in (*SLICES, LONG):
-        bench.slices[0] = length
-        await bench.holder(1)
+        tb.slices[0] = length
+        await tb.holder(1)
         last = max(KNOWN, length)
-        assert await bench.leaves(min(last, 100) + 20) == (last if last < LONG else None)
+        assert await tb.leaves(min(last, 100) + 20) == (last if last < LONG else None)
 
-    bench.slices[0] = 20
+    tb.slices[0] = 20
     for alone in (0, 1, 5):
-        await bench.holder()
-        await bench.steps(21 * alone + 10)
-        bench.ready.add(1)
-        assert await bench.leaves(30) == 10
+        await tb.holder()
+        await tb.steps(21 * alone + 10)
+        tb.ready.add(1)
+        assert await tb.leaves(30) == 10
 
 
 @cocotb.test(**SEVERAL)
 async def slices_leave_nothing_behind(dut):
     """COPY-5: a service that ends by itself at any time of its slice does not shorten the next
     channel's slice, with the floor or as a guest."""
-    bench = await Bench.start(dut)
-    bench.slices[:4] = [10, 10, 20, 20]
+    tb = await SchedulerTestbench(dut).start()
+    tb.slices[:4] = [10, 10, 20, 20]
     for before in range(14):
-        await bench.holder()
-        await bench.steps(before)
-        bench.ready = {2, 3}
-        await bench.serve(2)
-        assert await bench.leaves(30) == 20
+        await tb.holder()
+        await tb.steps(before)
+        tb.ready = {2, 3}
+        await tb.serve(2)
+        assert await tb.leaves(30) == 20
 
-        bench.slices[0] = LONG
-        await bench.guest()
-        await bench.steps(before)
-        bench.ready = {2, 3}
-        await bench.serve(2)
-        assert await bench.leaves(30) == 20
-        bench.slices[0] = 10
+        tb.slices[0] = LONG
+        await tb.guest()
+        await tb.steps(before)
+        tb.ready = {2, 3}
+        await tb.serve(2)
+        assert await tb.leaves(30) == 20
+        tb.slices[0] = 10
 
 
 @cocotb.test(**SEVERAL)
 async def patience(dut):
     """Rule 4: a channel with a reserved engine stays longer, for at most 127 cycles after it had to
     leave, regardless of the time served before; no other channel stays."""
-    bench = await Bench.start(dut)
+    tb = await SchedulerTestbench(dut).start()
     for before in (0, 10, 300):
         for keeping in (set[int](), {1}):
-            await bench.guest()
-            bench.keeping = keeping
-            await bench.steps(before)
-            bench.ready.add(0)
-            shown = await bench.steps(PATIENCE + 20)
+            await tb.guest()
+            tb.keeping = keeping
+            await tb.steps(before)
+            tb.ready.add(0)
+            shown = await tb.watch(PATIENCE + 20)
             stays = [one.leave and one.stay for one in shown]
             assert stays.count(True) == (PATIENCE if keeping else 0)
             assert not any(stays[PATIENCE + 1 :])
-            bench.keeping = set()
+            tb.keeping = set()
 
 
 @cocotb.test(**LIMIT)
 async def as_the_model(dut):
     """Random channels, copies, slices and services behave as the model in every cycle, until each
     rule has decided many times."""
-    bench = await Bench.start(dut)
+    tb = await SchedulerTestbench(dut).start()
     rules = ["slice anew", "holder again"]
     if CHANNELS > 1:
         rules += ["holder's slice", "holder is back", "floor is free", "guest's slice", "guest"]
         rules += ["patience is over"]
-    decided = bench.model.decided
+    decided = tb.model.decided
     rounds = Rounds(40)
     while rounds.more(all(decided[rule] >= 5 for rule in rules), decided):
-        await some_time(bench, lasting=rounds.number % 4 == 0)
+        await some_time(tb, lasting=rounds.number % 4 == 0)
     cocotb.log.info("decided: %s", dict(decided))
 
 
-async def some_time(bench: Bench, *, lasting: bool) -> None:
+async def some_time(tb: SchedulerTestbench, *, lasting: bool) -> None:
     """Some hundred cycles of random behaviour. `lasting` : few changes, and services with a
     reserved engine do not end by themselves."""
-    numbers = bench.numbers
+    numbers = tb.random
     channels = numbers.sample(range(CHANNELS), min(CHANNELS, numbers.choice((1, 2, 3, CHANNELS))))
     changes, ends = numbers.choice((0.01, 0.1, 0.5)), numbers.choice((0.0, 0.002, 0.05, 0.3))
     obeys, acts = numbers.choice((0.3, 1.0)), numbers.choice((0.0, 0.02, 0.2))
@@ -345,41 +326,39 @@ async def some_time(bench: Bench, *, lasting: bool) -> None:
     def stamp() -> int:
         return (oldest + numbers.randrange(STAMPS // 2)) % STAMPS
 
-    bench.stamps = [stamp() for _ in range(CHANNELS)]
-    bench.slices = [numbers.choice((0, 1, 2, 3, 7, 30, 200, LONG)) for _ in range(CHANNELS)]
-    for states in (bench.ready, bench.wanting):
+    tb.stamps = [stamp() for _ in range(CHANNELS)]
+    tb.slices = [numbers.choice((0, 1, 2, 3, 7, 30, 200, LONG)) for _ in range(CHANNELS)]
+    for states in (tb.ready, tb.wanting):
         states &= {*channels}
     for _ in range(400):
-        for states in (bench.ready, bench.wanting):
+        for states in (tb.ready, tb.wanting):
             if numbers.random() < changes:
                 states ^= {numbers.choice(channels)}
-        bench.copying -= {channel for channel in bench.copying if numbers.random() < done}
-        bench.keeping -= {channel for channel in bench.keeping if numbers.random() < ends}
+        tb.copying -= {channel for channel in tb.copying if numbers.random() < done}
+        tb.keeping -= {channel for channel in tb.keeping if numbers.random() < ends}
         if numbers.random() < changes:
-            bench.stamps[numbers.choice(channels)] = stamp()
+            tb.stamps[numbers.choice(channels)] = stamp()
         act = numbers.choices(("reserves", "launches"), (1 - launches, launches))[0]
-        await some_cycle(
-            bench, act if numbers.random() < acts else "", numbers.random() < ends, obeys
-        )
+        await some_cycle(tb, act if numbers.random() < acts else "", numbers.random() < ends, obeys)
 
 
-async def some_cycle(bench: Bench, act: str, ends: bool, obeys: float) -> None:
+async def some_cycle(tb: SchedulerTestbench, act: str, ends: bool, obeys: float) -> None:
     """One cycle in which the served channel acts, or its service ends. `obeys` : probability that
     it ends when the channel has to leave."""
-    numbers, served = bench.numbers, bench.served
+    numbers, served = tb.random, tb.served
     if served is None:
         edit = numbers.choice((*[None] * 20, *range(CHANNELS)))
-        await bench.step(take=edit is None and numbers.random() < 0.8, edit=edit)
+        await tb.step(take=edit is None and numbers.random() < 0.8, edit=edit)
         return
-    if bench.first:
-        await bench.step()
+    if tb.first:
+        await tb.step()
         return
     strobes = {name: act == name for name in ("reserves", "launches")}
-    shown = await bench.step(stop=ends, give_up=ends and numbers.random() < 0.3, **strobes)
+    shown = await tb.step(stop=ends, give_up=ends and numbers.random() < 0.3, **strobes)
     if act == "launches":
-        bench.copying.add(served)
-        bench.keeping.discard(served)
+        tb.copying.add(served)
+        tb.keeping.discard(served)
     elif act == "reserves":
-        bench.keeping.add(served)
+        tb.keeping.add(served)
     if shown.leave and not shown.stay and numbers.random() < obeys:
-        bench.served = None
+        tb.served = None

@@ -15,7 +15,15 @@ from signalbox.hw.config import WARP_THREADS, Config
 from signalbox.hw.placement.controller import Step
 from signalbox.tb.simulation import trace
 
-__all__ = ["BlockLife", "Computing", "KernelLife", "Lost", "SmLife", "WarpLife", "computing"]
+__all__ = [
+    "BlockLife",
+    "KernelActivity",
+    "KernelLife",
+    "Lost",
+    "SmLife",
+    "WarpLife",
+    "kernel_activity",
+]
 
 STEPS = {Step.WHOLE: "A", Step.WARP: "B", Step.LOWER: "C"}
 """Letters for the ways of placing a block, as in PLACE."""
@@ -163,7 +171,7 @@ class SmLife:
 
 
 @dataclass
-class Computing:
+class KernelActivity:
     """Kernels of a run in launch order, and its SMs."""
 
     kernels: list[KernelLife] = field(default_factory=list)
@@ -176,7 +184,9 @@ class Computing:
         return max(warp.end for warp in warps) - min(warp.start for warp in warps)
 
 
-def computing(result: Result, events: Iterable[trace.Event], config: Config) -> Computing:
+def kernel_activity(
+    result: Result, events: Iterable[trace.Event], config: Config
+) -> KernelActivity:
     """Derive kernels and SMs from the trace of a run. Raises `Lost`."""
     reader = _Reader(result, config)
     for event in events:
@@ -191,7 +201,7 @@ class _Reader:
     def __init__(self, result: Result, config: Config) -> None:
         self._start = result.start
         self._first_client = config.memory_clients - config.sms
-        self._done = Computing(sms=[SmLife() for _ in range(config.sms)])
+        self._done = KernelActivity(sms=[SmLife() for _ in range(config.sms)])
         self._coming: dict[int, deque[KernelLife]] = {}
         for record in sorted(result.kernels, key=lambda record: record.submitted):
             life = KernelLife(record, result.title(record))
@@ -255,7 +265,7 @@ class _Reader:
         block.warps.append(warp)
         self._warps[event.sm, event.warp] = warp
 
-    def finish(self) -> Computing:
+    def finish(self) -> KernelActivity:
         """The complete activity, checked."""
         for life in (*self._done.kernels, *(one for left in self._coming.values() for one in left)):
             life.check()

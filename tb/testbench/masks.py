@@ -1,0 +1,15 @@
+"""Sets of numbers as words with a bit for each, such as ports with a bit per channel."""
+
+from collections.abc import Iterable
+
+__all__ = ["mask", "members"]
+
+
+def mask(numbers: Iterable[int]) -> int:
+    """The word in which the bits with these numbers are 1."""
+    return sum(1 << number for number in {*numbers})
+
+
+def members(word: int) -> frozenset[int]:
+    """Numbers of the bits that are 1."""
+    return frozenset(number for number in range(word.bit_length()) if word >> number & 1)
