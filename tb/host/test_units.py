@@ -4,6 +4,7 @@ import pytest
 from amaranth.lib import wiring
 
 from signalbox.hw.config import CONFIGS
+from signalbox.hw.host.channel_registers import ChannelRegisters
 from signalbox.hw.host.fetch.arrivals import Arrivals
 from signalbox.hw.host.fetch.fetch_unit import FetchUnit
 from signalbox.hw.host.scheduling.scheduler import Scheduler
@@ -57,3 +58,8 @@ def test_memops(simulator: str, size: str) -> None:
 )
 def test_scheduler(simulator: str, size: str) -> None:
     run(Scheduler(CONFIGS[size]), "scheduler", simulator, size, 1 if size == "tiny" else 8)
+
+
+@pytest.mark.parametrize("size", tiers(["tiny", "default"], smoke=["tiny"]))
+def test_channel_registers(simulator: str, size: str) -> None:
+    run(ChannelRegisters(CONFIGS[size]), "channel_registers", simulator, size, 1)

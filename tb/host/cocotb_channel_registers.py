@@ -1,0 +1,33 @@
+"""Channel registers alone (HOST-6): every read, strobe and offer under random events."""
+
+import os
+from random import Random
+
+import cocotb
+
+from signalbox.hw.registers import CHANNEL
+from signalbox.tb.goals import Rounds
+from signalbox.tb.host.registerbench import Bench, Goal
+
+LIMIT = {"timeout_time": 50, "timeout_unit": "ms"}
+
+ENOUGH = 5
+"""Number of times that each goal has to be met."""
+
+
+@cocotb.test(**LIMIT)
+async def any_events(dut):
+    """With random accesses, refused methods, failed copies and tasks, resumptions and starts, and
+    with back-pressure, all outputs are those of the model in every cycle; then all registers of all
+    channels are."""
+    bench = await Bench.start(dut, Random(int(os.environ["COCOTB_RANDOM_SEED"])))
+    rounds = Rounds(100, 1500)
+    while rounds.more(not bench.missing(ENOUGH), bench.missing(ENOUGH)):
+        bench.change_pace()
+        for _ in range(200):
+            await bench.step()
+    await bench.rest()
+    for channel in range(len(bench.channels)):
+        for register in CHANNEL:
+            await bench.read(channel, register.name)
+    assert all(bench.met[goal] >= ENOUGH for goal in Goal)
