@@ -7,12 +7,9 @@ from signalbox.hw.methods import CeMethod, ComputeMethod
 from signalbox.hw.qmd import SkedCheck
 from signalbox.hw.registers import CHANNEL
 
-__all__ = ["OF_ERRORS", "TALLIES", "Channel", "Error", "of_copy", "of_method", "of_task"]
+__all__ = ["TALLIES", "Channel", "Error", "of_copy", "of_method", "of_task"]
 
 TALLIES = ("METHODS", "COPIES", "TASKS", "REFERENCE")
-
-OF_ERRORS = ("INTR_0", "INTR_1", "CAUSE", "ERROR_VA", "ERROR_VA_HI", "METHOD0", "DATA0")
-"""Registers of an error; 0 without one."""
 
 _METHOD0 = CHANNEL["METHOD0"]
 
