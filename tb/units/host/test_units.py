@@ -4,6 +4,7 @@ import pytest
 from amaranth.lib import wiring
 
 from signalbox.hw.config import CONFIGS
+from signalbox.hw.host.channel_registers import ChannelRegisters
 from signalbox.hw.host.copy_launcher import CopyLauncher
 from signalbox.hw.host.fetch.arrivals import Arrivals
 from signalbox.hw.host.fetch.fetch_unit import FetchUnit
@@ -96,3 +97,8 @@ def test_memory_semaphores(simulator: str, size: str) -> None:
 @pytest.mark.parametrize("size", tiers(["tiny", "default"], smoke=["tiny"]))
 def test_execute(simulator: str, size: str) -> None:
     run(Execute(CONFIGS[size]), "execute", simulator, size, 22 if size == "tiny" else 23)
+
+
+@pytest.mark.parametrize("size", tiers(["tiny", "default"], smoke=["tiny"]))
+def test_channel_registers(simulator: str, size: str) -> None:
+    run(ChannelRegisters(CONFIGS[size]), "channel_registers", simulator, size, 1)

@@ -1,0 +1,1 @@
+"""Parts of the channel registers: errors, tallies, settings, views, and the access in progress."""

@@ -1,0 +1,92 @@
+"""Rows of the error records: two per channel."""
+
+from amaranth.hdl import Module, Signal, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from signalbox.hw.config import Config
+from signalbox.hw.host.channel_block.error_intake import SOURCES
+from signalbox.hw.host.channel_block.records import error_record, error_row
+from signalbox.hw.records.channel import channel_event
+
+__all__ = ["ErrorRows"]
+
+
+class ErrorRows(wiring.Component):
+    """Gives errors their rows: the first of a channel is shown until it is cleared, and behind it
+    that of the next failed copy or task. Of failures beyond these, the second record only shows
+    `more`.
+
+    Owns, per channel, which rows are in use, and which one is shown.
+
+    Members
+    -------
+    taken : in, per source, see `ErrorIntake`.
+    rows : out, per source, the row of its error, in the same cycle.
+    noted : in, strobe: an error is recorded.
+    channel : in, channel of the access.
+    cleared : in, strobe: the error shown of `channel` is cleared; the next one, if any, is shown.
+    all : in, with `cleared`: both errors are cleared.
+    follows : out, combinational, for `cleared`: another error will be shown.
+    shown : out, per channel, it has a record.
+    second : out, row shown of `channel`, one cycle later.
+    more : out, another copy or task of `channel` has failed since the error shown, one cycle later.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "taken": In(data.ArrayLayout(channel_event(config), SOURCES)),
+            "rows": Out(data.ArrayLayout(error_row, SOURCES)),
+            "noted": In(error_record(config)),
+            "channel": In(config.channel_bits),
+            "cleared": In(1),
+            "all": In(1),
+            "follows": Out(1),
+            "shown": Out(config.channels),
+            "second": Out(1),
+            "more": Out(1),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        more, queued, beyond, second = (
+            Signal(self._config.channels, name=f"any_{name}")
+            for name in ("more", "queued", "beyond", "second")
+        )
+        """Per channel: another copy or task has failed since; that failure has a record; more have
+        failed since that one; number of the row shown."""
+        for number in range(SOURCES):
+            at, row = self.taken[number].channel, self.rows[number]
+            # A method refused after an error is held and executed again, so it needs no row.
+            free = ~(row.later & row.full) if number else ~row.later
+            m.d.comb += [
+                row.valid.eq(self.taken[number].valid & free),
+                row.later.eq(self.shown.bit_select(at, 1)),
+                row.full.eq(queued.bit_select(at, 1)),
+                row.second.eq(second.bit_select(at, 1) ^ row.later),
+            ]
+        at, noted = self.noted.channel, self.noted
+        with m.If(noted.valid):
+            m.d.sync += self.shown.bit_select(at, 1).eq(1)
+            with m.If(noted.row.later & noted.contents.why.later):
+                m.d.sync += [
+                    more.bit_select(at, 1).eq(1),
+                    queued.bit_select(at, 1).eq(1),
+                    beyond.bit_select(at, 1).eq(noted.row.full),
+                ]
+
+        def mine(bits: Signal) -> Value:
+            return bits.bit_select(self.channel, 1)
+
+        m.d.comb += self.follows.eq(mine(queued) & ~self.all)
+        m.d.sync += [self.more.eq(mine(more)), self.second.eq(mine(second))]
+        with m.If(self.cleared):
+            m.d.sync += [
+                mine(self.shown).eq(self.follows),
+                mine(second).eq(self.second ^ self.follows),
+                mine(more).eq(mine(beyond) & self.follows),
+                mine(queued).eq(0),
+                mine(beyond).eq(0),
+            ]
+        return m

@@ -1,0 +1,45 @@
+"""Pending CLEAR_FAULTED methods."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from signalbox.hw.config import Config
+from signalbox.hw.lib.onehot import encode, lowest
+from signalbox.hw.records.channel import channel_event
+
+__all__ = ["PendingClears"]
+
+
+class PendingClears(wiring.Component):
+    """Owns, per channel, whether a CLEAR_FAULTED for it is pending. The lowest channel is next.
+
+    Members
+    -------
+    resume : in, strobe: CLEAR_FAULTED for channel `target`; ignored for one that is not built.
+    due : out, one is pending; as of the previous cycle.
+    target : out, with `due`: its channel.
+    taken : in, strobe: the one of `target` is being executed; not in two cycles in a row.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "resume": In(channel_event(config, target=12)),
+            "due": Out(1),
+            "target": Out(config.channel_bits),
+            "taken": In(1),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        channels = self._config.channels
+        pending = Signal(channels)
+        first = Signal(channels)
+        m.d.comb += first.eq(lowest(pending))
+        m.d.sync += [self.due.eq(pending.any()), self.target.eq(encode(first))]
+        with m.If(self.taken):
+            m.d.sync += pending.bit_select(self.target, 1).eq(0)
+        with m.If(self.resume.valid & (self.resume.target < channels)):
+            m.d.sync += pending.bit_select(self.resume.target, 1).eq(1)
+        return m

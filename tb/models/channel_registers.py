@@ -1,0 +1,125 @@
+"""Reference model of a channel's registers (HOST-6), from the register map; without timing."""
+
+from dataclasses import dataclass, field, replace
+
+from signalbox.hw.errors import CODE_OF, Cause
+from signalbox.hw.methods import CeMethod, ComputeMethod
+from signalbox.hw.qmd import SkedCheck
+from signalbox.hw.registers import CHANNEL
+
+__all__ = ["TALLIES", "Channel", "Error", "of_copy", "of_method", "of_task"]
+
+TALLIES = ("METHODS", "COPIES", "TASKS", "REFERENCE")
+
+_METHOD0 = CHANNEL["METHOD0"]
+
+
+@dataclass(frozen=True)
+class Error:
+    """An error record.
+
+    Members
+    -------
+    late : a copy or a task failed; else a method was refused.
+    method, data : METHOD0 and DATA0.
+    more : another copy or task has failed since.
+    """
+
+    cause: Cause
+    check: SkedCheck
+    va: int
+    late: bool
+    method: int
+    data: int
+    more: bool = False
+
+    def word(self, name: str) -> int:
+        """The register of this name."""
+        code = 1 << CODE_OF[self.cause]
+        return {
+            "INTR_0": code & 0xFFFF_FFFF,
+            "INTR_1": code >> 32,
+            "CAUSE": CHANNEL["CAUSE"].pack(
+                CAUSE=self.cause.value, MORE=self.more, SKEDCHECK=self.check.value
+            ),
+            "ERROR_VA": self.va & 0xFFFF_FFFF,
+            "ERROR_VA_HI": self.va >> 32,
+            "METHOD0": self.method,
+            "DATA0": self.data,
+        }[name]
+
+
+def of_method(
+    cause: Cause, check: SkedCheck, va: int, address: int, subchannel: int, data: int, held: bool
+) -> Error:
+    """Error of a method, `address` in bytes; not `held` if a header or an entry is bad."""
+    method = _METHOD0.pack(ADDRESS=address >> 2, SUBCHANNEL=subchannel, VALID=held)
+    return Error(cause, check, va, False, method, data)
+
+
+def of_copy(cause: Cause, va: int, subchannel: int, data: int) -> Error:
+    """Error of a copy launched with `data`."""
+    method = _METHOD0.pack(ADDRESS=CeMethod.LAUNCH_DMA >> 2, SUBCHANNEL=subchannel)
+    return Error(cause, SkedCheck.NONE, va, True, method, data)
+
+
+def of_task(cause: Cause, check: SkedCheck, page: int) -> Error:
+    """Error of the task whose record is at `page` << 8."""
+    method = _METHOD0.pack(ADDRESS=ComputeMethod.SEND_PCAS_A >> 2)
+    return Error(cause, check, page << 8, True, method, page)
+
+
+@dataclass(frozen=True)
+class Channel:
+    """State of a channel; methods return the state after an event.
+
+    Members
+    -------
+    errors : at most two, the first is shown.
+    tallies : by name.
+    """
+
+    enabled: bool = False
+    errors: tuple[Error, ...] = ()
+    tallies: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TALLIES, 0))
+    acquire_failed: bool = False
+
+    def noted(self, error: Error) -> "Channel":
+        """`error` was recorded. A refused method behind an error is held, and executed again."""
+        match self.errors:
+            case ():
+                return replace(self, errors=(error,))
+            case (first,) if error.late:
+                return replace(self, errors=(replace(first, more=True), error))
+            case (first, second) if error.late:
+                return replace(self, errors=(first, replace(second, more=True)))
+        return self
+
+    def cleared(self) -> "Channel":
+        """The error shown was cleared; the next one is shown."""
+        return replace(self, errors=self.errors[1:])
+
+    def rewritten(self, name: str, value: int) -> "Channel":
+        """METHOD0 or DATA0 of the error shown was written."""
+        first, *rest = self.errors
+        value &= CHANNEL[name].mask
+        first = replace(first, **{{"METHOD0": "method", "DATA0": "data"}[name]: value})
+        return replace(self, errors=(first, *rest))
+
+    def started(self) -> "Channel":
+        """The channel was started; its error of a method is dropped."""
+        method = bool(self.errors) and not self.errors[0].late
+        return Channel(enabled=True, errors=self.errors[method:])
+
+    def counted(self, name: str, value: int | None = None) -> "Channel":
+        """A tally goes up by 1, or to `value`."""
+        now = (self.tallies[name] + 1) % (1 << 32) if value is None else value
+        return replace(self, tallies={**self.tallies, name: now})
+
+    def word(self, name: str) -> int:
+        """Value of CONTROL, a tally, or a register of errors."""
+        if name == "CONTROL":
+            return int(self.enabled)
+        if name in TALLIES:
+            return self.tallies[name]
+        return self.errors[0].word(name) if self.errors else 0

@@ -1,0 +1,238 @@
+"""Random environment of the channel registers: operations of channels, their ends and errors."""
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from signalbox.hw.config import VA_BITS, Config
+from signalbox.hw.errors import CODE_OF, Cause
+from signalbox.hw.host.waits.compute_waits import COUNT_BITS
+from signalbox.hw.qmd import SkedCheck
+from signalbox.hw.registers import Wait
+from signalbox.tb.models.channel_registers import Error, of_copy, of_method, of_task
+
+__all__ = ["Events", "Inputs"]
+
+_CAUSES = [*CODE_OF]
+
+_SPACING = 4
+"""Cycles between refused methods: the pipeline changes channels."""
+
+_OFTEN = 0.3
+"""Probability of events in rare moments."""
+
+_MOST = 8
+"""Number of outstanding copies, and tasks, of a channel."""
+
+
+@dataclass
+class Inputs:
+    """Inputs of one cycle.
+
+    Members
+    -------
+    strobes : fields of the valid strobes, by port.
+    failed, task_failed : fields of the waiting failures, or None.
+    levels : values of the other ports.
+    errors : error records of `halt`, `failed`, `task_failed`, by port.
+    """
+
+    strobes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    failed: dict[str, Any] | None = None
+    task_failed: dict[str, Any] | None = None
+    levels: dict[str, int] = field(default_factory=dict)
+    errors: dict[str, Error] = field(default_factory=dict)
+
+    def of(self, port: str, channel: int) -> dict[str, Any] | None:
+        """Fields of a strobe or a waiting failure, if it is there for this channel."""
+        found = getattr(self, port) if "failed" in port else self.strobes.get(port)
+        return found if found and found["channel"] == channel else None
+
+
+class Events:
+    """Chooses the inputs of each cycle.
+
+    Members
+    -------
+    busy : channels with most of the events.
+    pace : probability of events.
+    quiet : whether operations only end.
+    moment : channel that is being resumed or started: its operations often fail now; or None.
+    copies, tasks : number of outstanding ones per channel.
+    """
+
+    def __init__(self, config: Config, numbers: Random) -> None:
+        channels = config.channels
+        self._config, self._numbers = config, numbers
+        self.busy = [0]
+        self.pace, self.quiet = 0.1, False
+        self.moment: int | None = None
+        self.copies, self.tasks = [0] * channels, [0] * channels
+        self._alive = 0
+        self._active: list[int] = [0, 0]
+        self._copying: list[int] = [0, 0]
+        self._failing: dict[str, dict[str, Any] | None] = {"failed": None, "task_failed": None}
+        self._errors: dict[str, Error] = {}
+        self._copy_fails: tuple[dict[str, Any], Error] | None = None
+        self._levels: dict[str, int] = {}
+        self._rested, self._late = _SPACING, None
+
+    def saw(self, enabled: int, halted: int, *taken: str) -> None:
+        """Outputs of the cycle: channels, and which failures were taken."""
+        self._alive = enabled & ~halted
+        for port in taken:
+            self._failing[port] = None
+
+    def cycle(self, fresh: Any) -> Inputs:
+        """Inputs of the next cycle. `fresh(tally, channel)` : that tally may change now."""
+        numbers, found = self._numbers, Inputs()
+        busy, copying = _mask(self.copies) | _mask(self.tasks), _mask(self.copies)
+        if self._copy_fails:
+            self._failing["failed"], self._errors["failed"] = self._copy_fails
+            self._copy_fails = None
+        self._end(found, fresh)
+        if not self.quiet:
+            self._work(found, fresh)
+        found.failed, found.task_failed = self._failing["failed"], self._failing["task_failed"]
+        found.errors |= self._errors
+        self._active, self._copying = [busy, self._active[0]], [copying, self._copying[0]]
+        if not self._levels or numbers.random() < self.pace:
+            self._levels |= self._state()
+        found.levels = {**self._levels, "active": self._active[1] | self._failing_mask()}
+        return found
+
+    def _channel(self) -> int:
+        rare = self._numbers.random() < 0.05
+        channels = range(self._config.channels) if rare else self.busy
+        return self._numbers.choice(channels)
+
+    def _happens(self, often: float = 1.0) -> bool:
+        return self._numbers.random() < often * self.pace
+
+    def _failing_mask(self) -> int:
+        """Channels with failures that were not taken yet."""
+        waiting = [*self._failing.values(), self._copy_fails and self._copy_fails[0]]
+        mask = 0
+        for fields in waiting:
+            mask |= 1 << fields["channel"] if fields else 0
+        return mask
+
+    def _state(self) -> dict[str, int]:
+        """Other state that STATUS, GP_PUT and GP_GET show."""
+        numbers, channels = self._numbers, self._config.channels
+        waits = (numbers.choice([*Wait]).value for _ in range(channels))
+        return {
+            "floor_valid": numbers.getrandbits(1),
+            "floor": numbers.randrange(channels),
+            "serving": numbers.getrandbits(1),
+            "served": numbers.randrange(channels),
+            "busy": numbers.getrandbits(channels),
+            "waits": sum(wait << 4 * number for number, wait in enumerate(waits)),
+            "counts": numbers.getrandbits(4 * channels),
+            "tasks": numbers.getrandbits(COUNT_BITS * channels),
+        }
+
+    def _va(self) -> int:
+        return self._numbers.getrandbits(VA_BITS)
+
+    def _end(self, found: Inputs, fresh: Any) -> None:
+        """Copies and tasks end, some of them with failures."""
+        if not self._failing["failed"]:
+            channel, fails = self._ends(self.copies, "COPIES", fresh)
+            if channel is not None:
+                fields = {"channel": channel, "interrupt": self._numbers.getrandbits(1)}
+                found.strobes["ended"] = {**fields, "failed": fails}
+                if fails:
+                    self._copy_fails = self._failed_copy(channel)
+        if not self._failing["task_failed"]:
+            channel, fails = self._ends(self.tasks, "TASKS", fresh)
+            if channel is not None:
+                found.strobes["task_ended"] = {"channel": channel, "failed": fails}
+                if fails:
+                    fields, error = self._failed_task(channel)
+                    self._failing["task_failed"], self._errors["task_failed"] = fields, error
+
+    def _ends(self, counts: list[int], tally: str, fresh: Any) -> tuple[int | None, int]:
+        """The channel of an operation that ends now, if any, and whether it fails."""
+        numbers, moment = self._numbers, self.moment
+        channels = [number for number, count in enumerate(counts) if count]
+        often = self.pace
+        if moment in channels and not self.quiet:
+            channels, often = [moment], max(_OFTEN, often)
+        elif self._failing["failed"] and not self.quiet:
+            often = max(_OFTEN, often)
+        if not channels or numbers.random() >= often:
+            return None, 0
+        channel = numbers.choice(channels)
+        if not fresh(tally, channel):
+            return None, 0
+        counts[channel] -= 1
+        return channel, int(numbers.random() < (0.8 if channel == moment else 0.4))
+
+    def _failed_copy(self, channel: int) -> tuple[dict[str, Any], Error]:
+        numbers, cause, va = self._numbers, self._numbers.choice(_CAUSES), self._va()
+        rest = {"subchannel": numbers.randrange(8), "data": numbers.getrandbits(32)}
+        return {"channel": channel, "cause": cause, "va": va, **rest}, of_copy(cause, va, **rest)
+
+    def _failed_task(self, channel: int) -> tuple[dict[str, Any], Error]:
+        numbers, cause = self._numbers, self._numbers.choice(_CAUSES)
+        rest = {"check": numbers.choice([*SkedCheck]), "page": numbers.getrandbits(32)}
+        return {"channel": channel, "cause": cause, **rest}, of_task(cause, **rest)
+
+    def _work(self, found: Inputs, fresh: Any) -> None:
+        """Events of the method pipeline, for channels that are neither switched off nor halted."""
+        numbers, alive = self._numbers, self._alive
+        channel = self._channel()
+        if alive >> channel & 1:
+            outstanding = numbers.choice((self.copies, self.tasks))
+            if outstanding[channel] < _MOST and numbers.random() < max(0.1, self.pace):
+                outstanding[channel] += 1
+            if numbers.random() < 0.3 and fresh("METHODS", channel):
+                found.strobes["executed"] = {"channel": channel}
+            if self._happens(0.5) and fresh("REFERENCE", channel):
+                fields = {"channel": channel, "value": numbers.getrandbits(32)}
+                found.strobes["referenced"] = fields
+            if self._happens():
+                found.strobes["acquire"] = {"channel": channel, "passed": numbers.getrandbits(1)}
+        if self._happens(0.1):
+            target = channel if numbers.random() < 0.9 else numbers.getrandbits(12)
+            found.strobes["resume"] = {"channel": self._channel(), "target": target}
+        self._rested += 1
+        ended = found.strobes.get("task_ended")
+        late, self._late = self._late, ended["channel"] if ended and ended["failed"] else None
+        if late is not None and self._refuses(late) and numbers.random() < _OFTEN:
+            self._rested = 0
+            self._refuse(found, late)
+        elif self._refuses(channel) and self._happens(0.5):
+            self._rested = 0
+            self._refuse(found, channel)
+
+    def _refuses(self, channel: int) -> bool:
+        """Whether a method of the channel may be refused: it went on in the previous cycle, and its
+        copies ended before; no failure of its tasks is being taken."""
+        copying = self._copying[0] | self._copying[1] | _mask(self.copies)
+        blocked = copying | self._failing_mask() | ~self._alive
+        return self._rested >= _SPACING and not blocked >> channel & 1
+
+    def _refuse(self, found: Inputs, channel: int) -> None:
+        numbers = self._numbers
+        cause, check, va = numbers.choice(_CAUSES), numbers.choice([*SkedCheck]), self._va()
+        held = numbers.random() < 0.7
+        address, rest = (
+            numbers.getrandbits(12),
+            {"subchannel": numbers.randrange(8), "data": numbers.getrandbits(32)},
+        )
+        reason = Cause.NONE if held else cause
+        found.strobes["halt"] = {
+            "channel": channel,
+            "cause": cause,
+            "check": check,
+            "va": va,
+            "method": {"valid": 1, "cause": reason, "address": address, **rest},
+        }
+        found.errors["halt"] = of_method(cause, check, va, address << 2, held=held, **rest)
+
+
+def _mask(counts: list[int]) -> int:
+    """Channels with outstanding operations."""
+    return sum(bool(count) << number for number, count in enumerate(counts))

@@ -1,0 +1,530 @@
+"""Testbench of the channel registers: each output of each cycle against the model."""
+
+import os
+from collections import Counter, deque
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+from cocotb.triggers import ReadOnly, RisingEdge
+
+from signalbox.hw.config import CONFIGS
+from signalbox.hw.host.channel_registers import ChannelRegisters
+from signalbox.hw.host.records import INDEX_BITS
+from signalbox.hw.registers import CHANNEL, Access, channel_word
+from signalbox.tb.models.channel_registers import TALLIES, Channel, Error
+from signalbox.tb.testbench.reset import reset
+from signalbox.tb.units.host.channel_events import Events, Inputs
+from signalbox.tb.units.host.channel_goals import Goal
+from signalbox.tb.units.host.channel_past import Past
+
+__all__ = ["ChannelRegistersTestbench"]
+
+CONFIG = CONFIGS[os.environ.get("SIZE", "default")]
+
+READ, WRITE = 5, 5
+"""Cycles from the acceptance of an access to the response of a read, and to the effect of a
+write."""
+
+SEEN = 3
+"""Cycles from a change of a channel's state to the first write that can depend on it."""
+
+BEFORE = 4
+"""Cycles from an event to the first read that shows it, at most. A read shows the state of some
+cycle from this number before its acceptance until its response is taken."""
+
+_OFTEN = 0.3
+"""Probability of an access to a channel that is off to start it."""
+
+LIMIT = 5000
+"""Limit of an access, in cycles."""
+
+_SIGNATURE = ChannelRegisters(CONFIG).signature.members
+_STROBES = ("halt", "ended", "task_ended", "resume", "acquire", "executed", "referenced")
+_STATUS = {field.name: field for field in CHANNEL["STATUS"].fields}
+_SETTINGS = [one.name for one in CHANNEL if one.access is Access.RW and one.reset is None]
+
+
+@dataclass
+class Turn:
+    """The access in progress, accepted in cycle `at`."""
+
+    channel: int
+    name: str
+    write: bool
+    data: int
+    at: int
+
+
+class ChannelRegistersTestbench:
+    """Drives random events and accesses, and checks all outputs.
+
+    Members
+    -------
+    channels : the model.
+    met : how often each goal was met.
+    """
+
+    def __init__(self, dut: Any, numbers: Random) -> None:
+        count = CONFIG.channels
+        self.dut, self._numbers = dut, numbers
+        self._layouts: dict[str, Any] = {
+            name: _SIGNATURE[name].shape
+            for name in (*_STROBES, "failed", "task_failed", "setting", "error")
+        }
+        request = _SIGNATURE["port"].signature.members["request"].signature.members["payload"]
+        edit = _SIGNATURE["edit"].signature.members["payload"]
+        self._request, self._edit = request.shape, edit.shape
+        self.events = Events(CONFIG, numbers)
+        self.channels = [Channel() for _ in range(count)]
+        self.met: Counter[Goal] = Counter()
+        self._halts = [False] * count
+        self._settings: dict[tuple[int, str], int] = {}
+        self._rewritten: set[int] = set()
+        self._since = [0] * count
+        self._pending: list[list[int]] = [[] for _ in range(count)]
+        self._indices = [(0, 0)] * count
+        self._now, self._peeked = 0, 0
+        self._refused: tuple[int, Error] | None = None
+        self._noted: tuple[int, Error] | None = None
+        self._setting: dict[str, int] | None = None
+        self._offer: Turn | None = None
+        self._turn: Turn | None = None
+        self._phase, self._resumed, self._starts, self._began = "idle", 0, False, 0
+        self._past: deque[Past] = deque(maxlen=64)
+        self._executed = -1
+        self._firsts: dict[tuple[int, str], int] = {}
+        self._ready, self._restarting = 0.5, 0
+
+    @classmethod
+    async def start(cls, dut: Any, numbers: Random) -> "ChannelRegistersTestbench":
+        """A testbench after a reset."""
+        tb = cls(dut, numbers)
+        tb._drive(Inputs())
+        for name in ("floor_valid", "floor", "serving", "served", "busy", "waits", "counts"):
+            getattr(dut, name).value = 0
+        dut.tasks.value = dut.active.value = dut.peek_put.value = dut.peek_get.value = 0
+        dut.port__request__valid.value = dut.port__request__payload.value = 0
+        dut.port__response__ready.value = 0
+        dut.restart__ready.value = dut.edit__ready.value = 0
+        await reset(dut)
+        return tb
+
+    def missing(self, enough: int) -> list[str]:
+        """Goals not met often enough."""
+        return [goal.value for goal in Goal if self.met[goal] < enough]
+
+    def change_pace(self) -> None:
+        """Other busy channels, and another frequency of events."""
+        numbers, channels = self._numbers, range(CONFIG.channels)
+        self.events.busy = numbers.sample(channels, min(len(channels), numbers.randint(1, 3)))
+        self.events.pace = numbers.choice((0.01, 0.05, 0.2, 0.5))
+        self._ready = numbers.choice((0.1, 0.5, 1.0))
+
+    async def rest(self) -> None:
+        """Let all operations end."""
+        self.events.quiet, self.events.pace, self._ready = True, 0.5, 1.0
+        while any(self.events.copies) or any(self.events.tasks) or self._offer or self._turn:
+            await self.step(offers=False)
+        for _ in range(40):
+            await self.step(offers=False)
+
+    async def read(self, channel: int, name: str) -> None:
+        """Read a register, unless it was never written, and check it."""
+        if name in _SETTINGS and (channel, name) not in self._settings:
+            return
+        self._offer = Turn(channel, name, False, 0, 0)
+        while self._offer or self._turn:
+            await self.step(offers=False)
+
+    # -- one cycle ---------------------------------------------------------------------------------
+
+    async def step(self, *, offers: bool = True) -> None:
+        """One cycle."""
+        dut, numbers = self.dut, self._numbers
+        if offers and not self._offer and numbers.random() < 0.3:
+            self._offer = self._choose()
+        if numbers.random() < 0.05:
+            channel = numbers.randrange(CONFIG.channels)
+            self._indices[channel] = (
+                numbers.getrandbits(INDEX_BITS), numbers.getrandbits(INDEX_BITS)
+            )  # fmt: skip
+        self.events.moment = self._moment()
+        inputs = self.events.cycle(self._fresh)
+        self._drive(inputs)
+        await ReadOnly()
+        halted = self._outputs(inputs)
+        state = Past(tuple(self.channels), inputs.levels, halted, tuple(self._indices))
+        self._past.append(state)
+        self._failures(inputs)
+        self._access(inputs)
+        self._follow(inputs)
+        self._peeked = int(dut.peek.value) % CONFIG.channels  # noise between accesses
+        assert self._now - self._began < LIMIT, f"{self._phase} of {self._turn} lasts too long"
+        await RisingEdge(dut.clk)
+        self._now += 1
+
+    def _drive(self, inputs: Inputs) -> None:
+        dut, numbers = self.dut, self._numbers
+        for name in _STROBES:
+            fields = inputs.strobes.get(name)
+            bits = self._layouts[name].const({"valid": 1, **fields}).as_bits() if fields else 0
+            getattr(dut, name).value = bits
+        for name in ("failed", "task_failed"):
+            fields = getattr(inputs, name)
+            bits = self._layouts[name].const({"valid": 1, **fields}).as_bits() if fields else 0
+            getattr(dut, name).value = bits
+        for name, value in inputs.levels.items():
+            getattr(dut, name).value = value
+        dut.peek_put.value, dut.peek_get.value = self._indices[self._peeked]
+        dut.port__request__valid.value = int(self._offer is not None)
+        if self._offer:
+            address = self._offer.channel << 6 | channel_word(self._offer.name)
+            fields = {"address": address, "write": self._offer.write, "data": self._offer.data}
+            dut.port__request__payload.value = self._request.const(fields).as_bits()
+        dut.port__response__ready.value = int(numbers.random() < self._ready)
+        # A failure just before the clear is rare otherwise.
+        fails = inputs.strobes.get("ended", {}).get("failed", 0)
+        dut.edit__ready.value = int(fails or numbers.random() < self._ready)
+        # A ring is emptied in the third cycle at the earliest.
+        ready = self._restarting >= 2 and numbers.random() < self._ready
+        dut.restart__ready.value = int(ready)
+
+    def _moment(self) -> int | None:
+        """The channel that is being resumed or started."""
+        if self._phase in {"edit", "clear"} and not self._turn:
+            return self._resumed
+        if self._turn and self._phase in {"edit", "clear", "restart"}:
+            return self._turn.channel
+        return None
+
+    def _fresh(self, tally: str, channel: int) -> bool:
+        """Whether this tally may change. It must not be read during its first change after a
+        start."""
+        if self.channels[channel].tallies[tally] or (channel, tally) in self._firsts:
+            return True
+        for one in (self._offer, self._turn):
+            if one and (one.channel, one.name) == (channel, tally):
+                return False
+        self._firsts[channel, tally] = self._now
+        return True
+
+    def _choose(self) -> Turn | None:
+        """A random access."""
+        numbers = self._numbers
+        channel = numbers.choice(self.events.busy)
+        if numbers.random() < 0.05:
+            channel = numbers.randrange(CONFIG.channels)
+        data, model = numbers.getrandbits(32), self.channels[channel]
+        kind = numbers.choice(("read", "read", "read", "control", "intr", "held", "setting"))
+        if kind == "control" or (not model.enabled and numbers.random() < _OFTEN):
+            off = model.enabled and numbers.random() < 0.3
+            return Turn(channel, "CONTROL", True, data & ~1 | (not off), 0)
+        if kind == "intr":
+            name = numbers.choice(("INTR_0", "INTR_1"))
+            return Turn(channel, name, True, numbers.choice((data, -1 & 0xFFFF_FFFF, 0)), 0)
+        if kind == "held":
+            return Turn(channel, numbers.choice(("METHOD0", "DATA0")), True, data, 0)
+        if kind == "setting":
+            return Turn(channel, numbers.choice(_SETTINGS), True, data, 0)
+        name = numbers.choice([*CHANNEL]).name
+        if name in _SETTINGS and (channel, name) not in self._settings:
+            return None
+        if self._now - self._firsts.get((channel, name), -LIMIT) < BEFORE + 1:
+            return None
+        if self._turn and name in TALLIES and (channel, name) not in self._firsts:
+            return None  # the turn may be a start, which waits for operations to end
+        return Turn(channel, name, False, 0, 0)
+
+    # -- strobes and levels ------------------------------------------------------------------------
+
+    def _outputs(self, inputs: Inputs) -> int:
+        """Check what does not depend on the access. Returns the halted channels."""
+        dut = self.dut
+        halted = 0
+        for number, halts in enumerate(self._halts):
+            refused = self._refused is not None and self._refused[0] == number
+            halted |= (halts or refused) << number
+        assert int(dut.halted.value) == halted, (int(dut.halted.value), halted)
+        enabled = sum(one.enabled << number for number, one in enumerate(self.channels))
+        assert int(dut.enabled.value) == enabled
+        error = self._layouts["error"].from_bits(int(dut.error.value))
+        assert bool(error.valid) == (self._noted is not None)
+        if self._noted:
+            assert (error.channel, error.cause) == (self._noted[0], self._noted[1].cause)
+        setting = self._layouts["setting"].from_bits(int(dut.setting.value))
+        assert bool(setting.valid) == (self._setting is not None)
+        if self._setting:
+            assert {name: getattr(setting, name) for name in self._setting} == self._setting
+        free = not self._refused and not self._noted and self._phase != "clear"
+        takes = bool(inputs.failed) and free
+        task_takes = bool(inputs.task_failed) and free and not inputs.failed
+        assert bool(int(dut.failed_taken.value)) == takes
+        assert bool(int(dut.task_failed_taken.value)) == task_takes
+        if inputs.failed or inputs.task_failed:
+            self.met[Goal.BEHIND_METHOD] += self._refused is not None
+            self.met[Goal.BEHIND_CLEAR] += self._phase == "clear"
+        self.met[Goal.TOGETHER] += bool(inputs.failed and inputs.task_failed)
+        return halted
+
+    def _failures(self, inputs: Inputs) -> None:
+        """Follow errors to their records, and channels to their halts, except for clears."""
+        dut, taken = self.dut, []
+        self._recorded = self._noted
+        if self._noted:
+            channel, error = self._noted
+            self._count_error(channel, error)
+        noted = self._refused
+        for port in ("failed", "task_failed"):
+            if int(getattr(dut, f"{port}_taken").value):
+                taken.append(port)
+                noted = (getattr(inputs, port)["channel"], inputs.errors[port])
+        self._refused, self._halting = None, self._refused
+        if halt := inputs.strobes.get("halt"):
+            self._refused = (halt["channel"], inputs.errors["halt"])
+        self._noted = noted
+        self.events.saw(int(dut.enabled.value), int(dut.halted.value), *taken)
+
+    def _count_error(self, channel: int, error: Error) -> None:
+        before = len(self.channels[channel].errors)
+        method = error.method & 0xFFFF == 0x300
+        kind = (Goal.COPY_ERROR if method else Goal.TASK_ERROR) if error.late else Goal.METHOD_ERROR
+        self.met[kind] += 1
+        self.met[Goal.LATE_METHOD] += before > 0 and not error.late
+        self.met[Goal.SECOND] += before == 1 and error.late
+        self.met[Goal.BEYOND] += before == 2 and error.late
+
+    def _follow(self, inputs: Inputs) -> None:
+        """State after this cycle's events other than clears."""
+        if self._recorded:
+            channel, error = self._recorded
+            if not self.channels[channel].errors:
+                self._since[channel] = self._now
+            self.channels[channel] = self.channels[channel].noted(error)
+        for number in range(CONFIG.channels):
+            halting = self._halting is not None and self._halting[0] == number
+            for port in ("ended", "task_ended"):
+                if ended := inputs.of(port, number):
+                    halting |= bool(ended["failed"])
+            self._halts[number] |= halting
+        tallies = {"executed": "METHODS", "ended": "COPIES", "task_ended": "TASKS"}
+        for port, name in tallies.items():
+            if strobe := inputs.strobes.get(port):
+                channel = strobe["channel"]
+                self.channels[channel] = self.channels[channel].counted(name)
+        if strobe := inputs.strobes.get("executed"):
+            self.met[Goal.FORWARDED] += self._executed == strobe["channel"]
+        self._executed = inputs.strobes.get("executed", {"channel": -1})["channel"]
+        if strobe := inputs.strobes.get("referenced"):
+            channel = strobe["channel"]
+            self.channels[channel] = self.channels[channel].counted("REFERENCE", strobe["value"])
+        if strobe := inputs.strobes.get("acquire"):
+            channel = strobe["channel"]
+            failed = not strobe["passed"]
+            self.channels[channel] = replace(self.channels[channel], acquire_failed=failed)
+        if strobe := inputs.strobes.get("resume"):
+            if strobe["target"] < CONFIG.channels:
+                self._pending[strobe["target"]].append(self._now)
+            else:
+                self.met[Goal.NO_TARGET] += 1
+
+    # -- the access --------------------------------------------------------------------------------
+
+    def _access(self, inputs: Inputs) -> None:
+        """Check what depends on the access, and follow it."""
+        dut, turn = self.dut, self._turn
+        accepts = bool(int(dut.port__request__ready.value))
+        edits = bool(int(dut.edit__valid.value))
+        if self._phase == "idle" and edits:
+            self._resume_by_method()
+        assert accepts <= (self._phase == "idle")
+        assert edits == (self._phase in {"edit", "reset"})
+        assert bool(int(dut.restart__valid.value)) <= (self._phase == "restart")
+        assert bool(int(dut.port__response__valid.value)) == self._responds()
+        self._setting = None
+        if self._phase == "idle" and accepts and self._offer:
+            self._accept()
+        elif self._phase == "access" and turn and turn.write and self._now >= turn.at + WRITE:
+            self._write(turn)
+        elif self._phase in {"edit", "reset"}:
+            self._edited(inputs)
+        elif self._phase == "clear":
+            if not self._recorded:
+                self._clear(inputs)
+        elif self._phase == "restart":
+            self._restart()
+        elif self._responds():
+            self._respond()
+
+    def _enter(self, phase: str) -> None:
+        self._phase, self._began = phase, self._now
+
+    def _responds(self) -> bool:
+        turn = self._turn
+        if turn and not turn.write and self._now == turn.at + READ:
+            self._phase = "respond"
+        return self._phase == "respond"
+
+    def _accept(self) -> None:
+        """A request was accepted. No earlier CLEAR_FAULTED may be pending."""
+        for number, strobes in enumerate(self._pending):
+            done = [at for at in strobes if at <= self._now - 2]
+            if self.channels[number].errors and done:
+                assert self._since[number] > done[-1], f"CLEAR_FAULTED of {number} had no effect"
+            self.met[Goal.NOT_HALTED] += len(done)
+            self._pending[number] = strobes[len(done) :]
+        self._turn, self._offer = self._offer, None
+        assert self._turn
+        self._turn.at = self._now
+        self._enter("access")
+
+    def _visible(self, channel: int) -> Channel:
+        """State of the channel on which a write in this cycle depends."""
+        return self._past[-1 - SEEN].channels[channel]
+
+    def _write(self, turn: Turn) -> None:
+        """A write takes effect in this cycle."""
+        channel, name, data = turn.channel, turn.name, turn.data
+        model = self.channels[channel]
+        seen = self._visible(channel)
+        self._enter("respond")
+        if name in {"INTR_0", "INTR_1"}:
+            clears = seen.errors and seen.errors[0].word(name) & data
+            self.met[Goal.BY_REGISTER if clears else Goal.NOT_CLEARED] += 1
+            if clears:
+                self._resumed = channel
+                self._enter("edit")
+            return
+        if name in {"METHOD0", "DATA0"}:
+            if self._recorded:
+                self._phase = "access"
+                self.met[Goal.REWRITE_WAITS] += 1
+            elif seen.errors:
+                self.channels[channel] = model.rewritten(name, data)
+                self._rewritten.add(channel)
+            else:
+                self.met[Goal.IGNORED] += 1
+            return
+        mask = CHANNEL[name].mask
+        self._setting = {"channel": channel, "word": channel_word(name), "value": data & mask}
+        self._settings[channel, name] = data & mask
+        if name == "CONTROL" and not data & 1:
+            self.channels[channel] = replace(model, enabled=False)
+        elif name == "CONTROL" and not model.enabled:
+            self._starts = True
+            self._enter("clear")
+
+    def _resume_by_method(self) -> None:
+        """The channel of a pending CLEAR_FAULTED is resumed."""
+        self._resumed = self._edit.from_bits(int(self.dut.edit__payload.value)).channel
+        pending = self._pending[self._resumed]
+        # It was chosen 5 cycles ago; a later one is another one.
+        rest = [at for at in pending if at >= self._now - 5]
+        assert len(rest) < len(pending), f"channel {self._resumed} is resumed without a reason"
+        assert self._past[-SEEN].channels[self._resumed].errors
+        self._pending[self._resumed] = rest
+        self.met[Goal.BY_METHOD] += 1
+        self._turn = None
+        self._enter("edit")
+
+    def _edited(self, inputs: Inputs) -> None:
+        """A change to a context is offered."""
+        dut, turn = self.dut, self._turn
+        edit = self._edit.from_bits(int(dut.edit__payload.value))
+        resets = self._phase == "reset"
+        channel = turn.channel if turn and resets else self._resumed
+        assert (edit.channel, edit.reset) == (channel, resets)
+        model = self.channels[channel]
+        if not resets:
+            error = model.errors[0]
+            assert edit.replace == (not error.late)
+            if edit.replace:
+                method = edit.method.subchannel << 16 | edit.method.valid << 31
+                assert method | edit.method.address << 2 == error.method
+                assert edit.method.data == error.data
+        if not int(dut.edit__ready.value):
+            self.met[Goal.EDIT_WAITS] += 1
+            return
+        if not resets:
+            self.met[Goal.REWRITTEN] += channel in self._rewritten and bool(edit.replace)
+            self._enter("clear")
+            return
+        self.channels[channel] = model.started()
+        if self.channels[channel].errors != model.errors or not model.errors:
+            self._halt_after_clear(inputs, channel)
+        self._firsts = {at: now for at, now in self._firsts.items() if at[0] != channel}
+        self.met[Goal.FORGETS] += model.tallies["METHODS"] > 0
+        self.met[Goal.START] += 1
+        self.met[Goal.LATE_FAILURE] += self._halts[channel]
+        self._enter("respond")
+
+    def _halt_after_clear(self, inputs: Inputs, channel: int) -> None:
+        failing = inputs.of("failed", channel) or inputs.of("task_failed", channel)
+        remains = bool(self.channels[channel].errors)
+        self._halts[channel] = remains or failing is not None
+        ends = inputs.of("ended", channel) or inputs.of("task_ended", channel)
+        self.met[Goal.HELD_ON] += failing is not None and not remains and not ends
+        self._since[channel] = self._now
+        self._rewritten.discard(channel)
+
+    def _clear(self, inputs: Inputs) -> None:
+        """The error is cleared in this cycle; all of them at a start."""
+        turn = self._turn
+        channel = turn.channel if turn else self._resumed
+        model = self.channels[channel]
+        if self._starts:
+            self.met[Goal.DROPS] += bool(model.errors)
+            self.channels[channel] = replace(model, errors=())
+        else:
+            self.met[Goal.NEXT_SHOWN] += len(model.errors) > 1
+            self.channels[channel] = model.cleared()
+        self._halt_after_clear(inputs, channel)
+        self.met[Goal.RESUMED] += not self._starts and not self._halts[channel]
+        following = "restart" if self._starts else "respond" if turn else "idle"
+        self._starts = False
+        self._enter(following)
+
+    def _restart(self) -> None:
+        """A start waits until the channel has no outstanding operations."""
+        dut, turn = self.dut, self._turn
+        assert turn
+        if not int(dut.restart__valid.value):
+            self._restarting = 0
+            self.met[Goal.RESTART_WAITS] += 1
+            idle = [~past.levels["active"] >> turn.channel & 1 for past in [*self._past][-4:]]
+            assert not all(idle) or self._now - self._began < len(idle)
+            return
+        assert not self._past[-SEEN].levels["active"] >> turn.channel & 1
+        assert int(dut.restart__payload.value) == turn.channel
+        self._restarting += 1
+        if int(dut.restart__ready.value):
+            self._restarting = 0
+            self._enter("reset")
+
+    def _respond(self) -> None:
+        dut, turn = self.dut, self._turn
+        assert turn
+        if not turn.write:
+            answer = int(dut.port__response__payload.value)
+            self._check_read(turn, answer)
+        if int(dut.port__response__ready.value):
+            self._turn = None
+            self._enter("idle")
+
+    # -- reads -------------------------------------------------------------------------------------
+
+    def _check_read(self, turn: Turn, answer: int) -> None:
+        window = [*self._past][turn.at - self._now - BEFORE - 1 :]
+        if turn.name == "STATUS":
+            for name, field in _STATUS.items():
+                expected = {one.status(turn.channel, name) for one in window}
+                assert (answer & field.mask) >> field.lo in expected, (name, answer, expected)
+            return
+        if turn.name in _SETTINGS:
+            expected = {self._settings[turn.channel, turn.name]}
+        else:
+            expected = {one.word(turn.channel, turn.name) for one in window}
+        assert answer in expected, f"{turn} gave {answer:#x}, not {expected}"
+        if turn.name == "CAUSE":
+            self.met[Goal.READ_MORE] += CHANNEL["CAUSE"].unpack(answer)["MORE"]
+        self.met[Goal.READ_SECOND_CODES] += turn.name == "INTR_1" and answer > 0

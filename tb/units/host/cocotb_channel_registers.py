@@ -1,0 +1,32 @@
+"""Channel registers alone (HOST-6): every read, strobe and offer under random events."""
+
+import os
+from random import Random
+
+import cocotb
+
+from signalbox.hw.registers import CHANNEL
+from signalbox.tb.testbench.goals import Rounds
+from signalbox.tb.units.host.channel_registers_testbench import ChannelRegistersTestbench
+
+LIMIT = {"timeout_time": 50, "timeout_unit": "ms"}
+
+ENOUGH = 3
+"""Number of times that each goal has to be met."""
+
+
+@cocotb.test(**LIMIT)
+async def any_events(dut):
+    """With random accesses, refused methods, failed copies and tasks, resumptions and starts, and
+    with back-pressure, all outputs are those of the model in every cycle; then all registers of all
+    channels are."""
+    tb = await ChannelRegistersTestbench.start(dut, Random(int(os.environ["COCOTB_RANDOM_SEED"])))
+    rounds = Rounds(100, 1500)
+    while rounds.more(not tb.missing(ENOUGH), tb.missing(ENOUGH)):
+        tb.change_pace()
+        for _ in range(200):
+            await tb.step()
+    await tb.rest()
+    for channel in range(len(tb.channels)):
+        for register in CHANNEL:
+            await tb.read(channel, register.name)
