@@ -217,6 +217,7 @@ class ChannelRegisters(wiring.Component):
             choice.data.eq(access.data),
             choice.halted.eq(self._view.is_halted),
             choice.setting.eq(self._settings.value),
+            choice.keep.eq(access.port.response.valid),
         ]
 
     def _serve(self, m: Module) -> None:
@@ -231,9 +232,10 @@ class ChannelRegisters(wiring.Component):
             access.clears.eq(self._choice.clears),
             access.is_enabled.eq(view.is_enabled),
             access.is_halted.eq(view.is_halted),
-            access.is_idle.eq(view.is_idle),
+            # A failure may wait for its record longer than its operation is outstanding.
+            access.is_idle.eq(view.is_idle & ~self._halts.failing),
             access.error.eq(self._store.shown),
-            access.recording.eq(self._intake.noted.valid),
+            access.recording.eq(self._intake.recording),
             self.enabled.eq(access.enabled),
             settings.channel.eq(access.channel),
             settings.word.eq(access.word),

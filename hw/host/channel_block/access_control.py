@@ -34,7 +34,8 @@ class AccessControl(wiring.Component):
     data : out, 32 bits, value to be written.
     value : in, 32 bits, data of the read.
     clears : in, the write clears the error.
-    is_enabled, is_halted, is_idle : in, of the channel.
+    is_enabled, is_halted : in, of the channel.
+    is_idle : in, the channel has neither an outstanding operation nor a failure without a record.
     error : in, its error record.
     recording : in, an error is being recorded, of any channel.
     enabled : out, per channel.

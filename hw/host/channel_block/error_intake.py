@@ -37,6 +37,7 @@ class ErrorIntake(wiring.Component):
     taken : out, per source, strobe: its error is taken.
     rows : in, per source, the row of its error, in the same cycle.
     noted : out, strobe: the record, one cycle after its error was taken.
+    recording : out, `refused` or `noted`: the rows of errors change.
     """
 
     def __init__(self, config: Config) -> None:
@@ -50,6 +51,7 @@ class ErrorIntake(wiring.Component):
             "taken": Out(data.ArrayLayout(channel_event(config), SOURCES)),
             "rows": In(data.ArrayLayout(error_row, SOURCES)),
             "noted": Out(error_record(config)),
+            "recording": Out(1),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -59,7 +61,8 @@ class ErrorIntake(wiring.Component):
         accepted = (self.refused.valid, self.failed_taken, self.task_failed_taken)
         m.d.comb += [
             # The row of an error depends on the previous one.
-            free.eq(~self.refused.valid & ~noted.valid & ~self.hold),
+            self.recording.eq(self.refused.valid | noted.valid),
+            free.eq(~self.recording & ~self.hold),
             self.failed_taken.eq(free & self.failed.valid),
             self.task_failed_taken.eq(free & ~self.failed.valid & self.task_failed.valid),
         ]

@@ -58,11 +58,13 @@ class ErrorRows(wiring.Component):
         failed since that one; number of the row shown."""
         for number in range(SOURCES):
             at, row = self.taken[number].channel, self.rows[number]
-            # A method refused after an error is held and executed again, so it needs no row.
+            # A method refused after an error is held and executed again, so it needs no row. Only
+            # a method may be refused while another error is recorded.
+            recording = 0 if number else self.noted.valid & (self.noted.channel == at)
             free = ~(row.later & row.full) if number else ~row.later
             m.d.comb += [
                 row.valid.eq(self.taken[number].valid & free),
-                row.later.eq(self.shown.bit_select(at, 1)),
+                row.later.eq(self.shown.bit_select(at, 1) | recording),
                 row.full.eq(queued.bit_select(at, 1)),
                 row.second.eq(second.bit_select(at, 1) ^ row.later),
             ]

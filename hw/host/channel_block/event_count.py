@@ -48,7 +48,6 @@ class EventCount(wiring.Component):
         more = Signal(32)
         m.d.comb += [
             more.eq(count + 1),
-            tally.event.eq(event),
             tally.select.eq(looking.channel),
             tally.write.valid.eq(adding.valid),
             tally.write.channel.eq(adding.channel),
@@ -59,7 +58,11 @@ class EventCount(wiring.Component):
         ]
         m.d.sync += [
             looking.eq(event),
-            first.eq(tally.blank.bit_select(event.channel, 1)),
+            # The event before the previous one may be the first, and is being counted.
+            first.eq(
+                tally.blank.bit_select(event.channel, 1)
+                & ~(adding.valid & (adding.channel == event.channel))
+            ),
             again.eq(looking.valid & (looking.channel == event.channel)),
             adding.eq(looking),
             count.eq(Mux(again, more, Mux(first, 0, tally.stored))),

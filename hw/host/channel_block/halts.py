@@ -28,6 +28,7 @@ class Halts(wiring.Component):
     channel : in, channel of the access.
     cleared : in, strobe: its error is cleared; it resumes, unless another failure halts it.
     follows : in, with `cleared`: another error is recorded.
+    failing : out, combinational: a failure of `channel` is not recorded yet.
     halted : out, per channel.
     """
 
@@ -43,20 +44,19 @@ class Halts(wiring.Component):
             "channel": In(config.channel_bits),
             "cleared": In(1),
             "follows": In(1),
+            "failing": Out(1),
             "halted": Out(config.channels),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         halts = Signal(self._config.channels)
-        failing = Signal()
-        # A failure that is not recorded yet keeps the channel halted.
         waiting = [
             one.valid & (one.channel == self.channel) for one in (self.failed, self.task_failed)
         ]
-        m.d.comb += failing.eq(reduce(or_, waiting))
+        m.d.comb += self.failing.eq(reduce(or_, waiting))
         with m.If(self.cleared):
-            m.d.sync += halts.bit_select(self.channel, 1).eq(self.follows | failing)
+            m.d.sync += halts.bit_select(self.channel, 1).eq(self.follows | self.failing)
         for number in range(self._config.channels):
             by_method = self.refused.valid & (self.refused.channel == number)
             by_copy, by_task = (

@@ -31,6 +31,7 @@ class ReadChoice(wiring.Component):
     halted : in, the channel of the access is halted.
     shown : in, its registers, by name.
     setting : in, 32 bits, stored value of `word`.
+    keep : in, `value` does not change from this cycle to the next.
     value : out, 32 bits, data of a read; one cycle after its source, two after `word`.
     clears : out, writing `data` clears the error; one cycle after `shown` and `halted`.
     """
@@ -42,6 +43,7 @@ class ReadChoice(wiring.Component):
             "halted": In(1),
             "shown": In(SHOWN),
             "setting": In(32),
+            "keep": In(1),
             "value": Out(32),
             "clears": Out(1),
         })
@@ -60,8 +62,7 @@ class ReadChoice(wiring.Component):
             (self.word == channel_word(name)) & (self.shown[name] & self.data).any()
             for name in ("INTR_0", "INTR_1")
         ]
-        m.d.sync += [
-            self.value.eq(reduce(or_, chosen) | Mux(stored, self.setting, 0)),
-            self.clears.eq(self.halted & (cleared[0] | cleared[1])),
-        ]
+        m.d.sync += self.clears.eq(self.halted & (cleared[0] | cleared[1]))
+        with m.If(~self.keep):
+            m.d.sync += self.value.eq(reduce(or_, chosen) | Mux(stored, self.setting, 0))
         return m

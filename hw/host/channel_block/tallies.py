@@ -52,8 +52,6 @@ class Tallies(wiring.Component):
             self._connect(m, count)
         m.submodules.reference = reference = Tally(self._config)
         m.d.comb += [
-            reference.event.valid.eq(self.referenced.valid),
-            reference.event.channel.eq(self.referenced.channel),
             reference.write.eq(delayed(m, self.referenced, "referenced_before")),
             self.words["REFERENCE"].eq(reference.value),
         ]

@@ -12,24 +12,22 @@ __all__ = ["Tally"]
 
 
 class Tally(wiring.Component):
-    """Owns a number per channel. It is 0 until the first event after a start.
+    """Owns a number per channel. It is 0 until the first write after a start.
 
     Members
     -------
-    event : in, strobe: from the next cycle on, the number of `channel` is the one stored.
-    write : in, strobe: the number of `channel` becomes `value`; at or after `event`.
-    started : in, strobe: the number of `channel` is 0 until the next event.
+    write : in, strobe: the number of `channel` becomes `value`.
+    started : in, strobe: the number of `channel` is 0 until the next write.
     select : in, a channel.
     stored : out, 32 bits, its stored number, combinational.
     channel : in, channel of the access.
-    blank : out, per channel, no event since the start.
+    blank : out, per channel, no write since the start.
     value : out, 32 bits, number of `channel`, two cycles later.
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
         super().__init__({
-            "event": In(channel_event(config)),
             "write": In(channel_event(config, value=32)),
             "started": In(1),
             "select": In(config.channel_bits),
@@ -58,8 +56,8 @@ class Tally(wiring.Component):
             nothing.eq(self.blank.bit_select(self.channel, 1)),
             self.value.eq(Mux(nothing, 0, read.data)),
         ]
-        with m.If(self.event.valid):
-            m.d.sync += self.blank.bit_select(self.event.channel, 1).eq(0)
+        with m.If(self.write.valid):
+            m.d.sync += self.blank.bit_select(self.write.channel, 1).eq(0)
         with m.If(self.started):
             m.d.sync += self.blank.bit_select(self.channel, 1).eq(1)
         return m

@@ -1,5 +1,6 @@
 """Random environment of the channel registers: operations of channels, their ends and errors."""
 
+from collections import deque
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -17,6 +18,9 @@ _CAUSES = [*CODE_OF]
 
 _SPACING = 4
 """Cycles between refused methods: the pipeline changes channels."""
+
+_LATE = 2
+"""Cycles after its halt in which a method of a channel may still be refused."""
 
 _OFTEN = 0.3
 """Probability of events in rare moments."""
@@ -59,6 +63,10 @@ class Events:
     quiet : whether operations only end.
     moment : channel that is being resumed or started: its operations often fail now; or None.
     copies, tasks : number of outstanding ones per channel.
+    flood : channel whose copies fail one after another, so that failures of tasks wait; or None.
+
+    One channel at a time has a method that waits for its operation; it waits on when the channel is
+    halted or switched off, and may be refused then.
     """
 
     def __init__(self, config: Config, numbers: Random) -> None:
@@ -67,38 +75,49 @@ class Events:
         self.busy = [0]
         self.pace, self.quiet = 0.1, False
         self.moment: int | None = None
+        self.flood: int | None = None
         self.copies, self.tasks = [0] * channels, [0] * channels
-        self._alive = 0
+        self._alive: deque[int] = deque([0] * _LATE, maxlen=_LATE)
+        self._asking: int | None = None
         self._active: list[int] = [0, 0]
-        self._copying: list[int] = [0, 0]
         self._failing: dict[str, dict[str, Any] | None] = {"failed": None, "task_failed": None}
         self._errors: dict[str, Error] = {}
         self._copy_fails: tuple[dict[str, Any], Error] | None = None
         self._levels: dict[str, int] = {}
-        self._rested, self._late = _SPACING, None
+        self._rested = _SPACING
 
     def saw(self, enabled: int, halted: int, *taken: str) -> None:
         """Outputs of the cycle: channels, and which failures were taken."""
-        self._alive = enabled & ~halted
+        self._alive.append(enabled & ~halted)
         for port in taken:
             self._failing[port] = None
 
-    def cycle(self, fresh: Any) -> Inputs:
-        """Inputs of the next cycle. `fresh(tally, channel)` : that tally may change now."""
+    def choose_flood(self) -> None:
+        """Sometimes, let the copies of a channel fail one after another."""
+        numbers, channels = self._numbers, range(self._config.channels)
+        alive = [number for number in channels if self._alive[-1] >> number & 1]
+        self.flood = numbers.choice(alive) if alive and numbers.random() < 0.2 else None
+
+    def cycle(self) -> Inputs:
+        """Inputs of the next cycle."""
         numbers, found = self._numbers, Inputs()
-        busy, copying = _mask(self.copies) | _mask(self.tasks), _mask(self.copies)
+        busy = _mask(self.copies) | _mask(self.tasks)
+        for channel in (self._asking, self.flood):
+            busy |= 0 if channel is None else 1 << channel
         if self._copy_fails:
             self._failing["failed"], self._errors["failed"] = self._copy_fails
             self._copy_fails = None
-        self._end(found, fresh)
-        if not self.quiet:
-            self._work(found, fresh)
+        self._end(found)
+        if self._asking is not None:
+            self._answer(found)
+        elif not self.quiet:
+            self._work(found)
         found.failed, found.task_failed = self._failing["failed"], self._failing["task_failed"]
         found.errors |= self._errors
-        self._active, self._copying = [busy, self._active[0]], [copying, self._copying[0]]
+        self._active = [busy, self._active[0]]
         if not self._levels or numbers.random() < self.pace:
             self._levels |= self._state()
-        found.levels = {**self._levels, "active": self._active[1] | self._failing_mask()}
+        found.levels = {**self._levels, "active": self._active[1]}
         return found
 
     def _channel(self) -> int:
@@ -108,14 +127,6 @@ class Events:
 
     def _happens(self, often: float = 1.0) -> bool:
         return self._numbers.random() < often * self.pace
-
-    def _failing_mask(self) -> int:
-        """Channels with failures that were not taken yet."""
-        waiting = [*self._failing.values(), self._copy_fails and self._copy_fails[0]]
-        mask = 0
-        for fields in waiting:
-            mask |= 1 << fields["channel"] if fields else 0
-        return mask
 
     def _state(self) -> dict[str, int]:
         """Other state that STATUS, GP_PUT and GP_GET show."""
@@ -135,24 +146,26 @@ class Events:
     def _va(self) -> int:
         return self._numbers.getrandbits(VA_BITS)
 
-    def _end(self, found: Inputs, fresh: Any) -> None:
+    def _end(self, found: Inputs) -> None:
         """Copies and tasks end, some of them with failures."""
         if not self._failing["failed"]:
-            channel, fails = self._ends(self.copies, "COPIES", fresh)
+            channel, fails = self._ends(self.copies)
+            if channel is None and self.flood is not None:
+                channel, fails = self.flood, 1
             if channel is not None:
                 fields = {"channel": channel, "interrupt": self._numbers.getrandbits(1)}
                 found.strobes["ended"] = {**fields, "failed": fails}
                 if fails:
                     self._copy_fails = self._failed_copy(channel)
         if not self._failing["task_failed"]:
-            channel, fails = self._ends(self.tasks, "TASKS", fresh)
+            channel, fails = self._ends(self.tasks)
             if channel is not None:
                 found.strobes["task_ended"] = {"channel": channel, "failed": fails}
                 if fails:
                     fields, error = self._failed_task(channel)
                     self._failing["task_failed"], self._errors["task_failed"] = fields, error
 
-    def _ends(self, counts: list[int], tally: str, fresh: Any) -> tuple[int | None, int]:
+    def _ends(self, counts: list[int]) -> tuple[int | None, int]:
         """The channel of an operation that ends now, if any, and whether it fails."""
         numbers, moment = self._numbers, self.moment
         channels = [number for number, count in enumerate(counts) if count]
@@ -164,8 +177,6 @@ class Events:
         if not channels or numbers.random() >= often:
             return None, 0
         channel = numbers.choice(channels)
-        if not fresh(tally, channel):
-            return None, 0
         counts[channel] -= 1
         return channel, int(numbers.random() < (0.8 if channel == moment else 0.4))
 
@@ -179,43 +190,61 @@ class Events:
         rest = {"check": numbers.choice([*SkedCheck]), "page": numbers.getrandbits(32)}
         return {"channel": channel, "cause": cause, **rest}, of_task(cause, **rest)
 
-    def _work(self, found: Inputs, fresh: Any) -> None:
+    def _work(self, found: Inputs) -> None:
         """Events of the method pipeline, for channels that are neither switched off nor halted."""
-        numbers, alive = self._numbers, self._alive
+        numbers = self._numbers
         channel = self._channel()
-        if alive >> channel & 1:
+        if self._alive[-1] >> channel & 1:
             outstanding = numbers.choice((self.copies, self.tasks))
             if outstanding[channel] < _MOST and numbers.random() < max(0.1, self.pace):
                 outstanding[channel] += 1
-            if numbers.random() < 0.3 and fresh("METHODS", channel):
+            if numbers.random() < 0.3:
                 found.strobes["executed"] = {"channel": channel}
-            if self._happens(0.5) and fresh("REFERENCE", channel):
+            if self._happens(0.5):
                 fields = {"channel": channel, "value": numbers.getrandbits(32)}
                 found.strobes["referenced"] = fields
             if self._happens():
                 found.strobes["acquire"] = {"channel": channel, "passed": numbers.getrandbits(1)}
+            if self._happens(0.2):
+                self._asking = channel
+        self._resume(found, channel)
+        self._rested += 1
+        # The channel of a failure that is taken in this cycle: at no other moment is it as likely
+        # that a method is refused together with it.
+        late = [fields["channel"] for fields in self._failing.values() if fields]
+        if late and self._refuses(late[0]) and numbers.random() < _OFTEN:
+            self._refuse(found, late[0])
+        elif self._refuses(channel) and self._happens(0.5):
+            self._refuse(found, channel)
+
+    def _answer(self, found: Inputs) -> None:
+        """The method that waits is executed or refused."""
+        numbers, channel = self._numbers, self._asking
+        assert channel is not None
+        self._resume(found, channel)
+        self._rested += 1
+        often = _OFTEN if channel == self.moment else 0.1
+        if self._rested < _SPACING or numbers.random() >= often:
+            return
+        self._asking = None
+        if numbers.random() < 0.5:
+            self._refuse(found, channel)
+        else:
+            found.strobes["executed"] = {"channel": channel}
+
+    def _resume(self, found: Inputs, channel: int) -> None:
+        numbers = self._numbers
         if self._happens(0.1):
             target = channel if numbers.random() < 0.9 else numbers.getrandbits(12)
             found.strobes["resume"] = {"channel": self._channel(), "target": target}
-        self._rested += 1
-        ended = found.strobes.get("task_ended")
-        late, self._late = self._late, ended["channel"] if ended and ended["failed"] else None
-        if late is not None and self._refuses(late) and numbers.random() < _OFTEN:
-            self._rested = 0
-            self._refuse(found, late)
-        elif self._refuses(channel) and self._happens(0.5):
-            self._rested = 0
-            self._refuse(found, channel)
 
     def _refuses(self, channel: int) -> bool:
-        """Whether a method of the channel may be refused: it went on in the previous cycle, and its
-        copies ended before; no failure of its tasks is being taken."""
-        copying = self._copying[0] | self._copying[1] | _mask(self.copies)
-        blocked = copying | self._failing_mask() | ~self._alive
-        return self._rested >= _SPACING and not blocked >> channel & 1
+        """Whether a method of the channel may be refused."""
+        return self._rested >= _SPACING and self._alive[0] >> channel & 1 == 1
 
     def _refuse(self, found: Inputs, channel: int) -> None:
         numbers = self._numbers
+        self._rested = 0
         cause, check, va = numbers.choice(_CAUSES), numbers.choice([*SkedCheck]), self._va()
         held = numbers.random() < 0.7
         address, rest = (

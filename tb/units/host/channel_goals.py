@@ -33,6 +33,7 @@ class Goal(enum.Enum):
     LATE_FAILURE = "a channel started halted"
     FORGETS = "a start cleared METHODS"
     RESTART_WAITS = "a start waited for operations"
+    FAILURE_WAITS = "a start waited for the record of a failure"
     EDIT_WAITS = "`edit` waited"
     READ_MORE = "CAUSE.MORE was read"
     READ_SECOND_CODES = "INTR_1 was read"
