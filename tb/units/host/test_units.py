@@ -16,7 +16,7 @@ from signalbox.hw.host.waits.barrier import Barrier
 from signalbox.hw.host.waits.mem_ops import MemOps
 from signalbox.hw.host.waits.memory_semaphores import MemorySemaphores
 from signalbox.tb.simulation.runner import simulate
-from signalbox.tb.tools.tiers import tiers
+from signalbox.tb.simulation.tiers import tiers
 from signalbox.tb.units.host import fetch_testbench
 
 

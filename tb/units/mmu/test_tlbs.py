@@ -13,7 +13,7 @@ from signalbox.hw.mmu.l2_tlb import L2Tlb
 from signalbox.hw.mmu.translation import Mmu
 from signalbox.hw.mmu.walker import Walker
 from signalbox.tb.simulation.runner import simulate
-from signalbox.tb.tools.tiers import tiers
+from signalbox.tb.simulation.tiers import tiers
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from signalbox.hw.placement.controller import GlobalController
 from signalbox.tb.benchmarks.recorded import DOCS, compare, document, recording
 from signalbox.tb.benchmarks.scenes import collect
 from signalbox.tb.simulation.runner import simulate
-from signalbox.tb.tools.tiers import tiers
+from signalbox.tb.simulation.tiers import tiers
 from signalbox.tb.units.placement import rates
 
 FAST_BUILD = {"icarus": (), "verilator": ("-CFLAGS", "-O0")}
