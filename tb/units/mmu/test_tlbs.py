@@ -51,7 +51,7 @@ def test_l2(simulator: str, entries: int, ways: int, asids: int, bits: int) -> N
         simulator=simulator,
         name=f"mmu-l2-{entries}-{ways}",
         env={"ENTRIES": str(entries), "WAYS": str(ways), "ASIDS": str(asids)},
-        minimum=10,
+        minimum=11,
     )
 
 
