@@ -88,7 +88,7 @@ def test_spaces(simulator: str, asids: int) -> None:
     ),
 )
 def test_walker(simulator: str, width: int, walks: int) -> None:
-    walker(simulator, width, walks, minimum=11)
+    walker(simulator, width, walks, minimum=12)
 
 
 def test_many_walks(simulator: str) -> None:
