@@ -34,7 +34,7 @@ def run(unit: wiring.Component, name: str, simulator: str, size: str, minimum: i
 
 @pytest.mark.parametrize("size", tiers(fetch_testbench.CONFIGS, smoke=["narrow"]))
 def test_fetch(simulator: str, size: str) -> None:
-    run(FetchUnit(fetch_testbench.CONFIGS[size]), "fetch", simulator, size, 8)
+    run(FetchUnit(fetch_testbench.CONFIGS[size]), "fetch", simulator, size, 9)
 
 
 @pytest.mark.parametrize(
