@@ -6,9 +6,9 @@ import os
 import cocotb
 
 from signalbox.hw.config import Config
+from signalbox.tb.benchmarks.placement import CHURN, KERNELS, key
 from signalbox.tb.benchmarks.scenes import report
 from signalbox.tb.units.placement.kernel import FOREVER, Kernel
-from signalbox.tb.units.placement.rates import CHURN, KERNELS, key
 from signalbox.tb.units.placement.testbench import PlacementTestbench
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
