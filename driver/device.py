@@ -238,10 +238,13 @@ class Device:
 
     def create_space(self, name: str = "", *, context: Context | None = None) -> AddressSpace:
         """Create an address space. Its tasks run in `context`; by default `Contexts` chooses one.
-        Raises `OutOfMemory`; with `context`, `ContextError` and `DeviceError`."""
+        Raises `OutOfMemory`; with `context`, also `DeviceError`, and as `Contexts.check`."""
+        if context is None:
+            return self.spaces.create(name)
+        contexts = self.engine.contexts
+        contexts.check(context)
         space = self.spaces.create(name)
-        if context is not None:
-            self._services.engine.contexts.choose(space, context)
+        contexts.choose(space, context)
         return space
 
     async def close_space(self, space: AddressSpace) -> None:

@@ -18,8 +18,8 @@ import shutil
 
 import pytest
 
+from signalbox.tb.simulation import outcomes
 from signalbox.tb.simulation.runner import ONLY, SIMULATORS, choose_seed
-from signalbox.tb.tools import outcomes
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -205,13 +205,17 @@ class Contexts:
 
     # -- address spaces ----------------------------------------------------------------------------
 
+    def check(self, context: Context) -> None:
+        """Raise `ContextError` if a context was ended, or is of another machine."""
+        if context not in [*self]:
+            raise ContextError(f"{context} was ended, or is of another machine")
+
     def choose(self, space: AddressSpace, context: Context) -> None:
         """Run the tasks of a space in a given context from now on. Raises `ContextError` while
-        channels of the space are open, or if the context was ended."""
+        channels of the space are open, and as `check`."""
         if space in self._members:
             raise ContextError(f"{space} is in {self._members[space].context} and in use")
-        if self._contexts[context.number] is not context:
-            raise ContextError(f"{context} was ended")
+        self.check(context)
         self._wishes[space] = context
 
     def join(self, space: AddressSpace) -> Context | None:

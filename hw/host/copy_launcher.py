@@ -35,7 +35,8 @@ class EngineStatus(wiring.Signature):
     -------
     able : out, per channel, an engine can take its copy at once.
     keeping : out, per channel, an engine is reserved for it.
-    queue : out, per channel, the engine of its running copy can take one behind it.
+    queue : out, per channel with outstanding copies, their engine can take one more behind them: it
+        has accepted the latest, which has no interrupt, and they are fewer than `MOST_COPIES`.
     copying : out, per channel, has outstanding copies.
     """
 
@@ -82,7 +83,8 @@ class CopyLauncher(wiring.Component):
     -------
     engine : out, the copy engines.
     requests : in, copies and reservations.
-    release : in, strobe: end the channel's reservation.
+    release : in, strobe: end the channel's reservation. In the cycle of its `reserve`, only one
+        that it had before: a new one stays.
     enabled : in, per channel; copies of other channels are stopped.
     working : in, per channel: enabled, not halted, not empty, and all of its acquire group held in
         the previous cycle. Reservations of other channels end, except in the cycle of `reserve`.

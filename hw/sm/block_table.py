@@ -8,18 +8,18 @@ from amaranth.lib.wiring import In, Out
 from signalbox.hw.config import Config
 from signalbox.hw.lib.onehot import encode, lowest, select
 from signalbox.hw.records.placement import LEVEL_BITS, block_record, kernel_needs
+from signalbox.hw.sm.block_choice import BlockChoice
 from signalbox.hw.sm.block_needs import needed_block
 from signalbox.hw.sm.block_order import BlockOrder
-from signalbox.hw.sm.early_choice import EarlyChoice
 from signalbox.hw.sm.resources import wanted
 
-__all__ = ["BlockTable", "block_choice", "block_over"]
+__all__ = ["BlockTable", "block_over", "chosen_block"]
 
 _INDEX = 6
 """Width of a warp's number in its block."""
 
 
-def block_choice(config: Config) -> data.StructLayout:
+def chosen_block(config: Config) -> data.StructLayout:
     """A block with warps to start. `begun`: some have started; `index`: number of the next one.
     `place`: its slot, one-hot; `last`: the next warp is its last one; `takes`: resources that warp
     takes."""
@@ -92,10 +92,10 @@ class BlockTable(wiring.Component):
         )
         super().__init__({
             "arrive": In(stream.Signature(needed_block(config))),
-            "urgent": Out(block_choice(config)),
+            "urgent": Out(chosen_block(config)),
             "overtaken": Out(1),
-            "going": Out(block_choice(config)),
-            "whole": Out(block_choice(config)),
+            "going": Out(chosen_block(config)),
+            "whole": Out(chosen_block(config)),
             "start": In(3),
             "finish": In(3),
             "end": In(data.StructLayout({"valid": 1, "slot": config.block_bits})),
@@ -183,10 +183,10 @@ class BlockTable(wiring.Component):
 
     def _follow(
         self, m: Module, n: int, candidates: Value, comes: Value, drop: Value
-    ) -> EarlyChoice:
-        """Early choice `n` among `candidates`, and the read of its data."""
+    ) -> BlockChoice:
+        """Choice `n` among `candidates`, and the read of its data."""
         choice, finish = self._choices[n], self.finish[n]
-        m.submodules[f"follow_{n}"] = follow = EarlyChoice(self._config.sm_blocks)
+        m.submodules[f"follow_{n}"] = follow = BlockChoice(self._config.sm_blocks)
         m.d.comb += [
             follow.candidates.eq(candidates),
             follow.comes.eq(comes),
@@ -198,7 +198,7 @@ class BlockTable(wiring.Component):
         self._choice(m, n, follow)
         return follow
 
-    def _choice(self, m: Module, n: int, follow: EarlyChoice) -> None:
+    def _choice(self, m: Module, n: int, follow: BlockChoice) -> None:
         """Data of the block in choice `n`, read one cycle ahead except for a few bits."""
         choice, final = self._choices[n], Signal(_INDEX, name=f"final_{n}")
         ports = (self._needs, self._names, self._started)

@@ -61,7 +61,7 @@ class NextAction(wiring.Component):
     highest : in, the highest non-empty list.
     faulty : in, see `SlotTable`.
     ended : in, see `SlotTable`.
-    back : in, see `SlotTable`.
+    returning : in, see `SlotTable`.
     victim : in, see `SlotTable`.
     sure : in, see `SlotTable`.
     free : in, see `SlotTable`.
@@ -84,7 +84,7 @@ class NextAction(wiring.Component):
             "highest": In(highest_level),
             "faulty": In(choice),
             "ended": In(choice),
-            "back": In(choice),
+            "returning": In(choice),
             "victim": In(row_victim(config)),
             "sure": In(1),
             "free": In(choice),
@@ -149,8 +149,8 @@ class NextAction(wiring.Component):
             m.d.sync += [*choose(Job.STOP), row.eq(self.faulty.row)]
         with m.Elif(self.ended.valid & ~self.delivers):
             m.d.sync += [*choose(Job.END), row.eq(self.ended.row)]
-        with m.Elif(self.back.valid):
-            m.d.sync += [*choose(Job.RETURN), row.eq(self.back.row)]
+        with m.Elif(self.returning.valid):
+            m.d.sync += [*choose(Job.RETURN), row.eq(self.returning.row)]
         with m.Elif(self.over & ~self.delivers):
             m.d.sync += choose(Job.RECALL)
         with m.Elif(self.departed):

@@ -55,7 +55,7 @@ class SlotTable(wiring.Component):
     sure : out, `victim` is up to date.
     faulty : out, a running row with a fault.
     ended : out, a row whose task has ended.
-    back : out, a row whose task returns to its list.
+    returning : out, a row whose task returns to its list.
     kill : out, per row: it had a fault.
     runs : out, per row: it runs and had no fault.
     idle : out, all rows are free.
@@ -77,7 +77,7 @@ class SlotTable(wiring.Component):
             "sure": Out(1),
             "faulty": Out(row_choice(config)),
             "ended": Out(row_choice(config)),
-            "back": Out(row_choice(config)),
+            "returning": Out(row_choice(config)),
             "kill": Out(config.rows),
             "runs": Out(config.rows),
             "idle": Out(1),
@@ -97,7 +97,7 @@ class SlotTable(wiring.Component):
         priorities = []
         faulty = Signal(rows)
         ended = Signal(rows)
-        back = Signal(rows)
+        returning = Signal(rows)
         slot = Signal()
         for number in range(rows):
             state = self.states[number]
@@ -111,7 +111,7 @@ class SlotTable(wiring.Component):
                 none[number].eq(state == RowState.FREE),
                 faulty[number].eq(runs[number] & self.kill[number] & ~drained),
                 ended[number].eq(drained & ~none[number] & ~returns),
-                back[number].eq(drained & returns),
+                returning[number].eq(drained & returns),
             ]
         m.d.comb += self.runs.eq(runs & ~self.kill)
         m.d.sync += [
@@ -129,7 +129,11 @@ class SlotTable(wiring.Component):
             self.free.row.eq(row),
             self.crowded.eq(valid & ~slot),
         ]
-        for choice, bits in ((self.faulty, faulty), (self.ended, ended), (self.back, back)):
+        for choice, bits in (
+            (self.faulty, faulty),
+            (self.ended, ended),
+            (self.returning, returning),
+        ):
             valid, row = lowest_number(m, bits)
             m.d.sync += [choice.valid.eq(valid), choice.row.eq(row)]
         self._victim(m, runs, priorities)

@@ -536,7 +536,7 @@ class TaskUnit(wiring.Component):
 
     def _wire_agenda(self, m: Module) -> None:
         agenda, slots = self._agenda, self._slots
-        choices = ("faulty", "ended", "back", "victim", "sure", "free", "crowded")
+        choices = ("faulty", "ended", "returning", "victim", "sure", "free", "crowded")
         m.d.comb += [
             [getattr(agenda, name).eq(getattr(slots, name)) for name in choices],
             agenda.active.eq(self.active),

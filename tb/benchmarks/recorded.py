@@ -5,10 +5,17 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from signalbox.tb.benchmarks import latency, launches, makespan, spread, translation, urgency
+from signalbox.tb.benchmarks import (
+    latency,
+    launches,
+    makespan,
+    placement,
+    spread,
+    translation,
+    urgency,
+)
 from signalbox.tb.benchmarks.rows import ROWS
 from signalbox.tb.folders import ROOT
-from signalbox.tb.units.placement import rates
 
 __all__ = ["DOCS", "RECORDED", "compare", "differences", "document", "recording"]
 
@@ -37,7 +44,7 @@ def compare(measured: Mapping[str, int], names: list[str]) -> None:
     if recording():
         recorded |= measured
         known = [*ROWS]
-        for part in (latency, translation, rates, launches, urgency, makespan, spread):
+        for part in (latency, translation, placement, launches, urgency, makespan, spread):
             known += part.keys()
         kept = {name: recorded[name] for name in known if name in recorded}
         RECORDED.write_text(json.dumps(kept, indent=2) + "\n")

@@ -10,7 +10,7 @@ from signalbox.driver.compute.contexts import ContextError, OutOfContexts
 from signalbox.driver.compute.engine import ComputeSettings
 from signalbox.driver.compute.instance_block import InstanceBlock
 from signalbox.driver.compute.task_lists import TaskListError, log_size
-from signalbox.driver.device import Device
+from signalbox.driver.device import Device, DeviceError
 from signalbox.driver.kernels.library import SPIN
 from signalbox.driver.memory.physical import Memory
 from signalbox.hw.config import CONFIGS, Config
@@ -151,5 +151,31 @@ def test_tasks_of_an_earlier_owner(monkeypatch):
     async def main():
         with pytest.raises(TaskListError, match="still has tasks after 1000 cycles"):
             await Device.open(machine)
+
+    asyncio.run(main())
+
+
+def test_no_space_without_its_context():
+    """A space whose context was ended, is of another machine, or cannot be, is not created."""
+
+    async def main():
+        small = FakeMachine(Config(memory_bytes=SPACE, contexts=1))
+        bare = FakeMachine(Config(memory_bytes=SPACE, sms=0))
+        device, other, copies = [
+            await Device.open(machine, NoPriorityPolicy(1))
+            for machine in (small, FakeMachine(), bare)
+        ]
+        ended = await device.engine.contexts.create("ended")
+        await device.engine.contexts.end(ended)
+        foreign = [await other.engine.contexts.create() for _ in range(2)][1]
+        for one, context, error, message in (
+            (device, ended, ContextError, "context 0 'ended' was ended"),
+            (device, foreign, ContextError, "context 1 'context 1' was ended, or is of another"),
+            (copies, ended, DeviceError, "has no compute engine"),
+        ):
+            before = [*one.spaces]
+            with pytest.raises(error, match=message):
+                one.create_space("never", context=context)
+            assert [*one.spaces] == before
 
     asyncio.run(main())

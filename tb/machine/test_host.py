@@ -6,8 +6,8 @@ import pytest
 
 from signalbox.hw.top import Signalbox
 from signalbox.tb.simulation.sizes import SIZES
+from signalbox.tb.simulation.tiers import tiers
 from signalbox.tb.simulation.top import simulate_top
-from signalbox.tb.tools.tiers import tiers
 
 SINGLE = {
     "cocotb_rings": 18,

@@ -78,7 +78,7 @@ class SlotTableProof(Proof):
             Mux(counts & one.valid & sure, 1 << one.row, 0)
             for one, sure in (
                 (dut.ended, 1),
-                (dut.back, 1),
+                (dut.returning, 1),
                 (dut.faulty, 1),
                 (dut.victim, dut.sure),
             )
@@ -118,18 +118,18 @@ class SlotTableProof(Proof):
     def _choices(self, m: Module) -> None:
         """Properties of the choices once they are valid."""
         dut, counts = self._dut, self._age == 2
-        free, ended, back = dut.free, dut.ended, dut.back
+        free, ended, returning = dut.free, dut.ended, dut.returning
         unfinished = self._is(ended.row, RowState.RETURNS)
         with m.If(counts):
             m.d.comb += [
                 Assert(~free.valid | self._is(free.row, RowState.FREE)),
                 Assert(~(free.valid & dut.crowded)),
                 Assert(~free.valid | (dut.running < CONFIG.slots)),
-                Assert(~back.valid | self._is(back.row, RowState.RETURNS)),
+                Assert(~returning.valid | self._is(returning.row, RowState.RETURNS)),
                 Assert(~dut.faulty.valid | self._is(dut.faulty.row, RowState.RUNS)),
                 Assert(~(ended.valid & unfinished) | dut.kill.bit_select(ended.row, 1)),
             ]
-            for choice in (ended, back):
+            for choice in (ended, returning):
                 with m.If(choice.valid):
                     m.d.comb += [
                         Assert(choice.row < ROWS),

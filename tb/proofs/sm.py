@@ -8,9 +8,9 @@ from amaranth.hdl import Module, Value
 from amaranth.lib import data
 
 from signalbox.hw.config import Config
+from signalbox.hw.sm.block_choice import BlockChoice
 from signalbox.hw.sm.block_order import BlockOrder
 from signalbox.hw.sm.block_table import BlockTable
-from signalbox.hw.sm.early_choice import EarlyChoice
 from signalbox.hw.sm.resources import Resources, capacity
 from signalbox.hw.sm.warp_slots import WarpSlots
 from signalbox.tb.proofs.formal import (
@@ -322,7 +322,7 @@ class ChoiceProof(Proof):
             m.d.comb += Assert(~((dut.valid == (1 << SLOTS) - 1) & around))
 
     def _follows(
-        self, m: Module, dut: BlockTable, order: BlockOrder, follows: Sequence[EarlyChoice]
+        self, m: Module, dut: BlockTable, order: BlockOrder, follows: Sequence[BlockChoice]
     ) -> None:
         """The successor is correct among those that were not chosen in the previous cycle."""
         tables, held = (dut.waiting, dut.partial, dut.entire), []

@@ -98,9 +98,9 @@ class TasksProof(Proof):
             rows.eq(rows + slots.opened.valid - slots.closed.valid),
             idle.eq(rows == 0),
         ]
-        named = slots.ended.valid | slots.back.valid | slots.faulty.valid | slots.victim.valid
+        named = slots.ended.valid | slots.returning.valid | slots.faulty.valid | slots.victim.valid
         full = rows == ROWS
-        choices = (slots.ended, slots.back, slots.faulty, slots.victim)
+        choices = (slots.ended, slots.returning, slots.faulty, slots.victim)
         m.d.comb += [Assume(choice.row < ROWS) for choice in choices]
         m.d.comb += [
             Assume(slots.idle == idle),

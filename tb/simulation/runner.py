@@ -29,10 +29,9 @@ from cocotb_tools.runner import get_runner
 from signalbox.hw import export
 from signalbox.hw.lib.amaranth_private import PortDirection
 from signalbox.tb.folders import BUILD, ROOT, SIM_BUILD, shown
-from signalbox.tb.simulation import exports, icarus, verilator
+from signalbox.tb.simulation import exports, icarus, outcomes, verilator
 from signalbox.tb.simulation.apart import GLUE, compile_parts, split
 from signalbox.tb.simulation.lock import lock
-from signalbox.tb.tools import outcomes
 
 __all__ = [
     "COVERAGE",

@@ -31,7 +31,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from signalbox.tb.folders import ROOT, SIM_BUILD
-from signalbox.tb.tools.outcomes import PROPERTY, source
+from signalbox.tb.simulation.outcomes import PROPERTY, source
 
 __all__ = ["Entry", "Plan", "check", "check_ran", "load", "results", "table"]
 

@@ -64,11 +64,12 @@ def _draw(axes: Axes, package: str) -> None:
     }
     for one, other in sorted(arrows(package, list(places))):
         (x, y), (to_x, to_y) = places[one], places[other]
+        arrow = {"arrowstyle": "-|>", "color": "tab:gray", "shrinkA": 0, "shrinkB": 0}
         axes.annotate(
             "",
             (to_x, to_y + _HEIGHT / 2),
             (x, y - _HEIGHT / 2),
-            arrowprops={"arrowstyle": "-|>", "color": "tab:gray", "shrinkA": 0, "shrinkB": 0},
+            arrowprops={**arrow, "gid": f"{package}.{one}-{package}.{other}"},
         )
     for room, (x, y) in places.items():
         box = {"boxstyle": "round,pad=0.35", "facecolor": "aliceblue", "edgecolor": "tab:blue"}

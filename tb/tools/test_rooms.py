@@ -1,5 +1,8 @@
 """The picture of the rooms."""
 
+import ast
+import re
+
 import pytest
 
 from signalbox.tb.folders import PACKAGE
@@ -28,6 +31,39 @@ def test_what_follows_is_no_arrow():
     edges = {("a", "b"), ("b", "c"), ("a", "c")}
     assert rooms._leads(edges - {("a", "c")}, "a", "c")
     assert not rooms._leads(edges - {("a", "b")}, "a", "b")
+
+
+def imports(package: str) -> set[tuple[str, str]]:
+    """Imports between rooms, as written in the files."""
+    found = set()
+    for file in (PACKAGE / package).rglob("*.py"):
+        room = file.relative_to(PACKAGE / package).with_suffix("").parts[0]
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ImportFrom):
+                names = (f"{node.module}.{alias.name}.".split(".") for alias in node.names)
+                found |= {(room, name[2]) for name in names if name[:2] == ["signalbox", package]}
+    return {(one, other) for one, other in found if one != other}
+
+
+def paths(edges: set[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Pairs of rooms with a path from the first to the second."""
+    found = set(edges)
+    for _ in edges:
+        found |= {(one, end) for one, by in found for start, end in edges if by == start}
+    return found
+
+
+@pytest.mark.parametrize("package", ["hw", "driver"])
+def test_arrows_are_the_imports(package: str):
+    """Every arrow of the picture is an import, every import follows from arrows, and no arrow from
+    others; run `make rooms` after a change of the imports."""
+    name = rf"{package}\.(\w+)"
+    drawn = {*re.findall(f'id="{name}-{name}"', rooms.OUT.read_text())}
+    written, reached = imports(package), paths(drawn)
+    assert drawn - written == set()
+    assert written - reached == set()
+    implied = {(one, end) for one, by in drawn for start, end in reached if by == start}
+    assert drawn & implied == set()
 
 
 def test_picture_is_up_to_date():

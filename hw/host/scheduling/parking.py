@@ -62,7 +62,9 @@ class Parking(wiring.Component):
     over : in, per channel, its wait in `Barrier`, `MemOps` or `ComputeWaits` is over.
     referring : in, per channel, its REF is not in memory yet.
     ready : out, per channel, its head can proceed; of groups, as of the previous cycle.
-    wanting : out, per channel, its head lacks only an engine.
+    wanting : out, per channel, alive and waiting for an engine alone: with `Wait.ENGINE_ONLY`,
+        `Wait.ENGINE_TIMED`, or `Wait.ENGINE` and a group that held in the previous cycle, when none
+        joined it. Also 1 while it can have one.
     holding : out, per channel, all semaphores of its group were 0 in the previous cycle.
     waits : out, per channel, its wait.
     """

@@ -46,7 +46,7 @@ class Scheduler(wiring.Component):
     -------
     ready : in, per channel, its head can proceed.
     engines : in, copy engines.
-    wanting : in, per channel, waits only for an engine.
+    wanting : in, per channel, see `Parking`.
     stamps : in, per channel, arrival of its head command.
     serving : in, a channel is served.
     served : in, its number.

@@ -4,8 +4,8 @@ import pytest
 
 from signalbox.hw.top import Signalbox
 from signalbox.tb.simulation.sizes import SIZES
+from signalbox.tb.simulation.tiers import tiers
 from signalbox.tb.simulation.top import simulate_top
-from signalbox.tb.tools.tiers import tiers
 
 
 def _run(tests: str, simulator: str, size: str, rounds: int, commands: int) -> None:

@@ -6,12 +6,14 @@ from typing import Any
 import cocotb
 
 from signalbox.driver.kernels.library import SPIN
+from signalbox.hw.errors import Cause
 from signalbox.hw.records.launch import Refusal
 from signalbox.hw.records.memory import MemoryStatus
+from signalbox.tb.testbench.contents import Failing
 from signalbox.tb.testbench.jobs import JOBS, Job, vectors
-from signalbox.tb.testbench.memory import Bad
 from signalbox.tb.testbench.sample import fewer, some
-from signalbox.tb.units.compute.testbench import CONFIG, Engine, Launch
+from signalbox.tb.units.compute.launch import Launch
+from signalbox.tb.units.compute.testbench import CONFIG, ComputeTestbench
 from signalbox.tb.units.task_unit.cocotb_finish import release
 
 SLICE = 300
@@ -21,12 +23,12 @@ IS_QUEUE = 1 << 136 | 64 << 160
 """A queue of 64 entries, one for each block."""
 
 
-def two_contexts(engine: Engine) -> list[set[int]]:
+def two_contexts(tb: ComputeTestbench) -> list[set[int]]:
     """Assign the even address spaces to context 0 and the odd ones to context 1. Returns those of
     each."""
     spaces = [set(range(number, CONFIG.asids, 2)) for number in range(2)]
     for number, asids in enumerate(spaces):
-        engine.context(number, asids)
+        tb.context(number, asids)
     return spaces
 
 
@@ -39,16 +41,15 @@ def spinning(blocks: int) -> Job:
 async def all_kernels_at_once(dut: Any) -> None:
     """Results of each supplied kernel (in Icarus half of them) are correct, in different address
     spaces at the same addresses (ASID-27)."""
-    engine = Engine(dut)
-    await engine.begin()
+    tb = await ComputeTestbench(dut).start()
     tasks = [Launch(n, job, asid=n, priority=n % 3) for n, job in some([*enumerate(JOBS)], 2)]
     for task in tasks:
-        engine.launch(task)
-    await engine.finish()
+        tb.launch(task)
+    await tb.finish()
     for task in tasks:
-        engine.check(task)
-    assert engine.bound == set(range(CONFIG.asids)) and not engine.faults
-    print(f"{len(tasks)} tasks in {engine.cycle} cycles")
+        tb.check(task)
+    assert tb.bound == set(range(CONFIG.asids)) and not tb.faults
+    print(f"{len(tasks)} tasks in {tb.cycle} cycles")
 
 
 @cocotb.test()
@@ -56,21 +57,21 @@ async def contexts_in_turn(dut: Any) -> None:
     """Two contexts whose tasks need several slices take turns. A turn begins when all spaces of its
     context are bound, accesses no memory of another context, and lasts at least a slice while it
     has tasks; all results are correct (ASID-21)."""
-    engine = Engine(dut, slice_cycles=SLICE)
-    spaces = two_contexts(engine)
-    await engine.begin()
+    tb = ComputeTestbench(dut, slice_cycles=SLICE)
+    spaces = two_contexts(tb)
+    await tb.start()
     jobs = [*repeat(spinning(fewer(32, 2)), 2), *some(JOBS[:6], 2)]
     tasks = [Launch(n, job, asid=n, context=n % 2) for n, job in enumerate(jobs)]
     for task in tasks:
-        engine.launch(task)
-    await engine.finish()
+        tb.launch(task)
+    await tb.finish()
     for task in tasks:
-        engine.check(task)
-    assert all(one.context != two.context for one, two in pairwise(engine.turns))
-    assert len(engine.turns) >= 6
-    for turn in engine.turns:
+        tb.check(task)
+    assert all(one.context != two.context for one, two in pairwise(tb.turns))
+    assert len(tb.turns) >= 6
+    for turn in tb.turns:
         assert turn.bound == spaces[turn.context] >= turn.reached
-    for turn in engine.turns[:-1]:
+    for turn in tb.turns[:-1]:
         assert turn.over is not None
         mine = [task.over for task in tasks if task.context == turn.context]
         done = all(over is not None and over <= turn.over for over in mine)
@@ -80,67 +81,63 @@ async def contexts_in_turn(dut: Any) -> None:
 @cocotb.test()
 async def urgent_task(dut: Any) -> None:
     """On a full machine, an urgent task is over long before earlier ones (PLACE-5)."""
-    engine = Engine(dut)
-    await engine.begin()
+    tb = await ComputeTestbench(dut).start()
     long = spinning(blocks=16)
     low = [Launch(n, long, asid=1, priority=1) for n in range(CONFIG.slots)]
     for task in low:
-        engine.launch(task)
-    await engine.until(lambda: not engine.waiting, "launches answered")
-    for _ in range(500):
-        await engine.step()
+        tb.launch(task)
+    await tb.until(lambda: not tb.waiting, "launches answered")
+    await tb.steps(500)
     urgent = Launch(50, JOBS[0], asid=2, priority=9)
-    engine.launch(urgent)
-    begun = engine.cycle
-    await engine.until(lambda: urgent.over is not None, "urgent task over")
-    print(f"urgent task over after {engine.cycle - begun} cycles")
+    tb.launch(urgent)
+    begun = tb.cycle
+    await tb.until(lambda: urgent.over is not None, "urgent task over")
+    print(f"urgent task over after {tb.cycle - begun} cycles")
     assert all(task.over is None for task in low)
-    engine.check(urgent)
-    await engine.finish()
+    tb.check(urgent)
+    await tb.finish()
 
 
 @cocotb.test()
 async def dependent_tasks(dut: Any) -> None:
     """The end of a task schedules the next, after its release (HOST-10)."""
-    engine = Engine(dut)
-    await engine.begin()
+    tb = await ComputeTestbench(dut).start()
     first, second = Launch(0, JOBS[0], asid=3), Launch(1, JOBS[0], asid=3)
     first.more = release(0, address=0x5000) | second.page << 480 | 1 << 512 | 1 << 513
     second.more = release(2, address=0x6000)
-    engine.know(second)
-    engine.launch(first)
-    await engine.until(lambda: engine.reads(second.page << 8), "second task's record is read")
-    assert engine.released == [(3, 0x5000)]
-    await engine.until(lambda: second.over is not None, "second task over")
-    assert engine.released == [(3, 0x5000), (3, 0x6000)]
-    await engine.finish()
-    engine.check(second)
+    tb.know(second)
+    tb.launch(first)
+    await tb.until(lambda: tb.reads(second.page << 8), "second task's record is read")
+    assert tb.released == [(3, 0x5000)]
+    await tb.until(lambda: second.over is not None, "second task over")
+    assert tb.released == [(3, 0x5000), (3, 0x6000)]
+    await tb.finish()
+    tb.check(second)
 
 
 @cocotb.test()
 async def many_dependent_tasks(dut: Any) -> None:
     """Tasks that end together, each with a dependent task, do not deadlock while channels launch
     more; each dependent task is in its parent's context."""
-    engine = Engine(dut, slice_cycles=400)
-    spaces = two_contexts(engine)
-    await engine.begin()
+    tb = ComputeTestbench(dut, slice_cycles=400)
+    spaces = two_contexts(tb)
+    await tb.start()
     parents = [Launch(n, JOBS[-1], asid=n, context=n % 2, priority=n % 3) for n in range(8)]
     children = [Launch(20 + n, JOBS[-1], asid=n, priority=5) for n in range(8)]
     for parent, child in zip(parents, children, strict=True):
         parent.more = child.page << 480 | 1 << 512 | 1 << 513
-        engine.know(child)
-        engine.launch(parent)
-    await engine.finish()
+        tb.know(child)
+        tb.launch(parent)
+    await tb.finish()
     assert all(task.over is not None for task in (*parents, *children))
-    assert all(turn.reached <= spaces[turn.context] for turn in engine.turns)
+    assert all(turn.reached <= spaces[turn.context] for turn in tb.turns)
 
 
 @cocotb.test()
 async def queues(dut: Any) -> None:
     """Blocks of queues are placed when entries arrive, while other blocks run or the queue rests,
     next to other tasks; results are correct (ASID-26)."""
-    engine = Engine(dut, slice_cycles=600)
-    await engine.begin()
+    tb = await ComputeTestbench(dut, slice_cycles=600).start()
     grid = fewer(20, 2)
     jobs = vectors(15 * grid, grid=grid, block=16)[:2]
     queues = [Launch(n, job, asid=n + 1, context=n) for n, job in enumerate(jobs)]
@@ -148,42 +145,38 @@ async def queues(dut: Any) -> None:
     for queue in queues:
         queue.more = IS_QUEUE
     for task in (*queues, *others):
-        engine.launch(task)
-    await engine.until(lambda: not engine.waiting, "launches answered")
+        tb.launch(task)
+    await tb.until(lambda: not tb.waiting, "launches answered")
     left = {queue.number: queue.job.launch()["grid"][0] for queue in queues}
     start = dict.fromkeys(left, 0)
     while any(left.values()):
-        queue = engine.rng.choice([one for one in queues if left[one.number]])
-        count = engine.rng.randint(1, min(3, left[queue.number]))
-        assert await engine.append(queue, start[queue.number], count) == 0
+        queue = tb.random.choice([one for one in queues if left[one.number]])
+        count = tb.random.randint(1, min(3, left[queue.number]))
+        assert await tb.append(queue, start[queue.number], count) is Cause.NONE
         start[queue.number] += count
         left[queue.number] -= count
-        for _ in range(engine.rng.choice((0, 10, 400))):
-            await engine.step()
+        await tb.steps(tb.random.choice((0, 10, 400)))
     assert all(queue.over is None for queue in queues)
     for queue in queues:
-        assert await engine.append(queue, start[queue.number], 0) == 0
-    await engine.finish()
+        assert await tb.append(queue, start[queue.number], 0) is Cause.NONE
+    await tb.finish()
     for task in (*queues, *others):
-        engine.check(task)
+        tb.check(task)
 
 
 @cocotb.test()
 async def one_task_faults(dut: Any) -> None:
     """A task with unmapped memory fails; the results of others are correct (ASID-5)."""
-    engine = Engine(dut)
-    await engine.begin()
+    tb = await ComputeTestbench(dut).start()
     everything = range(0x2000_0000, 0x2100_0000)
-    bad = Bad((5, 0), MemoryStatus.FAULT.value, everything, False)
-    for port in engine.ports[2::2]:
-        port.bad = [bad]
+    tb.contents.failing = [Failing((5, 0), everything, MemoryStatus.FAULT, write=False)]
     tasks = [Launch(n, JOBS[n], asid=4 + n) for n in range(3)]
     for task in tasks:
-        engine.launch(task)
+        tb.launch(task)
     victim = Launch(7, JOBS[0], asid=5)
-    engine.launch(victim)
-    await engine.finish()
-    assert victim.verdict == Refusal.KERNEL.value and engine.faults
+    tb.launch(victim)
+    await tb.finish()
+    assert victim.verdict is Refusal.KERNEL and tb.faults
     for task in tasks:
         if task.asid != 5:
-            engine.check(task)
+            tb.check(task)

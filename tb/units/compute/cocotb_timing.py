@@ -12,8 +12,9 @@ import numpy as np
 from signalbox.hw.records.launch import Refusal
 from signalbox.hw.records.memory import MemoryStatus
 from signalbox.tb.models.timing import Timing
-from signalbox.tb.testbench.memory import Bad, WriteMemory
-from signalbox.tb.units.compute.testbench import CONFIG, Engine, Launch
+from signalbox.tb.testbench.contents import Failing
+from signalbox.tb.units.compute.launch import Launch
+from signalbox.tb.units.compute.testbench import CONFIG, ComputeTestbench
 
 RECORD, DATA = 0x1_2345_6780, 0x10_0000_0000
 
@@ -57,13 +58,12 @@ class Stores:
         }
 
 
-def once(engine: Engine, tasks: list[Launch]) -> None:
+def once(tb: ComputeTestbench, tasks: list[Launch]) -> None:
     """Check that all results are present and each beat was written once: no block is lost or ran
     twice."""
     for task in tasks:
-        engine.check(task)
-    writers = [port for port in engine.ports[2:] if isinstance(port, WriteMemory)]
-    writes = Counter((one.space, one.va) for port in writers for one in port.log)
+        tb.check(task)
+    writes = Counter((one.space, one.va) for server in tb.sm_writes for one in server.bursts)
     assert set(writes.values()) == {1}
     assert len(writes) == sum(task.job.results[DATA].nbytes for task in tasks) // CONFIG.beat_bytes
 
@@ -72,37 +72,34 @@ def once(engine: Engine, tasks: list[Launch]) -> None:
 async def every_block_once(dut: Any) -> None:
     """Tasks of several spaces, contexts and priorities, more than there are slots, are evicted and
     continue (ASID-25, ASID-27)."""
-    engine = Engine(dut, slice_cycles=1500)
-    await engine.begin()
+    tb = await ComputeTestbench(dut, slice_cycles=1500).start()
     grids = ((17, 1, 1), (3, 4, 2), (1, 9, 1), (2, 1, 7))
     tasks = [
         Launch(n, Stores(grids[n % 4], 1 + n % 3, n % 2 + 1, 12 * n), n, n % 5, context=n % 2)
         for n in range(10)
     ]
     for task in tasks[:7]:
-        engine.launch(task)
-    for _ in range(600):
-        await engine.step()
+        tb.launch(task)
+    await tb.steps(600)
     for task in tasks[7:]:
         task.priority = 20
-        engine.launch(task)
-    await engine.finish()
-    assert not engine.faults
-    once(engine, tasks)
-    evicted = [task.number for task in tasks if engine.kept(task)]
-    print(f"{len(tasks)} tasks in {engine.cycle} cycles, evicted: {evicted}")
+        tb.launch(task)
+    await tb.finish()
+    assert not tb.faults
+    once(tb, tasks)
+    evicted = [task.number for task in tasks if tb.kept(task)]
+    print(f"{len(tasks)} tasks in {tb.cycle} cycles, evicted: {evicted}")
     assert evicted
 
 
 @cocotb.test()
 async def both_sms_work(dut: Any) -> None:
     """A task of many blocks takes about the time that its warps compute on all hardware warps."""
-    engine = Engine(dut)
-    await engine.begin()
+    tb = await ComputeTestbench(dut).start()
     task = Launch(0, Stores((48, 1, 1), 2, 1, 250), asid=3)
-    engine.launch(task)
-    await engine.finish()
-    once(engine, [task])
+    tb.launch(task)
+    await tb.finish()
+    once(tb, [task])
     job = task.job
     assert isinstance(job, Stores)
     work = sum(2 * job.timing.computes(n, warp) for n in range(48) for warp in range(2))
@@ -115,15 +112,13 @@ async def both_sms_work(dut: Any) -> None:
 @cocotb.test()
 async def one_record_is_missing(dut: Any) -> None:
     """A task with a missing record fails; others are not affected (ASID-5)."""
-    engine = Engine(dut)
-    await engine.begin()
-    bad = Bad((5, 0), MemoryStatus.FAULT.value, range(RECORD, RECORD + 32), False)
-    for port in engine.ports[2::2]:
-        port.bad = [bad]
+    tb = await ComputeTestbench(dut).start()
+    record = range(RECORD, RECORD + 32)
+    tb.contents.failing = [Failing((5, 0), record, MemoryStatus.FAULT, write=False)]
     tasks = [Launch(n, Stores((9, 1, 1), 2, 2, 50), asid=4 + 2 * n) for n in range(3)]
     victim = Launch(7, Stores((9, 1, 1), 2, 2, 50), asid=5)
     for task in (*tasks, victim):
-        engine.launch(task)
-    await engine.finish()
-    assert victim.verdict == Refusal.KERNEL.value and engine.faults
-    once(engine, tasks)
+        tb.launch(task)
+    await tb.finish()
+    assert victim.verdict is Refusal.KERNEL and tb.faults
+    once(tb, tasks)

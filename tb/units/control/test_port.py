@@ -6,7 +6,7 @@ from signalbox.hw import export
 from signalbox.hw.config import CONFIGS
 from signalbox.hw.control.port import ControlPort
 from signalbox.tb.simulation.runner import simulate
-from signalbox.tb.tools.tiers import tiers
+from signalbox.tb.simulation.tiers import tiers
 
 
 @pytest.mark.parametrize("config", tiers(["tiny", "default", "large"], smoke=["tiny"]))

@@ -6,7 +6,7 @@ from signalbox.hw import export
 from signalbox.hw.config import CONFIGS
 from signalbox.hw.copy.engine import CopyEngine
 from signalbox.tb.simulation.runner import simulate
-from signalbox.tb.tools.tiers import tiers
+from signalbox.tb.simulation.tiers import tiers
 from signalbox.tb.units.copy.testbench import config
 
 WIDTHS = [64, 128, 512]

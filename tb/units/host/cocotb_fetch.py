@@ -1,6 +1,6 @@
 """The fetch unit alone: order, pending, bad segments, rate (HOST-1, HOST-6)."""
 
-from itertools import accumulate
+from itertools import accumulate, product
 
 import cocotb
 
@@ -60,6 +60,40 @@ async def pending_without_a_gap(dut):
                 await tb.step()
                 assert tb.pending[0], f"not pending with {total} dwords, latency {latency}"
             await tb.until_rest(0)
+
+
+@cocotb.test(**LIMIT)
+async def sync_waits_for_execution(dut):
+    """A segment with SYNC = WAIT is read once everything before it was fetched and executed, and
+    soon after. No other segment and no other channel waits for that (1.1)."""
+    tb = await FetchTestbench(dut).start()
+    ends = 0, CONFIG.channels - 1
+    for latency, channels, length in product((1, 40), (ends, ends[::-1]), (1, BURST, 3 * BURST)):
+        tb = await tb.again(latency)
+        busy, idle = (Ring(tb, channel) for channel in channels)
+        waiting: dict[int, int] = {}
+        tb.executing.add(busy.channel)
+        for ring in (busy, idle):
+            await ring.open()
+            ring.segment(0, length)
+            ring.segment(length, 2)
+            waiting[ring.channel] = ring.arena
+            ring.segment(length + 2, 3, sync=True)
+            ring.segment(length + 5, 1)
+            ring.kick()
+        before, after = list(range(length + 2)), list(range(length + 6))
+        await tb.until(lambda b=tb, at=waiting[idle.channel]: b.asked(at), "the idle one's read")
+        assert tb.dwords[idle.channel] == before
+        await tb.until_rest(idle.channel)
+        assert tb.dwords[idle.channel] == after
+        await tb.steps(100 + 2 * latency)
+        assert tb.dwords[busy.channel] == before and not tb.asked(waiting[busy.channel])
+        tb.executing.clear()
+        executed = tb.cycle
+        await tb.until(lambda b=tb, at=waiting[busy.channel]: b.asked(at), "the busy one's read")
+        assert tb.cycle - executed < 20
+        await tb.until_rest(busy.channel)
+        assert tb.dwords[busy.channel] == after
 
 
 @cocotb.test(**LIMIT)

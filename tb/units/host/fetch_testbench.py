@@ -53,18 +53,21 @@ class Ring:
         tb.enabled.add(self.channel)
         self.put = 0
 
-    def segment(self, first: int, length: int, at: int | None = None, more: int = 0) -> None:
+    def segment(
+        self, first: int, length: int, at: int | None = None, more: int = 0, *, sync: bool = False
+    ) -> None:
         """Write `length` dwords, from `first` on, to memory, and an entry to the ring.
 
         Parameters
         ----------
         at : address of the first dword; default: behind the previous segment.
         more : number of further dwords in the entry.
+        sync : SYNC is WAIT.
         """
         if at is None:
             at, self.arena = self.arena, self.arena + 4 * length
         self._write(at, *range(first, first + length))
-        entry = pack(GpEntry, address=at // 4, length=length + more)
+        entry = pack(GpEntry, address=at // 4, length=length + more, sync_wait=sync)
         self._write(self.base + 8 * self.put, entry & 0xFFFF_FFFF, entry >> 32)
         self.put = (self.put + 1) % 32
 
@@ -92,7 +95,8 @@ class FetchTestbench(Testbench):
     setting, unwritten, restart, doorbell : the unit's inputs.
     enabled : channels that may fetch.
     slow : channels whose beats are currently not taken.
-    dwords, causes : executed dwords and causes, per channel; a cause makes its channel slow.
+    executing : channels that have not finished the dwords taken last.
+    dwords, causes : dwords and causes taken, per channel; a cause makes its channel slow.
     pending : STATUS.PENDING of each channel in the cycle that has ended.
     announced : (channel, put, stamp).
     """
@@ -109,6 +113,7 @@ class FetchTestbench(Testbench):
         self.restart, self.doorbell = Source(self, "restart"), Source(self, "doorbell")
         self.enabled: set[int] = set()
         self.slow: set[int] = set()
+        self.executing: set[int] = set()
         self.dwords: list[list[int]] = [[] for _ in channels]
         self.causes: list[list[Cause]] = [[] for _ in channels]
         self.pending = [False for _ in channels]
@@ -127,7 +132,11 @@ class FetchTestbench(Testbench):
 
     async def step(self) -> None:
         """One cycle."""
-        drained = mask(channel for channel, buffer in enumerate(self._buffers) if not buffer)
+        drained = mask(
+            channel
+            for channel, buffer in enumerate(self._buffers)
+            if not buffer and channel not in self.executing
+        )
         self.drive(enabled=mask(self.enabled), drained=drained)
         self._pop()
         await super().step()
@@ -143,6 +152,10 @@ class FetchTestbench(Testbench):
     def reads(self) -> int:
         """Number of requested bursts."""
         return len(self.memory.bursts)
+
+    def asked(self, at: int) -> bool:
+        """Whether a burst was requested that begins at this address."""
+        return any(burst.va == at for burst in self.memory.bursts)
 
     def fail(self, addresses: range, status: MemoryStatus) -> None:
         """Let reads of these addresses fail."""

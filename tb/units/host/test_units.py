@@ -16,7 +16,7 @@ from signalbox.hw.host.waits.barrier import Barrier
 from signalbox.hw.host.waits.mem_ops import MemOps
 from signalbox.hw.host.waits.memory_semaphores import MemorySemaphores
 from signalbox.tb.simulation.runner import simulate
-from signalbox.tb.tools.tiers import tiers
+from signalbox.tb.simulation.tiers import tiers
 from signalbox.tb.units.host import fetch_testbench
 
 
@@ -34,7 +34,7 @@ def run(unit: wiring.Component, name: str, simulator: str, size: str, minimum: i
 
 @pytest.mark.parametrize("size", tiers(fetch_testbench.CONFIGS, smoke=["narrow"]))
 def test_fetch(simulator: str, size: str) -> None:
-    run(FetchUnit(fetch_testbench.CONFIGS[size]), "fetch", simulator, size, 8)
+    run(FetchUnit(fetch_testbench.CONFIGS[size]), "fetch", simulator, size, 9)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from signalbox.hw.lib.arbiter import RoundRobin
 from signalbox.hw.lib.stream import StreamFIFO, StreamRegister
 from signalbox.tb.simulation.runner import simulate
-from signalbox.tb.tools.tiers import tiers
+from signalbox.tb.simulation.tiers import tiers
 
 
 @pytest.mark.smoke

@@ -10,7 +10,7 @@ from signalbox.hw.lib.delayed import delayed
 from signalbox.hw.lib.onehot import encode, lowest, lowest_number, select
 from signalbox.hw.lib.popcount import popcount
 from signalbox.tb.simulation.runner import simulate
-from signalbox.tb.tools.tiers import tiers
+from signalbox.tb.simulation.tiers import tiers
 
 WORD = 4
 """Bits of each word that `select` chooses from."""

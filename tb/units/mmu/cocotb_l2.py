@@ -7,6 +7,7 @@ which it may be used.
 import functools
 import itertools
 import os
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Self
@@ -364,6 +365,38 @@ async def effective_in_one_cycle(dut):
         tb.unmap(tb.tables)
         await tb.step({"scope": ALL})
         await tb.steps(SETS)
+
+
+@cocotb.test(**LIMIT)
+async def any_address_of_a_page(dut):
+    """A page of any size is mapped, or replaced, in any cycle of a look-up, and another of its
+    addresses is invalidated: from the next cycle on, every result is the new page, or RETRY for a
+    look-up before (ASID-9)."""
+    tb = await L2Testbench(dut).start()
+    vpn, retried = 0x4_0000, Counter[tuple[int, str]]()
+    states = ("absent", "mapped", "cached")
+    for size, state, offset in itertools.product((SMALL, BIG, HUGE), states, range(15)):
+        inside = (1 << SHIFTS[size]) - 1
+        looked = vpn | tb.random.getrandbits(9) & inside
+        old = [tb.map(0, vpn, size)] if state != "absent" else []
+        if state == "cached":
+            await tb.look(*old)
+        tb.ask(Look(0, looked))
+        await tb.steps(offset)
+        tb.unmap(old)
+        tb.map(0, vpn, size)
+        event = tb.cycle
+        await tb.step({"scope": ONE, "asid": 0, "vpn": looked ^ inside})
+        tb.ask(Look(0, looked))
+        looks = await tb.rest()
+        for look in looks:
+            retry = look.outcome is RETRY and look.taken <= event
+            assert look.outcome is PAGE or retry or look.answered <= event, (state, offset, look)
+            retried[size, state] += retry
+        tb.unmap(tb.tables)
+        await tb.step({"scope": ALL})
+        await tb.steps(SETS)
+    assert all(retried[size, state] for size in range(3) for state in states[:2]), retried
 
 
 @cocotb.test(**LIMIT)

@@ -510,6 +510,42 @@ async def invalidations(dut):
 
 
 @cocotb.test(**LIMIT)
+async def any_address_of_a_page(dut):
+    """A page of any size is mapped, or replaced, in any cycle of a walk, also while its result is
+    not taken, and another of its addresses is invalidated: from the next cycle on, every result is
+    the new page, or RETRY for a walk that began before (ASID-9)."""
+    tb = await WalkerTestbench(dut).start()
+    vpn, big, small = 0x4_0000, 0x120000, 0x110000
+    first, second = 0x20_0000, 0x40_0000
+    for size, mapped, held in itertools.product(range(3), (False, True), (False, True)):
+        inside, retried = (SIZES[size] >> 12) - 1, 0
+        for offset in range(70):
+            *_, entry_of_pd0, entry_of_pt = chain(tb, 1, vpn << 12, root=0x100000, pte=0)
+            tb.words[big] = 0
+            tb.store_dual(entry_of_pd0, (0, 0) if size == 2 else dual(big, small))
+            place = (entry_of_pt, big, entry_of_pd0)[size]
+            if mapped:
+                tb.words[place] = leaf(first)
+            looked = vpn | tb.random.getrandbits(9) & inside
+            tb.result.pace = lambda held=held: not held
+            tb.ask((1, looked))
+            await tb.steps(offset)
+            tb.words[place] = leaf(second)
+            event = tb.cycle
+            await tb.step({"scope": ONE, "asid": 1, "vpn": looked ^ inside})
+            tb.result.pace = lambda: True
+            tb.ask((1, looked))
+            for tag, (when, end) in (await tb.rest()).items():
+                given, retry = tb.given(looked, end), end["outcome"] is RETRY
+                assert not retry or tb.asked_at[tag] <= event
+                if when > event and not retry:
+                    assert given == tb.expected(1, looked), (size, mapped, held, offset, given)
+                retried += retry
+            await tb.step({"scope": ALL})
+        assert retried, (size, mapped, held)
+
+
+@cocotb.test(**LIMIT)
 async def bind_in_every_cycle(dut):
     """A space gets other tables in any cycle of a walk, while other walks begin: no walk that
     begins afterwards uses the former tables (ASID-8; page 20, example 4)."""

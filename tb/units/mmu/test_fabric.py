@@ -8,7 +8,7 @@ from signalbox.hw import export
 from signalbox.hw.config import CONFIGS, Config
 from signalbox.hw.mmu.memory_fabric import MemoryFabric
 from signalbox.tb.simulation.runner import simulate
-from signalbox.tb.tools.tiers import tiers
+from signalbox.tb.simulation.tiers import tiers
 from signalbox.tb.units.mmu.identity import IdentityFabric
 
 

@@ -8,7 +8,7 @@ from signalbox.hw.config import Config
 from signalbox.hw.mmu.fault_recorder import FaultRecorder
 from signalbox.hw.mmu.memory_system import MemorySystem
 from signalbox.tb.simulation.runner import simulate
-from signalbox.tb.tools.tiers import tiers
+from signalbox.tb.simulation.tiers import tiers
 
 MEMORY = 1 << 24
 REQUESTERS = 2

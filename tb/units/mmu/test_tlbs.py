@@ -13,7 +13,7 @@ from signalbox.hw.mmu.l2_tlb import L2Tlb
 from signalbox.hw.mmu.translation import Mmu
 from signalbox.hw.mmu.walker import Walker
 from signalbox.tb.simulation.runner import simulate
-from signalbox.tb.tools.tiers import tiers
+from signalbox.tb.simulation.tiers import tiers
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_l2(simulator: str, entries: int, ways: int, asids: int, bits: int) -> N
         simulator=simulator,
         name=f"mmu-l2-{entries}-{ways}",
         env={"ENTRIES": str(entries), "WAYS": str(ways), "ASIDS": str(asids)},
-        minimum=10,
+        minimum=11,
     )
 
 
@@ -88,7 +88,7 @@ def test_spaces(simulator: str, asids: int) -> None:
     ),
 )
 def test_walker(simulator: str, width: int, walks: int) -> None:
-    walker(simulator, width, walks, minimum=11)
+    walker(simulator, width, walks, minimum=12)
 
 
 def test_many_walks(simulator: str) -> None:

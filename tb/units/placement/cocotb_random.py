@@ -1,4 +1,4 @@
-"""Random kernels, requests and SMs; `Bench` checks every block (PLACE-1 … 10, ASID-30, ASID-31)."""
+"""Random kernels, requests and SMs; `Blocks` checks every block (PLACE-1 … 10, ASID-30, 31)."""
 
 import ast
 import os
@@ -7,7 +7,8 @@ from random import Random
 import cocotb
 
 from signalbox.hw.config import Config
-from signalbox.tb.units.placement.testbench import Bench, Kernel
+from signalbox.tb.units.placement.kernel import AFFINITY, DEEP, WIDE, Kernel
+from signalbox.tb.units.placement.testbench import PlacementTestbench
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 CONFIG = Config(**ast.literal_eval(os.environ["CONFIG"]))
@@ -27,52 +28,51 @@ def random_kernel(numbers: Random, row: int) -> Kernel:
         shared=numbers.choice((0, 0, 1, CONFIG.shared_units // 2, CONFIG.shared_units)),
         barrier=numbers.random() < 0.2,
         asid=numbers.randrange(CONFIG.asids),
-        policy=numbers.choice((0, 0, 1, 2)),
+        policy=numbers.choice((WIDE, WIDE, DEEP, AFFINITY)),
         grid=(numbers.choice((1, 2, 5, 1 << 20)), numbers.choice((1, 3)), 1 << 15),
         runs=(100, 300) if slow else (1, 30),
     )
 
 
-async def close_all(bench: Bench) -> None:
+async def close_all(tb: PlacementTestbench) -> None:
     """Let everything end, and close all rows."""
-    waits = list(bench.kernels)
-    for kernel in bench.kernels.values():
+    waits = list(tb.kernels)
+    for kernel in tb.kernels.values():
         kernel.runs = (1, 10)
-    await bench.until(lambda: all(bench.drained(row) for row in waits), 40_000)
-    bench.todo["close"].extend(waits)
-    await bench.until(lambda: not bench.kernels)
-    for n, row in enumerate(bench.table):
+    await tb.until(lambda: all(tb.drained(row) for row in waits), "all rows are drained", 40_000)
+    await tb.closed(*waits)
+    assert not tb.kernels
+    for n, row in enumerate(tb.blocks.table):
         full = [CONFIG.register_units, CONFIG.sm_warps, CONFIG.shared_units]
         assert row.amounts == full and not row.kernels, f"SM {n} is not empty"
 
 
 @cocotb.test(**LIMIT)
 async def random_work(dut):
-    bench = await Bench.start(dut, CONFIG)
-    numbers = bench.numbers
+    tb = await PlacementTestbench(dut, CONFIG).start()
+    numbers = tb.random
     for _ in range(60 if CONFIG.sms > 16 else 250):
         if numbers.random() < 0.1:
-            bench.eager = numbers.choice((1.0, 1.0, 0.5, 0.2))
-        rows = [row for row in range(CONFIG.rows) if row not in bench.kernels]
+            tb.eager = numbers.choice((1.0, 1.0, 0.5, 0.2))
+        rows = [row for row in range(CONFIG.rows) if row not in tb.kernels]
         event = numbers.random()
-        known = list(bench.kernels)
+        known = list(tb.kernels)
         if rows and event < 0.7:
-            await bench.opened(random_kernel(numbers, numbers.choice(rows)))
+            await tb.opened(random_kernel(numbers, numbers.choice(rows)))
         elif known and event < 0.8:
-            bench.todo["add"].append((numbers.choice(known), numbers.choice((1, 3, 10))))
-            await bench.until(lambda: not bench.todo["add"])
+            tb.add.put({"row": numbers.choice(known), "blocks": numbers.choice((1, 3, 10))})
+            await tb.until(lambda: not tb.add.pending, "the request is taken")
         elif known and event < 0.9:
-            answers = len(bench.answers)
-            bench.todo["stop"].append(numbers.choice(known))
-            await bench.until(lambda: not bench.todo["stop"])
-            bench.keeps_answers = numbers.random() < 0.2
-            await bench.steps(numbers.randrange(8))
-            bench.keeps_answers = False
-            await bench.until(lambda count=answers: len(bench.answers) > count)
+            answers = len(tb.answers)
+            tb.stop.put(numbers.choice(known))
+            await tb.until(lambda: not tb.stop.pending, "the request is taken")
+            tb.keeps_answers = numbers.random() < 0.2
+            await tb.steps(numbers.randrange(8))
+            tb.keeps_answers = False
+            await tb.until(lambda count=answers: len(tb.answers) > count, "the row is stopped")
         else:
-            over = [row for row in known if bench.drained(row)]
-            bench.todo["close"].extend(over)
-            await bench.until(lambda: not bench.todo["close"])
-        await bench.steps(numbers.choice((0, 0, 0, 1, 3, 10, 40)))
-    await close_all(bench)
-    dut._log.info(f"{len(bench.log)} blocks in {bench.now} cycles")
+            over = [row for row in known if tb.drained(row)]
+            await tb.closed(*over)
+        await tb.steps(numbers.choice((0, 0, 0, 1, 3, 10, 40)))
+    await close_all(tb)
+    dut._log.info(f"{len(tb.blocks.log)} blocks in {tb.cycle} cycles")

@@ -9,11 +9,8 @@ import pytest
 from signalbox.hw import export
 from signalbox.hw.config import CONFIGS, Config
 from signalbox.hw.placement.controller import GlobalController
-from signalbox.tb.benchmarks.recorded import DOCS, compare, document, recording
-from signalbox.tb.benchmarks.scenes import collect
 from signalbox.tb.simulation.runner import simulate
-from signalbox.tb.tools.tiers import tiers
-from signalbox.tb.units.placement import rates
+from signalbox.tb.simulation.tiers import tiers
 
 FAST_BUILD = {"icarus": (), "verilator": ("-CFLAGS", "-O0")}
 """Large models take longer to compile than to run."""
@@ -56,25 +53,3 @@ def test_exports(name: str) -> None:
 def test_directed(simulator: str) -> None:
     config = Config(slots=8, sms=3, asids=8, **SIZES)
     place(simulator, "cocotb_placement", config, "directed", minimum=17)
-
-
-def measured(sms: int) -> dict[str, int]:
-    """Blocks per cycle and latencies of a machine with `sms` SMs."""
-    config = Config(slots=64, sms=sms, asids=4, **SIZES)
-    options: dict[str, Any] = {"build_args": FAST_BUILD["verilator"], "log": "bench.log"}
-    return collect(place("verilator", "cocotb_rates", config, f"rates-{sms}", seed=0, **options))
-
-
-def test_rates_are_as_recorded() -> None:
-    """Rates of the smallest machine are as recorded."""
-    compare(measured(rates.SIZES[0]), rates.of_size(rates.SIZES[0]))
-
-
-@pytest.mark.bench
-def test_rates() -> None:
-    """Rates of all sizes are as recorded."""
-    found = {name: value for sms in rates.SIZES for name, value in measured(sms).items()}
-    if recording():
-        rates.plot(found, DOCS / "placement.png")
-    document("placement", "Placement of blocks", "![plot](placement.png)", rates.table(found))
-    compare(found, rates.keys())

@@ -4,7 +4,7 @@ import pytest
 
 from signalbox.hw.semaphore.unit import SemaphoreUnit
 from signalbox.tb.simulation.runner import simulate
-from signalbox.tb.tools.tiers import tiers
+from signalbox.tb.simulation.tiers import tiers
 from signalbox.tb.units.semaphore.configs import SIZES
 
 

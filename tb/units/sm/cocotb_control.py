@@ -12,7 +12,8 @@ import numpy as np
 
 from signalbox.driver.kernels.assembler import assemble
 from signalbox.tb.models.isa import Launch, Memory, run_block
-from signalbox.tb.units.sm.core_testbench import CONFIG, WIDTH, Bench, Fault, Task
+from signalbox.tb.testbench.ends import always
+from signalbox.tb.units.sm.core_testbench import CONFIG, WIDTH, CoreTestbench, Fault, Task
 from signalbox.tb.units.sm.programs import ARGUMENTS, DATA, PROGRAM
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
@@ -136,20 +137,19 @@ def failing(text: str) -> Launch:
 async def every_cause(dut):
     """A warp that cannot continue ends once, with its cause; the other warp and the next block
     continue."""
-    bench = Bench(dut)
-    await bench.start()
+    tb = await CoreTestbench(dut).start()
     for name in chosen(FAILURES, 8):
         cause, text = FAILURES[name]
         launch = failing(text)
         wanted, memory = expected(launch, 1)
-        bench.faults.clear()
-        ends = len(bench.ended)
-        bench.launch(Task(1, launch))
-        await bench.run(3000)
-        bench.tasks.clear()
-        assert len(bench.ended) == ends + 2, name
-        assert [one.cause for one in bench.faults] == [cause], f"{name}: {bench.faults}"
-        assert same(bench.faults, wanted), f"{name}: {bench.faults} {wanted}"
+        tb.faults.clear()
+        ends = len(tb.spans)
+        tb.launch(Task(1, launch))
+        await tb.rest(3000)
+        tb.tasks.clear()
+        assert len(tb.spans) == ends + 2, name
+        assert [one.cause for one in tb.faults] == [cause], f"{name}: {tb.faults}"
+        assert same(tb.faults, wanted), f"{name}: {tb.faults} {wanted}"
         if not {"stg", "sts"} & set(text.split()):
             assert memory.pages == launch.memory.pages, name
 
@@ -157,8 +157,7 @@ async def every_cause(dut):
 @cocotb.test(**LIMIT)
 async def unreadable_programs_and_arguments(dut):
     """An unmapped or unreadable program or argument is reported by each warp."""
-    bench = Bench(dut)
-    await bench.start()
+    tb = await CoreTestbench(dut).start()
     for what, at in (("program", PROGRAM), ("constants", ARGUMENTS)):
         for broken in (True, False):
             launch = make("ldc r1, [4]\nexit")
@@ -168,30 +167,29 @@ async def unreadable_programs_and_arguments(dut):
             else:
                 del launch.memory.pages[page]
             wanted, _ = expected(launch, 0)
-            bench.faults.clear()
-            bench.launch(Task(0, launch))
-            await bench.run(3000)
-            bench.tasks.clear()
-            assert len(wanted) == 2 and same(bench.faults, wanted), (what, broken, bench.faults)
+            tb.faults.clear()
+            tb.launch(Task(0, launch))
+            await tb.rest(3000)
+            tb.tasks.clear()
+            assert len(wanted) == 2 and same(tb.faults, wanted), (what, broken, tb.faults)
 
 
 @cocotb.test(**LIMIT)
 async def one_bad_beat(dut):
     """A bus error of any single beat of a program or argument burst is reported once by each
     warp."""
-    bench = Bench(dut)
-    await bench.start()
+    tb = await CoreTestbench(dut).start()
     for at, beat in itertools.product((PROGRAM, ARGUMENTS), range(4)):
         launch = make("ldc r1, [4]\nexit")
         broken = deepcopy(launch)
         broken.memory.broken.add(at // 4096)
         wanted, _ = expected(broken, 0)
-        bench.bad = {at // 4096: beat}
-        bench.faults.clear()
-        bench.launch(Task(0, launch))
-        await bench.run(3000)
-        bench.tasks.clear()
-        assert len(wanted) == 2 and same(bench.faults, wanted), (at, beat, bench.faults)
+        tb.bad = {at // 4096: beat}
+        tb.faults.clear()
+        tb.launch(Task(0, launch))
+        await tb.rest(3000)
+        tb.tasks.clear()
+        assert len(wanted) == 2 and same(tb.faults, wanted), (at, beat, tb.faults)
 
 
 ENDLESS = {
@@ -207,60 +205,57 @@ ENDLESS = {
 @cocotb.test(**LIMIT)
 async def kill(dut):
     """Warps of a killed kernel end soon, whatever they execute; those of another row continue."""
-    bench = Bench(dut)
-    await bench.start()
-    bench.latency = (3, 20)
+    tb = await CoreTestbench(dut).start()
+    tb.latency = (3, 20)
     for name in chosen(ENDLESS, 3):
         text = ENDLESS[name]
-        ends = len(bench.ended)
-        bench.launch(Task(2, make(text, barrier=True)))
-        await bench.steps(250 + 20 * CONFIG.sm_warps)
-        assert len(bench.ended) == ends and len(bench.warps) == 2, name
-        bench.launch(Task(1, make(MARK, warps=1)))
-        bench.kill(1 << 2)
-        await bench.run(1500 if name == "spin" else 700)
-        bench.kill(0)
-        bench.tasks.clear()
-        assert len(bench.ended) == ends + 3 and not bench.faults, name
-        memory = bench.memories[1]
+        ends = len(tb.spans)
+        tb.launch(Task(2, make(text, barrier=True)))
+        await tb.steps(250 + 20 * CONFIG.sm_warps)
+        assert len(tb.spans) == ends and len(tb.warps) == 2, name
+        tb.launch(Task(1, make(MARK, warps=1)))
+        tb.drive(kill=1 << 2)
+        await tb.rest(1500 if name == "spin" else 700)
+        tb.drive(kill=0)
+        tb.tasks.clear()
+        assert len(tb.spans) == ends + 3 and not tb.faults, name
+        memory = tb.memories[1]
         assert all(memory.word(DATA + 4 * n) == 77 for n in range(30))
 
 
 @cocotb.test(**LIMIT)
 async def kill_before_all_have_started(dut):
     """A warp that waits at a barrier for one that never starts ends when its kernel is killed."""
-    bench = Bench(dut)
-    await bench.start()
-    bench.launch(Task(2, make("bar\nexit", barrier=True)))
-    await bench.until(lambda: bool(bench.warps))
-    (block,) = bench.slots.values()
+    tb = await CoreTestbench(dut).start()
+    tb.launch(Task(2, make("bar\nexit", barrier=True)))
+    await tb.until(lambda: tb.warps, "a warp starts")
+    (block,) = tb.slots.values()
     block.waiting.clear()
-    await bench.steps(400)
-    assert len(bench.warps) == 1
-    bench.kill(1 << 2)
-    await bench.run(700)
-    assert len(bench.ended) == 1 and not bench.faults
+    await tb.steps(400)
+    assert len(tb.warps) == 1
+    tb.drive(kill=1 << 2)
+    await tb.rest(700)
+    assert len(tb.spans) == 1 and not tb.faults
 
 
 @cocotb.test(**LIMIT)
 async def ends_in_turn(dut):
     """If ends are accepted so slowly that new warps end meanwhile, a warp waits for at most one of
     each other hardware warp."""
-    bench = Bench(dut)
-    await bench.start()
-    bench.latency = (1, 3)
+    tb = await CoreTestbench(dut).start()
+    tb.latency = (1, 3)
     launch = make("exit", warps=1)
     several, count = CONFIG.sm_blocks, CONFIG.sm_blocks + 2 * CONFIG.sm_warps
     launch.grid = (count, 1, 1)
-    bench.held = {"end"}
-    bench.launch(Task(0, launch))
+    tb.end.pace = lambda: False
+    tb.launch(Task(0, launch))
     for ends in range(1, count + 1):
-        await bench.steps(300 if ends == 1 else 120)
-        assert len(bench.warps) == min(several, count - ends + 1)
-        bench.held.clear()
-        await bench.until(lambda least=ends: len(bench.ended) >= least)
-        bench.held = {"end"}
-    for number, span in enumerate(bench.spans, 1):
+        await tb.steps(300 if ends == 1 else 120)
+        assert len(tb.warps) == min(several, count - ends + 1)
+        tb.end.pace = always
+        await tb.until(lambda least=ends: len(tb.spans) >= least, "an end")
+        tb.end.pace = lambda: False
+    for number, span in enumerate(tb.spans, 1):
         waited = number - 1 - max(0, span.at[0] - several + 1)
         assert waited < CONFIG.sm_warps, f"block {span.at[0]} waited for {waited} others"
 
@@ -269,8 +264,7 @@ async def ends_in_turn(dut):
 async def barriers_hold_all(dut):
     """No warp passes a barrier before every warp that has not ended arrives; earlier stores to
     memory are then visible. Warps that have ended, normally or with a fault, are not waited for."""
-    bench = Bench(dut)
-    await bench.start()
+    tb = await CoreTestbench(dut).start()
     text = f"""
         s2r r0, warp
         seq r1, r0, 2
@@ -296,8 +290,8 @@ async def barriers_hold_all(dut):
         exit
     """
     launch = make(text, warps=3, barrier=True)
-    bench.launch(Task(0, launch))
-    await bench.run(5000)
+    tb.launch(Task(0, launch))
+    await tb.rest(5000)
     came = [launch.memory.word(DATA + 4 * n) for n in range(2)]
     passed = [launch.memory.word(DATA + 64 + 4 * n) for n in range(2)]
     seen = [launch.memory.word(DATA + 128 + 4 * n) for n in range(2)]
@@ -309,8 +303,7 @@ async def barriers_hold_all(dut):
 @cocotb.test(**LIMIT)
 async def waits_last(dut):
     """WAIT takes the given time and little more; the lowest active lane counts."""
-    bench = Bench(dut)
-    await bench.start()
+    tb = await CoreTestbench(dut).start()
     times = (0, 1, 50, 300)
     text = ["s2r r1, lane", "sub r1, r1, 5", "max r1, r1, 0", "push r1", POINTERS]
     for n, time in enumerate(times):
@@ -318,9 +311,9 @@ async def waits_last(dut):
         text += ["wait r1" if n % 2 else f"wait {time}", "s2r r5, clock", "sub r5, r5, r4"]
         text += [f"stg [r2 + {4 * n}], r5"]
     launch = make("\n".join([*text, "exit"]), warps=1)
-    bench.latency = (1, 3)
-    bench.launch(Task(0, launch))
-    await bench.run(5000)
+    tb.latency = (1, 3)
+    tb.launch(Task(0, launch))
+    await tb.rest(5000)
     found = [launch.memory.word(DATA + 4 * n) for n in range(len(times))]
     for time, cycles in zip(times, found, strict=True):
         assert time <= cycles <= time + CONFIG.sm_warps + 80 + 64 // CONFIG.lanes, found
@@ -330,44 +323,42 @@ async def waits_last(dut):
 async def new_words_drop_lines(dut):
     """Cached lines of a row's program and arguments are dropped when its words are sent again, also
     after a warp that waited for them was killed."""
-    bench = Bench(dut)
-    await bench.start()
-    numbers = Random(cocotb.RANDOM_SEED)
+    tb = await CoreTestbench(dut).start()
+    numbers = tb.random
     for n in range(2 * ROUNDS + 1):
         text = f"mov r1, {n}\nldc r4, [24]\nldc r2, [0]\nldc r3, [4]\nstg [r2], r1\n"
         launch = make(f"{text}stg [r2 + 4], r4\nexit", warps=1)
         launch.memory.write(ARGUMENTS + 24, bytes([n + 1]))
         task = Task(3, launch)
-        bench.latency = (150, 160) if n % 2 else (2, 9)
-        bench.launch(task)
+        tb.latency = (150, 160) if n % 2 else (2, 9)
+        tb.launch(task)
         if n % 2:
-            await bench.until(lambda: bool(bench.warps))
-            await bench.steps(numbers.randrange(60, 120))
-            bench.kill(1 << 3)
-            await bench.run(3000)
-            bench.kill(0)
+            await tb.until(lambda: tb.warps, "a warp starts")
+            await tb.steps(numbers.randrange(60, 120))
+            tb.drive(kill=1 << 3)
+            await tb.rest(3000)
+            tb.drive(kill=0)
         else:
-            await bench.run(3000)
+            await tb.rest(3000)
             assert launch.memory.word(DATA) == n and launch.memory.word(DATA + 4) == n + 1
-        bench.tasks.clear()
-    assert not bench.faults
+        tb.tasks.clear()
+    assert not tb.faults
 
 
 @cocotb.test(**LIMIT)
 async def lanes_stay_busy(dut):
     """With enough warps, one row of lanes executes per cycle; else each warp's next instruction
     begins `ROUND` cycles after the last row of the previous one."""
-    bench = Bench(dut)
-    await bench.start()
+    tb = await CoreTestbench(dut).start()
     rounds, length, warps = 5 * ROUNDS, 16, min(4, CONFIG.sm_warps)
     body = "add r2, r2, r3\n" * (length - 2)
     text = f"mov r1, {rounds}\ntop: {body}sub r1, r1, 1\nbany r1, top\nexit"
     task = Task(0, make(text, warps=warps))
-    bench.launch(task)
-    await bench.until(lambda: len(bench.warps) == warps)
-    before = bench.now
-    await bench.run()
+    tb.launch(task)
+    await tb.until(lambda: len(tb.warps) == warps, "all warps start")
+    before = tb.cycle
+    await tb.rest()
     rows = 32 // CONFIG.lanes
     each = max(rows * warps, rows + ROUND)
-    dut._log.info(f"{(bench.now - before) / (rounds * length)} cycles per instruction of each warp")
-    assert bench.now - before <= each * rounds * length + 200
+    dut._log.info(f"{(tb.cycle - before) / (rounds * length)} cycles per instruction of each warp")
+    assert tb.cycle - before <= each * rounds * length + 200

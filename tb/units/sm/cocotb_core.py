@@ -10,7 +10,7 @@ import numpy as np
 from signalbox.driver.kernels.assembler import assemble, disassemble, registers
 from signalbox.tb.models.isa import Launch, Memory, run_block
 from signalbox.tb.testbench.jobs import JOBS, Job
-from signalbox.tb.units.sm.core_testbench import CONFIG, WIDTH, Bench, Task
+from signalbox.tb.units.sm.core_testbench import CONFIG, WIDTH, CoreTestbench, Task
 from signalbox.tb.units.sm.programs import ARGUMENTS, DATA, PROGRAM, SPECIALS, TWO, random_launch
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
@@ -32,14 +32,14 @@ def fits(launch: Launch) -> bool:
     )
 
 
-async def against_model(bench: Bench, launches: dict[int, Launch]) -> None:
+async def against_model(tb: CoreTestbench, launches: dict[int, Launch]) -> None:
     """Run `launches`, by row, concurrently. Memory must equal the interpreter's."""
     before = {row: deepcopy(launch.memory) for row, launch in launches.items()}
     for row, launch in launches.items():
-        bench.launch(Task(row, launch))
-    await bench.run()
-    assert not bench.faults
-    bench.tasks.clear()
+        tb.launch(Task(row, launch))
+    await tb.rest()
+    assert not tb.faults
+    tb.tasks.clear()
     for row, launch in launches.items():
         model = deepcopy(launch)
         model.memory = before[row]
@@ -74,22 +74,21 @@ def job_launch(job: Job) -> Launch:
 @cocotb.test(**LIMIT)
 async def kernels(dut):
     """Results of each supplied kernel equal numpy's, with several running in different rows."""
-    bench = Bench(dut)
-    await bench.start()
+    tb = await CoreTestbench(dut).start()
     jobs = [job for job in JOBS if fits(job_launch(job))]
     assert len(jobs) >= 3
     if ROUNDS == 1:
-        jobs = Random(cocotb.RANDOM_SEED).sample(jobs, 2)
+        jobs = tb.random.sample(jobs, 2)
     for first in range(0, len(jobs), 3):
         several = dict(enumerate(jobs[first : first + 3]))
         for row, job in several.items():
-            bench.launch(Task(row, job_launch(job)))
-        await bench.run()
-        bench.tasks.clear()
-        assert not bench.faults
+            tb.launch(Task(row, job_launch(job)))
+        await tb.rest()
+        tb.tasks.clear()
+        assert not tb.faults
         for row, job in several.items():
             for va, expected in job.results.items():
-                words = np.frombuffer(bench.memories[row].read(va, expected.nbytes), np.uint32)
+                words = np.frombuffer(tb.memories[row].read(va, expected.nbytes), np.uint32)
                 assert np.array_equal(words, expected.ravel()), job.kernel.name
 
 
@@ -119,9 +118,8 @@ def operation_lines(numbers: Random) -> list[str]:
 async def every_operation(dut):
     """Results of every operation equal the interpreter's, in every lane, for random operands and
     corners."""
-    bench = Bench(dut)
-    await bench.start()
-    numbers = Random(cocotb.RANDOM_SEED)
+    tb = await CoreTestbench(dut).start()
+    numbers = tb.random
     lines = operation_lines(numbers)
     if ROUNDS == 1:
         lines = numbers.sample(lines, 8)
@@ -151,7 +149,7 @@ async def every_operation(dut):
     launch = Launch(
         memory, PROGRAM, ARGUMENTS, 16, (1, 1, 1), (8, 5, 1), registers(program), 0, False
     )
-    await against_model(bench, {0: launch})
+    await against_model(tb, {0: launch})
 
 
 @cocotb.test(**LIMIT)
@@ -159,12 +157,11 @@ async def every_operation(dut):
 async def random_programs(dut, eager):
     """Two random kernels in different address spaces at the same addresses run correctly, with
     branches, loops, masks, all kinds of memory, barriers, and back-pressure."""
-    bench = Bench(dut)
-    await bench.start()
-    bench.eager = eager
-    numbers = Random(cocotb.RANDOM_SEED)
+    tb = await CoreTestbench(dut).start()
+    tb.eager = eager
+    numbers = tb.random
     for _ in range(ROUNDS):
-        bench.latency = numbers.choice(((1, 2), (3, 20), (30, 90)))
+        tb.latency = numbers.choice(((1, 2), (3, 20), (30, 90)))
         launches = {}
         while len(launches) < 2:
             threads = numbers.choice(((3, 5, 2), (40, 1, 1), (7, 2, 5), (32, 2, 1)))
@@ -172,7 +169,7 @@ async def random_programs(dut, eager):
             launch = random_launch(numbers, threads, blocks, length)
             if fits(launch):
                 launches[len(launches)] = launch
-        await against_model(bench, launches)
+        await against_model(tb, launches)
 
 
 def data_launch(text: str, warps: int, shared: int = 0) -> Launch:
@@ -190,24 +187,22 @@ def data_launch(text: str, warps: int, shared: int = 0) -> Launch:
 async def neighbouring_words_go_together(dut):
     """Loads and stores of neighbouring words by the lanes of a row share an access, and so do loads
     of one word by all lanes."""
-    bench = Bench(dut)
-    await bench.start()
+    tb = await CoreTestbench(dut).start()
     launch = data_launch("lea r4, r2, r0, 2\nldg r6, [r4]\nldg r7, [r2]\nstg [r4], r7", 1)
-    await against_model(bench, {0: launch})
+    await against_model(tb, {0: launch})
     words = min(CONFIG.lanes, WIDTH // 4)
-    loads = [va for _, va, _ in bench.reads if va // 4096 == PAGE // 4096]
+    loads = [one["va"] for _, one in tb.read.taken if one["va"] // 4096 == PAGE // 4096]
     beats = [PAGE + 4 * words * n // WIDTH * WIDTH for n in range(32 // words)]
     assert loads[: len(beats)] == beats
     assert len(loads) == 32 // words + 32 // CONFIG.lanes
-    assert len(bench.writes) == 32 // words
+    assert len(tb.write.taken) == 32 // words
 
 
 @cocotb.test(**LIMIT)
 async def highest_lane_wins(dut):
     """If active lanes store to the same word, the highest one wins, in memory and in shared
     memory."""
-    bench = Bench(dut)
-    await bench.start()
+    tb = await CoreTestbench(dut).start()
     text = """
         mul  r1, r0, 0x9e3779b1
         shr  r1, r1, 29                 # eight words
@@ -222,4 +217,4 @@ async def highest_lane_wins(dut):
         lea  r4, r2, r0, 2
         stg  [r4 + 128], r5
     """
-    await against_model(bench, {0: data_launch(text, 1, 1024)})
+    await against_model(tb, {0: data_launch(text, 1, 1024)})

@@ -1,7 +1,7 @@
 """The timing core against a model of its warps (ASID-1, ASID-27)."""
 
 import itertools
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import replace
 from random import Random
 
@@ -9,7 +9,7 @@ import cocotb
 
 from signalbox.tb.models.isa import Launch, Memory
 from signalbox.tb.models.timing import Timing
-from signalbox.tb.units.sm.core_testbench import CONFIG, WIDTH, Bench, Span, Task
+from signalbox.tb.units.sm.core_testbench import CONFIG, WIDTH, CoreTestbench, Span, Task
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 
@@ -19,7 +19,7 @@ PAGE = 4096
 
 LAP = 1 << max(1, (CONFIG.sm_warps - 1).bit_length())
 """Cycles of a round over all warps."""
-EACH = LAP + 6
+EACH = LAP + 5
 """Maximum number of additional cycles of a computation with its following access."""
 
 
@@ -49,10 +49,14 @@ def accesses(task: Launch, timing: Timing) -> Counter[int]:
     )
 
 
-def made(bench: Bench, row: int) -> tuple[Counter[int], Counter[int]]:
+def made(tb: CoreTestbench, row: int) -> tuple[Counter[int], Counter[int]]:
     """Loads and stores of a row, without those of its record."""
-    loads = Counter(va for one, va, _ in bench.reads if one == row and va != RECORD)
-    return loads, Counter(va for one, va, _ in bench.writes if one == row)
+    loads, stores = (
+        Counter(request["va"] for _, request in sink.taken if request["row"] == row)
+        for sink in (tb.read, tb.write)
+    )
+    del loads[RECORD]
+    return loads, stores
 
 
 def check_spans(spans: list[Span], task: Launch, row: int) -> None:
@@ -61,14 +65,14 @@ def check_spans(spans: list[Span], task: Launch, row: int) -> None:
     assert Counter((one.at, one.index) for one in spans if one.row == row) == wanted
 
 
-async def run(bench: Bench, tasks: dict[int, Launch], limit: int = 20_000) -> None:
+async def run(tb: CoreTestbench, tasks: dict[int, Launch], limit: int = 20_000) -> None:
     """Run these tasks, by row, concurrently."""
-    for kept in (bench.faults, bench.spans, bench.reads, bench.writes):
+    for kept in (tb.faults, tb.spans, tb.read.taken, tb.write.taken):
         kept.clear()
     for row, task in tasks.items():
-        bench.launch(Task(row, task))
-    await bench.run(limit)
-    bench.tasks.clear()
+        tb.launch(Task(row, task))
+    await tb.rest(limit)
+    tb.tasks.clear()
 
 
 def random_timing(numbers: Random, task_warps: int) -> Timing:
@@ -93,25 +97,24 @@ def random_timing(numbers: Random, task_warps: int) -> Timing:
 async def every_warp_once(dut, eager):
     """With several tasks in different spaces at the same addresses, each warp runs once and makes
     exactly its accesses."""
-    bench = Bench(dut)
-    await bench.start()
-    bench.eager = eager
-    numbers = Random(cocotb.RANDOM_SEED)
+    tb = await CoreTestbench(dut).start()
+    tb.eager = eager
+    numbers = tb.random
     for _ in range(3):
-        bench.latency = numbers.choice(((1, 2), (3, 20), (30, 90)))
+        tb.latency = numbers.choice(((1, 2), (3, 20), (30, 90)))
         timings, tasks = {}, {}
         for row in numbers.sample(range(CONFIG.rows), 3):
             warps = numbers.randint(1, CONFIG.sm_warps)
             timings[row] = random_timing(numbers, warps)
             grid = numbers.choice(((5, 1, 1), (2, 3, 1), (2, 1, 2), (2, 2, 2)))
             tasks[row] = launch(timings[row], grid, warps, 2 + timings[row].block_bytes // 512)
-        await run(bench, tasks)
-        assert not bench.faults
+        await run(tb, tasks)
+        assert not tb.faults
         for row, task in tasks.items():
             timing = timings[row]
-            check_spans(bench.spans, task, row)
+            check_spans(tb.spans, task, row)
             wanted = accesses(task, timing), Counter()
-            assert made(bench, row) == (wanted[::-1] if timing.store else wanted)
+            assert made(tb, row) == (wanted[::-1] if timing.store else wanted)
             for _, number, warp in warps_of(task):
                 for n in range(timing.accesses if timing.store else 0):
                     found = task.memory.read(timing.at(number, warp, n), WIDTH)
@@ -121,9 +124,8 @@ async def every_warp_once(dut, eager):
 @cocotb.test(**LIMIT)
 async def addresses_and_numbers_of_big_grids(dut):
     """Every bit of the factors is used, and addresses wrap at 49 bits."""
-    bench = Bench(dut)
-    await bench.start()
-    numbers = Random(cocotb.RANDOM_SEED)
+    tb = await CoreTestbench(dut).start()
+    numbers = tb.random
     grid = (0x3_1235, 0x2F0D, 3)
     for _ in range(8):
         at = tuple(numbers.randrange(size) for size in grid)
@@ -143,10 +145,10 @@ async def addresses_and_numbers_of_big_grids(dut):
             va = timing.at(number, warp, n) // WIDTH * WIDTH
             task.memory.map(va, bytes(WIDTH))
             wanted[va] = timing.pattern(number, warp, n) * (WIDTH // 8)
-        bench.launch(Task(1, task, blocks=type(bench._beats)([at])))
-        await bench.run(3000)
-        bench.tasks.clear()
-        assert not bench.faults
+        tb.launch(Task(1, task, blocks=deque([at])))
+        await tb.rest(3000)
+        tb.tasks.clear()
+        assert not tb.faults
         assert {va: task.memory.read(va, WIDTH) for va in wanted} == wanted
 
 
@@ -155,17 +157,16 @@ async def addresses_and_numbers_of_big_grids(dut):
 async def durations(dut, store):
     """A warp takes the time of its computations and accesses, and little more, next to others.
     Stores are waited for too."""
-    bench = Bench(dut)
-    await bench.start()
+    tb = await CoreTestbench(dut).start()
     extra = []
     for latency, count in ((5, 4), (200, 2), (60, 0)):
-        bench.latency = (latency, latency)
+        tb.latency = (latency, latency)
         timing = Timing(count, store, WIDTH, DATA, 100, 255, 0, 0)
         task = launch(timing, (4, 1, 1), min(2, CONFIG.sm_warps))
         # The record has already been read.
-        await run(bench, {2: replace(task, grid=(1, 1, 1))})
-        await run_again(bench, 2, task)
-        for one in bench.spans:
+        await run(tb, {2: replace(task, grid=(1, 1, 1))})
+        await run_again(tb, 2, task)
+        for one in tb.spans:
             least = timing.computes(one.at[0], one.index) * (count + 1) + latency * count
             most = least + EACH * (count + 1)
             extra.append(one.end - one.start - least)
@@ -174,11 +175,11 @@ async def durations(dut, store):
         extra.clear()
 
 
-async def run_again(bench: Bench, row: int, task: Launch) -> None:
+async def run_again(tb: CoreTestbench, row: int, task: Launch) -> None:
     """Run the row's task with other blocks, without new words."""
-    bench.spans.clear()
+    tb.spans.clear()
     again = Task(row, task)
-    bench.memories[row] = task.memory
-    bench.tasks.append(again)
-    await bench.run()
-    bench.tasks.clear()
+    tb.memories[row] = task.memory
+    tb.tasks.append(again)
+    await tb.rest()
+    tb.tasks.clear()

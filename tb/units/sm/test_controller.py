@@ -7,7 +7,7 @@ from signalbox.hw.sm.block_order import BlockOrder
 from signalbox.hw.sm.controller import SmController
 from signalbox.hw.sm.memory_gate import MemoryGate
 from signalbox.tb.simulation.runner import simulate
-from signalbox.tb.tools.tiers import tiers
+from signalbox.tb.simulation.tiers import tiers
 from signalbox.tb.units.sm.controller_testbench import Size, config
 
 SIZES = {

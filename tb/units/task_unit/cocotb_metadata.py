@@ -1,21 +1,21 @@
 """Legal and illegal task records, compared with the model."""
 
 import os
-from random import Random
 from typing import Any
 
 import cocotb
-from cocotb.triggers import RisingEdge
 
+from signalbox.hw.qmd import SkedCheck
 from signalbox.hw.records.launch import Refusal
 from signalbox.hw.records.memory import MemoryStatus
-from signalbox.hw.task_unit.qmd_fetch import qmd_address
+from signalbox.hw.task_unit.qmd_reader import QmdReader
 from signalbox.tb.models.tasks import FIELDS, Machine, Task, judge, record
+from signalbox.tb.testbench.clocked import Testbench
 from signalbox.tb.testbench.configs import METADATA
+from signalbox.tb.testbench.contents import Contents, Failing
+from signalbox.tb.testbench.ends import Source
 from signalbox.tb.testbench.goals import Rounds
-from signalbox.tb.testbench.memory import Bad, Memory, ReadMemory
-from signalbox.tb.testbench.reset import reset
-from signalbox.tb.testbench.streams import Source
+from signalbox.tb.testbench.servers import ReadServer
 
 CONFIG = METADATA[os.environ["WORK_CONFIG"]]
 MACHINE = Machine(CONFIG.sm_warps, CONFIG.sm_registers, CONFIG.sm_shared)
@@ -31,88 +31,77 @@ LEGAL = {
 }
 ASID = CONFIG.asids - 1
 PAGE = 0xFEDC_BA98
-TIMEOUT = 500
 
 
-class Bench:
-    """Testbench with the unit, its memory and its requester."""
+class MetadataTestbench(Testbench):
+    """The unit and its memory.
+
+    Members
+    -------
+    request : source of the requests.
+    memory : server of the reads.
+    """
+
+    timeout = 500
 
     def __init__(self, dut: Any, latency: int = 5) -> None:
-        self.dut = dut
-        dut.resumed.value = 1
-        dut.entered.value = dut.decrements.value = 0
-        self.contents, self.cycle = Memory(), 0
-        self.ask = Source(dut, "request", qmd_address(CONFIG), lambda: True)
+        super().__init__(dut, QmdReader(CONFIG))
+        self.drive(resumed=1)
+        self.request = Source(self, "request")
         beats = 256 // CONFIG.beat_bytes
-        self.memory = ReadMemory(
-            dut, CONFIG, self.contents, lambda: True, lambda: latency, limit=beats
-        )
+        self.memory = ReadServer(self, Contents(), latency=lambda: latency, limit=beats)
 
-    async def step(self) -> bool:
-        """One cycle. Returns whether the request was taken."""
-        await RisingEdge(self.dut.clk)
-        self.cycle += 1
-        self.memory.step(self.cycle)
-        return self.ask.step(self.cycle)
-
-    async def read(self, word: int, page: int = PAGE) -> None:
+    async def read(self, word: int) -> None:
         """Let the unit read a record, and wait until it is done."""
-        self.contents.write((ASID, 0), page << 8, word.to_bytes(256, "little"))
-        self.ask.put(0, lambda: {"asid": ASID, "page": page})
-        for _ in range(TIMEOUT):
-            if await self.step():
-                break
-        for _ in range(TIMEOUT):
-            await self.step()
-            if int(self.dut.done.value):
-                return
-        raise AssertionError("no verdict")
+        self.memory.contents.write((ASID, 0), PAGE << 8, word.to_bytes(256, "little"))
+        self.request.put({"asid": ASID, "page": PAGE})
+        await self.until(lambda: not self.request.pending, "the request is accepted")
+        await self.step()
+        await self.until(lambda: self.get("done"), "a verdict")
+
+    @property
+    def record(self) -> int:
+        """The record, as a number."""
+        return int(self.ports["record"].bits())
 
     def verdict(self) -> Task | int | None:
         """The result, in the model's form."""
-        refusal, check = int(self.dut.verdict.value) & 15, int(self.dut.verdict.value) >> 4
-        if refusal == Refusal.CHECK.value:
-            return check
-        assert check == 0
-        if refusal == Refusal.MODEL.value:
+        verdict = self.get("verdict")
+        if verdict["refusal"] is Refusal.CHECK:
+            return verdict["check"]
+        assert verdict["check"] is SkedCheck.NONE
+        if verdict["refusal"] is Refusal.MODEL:
             return None
-        assert refusal == Refusal.NONE.value, refusal
-        needs = int(self.dut.needs.value)
-        queue = int(self.dut.record.value) >> FIELDS["is_queue"][0] & 1
+        assert verdict["refusal"] is Refusal.NONE, verdict
+        queue = self.record >> FIELDS["is_queue"][0] & 1
         return Task(
-            priority=needs & 63,
-            barrier=bool(needs >> 6 & 1),
-            warps=needs >> 7 & 127,
-            registers=needs >> 14 & 127,
-            shared=needs >> 21 & 255,
-            block_registers=needs >> 29,
-            grid=_coordinates(int(self.dut.grid.value)),
-            first=(0, 0, 0) if queue else _coordinates(int(self.dut.first.value)),
-            blocks=0 if queue else int(self.dut.blocks.value),
+            **self.get("needs"),
+            grid=_place(self.get("grid")),
+            first=(0, 0, 0) if queue else _place(self.get("first")),
+            blocks=0 if queue else self.get("blocks"),
         )
 
+    async def compare(self, **fields: int) -> Task | int | None:
+        """Read a record with these fields, and compare the result with the model's. Returns it."""
+        word = record(**LEGAL | fields)
+        await self.read(word)
+        entered, decrements = bool(self.get("entered")), bool(self.get("decrements"))
+        expected = judge(word, MACHINE, entered, decrements)
+        got = self.verdict()
+        assert got == expected, (fields, expected, got)
+        assert self.record == word
+        return expected
 
-def _coordinates(word: int) -> tuple[int, int, int]:
-    return word & 0xFFFF_FFFF, word >> 32 & 0xFFFF, word >> 48
 
-
-async def _compare(bench: Bench, **fields: int) -> Task | int | None:
-    word = record(**LEGAL | fields)
-    await bench.read(word)
-    entered, decrements = int(bench.dut.entered.value), int(bench.dut.decrements.value)
-    expected = judge(word, MACHINE, bool(entered), bool(decrements))
-    got = bench.verdict()
-    assert got == expected, (fields, expected, got)
-    assert int(bench.dut.record.value) == word
-    return expected
+def _place(coordinates: dict[str, int]) -> tuple[int, int, int]:
+    return coordinates["x"], coordinates["y"], coordinates["z"]
 
 
 @cocotb.test()
 async def every_check(dut: Any) -> None:
     """Each check of a record works on both sides of its limit (PLACE-27)."""
-    bench = Bench(dut)
-    await reset(dut)
-    assert isinstance(await _compare(bench), Task)
+    tb = await MetadataTestbench(dut).start()
+    assert isinstance(await tb.compare(), Task)
     registers = CONFIG.sm_registers // 128
     wrong = {
         2: [{"local_low": 1}, {"local_high": 1 << 23}],
@@ -136,7 +125,7 @@ async def every_check(dut: Any) -> None:
         wrong[19] = [{"registers": 4 * registers + 1}]
     for number, cases in wrong.items():
         for fields in cases:
-            assert await _compare(bench, **fields) == number, (number, fields)
+            assert await tb.compare(**fields) == number, (number, fields)
     most = min(32, CONFIG.sm_warps, registers)
     right = [
         {"block_x": 32 * most, "registers": 4},
@@ -150,10 +139,10 @@ async def every_check(dut: Any) -> None:
         {"grid_x": 1, "grid_y": 65535, "grid_z": 65535, "resume_y": 65534, "resume_z": 65534},
     ]
     for fields in right:
-        assert isinstance(await _compare(bench, **fields), Task), fields
-    dut.resumed.value = 0  # a previous resume position does not matter for a new launch
-    await bench.read(record(**LEGAL | {"resume_x": 7, "resume_y": 1}))
-    task = bench.verdict()
+        assert isinstance(await tb.compare(**fields), Task), fields
+    tb.drive(resumed=0)  # a previous resume position does not matter for a new launch
+    await tb.read(record(**LEGAL | {"resume_x": 7, "resume_y": 1}))
+    task = tb.verdict()
     assert isinstance(task, Task) and task.first == (0, 0, 0) and task.blocks == 6
 
 
@@ -164,71 +153,63 @@ QUEUE = {"is_queue": 1, "queue_size": 64, "entries_log": 2}
 async def queues(dut: Any) -> None:
     """Size and pointers of a queue's record are checked (ASID-26); for an open queue, the machine's
     pointers apply."""
-    bench = Bench(dut)
-    await reset(dut)
+    tb = await MetadataTestbench(dut).start()
     for fields in ({}, {"inner_put": 64}, {"entries_log": 6}, {"queue_size": 1 << 24}):
-        assert isinstance(await _compare(bench, **QUEUE | fields), Task), fields
+        assert isinstance(await tb.compare(**QUEUE | fields), Task), fields
     pointers = [{"inner_put": 65}, {"inner_get": 1}, {"outer_get": 1 << 30}]
     for fields in pointers:
-        assert await _compare(bench, **QUEUE | fields) == 20
-        assert isinstance(await _compare(bench, **fields), Task), "no queue"
+        assert await tb.compare(**QUEUE | fields) == 20
+        assert isinstance(await tb.compare(**fields), Task), "no queue"
     for fields in ({"queue_size": 0}, {"queue_size": 65}, {"entries_log": 7}):
-        assert await _compare(bench, **QUEUE | fields) == 21
-    dut.entered.value = 1
+        assert await tb.compare(**QUEUE | fields) == 21
+    tb.drive(entered=1)
     for fields in pointers:
-        assert isinstance(await _compare(bench, **QUEUE | fields), Task), fields
+        assert isinstance(await tb.compare(**QUEUE | fields), Task), fields
 
 
 @cocotb.test()
 async def dependence(dut: Any) -> None:
     """A counter to be decremented must not be 0; any other must be 0 (HOST-10)."""
-    bench = Bench(dut)
-    await reset(dut)
-    dut.decrements.value = 1
+    tb = await MetadataTestbench(dut).start()
+    tb.drive(decrements=1)
     for count in (1, 2, 65535):
-        assert isinstance(await _compare(bench, dependence=count), Task)
-    assert await _compare(bench) == 36
-    dut.decrements.value, dut.entered.value = 0, 1  # possibly the counter of the next launch
+        assert isinstance(await tb.compare(dependence=count), Task)
+    assert await tb.compare() == 36
+    tb.drive(decrements=0, entered=1)  # possibly the counter of the next launch
     for count in (0, 1):
-        assert isinstance(await _compare(bench, dependence=count), Task)
+        assert isinstance(await tb.compare(dependence=count), Task)
 
 
 @cocotb.test()
 async def cannot_be_read(dut: Any) -> None:
     """A record that is unmapped or unreadable is refused; the next one is not affected."""
-    bench = Bench(dut)
-    await reset(dut)
-    low = PAGE << 8
+    tb = await MetadataTestbench(dut).start()
+    contents, low = tb.memory.contents, PAGE << 8
     for status, refusal in ((MemoryStatus.FAULT, Refusal.FAULT), (MemoryStatus.BUS, Refusal.BUS)):
-        bench.memory.bad = [Bad((ASID, 0), status.value, range(low + 8, low + 9), False)]
-        await bench.read(record(**LEGAL))
-        assert int(dut.verdict.value) == refusal.value
-        bench.memory.bad = []
-        assert isinstance(await _compare(bench), Task)
+        contents.failing = [Failing((ASID, 0), range(low + 8, low + 9), status, write=False)]
+        await tb.read(record(**LEGAL))
+        assert tb.get("verdict") == {"refusal": refusal, "check": SkedCheck.NONE}
+        contents.failing = []
+        assert isinstance(await tb.compare(), Task)
 
 
 @cocotb.test()
 async def latency(dut: Any) -> None:
     """The result is known 3 cycles after the last beat, or 13 after the beat with dword 23."""
-    bench = Bench(dut, latency=20)
-    await reset(dut)
-    await bench.step()
-    asked = bench.cycle
-    await bench.read(record(**LEGAL))
-    beats = 64 // CONFIG.beat_dwords
-    needed = max(beats, -(-24 // CONFIG.beat_dwords) + 10)
-    took = bench.cycle - asked
-    print(f"{beats} beats, latency 20: done after {took} cycles")
-    assert took == 20 + 6 + needed, (took, needed)
+    tb = await MetadataTestbench(dut, latency=20).start()
+    await tb.read(record(**LEGAL))
+    (asked,), sent = tb.request.sent, tb.memory.beat.sent
+    first, beats = asked + 1 + 20, 64 // CONFIG.beat_dwords
+    assert sent == [*range(first, first + beats)]
+    print(f"{beats} beats, latency 20: done after {tb.cycle - asked} cycles")
+    assert tb.cycle - 1 == max(sent[-1] + 3, sent[23 // CONFIG.beat_dwords] + 13)
 
 
 @cocotb.test()
 async def random_records(dut: Any) -> None:
     """Random mixtures of legal and illegal values give the model's result."""
-    bench = Bench(dut, latency=1)
-    await reset(dut)
-    rng = Random(cocotb.RANDOM_SEED)
-    kinds = set()
+    tb = await MetadataTestbench(dut, latency=1).start()
+    rng, kinds = tb.random, set()
     rounds = Rounds(150)
     while rounds.more("task" in kinds and len(kinds) > 3, kinds):
         fields = {name: rng.randint(1, 40) for name in ("grid_x", "grid_y", "grid_z")}
@@ -238,6 +219,6 @@ async def random_records(dut: Any) -> None:
         fields |= {"group": rng.randrange(64), "shared": rng.choice((0, 1, 1024, 1025, 2048))}
         for name in rng.sample(sorted(FIELDS), rng.choice((0, 0, 0, 1, 2))):
             fields[name] = rng.getrandbits(rng.randint(1, FIELDS[name][1]))
-        expected = await _compare(bench, **fields)
+        expected = await tb.compare(**fields)
         kinds.add(expected if expected is None or isinstance(expected, int) else "task")
     print(f"verdicts: {sorted(map(str, kinds))}")

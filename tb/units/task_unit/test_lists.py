@@ -4,8 +4,8 @@ import pytest
 
 from signalbox.hw.task_unit.task_lists import TaskLists
 from signalbox.tb.simulation.runner import simulate
+from signalbox.tb.simulation.tiers import tiers
 from signalbox.tb.testbench.configs import LISTS
-from signalbox.tb.tools.tiers import tiers
 
 
 @pytest.mark.parametrize("name", tiers(LISTS, smoke=["tiny"]))

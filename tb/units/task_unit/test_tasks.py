@@ -6,8 +6,8 @@ import pytest
 
 from signalbox.hw.task_unit.task_unit import TaskUnit
 from signalbox.tb.simulation.runner import simulate
+from signalbox.tb.simulation.tiers import tiers
 from signalbox.tb.testbench.configs import TASKS
-from signalbox.tb.tools.tiers import tiers
 
 
 def run(simulator: str, tests: str, name: str, **options: Any) -> None:

@@ -2,13 +2,13 @@
 
 import pytest
 
-from signalbox.tb.tools.tiers import tiers
+from signalbox.tb.simulation.tiers import tiers
 
 pytest_plugins = ["pytester"]
 
 TESTS = """
 import pytest
-from signalbox.tb.tools.tiers import tiers
+from signalbox.tb.simulation.tiers import tiers
 
 SIZES = ["small", "odd", "large"]
 
@@ -34,7 +34,7 @@ def test_smoke_of_some(pytester: pytest.Pytester):
     pytester.makepyfile("""
         import os
         import pytest
-        from signalbox.tb.tools.tiers import tiers
+        from signalbox.tb.simulation.tiers import tiers
 
         @pytest.mark.parametrize("size", tiers(["small", "odd"], smoke={"small": ["a", "b"]}))
         def test_unit(simulator, size):

@@ -4,10 +4,10 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["EarlyChoice"]
+__all__ = ["BlockChoice"]
 
 
-class EarlyChoice(wiring.Component):
+class BlockChoice(wiring.Component):
     """Keeps a selection and its successor, so that the next slot is known at the start of a cycle,
     early enough to read a RAM in that cycle.
 

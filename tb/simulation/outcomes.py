@@ -1,6 +1,6 @@
 """Results of the cocotb tests within each pytest test, for the verification plan.
 
-`tb.simulation.runner.simulate` stores them here. `tb/conftest.py` writes them to the JUnit file as
+`simulate` of `runner` stores them here. `tb/conftest.py` writes them to the JUnit file as
 properties of the pytest test: `cocotb` = "pass tb/units/unit/cocotb_unit.py::test".
 """
 

@@ -1,4 +1,4 @@
-"""Measurements of `cocotb_rates`, and their table."""
+"""Measurements of `cocotb_placement`, and their table."""
 
 from collections.abc import Mapping
 from pathlib import Path

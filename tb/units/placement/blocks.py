@@ -1,0 +1,236 @@
+"""Checks every placed block, and every decision without an SM (PLACE-1 … 10).
+
+The model has its own tables, based on requests and freed resources, with one state per cycle. The
+only property of the design that it uses is the number of cycles of a decision.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from signalbox.hw.config import Config
+from signalbox.hw.placement.controller import Step
+from signalbox.tb.testbench.clocked import Participant, Testbench
+from signalbox.tb.units.placement.kernel import AFFINITY, DEEP, WIDE, Kernel, Place
+from signalbox.tb.units.placement.sm import Block, Sm
+
+__all__ = ["LOWER", "WARP", "WHOLE", "Blocks", "place", "rounds"]
+
+WHOLE, WARP, LOWER = Step
+
+
+def rounds(sms: int) -> int:
+    """Cycles that a choice among `sms` SMs takes."""
+    return next(n for n in range(9) if 3**n >= sms)
+
+
+def place(word: Mapping[str, int]) -> Place:
+    """A position in a grid, from its record."""
+    return word["x"], word["y"], word["z"]
+
+
+@dataclass
+class Left:
+    """The model's row of an SM: available resources, blocks, and the spaces served last.
+
+    `sent` is the number of blocks sent. `top` is the highest level (priority + 1) of the SM's last
+    complete report, and of the blocks sent since.
+    """
+
+    amounts: list[int]
+    slots: int
+    kernels: list[Kernel] = field(default_factory=list)
+    spaces: list[int] = field(default_factory=list)
+    sent: int = 0
+    top: int = 0
+
+    def copy(self) -> "Left":
+        return replace(
+            self,
+            amounts=list(self.amounts),
+            kernels=list(self.kernels),
+            spaces=list(self.spaces),
+        )
+
+    def has(self, needs: tuple[int, int, int]) -> bool:
+        return all(left >= need for left, need in zip(self.amounts, needs, strict=True))
+
+    def qualifies(self, kernel: Kernel, step: Step) -> bool:
+        if len(self.kernels) >= self.slots:
+            return False
+        if step is WHOLE:
+            return self.has(kernel.whole)
+        if step is WARP:
+            return not kernel.barrier and self.has(kernel.warp)
+        return all(other.priority < kernel.priority for other in self.kernels)
+
+    def refuses(self, kernel: Kernel) -> bool:
+        """Whether it qualifies by no step, as far as its current work is known."""
+        whole, warp = self.qualifies(kernel, WHOLE), self.qualifies(kernel, WARP)
+        lower = len(self.kernels) < self.slots and self.top <= kernel.priority
+        return not (whole or warp or lower)
+
+
+class Blocks(Participant):
+    """Checks blocks and decisions in the cycle after their commit.
+
+    It must join before the SMs and the sources of requests: blocks are checked before the events of
+    the same cycle take effect.
+
+    Members
+    -------
+    table : the model's rows of the SMs.
+    last : SM of the last block of each kernel row.
+    log : (cycle, row, SM, step) of every block. The cycle is that of its commit, one before its
+        link is valid.
+    refused : flags of each decision without an SM: registers, warps, shared, slots, lower.
+    """
+
+    def __init__(
+        self, tb: Testbench, config: Config, kernels: Mapping[int, Kernel], sms: Sequence[Sm]
+    ) -> None:
+        """`kernels` : open rows. `sms` : models of the SMs. Both may be filled later."""
+        self._tb, self._kernels, self._sms = tb, kernels, sms
+        full = [config.register_units, config.sm_warps, config.shared_units]
+        self.table = [Left(list(full), config.sm_blocks) for _ in range(config.sms)]
+        self.last: dict[int, int] = {}
+        self.log: list[tuple[int, int, int, Step]] = []
+        self.refused: list[tuple[int, ...]] = []
+        self._decision = rounds(config.sms) + 1
+        self._depth = self._decision + 1
+        # SM table, free links and `last` at the beginning of recent cycles.
+        self._history: deque[tuple[list[Left], list[bool], dict[int, int]]] = deque(
+            maxlen=self._depth
+        )
+        tb.join(self)
+
+    def sample(self, cycle: int) -> None:
+        placed, refused = self._tb.get("placed"), self._tb.get("refused")
+        self._hear(placed["sm"] if placed["valid"] else None)
+        if placed["valid"]:
+            assert not refused["valid"], "a block is placed by a decision that found no SM"
+            self._check_block(placed, cycle - 1)
+        if refused["valid"]:
+            self._check_refusal(refused)
+        # The state of this cycle's registers, as used by a decision that begins now.
+        ready = [sm.coming is None or sm.link.open for sm in self._sms]
+        self._history.append(([row.copy() for row in self.table], ready, dict(self.last)))
+        for row, sm in zip(self.table, self._sms, strict=True):
+            if sm.freed:
+                row.amounts = [
+                    have + more for have, more in zip(row.amounts, sm.freed, strict=False)
+                ]
+                if sm.freed[3]:
+                    row.kernels.remove(sm.ended[-1])
+
+    def _hear(self, taken: int | None) -> None:
+        """Apply the reports of the last cycle, except that of SM `taken`, to which a block was sent
+        in that cycle, as it does not include this block."""
+        for n, (row, sm) in enumerate(zip(self.table, self._sms, strict=True)):
+            highest, received = sm.heard
+            if n != taken and row.sent % 64 == received:
+                row.top = highest
+
+    # Every decision without an SM
+
+    def _check_refusal(self, refused: dict[str, int]) -> None:
+        """Check a refusal in the last cycle: the kernel has undistributed blocks, no SM qualified
+        when the decision began, and the reported resources were lacking."""
+        told = tuple(refused[name] for name in ("registers", "warps", "shared", "slots", "lower"))
+        self.refused.append(told)
+        if len(self._history) < self._depth:
+            return
+        table, ready, _ = self._history[0]
+        reasons = [
+            self._lacks(kernel, table)
+            for kernel in self._kernels.values()
+            if kernel.left
+            and all(
+                not open_ or row.refuses(kernel) for row, open_ in zip(table, ready, strict=True)
+            )
+        ]
+        assert told in reasons, f"refused for {told}, expected one of {reasons}"
+
+    @staticmethod
+    def _lacks(kernel: Kernel, table: list[Left]) -> tuple[bool, ...]:
+        """Resources that no SM has: registers, warps, shared memory, a block slot; lower work."""
+        amounts = [
+            all(row.amounts[n] < need for row in table) for n, need in enumerate(kernel.whole)
+        ]
+        slots = all(len(row.kernels) >= row.slots for row in table)
+        return (*amounts, slots, all(row.top > kernel.priority for row in table))
+
+    # Every block
+
+    def _check_block(self, placed: dict[str, Any], commit: int) -> None:
+        """Check the block of the last cycle's commit."""
+        sm, row, step, at = placed["sm"], placed["row"], placed["step"], place(placed["at"])
+        kernel, target = self._kernels[row], self._sms[sm]
+        assert self._tb.get(f"sm__{sm}__block__valid"), "not offered"
+        assert self._tb.get(f"sm__{sm}__block__payload") == {"row": row, "at": placed["at"]}
+        assert target.coming is None, "the link was not free"
+        assert kernel.left > 0, f"row {row} has no block left"
+        assert at == kernel.at, f"block {at} of row {row}, expected {kernel.at}"
+        before = [
+            other
+            for other in self._kernels.values()
+            if other.left and other.filled < commit and _goes_before(other, kernel)
+        ]
+        assert not before, f"row {row} is served before row {before[0].row}"
+        assert self.table[sm].qualifies(kernel, step), f"SM {sm} does not qualify: {step}"
+        if step is not WHOLE or kernel.policy is WIDE or not self._follows(row, sm):
+            self._check_decision(kernel, sm, step, commit)
+        kernel.left -= 1
+        kernel.at = kernel.after()
+        kernel.on_sms += 1
+        kernel.placed.append(at)
+        self.log.append((commit, row, sm, step))
+        self.last[row] = sm
+        entry = self.table[sm]
+        needs = kernel.whole
+        entry.amounts = [have - need for have, need in zip(entry.amounts, needs, strict=True)]
+        entry.kernels.append(kernel)
+        entry.sent += 1
+        entry.top = max(entry.top, kernel.priority + 1)
+        if kernel.asid not in entry.spaces[:1]:
+            entry.spaces = [kernel.asid, *entry.spaces[:1]]
+        target.coming = Block(kernel, kernel.warps)
+
+    def _follows(self, row: int, sm: int) -> bool:
+        """Whether the block may follow another one to its SM without a decision."""
+        return bool(self.log) and self.log[-1][1:3] == (row, sm)
+
+    def _check_decision(self, kernel: Kernel, sm: int, step: Step, commit: int) -> None:
+        """Check the decision against the state when it began."""
+        table, ready, last = self._history[0]
+        if len(self._history) < self._depth:
+            return
+        open_ = [n for n, row in enumerate(table) if ready[n]]
+        qualified = {
+            n: next(s for s in Step if table[n].qualifies(kernel, s))
+            for n in open_
+            if any(table[n].qualifies(kernel, s) for s in Step)
+        }
+        assert sm in qualified, f"SM {sm} did not qualify when the decision began"
+        best = next(s for s in Step if s in qualified.values())
+        assert step is best is qualified[sm], f"step {step}, while step {best} had an SM"
+        recent = [one for one in self.log if one[0] >= commit - self._decision]
+        if not recent and step is not LOWER:
+            order = [
+                self._order(kernel, table[n], n, last) for n in qualified if qualified[n] is best
+            ]
+            assert self._order(kernel, table[sm], sm, last) == min(order), "not the policy's choice"
+
+    def _order(self, kernel: Kernel, row: Left, n: int, last: dict[int, int]) -> tuple[int, ...]:
+        """Sort key; the smallest is best."""
+        warps = max(0, row.amounts[1])
+        if kernel.policy is DEEP:
+            return (last.get(kernel.row) != n, -warps, n)
+        strange = kernel.policy is AFFINITY and kernel.asid not in row.spaces
+        return (int(strange), len(row.kernels), -warps, n)
+
+
+def _goes_before(one: Kernel, other: Kernel) -> bool:
+    """PLACE-1."""
+    return (-one.priority, one.opened) < (-other.priority, other.opened)
