@@ -3,17 +3,16 @@
 import os
 from collections import Counter, deque
 from dataclasses import dataclass, replace
-from random import Random
 from typing import Any
-
-from cocotb.triggers import ReadOnly, RisingEdge
 
 from signalbox.hw.config import CONFIGS
 from signalbox.hw.host.channel_registers import ChannelRegisters
 from signalbox.hw.host.records import INDEX_BITS
 from signalbox.hw.registers import CHANNEL, Access, channel_word
 from signalbox.tb.models.channel_registers import Channel, Error
-from signalbox.tb.testbench.reset import reset
+from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.ends import Sink, Source
+from signalbox.tb.testbench.strobe import Strobe
 from signalbox.tb.units.host.channel_events import Events, Inputs
 from signalbox.tb.units.host.channel_goals import Goal
 from signalbox.tb.units.host.channel_past import Past
@@ -39,8 +38,8 @@ _OFTEN = 0.3
 LIMIT = 5000
 """Limit of an access, in cycles."""
 
-_SIGNATURE = ChannelRegisters(CONFIG).signature.members
 _STROBES = ("halt", "ended", "task_ended", "resume", "acquire", "executed", "referenced")
+_FAILURES = ("failed", "task_failed")
 _STATUS = {field.name: field for field in CHANNEL["STATUS"].fields}
 _SETTINGS = [one.name for one in CHANNEL if one.access is Access.RW and one.reset is None]
 
@@ -56,7 +55,7 @@ class Turn:
     at: int
 
 
-class ChannelRegistersTestbench:
+class ChannelRegistersTestbench(Testbench):
     """Drives random events and accesses, and checks all outputs.
 
     Members
@@ -65,17 +64,17 @@ class ChannelRegistersTestbench:
     met : how often each goal was met.
     """
 
-    def __init__(self, dut: Any, numbers: Random) -> None:
+    def __init__(self, dut: Any) -> None:
+        super().__init__(dut, ChannelRegisters(CONFIG))
         count = CONFIG.channels
-        self.dut, self._numbers = dut, numbers
-        self._layouts: dict[str, Any] = {
-            name: _SIGNATURE[name].shape
-            for name in (*_STROBES, "failed", "task_failed", "setting", "error")
-        }
-        request = _SIGNATURE["port"].signature.members["request"].signature.members["payload"]
-        edit = _SIGNATURE["edit"].signature.members["payload"]
-        self._request, self._edit = request.shape, edit.shape
-        self.events = Events(CONFIG, numbers)
+        self._strobes = {name: Strobe(self, name) for name in (*_STROBES, *_FAILURES)}
+        self._requests = Source(self, "port__request")
+        self._responses = Sink(self, "port__response", self._takes)
+        self._changes = Sink(self, "edit", self._edits)
+        # A ring is emptied in the third cycle at the earliest.
+        self._restarts = Sink(self, "restart", lambda: self._restarting >= 2 and self._takes())
+        self.events = Events(CONFIG, self.random)
+        self._inputs = Inputs()
         self.channels = [Channel() for _ in range(count)]
         self.met: Counter[Goal] = Counter()
         self._halts = [False] * count
@@ -84,7 +83,7 @@ class ChannelRegistersTestbench:
         self._since = [0] * count
         self._pending: list[list[int]] = [[] for _ in range(count)]
         self._indices = [(0, 0)] * count
-        self._now, self._peeked = 0, 0
+        self._peeked = 0
         self._refused: tuple[int, Error] | None = None
         self._noted: tuple[int, Error] | None = None
         self._setting: dict[str, int] | None = None
@@ -94,21 +93,8 @@ class ChannelRegistersTestbench:
         self._past: deque[Past] = deque(maxlen=64)
         self._executed = -1
         self._ready, self._restarting = 0.5, 0
-        self._answer: int | None = None
-
-    @classmethod
-    async def start(cls, dut: Any, numbers: Random) -> "ChannelRegistersTestbench":
-        """A testbench after a reset."""
-        tb = cls(dut, numbers)
-        tb._drive(Inputs())
-        for name in ("floor_valid", "floor", "serving", "served", "busy", "waits", "counts"):
-            getattr(dut, name).value = 0
-        dut.tasks.value = dut.active.value = dut.peek_put.value = dut.peek_get.value = 0
-        dut.port__request__valid.value = dut.port__request__payload.value = 0
-        dut.port__response__ready.value = 0
-        dut.restart__ready.value = dut.edit__ready.value = 0
-        await reset(dut)
-        return tb
+        self._answered = False
+        """The response was checked, and is held."""
 
     def missing(self, enough: int) -> list[str]:
         """Goals not met often enough."""
@@ -118,7 +104,7 @@ class ChannelRegistersTestbench:
 
     def change_pace(self) -> None:
         """Other busy channels, and another frequency of events."""
-        numbers, channels = self._numbers, range(CONFIG.channels)
+        numbers, channels = self.random, range(CONFIG.channels)
         self.events.busy = numbers.sample(channels, min(len(channels), numbers.randint(1, 3)))
         self.events.pace = numbers.choice((0.01, 0.05, 0.2, 0.5))
         self.events.choose_flood()
@@ -137,7 +123,7 @@ class ChannelRegistersTestbench:
         """Read a register, unless it was never written, and check it."""
         if name in _SETTINGS and (channel, name) not in self._settings:
             return
-        self._offer = Turn(channel, name, False, 0, 0)
+        self._put(Turn(channel, name, False, 0, 0))
         while self._offer or self._turn:
             await self.step(offers=False)
 
@@ -145,62 +131,55 @@ class ChannelRegistersTestbench:
 
     async def step(self, *, offers: bool = True) -> None:
         """One cycle."""
-        dut, numbers = self.dut, self._numbers
+        numbers = self.random
         if offers and not self._offer and numbers.random() < 0.3:
-            self._offer = self._choose()
+            self._put(self._choose())
         if numbers.random() < 0.05:
             channel = numbers.randrange(CONFIG.channels)
             self._indices[channel] = (
                 numbers.getrandbits(INDEX_BITS), numbers.getrandbits(INDEX_BITS)
             )  # fmt: skip
         self.events.moment = self._moment()
-        inputs = self.events.cycle()
-        self._drive(inputs)
-        await ReadOnly()
+        self._inputs = inputs = self.events.cycle()
+        self._send(inputs)
+        await super().step()
         halted = self._outputs(inputs)
         state = Past(tuple(self.channels), inputs.levels, halted, tuple(self._indices))
         self._past.append(state)
         self._failures(inputs)
         self._access(inputs)
         self._follow(inputs)
-        self._peeked = int(dut.peek.value) % CONFIG.channels  # noise between accesses
-        assert self._now - self._began < LIMIT, f"{self._phase} of {self._turn} lasts too long"
-        await RisingEdge(dut.clk)
-        self._now += 1
+        self._peeked = self.get("peek") % CONFIG.channels  # noise between accesses
+        assert self.cycle - self._began < LIMIT, f"{self._phase} of {self._turn} lasts too long"
 
-    def _drive(self, inputs: Inputs) -> None:
-        dut, numbers = self.dut, self._numbers
-        for name in _STROBES:
-            fields = inputs.strobes.get(name)
-            bits = self._layouts[name].const({"valid": 1, **fields}).as_bits() if fields else 0
-            getattr(dut, name).value = bits
-        for name in ("failed", "task_failed"):
-            fields = getattr(inputs, name)
-            bits = self._layouts[name].const({"valid": 1, **fields}).as_bits() if fields else 0
-            getattr(dut, name).value = bits
-        for name, value in inputs.levels.items():
-            getattr(dut, name).value = value
-        dut.peek_put.value, dut.peek_get.value = self._indices[self._peeked]
-        dut.port__request__valid.value = int(self._offer is not None)
-        if self._offer:
-            address = self._offer.channel << 6 | channel_word(self._offer.name)
-            fields = {"address": address, "write": self._offer.write, "data": self._offer.data}
-            dut.port__request__payload.value = self._request.const(fields).as_bits()
-        dut.port__response__ready.value = int(numbers.random() < self._ready)
-        dut.edit__ready.value = int(self._edit_ready(inputs))
-        # A ring is emptied in the third cycle at the earliest.
-        ready = self._restarting >= 2 and numbers.random() < self._ready
-        dut.restart__ready.value = int(ready)
+    def _send(self, inputs: Inputs) -> None:
+        failures = {name: getattr(inputs, name) for name in _FAILURES}
+        for name, fields in (inputs.strobes | failures).items():
+            if fields is not None:
+                self._strobes[name].send(**fields)
+        put, get = self._indices[self._peeked]
+        self.drive(**inputs.levels, peek_put=put, peek_get=get)
 
-    def _edit_ready(self, inputs: Inputs) -> bool:
-        """Whether a change to a context is accepted. Often a failure is about to be recorded."""
+    def _put(self, turn: Turn | None) -> None:
+        """Offer an access."""
+        self._offer = turn
+        if turn:
+            address = turn.channel << 6 | channel_word(turn.name)
+            self._requests.put({"address": address, "write": turn.write, "data": turn.data})
+
+    def _takes(self) -> bool:
+        return self.random.random() < self._ready
+
+    def _edits(self) -> bool:
+        """Whether a change to a context is accepted: often in the cycle in which a failure ends or
+        is recorded."""
+        inputs = self._inputs
         if self._phase == "reset" and self._turn:
             if inputs.of("task_failed", self._turn.channel):
                 return False
             if self._noted and self._noted[0] == self._turn.channel:
                 return True
-        fails = inputs.strobes.get("ended", {}).get("failed", 0)
-        return fails or self._numbers.random() < self._ready
+        return bool(inputs.strobes.get("ended", {}).get("failed")) or self._takes()
 
     def _moment(self) -> int | None:
         """The channel that is being resumed or started."""
@@ -212,7 +191,7 @@ class ChannelRegistersTestbench:
 
     def _choose(self) -> Turn | None:
         """A random access."""
-        numbers = self._numbers
+        numbers = self.random
         channel = numbers.choice(self.events.busy)
         if numbers.random() < 0.05:
             channel = numbers.randrange(CONFIG.channels)
@@ -237,27 +216,25 @@ class ChannelRegistersTestbench:
 
     def _outputs(self, inputs: Inputs) -> int:
         """Check what does not depend on the access. Returns the halted channels."""
-        dut = self.dut
         halted = 0
         for number, halts in enumerate(self._halts):
             refused = self._refused is not None and self._refused[0] == number
             halted |= (halts or refused) << number
-        assert int(dut.halted.value) == halted, (int(dut.halted.value), halted)
+        assert self.get("halted") == halted, (self.get("halted"), halted)
         enabled = sum(one.enabled << number for number, one in enumerate(self.channels))
-        assert int(dut.enabled.value) == enabled
-        error = self._layouts["error"].from_bits(int(dut.error.value))
-        assert bool(error.valid) == (self._noted is not None)
+        assert self.get("enabled") == enabled
+        error, setting = self.get("error"), self.get("setting")
+        assert bool(error["valid"]) == (self._noted is not None)
         if self._noted:
-            assert (error.channel, error.cause) == (self._noted[0], self._noted[1].cause)
-        setting = self._layouts["setting"].from_bits(int(dut.setting.value))
-        assert bool(setting.valid) == (self._setting is not None)
+            assert (error["channel"], error["cause"]) == (self._noted[0], self._noted[1].cause)
+        assert bool(setting["valid"]) == (self._setting is not None)
         if self._setting:
-            assert {name: getattr(setting, name) for name in self._setting} == self._setting
+            assert setting == {"valid": 1, **self._setting}
         free = not self._refused and not self._noted and self._phase != "clear"
         takes = bool(inputs.failed) and free
         task_takes = bool(inputs.task_failed) and free and not inputs.failed
-        assert bool(int(dut.failed_taken.value)) == takes
-        assert bool(int(dut.task_failed_taken.value)) == task_takes
+        assert bool(self.get("failed_taken")) == takes
+        assert bool(self.get("task_failed_taken")) == task_takes
         if inputs.failed or inputs.task_failed:
             self.met[Goal.BEHIND_METHOD] += self._refused is not None
             self.met[Goal.BEHIND_CLEAR] += self._phase == "clear"
@@ -266,21 +243,21 @@ class ChannelRegistersTestbench:
 
     def _failures(self, inputs: Inputs) -> None:
         """Follow errors to their records, and channels to their halts, except for clears."""
-        dut, taken = self.dut, []
+        taken = []
         self._recorded = self._noted
         if self._noted:
             channel, error = self._noted
             self._count_error(channel, error)
         noted = self._refused
         for port in ("failed", "task_failed"):
-            if int(getattr(dut, f"{port}_taken").value):
+            if self.get(f"{port}_taken"):
                 taken.append(port)
                 noted = (getattr(inputs, port)["channel"], inputs.errors[port])
         self._refused, self._halting = None, self._refused
         if halt := inputs.strobes.get("halt"):
             self._refused = (halt["channel"], inputs.errors["halt"])
         self._noted = noted
-        self.events.saw(int(dut.enabled.value), int(dut.halted.value), *taken)
+        self.events.saw(self.get("enabled"), self.get("halted"), *taken)
 
     def _count_error(self, channel: int, error: Error) -> None:
         before = len(self.channels[channel].errors)
@@ -296,7 +273,7 @@ class ChannelRegistersTestbench:
         if self._recorded:
             channel, error = self._recorded
             if not self.channels[channel].errors:
-                self._since[channel] = self._now
+                self._since[channel] = self.cycle
             self.channels[channel] = self.channels[channel].noted(error)
         for number in range(CONFIG.channels):
             halting = self._halting is not None and self._halting[0] == number
@@ -321,7 +298,7 @@ class ChannelRegistersTestbench:
             self.channels[channel] = replace(self.channels[channel], acquire_failed=failed)
         if strobe := inputs.strobes.get("resume"):
             if strobe["target"] < CONFIG.channels:
-                self._pending[strobe["target"]].append(self._now)
+                self._pending[strobe["target"]].append(self.cycle)
             else:
                 self.met[Goal.NO_TARGET] += 1
 
@@ -329,19 +306,19 @@ class ChannelRegistersTestbench:
 
     def _access(self, inputs: Inputs) -> None:
         """Check what depends on the access, and follow it."""
-        dut, turn = self.dut, self._turn
-        accepts = bool(int(dut.port__request__ready.value))
-        edits = bool(int(dut.edit__valid.value))
+        turn = self._turn
+        accepts = bool(self.get("port__request__ready"))
+        edits = bool(self._changes.offered)
         if self._phase == "idle" and edits:
             self._resume_by_method()
         assert accepts <= (self._phase == "idle")
         assert edits == (self._phase in {"edit", "reset"})
-        assert bool(int(dut.restart__valid.value)) <= (self._phase == "restart")
-        assert bool(int(dut.port__response__valid.value)) == self._responds()
+        assert bool(self.get("restart__valid")) <= (self._phase == "restart")
+        assert bool(self.get("port__response__valid")) == self._responds()
         self._setting = None
         if self._phase == "idle" and accepts and self._offer:
             self._accept()
-        elif self._phase == "access" and turn and turn.write and self._now >= turn.at + WRITE:
+        elif self._phase == "access" and turn and turn.write and self.cycle >= turn.at + WRITE:
             self._write(turn)
         elif self._phase in {"edit", "reset"}:
             self._edited(inputs)
@@ -354,25 +331,25 @@ class ChannelRegistersTestbench:
             self._respond()
 
     def _enter(self, phase: str) -> None:
-        self._phase, self._began = phase, self._now
+        self._phase, self._began = phase, self.cycle
 
     def _responds(self) -> bool:
         turn = self._turn
-        if turn and not turn.write and self._now == turn.at + READ:
+        if turn and not turn.write and self.cycle == turn.at + READ:
             self._phase = "respond"
         return self._phase == "respond"
 
     def _accept(self) -> None:
         """A request was accepted. No earlier CLEAR_FAULTED may be pending."""
         for number, strobes in enumerate(self._pending):
-            done = [at for at in strobes if at <= self._now - 2]
+            done = [at for at in strobes if at <= self.cycle - 2]
             if self.channels[number].errors and done:
                 assert self._since[number] > done[-1], f"CLEAR_FAULTED of {number} had no effect"
             self.met[Goal.NOT_HALTED] += len(done)
             self._pending[number] = strobes[len(done) :]
         self._turn, self._offer = self._offer, None
         assert self._turn
-        self._turn.at = self._now
+        self._turn.at = self.cycle
         self._enter("access")
 
     def _visible(self, channel: int) -> Channel:
@@ -413,10 +390,10 @@ class ChannelRegistersTestbench:
 
     def _resume_by_method(self) -> None:
         """The channel of a pending CLEAR_FAULTED is resumed."""
-        self._resumed = self._edit.from_bits(int(self.dut.edit__payload.value)).channel
+        self._resumed = self.get("edit__payload")["channel"]
         pending = self._pending[self._resumed]
         # It was chosen 5 cycles ago; a later one is another one.
-        rest = [at for at in pending if at >= self._now - 5]
+        rest = [at for at in pending if at >= self.cycle - 5]
         assert len(rest) < len(pending), f"channel {self._resumed} is resumed without a reason"
         assert self._past[-SEEN].channels[self._resumed].errors
         self._pending[self._resumed] = rest
@@ -426,24 +403,26 @@ class ChannelRegistersTestbench:
 
     def _edited(self, inputs: Inputs) -> None:
         """A change to a context is offered."""
-        dut, turn = self.dut, self._turn
-        edit = self._edit.from_bits(int(dut.edit__payload.value))
+        turn = self._turn
+        edit = self.get("edit__payload")
         resets = self._phase == "reset"
         channel = turn.channel if turn and resets else self._resumed
-        assert (edit.channel, edit.reset) == (channel, resets)
+        assert (edit["channel"], edit["reset"]) == (channel, resets)
         model = self.channels[channel]
         if not resets:
-            error = model.errors[0]
-            assert edit.replace == (not error.late)
-            if edit.replace:
-                method = edit.method.subchannel << 16 | edit.method.valid << 31
-                assert method | edit.method.address << 2 == error.method
-                assert edit.method.data == error.data
-        if not int(dut.edit__ready.value):
+            error, method = model.errors[0], edit["method"]
+            assert edit["replace"] == (not error.late)
+            if edit["replace"]:
+                assert method["data"] == error.data
+                rest = {name: method[name] for name in ("subchannel", "valid")}
+                head = CHANNEL["METHOD0"].unpack(error.method)
+                assert method["address"] == head["ADDRESS"]
+                assert rest == {"subchannel": head["SUBCHANNEL"], "valid": head["VALID"]}
+        if not self._changes.open:
             self.met[Goal.EDIT_WAITS] += 1
             return
         if not resets:
-            self.met[Goal.REWRITTEN] += channel in self._rewritten and bool(edit.replace)
+            self.met[Goal.REWRITTEN] += channel in self._rewritten and bool(edit["replace"])
             self._enter("clear")
             return
         self.channels[channel] = model.started()
@@ -460,7 +439,7 @@ class ChannelRegistersTestbench:
         self._halts[channel] = remains or failing is not None
         ends = inputs.of("ended", channel) or inputs.of("task_ended", channel)
         self.met[Goal.HELD_ON] += failing is not None and not remains and not ends
-        self._since[channel] = self._now
+        self._since[channel] = self.cycle
         self._rewritten.discard(channel)
 
     def _clear(self, inputs: Inputs) -> None:
@@ -482,42 +461,39 @@ class ChannelRegistersTestbench:
 
     def _restart(self, inputs: Inputs) -> None:
         """A start waits until the channel has no outstanding operations."""
-        dut, turn = self.dut, self._turn
+        turn = self._turn
         assert turn
         failing = any(inputs.of(port, turn.channel) for port in ("failed", "task_failed"))
-        if not int(dut.restart__valid.value):
+        if not self.get("restart__valid"):
             self._restarting = 0
             self.met[Goal.RESTART_WAITS] += 1
             idle = [~past.levels["active"] >> turn.channel & 1 for past in [*self._past][-4:]]
-            waits = not all(idle) or self._now - self._began < len(idle)
+            waits = not all(idle) or self.cycle - self._began < len(idle)
             self.met[Goal.FAILURE_WAITS] += failing and not waits
             assert waits or failing
             return
         assert not failing, "a channel starts before its failure is recorded"
         assert not self._past[-SEEN].levels["active"] >> turn.channel & 1
-        assert int(dut.restart__payload.value) == turn.channel
+        assert self.get("restart__payload") == {"channel": turn.channel}
         self._restarting += 1
-        if int(dut.restart__ready.value):
+        if self._restarts.open:
             self._restarting = 0
             self._enter("reset")
 
     def _respond(self) -> None:
-        dut, turn = self.dut, self._turn
+        turn = self._turn
         assert turn
-        answer = int(dut.port__response__payload.value)
-        if self._answer is not None:
-            assert answer == self._answer, f"the response to {turn} changes while it waits"
-        elif not turn.write:
-            self._check_read(turn, answer)
-        self._answer = answer
-        if int(dut.port__response__ready.value):
-            self._turn = self._answer = None
+        if not turn.write and not self._answered:
+            self._check_read(turn, self.get("port__response__payload")["data"])
+        self._answered = not self._responses.open
+        if self._responses.open:
+            self._turn = None
             self._enter("idle")
 
     # -- reads -------------------------------------------------------------------------------------
 
     def _check_read(self, turn: Turn, answer: int) -> None:
-        window = [*self._past][turn.at - self._now - BEFORE - 1 :]
+        window = [*self._past][turn.at - self.cycle - BEFORE - 1 :]
         if turn.name == "STATUS":
             for name, field in _STATUS.items():
                 expected = {one.status(turn.channel, name) for one in window}

@@ -1,8 +1,5 @@
 """Channel registers alone (HOST-6): every read, strobe and offer under random events."""
 
-import os
-from random import Random
-
 import cocotb
 
 from signalbox.hw.registers import CHANNEL
@@ -20,7 +17,7 @@ async def any_events(dut):
     """With random accesses, refused methods, failed copies and tasks, resumptions and starts, and
     with back-pressure, all outputs are those of the model in every cycle; then all registers of all
     channels are."""
-    tb = await ChannelRegistersTestbench.start(dut, Random(int(os.environ["COCOTB_RANDOM_SEED"])))
+    tb = await ChannelRegistersTestbench(dut).start()
     rounds = Rounds(100, 1500)
     while rounds.more(not tb.missing(ENOUGH), tb.missing(ENOUGH)):
         tb.change_pace()
