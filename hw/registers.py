@@ -709,7 +709,7 @@ CHANNEL = Block(
                     "outstanding access fails. Wait for STATUS.ACTIVE = 0 before writing 1 again: "
                     "the write is answered only then and blocks all other accesses, including "
                     "doorbells. Writing 1 drops errors recorded until then, but not those of "
-                    "copies that it waits for.",
+                    "copies and tasks that it waits for.",
                 ),
             ),
         ),
@@ -817,7 +817,7 @@ CHANNEL = Block(
             0x2C,
             Access.W1C,
             "Cause of the halt, public bits. Clearing the bit resumes the channel, unless another "
-            "of its copies has failed: then it stays halted with that error.",
+            "copy or task of it has failed: then it stays halted with that error.",
             _codes(0),
         ),
         Register(

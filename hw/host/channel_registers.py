@@ -44,8 +44,9 @@ class ChannelRegisters(wiring.Component):
 
     Members
     -------
-    port : in, the control port; an access takes 6 cycles, a start also waits for the channel's
-        outstanding operations.
+    port : in, the control port; only registers that can be written are. A read is answered 5 cycles
+        after its acceptance, a write one cycle later; a start also waits for the channel's
+        outstanding operations, a clear for `edit` and for errors being recorded.
     setting : out, strobe: a register was written, one cycle after the write took effect.
     enabled : out, per channel.
     halted : out, per channel.
@@ -53,9 +54,10 @@ class ChannelRegisters(wiring.Component):
     edit : out, stream: change the context of `channel`.
     active : in, per channel, a copy, task, read, write-back or semaphore operation is outstanding.
     halt : in, strobe: the method pipeline halts `channel`, from the next cycle on.
-    failed : in, a copy of `channel` has failed; taken when no method error is being recorded.
+    failed : in, a copy of `channel` has failed; taken when no error is being recorded
+        or cleared.
     failed_taken : out, accepts `failed`.
-    task_failed : in, a task of `channel` has failed; taken when no other error is being recorded.
+    task_failed : in, a task of `channel` has failed; likewise, and when there is no `failed`.
     task_failed_taken : out, accepts `task_failed`.
     ended : in, strobe: a copy has ended; with `failed`, its channel is halted from the next cycle
         on.
@@ -221,7 +223,7 @@ class ChannelRegisters(wiring.Component):
         ]
 
     def _serve(self, m: Module) -> None:
-        """The access, and what it changes outside."""
+        """The access, and its effects outside."""
         access, settings, view = self._access, self._settings, self._view
         connect(m, flipped(self.port), access.port)
         connect(m, flipped(self.restart), access.restart)

@@ -22,12 +22,14 @@ class AccessControl(wiring.Component):
     """Performs one access, or one CLEAR_FAULTED, at a time. Owns the access and, per channel,
     CONTROL.ENABLE.
 
-    The views of its channel (`is_enabled`, `is_halted`, `is_idle`, `error`) are valid from the
-    third cycle of `channel` on; `value` and `clears` in the fourth.
+    The views of its channel (`is_enabled`, `is_halted`, `is_idle`) are valid from the third cycle
+    of `channel` on, `error` from the fourth; `value` and `clears` in the fifth.
 
     Members
     -------
-    port : in, the control port; an access takes 6 cycles, a start also waits for `is_idle`.
+    port : in, the control port; only registers that can be written are. A read is answered 5 cycles
+        after its acceptance, a write one cycle later; a start also waits for `is_idle` and `edit`,
+        a clear for `edit` and `recording`.
     resume : in, strobe: CLEAR_FAULTED for channel `target`; before the next access.
     channel : out, of the access.
     word : out, 6 bits, its register.

@@ -21,7 +21,7 @@ class EventCount(wiring.Component):
     Members
     -------
     event : in, strobe: an event of `channel`.
-    started : in, strobe: the count of `channel` is 0 until the next event.
+    started : in, strobe: the count of `channel` is 0 until the next event is counted.
     channel : in, channel of the access.
     value : out, 32 bits, count of `channel`, two cycles later.
     """

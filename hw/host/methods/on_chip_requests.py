@@ -13,7 +13,7 @@ from signalbox.hw.records.semaphore import SemaphorePort, semaphore_request
 __all__ = ["OnChipRequests"]
 
 _KEPT = data.StructLayout({"slot": 12, "operation": SemOp, "wide": 1, "payload": 64})
-"""What is kept of an acquire to request it again."""
+"""Fields of an acquire, kept to request it again."""
 
 
 class OnChipRequests(wiring.Component):

@@ -16,8 +16,8 @@ __all__ = ["Events", "Inputs"]
 
 _CAUSES = [*CODE_OF]
 
-_SPACING = 4
-"""Cycles between refused methods: the pipeline changes channels."""
+_SPACING = 3
+"""Cycles between refused methods, at least: the pipeline changes channels."""
 
 _LATE = 2
 """Cycles after its halt in which a method of a channel may still be refused."""

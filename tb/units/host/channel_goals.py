@@ -1,4 +1,4 @@
-"""What a random test of the channel registers has to meet."""
+"""Goals of a random test of the channel registers."""
 
 import enum
 

@@ -215,7 +215,7 @@ class ChannelRegistersTestbench(Testbench):
     # -- strobes and levels ------------------------------------------------------------------------
 
     def _outputs(self, inputs: Inputs) -> int:
-        """Check what does not depend on the access. Returns the halted channels."""
+        """Check the outputs that do not depend on the access. Returns the halted channels."""
         halted = 0
         for number, halts in enumerate(self._halts):
             refused = self._refused is not None and self._refused[0] == number
@@ -305,7 +305,7 @@ class ChannelRegistersTestbench(Testbench):
     # -- the access --------------------------------------------------------------------------------
 
     def _access(self, inputs: Inputs) -> None:
-        """Check what depends on the access, and follow it."""
+        """Check the outputs that depend on the access, and follow it."""
         turn = self._turn
         accepts = bool(self.get("port__request__ready"))
         edits = bool(self._changes.offered)
