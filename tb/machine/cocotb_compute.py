@@ -381,6 +381,31 @@ async def refused_dependent_tasks(dut: Any) -> None:
 
 
 @cocotb.test(**LIMIT)
+async def resumption_keeps_the_wait(dut: Any) -> None:
+    """A channel that is halted by a task and resumed while its semaphore operation in memory is
+    outstanding still waits for that operation, and does not begin it again."""
+    tb = await MachineTestbench.start(dut)
+    computer = await Computer.start(tb)
+    space = await computer.space(1, 0)
+    channel = await computer.channel(0, 1)
+    bad = space.task(JOBS[0], registers=0)
+    await channel.submit(launch(space.task(spin(3000), more=depends(bad))))
+    await tb.until_idle(channel)
+    dut.memory.write_latency.value = 9000
+    await channel.submit(Pushbuffer().add(mark(channel), 1))
+    await tb.until_waits(channel, Wait.FENCE)
+    await channel.until_halted(Cause.TASK_CHECK)
+    assert (await channel.status())["WAIT"] == Wait.FENCE.value
+    await channel.clear()
+    assert (await channel.status())["WAIT"] == Wait.FENCE.value
+    dut.memory.write_latency.value = 2
+    await computer.finish(channel)
+    # Time for a second operation, which the channel would not wait for.
+    await tb.wait(1000)
+    assert tb.word(mark(channel)) == 1
+
+
+@cocotb.test(**LIMIT)
 async def waits_for_all(dut: Any) -> None:
     """WFI of scope ALL waits for tasks of other channels that are in flight, not for those launched
     meanwhile."""

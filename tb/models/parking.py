@@ -68,6 +68,8 @@ SITUATIONS = (
     "one leaves",
     "all leave",
     "leaves as it is let go",
+    "wait goes on",
+    "no wait to go on",
 )
 """Situations counted by the model."""
 
@@ -82,6 +84,8 @@ class Inputs:
     zero : counting semaphores that are 0.
     served : the channel being served, or None.
     wait : it is let go with this wait, or continues (`Wait.NONE`).
+    lasts : it is let go with its present wait, or, if it has none, with `wait`; never together
+        with `watch`.
     watch : index of the semaphore whose acquire the served channel has requested.
     joins, leaves : counting semaphore that joins or leaves the served channel's group.
     update : index of the semaphore operated on.
@@ -92,6 +96,7 @@ class Inputs:
     zero: frozenset[int]
     served: int | None = None
     wait: Wait = Wait.NONE
+    lasts: bool = False
     watch: int | None = None
     joins: int | None = None
     leaves: int | None = None
@@ -169,7 +174,8 @@ class ParkingModel:
         self.now += 1
 
     def _serve(self, now: Inputs, served: int) -> None:
-        self.waits[served] = now.wait
+        if not now.lasts or self.waits[served] == Wait.NONE:
+            self.waits[served] = now.wait
         if now.watch is not None:
             self.watching[served] = now.watch, self.now
         if now.joins is not None:
@@ -231,6 +237,9 @@ class ParkingModel:
             self.met[f"{wait.name} lasts"] += lasts
             if channel == self._joined and wait in {Wait.ENGINE, Wait.ENGINE_TIMED}:
                 self.met[f"{wait.name} just after a semaphore joined"] += 1
+        if now.served is not None and now.lasts:
+            none = self.waits[now.served] == Wait.NONE
+            self.met["no wait to go on" if none else "wait goes on"] += 1
         self._meet_updates(now)
         self._meet_groups(now)
 

@@ -71,7 +71,8 @@ class ParkingProof(Proof):
         watched = Signal(CONFIG.semaphore_bits, name=f"spec_watched_{channel}")
         updated = Signal(name=f"spec_updated_{channel}")
         with m.If(concerns(dut.park, channel)):
-            m.d.sync += wait.eq(dut.park.wait)
+            with m.If(~dut.park.lasts | (wait == Wait.NONE)):
+                m.d.sync += wait.eq(dut.park.wait)
         named = dut.update.valid & (dut.update.index == watched)
         hit = named & ~concerns(watch, channel)
         with m.If(concerns(watch, channel)):

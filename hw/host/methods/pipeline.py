@@ -64,7 +64,7 @@ class MethodPipeline(wiring.Component):
     slice_now : out, strobe, one cycle after `taken`.
     serving : out, a channel is served.
     served : out, its number, only while `serving`.
-    edit : in, stream of changes to contexts; the channel's wait ends.
+    edit : in, stream of changes to contexts; unless the held method stays, the channel's wait ends.
     started : out, strobe: an entry of the served channel starts; GP_GET becomes `get`.
     finished : out, strobe: all of the entry was executed.
     unpark, park : out, see `Parking`.
@@ -96,7 +96,7 @@ class MethodPipeline(wiring.Component):
             "started": Out(channel_event(config, get=INDEX_BITS)),
             "finished": Out(channel_event(config, get=INDEX_BITS)),
             "unpark": Out(event),
-            "park": Out(channel_event(config, wait=Wait)),
+            "park": Out(channel_event(config, wait=Wait, lasts=1)),
             "release": Out(event),
             "method": Out(channel_event(config, method=Method)),
         })
@@ -199,7 +199,8 @@ class MethodPipeline(wiring.Component):
             m.d.sync += flow.eq(0)
             m.d.comb += self.service.reset.eq(1)
         with m.Else():
-            m.d.comb += self.park.wait.eq(Wait.TURN)
+            # An operation begun by a method that stays is still waited for.
+            m.d.comb += [self.park.wait.eq(Wait.TURN), self.park.lasts.eq(~edited.replace)]
             with m.If(edited.replace):
                 m.d.comb += self.service.replace.eq(1)
                 step = Signal(Step)

@@ -49,7 +49,7 @@ class Parking(wiring.Component):
     alive : in, per channel, enabled and not halted.
     occupied : in, per channel, has fetched dwords.
     park : in, during a service: the served channel continues (`Wait.NONE`), or is let go with
-        `wait`.
+        `wait`. With `lasts`, a wait that it has already goes on instead.
     unpark : in, strobe, in the first cycle of a service; `channel` is always the served one.
     acquires : in, those of the served channel.
     update : in, strobe: an on-chip semaphore was operated on.
@@ -75,7 +75,7 @@ class Parking(wiring.Component):
         super().__init__({
             "alive": In(channels),
             "occupied": In(channels),
-            "park": In(channel_event(config, wait=Wait)),
+            "park": In(channel_event(config, wait=Wait, lasts=1)),
             "unpark": In(channel_event(config)),
             "acquires": In(AcquirePort(config)),
             "update": In(semaphore_update(config)),
@@ -170,7 +170,8 @@ class Parking(wiring.Component):
         m.d.comb += self.wanting[channel].eq(
             self.alive[channel] & (lacks | ((wait == Wait.ENGINE) & holds))
         )
-        with m.If(self.park.valid & (self.park.channel == channel)):
+        goes_on = self.park.lasts & (wait != Wait.NONE)
+        with m.If(self.park.valid & (self.park.channel == channel) & ~goes_on):
             m.d.sync += wait.eq(self.park.wait)
         with m.Switch(wait):
             with m.Case(Wait.NONE):

@@ -91,7 +91,7 @@ class ParkingTestbench(Testbench):
         served = self.random.randrange(CHANNELS) if now.served is None else now.served
         self.drive(unpark={"valid": now.served is not None and self.begins, "channel": served})
         if now.served is not None:
-            self._park.send(channel=served, wait=now.wait)
+            self._park.send(channel=served, wait=now.wait, lasts=now.lasts)
         if now.watch is not None:
             self._watch.send(channel=served, index=now.watch)
         if now.joins is not None:
@@ -183,6 +183,19 @@ async def turns(dut):
         tb.states[channel] ^= {"alive"}
         assert channel not in (await tb.after(2)).ready
         tb.states[channel] ^= {"alive"}
+
+
+@cocotb.test(**LIMIT)
+async def waits_go_on(dut):
+    """A service of one cycle with `lasts` leaves a channel its wait, or gives it the new one if it
+    had none; without `lasts`, the new wait replaces any."""
+    tb = await ParkingTestbench(dut).start()
+    for wait, channel in product(Wait, SOME):
+        for lasts in (False, True):
+            await tb.park(channel, wait)
+            await tb.serve(channel, wait=Wait.TURN, lasts=lasts)
+            goes_on = lasts and wait != Wait.NONE
+            assert (await tb.step()).waits[channel] == (wait if goes_on else Wait.TURN)
 
 
 @cocotb.test(**LIMIT)
@@ -331,6 +344,8 @@ async def some_time(tb: ParkingTestbench) -> None:
             lets_go = numbers.random() < ends
             if lets_go:
                 events["wait"] = numbers.choice(waits(tb, events))
+                # Such a service executes no method.
+                events["lasts"] = events["watch"] is None and numbers.random() < 0.3
         await tb.step(**events)
         if lets_go:
             tb.served = None

@@ -69,7 +69,7 @@ def test_scheduler(simulator: str, size: str) -> None:
     "size", tiers(["tiny", "default", "large"], smoke=["tiny"], nightly=["large"])
 )
 def test_parking(simulator: str, size: str) -> None:
-    run(Parking(CONFIGS[size]), "parking", simulator, size, 8)
+    run(Parking(CONFIGS[size]), "parking", simulator, size, 9)
 
 
 @pytest.mark.parametrize(
