@@ -95,7 +95,7 @@ soak: $(VENV)/.tools ## run the long random tests | ARGS='-k random' (options of
 coverage: $(VENV)/.tools ## run tests of the whole machine on Verilator and show which lines and bits they reach | ARGS='tb/machine ...' (options of pytest)
 	$(RUN) -m signalbox.tb.tools.coverage $(ARGS)
 
-nightly: $(VENV)/.checks $(VENV)/.docs ## run everything, in parts of an hour at most, and write one page of results | ARGS='PART ... --seed N --again'
+nightly: $(VENV)/.checks $(VENV)/.docs ## run everything, in parts of an hour at most, and write one page of results | ARGS='PART ... --seed N --again --record'
 	$(RUN) -m signalbox.tb.tools.nightly $(ARGS)
 
 verilog: $(VENV)/.tools ## write SystemVerilog and the register map | ARGS='--output FOLDER --config NAME --channels N ...'

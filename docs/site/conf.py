@@ -42,6 +42,7 @@ User <docs/user-guide.md>
 Hardware <docs/hardware-guide.md>
 Driver <docs/driver-guide.md>
 Verification <docs/verification.md>
+Nightly results <docs/nightly.md>
 Contributor <CONTRIBUTING.md>
 Folders of tests <tb/README.md>
 ```

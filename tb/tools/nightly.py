@@ -1,38 +1,45 @@
 """Everything that takes longer than a change may wait for, in parts, and one page of results.
 
-    python -m signalbox.tb.tools.nightly [--seed N] [--again] [PART...]
+    python -m signalbox.tb.tools.nightly [--seed N] [--again] [--record] [PART...]
 
 Without names, all parts run one after another. A part fails if it takes longer than its limit, an
 hour by default. Its outcome and output are kept in `sim_build/nightly/`. A part that has passed on
-the current commit is not repeated, except with `--again`; so an interrupted run can be continued.
+the current sources is not repeated, except with `--again`; so an interrupted run can be continued.
 
 At the end, all known results are printed and written to `sim_build/nightly/page.md`: parts with
-their seeds, counts and times, and whether each requirement is shown. If a part has not run on this
-commit, its last result is shown with that commit.
+their seeds, counts and times, and whether each requirement is shown. `--record` also writes them to
+`docs/`, to be committed; so a night can be spread over several machines. Results on a commit with
+the same sources count, those on others are shown with their commit.
 """
 
 import argparse
-import json
 import os
 import shlex
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
-from signalbox.driver.text_table import table
 from signalbox.hw.options import program
-from signalbox.tb.folders import ROOT, SIM_BUILD
+from signalbox.tb.folders import SIM_BUILD
 from signalbox.tb.simulation.limited import run_limited
 from signalbox.tb.simulation.runner import choose_seed
-from signalbox.tb.tools import plan
+from signalbox.tb.tools import nightly_results
+from signalbox.tb.tools.nightly_results import (
+    FOLDER,
+    Outcome,
+    keep,
+    known,
+    page,
+    planned,
+    record,
+    same_sources,
+)
 
-__all__ = ["PARTS", "Outcome", "Part", "main", "page", "run"]
+__all__ = ["PARTS", "Part", "main", "run"]
 
-FOLDER = SIM_BUILD / "nightly"
 HOUR = 3600  # seconds
 SEEDS = 5  # per part of that name
 SEED_PARTS = 4
@@ -51,24 +58,14 @@ class Part:
     commands : returns the commands for a seed.
     limit : seconds for all commands together.
     later : offset of the part's seed from the seed of the run.
+    pages : its result depends on the pages, too.
     """
 
     about: str
     commands: Callable[[int], Sequence[Sequence[str]]]
     limit: int = HOUR
     later: int = 0
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Result of a part on a commit. `counts` : summary of its tests, as text."""
-
-    part: str
-    commit: str
-    seed: int
-    passed: bool
-    seconds: float
-    counts: str
+    pages: bool = False
 
 
 def _pytest(part: str, *arguments: str) -> list[str]:
@@ -121,7 +118,7 @@ PARTS = {
         "exported Verilog of every size",
         lambda _: [_pytest("exports", "-m", "soak", "-k", "export")],
     ),
-    "docs": Part("the pages build as a site", lambda _: [_SITE]),
+    "docs": Part("the pages build as a site", lambda _: [_SITE], pages=True),
     "coverage": Part("coverage of the machine", lambda _: [_module("signalbox.tb.tools.coverage")]),
     "bench": Part(
         "cycles are as recorded",
@@ -151,7 +148,16 @@ def run(name: str, part: Part, seed: int, commit: str) -> Outcome:
             _add(log, f"not over after {part.limit} s")
             break
     seconds = time.monotonic() - began
-    return Outcome(name, commit, seed, passed, seconds, _counts(FOLDER / f"{name}.log"))
+    return Outcome(name, commit, seed, passed, seconds, _counts(log), _shown(name))
+
+
+def _shown(name: str) -> dict[str, bool]:
+    """Results of the part that show requirements."""
+    junit = SIM_BUILD / "proofs.xml" if name == "proofs" else FOLDER / f"{name}.xml"
+    try:
+        return planned([junit]) if name in _SHOWING else {}
+    except (FileNotFoundError, ElementTree.ParseError):
+        return {}
 
 
 def _add(log: Path, line: str) -> None:
@@ -166,79 +172,6 @@ def _counts(log: Path) -> str:
     return (counting or lines or [""])[-1].strip("= ").replace("|", "/")[:80]
 
 
-def _known() -> dict[str, Outcome]:
-    """The last outcome of each part, on any commit."""
-    found = {}
-    for name in PARTS:
-        file = FOLDER / f"{name}.json"
-        if file.exists():
-            found[name] = Outcome(**json.loads(file.read_text()))
-    return found
-
-
-def _commit() -> str:
-    """Hash of the commit, with "+" if there are uncommitted changes; outcomes are then not
-    reused."""
-
-    def git(*arguments: str) -> str:
-        command = ["git", *arguments]
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.strip()
-
-    return (git("rev-parse", "HEAD") or "unknown") + "+" * bool(git("status", "--porcelain"))
-
-
-def page(commit: str, outcomes: Sequence[Outcome], problems: Callable[[], Sequence[str]]) -> str:
-    """Page of results, in Markdown. `problems` : checks the verification plan against the results
-    of the parts in `_SHOWING`."""
-    rows = [
-        [
-            one.part,
-            PARTS[one.part].about,
-            "pass" if one.passed else "FAIL",
-            f"{one.seconds / 60:.1f} min",
-            str(one.seed),
-            "" if one.commit == commit else one.commit[:7],
-            one.counts,
-        ]
-        for one in outcomes
-    ]
-    fresh = {one.part for one in outcomes if one.commit == commit}
-    missing = [name for name in PARTS if name not in fresh]
-    lines = [
-        f"# Nightly results of {commit}",
-        "",
-        table(rows, ["part", "what it runs", "result", "time", "seed", "older", "counts"]),
-        "",
-        f"Not run on this commit: {', '.join(missing) or 'nothing'}.",
-        *_plan_lines([name for name in missing if name in _SHOWING], problems),
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _plan_lines(missing: Sequence[str], problems: Callable[[], Sequence[str]]) -> list[str]:
-    """Section of the page about the verification plan."""
-    if missing:
-        return [f"Verification plan: not checked without {', '.join(missing)}."]
-    found = problems()
-    return [f"Verification plan: {len(found)} problems.", *(f"* {problem}" for problem in found)]
-
-
-def _plan_problems() -> list[str]:
-    """Problems of the plan, and requirements and tests that the results in the folder do not
-    show."""
-    files = [FOLDER / f"{name}.xml" for name in _SHOWING if name != "proofs"]
-    files.append(SIM_BUILD / "proofs.xml")
-    present = []
-    for file in files:
-        try:
-            ElementTree.parse(file)
-        except (FileNotFoundError, ElementTree.ParseError):
-            continue
-        present.append(file)
-    whole = plan.load()
-    return plan.check(whole.entries) + plan.check_ran(whole, plan.results(present), nightly=True)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run parts and print the page. Returns 0 if all requested parts have passed, else 1."""
     parser = argparse.ArgumentParser(
@@ -247,27 +180,47 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}")
     parser.add_argument("--seed", type=int, help="of all random numbers (a fresh one)")
     parser.add_argument("--again", action="store_true", help="run what has passed, too")
+    parser.add_argument("--record", action="store_true", help="write results to docs/, too")
     options = parser.parse_args(arguments)
     unknown = [name for name in options.parts if name not in PARTS]
     if unknown:
         parser.error(f"no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
-    seed, commit = choose_seed(options.seed), _commit()
-    outcomes = _known()
+    seed, commit = choose_seed(options.seed), nightly_results.commit()
+    outcomes = known(PARTS)
     for name in options.parts or PARTS:
-        kept = outcomes.get(name)
-        passed_before = kept and kept.passed and kept.commit == commit
-        if passed_before and not options.again and not commit.endswith("+"):
+        before = outcomes.get(name)
+        if before and before.passed and _reusable(commit, before) and not options.again:
             print(f"{name}: passed before")
             continue
         print(f"{name}: {PARTS[name].about}, seed {seed} ...", flush=True)
         outcomes[name] = run(name, PARTS[name], seed + PARTS[name].later, commit)
-        (FOLDER / f"{name}.json").write_text(json.dumps(asdict(outcomes[name])))
+        keep(outcomes[name])
         verdict = "passed" if outcomes[name].passed else f"FAILED, see {FOLDER / name}.log"
         print(f"{name}: {verdict} ({outcomes[name].seconds / 60:.1f} min)", flush=True)
-    text = page(commit, [outcomes[name] for name in PARTS if name in outcomes], _plan_problems)
+    _show(commit, outcomes, recorded=options.record)
+    return 0 if all(outcomes[name].passed for name in options.parts or PARTS) else 1
+
+
+def _reusable(commit: str, outcome: Outcome) -> bool:
+    return _current(commit, outcome) and not commit.endswith("+")
+
+
+def _current(commit: str, outcome: Outcome) -> bool:
+    """Whether the part ran on the sources of this commit."""
+    pages = PARTS[outcome.part].pages
+    return outcome.commit == commit or same_sources(outcome.commit, commit, pages=pages)
+
+
+def _show(commit: str, outcomes: dict[str, Outcome], *, recorded: bool) -> None:
+    """Print and write the page."""
+    shown = [outcomes[name] for name in PARTS if name in outcomes]
+    current = {one.part for one in shown if _current(commit, one)}
+    missing = [name for name in PARTS if name not in current]
+    text = page(commit, shown, missing, {n: part.about for n, part in PARTS.items()}, _SHOWING)
     (FOLDER / "page.md").write_text(text)
     print(f"\n{text}")
-    return 0 if all(outcomes[name].passed for name in options.parts or PARTS) else 1
+    if recorded:
+        record([one for one in shown if one.part in current], text)
 
 
 if __name__ == "__main__":

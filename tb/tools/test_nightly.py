@@ -1,12 +1,14 @@
 """`make nightly`: results are kept, passed parts are not repeated, and no failure is hidden."""
 
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from signalbox.tb.tools import nightly
-from signalbox.tb.tools.nightly import Part, page, run
+from signalbox.tb.tools import nightly, nightly_results
+from signalbox.tb.tools.nightly import Part, run
+from signalbox.tb.tools.nightly_results import Outcome, commit, known, page, same_sources
 
 
 def python(code: str, limit: int = 60) -> Part:
@@ -19,16 +21,19 @@ BAD = python("print('1 failed, 2 passed'); raise SystemExit(1)")
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(nightly, "FOLDER", tmp_path)
+    for module in (nightly, nightly_results):
+        monkeypatch.setattr(module, "FOLDER", tmp_path)
+    monkeypatch.setattr(nightly_results, "RECORDED", tmp_path / "recorded")
+    monkeypatch.setattr(nightly_results, "PAGE", tmp_path / "recorded.md")
     monkeypatch.setattr(nightly, "PARTS", {"good": GOOD, "bad": BAD})
-    monkeypatch.setattr(nightly, "_commit", lambda: "abc")
+    monkeypatch.setattr(nightly_results, "commit", lambda: "abc")
     monkeypatch.setattr(nightly, "_SHOWING", ("good",))
-    monkeypatch.setattr(nightly, "_plan_problems", problems)
+    monkeypatch.setattr(nightly_results, "plan_problems", problems)
     return tmp_path
 
 
-def problems() -> list[str]:
-    return ["COPY-1: nothing of it ran"]
+def problems(passed: dict[str, bool]) -> list[str]:
+    return [] if passed.get("COPY-1") else ["COPY-1: nothing of it ran"]
 
 
 def test_pass(folder: Path):
@@ -64,7 +69,7 @@ def test_only_what_passed_is_kept(folder: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_changed_files_are_tested_again(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(nightly, "_commit", lambda: "abc+")
+    monkeypatch.setattr(nightly_results, "commit", lambda: "abc+")
     assert nightly.main(["--seed", "1", "good"]) == 0
     assert nightly.main(["--seed", "2", "good"]) == 0
     assert "3 passed, seed 2" in (folder / "page.md").read_text()
@@ -73,22 +78,66 @@ def test_changed_files_are_tested_again(folder: Path, monkeypatch: pytest.Monkey
 def test_older_results_are_shown(folder: Path, monkeypatch: pytest.MonkeyPatch):
     """Results of an older commit are shown with that commit, and do not count."""
     nightly.main(["--seed", "1", "good"])
-    monkeypatch.setattr(nightly, "_commit", lambda: "def")
+    monkeypatch.setattr(nightly_results, "commit", lambda: "def")
     nightly.main(["--seed", "2", "bad"])
     text = (folder / "page.md").read_text()
-    assert "Nightly results of def" in text and "Not run on this commit: good." in text
+    assert "sources of commit def" in text and "Not run on these sources: good." in text
     (row,) = (line for line in text.splitlines() if line.startswith("good "))
-    assert " abc " in row and "seed 1" in row
+    assert " abc (older) " in row and "seed 1" in row
+
+
+def test_results_of_other_machines(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    """Recorded results count where nothing else is known, on commits with the same sources."""
+    assert nightly.main(["--seed", "1", "--record", "good"]) == 0
+    for file in folder.glob("good.*"):
+        file.unlink()
+    monkeypatch.setattr(nightly_results, "commit", lambda: "def")
+    monkeypatch.setattr(nightly, "same_sources", lambda *_, **__: True)
+    assert known(["good", "bad"])["good"].seed == 1
+    nightly.main(["--seed", "2", "--record"])
+    text = (folder / "recorded.md").read_text()
+    assert "3 passed, seed 1" in text and "Not run on these sources: nothing." in text
+    assert text == (folder / "page.md").read_text()
+
+
+def test_same_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Pages change nothing, except for parts that read them; recorded results never do."""
+    for name, path in (("ROOT", "."), ("RECORDED", "docs/nightly"), ("PAGE", "docs/nightly.md")):
+        monkeypatch.setattr(nightly_results, name, tmp_path / path)
+
+    def changed(path: str) -> str:
+        """A commit that changes a file."""
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        with (tmp_path / path).open("a") as file:
+            file.write("more\n")
+        assert commit().endswith("+") != path.startswith("docs/nightly")
+        subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
+        me = ["-c", "user.name=me", "-c", "user.email=me@example.org"]
+        subprocess.run(["git", *me, "commit", "-qm", path], cwd=tmp_path, check=True)
+        return commit()
+
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    first, results, page, source = map(
+        changed, ("hw/a.py", "docs/nightly/bench.json", "docs/a.md", "hw/a.py")
+    )
+    assert same_sources(first, results) and same_sources(first, results, pages=True)
+    assert same_sources(first, page) and not same_sources(first, page, pages=True)
+    assert not same_sources(first, source) and not same_sources("unknown", first)
+    assert not same_sources(first + "+", first + "+")
 
 
 def test_page(folder: Path):
     """The page shows failures, parts that have not run, and gaps of the plan."""
+    abouts = {"good": "a part", "bad": "another"}
     bad = run("bad", BAD, 7, "abc")
-    text = page("abc", [bad], problems)
-    assert "FAIL" in text and "Not run on this commit: good." in text
+    text = page("abc", [bad], ["good"], abouts, ["good"])
+    assert "FAIL" in text and "Not run on these sources: good." in text
     assert "Verification plan: not checked without good." in text and "COPY-1" not in text
-    text = page("abc", [bad, run("good", GOOD, 7, "abc")], problems)
-    assert "Verification plan: 1 problems.\n* COPY-1: nothing of it ran" in text
+    good = run("good", GOOD, 7, "abc")
+    text = page("abc", [bad, good], [], abouts, ["good"])
+    assert "Verification plan: 1 problem.\n* COPY-1: nothing of it ran" in text
+    shows = Outcome("good", "abc", 7, True, 1, "", {"COPY-1": True})
+    assert "Verification plan: 0 problems." in page("abc", [bad, shows], [], abouts, ["good"])
 
 
 def test_unknown_part(folder: Path, capsys: pytest.CaptureFixture[str]):

@@ -1,0 +1,166 @@
+"""Results of nightly parts: kept where they ran, recorded in `docs/nightly/`, shown on a page."""
+
+import json
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from signalbox.driver.text_table import table
+from signalbox.tb.folders import ROOT, SIM_BUILD
+from signalbox.tb.tools import plan
+
+__all__ = ["FOLDER", "Outcome", "commit", "keep", "known", "page", "record", "same_sources"]
+
+FOLDER = SIM_BUILD / "nightly"
+"""Logs and results of the parts that ran here."""
+
+RECORDED = ROOT / "docs" / "nightly"
+"""Results that were recorded, from any machine."""
+
+PAGE = ROOT / "docs" / "nightly.md"
+
+_NO_SOURCES = (":!docs", ":!*.md", ":!LICENSE")
+"""Files that change no result, except of a part that reads the pages."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Result of a part on a commit.
+
+    Members
+    -------
+    part, commit, seed, passed, seconds : what ran, and how it ended.
+    counts : summary of its tests, as text.
+    tests : whether each test and proof of the verification plan that ran has passed.
+    """
+
+    part: str
+    commit: str
+    seed: int
+    passed: bool
+    seconds: float
+    counts: str
+    tests: Mapping[str, bool] = field(default_factory=dict)
+
+
+def keep(outcome: Outcome) -> None:
+    """Keep a result for the next run."""
+    (FOLDER / f"{outcome.part}.json").write_text(json.dumps(asdict(outcome), indent=1) + "\n")
+
+
+def known(parts: Iterable[str]) -> dict[str, Outcome]:
+    """The last result of each part that has one: one kept here, else a recorded one."""
+    found = {}
+    for part in parts:
+        for folder in (FOLDER, RECORDED):
+            file = folder / f"{part}.json"
+            if file.exists():
+                found[part] = Outcome(**json.loads(file.read_text()))
+                break
+    return found
+
+
+def record(outcomes: Iterable[Outcome], text: str) -> None:
+    """Write results and page to `docs/`, to be committed."""
+    RECORDED.mkdir(parents=True, exist_ok=True)
+    for outcome in outcomes:
+        content = json.dumps(asdict(outcome), indent=1)
+        (RECORDED / f"{outcome.part}.json").write_text(content + "\n")
+    PAGE.write_text(text)
+
+
+def commit() -> str:
+    """Hash of the commit, with "+" if there are uncommitted changes besides recorded results; no
+    result of such a tree is reused."""
+    changes = _git("status", "--porcelain", "--", ".", *(f":!{path}" for path in _recorded()))
+    return (_git("rev-parse", "HEAD") or "unknown") + "+" * bool(changes)
+
+
+def same_sources(one: str, other: str, *, pages: bool = False) -> bool:
+    """Whether two commits differ in nothing that can change a result; `pages`: pages can."""
+    if "+" in one + other:
+        return False
+    apart = [f":!{path}" for path in _recorded()] if pages else _NO_SOURCES
+    command = ["git", "diff", "--quiet", one, other, "--", ".", *apart]
+    return one == other or subprocess.run(command, cwd=ROOT, capture_output=True).returncode == 0
+
+
+def _recorded() -> list[str]:
+    return [str(path.relative_to(ROOT)) for path in (RECORDED, PAGE)]
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.strip()
+
+
+def page(
+    commit: str,
+    outcomes: Sequence[Outcome],
+    missing: Sequence[str],
+    abouts: Mapping[str, str],
+    showing: Sequence[str],
+) -> str:
+    """Page of results, in Markdown.
+
+    Parameters
+    ----------
+    commit : present commit.
+    outcomes : known results, of any commit.
+    missing : parts that have not run on the sources of this commit.
+    abouts : description of each part.
+    showing : parts whose results show the requirements of the plan.
+    """
+    rows = [
+        [
+            one.part,
+            abouts[one.part],
+            "pass" if one.passed else "FAIL",
+            f"{one.seconds / 60:.1f} min",
+            str(one.seed),
+            one.commit[:9] + " (older)" * (one.part in missing),
+            one.counts,
+        ]
+        for one in outcomes
+    ]
+    lines = [
+        "# Nightly results",
+        "",
+        f"On the sources of commit {commit}. Results count on each commit with the same sources,",
+        "where only pages differ.",
+        "",
+        "```",
+        table(rows, ["part", "what it runs", "result", "time", "seed", "commit", "counts"]),
+        "```",
+        "",
+        f"Not run on these sources: {', '.join(missing) or 'nothing'}.",
+        "",
+        *_plan_lines([part for part in missing if part in showing], outcomes),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _plan_lines(missing: Sequence[str], outcomes: Sequence[Outcome]) -> list[str]:
+    """Section of the page about the verification plan."""
+    if missing:
+        return [f"Verification plan: not checked without {', '.join(missing)}."]
+    passed: dict[str, bool] = {}
+    for outcome in outcomes:
+        for name, good in outcome.tests.items():
+            passed[name] = passed.get(name, True) and good
+    problems = plan_problems(passed)
+    count = f"{len(problems)} problem{'' if len(problems) == 1 else 's'}"
+    return [f"Verification plan: {count}.", *(f"* {problem}" for problem in problems)]
+
+
+def plan_problems(passed: dict[str, bool]) -> list[str]:
+    """Problems of the plan, and requirements and tests that these results do not show."""
+    whole = plan.load()
+    return plan.check(whole.entries) + plan.check_ran(whole, passed, nightly=True)
+
+
+def planned(files: Iterable[Path]) -> dict[str, bool]:
+    """Results, in JUnit files, of the tests and proofs that the plan names."""
+    named = {name for entry in plan.load().entries for name in entry.shown()}
+    return {name: good for name, good in sorted(plan.results(files).items()) if name in named}
