@@ -9,14 +9,14 @@ failed meanwhile, the channel stays halted and shows the record of that failure.
 
 from collections.abc import Mapping
 
-from amaranth.hdl import Module, Value, unsigned
+from amaranth.hdl import Module, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from signalbox.hw.config import Config
 from signalbox.hw.errors import Cause
 from signalbox.hw.host.channel_block.access_control import AccessControl
-from signalbox.hw.host.channel_block.channel_view import ChannelView
+from signalbox.hw.host.channel_block.channel_view import ChannelView, StatusPort
 from signalbox.hw.host.channel_block.error_intake import ErrorIntake
 from signalbox.hw.host.channel_block.error_rows import ErrorRows
 from signalbox.hw.host.channel_block.error_store import ErrorStore
@@ -29,11 +29,10 @@ from signalbox.hw.host.channel_block.tallies import Tallies
 from signalbox.hw.host.channel_settings import setting_event
 from signalbox.hw.host.methods.pipeline import channel_edit
 from signalbox.hw.host.records import INDEX_BITS
-from signalbox.hw.host.waits.compute_waits import COUNT_BITS, task_failed
+from signalbox.hw.host.waits.compute_waits import task_failed
 from signalbox.hw.lib.delayed import delayed
 from signalbox.hw.records.channel import channel_event
 from signalbox.hw.records.register import RegisterPort
-from signalbox.hw.registers import Wait
 
 __all__ = ["ChannelRegisters"]
 
@@ -52,7 +51,6 @@ class ChannelRegisters(wiring.Component):
     halted : out, per channel.
     restart : out, stream: empty the ring of `channel`.
     edit : out, stream: change the context of `channel`.
-    active : in, per channel, a copy, task, read, write-back or semaphore operation is outstanding.
     halt : in, strobe: the method pipeline halts `channel`, from the next cycle on.
     failed : in, a copy of `channel` has failed; taken when no error is being recorded
         or cleared.
@@ -66,7 +64,7 @@ class ChannelRegisters(wiring.Component):
     acquire : in, strobe: an acquire was decided.
     executed : in, strobe: a method of `channel` was executed.
     referenced : in, strobe: `value` of SET_REFERENCE is in memory.
-    floor_valid, floor, serving, served, busy, waits, counts, tasks : in, for STATUS.
+    status : in, state of the channels.
     peek : out, a channel.
     peek_put, peek_get : in, its GP_PUT and GP_GET, one cycle later.
     error : out, strobe: an error of `channel` with `cause`, one or two cycles ago.
@@ -83,7 +81,6 @@ class ChannelRegisters(wiring.Component):
             "halted": Out(channels),
             "restart": Out(stream.Signature(channel)),
             "edit": Out(stream.Signature(channel_edit(config))),
-            "active": In(channels),
             "halt": In(method_refused(config)),
             "failed": In(copy_failed(config)),
             "failed_taken": Out(1),
@@ -95,14 +92,7 @@ class ChannelRegisters(wiring.Component):
             "acquire": In(channel_event(config, passed=1)),
             "executed": In(channel_event(config)),
             "referenced": In(channel_event(config, value=32)),
-            "floor_valid": In(1),
-            "floor": In(config.channel_bits),
-            "serving": In(1),
-            "served": In(config.channel_bits),
-            "busy": In(channels),
-            "waits": In(data.ArrayLayout(Wait, channels)),
-            "counts": In(data.ArrayLayout(unsigned(4), channels)),
-            "tasks": In(data.ArrayLayout(unsigned(COUNT_BITS), channels)),
+            "status": In(StatusPort(config)),
             "peek": Out(config.channel_bits),
             "peek_put": In(INDEX_BITS),
             "peek_get": In(INDEX_BITS),
@@ -200,10 +190,11 @@ class ChannelRegisters(wiring.Component):
             view.halted.eq(self._halts.halted),
             view.recorded.eq(self._rows.shown),
             view.started.eq(access.started),
+            view.acquire.eq(self.acquire),
+            view.peek_put.eq(self.peek_put),
+            view.peek_get.eq(self.peek_get),
         ]
-        same = ("active", "acquire", "floor_valid", "floor", "serving", "served", "busy", "waits",
-                "counts", "tasks", "peek_put", "peek_get")  # fmt: skip
-        m.d.comb += [getattr(view, name).eq(getattr(self, name)) for name in same]
+        connect(m, flipped(self.status), view.status)
 
     def _read(self, m: Module, errors: Mapping[str, Value]) -> None:
         """From all that a register may show to the data of a read."""

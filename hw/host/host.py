@@ -323,22 +323,23 @@ class Host(wiring.Component):
     def _status(self, m: Module) -> None:
         """State for the channel registers."""
         channels, pipeline, fetch = self.channels, self.pipeline, self._fetch
+        status = channels.status
         m.d.comb += [
-            channels.floor_valid.eq(self.scheduler.floor_valid),
-            channels.floor.eq(self.scheduler.floor),
-            channels.serving.eq(pipeline.serving),
-            channels.served.eq(pipeline.served),
-            channels.busy.eq(fetch.busy | ~self._drained),
-            channels.waits.eq(self.parking.waits),
-            channels.counts.eq(self.launcher.counts),
-            channels.tasks.eq(self._computes.counts),
+            status.floor_valid.eq(self.scheduler.floor_valid),
+            status.floor.eq(self.scheduler.floor),
+            status.serving.eq(pipeline.serving),
+            status.served.eq(pipeline.served),
+            status.busy.eq(fetch.busy | ~self._drained),
+            status.waits.eq(self.parking.waits),
+            status.copies.eq(self.launcher.counts),
+            status.tasks.eq(self._computes.counts),
             fetch.peek.eq(channels.peek),
             self._writeback.peek.eq(channels.peek),
             channels.peek_put.eq(fetch.peek_put),
             channels.peek_get.eq(self._writeback.peek_get),
         ]
         asked = self.execute.progress.asked.replicate(self._config.channels)
-        m.d.sync += channels.active.eq(
+        m.d.sync += status.active.eq(
             (self.launcher.status.copying | self._computes.tasks | self._computes.busy)
             | (self._fences.busy | ((1 << pipeline.served) & asked))
             | (fetch.reading | self._writeback.writing)

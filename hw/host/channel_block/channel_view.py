@@ -14,7 +14,7 @@ from signalbox.hw.lib.delayed import delayed
 from signalbox.hw.records.channel import channel_event
 from signalbox.hw.registers import CHANNEL, Wait
 
-__all__ = ["ChannelView"]
+__all__ = ["ChannelView", "StatusPort"]
 
 _WORDS = data.StructLayout({
     "CONTROL": 1,
@@ -24,6 +24,37 @@ _WORDS = data.StructLayout({
 })
 
 
+class StatusPort(wiring.Signature):
+    """State of the channels outside the channel registers.
+
+    Members
+    -------
+    active : out, per channel, a copy, task, read, write-back or semaphore operation is outstanding.
+    busy : out, per channel, it has entries that were not executed.
+    serving : out, a channel is being served.
+    served : out, its number; valid with `serving`.
+    floor_valid : out, a channel is the floor, see `Scheduler`.
+    floor : out, its number; valid with `floor_valid`.
+    waits : out, per channel, its wait.
+    copies : out, per channel, number of outstanding copies.
+    tasks : out, per channel, number of outstanding tasks.
+    """
+
+    def __init__(self, config: Config) -> None:
+        channels = config.channels
+        super().__init__({
+            "active": Out(channels),
+            "busy": Out(channels),
+            "serving": Out(1),
+            "served": Out(config.channel_bits),
+            "floor_valid": Out(1),
+            "floor": Out(config.channel_bits),
+            "waits": Out(data.ArrayLayout(Wait, channels)),
+            "copies": Out(data.ArrayLayout(unsigned(4), channels)),
+            "tasks": Out(data.ArrayLayout(unsigned(COUNT_BITS), channels)),
+        })
+
+
 class ChannelView(wiring.Component):
     """Selects the state of one channel. Owns the result of each channel's last acquire
     (STATUS.ACQUIRE_FAIL).
@@ -31,12 +62,12 @@ class ChannelView(wiring.Component):
     Members
     -------
     channel : in, channel of the access.
-    enabled, halted, active : in, per channel.
+    enabled, halted : in, per channel.
     recorded : in, per channel, its error is recorded: so an error is visible together with its
         record.
     acquire : in, strobe: an acquire was decided.
     started : in, strobe: `channel` starts.
-    floor_valid, floor, serving, served, busy, waits, counts, tasks : in, for STATUS.
+    status : in, state of the channels.
     peek_put, peek_get : in, its GP_PUT and GP_GET, one cycle after `channel`.
     is_enabled, is_halted, is_idle : out, of the channel; two cycles after `channel`.
     words : out, its registers, by name; two cycles after `channel`.
@@ -49,18 +80,10 @@ class ChannelView(wiring.Component):
             "channel": In(config.channel_bits),
             "enabled": In(channels),
             "halted": In(channels),
-            "active": In(channels),
             "recorded": In(channels),
             "acquire": In(channel_event(config, passed=1)),
             "started": In(1),
-            "floor_valid": In(1),
-            "floor": In(config.channel_bits),
-            "serving": In(1),
-            "served": In(config.channel_bits),
-            "busy": In(channels),
-            "waits": In(data.ArrayLayout(Wait, channels)),
-            "counts": In(data.ArrayLayout(unsigned(4), channels)),
-            "tasks": In(data.ArrayLayout(unsigned(COUNT_BITS), channels)),
+            "status": In(StatusPort(config)),
             "peek_put": In(INDEX_BITS),
             "peek_get": In(INDEX_BITS),
             "is_enabled": Out(1),
@@ -74,7 +97,7 @@ class ChannelView(wiring.Component):
         for name, bits, seen in (
             ("enabled", self.enabled, self.is_enabled),
             ("halted", self.halted & self.recorded, self.is_halted),
-            ("idle", ~self.active, self.is_idle),
+            ("idle", ~self.status.active, self.is_idle),
         ):
             chosen = Signal(name=f"{name}_chosen")
             m.d.sync += [chosen.eq(bits.bit_select(self.channel, 1)), seen.eq(chosen)]
@@ -90,22 +113,22 @@ class ChannelView(wiring.Component):
         return m
 
     def _status(self, m: Module) -> Value:
-        channel, status = self.channel, CHANNEL["STATUS"]
+        channel, status, register = self.channel, self.status, CHANNEL["STATUS"]
         bits = {
-            "FLOOR": self.floor_valid & (self.floor == channel),
-            "SERVED": self.serving & (self.served == channel),
-            "PENDING": self.busy.bit_select(channel, 1),
-            "ACTIVE": self.active.bit_select(channel, 1),
-            "WAIT": self.waits[channel].as_value(),
+            "FLOOR": status.floor_valid & (status.floor == channel),
+            "SERVED": status.serving & (status.served == channel),
+            "PENDING": status.busy.bit_select(channel, 1),
+            "ACTIVE": status.active.bit_select(channel, 1),
+            "WAIT": status.waits[channel].as_value(),
             "ACQUIRE_FAIL": self._acquire_failed(m).bit_select(channel, 1),
-            "COPIES": self.counts[channel],
-            "TASKS": self.tasks[channel],
+            "COPIES": status.copies[channel],
+            "TASKS": status.tasks[channel],
         }
         found: dict[str, Value] = {"ENABLED": self.is_enabled, "HALTED": self.is_halted}
         for name, value in bits.items():
             found[name] = Signal(len(value), name=f"status_{name.lower()}")
             m.d.sync += found[name].eq(value)
-        return reduce(or_, (value << status.field(name).lo for name, value in found.items()))
+        return reduce(or_, (value << register.field(name).lo for name, value in found.items()))
 
     def _acquire_failed(self, m: Module) -> Signal:
         """Per channel, its last acquire has failed."""

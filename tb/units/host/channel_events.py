@@ -37,7 +37,7 @@ class Inputs:
     -------
     strobes : fields of the valid strobes, by port.
     failed, task_failed : fields of the waiting failures, or None.
-    levels : values of the other ports.
+    levels : values of `StatusPort`, by member.
     errors : error records of `halt`, `failed`, `task_failed`, by port.
     """
 
@@ -139,7 +139,7 @@ class Events:
             "served": numbers.randrange(channels),
             "busy": numbers.getrandbits(channels),
             "waits": sum(wait << 4 * number for number, wait in enumerate(waits)),
-            "counts": numbers.getrandbits(4 * channels),
+            "copies": numbers.getrandbits(4 * channels),
             "tasks": numbers.getrandbits(COUNT_BITS * channels),
         }
 

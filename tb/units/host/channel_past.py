@@ -40,7 +40,7 @@ class Past:
                 "ACTIVE": one("active"),
                 "WAIT": one("waits", 4),
                 "ACQUIRE_FAIL": model.acquire_failed,
-                "COPIES": one("counts", 4),
+                "COPIES": one("copies", 4),
                 "TASKS": one("tasks", COUNT_BITS),
             }[name]
         )

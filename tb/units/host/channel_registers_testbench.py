@@ -158,7 +158,8 @@ class ChannelRegistersTestbench(Testbench):
             if fields is not None:
                 self._strobes[name].send(**fields)
         put, get = self._indices[self._peeked]
-        self.drive(**inputs.levels, peek_put=put, peek_get=get)
+        levels = {f"status__{name}": value for name, value in inputs.levels.items()}
+        self.drive(**levels, peek_put=put, peek_get=get)
 
     def _put(self, turn: Turn | None) -> None:
         """Offer an access."""
