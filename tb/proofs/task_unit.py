@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In
 
 from signalbox.hw.config import Config
 from signalbox.hw.records.launch import LaunchAction, Refusal
-from signalbox.hw.task_unit.next_action import Job
+from signalbox.hw.task_unit.job_choice import Job
 from signalbox.hw.task_unit.task_lists import ListOutcome
 from signalbox.hw.task_unit.task_unit import TaskUnit
 from signalbox.tb.proofs.formal import Assert, Assume, Inside, Proof, Wrap, arbitrary
@@ -43,7 +43,7 @@ class TasksProof(Proof):
         inside.abstract(*PARTS)
         self._state = inside.machine("task")
         self._slots, self._lists = inside.submodule("slots"), inside.submodule("lists")
-        self._levels, self._agenda = inside.submodule("levels"), inside.submodule("agenda")
+        self._levels, self._choice = inside.submodule("levels"), inside.submodule("jobs")
         tasks = inside.submodule("tasks")
         m.submodules.dut = wrap(dut)
         for row in range(ROWS):
@@ -88,7 +88,7 @@ class TasksProof(Proof):
         m.d.comb += [
             Assert((events & (events - 1)) == 0),
             Assert(~events.any() | settled),
-            Assert(settled | (self._is("IDLE") & (self._agenda.settle + age == 3))),
+            Assert(settled | (self._is("IDLE") & (self._choice.settle + age == 3))),
         ]
         return settled
 
@@ -114,7 +114,7 @@ class TasksProof(Proof):
         asked, before = Signal(2, name="list_asked"), Signal(lists.waiting.shape(), name="before")
         pops, pushes = lists.pop.valid & lists.pop.ready, lists.push.valid & lists.push.ready
         adds = lists.pushed.valid & (lists.pushed.outcome == ListOutcome.DONE)
-        changes, agenda = Signal(name="lists_changed"), self._agenda
+        changes, choice = Signal(name="lists_changed"), self._choice
         m.d.sync += [
             count.eq(count + adds - lists.popped.valid),
             asked.eq((asked | Cat(pops, pushes)) & ~Cat(lists.popped.valid, lists.pushed.valid)),
@@ -126,11 +126,11 @@ class TasksProof(Proof):
             Assume(changes | (lists.waiting == before)),
             Assume((Cat(lists.popped.valid, lists.pushed.valid) & ~asked) == 0),
             Assume(~adds | (count < 1 << COUNT - 2)),
-            Assert(~(changes & self._is("IDLE", "POP")) | (self._agenda.settle == 3)),
+            Assert(~(changes & self._is("IDLE", "POP")) | (self._choice.settle == 3)),
             Assert(~changes | ~self._is("POP")),
             Assert(~(self._is("POP") | self._begins(Job.FILL)) | best.valid),
             Assert(
-                ~((self._is("POP") | (self._is("IDLE") & (agenda.settle <= 1))) & best.valid)
+                ~((self._is("POP") | (self._is("IDLE") & (choice.settle <= 1))) & best.valid)
                 | lists.waiting.bit_select(best.level, 1)
             ),
             Assert(~pops | lists.waiting.bit_select(lists.pop.p.level, 1)),
@@ -141,7 +141,7 @@ class TasksProof(Proof):
 
     def _begins(self, *jobs: Job) -> Value:
         """The next job is one of these."""
-        return Cat(self._agenda.job == job for job in jobs).any()
+        return Cat(self._choice.job == job for job in jobs).any()
 
     def _is(self, *states: str) -> Value:
         """The task unit is in one of these states."""
@@ -211,16 +211,16 @@ class TasksProof(Proof):
 
     def _jobs(self, m: Module) -> None:
         """Invariants when a job is about to begin, or a launch is about to go into a slot."""
-        dut, agenda, inside = self._dut, self._agenda, self._inside
-        rests, begins = self._is("IDLE"), Inside(agenda).signal("some")
+        dut, choice, inside = self._dut, self._choice, self._inside
+        rests, begins = self._is("IDLE"), Inside(choice).signal("some")
         checks = self._is("CHECK", "GO", "STORE", "STORED") & inside.signal("launches")
         m.d.comb += [
-            Assert(begins == (agenda.job != Job.NONE)),
-            Assert(rests | (agenda.settle == 3)),
-            Assert(~begins | (rests & (agenda.settle == 0))),
+            Assert(begins == (choice.job != Job.NONE)),
+            Assert(rests | (choice.settle == 3)),
+            Assert(~begins | (rests & (choice.settle == 0))),
             Assert(~self._begins(Job.RECALL, Job.SHUT)),
             Assert(~self._begins(Job.END, Job.RETURN) | (self._rows != 0)),
-            Assert(~self._begins(Job.END, Job.RETURN) | (agenda.row < ROWS)),
+            Assert(~self._begins(Job.END, Job.RETURN) | (choice.row < ROWS)),
             Assert(~self._begins(Job.END) | ~dut.ended.valid),
             Assert(~self._begins(Job.FILL) | (self._rows != ROWS)),
             Assert(~(checks & inside.signal("enters")) | (self._rows != ROWS)),

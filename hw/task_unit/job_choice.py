@@ -1,4 +1,4 @@
-"""Selects the next job of the task unit (ASID-22 … ASID-26)."""
+"""Selects the next job of the task unit: launch, end, eviction, return (ASID-22 … ASID-26)."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import enum, wiring
@@ -8,7 +8,7 @@ from signalbox.hw.config import Config
 from signalbox.hw.task_unit.highest_level import highest_level
 from signalbox.hw.task_unit.slot_table import row_choice, row_victim
 
-__all__ = ["Job", "NextAction"]
+__all__ = ["Job", "JobChoice"]
 
 _SETTLE = 3
 """Cycles after a job until the inputs reflect its effects; see `SlotTable`."""
@@ -36,7 +36,7 @@ class Job(enum.Enum, shape=4):
     """Stop `row` in favour of another task."""
 
 
-class NextAction(wiring.Component):
+class JobChoice(wiring.Component):
     """Selects one job at a time, by priority:
 
     1. stop a task with a fault;
