@@ -42,10 +42,12 @@ class ComputeMethodPort(wiring.Signature):
     -------
     setting : out, strobe: a method that only sets state was executed.
     ask : out, strobe: a method of the channel waits.
-    drop : out, strobe: ends the channel's wait, completed or not.
+    drop : out, strobe: ends the channel's wait, completed or not; if not, two cycles or more before
+        the channel's next `ask`.
     over : in, per channel, its wait is complete, until `drop`.
     refused : in, per channel, with `over`: its method was refused.
-    why : in, refusal of the served channel's method.
+    why : in, refusal of the method of the channel selected in the previous cycle; valid with
+        `refused`.
     """
 
     def __init__(self, config: Config) -> None:
@@ -119,7 +121,7 @@ class ComputeWaits(wiring.Component):
         over = self._hear(m)
         self._take_turns(m, answered)
         self._count(m, answered, over)
-        self._explain(m, answered)
+        self._explain(m)
         notified = Signal(self._config.channels)
         m.d.comb += notified.eq(
             Mux(answered.valid & answered.trap, self._turns.whose, 0)
@@ -228,15 +230,17 @@ class ComputeWaits(wiring.Component):
             reduce(or_, [(epochs[epoch] != 0) & (self._epoch != epoch) for epoch in range(2)])
         )
 
-    def _explain(self, m: Module, answered: data.View) -> None:
-        """Refusal of the last method of each channel."""
+    def _explain(self, m: Module) -> None:
+        """Refusal of the last method of each channel; written as the engine answers, so that it can
+        be read one cycle before `refused`."""
+        answer = self.port.answer
         ram = Memory(shape=method_refusal, depth=1 << self._config.channel_bits, init=[])
         m.submodules.refusals = ram
         write, read = ram.write_port(), ram.read_port()
         m.d.comb += [
             write.addr.eq(self._turns.channel),
-            write.en.eq(answered.valid),
-            [write.data[name].eq(answered[name]) for name in method_refusal.members],
+            write.en.eq(answer.valid),
+            [write.data[name].eq(answer[name]) for name in method_refusal.members],
             read.addr.eq(self.select),
             self.client.why.eq(read.data),
         ]

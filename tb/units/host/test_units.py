@@ -13,6 +13,7 @@ from signalbox.hw.host.scheduling.parking import Parking
 from signalbox.hw.host.scheduling.retry_timers import RetryTimers
 from signalbox.hw.host.scheduling.scheduler import Scheduler
 from signalbox.hw.host.waits.barrier import Barrier
+from signalbox.hw.host.waits.compute_waits import ComputeWaits
 from signalbox.hw.host.waits.mem_ops import MemOps
 from signalbox.hw.host.waits.memory_semaphores import MemorySemaphores
 from signalbox.tb.simulation.runner import simulate
@@ -56,6 +57,13 @@ def test_barrier(simulator: str, size: str) -> None:
 )
 def test_memops(simulator: str, size: str) -> None:
     run(MemOps(CONFIGS[size]), "mem_ops", simulator, size, 5)
+
+
+@pytest.mark.parametrize(
+    "size", tiers(["tiny", "default", "large"], smoke=["tiny"], nightly=["large"])
+)
+def test_compute_waits(simulator: str, size: str) -> None:
+    run(ComputeWaits(CONFIGS[size]), "compute_waits", simulator, size, 8)
 
 
 @pytest.mark.parametrize(

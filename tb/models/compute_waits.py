@@ -1,0 +1,389 @@
+"""Waits for compute methods and outstanding tasks, from the contract of `ComputeWaits`.
+
+The model is cycle-accurate: `show` returns the outputs of a cycle, `step` advances to the next. A
+turn is an object that refers to the wait it was given to, so a later wait of the same channel
+cannot be taken for it.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from signalbox.hw.errors import Cause
+from signalbox.hw.records.launch import Refusal
+
+__all__ = [
+    "AGAIN",
+    "MOST_TASKS",
+    "OFFERED",
+    "Answer",
+    "Ended",
+    "Failure",
+    "Inputs",
+    "Method",
+    "Offer",
+    "Outputs",
+    "Reason",
+    "Task",
+    "WaitsModel",
+]
+
+MOST_TASKS = 4032
+"""Number of outstanding tasks at which a channel's next method waits."""
+
+OFFERED = 7
+"""Cycles from `ask` to the offer, if no method is before it."""
+
+AGAIN = 2
+"""Least cycles from a `drop` to the channel's next `ask`, unless the wait was complete."""
+
+_CHOSEN = 4
+"""Cycles from the choice of a channel to the offer of its method."""
+
+_COUNTED = 2
+"""Cycles from an event to its effect on counts and waits, and to its interrupt."""
+
+
+class Method(NamedTuple):
+    asid: int
+    context: int
+    address: int
+    data: int
+
+
+class Offer(NamedTuple):
+    """A method offered to the engine."""
+
+    channel: int
+    epoch: int
+    method: Method
+
+
+class Reason(NamedTuple):
+    """Reason of a refusal."""
+
+    cause: Cause
+    check: int
+    va: int
+
+
+class Answer(NamedTuple):
+    """`reason`: cause NONE for a method that is complete."""
+
+    reason: Reason
+    trap: bool
+    unlaunched: bool
+
+
+class Task(NamedTuple):
+    """Channel and epoch of a launched task."""
+
+    channel: int
+    epoch: int
+
+
+class Ended(NamedTuple):
+    """The completion of a task."""
+
+    task: Task
+    page: int
+    refusal: Refusal
+    check: int
+    trap: bool
+
+
+class Failure(NamedTuple):
+    """The record of a failed task."""
+
+    channel: int
+    cause: Cause
+    check: int
+    page: int
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Inputs of one cycle; channels by number.
+
+    Members
+    -------
+    taken : the offered method, if there is one, is taken.
+    ended : the task whose completion is taken.
+    """
+
+    ask: tuple[int, Method] | None = None
+    drop: int | None = None
+    select: int = 0
+    taken: bool = False
+    answer: Answer | None = None
+    began: Task | None = None
+    ended: Ended | None = None
+    failed_taken: bool = False
+    begins: bool = False
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Outputs of one cycle; sets of channels where the hardware has one bit per channel.
+
+    Members
+    -------
+    why : of the channel selected in the previous cycle; None unless it was refused.
+    hears : the completion of a task would be taken.
+    ended : channel of the task that has ended, and whether it has failed.
+    """
+
+    over: frozenset[int]
+    refused: frozenset[int]
+    why: Reason | None
+    busy: frozenset[int]
+    offer: Offer | None
+    counts: tuple[int, ...]
+    tasks: frozenset[int]
+    hears: bool
+    ended: tuple[int, bool] | None
+    failed: Failure | None
+    notify: frozenset[int]
+    before: bool
+
+
+@dataclass(eq=False)
+class _Wait:
+    """Wait of a channel, from `asked` until it is dropped. `has_turn`: now or before."""
+
+    channel: int
+    method: Method
+    asked: int
+    dropped: int | None = None
+    has_turn: bool = False
+    over: bool = False
+    refused: bool = False
+
+
+@dataclass(eq=False)
+class _Turn:
+    """A turn, from the cycle of the choice to one after its answer."""
+
+    wait: _Wait
+    chosen: int
+    epoch: int = 0
+    taken: bool = False
+    answer: Answer | None = None
+
+
+class WaitsModel:
+    """Members
+    -------
+    now : number of cycles so far.
+    waits : waits of channels, complete or not, that have not been dropped.
+    turn : turn in progress.
+    reasons : of the last answer to each channel.
+    selected : channel selected in the previous cycle.
+    met : number of times each situation was met.
+    """
+
+    def __init__(self, channels: int) -> None:
+        self.now = 0
+        self.waits: dict[int, _Wait] = {}
+        self.turn: _Turn | None = None
+        self.reasons: dict[int, Reason] = {}
+        self.met: Counter[str] = Counter()
+        self._channels = channels
+        self._order = [*range(channels)]
+        self._dropped: list[_Wait] = []
+        self._asked: int | None = None
+        self._held: set[int] = set()
+        self.selected = 0
+        self._heard: Ended | None = None
+        self._failed: Failure | None = None
+        self._epoch = 0
+        # Per epoch and per channel; those of earlier cycles; changes that are not visible yet.
+        self._epochs, self._counts = [0, 0], [0] * channels
+        self._past = [(0,) * channels] * _COUNTED
+        self._changes: list[tuple[int, Task, int]] = []
+        self._notices: list[tuple[int, int]] = []
+
+    # -- outputs -----------------------------------------------------------------------------------
+
+    @property
+    def offer(self) -> Offer | None:
+        """The method offered in this cycle."""
+        turn = self.turn
+        if turn is None or turn.taken or self.now < turn.chosen + _CHOSEN:
+            return None
+        return Offer(turn.wait.channel, turn.epoch, turn.wait.method)
+
+    @property
+    def executes(self) -> bool:
+        """The engine has taken a method and not answered."""
+        return self.turn is not None and self.turn.taken and self.turn.answer is None
+
+    def show(self, *, answered: bool) -> Outputs:
+        """Outputs of the cycle. `answered` : the engine answers in it."""
+        self._apply()
+        waits = self.waits.values()
+        refused = frozenset(wait.channel for wait in waits if wait.refused)
+        heard, selected = self._heard, self.selected
+        return Outputs(
+            over=frozenset(wait.channel for wait in waits if wait.over),
+            refused=refused,
+            why=self.reasons[selected] if selected in refused else None,
+            busy=self._busy(),
+            offer=self.offer,
+            counts=tuple(self._counts),
+            tasks=frozenset(one for one, count in enumerate(self._counts) if count),
+            hears=not (heard or self._failed or answered),
+            ended=heard and (heard.task.channel, heard.refusal is not Refusal.NONE),
+            failed=self._failed,
+            notify=frozenset(channel for cycle, channel in self._notices if cycle == self.now),
+            before=self._epochs[1 - self._epoch] != 0,
+        )
+
+    def _apply(self) -> None:
+        """Changes of counts that become visible in this cycle."""
+        for cycle, task, change in self._changes:
+            if cycle == self.now:
+                self._counts[task.channel] += change
+                self._epochs[task.epoch] += change
+        self._changes = [one for one in self._changes if one[0] > self.now]
+
+    def _busy(self) -> frozenset[int]:
+        busy = {wait.channel for wait in self.waits.values() if not wait.over}
+        if self.turn is not None:
+            busy.add(self.turn.wait.channel)
+        if self._asked is not None:
+            busy.add(self._asked)
+        return frozenset(busy)
+
+    # -- next cycle --------------------------------------------------------------------------------
+
+    def step(self, now: Inputs) -> None:
+        """Advance to the next cycle; after `show`."""
+        self._meet(now)
+        turn = self.turn
+        if turn is None:
+            self._choose()
+        self._client(now)
+        if turn is not None:
+            self._advance(turn, now)
+        self._count(now)
+        self._hear(now)
+        self._epoch ^= now.begins
+        self.selected = now.select
+        self._past = [*self._past[1:], tuple(self._counts)]
+        self._notices = [one for one in self._notices if one[0] > self.now]
+        self.now += 1
+
+    def _choose(self) -> None:
+        """Give the turn to the next channel in order. A wait dropped in the previous cycle may
+        still get it."""
+        asked, dropped = self.now - (OFFERED - _CHOSEN), self.now - 1
+        eager = {
+            wait.channel: wait
+            for wait in (*self.waits.values(), *self._dropped)
+            if wait.asked <= asked and not wait.has_turn
+            if wait.dropped is None or wait.dropped >= dropped
+        }
+        free = [one for one in self._order if one in eager and self._past[0][one] < MOST_TASKS]
+        held = {*eager} - {*free}
+        self.met["held"] += len(held - self._held)
+        self.met["held no longer"] += len(self._held & {*free})
+        self._held = held
+        if free:
+            wait = eager[free[0]]
+            wait.has_turn, self.turn = True, _Turn(wait, self.now)
+            at = self._order.index(wait.channel) + 1
+            self._order = self._order[at:] + self._order[:at]
+            self.met["chosen after a drop"] += wait.dropped is not None
+            self.met["chosen before others"] += len(free) > 1
+
+    def _client(self, now: Inputs) -> None:
+        if now.drop is not None and now.drop in self.waits:
+            wait = self.waits.pop(now.drop)
+            wait.dropped = self.now
+            self._dropped = [wait]
+        self._asked = None
+        if now.ask is not None:
+            channel, method = now.ask
+            self._asked = channel
+            self.waits.setdefault(channel, _Wait(channel, method, self.now))
+
+    def _advance(self, turn: _Turn, now: Inputs) -> None:
+        wait = turn.wait
+        if turn.answer is not None:
+            self.turn = None
+            if wait.dropped is None:
+                wait.over, wait.refused = True, turn.answer.reason.cause is not Cause.NONE
+        if self.now == turn.chosen + _CHOSEN - 1:
+            turn.epoch = self._epoch
+        if self.offer is not None and now.taken:
+            turn.taken = True
+        if now.answer is not None:
+            turn.answer = now.answer
+            self.reasons[wait.channel] = now.answer.reason
+            if now.answer.trap:
+                self._notices.append((self.now + _COUNTED, wait.channel))
+            if now.answer.unlaunched:
+                self._change(Task(wait.channel, turn.epoch), -1)
+
+    def _count(self, now: Inputs) -> None:
+        if now.began is not None:
+            self._change(now.began, 1)
+        if now.ended is not None:
+            self._change(now.ended.task, -1)
+
+    def _change(self, task: Task, change: int) -> None:
+        self._changes.append((self.now + _COUNTED, task, change))
+
+    def _hear(self, now: Inputs) -> None:
+        ended, self._heard = now.ended, now.ended
+        if now.failed_taken:
+            self._failed = None
+        if ended is None:
+            return
+        channel = ended.task.channel
+        if ended.trap:
+            self._notices.append((self.now + _COUNTED, channel))
+        if ended.refusal is not Refusal.NONE:
+            cause = Cause[f"TASK_{ended.refusal.name}"]
+            self._failed = Failure(channel, cause, ended.check, ended.page)
+
+    # -- coverage ----------------------------------------------------------------------------------
+
+    def _meet(self, now: Inputs) -> None:
+        met, turn, wait = self.met, self.turn, self.waits.get(-1 if now.drop is None else now.drop)
+        if wait is not None:
+            met[f"dropped {self._phase(wait)}"] += 1
+            met["dropped as it asks"] += (
+                wait.over and now.ask is not None and now.ask[0] == now.drop
+            )
+        if now.ask is not None:
+            channel = now.ask[0]
+            mine = turn is not None and turn.wait.channel == channel
+            met["asks behind its dropped method"] += mine and channel not in self.waits
+            met["asks again"] += channel in self.waits
+        if now.answer is not None and turn is not None:
+            refused = now.answer.reason.cause is not Cause.NONE
+            met["refused" if refused else "complete"] += 1
+            met["unlaunched"] += now.answer.unlaunched
+            met["answer with a trap"] += now.answer.trap
+            met["refused while selected"] += refused and self.selected == turn.wait.channel
+        if now.ended is not None:
+            met["task with a trap"] += now.ended.trap
+            met["task fails"] += now.ended.refusal is not Refusal.NONE
+            met["task ends as another begins"] += now.began is not None
+        met["failure waits"] += self._failed is not None and not now.failed_taken
+        met["epoch with tasks before it"] += now.begins and self._epochs[self._epoch] != 0
+
+    def _phase(self, wait: _Wait) -> str:
+        """Phase of a wait that is dropped in this cycle."""
+        turn = self.turn
+        if wait.over:
+            return "complete"
+        if turn is None or turn.wait is not wait:
+            return "before its turn"
+        if turn.answer is not None:
+            return "as it ends"
+        if turn.taken:
+            return "in execution"
+        return "while offered" if self.offer else "before its offer"

@@ -1,0 +1,546 @@
+"""Waits for compute methods, and outstanding tasks (HOST-9): every cycle against the model; turns,
+reasons of refusals, drops and the limit of tasks individually."""
+
+import os
+from typing import Any, Self
+
+import cocotb
+
+from signalbox.hw.config import CONFIGS, VA_BITS
+from signalbox.hw.errors import Cause
+from signalbox.hw.host.waits.compute_waits import ComputeWaits
+from signalbox.hw.qmd import SkedCheck
+from signalbox.hw.records.launch import Refusal
+from signalbox.tb.models.compute_waits import (
+    AGAIN,
+    MOST_TASKS,
+    OFFERED,
+    Answer,
+    Ended,
+    Failure,
+    Inputs,
+    Method,
+    Offer,
+    Outputs,
+    Reason,
+    Task,
+    WaitsModel,
+)
+from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.ends import Sink, Source
+from signalbox.tb.testbench.goals import Rounds
+from signalbox.tb.testbench.masks import members
+from signalbox.tb.testbench.sample import some
+from signalbox.tb.testbench.strobe import Strobe
+
+LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
+
+CONFIG = CONFIGS[os.environ.get("SIZE", "default")]
+
+CHANNELS, LAST = CONFIG.channels, CONFIG.channels - 1
+
+OVER = 2
+"""Cycles from an answer to the end of the wait."""
+
+STROBES = {
+    "ask": "client__ask",
+    "drop": "client__drop",
+    "setting": "client__setting",
+    "clear": "clear",
+    "answer": "port__answer",
+    "began": "port__began",
+}
+
+GOOD, BAD = (Refusal.NONE,), tuple(refusal for refusal in Refusal if refusal.value)
+"""Results of tasks."""
+
+COMPLETE = Answer(Reason(Cause.NONE, 0, 0), False, False)
+
+
+def offer_of(payload: dict[str, Any]) -> Offer:
+    """The offer with this payload."""
+    fields = {**payload}
+    return Offer(fields.pop("channel"), fields.pop("epoch"), Method(**fields))
+
+
+class ComputeWaitsTestbench(Testbench):
+    """Asks as the execution of methods does, models the compute engine, and compares every cycle
+    with the model.
+
+    Members
+    -------
+    ready : the engine takes a method; effective from the next `step`.
+    takes_failures : `failed` is accepted; likewise.
+    select : channel selected; likewise.
+    tasks : tasks that run, oldest first.
+    launched : the task begun by the method in execution.
+    methods : the method of each waiting channel.
+    dropped : cycle in which each channel last dropped an incomplete wait.
+    """
+
+    def __init__(self, dut: Any) -> None:
+        super().__init__(dut, ComputeWaits(CONFIG))
+        self.model = WaitsModel(CHANNELS)
+        self.ready, self.takes_failures, self.select = True, True, 0
+        self.tasks: list[Task] = []
+        self.launched: Task | None = None
+        self.methods: dict[int, Method] = {}
+        self.dropped = dict.fromkeys(range(CHANNELS), -AGAIN)
+        self._strobes = {name: Strobe(self, port) for name, port in STROBES.items()}
+        self._sink = Sink(self, "port__method", lambda: self.ready)
+        self._ends: list[Ended] = []
+        self._source = Source(self, "port__over", self.share(0.7))
+        self._through: dict[str, Any] = {}
+
+    async def start(self) -> Self:
+        await super().start()
+        await self.step()
+        return self
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def ask(self, channel: int) -> tuple[int, Method]:
+        """A method of the channel waits: a new one, unless it waits already."""
+        if channel not in self.methods:
+            self.methods[channel] = self.method()
+        return channel, self.methods[channel]
+
+    def method(self) -> Method:
+        """A random method."""
+        fields = self.ports["port__method__payload"].record.fields
+        return Method(*(self.random.getrandbits(fields[one][1].width) for one in Method._fields))
+
+    def refusal(self, *, trap: bool = False, unlaunched: bool = False) -> Answer:
+        """A refusal for a random reason."""
+        numbers = self.random
+        cause = numbers.choice([cause for cause in Cause if cause is not Cause.NONE])
+        reason = Reason(cause, numbers.choice([*SkedCheck]), numbers.getrandbits(VA_BITS))
+        return Answer(reason, trap, unlaunched)
+
+    def drop(self, channel: int) -> int:
+        """The channel's wait ends."""
+        self.methods.pop(channel, None)
+        if channel in self.model.waits and not self.model.waits[channel].over:
+            self.dropped[channel] = self.cycle
+        return channel
+
+    def may_ask(self, channel: int) -> bool:
+        """The channel may ask in the cycle that begins."""
+        return self.cycle >= self.dropped[channel] + AGAIN
+
+    def end(self, task: Task, *refusals: Refusal) -> None:
+        """Task `task` ends, with one of these results, when the design hears of it."""
+        numbers = self.random
+        refusal, check = numbers.choice(refusals), numbers.choice([*SkedCheck])
+        ended = Ended(task, numbers.getrandbits(32), refusal, check, numbers.random() < 0.5)
+        self.tasks.remove(task)
+        self._ends.append(ended)
+        pointer = {"page": ended.page, **task._asdict(), "asid": numbers.getrandbits(10)}
+        verdict = {"refusal": refusal, "check": check}
+        self._source.put({"task": pointer, "verdict": verdict, "trap": ended.trap})
+
+    @property
+    def ending(self) -> int:
+        """Number of tasks that have ended, but not been heard."""
+        return len(self._ends)
+
+    # -- one cycle ---------------------------------------------------------------------------------
+
+    async def step(self, **events: Any) -> Outputs:
+        """One cycle with these members of `Inputs`."""
+        now = Inputs(select=self.select, failed_taken=self.takes_failures, **events)
+        passed = self._drive(now)
+        self._end_launch(now.answer)
+        await super().step()
+        heard = bool(self._source.sent) and self._source.sent[-1] == self.cycle - 1
+        ended = self._ends.pop(0) if heard else None
+        expected, shown = self.model.show(answered=now.answer is not None), self._shown()
+        assert shown == expected, f"cycle {self.model.now}: {now}:\n{shown}\n{expected}"
+        self._check_through()
+        self._through = passed
+        self.model.step(Inputs(**{**vars(now), "taken": self.ready, "ended": ended}))
+        return shown
+
+    def _end_launch(self, answer: Answer | None) -> None:
+        """The task of the answered method runs, unless it was not launched."""
+        if answer is not None:
+            if self.launched is not None and not answer.unlaunched:
+                self.tasks.append(self.launched)
+            self.launched = None
+
+    def _drive(self, now: Inputs) -> dict[str, Any]:
+        """Drive all inputs. Returns those that pass through."""
+        send = {name: strobe.send for name, strobe in self._strobes.items()}
+        if now.ask is not None:
+            send["ask"](channel=now.ask[0], **now.ask[1]._asdict())
+        if now.drop is not None:
+            send["drop"](channel=now.drop)
+        if now.answer is not None:
+            reason, trap, unlaunched = now.answer
+            send["answer"](**reason._asdict(), trap=trap, unlaunched=unlaunched)
+        if now.began is not None:
+            send["began"](**now.began._asdict())
+        self.drive(select=now.select, failed_taken=now.failed_taken, begins=now.begins)
+        numbers = self.random
+        passed: dict[str, Any] = {"on": numbers.getrandbits(CHANNELS)}
+        self.drive(on=passed["on"])
+        if numbers.random() < 0.3:
+            words = {"address": numbers.getrandbits(12), "data": numbers.getrandbits(32)}
+            passed["setting"] = {"channel": numbers.randrange(CHANNELS), **words}
+        if numbers.random() < 0.3:
+            passed["clear"] = {"channel": numbers.randrange(CHANNELS)}
+        for name in {"setting", "clear"} & {*passed}:
+            send[name](**passed[name])
+        return passed
+
+    def _check_through(self) -> None:
+        """Settings, starts and enables reach the engine in the next cycle."""
+        assert self.get("port__on") == self._through.get("on", 0)
+        for name in ("setting", "clear"):
+            event = self.get(f"port__{name}")
+            shown = event if event.pop("valid") else None
+            assert shown == self._through.get(name), f"cycle {self.cycle}: {name}"
+
+    def _shown(self) -> Outputs:
+        over, refused = (members(self.get(f"client__{name}")) for name in ("over", "refused"))
+        ended, failed, counts = self.get("ended"), self.get("failed"), self.get("counts")
+        selected, why = self.model.selected, self.get("client__why")
+        offers = self.get("port__method__valid")
+        return Outputs(
+            over=over,
+            refused=refused,
+            why=Reason(**why) if selected in refused else None,
+            busy=members(self.get("busy")),
+            offer=offer_of(self.get("port__method__payload")) if offers else None,
+            counts=tuple(counts),
+            tasks=members(self.get("tasks")),
+            hears=bool(self.get("port__over__ready")),
+            ended=(ended["channel"], bool(ended["failed"])) if ended["valid"] else None,
+            failed=Failure(**failed) if failed.pop("valid") else None,
+            notify=members(self.get("notify")),
+            before=bool(self.get("before")),
+        )
+
+    # -- whole actions -----------------------------------------------------------------------------
+
+    async def until_taken(self) -> Offer:
+        """Let the engine take the next method, and return it."""
+        taken, self.ready = len(self._sink.taken), True
+        await self.until(lambda: len(self._sink.taken) > taken, "a method is taken", 2 * OFFERED)
+        return offer_of(self._sink.taken[-1][1])
+
+    async def answer(self, answer: Answer = COMPLETE) -> Outputs:
+        """The engine answers; returns the outputs when the wait is over."""
+        await self.step(answer=answer)
+        await self.steps(OVER - 1)
+        return await self.step()
+
+    async def launch(self, channel: int, count: int) -> None:
+        """`count` tasks of the channel begin, by other tasks."""
+        for _ in range(count):
+            self.tasks.append(task := Task(channel, self.random.getrandbits(1)))
+            await self.step(began=task)
+
+
+@cocotb.test(**LIMIT)
+async def latency(dut):
+    """A method with none before it is offered 7 cycles after `ask`, and stays until it is taken;
+    the wait is over 2 cycles after the answer."""
+    tb = await ComputeWaitsTestbench(dut).start()
+    for channel in range(CHANNELS):
+        for patience in (0, 1, 7):
+            tb.ready = False
+            ask = tb.ask(channel)
+            await tb.step(ask=ask)
+            for _ in range(OFFERED - 1):
+                shown = await tb.step()
+                assert shown.offer is None and shown.busy == {channel}
+            for _ in range(patience):
+                assert (await tb.step()).offer == Offer(*ask[:1], 0, ask[1])
+            tb.ready = True
+            assert (await tb.step()).offer == Offer(*ask[:1], 0, ask[1])
+            await tb.steps(patience)
+            await tb.step(answer=COMPLETE)
+            for _ in range(OVER - 1):
+                shown = await tb.step()
+                assert not shown.over and shown.busy == {channel}
+            shown = await tb.step(drop=tb.drop(channel))
+            assert shown.over == {channel} and not shown.refused and not shown.busy
+            assert not (await tb.step()).over
+
+
+@cocotb.test(**LIMIT)
+async def in_turn(dut):
+    """With methods of all channels, each channel has one turn in a round."""
+    tb = await ComputeWaitsTestbench(dut).start()
+    order = [*range(CHANNELS)]
+    tb.random.shuffle(order)
+    tb.ready = False
+    for channel in order:
+        await tb.step(ask=tb.ask(channel))
+    first = order[0]
+    turns = [*range(CHANNELS)] * 3
+    assert (await tb.until_taken()).channel == first
+    for channel in turns[first + 1 :]:
+        mine = (await tb.answer()).over
+        assert len(mine) == 1
+        (last,) = mine
+        await tb.step(drop=tb.drop(last))
+        await tb.step(ask=tb.ask(last))
+        assert (await tb.until_taken()) == Offer(channel, 0, tb.methods[channel])
+
+
+@cocotb.test(**LIMIT)
+async def reasons(dut):
+    """The reason of a refusal is there from the first cycle of `refused`, and for as long as the
+    method waits, if its channel was selected in the previous cycle."""
+    tb = await ComputeWaitsTestbench(dut).start()
+    answers: dict[int, Answer] = {}
+    for selected_before in (0, 1, 2, 20):
+        for channel in tb.random.sample(range(CHANNELS), CHANNELS):
+            await tb.step(ask=tb.ask(channel))
+            await tb.until_taken()
+            answers[channel] = tb.refusal()
+            other = (channel + 1) % CHANNELS
+            tb.select = channel if selected_before > OVER else other
+            await tb.steps(selected_before)
+            tb.select = channel if selected_before >= OVER else other
+            await tb.step(answer=answers[channel])
+            tb.select = channel
+            await tb.steps(OVER - 1)
+            shown = await tb.step()
+            assert channel in shown.refused and shown.why == answers[channel].reason
+        for channel in range(CHANNELS):
+            tb.select = channel
+            await tb.step()
+            assert (await tb.step()).why == answers[channel].reason
+        for channel in range(CHANNELS):
+            await tb.step(drop=tb.drop(channel))
+        assert not (await tb.step()).over
+
+
+@cocotb.test(**LIMIT)
+async def dropped(dut):
+    """A wait dropped at any time is not over. Its method is completed if it had the turn; the
+    channel's next method has a turn of its own."""
+    tb = await ComputeWaitsTestbench(dut).start()
+    sweep = [(delay, pause) for delay in range(1, 16) for pause in (AGAIN, 3, 4, 5, 12)]
+    for delay, pause in some(sweep, 8):
+        old, taken, number, over = tb.ask(LAST), [], 0, 0
+        await tb.step(ask=old)
+        while not over:
+            number += 1
+            events: dict[str, Any] = {}
+            if number == delay:
+                events["drop"] = tb.drop(LAST)
+            if number == delay + pause:
+                events["ask"] = tb.ask(LAST)
+            if tb.model.executes and number == taken[-1][0] + 5:
+                events["answer"] = COMPLETE if taken[-1][1] != old[1] else tb.refusal()
+            tb.ready = number >= OFFERED + 2
+            shown = await tb.step(**events)
+            if shown.offer is not None and tb.ready:
+                taken.append((number, shown.offer.method))
+            over = shown.over
+            assert number < 60, "waits forever"
+        assert not shown.refused and number == taken[-1][0] + 5 + OVER
+        # A turn is given at the earliest in the cycle after the channel's wait was dropped.
+        completed = [old[1]] if delay > 1 else []
+        assert [method for _, method in taken] == [*completed, tb.methods[LAST]], (delay, pause)
+        await tb.step(drop=tb.drop(LAST))
+
+
+@cocotb.test(**LIMIT)
+async def full(dut):
+    """A channel's method waits while the channel has 4,032 tasks; those of others do not. Then
+    random behaviour about this limit, as the model."""
+    tb = await ComputeWaitsTestbench(dut).start()
+    await tb.launch(LAST, MOST_TASKS - 1)
+    await tb.step(ask=tb.ask(LAST))
+    assert (await tb.until_taken()).channel == LAST
+    assert (await tb.answer()).over == {LAST}
+    await tb.step(drop=tb.drop(LAST))
+    await tb.launch(LAST, 1)
+    await tb.step(ask=tb.ask(LAST))
+    for other in range(LAST):
+        await tb.step(ask=tb.ask(other))
+        assert (await tb.until_taken()).channel == other
+        assert (await tb.answer()).over == {other}
+        await tb.step(drop=tb.drop(other))
+    for _ in range(3 * OFFERED):
+        shown = await tb.step()
+        assert shown.offer is None and shown.busy == {LAST}
+        assert shown.counts[LAST] == MOST_TASKS
+    tb.end(tb.tasks[0], *GOOD)
+    assert (await tb.until_taken()).channel == LAST
+    await tb.answer()
+    await tb.step(drop=tb.drop(LAST))
+    met, rounds = tb.model.met, Rounds(10)
+    while rounds.more(met["held"] > 10 and met["held no longer"] > 10, met):
+        missing = MOST_TASKS - len(tb.tasks) - tb.ending
+        await tb.launch(LAST, max(0, missing + tb.random.randint(-3, 3)))
+        await some_time(tb, [LAST])
+
+
+@cocotb.test(**LIMIT)
+async def epochs(dut):
+    """Tasks launched before the present epoch are outstanding until the last of them has ended;
+    later ones do not count."""
+    tb = await ComputeWaitsTestbench(dut).start()
+    for epoch in (0, 1, 0):
+        for channel in (0, LAST):
+            await tb.step(ask=tb.ask(channel))
+            offer = await tb.until_taken()
+            assert offer.epoch == epoch
+            tb.launched = Task(channel, epoch)
+            await tb.step(began=tb.launched)
+            assert not (await tb.answer()).before
+            await tb.step(drop=tb.drop(channel))
+        await tb.step(begins=True)
+        assert (await tb.step()).before
+        await tb.step(ask=tb.ask(0))
+        later = await tb.until_taken()
+        assert later.epoch == 1 - epoch
+        tb.launched = Task(0, later.epoch)
+        await tb.step(began=tb.launched)
+        assert (await tb.answer()).before
+        await tb.step(drop=tb.drop(0))
+        for _ in range(2):
+            assert (await tb.step()).before
+            tb.end(tb.tasks[0], *GOOD)
+            await tb.until(lambda: not tb.ending, "the end is heard")
+            await tb.step()
+        assert not (await tb.step()).before
+        tb.end(tb.tasks[0], *GOOD)
+        await tb.until(lambda: not tb.ending, "the end is heard")
+        await tb.step()
+        assert not (await tb.step()).tasks
+
+
+@cocotb.test(**LIMIT)
+async def failures(dut):
+    """A failed task, with each cause, is shown until it is taken; no other end is heard
+    meanwhile."""
+    tb = await ComputeWaitsTestbench(dut).start()
+    for refusal in BAD:
+        for patience in (0, 1, 9):
+            await tb.launch(LAST, 2)
+            tb.takes_failures = False
+            tb.end(tb.tasks[0], refusal)
+            tb.end(tb.tasks[0], *GOOD)
+            await tb.until(lambda: tb.ending == 1, "the end is heard")
+            shown = await tb.step()
+            assert shown.ended == (LAST, True)
+            for _ in range(patience):
+                assert tb.ending == 1 and shown.failed is not None
+                assert shown.failed.cause is Cause[f"TASK_{refusal.name}"]
+                shown = await tb.step()
+            tb.takes_failures = True
+            assert (await tb.step()).failed is not None
+            assert (await tb.step()).failed is None
+            await tb.until(lambda: not tb.ending, "the next end is heard")
+            await tb.steps(2)
+
+
+SITUATIONS = [
+    "complete",
+    "refused",
+    "refused while selected",
+    "unlaunched",
+    "answer with a trap",
+    "asks again",
+    "asks behind its dropped method",
+    "chosen after a drop",
+    "dropped before its turn",
+    "dropped before its offer",
+    "dropped while offered",
+    "dropped in execution",
+    "dropped as it ends",
+    "dropped complete",
+    "dropped as it asks",
+    "task with a trap",
+    "task fails",
+    "task ends as another begins",
+    "failure waits",
+    "epoch with tasks before it",
+]
+
+TOGETHER = ["chosen before others"]
+"""Situations with several channels."""
+
+
+@cocotb.test(**LIMIT)
+async def as_the_model(dut):
+    """Random behaviour of all channels and of the engine is as the model in every cycle, until each
+    situation was met many times."""
+    tb = await ComputeWaitsTestbench(dut).start()
+    met, goals = tb.model.met, [*SITUATIONS, *(TOGETHER if CHANNELS > 1 else ())]
+    rounds = Rounds(40)
+    while rounds.more(all(met[one] >= 10 for one in goals), met):
+        count = min(CHANNELS, tb.random.choice((1, 2, CHANNELS)))
+        await some_time(tb, tb.random.sample(range(CHANNELS), count))
+    cocotb.log.info("met: %s", dict(met))
+
+
+async def some_time(tb: ComputeWaitsTestbench, channels: list[int]) -> None:
+    """Some hundred cycles of random behaviour of these channels and of the engine."""
+    numbers, model = tb.random, tb.model
+    client = {"ask": numbers.choice((0.05, 0.3, 1.0)), "drop": numbers.choice((0.01, 0.3, 1.0))}
+    patience = numbers.choice((0.0, 0.02, 0.2))
+    takes, takes_failures = numbers.choice((0.1, 0.5, 1.0)), numbers.choice((0.05, 0.5, 1.0))
+    engine = {"answer": numbers.choice((0.1, 0.5, 1.0)), "end": numbers.choice((0.05, 0.3))}
+    for _ in range(300):
+        events: dict[str, Any] = {}
+        act_as_client(tb, channels, events, patience, **client)
+        act_as_engine(tb, events, **engine)
+        tb.ready = numbers.random() < takes
+        tb.takes_failures = numbers.random() < takes_failures
+        turn = model.turn
+        near = numbers.random() < 0.7 and turn is not None
+        tb.select = turn.wait.channel if turn and near else numbers.randrange(CHANNELS)
+        await tb.step(**events, begins=numbers.random() < 0.03)
+
+
+def act_as_client(
+    tb: ComputeWaitsTestbench,
+    channels: list[int],
+    events: dict[str, Any],
+    patience: float,
+    ask: float,
+    drop: float,
+) -> None:
+    """Channels ask and drop complete waits, with these probabilities; `patience` : probability that
+    another wait is dropped."""
+    numbers, waits = tb.random, tb.model.waits
+    over = [channel for channel in channels if channel in waits and waits[channel].over]
+    rest = [channel for channel in channels if channel in waits and not waits[channel].over]
+    if over and numbers.random() < drop:
+        events["drop"] = tb.drop(numbers.choice(over))
+    elif rest and numbers.random() < patience:
+        events["drop"] = tb.drop(numbers.choice(rest))
+    ready = [channel for channel in channels if tb.may_ask(channel)]
+    if ready and numbers.random() < ask:
+        events["ask"] = tb.ask(numbers.choice(ready))
+
+
+def act_as_engine(
+    tb: ComputeWaitsTestbench, events: dict[str, Any], answer: float, end: float
+) -> None:
+    """The engine launches tasks, answers, and ends tasks, with these probabilities."""
+    numbers, turn = tb.random, tb.model.turn
+    if tb.model.executes and numbers.random() < answer:
+        if tb.launched is None and numbers.random() < 0.5:
+            tb.launched = events["began"] = Task(turn.wait.channel, turn.epoch)
+        else:
+            trap = numbers.random() < 0.3
+            unlaunched = tb.launched is not None and numbers.random() < 0.5
+            good = COMPLETE._replace(trap=trap, unlaunched=unlaunched)
+            bad = tb.refusal(trap=trap, unlaunched=unlaunched)
+            events["answer"] = numbers.choice((good, bad))
+    if tb.tasks and tb.ending < 4 and numbers.random() < end:
+        task = numbers.choice(tb.tasks)
+        tb.end(task, *numbers.choice((GOOD, BAD)))
+        if not events.keys() & {"answer", "began"} and numbers.random() < 0.7:
+            # Launched by a task that is about to end.
+            events["began"] = task
+            tb.tasks.append(task)
