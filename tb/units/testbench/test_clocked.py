@@ -17,7 +17,7 @@ def test_streams(simulator: str) -> None:
         simulator=simulator,
         name="testbench-streams",
         env={"DEPTH": str(depth)},
-        minimum=8,
+        minimum=9,
     )
 
 
