@@ -152,7 +152,9 @@ class Contexts:
         return context
 
     async def end(self, context: Context) -> None:
-        """Free a created context. Raises `ContextError` while it has address spaces."""
+        """Free a created context. Raises `ContextError` while it has address spaces, and as
+        `check`."""
+        self.check(context)
         if spaces := self.spaces(context):
             raise ContextError(f"{context} is in use by {', '.join(map(str, spaces))}")
         self._wishes = {s: wish for s, wish in self._wishes.items() if wish is not context}
@@ -160,9 +162,14 @@ class Contexts:
 
     async def place(self, context: Context, wanted: Placement | str) -> None:
         """Set the placement of tasks launched from now on that have none of their own. Raises
-        `PlacementError`."""
-        context.placement = placement(wanted)
-        await self._write(context.number, "PLACEMENT", context.placement)
+        `PlacementError`, and as `check`."""
+        self.check(context)
+        await self._place(context, placement(wanted))
+
+    def check(self, context: Context) -> None:
+        """Raise `ContextError` if a context was ended, or is of another machine."""
+        if context not in [*self]:
+            raise ContextError(f"{context} was ended, or is of another machine")
 
     def policy(self, space: AddressSpace) -> Placement:
         """Placement of the tasks of a space that has entered its context (ASID-32).
@@ -190,9 +197,13 @@ class Contexts:
         """Free a context and reset its placement and error for the next user."""
         self._contexts[context.number] = None
         if context.placement is not self._default:
-            await self.place(context, self._default)
+            await self._place(context, self._default)
         if context.broken is not None:
-            await self.mend(context)
+            await self._mend(context)
+
+    async def _place(self, context: Context, policy: Placement) -> None:
+        context.placement = policy
+        await self._write(context.number, "PLACEMENT", policy)
 
     def _new(self, name: str, *, chosen: bool) -> Context | None:
         for number, context in enumerate(self._contexts):
@@ -204,11 +215,6 @@ class Contexts:
         return None
 
     # -- address spaces ----------------------------------------------------------------------------
-
-    def check(self, context: Context) -> None:
-        """Raise `ContextError` if a context was ended, or is of another machine."""
-        if context not in [*self]:
-            raise ContextError(f"{context} was ended, or is of another machine")
 
     def choose(self, space: AddressSpace, context: Context) -> None:
         """Run the tasks of a space in a given context from now on. Raises `ContextError` while
@@ -301,7 +307,11 @@ class Contexts:
                 context.broken = ContextBroken(context.number, context.name, spaces, address)
 
     async def mend(self, context: Context) -> None:
-        """Make the machine retry a context that could not run."""
+        """Make the machine retry a context that could not run. Raises as `check`."""
+        self.check(context)
+        await self._mend(context)
+
+    async def _mend(self, context: Context) -> None:
         context.broken = None
         await self._control.write("CONTEXT_BROKEN", CONTEXT=1 << context.number)
 

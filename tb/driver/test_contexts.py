@@ -155,6 +155,41 @@ def test_tasks_of_an_earlier_owner(monkeypatch):
     asyncio.run(main())
 
 
+def test_an_ended_context_is_refused():
+    """No call on an ended or foreign context acts on the present holder of its number."""
+
+    async def main():
+        machine, elsewhere = FakeMachine(), FakeMachine()
+        device, other = [
+            await Device.open(one, NoPriorityPolicy(1)) for one in (machine, elsewhere)
+        ]
+        contexts = device.engine.contexts
+        ended = await contexts.create("ended", wanted="deep")
+        await contexts.end(ended)
+        holder = await contexts.create("holder", wanted="wide")
+        foreign = await other.engine.contexts.create("foreign")
+        assert ended.number == holder.number == foreign.number
+        space = device.create_space("held", context=holder)
+        registers = [dict(one) for one in machine.compute.contexts]
+        for stale in (ended, foreign):
+            for call in (
+                contexts.end(stale),
+                contexts.place(stale, "affinity"),
+                contexts.mend(stale),
+            ):
+                with pytest.raises(ContextError, match=f"{stale} was ended, or is of another"):
+                    await call
+        assert [*contexts] == [holder] and machine.compute.contexts == registers
+        stream = await device.stream(space=space)
+        assert contexts.of(space) is holder
+        await stream.close()
+        await contexts.end(holder)
+        with pytest.raises(ContextError, match="'holder' was ended"):
+            await contexts.end(holder)
+
+    asyncio.run(main())
+
+
 def test_no_space_without_its_context():
     """A space whose context was ended, is of another machine, or cannot be, is not created."""
 

@@ -70,7 +70,7 @@ class Testbench:
         for path, member, _ in design.signature.flatten(design):
             name = "__".join(map(str, path))
             if name in flat:
-                self.ports[name] = port = Port(getattr(dut, name), member.shape)
+                self.ports[name] = port = Port(getattr(dut, name), name, member.shape)
                 if flat[name][1] == PortDirection.Input:
                     port.set(0)
 

@@ -13,10 +13,16 @@ class Port:
     """Drives or samples a port. It must be the only one that writes to it, as it does not repeat a
     value."""
 
-    def __init__(self, handle: Any, shape: ShapeLike) -> None:
+    def __init__(self, handle: Any, name: str, shape: ShapeLike) -> None:
+        """`handle` : the signal in the simulator. `name` : for messages."""
         self.record = Record(shape)
         self._handle = handle
         self._driven: int | None = None
+        self._flag: tuple[str, int] | None = None  # a bit that is never undefined: name, place
+        if self.record.width == 1:
+            self._flag = name, 0
+        elif "valid" in self.record.fields:
+            self._flag = f"{name}.valid", self.record.fields["valid"][0]
 
     def set(self, value: Any) -> None:
         """Drive a value, as described by `Record.pack`, from now on."""
@@ -25,14 +31,22 @@ class Port:
             self._driven = self._handle.value = word
 
     def get(self) -> Any:
-        """The current value, as described by `Record`."""
+        """The current value, as described by `Record`. Raises as `bits`."""
         bits = self.bits()
         return self.record.unpack(bits) if isinstance(bits, int) else self.record.unpack_text(bits)
 
     def bits(self) -> int | str:
-        """The current bits; as text if some are undefined."""
+        """The current bits; as text if some are undefined.
+
+        Raises `AssertionError` if a port of one bit, or the field `valid`, is undefined: a test
+        would take it as 0.
+        """
         value = self._handle.value
         try:
             return int(value)
         except ValueError:
-            return str(value)
+            text = str(value)
+        if self._flag is not None:
+            name, place = self._flag
+            assert text[-1 - place] in "01", f"{name} is undefined: {text[-1 - place]}"
+        return text

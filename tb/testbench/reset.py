@@ -3,16 +3,21 @@
 from typing import Any
 
 from cocotb.clock import Clock
+from cocotb.task import Task
 from cocotb.triggers import RisingEdge
 
 __all__ = ["reset"]
 
+_clocks: dict[Any, Task[None]] = {}
+"""Drivers of clocks, by signal. cocotb ends them with their test."""
+
 
 async def reset(dut: Any) -> None:
-    """Start a clock of 10 ns and hold the reset for three cycles. The caller must have driven all
-    inputs."""
+    """Start a clock of 10 ns, unless the test has done so already, and hold the reset for three
+    cycles. The caller must have driven all inputs."""
     dut.rst.value = 1
-    Clock(dut.clk, 10, unit="ns").start(start_high=False)
+    if dut.clk not in _clocks or _clocks[dut.clk].done():
+        _clocks[dut.clk] = Clock(dut.clk, 10, unit="ns").start(start_high=False)
     for _ in range(3):
         await RisingEdge(dut.clk)
     dut.rst.value = 0

@@ -9,8 +9,8 @@ from signalbox.hw.records.memory import MemoryStatus
 from signalbox.tb.testbench.clocked import Testbench
 from signalbox.tb.testbench.contents import Contents, Failing
 from signalbox.tb.testbench.ends import Sink, Source
-from signalbox.tb.testbench.mover import AWAY, Mover
 from signalbox.tb.testbench.servers import ReadServer, WriteServer
+from signalbox.tb.units.testbench.mover import AWAY, Mover
 
 CONFIG = CONFIGS["tiny"]
 BEAT = CONFIG.beat_bytes

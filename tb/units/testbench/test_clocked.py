@@ -5,7 +5,7 @@ import pytest
 from signalbox.hw.config import CONFIGS
 from signalbox.hw.lib.stream import StreamFIFO
 from signalbox.tb.simulation.runner import simulate
-from signalbox.tb.testbench.mover import Mover
+from signalbox.tb.units.testbench.mover import Mover
 
 
 @pytest.mark.smoke
@@ -13,11 +13,11 @@ def test_streams(simulator: str) -> None:
     depth = 5
     simulate(
         StreamFIFO(16, depth),
-        "signalbox.tb.testbench.cocotb_clocked",
+        "signalbox.tb.units.testbench.cocotb_clocked",
         simulator=simulator,
         name="testbench-streams",
         env={"DEPTH": str(depth)},
-        minimum=8,
+        minimum=9,
     )
 
 
@@ -25,7 +25,7 @@ def test_streams(simulator: str) -> None:
 def test_servers(simulator: str) -> None:
     simulate(
         Mover(CONFIGS["tiny"]),
-        "signalbox.tb.testbench.cocotb_servers",
+        "signalbox.tb.units.testbench.cocotb_servers",
         simulator=simulator,
         name="testbench-servers",
         minimum=3,

@@ -1,9 +1,12 @@
 """Steps, streams and their checks, with a FIFO."""
 
 import os
+from itertools import pairwise
 from typing import Any
 
 import cocotb
+from cocotb.triggers import RisingEdge
+from cocotb.utils import get_sim_time
 
 from signalbox.hw.lib.stream import StreamFIFO
 from signalbox.tb.testbench.clocked import Testbench
@@ -93,6 +96,27 @@ async def not_in_time(dut: Any) -> None:
         assert "not within 30 cycles: a payload arrives" in str(error) and tb.cycle == 30
     else:
         raise AssertionError("nothing was sent, but something arrived")
+
+
+@cocotb.test()
+async def started_again(dut: Any) -> None:
+    """A second testbench in one test finds the design reset, and the clock that runs already."""
+    first = await FifoTestbench(dut, takes=0.0).start()
+    rises: list[float] = []
+    cocotb.start_soon(_watch(dut.clk, rises))
+    first.source.put(5)
+    await first.until(lambda: first.sink.offered, "an offer")
+    second = await FifoTestbench(dut).start()
+    await second.steps(10)
+    assert not second.sink.taken
+    assert len({after - before for before, after in pairwise(rises)}) == 1, rises
+
+
+async def _watch(clock: Any, rises: list[float]) -> None:
+    """Append the times of rising edges."""
+    while True:
+        await RisingEdge(clock)
+        rises.append(get_sim_time("step"))
 
 
 @cocotb.test()
