@@ -176,10 +176,9 @@ class _Known:
 
 @dataclass
 class _Request:
-    """An outstanding request to the semaphore unit; `foreseen`: made ahead."""
+    """An outstanding request to the semaphore unit."""
 
     fields: dict[str, Any]
-    foreseen: bool
     accepted: bool = False
 
 
@@ -401,7 +400,7 @@ class ExecutionModel:
                 self._event("watch")  # replaced by that of the request
             if self._port is None:
                 fields = {**op.fields, "asid": self._config.asid}
-                self._port = _Request(fields, foreseen=False)
+                self._port = _Request(fields)
                 self.asked = True
                 self._meet(f"chip: {op.code.name if op.code is not None else ''}")
             else:
@@ -498,7 +497,7 @@ class ExecutionModel:
             self._foreseen = now.candidate
             fields = self._again[now.candidate]
             meant = ("va", "operation", "wide", "timestamp", "payload")
-            self._port = _Request({name: fields[name] for name in meant}, foreseen=True)
+            self._port = _Request({name: fields[name] for name in meant})
             self._meet("ahead: requested")
         if now.early and before is not None and before == now.channel:
             self._claim()

@@ -12,7 +12,7 @@ from signalbox.tb.simulation import trace
 
 __all__ = ["Rules"]
 
-_SEM_EXECUTE, _LAUNCH = 0x6C, 0x300
+_SEM_EXECUTE = 0x6C
 _AFTER_COPIES = {0x1C, 0x20, 0x24, 0x34, 0x50, 0x6C, 0x78, 0x84}
 """Host methods that take effect only after the channel's earlier copies have ended (COPY-4)."""
 

@@ -2,14 +2,14 @@
 
 import functools
 import random
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
 from signalbox.hw.config import VA_BITS
 from signalbox.hw.records.memory import MemoryStatus
 
-__all__ = ["PAGE", "Contents", "Failing", "Space", "noise", "zeros"]
+__all__ = ["PAGE", "Contents", "Failing", "Space"]
 
 PAGE = 4096
 """Bytes of a page, the unit in which contents are kept; no burst crosses its end."""
@@ -18,14 +18,10 @@ Space = Hashable
 """Identifies an address space, e.g. by ASID and whether addresses are physical."""
 
 
-def zeros(space: Space, page: int) -> bytes:
-    """A fresh page of zeros."""
-    return bytes(PAGE)
-
-
 @functools.lru_cache(maxsize=512)
-def noise(space: Space, page: int) -> bytes:
-    """A fresh page of noise derived from its number, so that every place has its own contents."""
+def _fresh(space: Space, page: int) -> bytes:
+    """A page that was never written: noise derived from its number, so that every place has its own
+    contents."""
     return random.Random(f"{space} {page}").randbytes(PAGE)
 
 
@@ -49,19 +45,17 @@ class Contents:
 
     Members
     -------
-    fresh : contents of a page that has never been written, by space and number.
     failing : addresses at which accesses fail; may be replaced at any time.
     pages : pages that have been written, by space and number.
     """
 
-    def __init__(self, fresh: Callable[[Space, int], bytes] = noise) -> None:
-        self.fresh = fresh
+    def __init__(self) -> None:
         self.failing: list[Failing] = []
         self.pages: dict[tuple[Space, int], bytearray] = {}
 
     def page(self, space: Space, page: int) -> bytes | bytearray:
         """Current contents of a page."""
-        return self.pages.get((space, page)) or self.fresh(space, page)
+        return self.pages.get((space, page)) or _fresh(space, page)
 
     def read(self, space: Space, address: int, size: int) -> bytes:
         """`size` bytes from `address`."""
@@ -79,7 +73,7 @@ class Contents:
             part = content[done : done + PAGE - offset]
             key = (space, page)
             if key not in self.pages:
-                self.pages[key] = bytearray(self.fresh(space, page))
+                self.pages[key] = bytearray(_fresh(space, page))
             self.pages[key][offset : offset + len(part)] = part
             done += len(part)
 

@@ -10,7 +10,7 @@ from signalbox.tb.testbench.clocked import Participant, Testbench
 from signalbox.tb.testbench.contents import PAGE, Contents, Space
 from signalbox.tb.testbench.ends import Pace, Sink, Source, always
 
-__all__ = ["BURST_BEATS", "Burst", "Latency", "ReadServer", "WriteServer", "by_asid"]
+__all__ = ["BURST_BEATS", "Burst", "Latency", "ReadServer", "WriteServer"]
 
 BURST_BEATS = 16
 """Writes are cut at multiples of this; a read may have one more beat."""
@@ -31,11 +31,6 @@ class Burst:
     status: MemoryStatus = MemoryStatus.OK
 
 
-def by_asid(request: dict[str, Any]) -> Space:
-    """The address space of a request: ASID, and whether its address is physical."""
-    return request["asid"], request["physical"]
-
-
 class _Server:
     """Common part of both directions: requests and their rules.
 
@@ -53,10 +48,9 @@ class _Server:
         pace: Pace,
         latency: Latency,
         limit: int,
-        space: Callable[[dict[str, Any]], Space],
     ) -> None:
         self.contents, self.latency, self._limit = contents, latency, limit
-        self._tb, self._space = tb, space
+        self._tb = tb
         self.request = Sink(tb, f"{port}__request", pace, self._admit)
         self.bytes = tb.ports[f"{port}__beat__payload"].record.fields["data"][1].width // 8
         self.bursts: list[Burst] = []
@@ -66,7 +60,8 @@ class _Server:
         return burst.va // self.bytes * self.bytes
 
     def _admit(self, request: dict[str, Any]) -> None:
-        space, va, beats = self._space(request), request["va"], request["beats"] + 1
+        space = request["asid"], request["physical"]
+        va, beats = request["va"], request["beats"] + 1
         burst = Burst(self._tb.cycle, space, va, beats, request)
         low = self.base(burst)
         assert beats <= self._limit, f"burst of {beats} beats"
@@ -96,10 +91,9 @@ class ReadServer(_Server):
         *,
         port: str = "read",
         limit: int = BURST_BEATS + 1,
-        space: Callable[[dict[str, Any]], Space] = by_asid,
     ) -> None:
-        """`limit` : longest burst, in beats. `space` : address space of a request."""
-        super().__init__(tb, port, contents, pace, latency, limit, space)
+        """`limit` : longest burst, in beats."""
+        super().__init__(tb, port, contents, pace, latency, limit)
         self.beat = Source(tb, f"{port}__beat", pace)
 
     def _begin(self, burst: Burst) -> None:
@@ -145,18 +139,15 @@ class WriteServer(_Server, Participant):
         latency: Latency = lambda: 1,
         *,
         port: str = "write",
-        limit: int = BURST_BEATS,
-        space: Callable[[dict[str, Any]], Space] = by_asid,
         early: bool = False,
     ) -> None:
-        """`limit` : longest burst, in beats. `space` : address space of a request."""
         self._open: deque[Burst] = deque()
         self._beats: list[dict[str, Any]] = []
         self.pending = 0
         # Samples beats before requests: no beat belongs to a request of the same cycle.
         take = (lambda: bool(self._open) and pace()) if early else pace
         self.beat = Sink(tb, f"{port}__beat", take, self._take)
-        super().__init__(tb, port, contents, pace, latency, limit, space)
+        super().__init__(tb, port, contents, pace, latency, BURST_BEATS)
         self.done = Source(tb, f"{port}__done", pace, self._answered)
         tb.join(self)
 

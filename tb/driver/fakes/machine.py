@@ -11,6 +11,7 @@ from signalbox.tb.driver.fakes.faults import FakeFaults
 from signalbox.tb.driver.fakes.mmu_port import FakeMmuPort
 from signalbox.tb.driver.fakes.translator import Translator
 from signalbox.tb.models.host import Copied, Held, Notified, Ring
+from signalbox.tb.testbench.masks import mask
 
 __all__ = ["FakeMachine"]
 
@@ -155,7 +156,7 @@ class FakeMachine:
         self._seen = len(self.model.events)
 
     def _errors(self) -> int:
-        return sum(1 << n for n, channel in enumerate(self.model.channels) if channel.halted)
+        return mask(n for n, channel in enumerate(self.model.channels) if channel.halted)
 
     def _pending(self) -> int:
         tasks = self.compute is not None and self.compute.interrupt
@@ -177,10 +178,10 @@ class FakeMachine:
         for port in (self.mmu, self.faults, self.compute):
             if port is not None and name in port.words:
                 return port.words[name]
-        for mask, value in masks.items():
-            if name == f"{mask}_LO":
+        for group, value in masks.items():
+            if name == f"{group}_LO":
                 return value & 0xFFFF_FFFF
-            if name == f"{mask}_HI":
+            if name == f"{group}_HI":
                 return value >> 32
         return self._words[offset]
 

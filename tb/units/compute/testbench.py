@@ -15,6 +15,7 @@ from signalbox.tb.testbench.clocked import Testbench
 from signalbox.tb.testbench.configs import COMPUTE
 from signalbox.tb.testbench.contents import Contents
 from signalbox.tb.testbench.ends import Pace, Sink, Source
+from signalbox.tb.testbench.masks import mask
 from signalbox.tb.testbench.servers import ReadServer, WriteServer
 from signalbox.tb.testbench.strobe import Strobe
 from signalbox.tb.units.compute.launch import Launch
@@ -103,7 +104,7 @@ class ComputeTestbench(Testbench):
         instance = 0x7_0000 + number
         self.drive(**{f"settings__{number}": {"instance": instance, "placement": placement}})
         block = bytearray(4096)
-        block[664:672] = sum(1 << asid for asid in asids).to_bytes(8, "little")
+        block[664:672] = mask(asids).to_bytes(8, "little")
         for asid in asids:
             word = (0x100 + asid) << 12 | 1 << 10
             block[672 + 16 * asid : 680 + 16 * asid] = word.to_bytes(8, "little")

@@ -1,6 +1,5 @@
 """Testbench of a control port: a bus manager, register owners, protocol checks."""
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any, Self
 
@@ -8,7 +7,7 @@ from cocotbext.axi import AxiLiteMaster, AxiResp
 
 from signalbox.hw.config import Config
 from signalbox.hw.control.port import ControlPort
-from signalbox.tb.testbench.bus import axi4lite
+from signalbox.tb.testbench.bus import axi4lite, pause
 from signalbox.tb.testbench.clocked import Participant, Testbench
 from signalbox.tb.testbench.ends import Sink, Source
 
@@ -134,16 +133,8 @@ class ControlTestbench(Testbench):
 
     def stress(self, density: float, latency: int) -> None:
         """Random pauses on every AXI channel and at the doorbell; slow register owners."""
-        write, read = self.master.write_if, self.master.read_if
-        for channel in (
-            write.aw_channel,
-            write.w_channel,
-            write.b_channel,
-            read.ar_channel,
-            read.r_channel,
-        ):
-            if density:
-                channel.set_pause_generator(self._pauses(density))
+        if density:
+            pause(self.master, density, self.random)
         self.doorbell_density = density
         self.channel.latency = self.semaphore.latency = latency
 
@@ -176,11 +167,6 @@ class ControlTestbench(Testbench):
         await side.aw_channel.send(aw)
         await side.w_channel.send(w)
         return AxiResp(int((await side.b_channel.recv()).bresp))
-
-    def _pauses(self, density: float) -> Iterator[bool]:
-        """Random pauses in a fraction `density` of cycles."""
-        while True:
-            yield self.random.random() < density
 
     def _takes_doorbell(self) -> bool:
         return self.random.random() >= self.doorbell_density

@@ -11,6 +11,7 @@ from signalbox.hw.host.waits.compute_waits import COUNT_BITS
 from signalbox.hw.qmd import SkedCheck
 from signalbox.hw.registers import Wait
 from signalbox.tb.models.channel_registers import Error, of_copy, of_method, of_task
+from signalbox.tb.testbench.masks import mask
 
 __all__ = ["Events", "Inputs"]
 
@@ -101,7 +102,7 @@ class Events:
     def cycle(self) -> Inputs:
         """Inputs of the next cycle."""
         numbers, found = self._numbers, Inputs()
-        busy = _mask(self.copies) | _mask(self.tasks)
+        busy = _outstanding(self.copies) | _outstanding(self.tasks)
         for channel in (self._asking, self.flood):
             busy |= 0 if channel is None else 1 << channel
         if self._copy_fails:
@@ -262,6 +263,6 @@ class Events:
         found.errors["halt"] = of_method(cause, check, va, address << 2, held=held, **rest)
 
 
-def _mask(counts: list[int]) -> int:
+def _outstanding(counts: list[int]) -> int:
     """Channels with outstanding operations."""
-    return sum(bool(count) << number for number, count in enumerate(counts))
+    return mask(number for number, count in enumerate(counts) if count)

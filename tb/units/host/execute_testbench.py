@@ -30,6 +30,7 @@ from signalbox.tb.models.methods import (
     operation,
 )
 from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.masks import mask
 from signalbox.tb.testbench.strobe import Strobe
 
 __all__ = ["CHANNELS", "CONFIG", "COUNTERS", "LIMIT", "Channel", "ExecuteTestbench", "window"]
@@ -383,26 +384,26 @@ class ExecuteTestbench(Testbench):
             service__leave=now.leave,
             service__quit=now.quit,
             time={"cycles": now.cycles, "units": now.units},
-            zero=_mask(now.zero),
+            zero=mask(now.zero),
             counting=self.model.counting,
-            engines__able=_mask(now.able),
-            engines__queue=_mask(now.queue),
-            engines__copying=_mask(now.copying),
+            engines__able=mask(now.able),
+            engines__queue=mask(now.queue),
+            engines__copying=mask(now.copying),
             engines__keeping=noise & (1 << CHANNELS) - 1,
-            tasks=_mask(now.tasks),
+            tasks=mask(now.tasks),
             all_idle=now.all_idle,
             slices__spent=now.spent,
             acquires__held=now.held,
             semaphore__request__ready=now.accepts,
             semaphore__response__valid=now.response is not None,
-            in_memory__ended=_mask(now.ended),
+            in_memory__ended=mask(now.ended),
             in_memory__result=_response(now.result),
-            reference__failed=_mask(now.failed),
-            invalidation__refused=_mask(now.refused),
-            compute__refused=_mask({c for c, any_ in enumerate(self.channels) if any_.why}),
+            reference__failed=mask(now.failed),
+            invalidation__refused=mask(now.refused),
+            compute__refused=mask({c for c, any_ in enumerate(self.channels) if any_.why}),
             compute__why=vars(now.why or numbers.choice(WHYS)),
         )
-        self.drive(**{f"{unit}__over": _mask(now.over[unit]) for unit in UNITS})
+        self.drive(**{f"{unit}__over": mask(now.over[unit]) for unit in UNITS})
         self.drive(semaphore__response__payload=_response(now.response or (bool(noise & 1), "BUS")))
         candidate = now.candidate
         if candidate is None:
@@ -488,10 +489,6 @@ def _scaled(value: int, bits: int) -> tuple[int, int]:
     """Mantissa of this width, and exponent."""
     exponent = max(0, value.bit_length() - bits)
     return value >> exponent, exponent
-
-
-def _mask(numbers: Any) -> int:
-    return sum(1 << number for number in numbers)
 
 
 def _response(answer: tuple[bool, str]) -> dict[str, Any]:

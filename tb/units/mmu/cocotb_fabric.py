@@ -1,10 +1,8 @@
 """Tests of `hw.mmu.memory_fabric.MemoryFabric` with three readers and two writers."""
 
-import itertools
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any, Self
 
 import cocotb
@@ -64,13 +62,7 @@ class FabricTestbench(Testbench):
         logging.getLogger("cocotb.dut").setLevel(logging.ERROR)
         slave = AxiSlave(bus.axi4(self.dut), self.dut.clk, self.dut.rst, target=self.store)
         if share < 1:
-            write, read = slave.write_if, slave.read_if
-            for channel in (write.aw_channel, write.w_channel, write.b_channel, read.ar_channel):
-                channel.set_pause_generator(self.pauses(share))
-            read.r_channel.set_pause_generator(self.pauses(share))
-
-    def pauses(self, share: float) -> Iterator[bool]:
-        return (self.random.random() >= share for _ in itertools.count())
+            bus.pause(slave, 1 - share, self.random)
 
     async def start(self) -> Self:
         await super().start()

@@ -9,6 +9,7 @@ import cocotb
 from signalbox.hw.sm.block_order import BlockOrder
 from signalbox.tb.testbench.clocked import Testbench
 from signalbox.tb.testbench.goals import Rounds
+from signalbox.tb.testbench.masks import mask
 from signalbox.tb.testbench.strobe import Strobe
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
@@ -57,8 +58,8 @@ class OrderTestbench(Testbench):
             self._arrive.send(place=1 << arrives[0], priority=priority)
         asked = [self._some() for _ in range(CHOICES + 1)]
         for n, slots in enumerate(asked[1:]):
-            self.drive(**{f"candidates__{n}": _mask(slots)})
-        self.drive(last_of=_mask(asked[0]))
+            self.drive(**{f"candidates__{n}": mask(slots)})
+        self.drive(last_of=mask(asked[0]))
         await super().step()
         self._check(asked)
         if self.comes:
@@ -94,10 +95,6 @@ class OrderTestbench(Testbench):
             assert behind >> other & 1 == lower, f"{block} and {there}"
             assert levels[other] == there.priority + 1
         assert block or not behind, "slots behind no block"
-
-
-def _mask(slots: list[int]) -> int:
-    return sum(1 << slot for slot in slots)
 
 
 def _one(slot: int | None) -> int:

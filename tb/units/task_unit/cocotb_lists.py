@@ -13,6 +13,7 @@ from signalbox.tb.testbench.clocked import Testbench
 from signalbox.tb.testbench.configs import LISTS
 from signalbox.tb.testbench.contents import Contents, Failing
 from signalbox.tb.testbench.ends import Source
+from signalbox.tb.testbench.masks import mask
 from signalbox.tb.testbench.record import Record
 from signalbox.tb.testbench.servers import ReadServer, WriteServer
 
@@ -75,7 +76,7 @@ class ListsTestbench(Testbench):
         return answer
 
     def check_waiting(self) -> None:
-        expected = sum(1 << (c * 64 + level) for (c, level), one in self.model.items() if one)
+        expected = mask(c * 64 + level for (c, level), one in self.model.items() if one)
         assert self.get("waiting") == expected
 
     async def pushes(self, where: Level, task: int, head: bool = False) -> None:

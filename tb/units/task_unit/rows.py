@@ -8,6 +8,7 @@ from signalbox.hw.config import Config
 from signalbox.hw.records.placement import Policy
 from signalbox.tb.testbench.clocked import Participant, Testbench
 from signalbox.tb.testbench.ends import Sink, Source
+from signalbox.tb.testbench.masks import mask
 
 __all__ = ["ENDLESS", "Opened", "Rows"]
 
@@ -58,7 +59,7 @@ class Rows(Participant):
 
     def drive(self, cycle: int) -> None:
         self._work()
-        busy = sum(1 << one.row for one in self.rows.values() if one.left or one.running)
+        busy = mask(one.row for one in self.rows.values() if one.left or one.running)
         self._tb.drive(port__drained=self._all & ~busy)
 
     def _open(self, word: dict[str, Any]) -> None:
