@@ -5,7 +5,7 @@ from typing import Any
 
 import cocotb
 
-from signalbox.driver.kernels.library import SPIN
+from signalbox.driver.kernels.library import SPIN, Kernel
 from signalbox.hw.errors import Cause
 from signalbox.hw.records.launch import Refusal
 from signalbox.hw.records.memory import MemoryStatus
@@ -18,6 +18,20 @@ from signalbox.tb.units.task_unit.cocotb_finish import release
 
 SLICE = 300
 """Cycles of a context's turn, shorter than most tasks."""
+
+FIRST_FAILS = Kernel(
+    "first_fails",
+    """
+    s2r   r0, ctaid.x
+    bany  r0, on
+    ldc   r0, [CYCLES]
+    wait  r0
+    pop
+    on: bra on
+    """,
+    {"CYCLES": 4},
+)
+"""The first block's warps fail after CYCLES cycles; the others never end."""
 
 IS_QUEUE = 1 << 136 | 64 << 160
 """A queue of 64 entries, one for each block."""
@@ -180,3 +194,25 @@ async def one_task_faults(dut: Any) -> None:
     for task in tasks:
         if task.asid != 5:
             tb.check(task)
+
+
+@cocotb.test()
+async def fault_ends_warps_of_every_sm(dut: Any) -> None:
+    """When a warp faults, all warps of its task end, on every SM, though they would run forever.
+    The tasks that waited for their place follow, with correct results (ASID-5)."""
+    tb = await ComputeTestbench(dut).start()
+    blocks = CONFIG.sms * CONFIG.sm_blocks
+    victim = Launch(7, Job(FIRST_FAILS, (blocks, 1, 1), (64, 1, 1), {"CYCLES": 1500}), asid=5)
+    tb.launch(victim)
+    await tb.until(lambda: not tb.waiting, "launch answered")
+    tasks = [Launch(n, JOBS[n], asid=n) for n in range(2)]
+    for task in tasks:
+        tb.launch(task)
+    await tb.until(lambda: tb.faults, "fault")
+    for server in tb.sm_reads:
+        assert {burst.request["asid"] for burst in server.bursts} == {5}, "an SM has no warps"
+    await tb.until(lambda: victim.over is not None, "victim over", 3000)
+    assert victim.verdict is Refusal.KERNEL
+    await tb.finish()
+    for task in tasks:
+        tb.check(task)
