@@ -93,6 +93,23 @@ async def contexts_in_turn(dut: Any) -> None:
 
 
 @cocotb.test()
+async def slices_have_their_length(dut: Any) -> None:
+    """While another context waits, a turn lasts a slice and the end of its short blocks, no longer
+    (ASID-21)."""
+    slice_cycles, leaving = 1500, 300
+    tb = ComputeTestbench(dut, slice_cycles=slice_cycles)
+    two_contexts(tb)
+    await tb.start()
+    short = Job(SPIN, (400, 1, 1), (32, 1, 1), {"CYCLES": 1})
+    for number in range(2):
+        tb.launch(Launch(number, short, asid=number, context=number))
+    await tb.until(lambda: len(tb.turns) == 4, "fourth turn")
+    for turn in tb.turns[:3]:
+        assert turn.over is not None
+        assert slice_cycles <= turn.over - turn.begun <= slice_cycles + leaving
+
+
+@cocotb.test()
 async def urgent_task(dut: Any) -> None:
     """On a full machine, an urgent task is over long before earlier ones (PLACE-5)."""
     tb = await ComputeTestbench(dut).start()
