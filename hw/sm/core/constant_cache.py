@@ -45,8 +45,8 @@ class ReadOnlyCache(wiring.Component):
     wanted : in, with the answer: a miss may start a fill.
     leave : in, with the answer: the warp does not repeat its look-up.
     open : out, no fill is outstanding.
-    drop : in, invalidate the lines of `row`, including an outstanding fill. Behind the SM port
-        there is none then: a warp waiting for a line, killed or not, ends only after the fill.
+    drop : in, invalidate the lines of `row`. No fill of them may be outstanding. Behind the SM port
+        none is: a warp waiting for a line, killed or not, ends only after the fill.
     request : out, reads.
     beat : in, beats, all accepted at once.
     """
@@ -117,13 +117,12 @@ class ReadOnlyCache(wiring.Component):
     def _fill(self, m: Module) -> None:
         asked, line = self._asked, self._line
         count = Signal(bits(self._beats))
-        stale = Signal()
         failed = Signal(MemoryStatus)
         keeper = Signal()
         begins = Signal()
         tags, words = self._tags.write_port(), self._data.write_port()
         index = self._index_of(line)
-        beat, dropped = self.beat.beat, self.drop.valid & (self.drop.row == line.row)
+        beat = self.beat.beat
         m.d.comb += [
             keeper.eq(asked.valid & (asked.warp == line.warp)),
             begins.eq(asked.valid & ~self.hit & self.wanted),
@@ -140,7 +139,7 @@ class ReadOnlyCache(wiring.Component):
             with m.State("FREE"):
                 m.d.comb += self.open.eq(1)
                 with m.If(begins):
-                    m.d.sync += [line.eq(asked), stale.eq(0), failed.eq(MemoryStatus.OK)]
+                    m.d.sync += [line.eq(asked), failed.eq(MemoryStatus.OK)]
                     m.next = "ASK"
             with m.State("ASK"):
                 m.d.comb += [self.request.valid.eq(1), tags.en.eq(1)]
@@ -148,20 +147,18 @@ class ReadOnlyCache(wiring.Component):
                     self._valid.bit_select(index, 1).eq(0),
                     self._rows[index].eq(line.row),
                     count.eq(0),
-                    stale.eq(stale | dropped),
                 ]
                 with m.If(self.request.ready):
                     m.next = "FILL"
             with m.State("FILL"):
                 m.d.comb += words.en.eq(self.beat.valid)
-                m.d.sync += stale.eq(stale | dropped)
                 with m.If(self.beat.valid):
                     m.d.sync += count.eq(count + 1)
                     bad = beat.status != MemoryStatus.OK
                     with m.If(bad & (failed == MemoryStatus.OK)):
                         m.d.sync += failed.eq(beat.status)
                     with m.If(beat.last):
-                        good = ~bad & (failed == MemoryStatus.OK) & ~stale & ~dropped
+                        good = ~bad & (failed == MemoryStatus.OK)
                         m.d.sync += self._valid.bit_select(index, 1).eq(good)
                         m.next = "KEPT"
             with m.State("KEPT"):

@@ -39,7 +39,7 @@ class LoadStoreUnit(wiring.Component):
     request : out, writes of one beat.
     data : out, their beats.
     done : in, their responses.
-    result : out, loaded words.
+    result : out, loaded words; of a failed access any, since its warp executes nothing more.
     ends : out, completed instructions: loads, stores.
     """
 
@@ -128,12 +128,11 @@ class LoadStoreUnit(wiring.Component):
         real = head.mask.any()
         here = Signal()
         moves = Signal()
-        good = real & (beat.status == MemoryStatus.OK)
         m.d.comb += [
             here.eq(order.o.valid & (beats.o.valid | ~real)),
-            result.valid.eq(here & good & (ends.ready | ~head.last)),
-            ends.valid.eq(here & head.last & (result.ready | ~good)),
-            moves.eq(here & (result.ready | ~good) & (ends.ready | ~head.last)),
+            result.valid.eq(here & real & (ends.ready | ~head.last)),
+            ends.valid.eq(here & head.last & (result.ready | ~real)),
+            moves.eq(here & (result.ready | ~real) & (ends.ready | ~head.last)),
             order.o.ready.eq(moves),
             beats.o.ready.eq(moves & real),
         ]

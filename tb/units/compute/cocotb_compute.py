@@ -5,7 +5,7 @@ from typing import Any
 
 import cocotb
 
-from signalbox.driver.kernels.library import SPIN
+from signalbox.driver.kernels.library import SPIN, Kernel
 from signalbox.hw.errors import Cause
 from signalbox.hw.records.launch import Refusal
 from signalbox.hw.records.memory import MemoryStatus
@@ -18,6 +18,20 @@ from signalbox.tb.units.task_unit.cocotb_finish import release
 
 SLICE = 300
 """Cycles of a context's turn, shorter than most tasks."""
+
+FIRST_FAILS = Kernel(
+    "first_fails",
+    """
+    s2r   r0, ctaid.x
+    bany  r0, on
+    ldc   r0, [CYCLES]
+    wait  r0
+    pop
+    on: bra on
+    """,
+    {"CYCLES": 4},
+)
+"""The first block's warps fail after CYCLES cycles; the others never end."""
 
 IS_QUEUE = 1 << 136 | 64 << 160
 """A queue of 64 entries, one for each block."""
@@ -76,6 +90,23 @@ async def contexts_in_turn(dut: Any) -> None:
         mine = [task.over for task in tasks if task.context == turn.context]
         done = all(over is not None and over <= turn.over for over in mine)
         assert done or turn.over - turn.begun >= SLICE
+
+
+@cocotb.test()
+async def slices_have_their_length(dut: Any) -> None:
+    """While another context waits, a turn lasts a slice and the end of its short blocks, no longer
+    (ASID-21)."""
+    slice_cycles, leaving = 1500, 300
+    tb = ComputeTestbench(dut, slice_cycles=slice_cycles)
+    two_contexts(tb)
+    await tb.start()
+    short = Job(SPIN, (400, 1, 1), (32, 1, 1), {"CYCLES": 1})
+    for number in range(2):
+        tb.launch(Launch(number, short, asid=number, context=number))
+    await tb.until(lambda: len(tb.turns) == 4, "fourth turn")
+    for turn in tb.turns[:3]:
+        assert turn.over is not None
+        assert slice_cycles <= turn.over - turn.begun <= slice_cycles + leaving
 
 
 @cocotb.test()
@@ -180,3 +211,25 @@ async def one_task_faults(dut: Any) -> None:
     for task in tasks:
         if task.asid != 5:
             tb.check(task)
+
+
+@cocotb.test()
+async def fault_ends_warps_of_every_sm(dut: Any) -> None:
+    """When a warp faults, all warps of its task end, on every SM, though they would run forever.
+    The tasks that waited for their place follow, with correct results (ASID-5)."""
+    tb = await ComputeTestbench(dut).start()
+    blocks = CONFIG.sms * CONFIG.sm_blocks
+    victim = Launch(7, Job(FIRST_FAILS, (blocks, 1, 1), (64, 1, 1), {"CYCLES": 1500}), asid=5)
+    tb.launch(victim)
+    await tb.until(lambda: not tb.waiting, "launch answered")
+    tasks = [Launch(n, JOBS[n], asid=n) for n in range(2)]
+    for task in tasks:
+        tb.launch(task)
+    await tb.until(lambda: tb.faults, "fault")
+    for server in tb.sm_reads:
+        assert {burst.request["asid"] for burst in server.bursts} == {5}, "an SM has no warps"
+    await tb.until(lambda: victim.over is not None, "victim over", 3000)
+    assert victim.verdict is Refusal.KERNEL
+    await tb.finish()
+    for task in tasks:
+        tb.check(task)
