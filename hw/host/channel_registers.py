@@ -3,8 +3,9 @@
 CONTROL.ENABLE going from 0 to 1 starts a channel: once its outstanding operations have ended, its
 ring, prefetch buffer and method state are cleared, and METHODS, COPIES and REFERENCE begin at 0. An
 error halts it; the error's record is read here. Writing 1 to its bit of INTR_0 or INTR_1 resumes
-it: the held method, now as in METHOD0 and DATA0, is executed again. If another copy or task has
-failed meanwhile, the channel stays halted and shows the record of that failure.
+it. After a refused method, the held method, now as in METHOD0 and DATA0, is executed again; after a
+failed copy or task, the channel goes on with its held method, or waits on. If another copy or task
+has failed meanwhile, the channel stays halted and shows the record of that failure.
 """
 
 from collections.abc import Mapping

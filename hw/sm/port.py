@@ -67,7 +67,7 @@ class SmControl(wiring.Signature):
 
     Members
     -------
-    kernel : out, kernel words.
+    kernel : out, kernel words; those of a row only while none of its warps runs.
     begin : out, blocks that enter a slot.
     start : out, warps that start.
     end : in, hardware warps that have ended.

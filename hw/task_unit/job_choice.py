@@ -1,4 +1,4 @@
-"""Selects the next job of the task unit: launch, end, eviction, return (ASID-22 … ASID-26)."""
+"""Selects the next job of the task unit, evictions included (ASID-22 … ASID-26)."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import enum, wiring

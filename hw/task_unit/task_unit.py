@@ -120,7 +120,7 @@ class TaskUnit(wiring.Component):
         self._metadata, self._words = QmdReader(config), KernelWords(config)
         self._stores, self._queues = QmdWrites(config), QueueTable(config)
         self._levels, self._limits = HighestLevel(config), SlotLimits(config)
-        self._channels, self._jobs = ClosedChannels(config), JobChoice(config)
+        self._channels, self._choice = ClosedChannels(config), JobChoice(config)
         self.task = Signal(task_pointer)
         self._row = Signal(config.row_bits)
         self._of = Signal(config.context_bits)
@@ -143,7 +143,7 @@ class TaskUnit(wiring.Component):
         m.submodules.metadata, m.submodules.words = self._metadata, self._words
         m.submodules.stores, m.submodules.queues = self._stores, self._queues
         m.submodules.levels, m.submodules.limits = self._levels, self._limits
-        m.submodules.channels, m.submodules.jobs = self._channels, self._jobs
+        m.submodules.channels, m.submodules.choice = self._channels, self._choice
         readers, writers = (self._metadata, self._lists), (self._lists, self._stores)
         share_memory(m, self._config, self, readers, writers)
         self._wire(m)
@@ -151,7 +151,7 @@ class TaskUnit(wiring.Component):
         kept, place = self._tables(m)
         self._wire_choices(m)
         self._see_room(m)
-        self._wire_jobs(m)
+        self._wire_job_choice(m)
         self._wire_stores(m, place)
         self._wire_queues(m, place)
         self._wire_channels(m)
@@ -166,7 +166,7 @@ class TaskUnit(wiring.Component):
             self._write(m)
             self._queue(m)
             self._close(m)
-        rests = fsm.ongoing("IDLE") & self._jobs.settled
+        rests = fsm.ongoing("IDLE") & self._choice.settled
         m.d.sync += [
             self.empty.eq(rests & self._slots.idle & ~self.ended.valid),
             self.idle.eq(
@@ -241,23 +241,23 @@ class TaskUnit(wiring.Component):
         return reads[0].data, reads[1].data
 
     def _begin(self, m: Module) -> None:
-        jobs = self._jobs
+        choice = self._choice
         with m.State("IDLE"):
-            m.d.comb += [jobs.rests.eq(1), self._channels.none.eq(~self._queues.some)]
+            m.d.comb += [choice.rests.eq(1), self._channels.none.eq(~self._queues.some)]
             m.d.sync += [
                 self.task.eq(self.launch.p.task),
                 self._of.eq(self.launch.p.context),
                 self._action.eq(self.launch.p.action),
                 self._span.eq(self.launch.p.span),
-                self._row.eq(jobs.row),
-                self._returns.eq(jobs.job == Job.RETURN),
+                self._row.eq(choice.row),
+                self._returns.eq(choice.job == Job.RETURN),
                 self._holds.eq(0),
-                self._launches.eq(jobs.job == Job.LAUNCH),
+                self._launches.eq(choice.job == Job.LAUNCH),
                 self._counted.eq(0),
                 self._wakes.eq(0),
                 self._verdict.eq(0),
             ]
-            with m.Switch(jobs.job):
+            with m.Switch(choice.job):
                 with m.Case(Job.STOP, Job.EVICT):
                     m.next = "STOP"
                 with m.Case(Job.END, Job.RETURN):
@@ -534,18 +534,18 @@ class TaskUnit(wiring.Component):
             self._enters.eq(runs & room & first),
         ]
 
-    def _wire_jobs(self, m: Module) -> None:
-        jobs, slots = self._jobs, self._slots
+    def _wire_job_choice(self, m: Module) -> None:
+        choice, slots = self._choice, self._slots
         choices = ("faulty", "ended", "returning", "victim", "sure", "free", "crowded")
         m.d.comb += [
-            [getattr(jobs, name).eq(getattr(slots, name)) for name in choices],
-            jobs.active.eq(self.active),
-            jobs.leave.eq(self.leave),
-            jobs.highest.eq(self._levels.highest),
-            jobs.delivers.eq(self.ended.valid),
-            jobs.over.eq(self._queues.over.valid),
-            jobs.departed.eq(self._channels.departed.valid & self._queues.some),
-            jobs.offered.eq(self.launch.valid),
+            [getattr(choice, name).eq(getattr(slots, name)) for name in choices],
+            choice.active.eq(self.active),
+            choice.leave.eq(self.leave),
+            choice.highest.eq(self._levels.highest),
+            choice.delivers.eq(self.ended.valid),
+            choice.over.eq(self._queues.over.valid),
+            choice.departed.eq(self._channels.departed.valid & self._queues.some),
+            choice.offered.eq(self.launch.valid),
         ]
 
     def _wire_stores(self, m: Module, place: data.View) -> None:

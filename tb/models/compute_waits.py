@@ -45,6 +45,8 @@ _COUNTED = 2
 
 
 class Method(NamedTuple):
+    """A compute method, with the ASID and context of its channel."""
+
     asid: int
     context: int
     address: int
@@ -172,7 +174,9 @@ class _Turn:
 
 
 class WaitsModel:
-    """Members
+    """Waits and tasks of all channels.
+
+    Members
     -------
     now : number of cycles so far.
     waits : waits of channels, complete or not, that have not been dropped.

@@ -43,7 +43,7 @@ class TasksProof(Proof):
         inside.abstract(*PARTS)
         self._state = inside.machine("task")
         self._slots, self._lists = inside.submodule("slots"), inside.submodule("lists")
-        self._levels, self._choice = inside.submodule("levels"), inside.submodule("jobs")
+        self._levels, self._choice = inside.submodule("levels"), inside.submodule("choice")
         tasks = inside.submodule("tasks")
         m.submodules.dut = wrap(dut)
         for row in range(ROWS):

@@ -4,12 +4,12 @@
 
 Without names, all parts run one after another. A part fails if it takes longer than its limit, an
 hour by default. Its outcome and output are kept in `sim_build/nightly/`. A part that has passed on
-the current sources is not repeated, except with `--again`; so an interrupted run can be continued.
+the current sources, here or recorded, is not repeated, except with `--again`; so an interrupted run
+can be continued.
 
 At the end, all known results are printed and written to `sim_build/nightly/page.md`: parts with
-their seeds, counts and times, and whether each requirement is shown. `--record` also writes them to
-`docs/`, to be committed; so a night can be spread over several machines. Results on a commit with
-the same sources count, those on others are shown with their commit.
+their seeds, commits, counts and times, and whether each requirement is shown. `--record` also
+writes them to `docs/`, to be committed: so a night can be spread over several machines.
 """
 
 import argparse
@@ -78,7 +78,9 @@ def _module(name: str, *arguments: str) -> list[str]:
     return [sys.executable, "-m", name, *arguments]
 
 
-_EVERY_SIZE = ("--dist", "worksteal", "-m", "not (bench or soak)")
+_TESTS_OF_PAGES = "tb/tools/test_docs.py"
+
+_EVERY_SIZE = ("--dist", "worksteal", "-m", "not (bench or soak)", "--ignore", _TESTS_OF_PAGES)
 
 
 def _mutants(seed: int) -> list[list[str]]:
@@ -118,7 +120,11 @@ PARTS = {
         "exported Verilog of every size",
         lambda _: [_pytest("exports", "-m", "soak", "-k", "export")],
     ),
-    "docs": Part("the pages build as a site", lambda _: [_SITE], pages=True),
+    "docs": Part(
+        "the pages are right, and build as a site",
+        lambda _: [_module("pytest", "-q", _TESTS_OF_PAGES), _SITE],
+        pages=True,
+    ),
     "coverage": Part("coverage of the machine", lambda _: [_module("signalbox.tb.tools.coverage")]),
     "bench": Part(
         "cycles are as recorded",
@@ -134,8 +140,8 @@ _SHOWING = ("verilator", "icarus", "soak", "exports", "bench", "proofs")
 def run(name: str, part: Part, seed: int, commit: str) -> Outcome:
     """Run a part, with its output in `<name>.log`."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for old in FOLDER.glob(f"{name}.*"):
-        old.unlink()
+    for old in (*FOLDER.glob(f"{name}.*"), _junit(name)):
+        old.unlink(missing_ok=True)
     began = time.monotonic()
     passed = True
     env = {**os.environ, "SIGNALBOX_SEED": str(seed), "SIGNALBOX_REQUIRE_ICARUS": "1"}
@@ -151,11 +157,15 @@ def run(name: str, part: Part, seed: int, commit: str) -> Outcome:
     return Outcome(name, commit, seed, passed, seconds, _counts(log), _shown(name))
 
 
+def _junit(name: str) -> Path:
+    """File with the results of the part's tests."""
+    return SIM_BUILD / "proofs.xml" if name == "proofs" else FOLDER / f"{name}.xml"
+
+
 def _shown(name: str) -> dict[str, bool]:
     """Results of the part that show requirements."""
-    junit = SIM_BUILD / "proofs.xml" if name == "proofs" else FOLDER / f"{name}.xml"
     try:
-        return planned([junit]) if name in _SHOWING else {}
+        return planned([_junit(name)]) if name in _SHOWING else {}
     except (FileNotFoundError, ElementTree.ParseError):
         return {}
 
@@ -186,10 +196,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown:
         parser.error(f"no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
     seed, commit = choose_seed(options.seed), nightly_results.commit()
-    outcomes = known(PARTS)
+    if options.record and commit.endswith("+"):
+        parser.error("results of uncommitted changes cannot be recorded")
+
+    def counts(outcome: Outcome) -> bool:
+        pages = PARTS[outcome.part].pages
+        return same_sources(outcome.commit, commit, pages=pages)
+
+    outcomes = known(PARTS, counts)
     for name in options.parts or PARTS:
         before = outcomes.get(name)
-        if before and before.passed and _reusable(commit, before) and not options.again:
+        if before and before.passed and counts(before) and not options.again:
             print(f"{name}: passed before")
             continue
         print(f"{name}: {PARTS[name].about}, seed {seed} ...", flush=True)
@@ -197,30 +214,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         keep(outcomes[name])
         verdict = "passed" if outcomes[name].passed else f"FAILED, see {FOLDER / name}.log"
         print(f"{name}: {verdict} ({outcomes[name].seconds / 60:.1f} min)", flush=True)
-    _show(commit, outcomes, recorded=options.record)
-    return 0 if all(outcomes[name].passed for name in options.parts or PARTS) else 1
-
-
-def _reusable(commit: str, outcome: Outcome) -> bool:
-    return _current(commit, outcome) and not commit.endswith("+")
-
-
-def _current(commit: str, outcome: Outcome) -> bool:
-    """Whether the part ran on the sources of this commit."""
-    pages = PARTS[outcome.part].pages
-    return outcome.commit == commit or same_sources(outcome.commit, commit, pages=pages)
-
-
-def _show(commit: str, outcomes: dict[str, Outcome], *, recorded: bool) -> None:
-    """Print and write the page."""
     shown = [outcomes[name] for name in PARTS if name in outcomes]
-    current = {one.part for one in shown if _current(commit, one)}
-    missing = [name for name in PARTS if name not in current]
+    current = [one for one in shown if counts(one)]
+    missing = [name for name in PARTS if name not in {one.part for one in current}]
     text = page(commit, shown, missing, {n: part.about for n, part in PARTS.items()}, _SHOWING)
     (FOLDER / "page.md").write_text(text)
     print(f"\n{text}")
-    if recorded:
-        record([one for one in shown if one.part in current], text)
+    if options.record:
+        record(current, text)
+    return 0 if all(outcomes[name].passed for name in options.parts or PARTS) else 1
 
 
 if __name__ == "__main__":

@@ -2,15 +2,26 @@
 
 import json
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import product
 from pathlib import Path
 
 from signalbox.driver.text_table import table
 from signalbox.tb.folders import ROOT, SIM_BUILD
 from signalbox.tb.tools import plan
 
-__all__ = ["FOLDER", "Outcome", "commit", "keep", "known", "page", "record", "same_sources"]
+__all__ = [
+    "FOLDER",
+    "Outcome",
+    "commit",
+    "keep",
+    "known",
+    "page",
+    "planned",
+    "record",
+    "same_sources",
+]
 
 FOLDER = SIM_BUILD / "nightly"
 """Logs and results of the parts that ran here."""
@@ -20,7 +31,13 @@ RECORDED = ROOT / "docs" / "nightly"
 
 PAGE = ROOT / "docs" / "nightly.md"
 
-_NO_SOURCES = (":!docs", ":!*.md", ":!LICENSE")
+_PAGES = (
+    ":!docs",
+    ":(exclude,glob)**/README.md",
+    ":!CHANGELOG.md",
+    ":!CONTRIBUTING.md",
+    ":!LICENSE",
+)
 """Files that change no result, except of a part that reads the pages."""
 
 
@@ -49,15 +66,16 @@ def keep(outcome: Outcome) -> None:
     (FOLDER / f"{outcome.part}.json").write_text(json.dumps(asdict(outcome), indent=1) + "\n")
 
 
-def known(parts: Iterable[str]) -> dict[str, Outcome]:
-    """The last result of each part that has one: one kept here, else a recorded one."""
-    found = {}
-    for part in parts:
-        for folder in (FOLDER, RECORDED):
-            file = folder / f"{part}.json"
-            if file.exists():
-                found[part] = Outcome(**json.loads(file.read_text()))
-                break
+def known(parts: Iterable[str], counts: Callable[[Outcome], bool]) -> dict[str, Outcome]:
+    """The last result of each part that has one, here or recorded; `counts`: whether a result
+    applies to the present sources, and is preferred for that."""
+    found: dict[str, Outcome] = {}
+    for part, folder in product(parts, (FOLDER, RECORDED)):
+        file = folder / f"{part}.json"
+        if file.exists():
+            outcome = Outcome(**json.loads(file.read_text()))
+            if part not in found or (counts(outcome) and not counts(found[part])):
+                found[part] = outcome
     return found
 
 
@@ -71,23 +89,25 @@ def record(outcomes: Iterable[Outcome], text: str) -> None:
 
 
 def commit() -> str:
-    """Hash of the commit, with "+" if there are uncommitted changes besides recorded results; no
-    result of such a tree is reused."""
-    changes = _git("status", "--porcelain", "--", ".", *(f":!{path}" for path in _recorded()))
-    return (_git("rev-parse", "HEAD") or "unknown") + "+" * bool(changes)
+    """Hash of the commit, with "+" if there are uncommitted changes besides recorded results, or no
+    repository."""
+    changes = _git("status", "--porcelain", "--", ".", *_apart())
+    head = _git("rev-parse", "HEAD")
+    return head + "+" * bool(changes) if head else "unknown+"
 
 
 def same_sources(one: str, other: str, *, pages: bool = False) -> bool:
-    """Whether two commits differ in nothing that can change a result; `pages`: pages can."""
+    """Whether two commits differ in nothing that can change a result; `pages`: pages can. What is
+    not committed is the same as nothing."""
     if "+" in one + other:
         return False
-    apart = [f":!{path}" for path in _recorded()] if pages else _NO_SOURCES
-    command = ["git", "diff", "--quiet", one, other, "--", ".", *apart]
+    command = ["git", "diff", "--quiet", one, other, "--", ".", *(_apart() if pages else _PAGES)]
     return one == other or subprocess.run(command, cwd=ROOT, capture_output=True).returncode == 0
 
 
-def _recorded() -> list[str]:
-    return [str(path.relative_to(ROOT)) for path in (RECORDED, PAGE)]
+def _apart() -> list[str]:
+    """Git's words for all but the recorded results."""
+    return [f":!{path.relative_to(ROOT)}" for path in (RECORDED, PAGE)]
 
 
 def _git(*arguments: str) -> str:
@@ -119,7 +139,9 @@ def page(
             "pass" if one.passed else "FAIL",
             f"{one.seconds / 60:.1f} min",
             str(one.seed),
-            one.commit[:9] + " (older)" * (one.part in missing),
+            one.commit[:9].removesuffix("+")
+            + "+" * one.commit.endswith("+")
+            + " (other)" * (one.part in missing),
             one.counts,
         ]
         for one in outcomes
@@ -127,8 +149,8 @@ def page(
     lines = [
         "# Nightly results",
         "",
-        f"On the sources of commit {commit}. Results count on each commit with the same sources,",
-        "where only pages differ.",
+        f"On the sources of commit {commit}. A result counts for every commit that differs only in",
+        "pages.",
         "",
         "```",
         table(rows, ["part", "what it runs", "result", "time", "seed", "commit", "counts"]),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from signalbox.tb.tools import nightly, nightly_results
+from signalbox.tb.tools import nightly, nightly_results, plan
 from signalbox.tb.tools.nightly import Part, run
 from signalbox.tb.tools.nightly_results import Outcome, commit, known, page, same_sources
 
@@ -72,7 +72,11 @@ def test_changed_files_are_tested_again(folder: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(nightly_results, "commit", lambda: "abc+")
     assert nightly.main(["--seed", "1", "good"]) == 0
     assert nightly.main(["--seed", "2", "good"]) == 0
-    assert "3 passed, seed 2" in (folder / "page.md").read_text()
+    text = (folder / "page.md").read_text()
+    assert "3 passed, seed 2" in text and " abc+ (other) " in text
+    assert "Not run on these sources: good, bad." in text
+    with pytest.raises(SystemExit):
+        nightly.main(["--record", "good"])
 
 
 def test_older_results_are_shown(folder: Path, monkeypatch: pytest.MonkeyPatch):
@@ -83,17 +87,16 @@ def test_older_results_are_shown(folder: Path, monkeypatch: pytest.MonkeyPatch):
     text = (folder / "page.md").read_text()
     assert "sources of commit def" in text and "Not run on these sources: good." in text
     (row,) = (line for line in text.splitlines() if line.startswith("good "))
-    assert " abc (older) " in row and "seed 1" in row
+    assert " abc (other) " in row and "seed 1" in row
 
 
 def test_results_of_other_machines(folder: Path, monkeypatch: pytest.MonkeyPatch):
     """Recorded results count where nothing else is known, on commits with the same sources."""
     assert nightly.main(["--seed", "1", "--record", "good"]) == 0
-    for file in folder.glob("good.*"):
-        file.unlink()
+    monkeypatch.setattr(nightly_results, "commit", lambda: "xyz")
+    assert nightly.main(["--seed", "4", "good"]) == 0
     monkeypatch.setattr(nightly_results, "commit", lambda: "def")
-    monkeypatch.setattr(nightly, "same_sources", lambda *_, **__: True)
-    assert known(["good", "bad"])["good"].seed == 1
+    monkeypatch.setattr(nightly, "same_sources", lambda *both, **_: "xyz" not in both)
     nightly.main(["--seed", "2", "--record"])
     text = (folder / "recorded.md").read_text()
     assert "3 passed, seed 1" in text and "Not run on these sources: nothing." in text
@@ -117,13 +120,39 @@ def test_same_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         return commit()
 
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
-    first, results, page, source = map(
-        changed, ("hw/a.py", "docs/nightly/bench.json", "docs/a.md", "hw/a.py")
+    first, results, _, page, source = map(
+        changed, ("hw/a.py", "docs/nightly/bench.json", "hw/README.md", "docs/a.md", "hw/ISA.md")
     )
     assert same_sources(first, results) and same_sources(first, results, pages=True)
     assert same_sources(first, page) and not same_sources(first, page, pages=True)
     assert not same_sources(first, source) and not same_sources("unknown", first)
     assert not same_sources(first + "+", first + "+")
+
+
+def test_nothing_to_compare_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Without a repository, nothing is reused."""
+    for name, path in (("ROOT", "."), ("RECORDED", "docs/nightly"), ("PAGE", "docs/nightly.md")):
+        monkeypatch.setattr(nightly_results, name, tmp_path / path)
+    assert commit() == "unknown+"
+
+
+def test_results_of_tests(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    """A part keeps the results of the tests and proofs that the plan names, of this run only."""
+    good, other = plan.load().entries[0].tests[0], "tb/tools/test_none.py::test_none"
+    cases = "".join(
+        f'<testcase classname="{file[:-3].replace("/", ".")}" name="{name}[verilator]"/>'
+        for file, name in (test.split("::") for test in (good, other))
+    )
+    junit, junit_text = folder / "good.xml", f"<testsuite>{cases}</testsuite>"
+    write = f"import sys; open({str(junit)!r}, 'w').write({junit_text!r}); print('2 passed')"
+    assert run("good", python(write), 7, "abc").tests == {good: True}
+    assert run("good", GOOD, 7, "abc").tests == {}
+    nightly_results.keep(run("good", python(write), 7, "abc"))
+    assert known(["good"], lambda _: True)["good"].tests == {good: True}
+    monkeypatch.setattr(nightly, "SIM_BUILD", folder)
+    monkeypatch.setattr(nightly, "_SHOWING", ("proofs",))
+    (folder / "proofs.xml").write_text(junit_text)
+    assert run("proofs", BAD, 7, "abc").tests == {}
 
 
 def test_page(folder: Path):

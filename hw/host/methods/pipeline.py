@@ -64,7 +64,7 @@ class MethodPipeline(wiring.Component):
     slice_now : out, strobe, one cycle after `taken`.
     serving : out, a channel is served.
     served : out, its number, only while `serving`.
-    edit : in, stream of changes to contexts; unless the held method stays, the channel's wait ends.
+    edit : in, stream of changes to contexts. A start ends the channel's wait; otherwise it goes on.
     started : out, strobe: an entry of the served channel starts; GP_GET becomes `get`.
     finished : out, strobe: all of the entry was executed.
     unpark, park : out, see `Parking`.
@@ -199,8 +199,8 @@ class MethodPipeline(wiring.Component):
             m.d.sync += flow.eq(0)
             m.d.comb += self.service.reset.eq(1)
         with m.Else():
-            # An operation begun by a method that stays is still waited for.
-            m.d.comb += [self.park.wait.eq(Wait.TURN), self.park.lasts.eq(~edited.replace)]
+            # An operation begun by the held method is still waited for.
+            m.d.comb += [self.park.wait.eq(Wait.TURN), self.park.lasts.eq(1)]
             with m.If(edited.replace):
                 m.d.comb += self.service.replace.eq(1)
                 step = Signal(Step)

@@ -49,7 +49,7 @@ class Parking(wiring.Component):
     alive : in, per channel, enabled and not halted.
     occupied : in, per channel, has fetched dwords.
     park : in, during a service: the served channel continues (`Wait.NONE`), or is let go with
-        `wait`. With `lasts`, a wait that it has already goes on instead.
+        `wait`. With `lasts`, a channel that waits already keeps its wait.
     unpark : in, strobe, in the first cycle of a service; `channel` is always the served one.
     acquires : in, those of the served channel.
     update : in, strobe: an on-chip semaphore was operated on.

@@ -42,8 +42,8 @@ class ComputeMethodPort(wiring.Signature):
     -------
     setting : out, strobe: a method that only sets state was executed.
     ask : out, strobe: a method of the channel waits.
-    drop : out, strobe: ends the channel's wait, completed or not; if not, two cycles or more before
-        the channel's next `ask`.
+    drop : out, strobe: ends the channel's wait, completed or not. After an incomplete wait, the
+        channel's next `ask` comes two cycles later or more.
     over : in, per channel, its wait is complete, until `drop`.
     refused : in, per channel, with `over`: its method was refused.
     why : in, refusal of the method of the channel selected in the previous cycle; valid with

@@ -46,7 +46,8 @@ class ReadOnlyCache(wiring.Component):
     leave : in, with the answer: the warp does not repeat its look-up.
     open : out, no fill is outstanding.
     drop : in, invalidate the lines of `row`. No fill of them may be outstanding. Behind the SM port
-        none is: a warp waiting for a line, killed or not, ends only after the fill.
+        none is: a row's words come after its last warp has ended, and a warp waiting for a line,
+        killed or not, ends only after the fill.
     request : out, reads.
     beat : in, beats, all accepted at once.
     """

@@ -187,11 +187,11 @@ class Fetch(wiring.Component):
         ]
 
     def _constant(self, m: Module) -> None:
-        """Look up constants and special registers."""
+        """Look up constants and special registers; every warp does, whether it wants one or not."""
         checked, look, special = self._checked, self._constants.look, self._checked.word.value
         m.d.sync += self._final.eq(checked)
         m.d.comb += [
-            look.valid.eq(checked.valid & (checked.constant | checked.dead)),
+            look.valid.eq(checked.valid),
             look.warp.eq(checked.at.warp),
             look.row.eq(checked.at.place.row),
             look.va.eq(checked.va),
@@ -239,6 +239,7 @@ class Fetch(wiring.Component):
         op = final.word.code[:7]
         memory = holds(m, op, lambda one: Operand.GLOBAL in one.operands, "memory")
         shared = holds(m, op, lambda one: Operand.SHARED in one.operands, "on_shared")
+        again = Signal()
         missed = Signal()
         lacks = Signal()
         cause = Signal(CoreCause)
@@ -246,7 +247,9 @@ class Fetch(wiring.Component):
         goes = Signal()
         m.d.comb += [
             cache.wanted.eq(final.constant),
-            cache.leave.eq(final.dead),
+            # A warp that waited for an argument may return without its instruction.
+            again.eq(final.missed & (final.status == MemoryStatus.OK)),
+            cache.leave.eq(~final.constant & ~(again & ~final.odd & ~final.dead)),
             missed.eq(final.constant & ~cache.hit),
             lacks.eq(memory & ~self.room.memory | shared & ~self.room.shared),
             cause.eq(self._cause(final, cache.failed)),

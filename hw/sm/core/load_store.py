@@ -39,7 +39,7 @@ class LoadStoreUnit(wiring.Component):
     request : out, writes of one beat.
     data : out, their beats.
     done : in, their responses.
-    result : out, loaded words; of a failed access any, since its warp executes nothing more.
+    result : out, loaded words; arbitrary after a failed access, as its warp executes nothing more.
     ends : out, completed instructions: loads, stores.
     """
 

@@ -31,7 +31,8 @@ FIRST_FAILS = Kernel(
     """,
     {"CYCLES": 4},
 )
-"""The first block's warps fail after CYCLES cycles; the others never end."""
+"""The first block's warps fail after CYCLES cycles, at `pop` without a mask; the others never
+end."""
 
 IS_QUEUE = 1 << 136 | 64 << 160
 """A queue of 64 entries, one for each block."""

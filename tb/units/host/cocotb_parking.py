@@ -344,7 +344,7 @@ async def some_time(tb: ParkingTestbench) -> None:
             lets_go = numbers.random() < ends
             if lets_go:
                 events["wait"] = numbers.choice(waits(tb, events))
-                # Such a service executes no method.
+                # The pipeline resumes a channel without executing a method.
                 events["lasts"] = events["watch"] is None and numbers.random() < 0.3
         await tb.step(**events)
         if lets_go:

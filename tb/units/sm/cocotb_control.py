@@ -346,6 +346,40 @@ async def new_words_drop_lines(dut):
 
 
 @cocotb.test(**LIMIT)
+async def fill_without_its_warp(dut):
+    """While a warp waits for an argument, another kernel displaces its program line; then it finds
+    its program unreadable or changed, and does not look the argument up again. Other warps get
+    their arguments nonetheless."""
+    tb = await CoreTestbench(dut).start()
+    pages = {PROGRAM // Memory.PAGE, ARGUMENTS // Memory.PAGE}
+    for lost in ("program", "argument", "nothing"):
+        first = make("ldc r1, [0]\nexit", warps=1)
+        if lost == "argument":
+            first.memory.broken.add(ARGUMENTS // Memory.PAGE)
+        tb.read.taken.clear()
+        tb.latency = (10, 10)
+        tb.launch(Task(0, first))
+        await tb.until(lambda: tb.read.taken, "the program is read")
+        tb.latency = (300, 300)
+        await tb.until(lambda: len(tb.read.taken) == 2, "the argument is read")
+        assert {read["va"] // Memory.PAGE for _, read in tb.read.taken} == pages
+        tb.latency = (10, 10)
+        other = make(POINTERS + "mov r1, 77\nstg [r2], r1\nexit", warps=1)
+        tb.launch(Task(1, other))
+        await tb.until(lambda: len(tb.read.taken) == 3, "the other program is read")
+        if lost == "program":
+            del first.memory.pages[PROGRAM // Memory.PAGE]
+        else:
+            first.memory.write(PROGRAM, assemble("exit"))
+        await tb.rest(3000)
+        assert other.memory.word(DATA) == 77
+        causes = [(fault.row, fault.cause) for fault in tb.faults]
+        assert causes == ([(0, PROGRAM_FAULT)] if lost == "program" else [])
+        tb.tasks.clear()
+        tb.faults.clear()
+
+
+@cocotb.test(**LIMIT)
 async def lanes_stay_busy(dut):
     """With enough warps, one row of lanes executes per cycle; else each warp's next instruction
     begins `ROUND` cycles after the last row of the previous one."""

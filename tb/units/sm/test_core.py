@@ -39,10 +39,10 @@ def run(size: str, tests: str, minimum: int, simulator: str) -> None:
 TESTS = pytest.mark.parametrize(
     ("tests", "minimum"),
     tiers(
-        [("core", 6), ("control", 10)],
+        [("core", 6), ("control", 11)],
         smoke={
             ("core", 6): ["every_operation", "neighbouring_words_go_together"],
-            ("control", 10): ["every_cause", "kill", "barriers_hold_all"],
+            ("control", 11): ["every_cause", "kill", "barriers_hold_all"],
         },
     ),
 )
