@@ -38,11 +38,11 @@ class ReadOnlyCache(wiring.Component):
 
     Members
     -------
-    look : in, a look-up.
+    look : in, a look-up; without `wanted` in the next cycle, it has no effect but that of `leave`.
     hit : out, in the next cycle: the line is valid.
     word : out, in the next cycle: the word.
     failed : out, in the next cycle: status of a failed fill.
-    wanted : in, with the answer: a miss may start a fill.
+    wanted : in, with the answer: the warp wants the word; a miss may start a fill.
     leave : in, with the answer: the warp does not repeat its look-up.
     open : out, no fill is outstanding.
     drop : in, invalidate the lines of `row`. No fill of them may be outstanding. Behind the SM port
@@ -166,7 +166,7 @@ class ReadOnlyCache(wiring.Component):
                 m.d.comb += self.open.eq(1)
                 with m.If(keeper):
                     m.d.comb += self.failed.eq(Mux(self.wanted, failed, MemoryStatus.OK))
-                    with m.If(self.hit | self.wanted | self.leave):
+                    with m.If(self.wanted | self.leave):
                         m.next = "FREE"
         for index in range(self._lines):
             with m.If(self.drop.valid & (self._rows[index] == self.drop.row)):
