@@ -26,7 +26,6 @@ from signalbox.hw.options import program
 from signalbox.tb.folders import SIM_BUILD
 from signalbox.tb.simulation.limited import run_limited
 from signalbox.tb.simulation.runner import choose_seed
-from signalbox.tb.tools import nightly_results
 from signalbox.tb.tools.nightly_results import (
     FOLDER,
     Outcome,
@@ -34,6 +33,7 @@ from signalbox.tb.tools.nightly_results import (
     known,
     page,
     planned,
+    present_commit,
     record,
     same_sources,
 )
@@ -195,7 +195,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     unknown = [name for name in options.parts if name not in PARTS]
     if unknown:
         parser.error(f"no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
-    seed, commit = choose_seed(options.seed), nightly_results.commit()
+    seed, commit = choose_seed(options.seed), present_commit()
     if options.record and commit.endswith("+"):
         parser.error("results of uncommitted changes cannot be recorded")
 

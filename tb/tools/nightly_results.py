@@ -14,11 +14,11 @@ from signalbox.tb.tools import plan
 __all__ = [
     "FOLDER",
     "Outcome",
-    "commit",
     "keep",
     "known",
     "page",
     "planned",
+    "present_commit",
     "record",
     "same_sources",
 ]
@@ -63,7 +63,13 @@ class Outcome:
 
 def keep(outcome: Outcome) -> None:
     """Keep a result for the next run."""
-    (FOLDER / f"{outcome.part}.json").write_text(json.dumps(asdict(outcome), indent=1) + "\n")
+    _write(outcome, FOLDER)
+
+
+def _write(outcome: Outcome, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    content = json.dumps(asdict(outcome), indent=1)
+    (folder / f"{outcome.part}.json").write_text(content + "\n")
 
 
 def known(parts: Iterable[str], counts: Callable[[Outcome], bool]) -> dict[str, Outcome]:
@@ -81,14 +87,12 @@ def known(parts: Iterable[str], counts: Callable[[Outcome], bool]) -> dict[str, 
 
 def record(outcomes: Iterable[Outcome], text: str) -> None:
     """Write results and page to `docs/`, to be committed."""
-    RECORDED.mkdir(parents=True, exist_ok=True)
     for outcome in outcomes:
-        content = json.dumps(asdict(outcome), indent=1)
-        (RECORDED / f"{outcome.part}.json").write_text(content + "\n")
+        _write(outcome, RECORDED)
     PAGE.write_text(text)
 
 
-def commit() -> str:
+def present_commit() -> str:
     """Hash of the commit, with "+" if there are uncommitted changes besides recorded results, or no
     repository."""
     changes = _git("status", "--porcelain", "--", ".", *_apart())

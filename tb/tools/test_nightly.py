@@ -8,7 +8,7 @@ import pytest
 
 from signalbox.tb.tools import nightly, nightly_results, plan
 from signalbox.tb.tools.nightly import Part, run
-from signalbox.tb.tools.nightly_results import Outcome, commit, known, page, same_sources
+from signalbox.tb.tools.nightly_results import Outcome, known, page, present_commit, same_sources
 
 
 def python(code: str, limit: int = 60) -> Part:
@@ -26,7 +26,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(nightly_results, "RECORDED", tmp_path / "recorded")
     monkeypatch.setattr(nightly_results, "PAGE", tmp_path / "recorded.md")
     monkeypatch.setattr(nightly, "PARTS", {"good": GOOD, "bad": BAD})
-    monkeypatch.setattr(nightly_results, "commit", lambda: "abc")
+    monkeypatch.setattr(nightly, "present_commit", lambda: "abc")
     monkeypatch.setattr(nightly, "_SHOWING", ("good",))
     monkeypatch.setattr(nightly_results, "plan_problems", problems)
     return tmp_path
@@ -69,7 +69,7 @@ def test_only_what_passed_is_kept(folder: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_changed_files_are_tested_again(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(nightly_results, "commit", lambda: "abc+")
+    monkeypatch.setattr(nightly, "present_commit", lambda: "abc+")
     assert nightly.main(["--seed", "1", "good"]) == 0
     assert nightly.main(["--seed", "2", "good"]) == 0
     text = (folder / "page.md").read_text()
@@ -82,7 +82,7 @@ def test_changed_files_are_tested_again(folder: Path, monkeypatch: pytest.Monkey
 def test_older_results_are_shown(folder: Path, monkeypatch: pytest.MonkeyPatch):
     """Results of an older commit are shown with that commit, and do not count."""
     nightly.main(["--seed", "1", "good"])
-    monkeypatch.setattr(nightly_results, "commit", lambda: "def")
+    monkeypatch.setattr(nightly, "present_commit", lambda: "def")
     nightly.main(["--seed", "2", "bad"])
     text = (folder / "page.md").read_text()
     assert "sources of commit def" in text and "Not run on these sources: good." in text
@@ -93,9 +93,9 @@ def test_older_results_are_shown(folder: Path, monkeypatch: pytest.MonkeyPatch):
 def test_results_of_other_machines(folder: Path, monkeypatch: pytest.MonkeyPatch):
     """Recorded results count where nothing else is known, on commits with the same sources."""
     assert nightly.main(["--seed", "1", "--record", "good"]) == 0
-    monkeypatch.setattr(nightly_results, "commit", lambda: "xyz")
+    monkeypatch.setattr(nightly, "present_commit", lambda: "xyz")
     assert nightly.main(["--seed", "4", "good"]) == 0
-    monkeypatch.setattr(nightly_results, "commit", lambda: "def")
+    monkeypatch.setattr(nightly, "present_commit", lambda: "def")
     monkeypatch.setattr(nightly, "same_sources", lambda *both, **_: "xyz" not in both)
     nightly.main(["--seed", "2", "--record"])
     text = (folder / "recorded.md").read_text()
@@ -113,11 +113,11 @@ def test_same_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         with (tmp_path / path).open("a") as file:
             file.write("more\n")
-        assert commit().endswith("+") != path.startswith("docs/nightly")
+        assert present_commit().endswith("+") != path.startswith("docs/nightly")
         subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
         me = ["-c", "user.name=me", "-c", "user.email=me@example.org"]
         subprocess.run(["git", *me, "commit", "-qm", path], cwd=tmp_path, check=True)
-        return commit()
+        return present_commit()
 
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     first, results, _, page, source = map(
@@ -133,7 +133,7 @@ def test_nothing_to_compare_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """Without a repository, nothing is reused."""
     for name, path in (("ROOT", "."), ("RECORDED", "docs/nightly"), ("PAGE", "docs/nightly.md")):
         monkeypatch.setattr(nightly_results, name, tmp_path / path)
-    assert commit() == "unknown+"
+    assert present_commit() == "unknown+"
 
 
 def test_results_of_tests(folder: Path, monkeypatch: pytest.MonkeyPatch):

@@ -28,8 +28,9 @@ class ReadOnlyCache(wiring.Component):
     """Direct-mapped, 64-byte lines, tagged by kernel row and address; one outstanding fill.
 
     The answer comes in the cycle after the look-up. A warp that misses repeats its look-up when
-    `open`. A filled line is kept until the warp that requested it has looked it up again, so every
-    fill makes progress. A failed fill is reported to that warp only.
+    `open`. A filled line is kept until the warp that requested it releases it, at its next look-up
+    if it still wants the word; so every fill makes progress. A failed fill is reported to that warp
+    only.
 
     Parameters
     ----------
@@ -38,12 +39,12 @@ class ReadOnlyCache(wiring.Component):
 
     Members
     -------
-    look : in, a look-up; without `wanted` in the next cycle, it has no effect but that of `leave`.
+    look : in, a look-up; without `wanted` in the next cycle, it has no effect but `release`.
     hit : out, in the next cycle: the line is valid.
     word : out, in the next cycle: the word.
     failed : out, in the next cycle: status of a failed fill.
     wanted : in, with the answer: the warp wants the word; a miss may start a fill.
-    leave : in, with the answer: the warp does not repeat its look-up.
+    release : in, with the answer: a line that is kept for the warp need not be kept any longer.
     open : out, no fill is outstanding.
     drop : in, invalidate the lines of `row`. No fill of them may be outstanding. Behind the SM port
         none is: a row's words come after its last warp has ended, and a warp waiting for a line,
@@ -63,7 +64,7 @@ class ReadOnlyCache(wiring.Component):
             "word": Out(word),
             "failed": Out(MemoryStatus),
             "wanted": In(1),
-            "leave": In(1),
+            "release": In(1),
             "open": Out(1),
             "drop": In(row),
             "request": Out(stream.Signature(core_request(config))),
@@ -166,7 +167,7 @@ class ReadOnlyCache(wiring.Component):
                 m.d.comb += self.open.eq(1)
                 with m.If(keeper):
                     m.d.comb += self.failed.eq(Mux(self.wanted, failed, MemoryStatus.OK))
-                    with m.If(self.wanted | self.leave):
+                    with m.If(self.release):
                         m.next = "FREE"
         for index in range(self._lines):
             with m.If(self.drop.valid & (self._rows[index] == self.drop.row)):

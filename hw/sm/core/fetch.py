@@ -158,7 +158,7 @@ class Fetch(wiring.Component):
         """The instruction, or a miss, and the kernel properties have arrived."""
         cache, asked, found = self._programs, self._asked, self._found
         leaves = asked.dead | asked.odd
-        m.d.comb += [cache.wanted.eq(~leaves), cache.leave.eq(leaves)]
+        m.d.comb += [cache.wanted.eq(~leaves), cache.release.eq(1)]
         m.d.sync += [found[name].eq(asked[name]) for name in _BASE]
         m.d.sync += [
             found.missed.eq(~cache.hit),
@@ -239,7 +239,6 @@ class Fetch(wiring.Component):
         op = final.word.code[:7]
         memory = holds(m, op, lambda one: Operand.GLOBAL in one.operands, "memory")
         shared = holds(m, op, lambda one: Operand.SHARED in one.operands, "on_shared")
-        again = Signal()
         missed = Signal()
         lacks = Signal()
         cause = Signal(CoreCause)
@@ -247,9 +246,8 @@ class Fetch(wiring.Component):
         goes = Signal()
         m.d.comb += [
             cache.wanted.eq(final.constant),
-            # A warp that waited for an argument may return without its instruction.
-            again.eq(final.missed & (final.status == MemoryStatus.OK)),
-            cache.leave.eq(~final.constant & ~(again & ~final.odd & ~final.dead)),
+            # A warp that waited for an argument may return with another instruction, or with none.
+            cache.release.eq(ended | ~final.missed),
             missed.eq(final.constant & ~cache.hit),
             lacks.eq(memory & ~self.room.memory | shared & ~self.room.shared),
             cause.eq(self._cause(final, cache.failed)),
