@@ -152,8 +152,8 @@ class Contexts:
         return context
 
     async def end(self, context: Context) -> None:
-        """Free a created context. Raises `ContextError` while it has address spaces, and as
-        `check`."""
+        """Free a created context. Raises `ContextError` while it has address spaces, or if `check`
+        does."""
         self.check(context)
         if spaces := self.spaces(context):
             raise ContextError(f"{context} is in use by {', '.join(map(str, spaces))}")
@@ -162,7 +162,7 @@ class Contexts:
 
     async def place(self, context: Context, wanted: Placement | str) -> None:
         """Set the placement of tasks launched from now on that have none of their own. Raises
-        `PlacementError`, and as `check`."""
+        `PlacementError`, or `ContextError` if `check` does."""
         self.check(context)
         await self._place(context, placement(wanted))
 
@@ -307,7 +307,8 @@ class Contexts:
                 context.broken = ContextBroken(context.number, context.name, spaces, address)
 
     async def mend(self, context: Context) -> None:
-        """Make the machine retry a context that could not run. Raises as `check`."""
+        """Make the machine retry a context that could not run. Raises `ContextError` if
+        `check` does."""
         self.check(context)
         await self._mend(context)
 

@@ -18,7 +18,7 @@ class Port:
         self.record = Record(shape)
         self._handle = handle
         self._driven: int | None = None
-        self._flag: tuple[str, int] | None = None  # a bit that is never undefined: name, place
+        self._flag: tuple[str, int] | None = None  # bit that must not be undefined: name, place
         if self.record.width == 1:
             self._flag = name, 0
         elif "valid" in self.record.fields:

@@ -73,8 +73,8 @@ def _write(outcome: Outcome, folder: Path) -> None:
 
 
 def known(parts: Iterable[str], counts: Callable[[Outcome], bool]) -> dict[str, Outcome]:
-    """The last result of each part that has one, here or recorded; `counts`: whether a result
-    applies to the present sources, and is preferred for that."""
+    """The last result of each part that has one, here or recorded. A result that applies to the
+    present sources is preferred. `counts` : tells whether a result does."""
     found: dict[str, Outcome] = {}
     for part, folder in product(parts, (FOLDER, RECORDED)):
         file = folder / f"{part}.json"
@@ -101,8 +101,8 @@ def present_commit() -> str:
 
 
 def same_sources(one: str, other: str, *, pages: bool = False) -> bool:
-    """Whether two commits differ in nothing that can change a result; `pages`: pages can. What is
-    not committed is the same as nothing."""
+    """Whether two commits differ in nothing that can change a result; `pages`: pages can. A tree
+    with uncommitted changes has the sources of no commit."""
     if "+" in one + other:
         return False
     command = ["git", "diff", "--quiet", one, other, "--", ".", *(_apart() if pages else _PAGES)]
@@ -110,7 +110,7 @@ def same_sources(one: str, other: str, *, pages: bool = False) -> bool:
 
 
 def _apart() -> list[str]:
-    """Git's words for all but the recorded results."""
+    """Pathspecs that leave out the recorded results."""
     return [f":!{path.relative_to(ROOT)}" for path in (RECORDED, PAGE)]
 
 

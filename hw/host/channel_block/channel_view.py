@@ -30,7 +30,7 @@ class StatusPort(wiring.Signature):
     Members
     -------
     active : out, per channel, a copy, task, read, write-back or semaphore operation is outstanding.
-    busy : out, per channel, it has entries that were not executed.
+    busy : out, per channel, it has entries that are not executed yet.
     serving : out, a channel is being served.
     served : out, its number; valid with `serving`.
     floor_valid : out, a channel is the floor, see `Scheduler`.
