@@ -275,6 +275,10 @@ async def fixed_cycles(dut) -> None:
     assert marks["done"] - marks["last write beat"] <= 13
 
 
+TARGETS = 0x200000
+"""Base of random destinations, beyond all sources: 17 lines at a pitch below 64 KiB end earlier."""
+
+
 def random_copy(tb: CopyTestbench, index: int, longest: int) -> Copy:
     rng = tb.random
     length = min(longest, rng.choice([1, 4, BEAT, 3 * BEAT, 12 * BEAT, BURST, 3 * BURST]))
@@ -285,7 +289,7 @@ def random_copy(tb: CopyTestbench, index: int, longest: int) -> Copy:
     copy = Copy(
         index % ASIDS,
         rng.choice(near),
-        0x100000 + rng.choice(near),
+        TARGETS + rng.choice(near),
         length,
         lines,
         rng.choice([0, *pitch, rng.randrange(1 << 16)]),
