@@ -52,6 +52,13 @@ def test_too_long(folder: Path):
     assert "not over after 1 s" in (folder / "slow.log").read_text()
 
 
+def test_longer_limit(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    slow = python("import time; time.sleep(2); print('1 passed')", limit=1)
+    monkeypatch.setattr(nightly, "PARTS", {"slow": slow})
+    assert nightly.main(["slow"]) == 1
+    assert nightly.main(["--limit", "1", "slow"]) == 0
+
+
 def test_later_commands_run_after_a_failure(folder: Path):
     """A failed command does not prevent the following ones."""
     commands = [[sys.executable, "-c", f"print({n}); raise SystemExit({1 - n})"] for n in (0, 1)]
