@@ -47,12 +47,13 @@ task_pointer = data.StructLayout({
     "epoch": 1,
     "is_queue": 1,
     "queue": 6,
-    "reserved": 2,
+    "dropped": 1,
+    "reserved": 1,
 })
 """A task without a slot, 8 bytes in the lists: virtual address `page` << 8 of its QMD in its
 address space, the launching channel, nesting depth. `resumed`: it has run before and resumes.
 `epoch`: tag of the host for its waits, inherited by launched tasks. `is_queue`: it is open queue
-number `queue`."""
+number `queue`. `dropped`: it was killed in its list and is already reported."""
 
 
 queue_span = data.StructLayout({"start": 24, "count": 8, "behind": 1})

@@ -1,8 +1,7 @@
-"""Tasks without a slot: one list per context and priority level (ASID-23)."""
+"""Tasks without a slot: one list per context and priority level (ASID-23, PREEMPT-7)."""
 
 from amaranth.hdl import Const, Module, Mux, Signal, Value, signed
-from amaranth.lib import data, enum, stream, wiring
-from amaranth.lib.memory import Memory
+from amaranth.lib import data, enum, memory, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from signalbox.hw.config import PRIORITIES, VA_BITS, Config
@@ -11,10 +10,13 @@ from signalbox.hw.records.memory import MemoryStatus, ReadPort, WritePort
 from signalbox.hw.records.placement import task_level, task_pointer
 from signalbox.hw.task_unit.word_access import WORD_BYTES, WordAccess, word_request
 
-__all__ = ["ListOutcome", "TaskLists", "list_push"]
+__all__ = ["ListOutcome", "ListVisit", "TaskLists", "list_push", "list_visit"]
 
-_ROW = data.StructLayout({"first": MOST_LOG_SIZE, "count": MOST_LOG_SIZE + 1})
-"""State of a list: ring position of its first task, and number of tasks."""
+_COUNT = MOST_LOG_SIZE + 1
+
+_ROW = data.StructLayout({"first": MOST_LOG_SIZE, "count": _COUNT, "live": _COUNT})
+"""State of a list: ring position of its first task, number of tasks, and how many of these are not
+dropped."""
 
 
 class ListOutcome(enum.Enum, shape=2):
@@ -25,12 +27,40 @@ class ListOutcome(enum.Enum, shape=2):
     """The list is full, apart from places reserved for evicted tasks; nothing changes."""
     MEMORY = 2
     """The memory of the lists could not be accessed. A pushed task is not in the list; a popped
-    task is lost."""
+    task is lost; a visited one stays as it is."""
+    NONE = 3
+    """There is no further task to visit."""
+
+
+class ListVisit(enum.Enum, shape=2):
+    """Step of a visit of all tasks of a list."""
+
+    FIRST = 0
+    """Read the first task."""
+    NEXT = 1
+    """Read the next one."""
+    DROP = 2
+    """Drop the task just read. A list of dropped tasks only is empty."""
+
+
+class _Op(enum.Enum, shape=3):
+    """Operation in progress; the last three are steps of a visit."""
+
+    PUSH = 0
+    POP = 1
+    FIRST = 2
+    NEXT = 3
+    DROP = 4
 
 
 def list_push(config: Config) -> data.StructLayout:
     """`task` goes to the tail of its list, or with `head` to the head."""
     return data.StructLayout({"where": task_level(config), "head": 1, "task": task_pointer})
+
+
+def list_visit(config: Config) -> data.StructLayout:
+    """A step of the visit of a list; NEXT and DROP are for the list of the last FIRST."""
+    return data.StructLayout({"where": task_level(config), "step": ListVisit})
 
 
 class TaskLists(wiring.Component):
@@ -39,7 +69,12 @@ class TaskLists(wiring.Component):
     list, one per row, are reserved for returning tasks (`resumed`), so these always find room.
 
     One operation at a time, which takes the memory latency plus 8 cycles; a push to a full list
-    fails after 6. Pop goes ahead of push. `area` may change only while all lists are empty.
+    fails after 6. Pop goes ahead of push, and push ahead of visits. `area` may change only while
+    all lists are empty.
+
+    A visit reads the tasks of one list in order. Between its steps, tasks may be pushed and popped:
+    it passes over those pushed at the head, includes those pushed at the tail before its last step,
+    and reads none that was popped. A dropped task keeps its place until it is popped.
 
     Members
     -------
@@ -48,6 +83,8 @@ class TaskLists(wiring.Component):
     pushed : out, strobe: result of the push.
     pop : in, a non-empty list whose first task is to be removed.
     popped : out, strobe: the task and the result.
+    visit : in, a step of a visit.
+    visited : out, strobe: the task and the result.
     waiting : out, per level of each context: its list is not empty.
     read : out, the memory.
     write : out, the memory.
@@ -55,21 +92,23 @@ class TaskLists(wiring.Component):
 
     def __init__(self, config: Config) -> None:
         self._config = config
+        found = data.StructLayout({"valid": 1, "outcome": ListOutcome, "task": task_pointer})
         super().__init__({
             "area": In(list_area(config)),
             "push": In(stream.Signature(list_push(config))),
             "pushed": Out(data.StructLayout({"valid": 1, "outcome": ListOutcome})),
             "pop": In(stream.Signature(task_level(config))),
-            "popped": Out(
-                data.StructLayout({"valid": 1, "outcome": ListOutcome, "task": task_pointer})
-            ),
+            "popped": Out(found),
+            "visit": In(stream.Signature(list_visit(config))),
+            "visited": Out(found),
             "waiting": Out(config.contexts * PRIORITIES),
             "read": Out(ReadPort(config)),
             "write": Out(WritePort(config)),
         })
-        self._pops = Signal()
+        self._op = Signal(_Op)
         self._head = Signal()
-        self._full = Signal()
+        self._none = Signal()
+        """No memory is accessed, as the list is full or has no further task."""
         self._number = Signal(task_level(config).size)
         self._request = Signal(word_request(config))
         self._after = Signal(_ROW)
@@ -83,12 +122,16 @@ class TaskLists(wiring.Component):
         self._level = Signal(PRIORITIES)
         self._whose = Signal(config.contexts)
         """The list, one-hot."""
-        self._some = Signal()
-        """The list is not empty afterwards."""
+        self._some, self._one = Signal(), Signal()
+        """Before a pop, after any other operation: the list has live tasks; it has one."""
+        self._visited = Signal.like(self._number)
+        self._at = Signal(MOST_LOG_SIZE)
+        self._left = Signal(_COUNT)
+        """The visit: its list, ring position of the next task, and number of tasks left."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.rows = rows = Memory(shape=_ROW, depth=1 << len(self._number), init=[])
+        m.submodules.rows = rows = memory.Memory(shape=_ROW, depth=1 << len(self._number), init=[])
         m.submodules.word = word = WordAccess(self._config)
         connect(m, word.read, flipped(self.read))
         connect(m, word.write, flipped(self.write))
@@ -99,15 +142,14 @@ class TaskLists(wiring.Component):
             keep.data.eq(self._after),
             word.request.p.eq(self._request),
             self.popped.task.eq(word.answer.data),
-            self.popped.outcome.eq(self._outcome),
-            self.pushed.outcome.eq(self._outcome),
+            [out.outcome.eq(self._outcome) for out in (self.popped, self.pushed, self.visited)],
         ]
         held = self._find(m)
         m.d.sync += row.eq(look.data)
         with m.FSM(name="lists"):
             with m.State("IDLE"):
                 self._accept(m)
-                with m.If(self.pop.valid | self.push.valid):
+                with m.If(self.pop.valid | self.push.valid | self.visit.valid):
                     m.next = "LOOK"
             with m.State("LOOK"):
                 m.next = "FETCH"
@@ -120,23 +162,36 @@ class TaskLists(wiring.Component):
                 self._address(m)
                 m.next = "ASK"
             with m.State("ASK"):
-                m.d.comb += word.request.valid.eq(~self._full)
+                m.d.comb += word.request.valid.eq(~self._none)
                 m.next = "WAIT"
             with m.State("WAIT"):
-                with m.If(self._full | word.answer.valid):
-                    self._end(m, keep.en, word.answer.status)
+                with m.If(self._none | word.answer.valid):
+                    self._end(m, keep, word.answer)
                     m.next = "IDLE"
         return m
 
     def _accept(self, m: Module) -> None:
-        pop, push = self.pop, self.push
-        m.d.comb += [pop.ready.eq(1), push.ready.eq(~pop.valid)]
-        m.d.sync += [
-            self._pops.eq(pop.valid),
-            self._head.eq(push.p.head),
-            self._number.eq(Mux(pop.valid, pop.p.as_value(), push.p.where.as_value())),
-            self._request.data.eq(push.p.task),
+        pop, push, visit = self.pop, self.push, self.visit
+        m.d.comb += [
+            pop.ready.eq(1),
+            push.ready.eq(~pop.valid),
+            visit.ready.eq(~pop.valid & ~push.valid),
         ]
+        m.d.sync += [self._head.eq(push.p.head), self._number.eq(visit.p.where.as_value())]
+        with m.If(pop.valid):
+            m.d.sync += [self._op.eq(_Op.POP), self._number.eq(pop.p.as_value())]
+        with m.Elif(push.valid):
+            m.d.sync += [
+                self._op.eq(_Op.PUSH),
+                self._number.eq(push.p.where.as_value()),
+                self._request.data.eq(push.p.task),
+            ]
+        with m.Else():
+            m.d.sync += self._op.eq(_Op.FIRST)
+            with m.Switch(visit.p.step):
+                for step in (ListVisit.NEXT, ListVisit.DROP):
+                    with m.Case(step):
+                        m.d.sync += [self._op.eq(_Op[step.name]), self._number.eq(self._visited)]
 
     def _find(self, m: Module) -> Signal:
         """Values derived from the list number and the area. Returns whether the list is not empty.
@@ -164,45 +219,88 @@ class TaskLists(wiring.Component):
     def _place(self, m: Module, row: data.View, held: Signal) -> None:
         """Ring position of the task and new state of the list. The RAM contents of an empty list
         are stale."""
-        after, mask = self._after, self._mask
-        count = Signal(MOST_LOG_SIZE + 1)
-        further = Signal(MOST_LOG_SIZE + 1)
-        step = Signal(MOST_LOG_SIZE + 1)
-        m.d.comb += [
-            count.eq(Mux(held, row.count, 0)),
-            further.eq(Mux(self._pops, 0, Mux(self._head, ~0, count))),
-            step.eq(Mux(self._pops, 1, Mux(self._head, ~0, 0))),
-        ]
+        after, mask, op = self._after, self._mask, self._op
+        count = Signal(_COUNT)
+        first = Signal(MOST_LOG_SIZE)
+        m.d.comb += [count.eq(Mux(held, row.count, 0)), first.eq(row.first)]
         m.d.sync += [
-            self._full.eq((count >= self._most) & ~self._pops),
-            self._index.eq((row.first + further) & mask),
-            after.first.eq((row.first + step) & mask),
-            after.count.eq(count + Mux(self._pops, ~0, 1)),
+            after.first.eq(row.first),
+            after.count.eq(count),
+            after.live.eq(Mux(held, row.live, 0)),
+            self._none.eq(0),
+            self._index.eq(row.first & mask),
         ]
+        with m.Switch(op):
+            with m.Case(_Op.PUSH):
+                step = Mux(self._head, ~0, 0)
+                m.d.sync += [
+                    self._none.eq(count >= self._most),
+                    self._index.eq((first + Mux(self._head, ~0, count)) & mask),
+                    after.first.eq((first + step) & mask),
+                    after.count.eq(count + 1),
+                    after.live.eq(Mux(held, row.live, 0) + 1),
+                ]
+            with m.Case(_Op.POP):
+                m.d.sync += [after.first.eq((first + 1) & mask), after.count.eq(count - 1)]
+            with m.Case(_Op.FIRST):
+                m.d.sync += self._none.eq(~held)
+            with m.Case(_Op.NEXT):
+                m.d.sync += [self._none.eq(self._left == 0), self._index.eq(self._at)]
+            with m.Case(_Op.DROP):
+                m.d.sync += [self._index.eq((self._at - 1) & mask), after.live.eq(row.live - 1)]
 
     def _address(self, m: Module) -> None:
-        area, request = self.area, self._request
+        area, request, live = self.area, self._request, self._after.live
         m.d.sync += [
             request.asid.eq(area.asid),
-            request.write.eq(~self._pops),
+            request.write.eq((self._op == _Op.PUSH) | (self._op == _Op.DROP)),
             request.strobe.eq((1 << WORD_BYTES) - 1),
             request.va.eq((area.base << 12) + (self._ring | self._index) * WORD_BYTES),
-            self._some.eq(self._after.count != 0),
+            self._some.eq(live != 0),
+            self._one.eq(live == 1),
         ]
 
-    def _end(self, m: Module, keep: Value, status: Value) -> None:
+    def _end(self, m: Module, keep: memory.WritePort, answer: data.View) -> None:
         """Answer and update the list: a failed pop has lost its task."""
-        failed = ~self._full & (status != MemoryStatus.OK)
+        op, none = self._op, self._none
+        pops, pushes = op == _Op.POP, op == _Op.PUSH
+        task = data.View(task_pointer, answer.data)
+        failed, less, some = Signal(name="failed"), Signal(name="less"), Signal(name="some")
         m.d.comb += [
-            self.popped.valid.eq(self._pops),
-            self.pushed.valid.eq(~self._pops),
-            keep.eq(self._pops | ~(self._full | failed)),
+            failed.eq(~none & (answer.status != MemoryStatus.OK)),
+            less.eq(pops & (failed | ~task.dropped)),
+            some.eq(self._some & ~(less & self._one)),
+            self.popped.valid.eq(pops),
+            self.pushed.valid.eq(pushes),
+            self.visited.valid.eq(~pops & ~pushes),
+            keep.en.eq(pops | ((pushes | (op == _Op.DROP)) & ~none & ~failed)),
+            keep.data.live.eq(self._after.live - less),
         ]
-        with m.If(self._full):
-            m.d.comb += self._outcome.eq(ListOutcome.FULL)
+        with m.If(none):
+            m.d.comb += self._outcome.eq(Mux(pushes, ListOutcome.FULL, ListOutcome.NONE))
         with m.Elif(failed):
             m.d.comb += self._outcome.eq(ListOutcome.MEMORY)
         for context in range(self._config.contexts):
             levels = self.waiting.word_select(context, PRIORITIES)
-            with m.If(keep & self._whose[context]):
-                m.d.sync += levels.eq((levels & ~self._level) | Mux(self._some, self._level, 0))
+            with m.If(keep.en & self._whose[context]):
+                m.d.sync += levels.eq((levels & ~self._level) | Mux(some, self._level, 0))
+        self._go_on(m, keep.en & ~some, task)
+
+    def _go_on(self, m: Module, empties: Value, task: data.View) -> None:
+        """Update the visit."""
+        op, here = self._op, self._number == self._visited
+        m.d.comb += self.visited.task.eq(task)
+        passes = (op == _Op.POP) & here & (self._index == self._at) & (self._left != 0)
+        with m.If(op == _Op.FIRST):
+            m.d.sync += [
+                self._visited.eq(self._number),
+                self._at.eq((self._index + 1) & self._mask),
+                self._left.eq(Mux(self._none, 0, self._after.count - 1)),
+            ]
+        with m.Elif(empties & here):
+            m.d.sync += self._left.eq(0)
+        with m.Elif(passes | ((op == _Op.NEXT) & ~self._none)):
+            m.d.sync += [self._at.eq((self._at + 1) & self._mask), self._left.eq(self._left - 1)]
+        with m.If((op == _Op.FIRST) | (op == _Op.NEXT)):
+            seen = data.View(task_pointer, self._request.data)
+            m.d.sync += [seen.eq(task), seen.dropped.eq(1)]

@@ -8,7 +8,7 @@ import cocotb
 
 from signalbox.hw.records.memory import MemoryStatus
 from signalbox.hw.records.placement import task_pointer
-from signalbox.hw.task_unit.task_lists import ListOutcome, TaskLists
+from signalbox.hw.task_unit.task_lists import ListOutcome, ListVisit, TaskLists
 from signalbox.tb.testbench.clocked import Testbench
 from signalbox.tb.testbench.configs import LISTS
 from signalbox.tb.testbench.contents import Contents, Failing
@@ -18,11 +18,12 @@ from signalbox.tb.testbench.record import Record
 from signalbox.tb.testbench.servers import ReadServer, WriteServer
 
 CONFIG = LISTS[os.environ["WORK_CONFIG"]]
-DONE, FULL, MEMORY = ListOutcome
+DONE, FULL, MEMORY, NONE = ListOutcome
 ASID = CONFIG.asids - 1
 BASE = 0x1_2345_6000
 TASK = 1 << 54  # values of the used fields of a task
 RESUMED = 1 << 53
+DROPPED = 1 << 62
 POINTER = Record(task_pointer)
 
 Level = tuple[int, int]
@@ -37,6 +38,7 @@ class ListsTestbench(Testbench):
     size, room : places of a list, and those for tasks that do not return.
     contents, write : memory, and its server of writes.
     model : tasks of each list.
+    pending : list being visited, and its tasks still to be visited.
     """
 
     timeout = 300
@@ -49,9 +51,11 @@ class ListsTestbench(Testbench):
         self.size = 1 << log_size
         self.room = self.size - CONFIG.rows
         self.model: dict[Level, deque[int]] = defaultdict(deque)
+        self.pending: tuple[Level, deque[int]] = ((0, 0), deque())
         self.drive(area={"asid": ASID, "base": BASE >> 12, "log_size": log_size})
         self.contents = Contents()
         self._push, self._pop = Source(self, "push"), Source(self, "pop")
+        self._visit = Source(self, "visit")
         pace, delay = self.share(share), self.between(*latency)
         ReadServer(self, self.contents, pace, delay)
         self.write = WriteServer(self, self.contents, pace, delay)
@@ -88,8 +92,49 @@ class ListsTestbench(Testbench):
 
     async def pops(self, where: Level) -> None:
         """Pop a task, and check that it is the first."""
-        task = self.model[where].popleft()
+        task = self._take(where)
         assert await self.pop(where) == (DONE, POINTER.unpack(task))
+
+    def _take(self, where: Level) -> int:
+        task = self.model[where].popleft()
+        listed, left = self.pending
+        if listed == where and left and left[0] == task:
+            left.popleft()
+        self._clear(where)
+        return task
+
+    def _clear(self, where: Level) -> None:
+        """A list of dropped tasks only is empty."""
+        if all(task & DROPPED for task in self.model[where]):
+            self.model[where].clear()
+            if self.pending[0] == where:
+                self.pending[1].clear()
+
+    async def visit(self, where: Level, step: ListVisit) -> tuple[ListOutcome, dict[str, int]]:
+        """Take a step of a visit. Returns outcome and task."""
+        self._visit.put({"where": _level(where), "step": step})
+        answer = await self._answer("visited")
+        return answer["outcome"], answer["task"]
+
+    async def visits(self, where: Level, *, first: bool) -> int | None:
+        """Visit the first or the next task, and check it. Returns the task, None if there is
+        none."""
+        if first:
+            self.pending = where, deque(self.model[where])
+        where, left = self.pending
+        task = left.popleft() if left else None
+        outcome, found = await self.visit(where, ListVisit.FIRST if first else ListVisit.NEXT)
+        assert outcome is (NONE if task is None else DONE)
+        assert task is None or found == POINTER.unpack(task)
+        return task
+
+    async def drops(self, task: int) -> None:
+        """Drop the task just visited."""
+        where, _ = self.pending
+        tasks = self.model[where]
+        tasks[tasks.index(task)] = task | DROPPED
+        self._clear(where)
+        assert (await self.visit(where, ListVisit.DROP))[0] is DONE
 
 
 def _level(where: Level) -> dict[str, int]:
@@ -161,6 +206,75 @@ async def memory_fails(dut: Any) -> None:
 
 
 @cocotb.test()
+async def dropped(dut: Any) -> None:
+    """A visit reads the tasks of a list in order; dropped ones keep their places until they are
+    popped, and a list without others is empty (PREEMPT-7)."""
+    tb = await ListsTestbench(dut, log_size=5).start()
+    where = (CONFIG.contexts - 1, 9)
+    assert await tb.visits(where, first=True) is None
+    for task in range(1, 6):
+        await tb.pushes(where, task)
+    await tb.pushes((0, 10), 77)
+    for number in range(5):
+        task = await tb.visits(where, first=number == 0)
+        assert task == number + 1
+        if task in (1, 4):
+            await tb.drops(task)
+    assert await tb.visits(where, first=False) is None
+    for _ in range(4):
+        await tb.pops(where)
+    assert list(tb.model[where]) == [5]
+    await tb.pushes(where, 6)
+    for first in (True, False):
+        task = await tb.visits(where, first=first)
+        assert task is not None
+        await tb.drops(task)
+    assert not tb.model[where] and await tb.visits(where, first=False) is None
+    await tb.pushes(where, 7)
+    await tb.pops(where)
+    await tb.pops((0, 10))
+
+
+@cocotb.test()
+async def visited_under_way(dut: Any) -> None:
+    """Tasks may be pushed and popped between the steps of a visit: it reads each task of its
+    beginning that is still in the list, and no other."""
+    tb = await ListsTestbench(dut, log_size=5).start()
+    where = (0, 20)
+    for task in range(1, 5):
+        await tb.pushes(where, task)
+    assert await tb.visits(where, first=True) == 1
+    await tb.pushes(where, 5)
+    await tb.pushes(where, 6 | RESUMED, head=True)
+    for _ in range(3):
+        await tb.pops(where)
+    assert await tb.visits(where, first=False) == 3
+    await tb.pops(where)
+    assert await tb.visits(where, first=False) == 4
+    assert await tb.visits(where, first=False) is None
+    assert list(tb.model[where]) == [4, 5]
+
+
+@cocotb.test()
+async def visits_without_memory(dut: Any) -> None:
+    """A task that cannot be read is passed over; one that cannot be dropped stays."""
+    tb = await ListsTestbench(dut, log_size=5).start()
+    where, everywhere = (0, 3), range(BASE, BASE + (1 << 20))
+    for task in range(1, 4):
+        await tb.pushes(where, task)
+    tb.contents.failing = [Failing((ASID, 0), everywhere, MemoryStatus.BUS, write=False)]
+    assert (await tb.visit(where, ListVisit.FIRST))[0] is MEMORY
+    tb.contents.failing = [Failing((ASID, 0), everywhere, MemoryStatus.BUS, write=True)]
+    outcome, task = await tb.visit(where, ListVisit.NEXT)
+    assert (outcome, task) == (DONE, POINTER.unpack(2))
+    assert (await tb.visit(where, ListVisit.DROP))[0] is MEMORY
+    tb.contents.failing = []
+    assert (await tb.visit(where, ListVisit.NEXT))[1] == POINTER.unpack(3)
+    for _ in range(3):
+        await tb.pops(where)
+
+
+@cocotb.test()
 async def latency(dut: Any) -> None:
     """An operation takes 8 cycles plus memory's latency."""
     tb = await ListsTestbench(dut, log_size=6, latency=(20, 20)).start()
@@ -182,7 +296,12 @@ async def random_operations(dut: Any) -> None:
     places = [(rng.randrange(CONFIG.contexts), rng.randrange(64)) for _ in range(4)]
     for _ in range(300):
         where = places[0] if rng.random() < 0.6 else rng.choice(places)
-        if tb.model[where] and rng.random() < 0.35:
+        act = rng.random()
+        if tb.model[where] and act < 0.3:
             await tb.pops(where)
+        elif act < 0.5:
+            task = await tb.visits(where, first=act < 0.33)
+            if task is not None and not task & DROPPED and rng.random() < 0.7:
+                await tb.drops(task)
         else:
             await tb.pushes(where, rng.randrange(TASK), head=rng.random() < 0.3)
