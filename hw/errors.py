@@ -98,6 +98,8 @@ class Cause(enum.IntEnum, shape=6):
     TASK_QUEUE = 43
     """INCREMENT_PUT of a record that is not an open queue; or launch of a queue that is already
     open, or that finds no free place: the last ones are reserved for other contexts."""
+    TASK_KILLED = 44
+    """A kill request named the task, its address space or its context."""
 
 
 CODE_OF = {
@@ -144,6 +146,7 @@ CODE_OF = {
     Cause.TASK_KERNEL: Code.DEVICE,
     Cause.TASK_RELEASE: Code.DEVICE,
     Cause.TASK_QUEUE: Code.DEVICE,
+    Cause.TASK_KILLED: Code.DEVICE,
 }
 """Public interrupt of every cause. `METHOD0` and `DATA0` hold the offending method; the cause and
 `ERROR_VA` give the details."""

@@ -21,6 +21,7 @@ _CAUSES = {
     Refusal.KERNEL: Cause.TASK_KERNEL,
     Refusal.RELEASE: Cause.TASK_RELEASE,
     Refusal.QUEUE: Cause.TASK_QUEUE,
+    Refusal.KILLED: Cause.TASK_KILLED,
 }
 
 
@@ -74,7 +75,7 @@ class ComputePort(wiring.Signature):
 
     Members
     -------
-    on : out, per channel: it is enabled; queues launched by a disabled channel are closed.
+    on : out, per channel: it is enabled; tasks of a disabled channel are killed.
     setting : out, a method that sets state.
     clear : out, strobe: `channel` restarts with all settings cleared.
     method : out, an action method; the next one is offered after `answer`.

@@ -1,12 +1,19 @@
 """Software interface of the compute engine, apart from launches."""
 
-from amaranth.lib import data, wiring
+from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import VA_BITS, Config
 from signalbox.hw.errors import CoreCause
 
-__all__ = ["MOST_LOG_SIZE", "ComputeControl", "list_area", "warp_fault"]
+__all__ = [
+    "MOST_LOG_SIZE",
+    "ComputeControl",
+    "KillScope",
+    "kill_request",
+    "list_area",
+    "warp_fault",
+]
 
 MOST_LOG_SIZE = 20
 """Log2 of the largest list capacity: 2^20 tasks."""
@@ -36,6 +43,28 @@ def warp_fault(config: Config) -> data.StructLayout:
     })
 
 
+class KillScope(enum.IntEnum, shape=2):
+    """Tasks that a kill request ends."""
+
+    TASK = 0
+    """The task of a record, in one address space."""
+    SPACE = 1
+    """All tasks of an address space."""
+    CONTEXT = 2
+    """All tasks of a context."""
+
+
+def kill_request(config: Config) -> data.StructLayout:
+    """A request to end tasks early: those of `context`, or of address space `asid`, or the task
+    whose record is at `page` << 8 of `asid`."""
+    return data.StructLayout({
+        "scope": KillScope,
+        "context": config.context_bits,
+        "asid": 10,
+        "page": 32,
+    })
+
+
 class ComputeControl(wiring.Signature):
     """Register interface of the compute engine, seen from the registers.
 
@@ -47,6 +76,7 @@ class ComputeControl(wiring.Signature):
     broken : in, per context: it cannot run.
     active : in, a context runs.
     context : in, the running context, or the last one.
+    kill : out, tasks to be ended; accepted when they have ended.
     idle : in, the engine holds no task.
     lost : in, strobe: a task was lost.
     fault : in, strobe: a warp faulted.
@@ -57,6 +87,7 @@ class ComputeControl(wiring.Signature):
             "area": Out(list_area(config)),
             "slice": Out(32),
             "mend": Out(config.contexts),
+            "kill": Out(stream.Signature(kill_request(config))),
             "broken": In(config.contexts),
             "active": In(1),
             "context": In(config.context_bits),

@@ -41,6 +41,8 @@ class Refusal(enum.Enum, shape=4):
     """It is complete, but a release at its end was refused."""
     QUEUE = 9
     """It is not an open queue, or no further queue may be opened."""
+    KILLED = 10
+    """Its channel was disabled, or a kill request named it."""
 
 
 task_verdict = data.StructLayout({"refusal": Refusal, "check": SkedCheck})

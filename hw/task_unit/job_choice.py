@@ -26,8 +26,8 @@ class Job(enum.Enum, shape=4):
     """Return the task of `row` to its list."""
     RECALL = 4
     """A resting queue has ended."""
-    SHUT = 5
-    """Close a queue of a disabled channel."""
+    VISIT = 5
+    """Visit a task that may have to be killed."""
     LAUNCH = 6
     """Accept the offered launch."""
     FILL = 7
@@ -39,15 +39,16 @@ class Job(enum.Enum, shape=4):
 class JobChoice(wiring.Component):
     """Selects one job at a time, by priority:
 
-    1. stop a task with a fault;
+    1. stop a task that is to end early;
     2. hand on an ended task and free its row;
     3. return a stopped task with undistributed blocks to its list, once its blocks on SMs have
        ended;
-    4. hand on a closed resting queue; close a queue of a disabled channel;
+    4. hand on a closed resting queue;
     5. while `leave` is 1, stop a running task;
-    6. accept a launch, if 7 or 8 was done since the last launch, or cannot be done;
-    7. give a free slot to the first task of the highest non-empty list;
-    8. if no slot is free, stop the task of lowest priority in favour of a waiting task of higher
+    6. visit a task, if something else was done since the last visit, or cannot be done;
+    7. accept a launch, if 8 or 9 was done since the last launch, or cannot be done;
+    8. give a free slot to the first task of the highest non-empty list;
+    9. if no slot is free, stop the task of lowest priority in favour of a waiting task of higher
        priority.
 
     Members
@@ -68,7 +69,7 @@ class JobChoice(wiring.Component):
     crowded : in, see `SlotTable`.
     delivers : in, the previous ended task has not been taken yet, so no other can be handed on.
     over : in, a resting queue is to end.
-    departed : in, a queue of a disabled channel may be open.
+    visits : in, a task is to be visited.
     offered : in, a launch is offered.
     """
 
@@ -91,7 +92,7 @@ class JobChoice(wiring.Component):
             "crowded": In(1),
             "delivers": In(1),
             "over": In(1),
-            "departed": In(1),
+            "visits": In(1),
             "offered": In(1),
         })
         self.settle = Signal(range(_SETTLE + 1))
@@ -99,6 +100,8 @@ class JobChoice(wiring.Component):
         self._some = Signal(name="some")
         """A job is selected. It starts at once, since a selection is made only while the task unit
         is idle."""
+        self._visited = Signal()
+        """The last job was a visit."""
         self._lower = Signal()
         self._known = Signal()
         """The victim's priority is below that of the highest list; valid if the victim is known."""
@@ -120,6 +123,7 @@ class JobChoice(wiring.Component):
                     m.d.sync += due.eq(1)
                 with m.Case(Job.LAUNCH):
                     m.d.sync += due.eq(0)
+            m.d.sync += self._visited.eq(self.job == Job.VISIT)
         with m.Elif(self.rests & (settle != 0)):
             m.d.sync += settle.eq(settle - 1)
         with m.If((settle <= 1) & ~some):
@@ -153,15 +157,17 @@ class JobChoice(wiring.Component):
             m.d.sync += [*choose(Job.RETURN), row.eq(self.returning.row)]
         with m.Elif(self.over & ~self.delivers):
             m.d.sync += choose(Job.RECALL)
-        with m.Elif(self.departed):
-            m.d.sync += choose(Job.SHUT)
         with m.Elif(self.leave & ~self.sure):
             pass  # the victim will be known soon
         with m.Elif(self.leave & victim.valid):
             m.d.sync += choose(Job.STOP)
+        with m.Elif(self.visits & ~self._visited):
+            m.d.sync += choose(Job.VISIT)
         with m.Elif(self.offered & (due | ~(fills | evicts | waits))):
             m.d.sync += choose(Job.LAUNCH)
         with m.Elif(fills):
             m.d.sync += choose(Job.FILL)
         with m.Elif(evicts):
             m.d.sync += choose(Job.EVICT)
+        with m.Elif(self.visits):
+            m.d.sync += choose(Job.VISIT)

@@ -35,8 +35,8 @@ class QueueOp(enum.Enum, shape=3):
     """The blocks of the row have ended."""
     RECALL = 5
     """Read only."""
-    SHUT = 6
-    """Close a queue launched by the task's channel, dropping entries that do not fill a block."""
+    VISIT = 6
+    """Read only; refused unless the queue rests."""
 
 
 class QueueNext(enum.Enum, shape=2):
@@ -61,8 +61,8 @@ class QueuePlace(enum.Enum, shape=2):
 
 
 def queue_request(config: Config) -> data.StructLayout:
-    """A queue operation. `queue` selects the queue, except for ENTER, APPEND and SHUT, which search
-    by `task`. `row` is for TAKE; a DRAIN with `stopped` resumes at block `next`."""
+    """A queue operation. `queue` selects the queue, except for ENTER and APPEND, which search by
+    `task`. `row` is for TAKE; a DRAIN with `stopped` resumes at block `next`."""
     return data.StructLayout({
         "op": QueueOp,
         "queue": config.queue_bits,
@@ -77,14 +77,14 @@ class QueueTable(wiring.Component):
     QUEUE_ENTRIES_PER_CTA_LOG2 entries and starts once all of them are appended, or with the
     remaining ones when the queue is closed.
 
-    One request at a time, with a latency of 9 cycles; ENTER, APPEND and SHUT take up to one more
-    per queue plus five. One free entry is reserved for each other context without a queue.
+    One request at a time, with a latency of 9 cycles; ENTER and APPEND take up to one more per
+    queue plus five. One free entry is reserved for each other context without a queue.
 
     Members
     -------
     request : in, an operation.
     done : out, strobe; the outputs below are valid until the next request.
-    task : in, for ENTER, APPEND and SHUT: the task.
+    task : in, for ENTER and APPEND: the task.
     context : in, its context.
     level : in, its level.
     span : in, for APPEND: the entries.
@@ -190,7 +190,7 @@ class QueueTable(wiring.Component):
             with m.State("LOOK"):
                 m.d.sync += self._kept.eq(read.data)
                 m.next = "CHANGE"
-                with m.If((asked.op == QueueOp.APPEND) | (asked.op == QueueOp.SHUT)):
+                with m.If(asked.op == QueueOp.APPEND):
                     m.next = "WEIGH"
             self._change(m)
             self._divide(m)
@@ -241,7 +241,7 @@ class QueueTable(wiring.Component):
             ]
             with m.If(request.valid):
                 with m.Switch(request.p.op):
-                    with m.Case(QueueOp.ENTER, QueueOp.APPEND, QueueOp.SHUT):
+                    with m.Case(QueueOp.ENTER, QueueOp.APPEND):
                         m.d.sync += self.queue.eq(0)
                         m.next = "SEEK"
                     with m.Default():
@@ -249,13 +249,14 @@ class QueueTable(wiring.Component):
                         m.next = "READ"
 
     def _search(self, m: Module, read: data.View) -> None:
-        """Search for the queue with this QMD or channel, one entry per cycle: read, compared and
-        found in consecutive cycles."""
+        """Search for the queue with this QMD, one entry per cycle: read, compared and found in
+        consecutive cycles."""
         enters, step = self._asked.op == QueueOp.ENTER, self._step
         held, found = Signal(name="held"), Signal()
+        own = Cat(read.task.asid, read.task.page, read.context)
         m.d.sync += [
             held.eq(self._held.bit_select(self.queue, 1)),
-            found.eq(self._fits(m, read) & held),
+            found.eq(held & (own == Cat(self.task.asid, self.task.page, self.context))),
         ]
         with m.State("SEEK"):
             m.d.sync += [self.queue.eq(self.queue + 1), step.eq(step + 1)]
@@ -277,15 +278,6 @@ class QueueTable(wiring.Component):
             with m.If(~enters | (self._room < self._config.contexts)):
                 self._refuse(m, Refusal.QUEUE)
                 self._answer(m)
-
-    def _fits(self, m: Module, read: data.View) -> Signal:
-        """The entry just read matches the search, if it is open."""
-        fits = Signal()
-        own = Cat(read.task.asid, read.task.page, read.context)
-        record = own == Cat(self.task.asid, self.task.page, self.context)
-        channel = (read.task.channel == self.task.channel) & ~read.closed
-        m.d.comb += fits.eq(Mux(self._asked.op == QueueOp.SHUT, channel, record))
-        return fits
 
     def _count(self, m: Module, read: data.View, held: Signal) -> None:
         """Count the entry just read if it is free, or if its context thereby needs no reserved
@@ -332,8 +324,11 @@ class QueueTable(wiring.Component):
                         self._refuse(m, Refusal.CHECK, SkedCheck.QUEUE_GET_PUT)
                     with m.Else():
                         m.d.sync += [kept.put.eq(after), kept.closed.eq(span.count == 0)]
-                with m.Case(QueueOp.SHUT):
-                    m.d.sync += [kept.put.eq(kept.put & ~self._part), kept.closed.eq(1)]
+                with m.Case(QueueOp.VISIT):
+                    with m.If(
+                        ~self._held.bit_select(self.queue, 1) | (kept.place != QueuePlace.REST)
+                    ):
+                        self._refuse(m, Refusal.QUEUE)
                 with m.Case(QueueOp.UNDO):
                     m.d.sync += [
                         kept.put.eq(kept.put - span.count),
@@ -386,9 +381,6 @@ class QueueTable(wiring.Component):
                     self._settle(m)
                 with m.Elif((kept.place == QueuePlace.ROW) & self._runs & ~none):
                     m.d.sync += [kept.taken.eq(self._total), self.outcome.eq(QueueNext.ADD)]
-            with m.Case(QueueOp.SHUT):
-                with m.If(kept.place == QueuePlace.REST):
-                    self._settle(m)
             with m.Case(QueueOp.TAKE):
                 m.d.sync += [
                     kept.taken.eq(self._total),
@@ -411,8 +403,7 @@ class QueueTable(wiring.Component):
         """Track the open queues, and the resting ones that are to end."""
         asked, here = self._asked, Signal(self._config.queues)
         done = self.done & (self.verdict.refusal == Refusal.NONE)
-        closes = (asked.op == QueueOp.APPEND) | (asked.op == QueueOp.SHUT)
-        ends = closes & (self.outcome == QueueNext.END)
+        ends = (asked.op == QueueOp.APPEND) & (self.outcome == QueueNext.END)
         gone = Signal(self._config.queues)
         one = Const(1, self._config.queues)
         m.d.comb += [

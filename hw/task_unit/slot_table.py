@@ -48,16 +48,17 @@ class SlotTable(wiring.Component):
     closed : in, strobe: `row` is free.
     drained : in, per row: no block is undistributed or on an SM; see `GlobalPort`.
     fault : in, strobe per row: one of its warps faulted.
+    kills : in, strobe: the task of `row` is to be killed.
     limit : in, slots that may be held.
     free : out, a free row, if a slot is free as well.
     crowded : out, a row is free, but no slot.
     victim : out, the running row of lowest priority; valid while `sure`.
     sure : out, `victim` is up to date.
-    faulty : out, a running row with a fault.
+    faulty : out, a running row whose task is to end early.
     ended : out, a row whose task has ended.
     returning : out, a row whose task returns to its list.
-    kill : out, per row: it had a fault.
-    runs : out, per row: it runs and had no fault.
+    kill : out, per row: it had a fault, or is to be killed.
+    runs : out, per row: it runs, and `kill` is 0.
     idle : out, all rows are free.
     """
 
@@ -70,6 +71,7 @@ class SlotTable(wiring.Component):
             "closed": In(row_choice(config)),
             "drained": In(config.rows),
             "fault": In(config.rows),
+            "kills": In(row_choice(config)),
             "limit": In(range(config.slots + 1)),
             "free": Out(row_choice(config)),
             "crowded": Out(1),
@@ -146,7 +148,8 @@ class SlotTable(wiring.Component):
             getattr(self, name).valid & at[number]
             for name, at in zip(_EVENTS, self._at, strict=True)
         )
-        with m.If(self.fault[number] & (state != RowState.FREE)):
+        killed = self.kills.valid & (self.kills.row == number)
+        with m.If((self.fault[number] | killed) & (state != RowState.FREE)):
             m.d.sync += kill.eq(1)
         with m.If(opened):
             m.d.sync += [state.eq(RowState.RUNS), priority.eq(self.opened.priority), kill.eq(0)]

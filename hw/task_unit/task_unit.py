@@ -3,11 +3,11 @@
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from signalbox.hw.config import PRIORITIES, Config
-from signalbox.hw.qmd import Placement
-from signalbox.hw.records.compute_control import list_area
+from signalbox.hw.qmd import Placement, SkedCheck
+from signalbox.hw.records.compute_control import kill_request, list_area
 from signalbox.hw.records.launch import (
     LaunchAction,
     Refusal,
@@ -27,19 +27,22 @@ from signalbox.hw.records.placement import (
     queue_span,
     task_pointer,
 )
-from signalbox.hw.task_unit.closed_channels import ClosedChannels
 from signalbox.hw.task_unit.highest_level import HighestLevel
 from signalbox.hw.task_unit.job_choice import Job, JobChoice
 from signalbox.hw.task_unit.kernel_words import KernelWords
+from signalbox.hw.task_unit.kill_filter import KillFilter
+from signalbox.hw.task_unit.kill_sweep import KillSweep, Place
 from signalbox.hw.task_unit.memory_share import share_memory
 from signalbox.hw.task_unit.qmd_reader import QmdReader
 from signalbox.hw.task_unit.qmd_writes import QmdWrites, Stored
 from signalbox.hw.task_unit.queue_table import QueueNext, QueueOp, QueueTable
 from signalbox.hw.task_unit.slot_limits import SlotLimits
 from signalbox.hw.task_unit.slot_table import SlotTable
-from signalbox.hw.task_unit.task_lists import ListOutcome, TaskLists
+from signalbox.hw.task_unit.task_lists import ListOutcome, ListVisit, TaskLists
 
 __all__ = ["TaskUnit"]
+
+_KILLED = task_verdict.const({"refusal": Refusal.KILLED, "check": SkedCheck.NONE})
 
 
 class TaskUnit(wiring.Component):
@@ -52,7 +55,10 @@ class TaskUnit(wiring.Component):
     * A task stopped with blocks left returns to the head of its list once its blocks on SMs have
       ended; its resume position is written into the QMD (CTA_RASTER_*_RESUME).
     * An ended task is handed on. A queue that is not closed rests outside of lists and rows until
-      entries are appended; a queue of a disabled channel is closed.
+      entries are appended.
+    * Tasks of disabled channels, and those named by a kill request, fail (KILLED): in a list or
+      resting at once, in a row when its warps have ended, otherwise when they would go to a list or
+      get a slot. A launch by a disabled channel is refused.
 
     A QMD is read and checked again when its task gets a slot, since memory may have changed; the
     task keeps the priority of its list.
@@ -68,8 +74,8 @@ class TaskUnit(wiring.Component):
     limit : in, strobe: slots that a context's tasks may hold. Tasks beyond a new limit keep their
         slots until a task of higher priority waits: then tasks of lower priority are stopped until
         it has a slot.
-    on : in, per channel: it is enabled. Queues of other channels are closed; entries that do not
-        fill a block are dropped.
+    on : in, per channel: it is enabled. Tasks of other channels are killed.
+    kill_request : in, tasks to be killed; accepted when they have ended.
     launch : in, a task action.
     launched : out, strobe: result of the launch.
     ended : out, a task whose blocks have all ended.
@@ -79,7 +85,7 @@ class TaskUnit(wiring.Component):
     port : out, the global logic controller.
     kernel : out, kernel words for the SMs.
     fault : in, strobe per row: a warp faulted.
-    kill : out, per row: its blocks are to end.
+    kill : out, per row: its warps are to end.
     read : out, the memory.
     write : out, the memory.
     waiting : out, per context: one of its lists is not empty.
@@ -103,6 +109,7 @@ class TaskUnit(wiring.Component):
             "launched": Out(task_launched),
             "limit": In(slot_limit(config)),
             "on": In(config.channels),
+            "kill_request": In(stream.Signature(kill_request(config))),
             "ended": Out(stream.Signature(task_ended(config))),
             "failed": Out(stream.Signature(task_failure)),
             "lost": Out(1),
@@ -120,7 +127,8 @@ class TaskUnit(wiring.Component):
         self._metadata, self._words = QmdReader(config), KernelWords(config)
         self._stores, self._queues = QmdWrites(config), QueueTable(config)
         self._levels, self._limits = HighestLevel(config), SlotLimits(config)
-        self._channels, self._choice = ClosedChannels(config), JobChoice(config)
+        self._sweep, self._filter = KillSweep(config), KillFilter(config)
+        self._choice = JobChoice(config)
         self.task = Signal(task_pointer)
         self._row = Signal(config.row_bits)
         self._of = Signal(config.context_bits)
@@ -143,7 +151,8 @@ class TaskUnit(wiring.Component):
         m.submodules.metadata, m.submodules.words = self._metadata, self._words
         m.submodules.stores, m.submodules.queues = self._stores, self._queues
         m.submodules.levels, m.submodules.limits = self._levels, self._limits
-        m.submodules.channels, m.submodules.choice = self._channels, self._choice
+        m.submodules.sweep, m.submodules.filter = self._sweep, self._filter
+        m.submodules.choice = self._choice
         readers, writers = (self._metadata, self._lists), (self._lists, self._stores)
         share_memory(m, self._config, self, readers, writers)
         self._wire(m)
@@ -154,7 +163,7 @@ class TaskUnit(wiring.Component):
         self._wire_job_choice(m)
         self._wire_stores(m, place)
         self._wire_queues(m, place)
-        self._wire_channels(m)
+        self._wire_kills(m)
         with m.FSM(name="task") as fsm:
             self._begin(m)
             self._fill(m)
@@ -166,6 +175,7 @@ class TaskUnit(wiring.Component):
             self._write(m)
             self._queue(m)
             self._close(m)
+            self._visit(m, kept)
         rests = fsm.ongoing("IDLE") & self._choice.settled
         m.d.sync += [
             self.empty.eq(rests & self._slots.idle & ~self.ended.valid),
@@ -200,7 +210,6 @@ class TaskUnit(wiring.Component):
             words.needs.priority.eq(self._level),
             self.kernel.eq(words.kernel),
             self.failed.p.task.eq(self.task),
-            self.failed.p.verdict.eq(self._verdict),
         ]
         with m.If(self.ended.ready):
             m.d.sync += self.ended.valid.eq(0)
@@ -243,7 +252,7 @@ class TaskUnit(wiring.Component):
     def _begin(self, m: Module) -> None:
         choice = self._choice
         with m.State("IDLE"):
-            m.d.comb += [choice.rests.eq(1), self._channels.none.eq(~self._queues.some)]
+            m.d.comb += choice.rests.eq(1)
             m.d.sync += [
                 self.task.eq(self.launch.p.task),
                 self._of.eq(self.launch.p.context),
@@ -264,9 +273,8 @@ class TaskUnit(wiring.Component):
                     m.next = "LOOK"
                 with m.Case(Job.RECALL):
                     m.next = "RECALL"
-                with m.Case(Job.SHUT):
-                    m.d.sync += self.task.channel.eq(self._channels.departed.channel)
-                    m.next = "SHUT"
+                with m.Case(Job.VISIT):
+                    self._begin_visit(m)
                 with m.Case(Job.LAUNCH):
                     m.d.comb += self.launch.ready.eq(1)
                     m.next = "READ"
@@ -288,11 +296,17 @@ class TaskUnit(wiring.Component):
             with m.If(pop.ready):
                 m.next = "POPPED"
         with m.State("POPPED"):
-            m.d.sync += [self.task.eq(popped.task), self._level.eq(level)]
+            m.d.sync += [
+                self.task.eq(popped.task),
+                self._of.eq(self.context),
+                self._level.eq(level),
+            ]
             with m.If(popped.valid):
                 m.next = "READ"
                 with m.If(popped.outcome != ListOutcome.DONE):
                     m.d.comb += self.lost.eq(1)
+                    m.next = "IDLE"
+                with m.Elif(popped.task.dropped):
                     m.next = "IDLE"
 
     def _check(self, m: Module) -> None:
@@ -311,7 +325,10 @@ class TaskUnit(wiring.Component):
             with m.If(self._launches):
                 m.d.sync += self._level.eq(needs.priority)
             with m.If(metadata.done):
-                with m.If(metadata.verdict.refusal != Refusal.NONE):
+                with m.If(self._filter.kills):
+                    m.d.sync += self._verdict.eq(_KILLED)
+                    m.next = "FAIL"
+                with m.Elif(metadata.verdict.refusal != Refusal.NONE):
                     m.next = "FAIL"
                 with m.Elif(~self._launches & (record.IS_QUEUE != self.task.is_queue)):
                     m.d.sync += self._verdict.refusal.eq(Refusal.MODEL)
@@ -336,7 +353,10 @@ class TaskUnit(wiring.Component):
             with m.Elif(self._launches | self.failed.ready):
                 m.next = "IDLE"
         appends = self._action == LaunchAction.INCREMENT_PUT
+        # The row keeps a kill request in progress.
+        killed = self._holds & self._filter.kills
         m.d.comb += [
+            self.failed.p.verdict.eq(Mux(killed, _KILLED, self._verdict)),
             self.launched.verdict.eq(self._verdict),
             self.launched.nothing.eq(appends | (self._decrements & ~self._counted)),
         ]
@@ -443,13 +463,15 @@ class TaskUnit(wiring.Component):
                 self._verdict.refusal.eq(Refusal.KERNEL),
             ]
             with m.If(self._slots.kill.bit_select(self._row, 1)):
-                m.next = "FAIL"
+                m.next = "DIE"
             with m.Elif(kept.task.is_queue):
                 m.next = "DRAIN"
             with m.Elif(self._returns):
                 m.next = "STORE"
             with m.Else():
                 m.next = "END"
+        with m.State("DIE"):  # `KillFilter` is late by a cycle
+            m.next = "FAIL"
         with m.State("END"):  # there is room: no job waits for the end of another task
             m.d.sync += [
                 self.ended.valid.eq(1),
@@ -544,7 +566,7 @@ class TaskUnit(wiring.Component):
             choice.highest.eq(self._levels.highest),
             choice.delivers.eq(self.ended.valid),
             choice.over.eq(self._queues.over.valid),
-            choice.departed.eq(self._channels.departed.valid & self._queues.some),
+            choice.visits.eq(self._sweep.visit.valid),
             choice.offered.eq(self.launch.valid),
         ]
 
@@ -559,14 +581,21 @@ class TaskUnit(wiring.Component):
             stores.got.eq(self._queues.freed),
         ]
 
-    def _wire_channels(self, m: Module) -> None:
-        channels, queues, channel = self._channels, self._queues, self.task.channel
+    def _wire_kills(self, m: Module) -> None:
+        sweep, kills, slots = self._sweep, self._filter, self._slots
         m.d.comb += [
-            channels.on.eq(self.on),
-            channels.opened.valid.eq(queues.done & (self._op == QueueOp.ENTER)),
-            channels.opened.channel.eq(channel),
-            channels.forget.channel.eq(channel),
+            sweep.on.eq(self.on),
+            kills.on.eq(self.on),
+            sweep.waiting.eq(self._lists.waiting),
+            sweep.rows.eq(slots.kill.any()),
+            kills.request.eq(self.kill_request.p),
+            kills.requested.eq(sweep.requested),
+            kills.task.eq(self.task),
+            kills.context.eq(self._of),
+            slots.kills.row.eq(self._row),
+            self._lists.visit.p.where.eq(sweep.visit.where),
         ]
+        connect(m, flipped(self.kill_request), sweep.request)
 
     def _wire_queues(self, m: Module, place: data.View) -> None:
         queues, add = self._queues, self.port.add
@@ -592,10 +621,11 @@ class TaskUnit(wiring.Component):
         for op in QueueOp:
             self._ask_queue(m, op)
         with m.State("QUEUE"):
-            with m.If(queues.done & (self._op == QueueOp.SHUT)):
-                none = queues.verdict.refusal != Refusal.NONE
-                m.d.comb += self._channels.forget.valid.eq(none)
-                m.next = "IDLE"
+            with m.If(queues.done & (self._op == QueueOp.VISIT)):
+                m.d.sync += [self.task.eq(queues.owner), self._of.eq(queues.home)]
+                m.next = "JUDGE"
+                with m.If(queues.verdict.refusal != Refusal.NONE):
+                    self._visited(m)
             with m.Elif(queues.done & (queues.verdict.refusal != Refusal.NONE)):
                 m.d.sync += [self._verdict.eq(queues.verdict), self.task.is_queue.eq(0)]
                 self._give_up(m)
@@ -614,6 +644,8 @@ class TaskUnit(wiring.Component):
             m.d.sync += self._op.eq(op)
             if op == QueueOp.RECALL:
                 m.d.comb += request.p.queue.eq(self._queues.over.queue)
+            if op == QueueOp.VISIT:
+                m.d.comb += request.p.queue.eq(self._sweep.visit.queue)
             with m.If(request.ready):
                 m.next = "QUEUE"
 
@@ -668,3 +700,65 @@ class TaskUnit(wiring.Component):
             with m.If(close.ready):
                 m.d.comb += slots.closed.valid.eq(1)
                 m.next = "IDLE"
+
+    def _begin_visit(self, m: Module) -> None:
+        """Go to the task that is to be visited."""
+        visit = self._sweep.visit
+        m.d.sync += self._row.eq(visit.row)
+        with m.Switch(visit.place):
+            with m.Case(Place.ROW):
+                m.next = "INSPECT"
+            with m.Case(Place.LIST):
+                m.next = "SCAN"
+            with m.Default():
+                m.next = "VISIT"
+
+    def _visited(self, m: Module, *, last: bool = False) -> None:
+        m.d.comb += [self._sweep.next.eq(1), self._sweep.last.eq(last)]
+        m.next = "IDLE"
+
+    def _visit(self, m: Module, kept: data.View) -> None:
+        """Visit a task of a row or a list, and kill it if it is to be killed."""
+        visit, lists = self._sweep.visit, self._lists
+        with m.State("INSPECT"):
+            m.next = "INSPECTED"
+        with m.State("INSPECTED"):
+            m.d.sync += [self.task.eq(kept.task), self._of.eq(self.context)]
+            m.next = "JUDGE"
+        with m.State("SCAN"):
+            m.d.comb += [
+                lists.visit.valid.eq(1),
+                lists.visit.p.step.eq(Mux(visit.first, ListVisit.FIRST, ListVisit.NEXT)),
+            ]
+            with m.If(lists.visit.ready):
+                m.next = "SCANNED"
+        with m.State("SCANNED"):
+            found = lists.visited
+            m.d.sync += [self.task.eq(found.task), self._of.eq(visit.where.context)]
+            with m.If(found.valid):
+                m.next = "JUDGE"
+                with m.If(found.outcome == ListOutcome.NONE):
+                    self._visited(m, last=True)
+                with m.Elif((found.outcome != ListOutcome.DONE) | found.task.dropped):
+                    self._visited(m)
+        with m.State("JUDGE"):
+            m.next = "KILL"
+        with m.State("KILL"):
+            self._visited(m)
+            m.d.sync += self._verdict.eq(_KILLED)
+            with m.If(self._filter.kills):
+                m.d.comb += self._slots.kills.valid.eq(visit.place == Place.ROW)
+                with m.Switch(visit.place):
+                    with m.Case(Place.LIST):
+                        m.next = "DROP"
+                    with m.Case(Place.QUEUE):
+                        m.next = "FAIL"
+        with m.State("DROP"):
+            m.d.comb += [lists.visit.valid.eq(1), lists.visit.p.step.eq(ListVisit.DROP)]
+            with m.If(lists.visit.ready):
+                m.next = "DROPPED"
+        with m.State("DROPPED"):
+            with m.If(lists.visited.valid):
+                m.next = "FAIL"
+                with m.If(lists.visited.outcome != ListOutcome.DONE):
+                    m.next = "IDLE"

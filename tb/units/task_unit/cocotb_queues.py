@@ -172,44 +172,6 @@ async def closed_in_absence(dut: Any) -> None:
 
 
 @cocotb.test()
-async def channel_switched_off(dut: Any) -> None:
-    """Queues launched by a channel are closed when it is disabled, whether they rest, run or wait;
-    a partial block's entries are dropped. Those of other channels remain (ASID-26)."""
-    tb = await QueueTestbench(dut, place=0.01, end=0.3).start()
-    queues = [
-        Queue(n, priority=5, asid=n, channel=5, size=64, per_block=per_block, first=count)
-        for n, (per_block, count) in enumerate([(4, 0), (2, 3), (8, 9), (1, 10), (16, 40)], 1)
-    ]
-    queues += [
-        Queue(20 + n, priority=4, asid=20 + n, channel=5, size=64, per_block=per_block, first=7)
-        for n, per_block in enumerate((8, 2, 4))
-    ]
-    other = Queue(50, priority=5, asid=50, channel=6, size=64, per_block=4, first=5)
-    urgent = [Task(60 + n, priority=9, asid=51 + n, blocks=4) for n in range(CONFIG.slots - 4)]
-    for one in (*queues, other, *urgent):
-        assert await tb.did(tb.ask(one)) is ACCEPTED
-    tb.switch_off(5)
-    late = Queue(8, priority=5, asid=8, channel=5, size=64, per_block=4, first=6)
-    assert await tb.did(tb.ask(late)) is ACCEPTED, "the launch was already in flight"
-    tb.switch_off(5)
-    tb.rows.place = 0.3
-    for queue in (*queues, late):
-        await tb.until(
-            lambda one=queue: one.outcome == "ended" and one.row is None, f"{queue.number} over"
-        )
-    assert other.outcome != "ended"
-    assert [len(queue.done) for queue in queues] == [0, 1, 1, 10, 2, 0, 3, 1]
-    tb.drive(on=(1 << CONFIG.channels) - 1)
-    again = Queue(9, priority=5, asid=9, channel=5)
-    assert await tb.did(tb.ask(again)) is ACCEPTED
-    await tb.steps(100)
-    for queue in (other, again):
-        assert queue.outcome != "ended"
-        assert await tb.append(queue, CLOSE) is ACCEPTED
-    await tb.finish()
-
-
-@cocotb.test()
 async def evicted(dut: Any) -> None:
     """A queue that loses its slot continues where it stopped, with the new entries (ASID-25)."""
     tb = await QueueTestbench(dut, place=0.05, end=0.05).start()

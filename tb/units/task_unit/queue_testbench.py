@@ -78,6 +78,7 @@ class QueueTestbench(TaskTestbench):
         self.limit = Strobe(self, "limit")
         self.asks: list[Ask] = []
         self.most = CONFIG.slots
+        self._on = (1 << CONFIG.channels) - 1
 
     def ask(
         self,
@@ -121,12 +122,14 @@ class QueueTestbench(TaskTestbench):
         return await self.did(self.ask(queue, LaunchAction.INCREMENT_PUT, count, **kind))
 
     def switch_off(self, channel: int) -> None:
-        """Disable a channel. Its open queues are closed, without the entries of a partial block."""
-        self.drive(on=self.get("on") & ~(1 << channel))
-        for task in self.tasks.values():
-            if isinstance(task, Queue) and task.channel == channel and not task.closed:
-                task.closed = True
-                task.put -= task.put % task.per_block
+        """Disable a channel."""
+        self._on &= ~(1 << channel)
+        self.drive(on=self._on)
+
+    def switch_on(self, channel: int) -> None:
+        """Enable a channel."""
+        self._on |= 1 << channel
+        self.drive(on=self._on)
 
     def freed(self, queue: Task) -> int:
         """OUTER_GET in memory."""

@@ -31,7 +31,12 @@ def test_tasks(simulator: str, name: str) -> None:
 
 
 def test_queues(simulator: str) -> None:
-    run(simulator, "queues", "default", minimum=24)
+    run(simulator, "queues", "default", minimum=23)
+
+
+@pytest.mark.parametrize("name", tiers(["default", "large"], smoke={}, nightly=["large"]))
+def test_kills(simulator: str, name: str) -> None:
+    run(simulator, "kills", name, minimum=13)
 
 
 def test_two_queues(simulator: str) -> None:

@@ -1,0 +1,53 @@
+"""Decides whether a task is to be killed (PREEMPT-7)."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from signalbox.hw.config import Config
+from signalbox.hw.records.compute_control import KillScope, kill_request
+from signalbox.hw.records.placement import task_pointer
+
+__all__ = ["KillFilter"]
+
+
+class KillFilter(wiring.Component):
+    """A task is to be killed if its channel is disabled, or if the kill request in progress names
+    it, its address space or its context.
+
+    Members
+    -------
+    on : in, per channel: it is enabled.
+    request : in, the kill request.
+    requested : in, it is in progress.
+    task : in, a task.
+    context : in, its context.
+    kills : out, the task is to be killed; 1 cycle late.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "on": In(config.channels),
+            "request": In(kill_request(config)),
+            "requested": In(1),
+            "task": In(task_pointer),
+            "context": In(config.context_bits),
+            "kills": Out(1),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        task, request = self.task, self.request
+        space, named = Signal(), Signal()
+        m.d.comb += space.eq(task.asid == request.asid)
+        with m.Switch(request.scope):
+            with m.Case(KillScope.TASK):
+                m.d.comb += named.eq(space & (task.page == request.page))
+            with m.Case(KillScope.SPACE):
+                m.d.comb += named.eq(space)
+            with m.Default():
+                m.d.comb += named.eq(self.context == request.context)
+        off = ~self.on.bit_select(task.channel[: self._config.channel_bits], 1)
+        m.d.sync += self.kills.eq(off | (self.requested & named))
+        return m

@@ -1,0 +1,141 @@
+"""Visits all tasks to find those that are to be killed (PREEMPT-7)."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from signalbox.hw.config import PRIORITIES, Config
+from signalbox.hw.lib.onehot import lowest_number
+from signalbox.hw.records.compute_control import kill_request
+from signalbox.hw.records.placement import task_level
+
+__all__ = ["KillSweep", "Place", "visit"]
+
+
+class Place(enum.Enum, shape=2):
+    """Places of tasks, in the order in which they are visited. A task that moves meanwhile is
+    itself checked when it gets a slot."""
+
+    ROW = 0
+    LIST = 1
+    QUEUE = 2
+    """A queue that rests, outside of rows and lists."""
+
+
+def visit(config: Config) -> data.StructLayout:
+    """The task to be visited: of `row`; the next one of list `where`, with `first` its first one;
+    of queue `queue`."""
+    return data.StructLayout({
+        "valid": 1,
+        "place": Place,
+        "row": config.row_bits,
+        "where": task_level(config),
+        "first": 1,
+        "queue": config.queue_bits,
+    })
+
+
+class KillSweep(wiring.Component):
+    """Visits every row, every task of every list, and every queue, once after each disabling of a
+    channel and for each kill request. What happens during a sweep starts another one behind it.
+
+    Visits are jobs of the task unit among others, so tasks move between them. None is missed:
+    new tasks, and tasks that get a slot, are checked then (`KillFilter`), and rows come first, so a
+    stopped task that returns to its list is found in one or the other.
+
+    From a list's last task to the next list: 3 cycles, and 2 per context without tasks.
+
+    Members
+    -------
+    on : in, per channel: it is enabled.
+    request : in, a kill request; accepted when it is complete, so it is stable meanwhile.
+    requested : out, the request is in progress.
+    waiting : in, per level of each context: its list is not empty.
+    rows : in, a row has a task that is to end early.
+    visit : out, the next visit.
+    next : in, strobe: the visit is done.
+    last : in, with `next`: the list has no further task.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "on": In(config.channels),
+            "request": In(stream.Signature(kill_request(config))),
+            "requested": Out(1),
+            "waiting": In(config.contexts * PRIORITIES),
+            "rows": In(1),
+            "visit": Out(visit(config)),
+            "next": In(1),
+            "last": In(1),
+        })
+        self._again = Signal()
+        """Another sweep is due."""
+        self._below = Signal(PRIORITIES)
+        """Mask of the levels of the context that are done."""
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config, visit = self._config, self.visit
+        was = Signal(config.channels)
+        m.d.sync += was.eq(self.on)
+        with m.FSM(name="sweep"):
+            with m.State("IDLE"):
+                m.d.sync += [visit.place.eq(Place.ROW), visit.row.eq(0)]
+                m.d.sync += [visit.where.eq(0), visit.queue.eq(0), self._below.eq(0)]
+                with m.If(self._again):
+                    m.d.sync += self._again.eq(0)
+                    m.next = "ROWS"
+                with m.Elif(self.requested & ~self.rows):
+                    m.d.comb += self.request.ready.eq(1)
+                    m.d.sync += self.requested.eq(0)
+                with m.Elif(self.request.valid & ~self.requested):
+                    m.d.sync += [self.requested.eq(1), self._again.eq(1)]
+            self._visit_rows(m)
+            self._visit_lists(m)
+            self._visit_queues(m)
+        with m.If((was & ~self.on).any()):
+            m.d.sync += self._again.eq(1)
+        return m
+
+    def _visit_rows(self, m: Module) -> None:
+        visit = self.visit
+        with m.State("ROWS"):
+            m.d.comb += visit.valid.eq(1)
+            with m.If(self.next):
+                m.d.sync += visit.row.eq(visit.row + 1)
+                with m.If(visit.row == self._config.rows - 1):
+                    m.d.sync += visit.place.eq(Place.LIST)
+                    m.next = "SEEK"
+
+    def _visit_lists(self, m: Module) -> None:
+        config, visit = self._config, self.visit
+        levels = self.waiting.word_select(visit.where.context, PRIORITIES) & ~self._below
+        found, level = lowest_number(m, levels)
+        with m.State("SEEK"):
+            m.next = "FOUND"
+        with m.State("FOUND"):
+            m.d.sync += [visit.first.eq(1), visit.where.level.eq(level)]
+            m.next = "LISTS"
+            with m.If(~found):
+                m.d.sync += [self._below.eq(0), visit.where.context.eq(visit.where.context + 1)]
+                m.next = "SEEK"
+                with m.If(visit.where.context == config.contexts - 1):
+                    m.d.sync += visit.place.eq(Place.QUEUE)
+                    m.next = "QUEUES"
+        with m.State("LISTS"):
+            m.d.comb += visit.valid.eq(1)
+            with m.If(self.next):
+                m.d.sync += visit.first.eq(0)
+                with m.If(self.last):
+                    m.d.sync += self._below.eq((2 << visit.where.level) - 1)
+                    m.next = "SEEK"
+
+    def _visit_queues(self, m: Module) -> None:
+        visit = self.visit
+        with m.State("QUEUES"):
+            m.d.comb += visit.valid.eq(1)
+            with m.If(self.next):
+                m.d.sync += visit.queue.eq(visit.queue + 1)
+                with m.If(visit.queue == self._config.queues - 1):
+                    m.next = "IDLE"

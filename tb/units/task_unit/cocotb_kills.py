@@ -1,0 +1,305 @@
+"""Killed tasks: the task unit with rows in Python (PREEMPT-7)."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import cocotb
+
+from signalbox.hw.records.compute_control import KillScope
+from signalbox.hw.records.launch import LaunchAction, Refusal
+from signalbox.hw.records.memory import MemoryStatus
+from signalbox.tb.testbench.contents import Failing
+from signalbox.tb.testbench.ends import Source
+from signalbox.tb.testbench.goals import Rounds
+from signalbox.tb.units.task_unit.queue_testbench import CLOSE, Queue, QueueTestbench
+from signalbox.tb.units.task_unit.task_testbench import (
+    ACCEPTED,
+    AREA,
+    CONFIG,
+    SYSTEM,
+    Task,
+)
+
+KILLED = Refusal.KILLED
+
+
+class KillTestbench(QueueTestbench):
+    """Testbench in which tasks are killed. Warps of a killed row end at once, unless `stuck`; other
+    blocks end with probability `rows.end`.
+
+    Members
+    -------
+    requests : kill requests.
+    """
+
+    def __init__(self, dut: Any, place: float = 0.3, end: float = 0.0) -> None:
+        super().__init__(dut, place, end)
+        self.requests = Source(self, "kill_request")
+        self.stuck = False
+
+    def request(self, scope: KillScope, task: Task) -> None:
+        """Request to kill the task, its address space or its context."""
+        fields = {"context": task.context, "asid": task.asid, "page": task.page}
+        self.requests.put({"scope": scope} | fields)
+
+    async def step(self) -> None:
+        await super().step()
+        for number, row in self.rows.rows.items():
+            if self.get("kill") >> number & 1 and row.running and not self.stuck:
+                row.running -= 1
+
+    async def launch_all(self, tasks: Sequence[Task]) -> None:
+        for ask in [self.ask(task) for task in tasks]:
+            assert await self.did(ask) is ACCEPTED
+
+    async def die(self, tasks: Sequence[Task], limit: int) -> None:
+        """Step until all of these are over; each must have been killed."""
+        await self.until(lambda: all(map(over, tasks)), "all killed", limit)
+        assert all(self.killed(tasks))
+
+    def killed(self, tasks: Sequence[Task]) -> list[bool]:
+        return [self.verdicts.get(one.number) is KILLED for one in tasks]
+
+    async def run_all(self, tasks: Sequence[Task]) -> None:
+        """Run the contexts in turn until all tasks are over."""
+        while left := [one.context for one in tasks if not over(one)]:
+            await self.enter(left[0])
+            await self.until(
+                lambda: all(over(one) for one in tasks if one.context == self.get("context")),
+                "the context's tasks end",
+                40_000,
+            )
+
+    async def enter(self, context: int) -> None:
+        """Make the running context leave, and another one enter."""
+        self.drive(leave=1)
+        await self.step()
+        await self.until(lambda: self.get("empty"), "the context leaves", 20_000)
+        self.drive(active=0, context=context)
+        await self.step()
+        self.drive(leave=0, active=1)
+
+
+def over(task: Task) -> bool:
+    return task.outcome in ("ended", "failed") and task.row is None
+
+
+def crowd(count: int, channels: Sequence[int], **fields: Any) -> list[Task]:
+    """Tasks of these channels in turn, each with its own address space."""
+    return [
+        Task(n, priority=5, asid=1 + n, channel=channels[n % len(channels)], blocks=4, **fields)
+        for n in range(count)
+    ]
+
+
+@cocotb.test()
+async def channel_switched_off(dut: Any) -> None:
+    """Tasks of a disabled channel are killed in rows and lists, although no slot gets free; those
+    of other channels stay where they are, and run in their order."""
+    tb = await KillTestbench(dut).start()
+    tasks = crowd(3 * CONFIG.slots, (3, 6))
+    await tb.launch_all(tasks)
+    await tb.until(lambda: len(tb.held) >= CONFIG.slots, "slots are full")
+    tb.switch_off(3)
+    await tb.die([one for one in tasks if one.channel == 3], 10_000)
+    others = [one for one in tasks if one.channel == 6]
+    assert not any(tb.killed(others)) and all(not over(one) for one in others)
+    tb.rows.end = 0.5
+    await tb.finish()
+    assert all(one.outcome == "ended" for one in others)
+
+
+@cocotb.test()
+async def rows_of_others(dut: Any) -> None:
+    """`kill` is given for the rows of the tasks to be killed, and for no other."""
+    tb = await KillTestbench(dut).start()
+    tasks = crowd(CONFIG.slots, (3, 6))
+    await tb.launch_all(tasks)
+    await tb.until(lambda: len(tb.held) == CONFIG.slots, "slots are full")
+    named = sum(1 << row for row, one in tb.held.items() if one.channel == 6)
+    seen = 0
+    tb.switch_off(6)
+    for _ in range(2000):
+        await tb.step()
+        assert not tb.get("kill") & ~named
+        seen |= tb.get("kill")
+    assert seen == named
+    tb.rows.end = 0.5
+    await tb.finish()
+
+
+@cocotb.test()
+async def queues(dut: Any) -> None:
+    """Queues of a disabled channel are killed, whether they rest, run or wait; those of other
+    channels remain."""
+    tb = await KillTestbench(dut).start()
+    rest, other = (Queue(n, priority=5, asid=n, channel=2 + n % 2) for n in (1, 2))
+    runs = Queue(3, priority=5, asid=3, channel=3, first=3)
+    await tb.launch_all([rest, runs, other])
+    await tb.until(lambda: runs.row is not None, "it runs")
+    fillers = [Task(50 + n, 6, asid=10 + n, blocks=4, channel=7) for n in range(CONFIG.slots)]
+    await tb.launch_all(fillers)
+    waits = Queue(5, priority=5, asid=5, channel=3, first=2)
+    await tb.launch_all([waits])
+    tb.switch_off(3)
+    await tb.die([rest, runs, waits], 5000)
+    assert await tb.append(other, 1) is ACCEPTED
+    tb.switch_on(3)
+    again = Queue(6, priority=5, asid=6, channel=3)
+    await tb.launch_all([again])
+    tb.rows.end = 0.5
+    for queue in (other, again):
+        assert await tb.append(queue, CLOSE) is ACCEPTED
+    await tb.finish()
+    assert [one.outcome for one in (other, again)] == ["ended", "ended"]
+
+
+@cocotb.test()
+async def launches(dut: Any) -> None:
+    """A disabled channel launches nothing, by whatever action (ASID-25)."""
+    tb = await KillTestbench(dut).start()
+    tb.switch_off(4)
+    task = Task(1, 5, asid=1, channel=4)
+    counted = Task(2, 5, asid=2, channel=4, fields={"dependence": 1})
+    for one in (task, counted, Queue(3, 5, asid=3, channel=4)):
+        assert await tb.did(tb.ask(one)) is KILLED
+    tb.know(counted)
+    assert await tb.did(tb.ask(counted, LaunchAction.DECREMENT_DEPENDENCE)) is KILLED
+    tb.switch_on(4)
+    assert await tb.did(tb.ask(counted, LaunchAction.DECREMENT_DEPENDENCE)) is ACCEPTED
+    tb.rows.end = 0.5
+    await tb.finish()
+
+
+SCOPES: dict[str, tuple[KillScope, Callable[[Task, Task], bool]]] = {
+    "task": (KillScope.TASK, lambda one, named: one is named),
+    "space": (KillScope.SPACE, lambda one, named: one.asid == named.asid),
+    "context": (KillScope.CONTEXT, lambda one, named: one.context == named.context),
+}
+
+
+@cocotb.test()
+@cocotb.parametrize(scope=list(SCOPES), place=["row", "list"])
+async def requested(dut: Any, scope: str, place: str) -> None:
+    """A request kills exactly the tasks that it names, and is accepted when they have ended."""
+    tb = await KillTestbench(dut).start()
+    kind, names = SCOPES[scope]
+    tasks = crowd(3 * CONFIG.slots, (3, 6))
+    for task in tasks[1::3]:
+        task.context = CONFIG.contexts - 1
+    await tb.launch_all(tasks)
+    mine = [one for one in tasks if one.context == 0]
+    await tb.until(lambda: len(tb.held) == min(CONFIG.slots, len(mine)), "slots are full")
+    held = next(iter(tb.held.values()))
+    waiting = next(one for one in reversed(tasks) if one.row is None)
+    named = held if place == "row" else waiting
+    victims = [one for one in tasks if names(one, named)]
+    tb.request(kind, named)
+    await tb.until(lambda: not tb.requests.pending, "the request is accepted", 20_000)
+    assert {one.outcome for one in victims} == {"failed"}
+    assert tb.killed(tasks) == [one in victims for one in tasks]
+    tb.rows.end = 0.5
+    await tb.run_all(tasks)
+    await tb.finish()
+    assert all(one.outcome == "ended" for one in tasks if one not in victims)
+
+
+@cocotb.test()
+async def refused_meanwhile(dut: Any) -> None:
+    """While a request is in progress, new tasks that it names are refused; afterwards they are
+    accepted."""
+    tb = await KillTestbench(dut).start()
+    task = Task(1, 5, asid=7, channel=3, blocks=4)
+    await tb.launch_all([task])
+    await tb.until(lambda: bool(tb.held), "it runs")
+    await tb.steps(200)
+    tb.stuck = True
+    tb.request(KillScope.SPACE, task)
+    await tb.until(lambda: tb.get("kill") != 0, "killed")
+    late = Task(2, 5, asid=7, channel=4, blocks=1)
+    assert await tb.did(tb.ask(late)) is KILLED
+    late.asid = 1000
+    assert tb.requests.pending
+    tb.stuck = False
+    await tb.until(lambda: not tb.requests.pending, "accepted")
+    again = Task(3, 5, asid=7, channel=4, blocks=1)
+    await tb.launch_all([again])
+    tb.rows.end = 0.5
+    await tb.finish()
+    assert again.outcome == "ended"
+
+
+@cocotb.test()
+async def lists_without_memory(dut: Any) -> None:
+    """If the memory of the lists fails, tasks in them are not killed there but when they get a
+    slot, or lost, as they would be without a kill; rows are killed."""
+    tb = await KillTestbench(dut).start()
+    tasks = crowd(CONFIG.slots + 2, (3,))
+    await tb.launch_all(tasks)
+    await tb.until(lambda: len(tb.held) == CONFIG.slots, "slots are full")
+    area = range(AREA, AREA + (1 << 20))
+    tb.contents.failing = [Failing((SYSTEM, 0), area, MemoryStatus.BUS, write=True)]
+    tb.switch_off(3)
+    await tb.die(tasks, 10_000)
+    await tb.until(lambda: tb.get("idle"), "idle")
+
+
+@cocotb.test()
+async def random_kills(dut: Any) -> None:
+    """Whenever channels are switched off and requests name tasks, those are killed, and all others
+    end with every block run once."""
+    tb = await KillTestbench(dut, place=0.4, end=0.4).start()
+    rng, rounds = tb.random, Rounds(150)
+    tasks: list[Task] = []
+    condemned: set[int] = set()
+    killed, channels = 0, range(2, 8)
+    while rounds.more(killed > 30, killed):
+        live = [one for one in tasks if not over(one)]
+        act = rng.random()
+        if act < 0.8:
+            tasks += await _launch_some(tb, live, rounds.number, rng.sample(channels, 3))
+        elif act < 0.9:
+            channel = rng.choice(channels)
+            mine = [one for one in live if one.channel == channel]
+            tb.switch_off(channel)
+            await tb.until(lambda mine=mine: all(map(over, mine)), "the channel ends", 20_000)
+            tb.switch_on(channel)
+            condemned |= {one.number for one in mine}
+        elif live:
+            named, (scope, names) = rng.choice(live), rng.choice(list(SCOPES.values()))
+            tb.request(scope, named)
+            await tb.until(lambda: not tb.requests.pending, "the request is accepted", 20_000)
+            mine = [one for one in live if names(one, named)]
+            assert all(map(over, mine))
+            condemned |= {one.number for one in mine}
+        await tb.steps(rng.choice((0, 10, 100)))
+        killed = sum(tb.killed(tasks))
+        if rng.random() < 0.1:
+            await tb.enter(rng.choice((0, CONFIG.contexts - 1)))
+    await tb.run_all(tasks)
+    await tb.finish()
+    for task in tasks:
+        assert task.outcome == "ended" or (tb.killed([task])[0] and task.number in condemned), task
+    print(f"{killed} of {len(tasks)} tasks killed in {tb.cycle} cycles")
+
+
+async def _launch_some(
+    tb: KillTestbench, live: Sequence[Task], number: int, channels: Sequence[int]
+) -> list[Task]:
+    """Launch a task on each channel, with address spaces that no live task has."""
+    rng = tb.random
+    free = sorted(set(range(1, CONFIG.asids)) - {one.asid for one in live})
+    tasks = [
+        Task(
+            10 * number + n,
+            priority=rng.choice((1, 5, 5, 9)),
+            blocks=rng.randint(1, 6),
+            head=rng.random() < 0.2,
+            context=rng.choice((0, 0, CONFIG.contexts - 1)),
+            asid=asid,
+            channel=channel,
+        )
+        for n, (asid, channel) in enumerate(zip(free, channels, strict=False))
+    ]
+    await tb.launch_all(tasks)
+    return tasks
