@@ -42,7 +42,7 @@ class Task:
     head: bool = False
     context: int = 0
     asid: int = 0
-    channel: int = 3
+    channel: int = min(3, CONFIG.channels - 1)
     fields: dict[str, int] = field(default_factory=dict)
     done: list[int] = field(default_factory=list)
     outcome: str = "new"
