@@ -38,6 +38,7 @@ __all__ = [
     "Access",
     "Block",
     "Field",
+    "KillScope",
     "MmuOperation",
     "Register",
     "Wait",
@@ -355,6 +356,17 @@ _INTERRUPTS = (
 _MMU_OPERATIONS = ", ".join(f"{one.value} {one.name}" for one in MmuOperation)
 
 
+class KillScope(amaranth_enum.IntEnum, shape=2):
+    """Tasks named by TASK_KILL."""
+
+    TASK = 0
+    """The task of a record, in one address space."""
+    SPACE = 1
+    """All tasks of an address space."""
+    CONTEXT = 2
+    """All tasks of a context."""
+
+
 def _page_address(name: str, offset: int, doc: str, bits: int) -> tuple[Register, Register]:
     """Page address in two registers, `bits` wide."""
     high = bits - 33
@@ -668,6 +680,7 @@ GLOBAL = Block(
                 Field("IDLE", 0, 0, "It holds no task, and none is on its way to it."),
                 Field("ACTIVE", 1, 1, "A context runs: its address spaces are bound."),
                 Field("CONTEXT", 7, 4, "The running context, or the last one."),
+                Field("KILLING", 8, 8, "Tasks named by TASK_KILL have not all ended."),
             ),
             reset=1,
         ),
@@ -684,6 +697,32 @@ GLOBAL = Block(
         ),
         *_halves_of("WARP_FAULT_AT", 0x2A0, "Virtual address of its instruction."),
         *_halves_of("WARP_FAULT_VA", 0x2A8, "Virtual address of its access, if it was one."),
+        Register(
+            "TASK_KILL_RECORD",
+            0x2B0,
+            Access.RW,
+            "Record of the task to be killed: its virtual address >> 8.",
+        ),
+        Register(
+            "TASK_KILL",
+            0x2B4,
+            Access.WO,
+            "Kills tasks: their warps end as soon as possible, nothing more of them begins, and "
+            "each halts its channel (TASK_KILLED). Their releases and dependent tasks are dropped. "
+            "New tasks that it names are refused until TASK_STATE.KILLING is 0; a write before "
+            "that has no effect.",
+            (
+                Field(
+                    "SCOPE",
+                    1,
+                    0,
+                    ", ".join(f"{one.value} {one.name}" for one in KillScope)
+                    + ": TASK_KILL_RECORD in ASID, all tasks of ASID, all tasks of CONTEXT.",
+                ),
+                Field("CONTEXT", 7, 4, "Context of the tasks."),
+                Field("ASID", 25, 16, "Address space of the tasks."),
+            ),
+        ),
     ),
 )
 

@@ -91,6 +91,7 @@ class ComputeEngine(wiring.Component):
         connect(m, launches.launch, tasks.launch)
         connect(m, tasks.ended, finish.ended)
         connect(m, tasks.failed, launches.failed)
+        connect(m, flipped(self.control.kill), tasks.kill_request)
         connect(m, finish.act, launches.act)
         connect(m, finish.completed, launches.completed)
         for port, unit in zip(self.semaphore, (finish, front), strict=True):

@@ -1,12 +1,12 @@
 """Global registers for state and errors of the compute engine."""
 
 from amaranth.hdl import Module, Mux, Signal, Value
-from amaranth.lib import data, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
-from signalbox.hw.control.register_fields import register_of
-from signalbox.hw.records.compute_control import ComputeControl, warp_fault
+from signalbox.hw.control.register_fields import field_of, register_of
+from signalbox.hw.records.compute_control import ComputeControl, kill_request, warp_fault
 from signalbox.hw.registers import GLOBAL
 
 __all__ = ["ComputeRegisters"]
@@ -35,6 +35,9 @@ class ComputeRegisters(wiring.Component):
     -------
     broken, active, context, idle, lost, fault : see `ComputeControl`.
     clear : TASK_STATUS bits to clear.
+    kills : in, strobe: TASK_KILL is written with `command`.
+    record : in, TASK_KILL_RECORD.
+    kill : out, see `ComputeControl`.
     values : the registers.
     attention : a context cannot run, or a task was lost; raises INTR.TASK.
     """
@@ -44,6 +47,10 @@ class ComputeRegisters(wiring.Component):
         super().__init__({
             **{name: In(engine[name].shape) for name in _WATCHED},
             "clear": In(_STATUS),
+            "kills": In(1),
+            "command": In(32),
+            "record": In(32),
+            "kill": Out(stream.Signature(kill_request(config))),
             "values": Out(data.StructLayout(dict.fromkeys(_REGISTERS, 32))),
             "attention": Out(1),
         })
@@ -65,7 +72,13 @@ class ComputeRegisters(wiring.Component):
         ]
         with m.If(self.fault.valid & (~status.warp_fault | clear.warp_fault)):
             m.d.sync += fault.eq(self.fault)
-        state = {"IDLE": self.idle, "ACTIVE": self.active, "CONTEXT": self.context}
+        self._request_kill(m)
+        state = {
+            "IDLE": self.idle,
+            "ACTIVE": self.active,
+            "CONTEXT": self.context,
+            "KILLING": self.kill.valid,
+        }
         where = {"CAUSE": fault.cause, "SM": fault.sm, "ASID": fault.asid}
         shown = {
             "CONTEXT_BROKEN": self.broken,
@@ -80,3 +93,19 @@ class ComputeRegisters(wiring.Component):
         }
         m.d.comb += [self.values[name].eq(value) for name, value in shown.items()]
         return m
+
+    def _request_kill(self, m: Module) -> None:
+        """Keep a request until it is accepted."""
+        kill, register = self.kill, GLOBAL["TASK_KILL"]
+        values = {"TASK_KILL": self.command}
+        with m.If(kill.ready):
+            m.d.sync += kill.valid.eq(0)
+        with m.If(self.kills & ~kill.valid):
+            m.d.sync += [
+                kill.valid.eq(1),
+                kill.p.page.eq(self.record),
+                *(
+                    kill.p[name].eq(field_of(values, register, name.upper()))
+                    for name in ("scope", "context", "asid")
+                ),
+            ]

@@ -181,6 +181,9 @@ class GlobalRegisters(wiring.Component):
         m.d.comb += [
             [member.eq(getattr(engine, name)) for name, member in unit.watched().items()],
             unit.clear.eq(cleared["TASK_STATUS"]),
+            unit.kills.eq(self._written(m, GLOBAL["TASK_KILL"])),
+            unit.command.eq(self.access.data),
+            unit.record.eq(values["TASK_KILL_RECORD"]),
             self._tasks_wrong.eq(unit.attention),
             engine.mend.eq(cleared["CONTEXT_BROKEN"]),
             engine.slice.eq(values["CONTEXT_SLICE"]),
@@ -188,6 +191,7 @@ class GlobalRegisters(wiring.Component):
             engine.area.log_size.eq(field_of(values, size, "LOG_SIZE")),
             engine.area.asid.eq(field_of(values, size, "ASID")),
         ]
+        wiring.connect(m, unit.kill, wiring.flipped(engine.kill))
         return {name: unit.values[name] for name in unit.values.shape().members}
 
     def _counters(self, m: Module) -> dict[str, Value]:

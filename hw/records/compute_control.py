@@ -1,15 +1,15 @@
 """Software interface of the compute engine, apart from launches."""
 
-from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import VA_BITS, Config
 from signalbox.hw.errors import CoreCause
+from signalbox.hw.registers import KillScope
 
 __all__ = [
     "MOST_LOG_SIZE",
     "ComputeControl",
-    "KillScope",
     "kill_request",
     "list_area",
     "warp_fault",
@@ -41,17 +41,6 @@ def warp_fault(config: Config) -> data.StructLayout:
         "asid": config.asid_bits,
         "sm": config.sm_bits,
     })
-
-
-class KillScope(enum.IntEnum, shape=2):
-    """Tasks that a kill request ends."""
-
-    TASK = 0
-    """The task of a record, in one address space."""
-    SPACE = 1
-    """All tasks of an address space."""
-    CONTEXT = 2
-    """All tasks of a context."""
 
 
 def kill_request(config: Config) -> data.StructLayout:

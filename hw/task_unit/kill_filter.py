@@ -5,8 +5,9 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
-from signalbox.hw.records.compute_control import KillScope, kill_request
+from signalbox.hw.records.compute_control import kill_request
 from signalbox.hw.records.placement import task_pointer
+from signalbox.hw.registers import KillScope
 
 __all__ = ["KillFilter"]
 

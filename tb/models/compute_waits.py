@@ -111,6 +111,7 @@ class Inputs:
     -------
     taken : the offered method, if there is one, is taken.
     ended : the task whose completion is taken.
+    on : bit per channel: it is enabled.
     """
 
     ask: tuple[int, Method] | None = None
@@ -122,6 +123,7 @@ class Inputs:
     ended: Ended | None = None
     failed_taken: bool = False
     begins: bool = False
+    on: int = 0
 
 
 @dataclass(frozen=True)
@@ -199,6 +201,7 @@ class WaitsModel:
         self._held: set[int] = set()
         self.selected = 0
         self._heard: Ended | None = None
+        self._fails = False
         self._failed: Failure | None = None
         self._epoch = 0
         # Per epoch and per channel; those of earlier cycles; changes that are not visible yet.
@@ -237,7 +240,7 @@ class WaitsModel:
             counts=tuple(self._counts),
             tasks=frozenset(one for one, count in enumerate(self._counts) if count),
             hears=not (heard or self._failed or answered),
-            ended=heard and (heard.task.channel, heard.refusal is not Refusal.NONE),
+            ended=heard and (heard.task.channel, self._fails),
             failed=self._failed,
             notify=frozenset(channel for cycle, channel in self._notices if cycle == self.now),
             before=self._epochs[1 - self._epoch] != 0,
@@ -348,7 +351,10 @@ class WaitsModel:
         channel = ended.task.channel
         if ended.trap:
             self._notices.append((self.now + _COUNTED, channel))
-        if ended.refusal is not Refusal.NONE:
+        killed = ended.refusal is Refusal.KILLED and not now.on >> channel & 1
+        self._fails = ended.refusal is not Refusal.NONE and not killed
+        self.met["killed with its channel"] += killed
+        if self._fails:
             cause = Cause[f"TASK_{ended.refusal.name}"]
             self._failed = Failure(channel, cause, ended.check, ended.page)
 

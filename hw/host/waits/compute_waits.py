@@ -80,7 +80,8 @@ class ComputeWaits(wiring.Component):
     counts : out, per channel, number of outstanding tasks.
     ended : out, strobe: a task of `channel` has ended; if it has failed, `failed` begins in the
         same cycle.
-    failed : out, a task of `channel` has failed; until `failed_taken`.
+    failed : out, a task of `channel` has failed; until `failed_taken`. A task killed because its
+        channel was disabled has not.
     failed_taken : in, accepts `failed`.
     notify : out, per channel, strobe: interrupt of a task or a report.
     begins : in, strobe: an epoch begins.
@@ -176,10 +177,14 @@ class ComputeWaits(wiring.Component):
 
     def _hear(self, m: Module) -> data.View:
         """Ended tasks, one every other cycle; not together with an answer."""
-        over, task = self.port.over, self.port.over.p.task
+        over, task, verdict = self.port.over, self.port.over.p.task, self.port.over.p.verdict
+        fails, on = Signal(name="fails"), self.on.bit_select(task.channel, 1)
         shape = channel_event(self._config, trap=1, epoch=1, failed=1)
         heard = Signal(shape)
         m.d.comb += [
+            fails.eq(
+                (verdict.refusal != Refusal.NONE) & (on | (verdict.refusal != Refusal.KILLED))
+            ),
             over.ready.eq(~heard.valid & ~self.failed.valid & ~self.port.answer.valid),
             self.ended.valid.eq(heard.valid),
             self.ended.channel.eq(heard.channel),
@@ -190,14 +195,14 @@ class ComputeWaits(wiring.Component):
             heard.channel.eq(task.channel),
             heard.epoch.eq(task.epoch),
             heard.trap.eq(over.p.trap),
-            heard.failed.eq(over.p.verdict.refusal != Refusal.NONE),
+            heard.failed.eq(fails),
         ]
         with m.If(over.valid & over.ready):
             m.d.sync += [
-                self.failed.valid.eq(over.p.verdict.refusal != Refusal.NONE),
+                self.failed.valid.eq(fails),
                 self.failed.channel.eq(task.channel),
-                self.failed.cause.eq(cause_of(m, over.p.verdict.refusal)),
-                self.failed.check.eq(over.p.verdict.check),
+                self.failed.cause.eq(cause_of(m, verdict.refusal)),
+                self.failed.check.eq(verdict.check),
                 self.failed.page.eq(task.page),
             ]
         with m.Elif(self.failed_taken):

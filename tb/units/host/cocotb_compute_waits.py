@@ -72,6 +72,7 @@ class ComputeWaitsTestbench(Testbench):
     ready : the engine takes a method; effective from the next `step`.
     takes_failures : `failed` is accepted; likewise.
     select : channel selected; likewise.
+    on : enabled channels; None: random.
     tasks : tasks that run, oldest first.
     launched : the task begun by the method in execution.
     methods : the method of each waiting channel.
@@ -82,6 +83,7 @@ class ComputeWaitsTestbench(Testbench):
         super().__init__(dut, ComputeWaits(CONFIG))
         self.model = WaitsModel(CHANNELS)
         self.ready, self.takes_failures, self.select = True, True, 0
+        self.on: int | None = None
         self.tasks: list[Task] = []
         self.launched: Task | None = None
         self.methods: dict[int, Method] = {}
@@ -148,7 +150,8 @@ class ComputeWaitsTestbench(Testbench):
 
     async def step(self, **events: Any) -> Outputs:
         """One cycle with these members of `Inputs`."""
-        now = Inputs(select=self.select, failed_taken=self.takes_failures, **events)
+        on = self.random.getrandbits(CHANNELS) if self.on is None else self.on
+        now = Inputs(select=self.select, failed_taken=self.takes_failures, on=on, **events)
         passed = self._drive(now)
         self._end_launch(now.answer)
         await super().step()
@@ -182,8 +185,8 @@ class ComputeWaitsTestbench(Testbench):
             send["began"](**now.began._asdict())
         self.drive(select=now.select, failed_taken=now.failed_taken, begins=now.begins)
         numbers = self.random
-        passed: dict[str, Any] = {"on": numbers.getrandbits(CHANNELS)}
-        self.drive(on=passed["on"])
+        passed: dict[str, Any] = {"on": now.on}
+        self.drive(on=now.on)
         if numbers.random() < 0.3:
             words = {"address": numbers.getrandbits(12), "data": numbers.getrandbits(32)}
             passed["setting"] = {"channel": numbers.randrange(CHANNELS), **words}
@@ -421,6 +424,7 @@ async def failures(dut):
     """A failed task, with each cause, is shown until it is taken; no other end is heard
     meanwhile."""
     tb = await ComputeWaitsTestbench(dut).start()
+    tb.on = 1 << LAST
     for refusal in BAD:
         for patience in (0, 1, 9):
             await tb.launch(LAST, 2)
@@ -441,6 +445,22 @@ async def failures(dut):
             await tb.steps(2)
 
 
+@cocotb.test(**LIMIT)
+async def killed(dut):
+    """A task that was killed because its channel is disabled has ended, but not failed; with any
+    other reason it has failed (PREEMPT-7)."""
+    tb = await ComputeWaitsTestbench(dut).start()
+    tb.on = 0
+    for refusal in BAD:
+        await tb.launch(LAST, 1)
+        tb.end(tb.tasks[0], refusal)
+        await tb.until(lambda: not tb.ending, "the end is heard")
+        shown = await tb.step()
+        fails = refusal is not Refusal.KILLED
+        assert shown.ended == (LAST, fails) and (shown.failed is not None) == fails
+        await tb.steps(2)
+
+
 SITUATIONS = [
     "complete",
     "refused",
@@ -459,6 +479,7 @@ SITUATIONS = [
     "dropped as it asks",
     "task with a trap",
     "task fails",
+    "killed with its channel",
     "task ends as another begins",
     "failure waits",
     "epoch with tasks before it",

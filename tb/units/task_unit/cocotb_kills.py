@@ -5,9 +5,9 @@ from typing import Any
 
 import cocotb
 
-from signalbox.hw.records.compute_control import KillScope
 from signalbox.hw.records.launch import LaunchAction, Refusal
 from signalbox.hw.records.memory import MemoryStatus
+from signalbox.hw.registers import KillScope
 from signalbox.tb.testbench.contents import Failing
 from signalbox.tb.testbench.ends import Source
 from signalbox.tb.testbench.goals import Rounds
