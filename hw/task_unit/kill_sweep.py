@@ -36,8 +36,9 @@ def visit(config: Config) -> data.StructLayout:
 
 
 class KillSweep(wiring.Component):
-    """Visits every row, every task of every list, and every queue, once after each disabling of a
-    channel and for each kill request. What happens during a sweep starts another one behind it.
+    """Visits every row, every task of every list, and every open queue, once after each disabling
+    of a channel and for each kill request. What happens during a sweep starts another one behind
+    it.
 
     Visits are jobs of the task unit among others, so tasks move between them. None is missed:
     new tasks, and tasks that get a slot, are checked then (`KillFilter`), and rows come first, so a
@@ -51,6 +52,7 @@ class KillSweep(wiring.Component):
     request : in, a kill request; accepted when it is complete, so it is stable meanwhile.
     requested : out, the request is in progress.
     waiting : in, per level of each context: its list is not empty.
+    queues : in, per queue: it is open.
     rows : in, a row has a task that is to end early.
     visit : out, the next visit.
     next : in, strobe: the visit is done.
@@ -64,6 +66,7 @@ class KillSweep(wiring.Component):
             "request": In(stream.Signature(kill_request(config))),
             "requested": Out(1),
             "waiting": In(config.contexts * PRIORITIES),
+            "queues": In(config.queues),
             "rows": In(1),
             "visit": Out(visit(config)),
             "next": In(1),
@@ -81,8 +84,8 @@ class KillSweep(wiring.Component):
         m.d.sync += was.eq(self.on)
         with m.FSM(name="sweep"):
             with m.State("IDLE"):
-                m.d.sync += [visit.place.eq(Place.ROW), visit.row.eq(0)]
-                m.d.sync += [visit.where.eq(0), visit.queue.eq(0), self._below.eq(0)]
+                for counter in (visit.row, visit.where, visit.queue, self._below):
+                    m.d.sync += counter.eq(0)
                 with m.If(self._again):
                     m.d.sync += self._again.eq(0)
                     m.next = "ROWS"
@@ -101,11 +104,10 @@ class KillSweep(wiring.Component):
     def _visit_rows(self, m: Module) -> None:
         visit = self.visit
         with m.State("ROWS"):
-            m.d.comb += visit.valid.eq(1)
+            m.d.comb += [visit.valid.eq(1), visit.place.eq(Place.ROW)]
             with m.If(self.next):
                 m.d.sync += visit.row.eq(visit.row + 1)
                 with m.If(visit.row == self._config.rows - 1):
-                    m.d.sync += visit.place.eq(Place.LIST)
                     m.next = "SEEK"
 
     def _visit_lists(self, m: Module) -> None:
@@ -121,10 +123,9 @@ class KillSweep(wiring.Component):
                 m.d.sync += [self._below.eq(0), visit.where.context.eq(visit.where.context + 1)]
                 m.next = "SEEK"
                 with m.If(visit.where.context == config.contexts - 1):
-                    m.d.sync += visit.place.eq(Place.QUEUE)
                     m.next = "QUEUES"
         with m.State("LISTS"):
-            m.d.comb += visit.valid.eq(1)
+            m.d.comb += [visit.valid.eq(1), visit.place.eq(Place.LIST)]
             with m.If(self.next):
                 m.d.sync += visit.first.eq(0)
                 with m.If(self.last):
@@ -134,8 +135,11 @@ class KillSweep(wiring.Component):
     def _visit_queues(self, m: Module) -> None:
         visit = self.visit
         with m.State("QUEUES"):
-            m.d.comb += visit.valid.eq(1)
-            with m.If(self.next):
+            m.d.comb += [
+                visit.valid.eq(self.queues.bit_select(visit.queue, 1)),
+                visit.place.eq(Place.QUEUE),
+            ]
+            with m.If(self.next | ~visit.valid):
                 m.d.sync += visit.queue.eq(visit.queue + 1)
                 with m.If(visit.queue == self._config.queues - 1):
                     m.next = "IDLE"

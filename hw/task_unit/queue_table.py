@@ -35,8 +35,6 @@ class QueueOp(enum.Enum, shape=3):
     """The blocks of the row have ended."""
     RECALL = 5
     """Read only."""
-    VISIT = 6
-    """Read only; refused unless the queue rests."""
 
 
 class QueueNext(enum.Enum, shape=2):
@@ -102,7 +100,8 @@ class QueueTable(wiring.Component):
     blocks : out, number of blocks for the row.
     freed : out, processed entries, whose space can be reused.
     over : out, a resting queue that is to end; two cycles late.
-    some : out, a queue is open.
+    rests : out, it is outside of lists and rows.
+    open : out, per queue: it is open.
     """
 
     def __init__(self, config: Config) -> None:
@@ -129,7 +128,8 @@ class QueueTable(wiring.Component):
             "blocks": Out(BLOCK_COUNT_BITS),
             "freed": Out(_COUNT_BITS),
             "over": Out(choice),
-            "some": Out(1),
+            "rests": Out(1),
+            "open": Out(config.queues),
         })
         self._shape = data.StructLayout({
             "task": task_pointer,
@@ -219,7 +219,8 @@ class QueueTable(wiring.Component):
             self.rank.eq(kept.level),
             self.row.eq(kept.row),
             self.freed.eq(kept.freed),
-            self.some.eq(self._held.any()),
+            self.rests.eq(kept.place == QueuePlace.REST),
+            self.open.eq(self._held),
         ]
         m.d.sync += [
             self.over.valid.eq(over),
@@ -324,11 +325,6 @@ class QueueTable(wiring.Component):
                         self._refuse(m, Refusal.CHECK, SkedCheck.QUEUE_GET_PUT)
                     with m.Else():
                         m.d.sync += [kept.put.eq(after), kept.closed.eq(span.count == 0)]
-                with m.Case(QueueOp.VISIT):
-                    with m.If(
-                        ~self._held.bit_select(self.queue, 1) | (kept.place != QueuePlace.REST)
-                    ):
-                        self._refuse(m, Refusal.QUEUE)
                 with m.Case(QueueOp.UNDO):
                     m.d.sync += [
                         kept.put.eq(kept.put - span.count),

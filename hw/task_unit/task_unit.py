@@ -132,14 +132,14 @@ class TaskUnit(wiring.Component):
         self.task = Signal(task_pointer)
         self._row = Signal(config.row_bits)
         self._of = Signal(config.context_bits)
-        self._launches = Signal(name="launches")
+        self._launches, self._visits = Signal(name="launches"), Signal(name="visits")
         self._level = Signal(6)
         self._head = Signal()
         self._returns, self._holds = Signal(name="returns"), Signal(name="holds")
         self._action = Signal(LaunchAction, name="action")
         self._span = Signal(queue_span)
         self._store = Signal(Stored)
-        self._op = Signal(QueueOp)
+        self._op = Signal(QueueOp, name="op")
         self._counted, self._wakes = Signal(name="counted"), Signal(name="wakes")
         """A dependence counter has reached 0; a resting queue is on its way to its list."""
         self._verdict = Signal(task_verdict)
@@ -181,7 +181,7 @@ class TaskUnit(wiring.Component):
             self.empty.eq(rests & self._slots.idle & ~self.ended.valid),
             self.idle.eq(
                 (rests & self._slots.idle & ~self.ended.valid)
-                & ~(self.waiting.any() | self.launch.valid | self._queues.some)
+                & ~(self.waiting.any() | self.launch.valid | self._queues.open.any())
             ),
         ]
         return m
@@ -262,6 +262,7 @@ class TaskUnit(wiring.Component):
                 self._returns.eq(choice.job == Job.RETURN),
                 self._holds.eq(0),
                 self._launches.eq(choice.job == Job.LAUNCH),
+                self._visits.eq(choice.job == Job.VISIT),
                 self._counted.eq(0),
                 self._wakes.eq(0),
                 self._verdict.eq(0),
@@ -588,6 +589,7 @@ class TaskUnit(wiring.Component):
             kills.on.eq(self.on),
             sweep.waiting.eq(self._lists.waiting),
             sweep.rows.eq(slots.kill.any()),
+            sweep.queues.eq(self._queues.open),
             kills.request.eq(self.kill_request.p),
             kills.requested.eq(sweep.requested),
             kills.task.eq(self.task),
@@ -621,12 +623,7 @@ class TaskUnit(wiring.Component):
         for op in QueueOp:
             self._ask_queue(m, op)
         with m.State("QUEUE"):
-            with m.If(queues.done & (self._op == QueueOp.VISIT)):
-                m.d.sync += [self.task.eq(queues.owner), self._of.eq(queues.home)]
-                m.next = "JUDGE"
-                with m.If(queues.verdict.refusal != Refusal.NONE):
-                    self._visited(m)
-            with m.Elif(queues.done & (queues.verdict.refusal != Refusal.NONE)):
+            with m.If(queues.done & (queues.verdict.refusal != Refusal.NONE)):
                 m.d.sync += [self._verdict.eq(queues.verdict), self.task.is_queue.eq(0)]
                 self._give_up(m)
             with m.Elif(queues.done):
@@ -643,9 +640,8 @@ class TaskUnit(wiring.Component):
             m.d.comb += [request.valid.eq(1), request.p.op.eq(op)]
             m.d.sync += self._op.eq(op)
             if op == QueueOp.RECALL:
-                m.d.comb += request.p.queue.eq(self._queues.over.queue)
-            if op == QueueOp.VISIT:
-                m.d.comb += request.p.queue.eq(self._sweep.visit.queue)
+                over, visit = self._queues.over, self._sweep.visit
+                m.d.comb += request.p.queue.eq(Mux(self._visits, visit.queue, over.queue))
             with m.If(request.ready):
                 m.next = "QUEUE"
 
@@ -670,6 +666,10 @@ class TaskUnit(wiring.Component):
             with m.Case(QueueOp.RECALL):
                 m.d.sync += [self.task.eq(queues.owner), self._of.eq(queues.home)]
                 m.next = "END"
+                with m.If(self._visits):
+                    m.next = "JUDGE"
+                with m.If(self._visits & ~queues.rests):
+                    self._visited(m)
             with m.Case(QueueOp.UNDO):
                 m.next = "FAIL"
 
@@ -711,7 +711,7 @@ class TaskUnit(wiring.Component):
             with m.Case(Place.LIST):
                 m.next = "SCAN"
             with m.Default():
-                m.next = "VISIT"
+                m.next = "RECALL"
 
     def _visited(self, m: Module, *, last: bool = False) -> None:
         m.d.comb += [self._sweep.next.eq(1), self._sweep.last.eq(last)]

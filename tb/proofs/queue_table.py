@@ -33,7 +33,7 @@ ENTRIES, BLOCKS, STARTS = NARROW.values()
 SIZE, GROUP = 16, 4
 """Maxima of CIRCULAR_QUEUE_SIZE and QUEUE_ENTRIES_PER_CTA_LOG2; with 4, both halves of the products
 shift."""
-SEARCHES = (QueueOp.ENTER, QueueOp.APPEND, QueueOp.SHUT)
+SEARCHES = (QueueOp.ENTER, QueueOp.APPEND)
 SEEKING = ("SEEK", "FOUND", "ROOM")
 READING = ("READ", "LOOK")
 KEEPING = ("WEIGH", "COMPARE", "CHANGE")
@@ -195,9 +195,6 @@ class QueueTableProof(Proof):
                 ]
             with m.Case(QueueOp.APPEND):
                 m.d.comb += [then.put.eq(kept.put + span.count), then.closed.eq(span.count == 0)]
-            with m.Case(QueueOp.SHUT):
-                whole = (kept.put >> kept.group) << kept.group
-                m.d.comb += [then.put.eq(whole), then.closed.eq(1)]
             with m.Case(QueueOp.UNDO):
                 m.d.comb += [
                     then.put.eq(self._before),
@@ -234,7 +231,7 @@ class QueueTableProof(Proof):
             Assert(dut.done == self._is("DONE")),
             Assert(~self._is(*KEEPING) | enters | same),
             Assert(~self._is(*CHANGED) | same),
-            Assert(~self._is("WEIGH", "COMPARE") | self._asks(QueueOp.APPEND, QueueOp.SHUT)),
+            Assert(~self._is("WEIGH", "COMPARE") | self._asks(QueueOp.APPEND)),
             Assert(Cat(asked.op == op for op in QueueOp).any()),
             Assert(~self._is(*SEEKING) | searches),
             Assert(~self._is(*READING) | ~enters),
@@ -245,7 +242,6 @@ class QueueTableProof(Proof):
             Assert(~self._is(*CHOSEN) | (refused & ~checked) | (dut.queue < self.places)),
             Assert(~(carried & ~enters) | self._open),
             Assert(~(carried & enters) | ~self._open),
-            Assert(~(carried & self._asks(QueueOp.SHUT)) | ~self._kept.closed),
         ]
         m.d.comb += Assert(~self._open | (Value.cast(self._at()) == Value.cast(self._kept)))
 
@@ -489,7 +485,7 @@ class QueueTableProof(Proof):
             Assert(free >= sum(~has[number] for number in range(CONTEXTS))),
             Assert(~(carried & enters) | ((fits == 0) & (free > needs))),
             Assert(~(carried & enters) | ~held.bit_select(dut.queue, 1)),
-            Assert(~(carried & self._asks(QueueOp.APPEND, QueueOp.SHUT)) | fit),
+            Assert(~(carried & self._asks(QueueOp.APPEND)) | fit),
             Assert(~(told & enters) | fits.any() | (free <= needs)),
             Assert(~(told & ~enters) | ~fits.any()),
         ]
@@ -497,16 +493,14 @@ class QueueTableProof(Proof):
     def _fits(self, place: data.View) -> Value:
         """Whether a place matches the search."""
         dut = self._dut
-        record = own(place.task, place.context) == own(dut.task, dut.context)
-        channel = (place.task.channel == dut.task.channel) & ~place.closed
-        return Mux(self._asks(QueueOp.SHUT), channel, record)
+        return own(place.task, place.context) == own(dut.task, dut.context)
 
     def _ends(self, m: Module) -> None:
         """A resting queue that has to end is reported until it leaves, two cycles late."""
         dut, leave, ending = self._dut, self._dut.leave, self._inside.signal("ending_queues")
         told, rests = Signal(name="told_to_end"), Signal(name="rests")
         rested, left = Signal(2, name="rested"), Signal(2, name="has_left")
-        closes = self._asks(QueueOp.APPEND, QueueOp.SHUT) & (dut.outcome == QueueNext.END)
+        closes = self._asks(QueueOp.APPEND) & (dut.outcome == QueueNext.END)
         over = dut.over.valid & (dut.over.queue == self._queue)
         m.d.comb += rests.eq(told & self._open)
         m.d.sync += [
@@ -516,7 +510,6 @@ class QueueTableProof(Proof):
         ]
         m.d.comb += [
             Assert(self._held.bit_select(self._queue, 1) == self._open),
-            Assert(dut.some | ~self._open),
             Assert(ending.bit_select(self._queue, 1) == rests),
             Assert(~rests | self._ended),
             Assert(~(over & ~left.any()) | (self._open & self._ended)),

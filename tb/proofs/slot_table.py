@@ -31,7 +31,7 @@ class SlotTableProof(Proof):
     shows = (
         "as many slots are held as rows run, never more than there are; a row that is given away "
         "is free, one that is freed has no block, and is no unfinished task unless that had a "
-        "fault; the victim is a row of the lowest priority; idle is said after all rows were free"
+        "fault or was killed; the victim is a row of the lowest priority; idle is said after all rows were free"
     )
     induction = 3
     cover = 20
@@ -43,6 +43,7 @@ class SlotTableProof(Proof):
         self._states = [Value.cast(state) for state in dut.states]
         self._busy, self._age = Signal(ROWS), Signal(2)
         arbitrary(m, dut.fault, "fault")
+        arbitrary(m, dut.kills, "kills")
         arbitrary(m, dut.limit, "limit")
         m.d.comb += [Assume(dut.limit <= CONFIG.slots), dut.drained.eq(~self._busy)]
         self._events(m)

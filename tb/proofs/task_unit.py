@@ -7,7 +7,8 @@ from amaranth.lib.wiring import In
 from signalbox.hw.config import Config
 from signalbox.hw.records.launch import LaunchAction, Refusal
 from signalbox.hw.task_unit.job_choice import Job
-from signalbox.hw.task_unit.task_lists import ListOutcome
+from signalbox.hw.task_unit.kill_sweep import Place
+from signalbox.hw.task_unit.task_lists import ListOutcome, ListVisit
 from signalbox.hw.task_unit.task_unit import TaskUnit
 from signalbox.tb.proofs.formal import Assert, Assume, Inside, Proof, Wrap, arbitrary
 
@@ -18,8 +19,18 @@ ROWS = CONFIG.rows
 PLACE, COUNTER, RESTORE, GET = range(4)  # values written into a record
 COUNT = 6  # bits of a count of tasks
 PARTS = ("slots", "lists", "metadata", "words", "stores", "queues")
+VISIT_STATES = (
+    "INSPECT",
+    "INSPECTED",
+    "SCAN",
+    "SCANNED",
+    "JUDGE",
+    "KILL",
+    "DROP",
+    "DROPPED",
+)
 TO_ROW = ("POP", "POPPED", "WORDS", "OPEN")
-QUEUE_STATES = ("ENTER", "APPEND", "UNDO", "TAKE", "DRAIN", "RECALL", "SHUT", "QUEUE", "ADD")
+QUEUE_STATES = ("ENTER", "APPEND", "UNDO", "TAKE", "DRAIN", "RECALL", "QUEUE", "ADD")
 
 
 class TasksProof(Proof):
@@ -44,6 +55,7 @@ class TasksProof(Proof):
         self._state = inside.machine("task")
         self._slots, self._lists = inside.submodule("slots"), inside.submodule("lists")
         self._levels, self._choice = inside.submodule("levels"), inside.submodule("choice")
+        self._sweep = inside.submodule("sweep")
         tasks = inside.submodule("tasks")
         m.submodules.dut = wrap(dut)
         for row in range(ROWS):
@@ -65,8 +77,9 @@ class TasksProof(Proof):
         m.d.comb += [
             Assume(~inside.submodule("metadata").record.IS_QUEUE),
             Assume(~launch.task.is_queue & (launch.action != LaunchAction.INCREMENT_PUT)),
-            Assume(~(queues.over.valid | queues.some | queues.done | queues.request.ready)),
+            Assume(~(queues.over.valid | queues.open.any() | queues.done | queues.request.ready)),
             Assume(~self._lists.popped.task.is_queue),
+            Assume(~self._lists.visited.task.is_queue),
             Assert(~dut.task.is_queue & (action != LaunchAction.INCREMENT_PUT)),
         ]
 
@@ -111,23 +124,36 @@ class TasksProof(Proof):
 
     def _follow_lists(self, m: Module) -> None:
         lists, count, best = self._lists, self._listed, self._levels.highest
-        asked, before = Signal(2, name="list_asked"), Signal(lists.waiting.shape(), name="before")
-        pops, pushes = lists.pop.valid & lists.pop.ready, lists.push.valid & lists.push.ready
+        asked, before = Signal(3, name="list_asked"), Signal(lists.waiting.shape(), name="before")
+        answers = Cat(lists.popped.valid, lists.pushed.valid, lists.visited.valid)
+        requests = [stream.valid & stream.ready for stream in (lists.pop, lists.push, lists.visit)]
+        pops = requests[0]
         adds = lists.pushed.valid & (lists.pushed.outcome == ListOutcome.DONE)
         changes, choice = Signal(name="lists_changed"), self._choice
+        drops, leaves = Signal(name="list_drops"), Signal(name="list_loses")
+        good = lists.visited.outcome == ListOutcome.DONE
+        live = lists.visited.valid & good & ~drops & ~lists.visited.task.dropped
+        gone = (lists.popped.outcome == ListOutcome.DONE) & lists.popped.task.dropped
+        m.d.comb += leaves.eq((lists.popped.valid & ~gone) | (lists.visited.valid & good & drops))
         m.d.sync += [
-            count.eq(count + adds - lists.popped.valid),
-            asked.eq((asked | Cat(pops, pushes)) & ~Cat(lists.popped.valid, lists.pushed.valid)),
+            count.eq(count + adds - leaves),
+            asked.eq((asked | Cat(requests)) & ~answers),
+            drops.eq(Mux(requests[2], lists.visit.p.step == ListVisit.DROP, drops)),
             before.eq(lists.waiting),
-            changes.eq(adds | lists.popped.valid),
+            changes.eq(adds | leaves),
         ]
         m.d.comb += [
             Assume((lists.waiting != 0) == (count != 0)),
             Assume(changes | (lists.waiting == before)),
-            Assume((Cat(lists.popped.valid, lists.pushed.valid) & ~asked) == 0),
+            Assume((answers & ~asked) == 0),
+            Assume(~live | (count != 0)),
+            Assert(~self._visits_list | (count != 0)),
+            Assert(~self._is("DROPPED") | (drops & (count != 0))),
+            Assert(~self._is("SCANNED") | ~drops),
+            Assert(asked[2] == self._is("SCANNED", "DROPPED")),
             Assume(~adds | (count < 1 << COUNT - 2)),
             Assert(~(changes & self._is("IDLE", "POP")) | (self._choice.settle == 3)),
-            Assert(~changes | ~self._is("POP")),
+            Assert(~changes | ~self._is("POP", "JUDGE", "KILL", "DROP")),
             Assert(~(self._is("POP") | self._begins(Job.FILL)) | best.valid),
             Assert(
                 ~((self._is("POP") | (self._is("IDLE") & (choice.settle <= 1))) & best.valid)
@@ -138,6 +164,15 @@ class TasksProof(Proof):
             Assert(asked[1] == self._is("PUSHED")),
             Assert(~asked[0] | (count != 0)),
         ]
+
+    @property
+    def _visits_list(self) -> Value:
+        """A live task of a list is being visited."""
+        return self._is("DROP") | (self._is("JUDGE", "KILL") & self._visits(Place.LIST))
+
+    def _visits(self, place: Place) -> Value:
+        visit = self._sweep.visit
+        return visit.valid & (visit.place == place)
 
     def _begins(self, *jobs: Job) -> Value:
         """The next job is one of these."""
@@ -184,13 +219,20 @@ class TasksProof(Proof):
         m.d.sync += told.eq(row)
         goes = self._is("GO", "WORDS", "OPEN", "PUSH", "PUSHED") & launches
         stores = self._is("STORE", "STORED")
-        keeps = holds & self._is("FAIL", "STORE", "STORED", "PUSH", "PUSHED", "END", "CLOSE")
+        keeps = holds & self._is("DIE", "FAIL", "STORE", "STORED", "PUSH", "PUSHED", "END", "CLOSE")
         m.d.comb += [
             Assert(~self._is(*QUEUE_STATES) & ~wakes),
+            Assert(~self._is("INSPECT", "INSPECTED") | self._visits(Place.ROW)),
+            Assert(~self._is("SCAN", "SCANNED") | self._visits(Place.LIST)),
+            Assert(~self._begins(Job.VISIT) | ~self._visits(Place.QUEUE)),
+            Assert(~self._is("JUDGE", "KILL") | self._sweep.visit.valid),
+            Assert(~(self._is(*VISIT_STATES) & (launches | holds))),
             # As required by `task_unit.slot_table`.
             Assert(~(slots.stopped.valid | slots.closed.valid) | (row == told)),
             Assert(~(launches & holds) | self._is("IDLE")),
-            Assert(~self._is("LOOK", "KNOW", "STOP", "STOPPED", "POP", "POPPED") | ~launches),
+            Assert(
+                ~self._is("LOOK", "KNOW", "DIE", "STOP", "STOPPED", "POP", "POPPED") | ~launches
+            ),
             Assert(~(self._is(*TO_ROW, "READ", "CHECK", "GO") & holds)),
             Assert(~self._is("GO") | launches),
             Assert(~(stores | self._is("PUSH", "PUSHED")) | (launches != holds)),
@@ -199,8 +241,9 @@ class TasksProof(Proof):
             Assert(~(keeps | self._is("LOOK", "KNOW", "CLOSE")) | (self._rows != 0)),
             Assert(~self._is("LOOK", "KNOW") | returns | ~ended),
             Assert(~self._is("END") | ~ended),
-            Assert(~self._is("LOOK") | (row < ROWS)),
-            Assert(~self._is("FAIL") | refused),
+            Assert(~self._is("LOOK", "INSPECT") | (row < ROWS)),
+            Assert(~self._visits(Place.ROW) | (self._sweep.visit.row < ROWS)),
+            Assert(~self._is("DIE", "DROP", "DROPPED", "FAIL") | refused),
             Assert(~goes | (~refused & ~dut.launched.nothing)),
             Assert(~(stores & launches) | (refused == (store == RESTORE))),
             Assert(~(self._is("READ", "CHECK") & launches) | ~counted),
@@ -218,7 +261,8 @@ class TasksProof(Proof):
             Assert(begins == (choice.job != Job.NONE)),
             Assert(rests | (choice.settle == 3)),
             Assert(~begins | (rests & (choice.settle == 0))),
-            Assert(~self._begins(Job.RECALL, Job.SHUT)),
+            Assert(~self._begins(Job.RECALL)),
+            Assert(~self._begins(Job.VISIT) | self._sweep.visit.valid),
             Assert(~self._begins(Job.END, Job.RETURN) | (self._rows != 0)),
             Assert(~self._begins(Job.END, Job.RETURN) | (choice.row < ROWS)),
             Assert(~self._begins(Job.END) | ~dut.ended.valid),
