@@ -11,7 +11,13 @@ build parameters are read from the hardware's registers; nothing is assumed.
 
 import numpy as np
 
-from signalbox.driver.channel.channel import Channel, ChannelResources, clear_errors, stop
+from signalbox.driver.channel.channel import (
+    Channel,
+    ChannelResources,
+    clear_errors,
+    disable,
+    stop,
+)
 from signalbox.driver.channel.priority_policy import Policy, PriorityPolicy
 from signalbox.driver.channel.settings import ChannelSettings
 from signalbox.driver.compute.contexts import Context
@@ -131,7 +137,9 @@ class Device:
         """
         control = ControlPort(machine)
         info = await DeviceInfo.read(control)
-        # Stop all channels before the first write to memory, which they may be using.
+        # Stop all channels before the first write to memory, which they may be using; disable all
+        # before waiting for one, as its tasks may wait for resources of another's.
+        await disable(control, range(info.channels))
         for index in range(info.channels):
             await stop(control, index)
         if policy is None:
@@ -145,8 +153,8 @@ class Device:
         return device
 
     async def close(self) -> None:
-        """Close all channels and address spaces, disable and clear interrupts, and free the
-        driver's own memory. Buffers are not freed. The device cannot be used afterwards.
+        """Kill all tasks, close all channels and address spaces, disable and clear interrupts, and
+        free the driver's own memory. Buffers are not freed. The device cannot be used afterwards.
 
         Raises `ChannelActive` if a channel does not stop; the other channels are closed, but
         nothing else is. Raises `FaultBufferError` if a fault record does not end; the fault buffer
@@ -154,6 +162,7 @@ class Device:
         """
         await self.completion.disable()
         active = None
+        await disable(self.control, self.channels)
         for index in list(self.channels):
             try:
                 await self.channels.close(index)

@@ -5,7 +5,7 @@ USERD.GP_PUT, ring the doorbell.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 
@@ -34,7 +34,7 @@ from signalbox.hw.errors import Cause
 from signalbox.hw.methods import USERD_BYTES, GpEntry, HostMethod, Userd, pack
 from signalbox.hw.page_tables import AccessType
 
-__all__ = ["Channel", "ChannelResources", "clear_errors", "stop"]
+__all__ = ["Channel", "ChannelResources", "clear_errors", "disable", "stop"]
 
 POLL_CYCLES = 200
 """Cycles between two polls, of GP_GET while the ring or its pushbuffer memory is full, and of a
@@ -47,10 +47,16 @@ _DWORD = 4
 _ENTRY_BYTES = 8
 
 
+async def disable(control: ControlPort, indices: Iterable[int]) -> None:
+    """Disable channels. Their tasks are killed, and their copies under way end."""
+    for index in indices:
+        await control.write_channel(index, "CONTROL", ENABLE=0)
+
+
 async def stop(control: ControlPort, index: int) -> None:
     """Disable a channel and wait until the hardware no longer uses its memory. Raises
     `ChannelActive` after `STOP_CYCLES`."""
-    await control.write_channel(index, "CONTROL", ENABLE=0)
+    await disable(control, [index])
     waited = 0
     while (await control.read_channel_fields(index, "STATUS"))["ACTIVE"]:
         if waited >= STOP_CYCLES:
@@ -194,7 +200,7 @@ class Channel:
 
     async def close(self) -> None:
         """Disable the channel, clear its errors, and free its memory once the hardware no longer
-        uses it. Raises `ChannelActive`."""
+        uses it. Its tasks that have not ended are killed. Raises `ChannelActive`."""
         await stop(self.control, self.index)
         await clear_errors(self.control, self.index)
         await self._free()

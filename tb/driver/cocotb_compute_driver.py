@@ -3,7 +3,11 @@
 import cocotb
 
 from signalbox.driver.channel.priority_policy import PriorityPolicy
+from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.driver.device import Device
+from signalbox.driver.kernels.library import Kernel
+from signalbox.driver.runtime.stream import Stream
+from signalbox.hw.qmd import DependentAction
 from signalbox.tb.driver import compute_bodies
 from signalbox.tb.simulation.machine import SimMachine
 
@@ -40,3 +44,62 @@ async def kernel_fault(dut):
 async def refused(dut):
     """An invalid record halts the channel, and the error names the failed check."""
     await run(dut, compute_bodies.refused)
+
+
+ENDLESS = Kernel("endless", "again: bra again", {})
+SHORT = Kernel("short", "exit", {})
+
+ACTIVE_CYCLES = 4000
+"""Bound of STATUS.ACTIVE after a channel with few tasks is disabled."""
+
+
+async def endless_warps(device: Device, stream: Stream) -> None:
+    """More blocks than the SMs can hold, none of which ends."""
+    await stream.launch(ENDLESS, 100, 32, {})
+
+
+async def endless_grid(device: Device, stream: Stream) -> None:
+    await stream.launch(SHORT, (1 << 31) - 1, 1, {})
+
+
+async def endless_chain(device: Device, stream: Stream) -> None:
+    """A task that launches itself at its end."""
+    gate = await device.allocate(4096)
+    gate.fill(0)
+    await stream.submit(Pushbuffer().acquire(device.space.at(gate), 0x0101_0101))
+    task = await stream.launch(SHORT, 1, 1, {})
+    record = device.machine.memory_read(compute_bodies.physical(task), 256)
+    word = int.from_bytes(record, "little")
+    fields = {480: task.record >> 8, 512: 1, 513: DependentAction.SCHEDULE.value}
+    word |= sum(value << low for low, value in fields.items())
+    task.memory.write(word.to_bytes(256, "little"))
+    gate.fill(1)
+
+
+RUNAWAYS = {one.__name__: one for one in (endless_warps, endless_grid, endless_chain)}
+
+
+@cocotb.test(**LIMIT)
+@cocotb.parametrize(kind=list(RUNAWAYS), closes=[True, False])
+async def runaway(dut, kind: str, closes: bool):
+    """Work that never ends is ended with its channel, within a bound, by its owner or by the next
+    one, for whom the machine then works (PREEMPT-7)."""
+    machine = await SimMachine.start(dut)
+    device = await Device.open(machine, PriorityPolicy(1))
+    stream = await device.stream()
+    await RUNAWAYS[kind](device, stream)
+    await machine.wait_cycles(3000)
+    index, control = stream.channel.index, device.control
+    assert (await control.read_channel_fields(index, "STATUS"))["ACTIVE"]
+    began = machine.now
+    if closes:
+        await device.close()
+    else:
+        await control.write_channel(index, "CONTROL", ENABLE=0)
+    while (await control.read_channel_fields(index, "STATUS"))["ACTIVE"]:
+        assert machine.now - began < ACTIVE_CYCLES
+    cocotb.log.info("%s: inactive after %d cycles", kind, machine.now - began)
+    again = await Device.open(machine, PriorityPolicy(1))
+    await compute_bodies.vector_adds(again)
+    await again.close()
+    assert await again.control.read("INTR") == 0

@@ -18,7 +18,7 @@ from signalbox.hw.errors import Cause, CoreCause
 from signalbox.hw.page_tables import AccessType
 from signalbox.hw.qmd import SkedCheck
 
-__all__ = ["BODIES"]
+__all__ = ["BODIES", "physical"]
 
 COUNT, BLOCK = 75, 20
 HOLE = 0x7654_3000
@@ -133,7 +133,7 @@ async def refused(device: Device) -> None:
     flag = await device.allocate(4)
     flag.fill(0)
     task = await stream.launch(STORE, 1, 1, {"TO": flag})
-    good = device.machine.memory_read(_physical(task), 256)
+    good = device.machine.memory_read(physical(task), 256)
     word = int.from_bytes(good, "little") | 4 << 1536
     task.memory.write(word.to_bytes(256, "little"))
     gate.fill(1)
@@ -146,7 +146,7 @@ async def refused(device: Device) -> None:
     assert flag.read(np.uint32)[0] == 1
 
 
-def _physical(task: Task) -> int:
+def physical(task: Task) -> int:
     """Physical address of the task's record."""
     return task.memory.chunk.buffer.at(task.memory.offset)
 

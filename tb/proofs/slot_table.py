@@ -31,7 +31,8 @@ class SlotTableProof(Proof):
     shows = (
         "as many slots are held as rows run, never more than there are; a row that is given away "
         "is free, one that is freed has no block, and is no unfinished task unless that had a "
-        "fault or was killed; the victim is a row of the lowest priority; idle is said after all rows were free"
+        "fault or was killed; the victim is a row of the lowest priority; idle is said after all "
+        "rows were free"
     )
     induction = 3
     cover = 20
