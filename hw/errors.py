@@ -46,7 +46,8 @@ class Cause(enum.IntEnum, shape=6):
     OBJECT_UNBOUND = 10
     """Engine method on a subchannel without an object."""
     OBJECT_SOFTWARE = 11
-    """Method of a software object, to be executed by the CPU."""
+    """Method of a software object, or engine method or SET_OBJECT on subchannels 5 … 7, to be
+    executed by the CPU."""
     OBJECT_CLASS = 12
     """SET_OBJECT with a class that was not built."""
     COPY_METHOD = 13

@@ -11,6 +11,7 @@ Source: NVIDIA open-gpu-doc class headers clc56f.h, clc7b5.h and clc6c0.h, as re
 from amaranth.lib import data, enum
 
 __all__ = [
+    "ENGINE_SUBCHANNELS",
     "USERD_BYTES",
     "AcquireTimer",
     "CeMethod",
@@ -37,6 +38,7 @@ __all__ = [
     "SemOp",
     "SemaphoreExecute",
     "SignalingPcas",
+    "SubDeviceMask",
     "TertOp",
     "Userd",
     "YieldOp",
@@ -77,6 +79,16 @@ class TertOp(enum.IntEnum, shape=2):
     SET_SUB_DEV_MASK = 1
     STORE_SUB_DEV_MASK = 2
     USE_SUB_DEV_MASK = 3
+
+
+class SubDeviceMask(data.Struct):
+    """Control entry of form GRP0_USE_TERT (1.2). Device 0, the only one, is bit 0 of `mask`; USE
+    takes the stored mask instead."""
+
+    reserved0: 4
+    mask: 12
+    operation: TertOp
+    reserved1: 14
 
 
 class Header(data.Struct):
@@ -135,6 +147,11 @@ class HostMethod(enum.IntEnum, shape=12):
     WFI = 0x78
     YIELD = 0x80
     CLEAR_FAULTED = 0x84
+
+
+ENGINE_SUBCHANNELS = 5
+"""Subchannels 0 … 4 can have objects; methods on the others, SET_OBJECT included, are for software
+(1.2)."""
 
 
 class ObjectClass(enum.IntEnum, shape=16):

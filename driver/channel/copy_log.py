@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from signalbox.driver.commands.disassembler import Method, decode
+from signalbox.driver.commands.disassembler import Method, SubDevices, decode
 from signalbox.hw.config import VA_BITS
 from signalbox.hw.methods import CeMethod, CopyLaunch, HostMethod, LaunchTransfer, ObjectClass
 
@@ -123,12 +123,13 @@ class CopyLog:
         self._methods = 0
         self._state: dict[int, int] = {}
         self._objects: dict[int, int] = {}
+        self._masks = SubDevices()
         self._copies: deque[LaunchedCopy] = deque()
         self._over = -1
 
     def submitted(self, entry: int, dwords: Sequence[int]) -> None:
         """Record the copies in the dwords of ring entry number `entry`."""
-        for item in decode(dwords, objects=self._objects):
+        for item in decode(dwords, objects=self._objects, masks=self._masks):
             if not isinstance(item, Method):
                 continue
             copies = item.object_class == ObjectClass.COPY

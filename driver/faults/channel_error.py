@@ -24,7 +24,7 @@ _MEANING = {
     Cause.METHOD_ILLEGAL: "the method ILLEGAL was executed",
     Cause.METHOD_PRIVILEGED: "the method needs a privileged channel",
     Cause.OBJECT_UNBOUND: "no object is bound to the subchannel: SET_OBJECT comes first",
-    Cause.OBJECT_SOFTWARE: "the subchannel holds a software object, which the CPU must execute",
+    Cause.OBJECT_SOFTWARE: "the subchannel is for software (5 … 7), or holds a software object",
     Cause.OBJECT_CLASS: "SET_OBJECT names a class that this machine does not have",
     Cause.COPY_METHOD: "the copy class has no such method",
     Cause.COPY_ZERO: "a copy of no bytes",

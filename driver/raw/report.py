@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from signalbox.driver.commands.disassembler import (
     Directive,
+    Ignored,
     Malformed,
     Method,
     decode,
@@ -176,7 +177,7 @@ class RawReport:
             return _NO_SMS
         return _ADVICE.get(error.cause, "correct the pushbuffer there and run it again")
 
-    def _items(self) -> Iterator[Method | Directive | Malformed]:
+    def _items(self) -> Iterator[Method | Ignored | Directive | Malformed]:
         return decode(self.dwords, objects=bound_objects(self.compute))
 
     def _item(self, error: ChannelError) -> Method | Malformed | None:
@@ -263,13 +264,14 @@ _EITHER_CLASS = (
 _NO_SMS = (
     "build a machine with the compute class: --sms N; this one has the copy class, 0xc7b5, only"
 )
+_NO_SOFTWARE = "use subchannels 0 … 4 with an object of the machine; 5 … 7 are for software"
 _RECORD = "correct the task's record in the image"
 _IN_IMAGE = "name the memory there, by a [[segment]] or an [[expect]] in the image"
 
 _ADVICE = {
     Cause.METHOD_PRIVILEGED: "set privileged = true in the image",
     Cause.OBJECT_UNBOUND: _COPY_CLASS,
-    Cause.OBJECT_SOFTWARE: _COPY_CLASS,
+    Cause.OBJECT_SOFTWARE: _NO_SOFTWARE,
     Cause.OBJECT_CLASS: "name the copy class, 0xc7b5; there is no other",
     Cause.COPY_ZERO: "write LINE_LENGTH_IN (and LINE_COUNT with MULTI_LINE) before LAUNCH_DMA",
     Cause.COPY_MODE: "use pitch layouts without remap; nothing else is modelled",
@@ -286,7 +288,6 @@ _ADVICE = {
 
 _WITH_COMPUTE = {
     Cause.OBJECT_UNBOUND: _EITHER_CLASS,
-    Cause.OBJECT_SOFTWARE: _EITHER_CLASS,
     Cause.OBJECT_CLASS: (
         "name the copy class, 0xc7b5, or the compute class, 0xc6c0; there is no other"
     ),

@@ -123,7 +123,8 @@ async def privileged_methods(dut):
 
 @cocotb.test(**LIMIT)
 async def objects(dut):
-    """SET_OBJECT binds one subchannel. Unbound and software subchannels are DEVICE errors, an
+    """SET_OBJECT binds one subchannel. Unbound and software subchannels are DEVICE errors, and so
+    are engine methods and SET_OBJECT on subchannels 5 … 7 (HOST-18), but not host methods; an
     unknown class is HCE_ILLEGAL_CLASS, an unknown method of the class HCE_ILLEGAL_MTHD."""
     tb = await MachineTestbench.start(dut)
     channel = await tb.channel(0)
@@ -136,22 +137,28 @@ async def objects(dut):
         await tb.until_idle(channel)
 
     for subchannel in range(8):
+        cause = Cause.OBJECT_UNBOUND if subchannel < 5 else Cause.OBJECT_SOFTWARE
         for method in (0x100, 0x300, 0x3FFC):
-            commands = Pushbuffer().inc(subchannel, method, 1)
-            await fails(commands, Cause.OBJECT_UNBOUND, method, subchannel)
+            await fails(Pushbuffer().inc(subchannel, method, 1), cause, method, subchannel)
+    for subchannel in (5, 6, 7):
+        for data in (0xC7B5, 0x1F << 16, 0):
+            commands = Pushbuffer().inc(subchannel, HostMethod.SET_OBJECT, data)
+            await fails(commands, Cause.OBJECT_SOFTWARE, HostMethod.SET_OBJECT, subchannel)
+        await channel.submit(Pushbuffer().inc(subchannel, HostMethod.SEM_ADDR_LO, 0, 0))
+        await tb.until_idle(channel)
     for bad in (0, 0xC6C0, 0xC7B4, 0xFFFF):
         await fails(Pushbuffer().inc(2, 0, bad), Cause.OBJECT_CLASS, 0, 2)
     await fails(Pushbuffer().inc(2, 0x100, 0), Cause.OBJECT_UNBOUND, 0x100, 2)
-    await channel.submit(Pushbuffer().set_object(4).inc(5, 0, 0x1F << 16 | 0x1234).set_object(6))
+    await channel.submit(Pushbuffer().set_object(4).inc(0, 0, 0x1F << 16 | 0x1234).set_object(1))
     await tb.until_idle(channel)
-    for subchannel in (4, 6):
+    for subchannel in (4, 1):
         await channel.submit(Pushbuffer().inc(subchannel, 0x100, 0))
         await tb.until_idle(channel)
         await fails(Pushbuffer().inc(subchannel, 0x104, 0), Cause.COPY_METHOD, 0x104, subchannel)
-    await fails(Pushbuffer().inc(5, 0x100, 9), Cause.OBJECT_SOFTWARE, 0x100, 5)
+    await fails(Pushbuffer().inc(0, 0x100, 9), Cause.OBJECT_SOFTWARE, 0x100, 0)
     await fails(Pushbuffer().inc(3, 0x100, 9), Cause.OBJECT_UNBOUND, 0x100, 3)
     # Bound again.
-    await channel.submit(Pushbuffer().set_object(5).inc(5, 0x100, 0))
+    await channel.submit(Pushbuffer().set_object(0).inc(0, 0x100, 0))
     await tb.until_idle(channel)
 
 

@@ -11,7 +11,7 @@ from signalbox.tb.simulation.top import simulate_top
 
 SINGLE = {
     "cocotb_rings": 18,
-    "cocotb_headers": 8,
+    "cocotb_headers": 9,
     "cocotb_invalidations": 6,
     "cocotb_semaphores": 8,
     "cocotb_acquires": 15,

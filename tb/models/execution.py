@@ -18,6 +18,7 @@ from signalbox.tb.models.methods import (
     Operation,
     Settings,
     Verdict,
+    bound_to,
     kind,
     launch_refusal,
     operation,
@@ -607,7 +608,7 @@ class ExecutionModel:
                 refused = Cause.METHOD_UNDEFINED
             elif now.why is not None:
                 refused = now.why.cause
-            bound = state.settings.objects[method.subchannel]
+            bound = bound_to(state.settings.objects, method.subchannel)
             self._found = verdict(
                 method, bound, self._config.privileged, refused, compute=self._compute
             )

@@ -16,7 +16,7 @@ from signalbox.hw.host.methods.control_decoder import Action, ControlDecoder, ve
 from signalbox.hw.host.methods.served_channel import channel_status
 from signalbox.hw.host.methods.service import Outcome, Service
 from signalbox.hw.host.methods.state_methods import object_binding
-from signalbox.hw.host.records import method_settings
+from signalbox.hw.host.records import method_settings, object_of
 from signalbox.hw.host.userd_writeback import ReferencePort
 from signalbox.hw.host.waits.barrier import BarrierPort
 from signalbox.hw.host.waits.compute_waits import ComputeMethodPort
@@ -113,7 +113,7 @@ class ControlMethods(wiring.Component):
         uncomputed = compute.refused.bit_select(channel, 1)
         m.d.comb += [
             decoder.step.eq(service.step),
-            decoder.bound.eq(self.settings.objects[service.step.method.subchannel]),
+            decoder.bound.eq(object_of(self.settings.objects, service.step.method.subchannel)),
             decoder.privileged.eq(self.rights.privileged),
             decoder.unwritten.eq(self.referred & self.reference.failed.bit_select(channel, 1)),
             decoder.refused.eq(self.invalidation.refused.bit_select(channel, 1)),
