@@ -11,7 +11,10 @@ Source: NVIDIA open-gpu-doc class headers clc56f.h, clc7b5.h and clc6c0.h, as re
 from amaranth.lib import data, enum
 
 __all__ = [
+    "COMPUTE_CLASSES",
+    "COPY_CLASSES",
     "ENGINE_SUBCHANNELS",
+    "OBJECT_BITS",
     "USERD_BYTES",
     "AcquireTimer",
     "CeMethod",
@@ -154,11 +157,23 @@ ENGINE_SUBCHANNELS = 5
 (1.2)."""
 
 
+OBJECT_BITS = 21
+"""SET_OBJECT data: NVCLASS, 16 bits, and ENGINE, 5 bits."""
+
+
 class ObjectClass(enum.IntEnum, shape=16):
-    """Classes that SET_OBJECT may name."""
+    """Classes that SET_OBJECT may name. COMPUTE and COPY are those that the driver binds; the
+    others have the same methods (HOST-13)."""
 
     COMPUTE = 0xC6C0
+    COMPUTE_C7C0 = 0xC7C0
+    COMPUTE_C9C0 = 0xC9C0
     COPY = 0xC7B5
+    COPY_C6B5 = 0xC6B5
+
+
+COMPUTE_CLASSES = (ObjectClass.COMPUTE, ObjectClass.COMPUTE_C7C0, ObjectClass.COMPUTE_C9C0)
+COPY_CLASSES = (ObjectClass.COPY, ObjectClass.COPY_C6B5)
 
 
 class SemOp(enum.IntEnum, shape=3):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from signalbox.driver.commands.disassembler import Method, SubDevices, decode
 from signalbox.hw.config import VA_BITS
-from signalbox.hw.methods import CeMethod, CopyLaunch, HostMethod, LaunchTransfer, ObjectClass
+from signalbox.hw.methods import COPY_CLASSES, CeMethod, CopyLaunch, HostMethod, LaunchTransfer
 
 __all__ = ["CopyLog", "LaunchedCopy"]
 
@@ -132,7 +132,7 @@ class CopyLog:
         for item in decode(dwords, objects=self._objects, masks=self._masks):
             if not isinstance(item, Method):
                 continue
-            copies = item.object_class == ObjectClass.COPY
+            copies = item.object_class in COPY_CLASSES
             if item.address == HostMethod.SET_OBJECT:
                 self._objects[item.subchannel] = item.object_class
             elif copies and item.address == CeMethod.LAUNCH_DMA:

@@ -8,6 +8,8 @@ from itertools import groupby
 from amaranth.lib import data
 
 from signalbox.hw.methods import (
+    COMPUTE_CLASSES,
+    COPY_CLASSES,
     CeMethod,
     ComputeMethod,
     CopyLaunch,
@@ -152,18 +154,20 @@ _HOST_FIELDS: dict[int, type[data.Struct]] = {
     HostMethod.SEMAPHORED: LegacySemaphore,
 }
 
+_COPY_FIELDS: dict[int, type[data.Struct]] = {CeMethod.LAUNCH_DMA: CopyLaunch}
+_COMPUTE_FIELDS: dict[int, type[data.Struct]] = {
+    ComputeMethod.SEND_SIGNALING_PCAS_B: SignalingPcas,
+    ComputeMethod.SET_REPORT_SEMAPHORE_D: ReportSemaphore,
+}
 _FIELDS: dict[int, dict[int, type[data.Struct]]] = {
-    ObjectClass.COPY: {CeMethod.LAUNCH_DMA: CopyLaunch},
-    ObjectClass.COMPUTE: {
-        ComputeMethod.SEND_SIGNALING_PCAS_B: SignalingPcas,
-        ComputeMethod.SET_REPORT_SEMAPHORE_D: ReportSemaphore,
-    },
+    **{one: _COPY_FIELDS for one in COPY_CLASSES},
+    **{one: _COMPUTE_FIELDS for one in COMPUTE_CLASSES},
 }
 """Bit fields of methods, by class and method."""
 
 _NAMES: dict[int, type[enum.IntEnum]] = {
-    ObjectClass.COPY: CeMethod,
-    ObjectClass.COMPUTE: ComputeMethod,
+    **dict.fromkeys(COPY_CLASSES, CeMethod),
+    **dict.fromkeys(COMPUTE_CLASSES, ComputeMethod),
 }
 
 _COPY_VALUES: dict[str, type[enum.IntEnum]] = {
@@ -232,7 +236,7 @@ def method_detail(address: int, value: int, object_class: int = ObjectClass.COPY
     """Bit fields of a method's data as text; empty if the data is a plain number."""
     layout = _HOST_FIELDS.get(address) or _FIELDS.get(object_class, {}).get(address)
     if layout is None:
-        return _action(address, value) if object_class == ObjectClass.COMPUTE else ""
+        return _action(address, value) if object_class in COMPUTE_CLASSES else ""
     found = fields(layout, value)
     words: list[str] = []
     if layout is SemaphoreExecute:

@@ -10,7 +10,8 @@ from amaranth.lib import data, enum
 
 from signalbox.hw.config import VA_BITS, Config
 from signalbox.hw.errors import Cause
-from signalbox.hw.methods import ENGINE_SUBCHANNELS
+from signalbox.hw.methods import ENGINE_SUBCHANNELS, OBJECT_BITS
+from signalbox.hw.records.channel import channel_event
 
 __all__ = [
     "INDEX_BITS",
@@ -29,6 +30,7 @@ __all__ = [
     "method_flow",
     "method_settings",
     "method_state",
+    "object_bound",
     "object_of",
     "prefetch_beat",
 ]
@@ -120,6 +122,11 @@ class ObjectKind(enum.Enum, shape=2):
     COPY = 1
     SOFTWARE = 2
     COMPUTE = 3
+
+
+def object_bound(config: Config) -> data.StructLayout:
+    """Strobe: `channel` has executed SET_OBJECT with `data` for `subchannel`."""
+    return channel_event(config, subchannel=3, data=OBJECT_BITS)
 
 
 def object_of(objects: data.View, subchannel: Value) -> Value:

@@ -72,6 +72,13 @@ def test_masked_copies():
     assert one(log, 1 + PER_COPY).sources == [(0x3000, 3)]
 
 
+def test_equal_class():
+    """Copies of class C6B5 are known as those of C7B5 are (HOST-13)."""
+    log = CopyLog()
+    log.submitted(0, Pushbuffer().set_object(4, 0xC6B5).copy(0x1000, 0x2000, 9).dwords)
+    assert one(log, 1 + PER_COPY).sources == [(0x2000, 9)]
+
+
 def test_other_objects():
     """Methods of subchannels without the copy class are ignored."""
     log = submitted(Pushbuffer().inc(3, 0x400, 0, 9, 0, 9).inc(3, 0x300, 0x182))

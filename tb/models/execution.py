@@ -48,6 +48,7 @@ EVENTS: tuple[str, ...] = (
     "compute_drop",
     "notify",
     "resume",
+    "bound",
     "halt",
     "acquire",
 )
@@ -664,6 +665,8 @@ class ExecutionModel:
         match action:
             case Action.BIND:
                 self.state.settings.objects[method.subchannel] = found.object
+                data = method.data & 0x1F_FFFF
+                self._event("bound", subchannel=method.subchannel, data=data)
             case Action.NOTIFY:
                 self._event("notify")
             case Action.RESUME:

@@ -36,7 +36,10 @@ Translate = Callable[[int, int, int, int], int | None]
 """Physical address of an access by (ASID, VA, access type, client); None if it faults."""
 
 RELEASE, REDUCTION = 1, 6
-COPY_CLASS = 0xC7B5
+COPY_CLASSES = {0xC6B5, 0xC7B5}
+SOFTWARE = 0x1F
+"""ENGINE of software objects."""
+
 HOST_METHODS = {
     *(0x00, 0x04, 0x08, 0x10, 0x14, 0x18, 0x1C, 0x20, 0x24, 0x28, 0x2C, 0x30, 0x34),
     *(0x50, 0x5C, 0x60, 0x64, 0x68, 0x6C, 0x78, 0x80, 0x84),
@@ -151,6 +154,7 @@ class Channel:
     blocked : whether it waits for a semaphore.
     received : number of the doorbell since which it has had work.
     mask, stored_mask : sub-device masks.
+    objects : data of SET_OBJECT, by subchannel.
     """
 
     ring: Ring | None = None
@@ -475,10 +479,10 @@ class HostModel:
     def _set_object(channel: Channel, method: Held) -> None:
         if method.subchannel >= FIRST_SOFTWARE:
             raise Refusal(Cause.OBJECT_SOFTWARE)
-        software = method.data >> 16 & 0x1F == 0x1F
-        if not software and method.data & 0xFFFF != COPY_CLASS:
+        software = method.data >> 16 & 0x1F == SOFTWARE
+        if not software and method.data & 0xFFFF not in COPY_CLASSES:
             raise Refusal(Cause.OBJECT_CLASS)
-        channel.objects[method.subchannel] = 0 if software else COPY_CLASS
+        channel.objects[method.subchannel] = method.data & 0x1F_FFFF
 
     def _semaphore_execute(self, channel: Channel, value: int) -> bool:
         registers = channel.registers
@@ -560,7 +564,7 @@ class HostModel:
 
     def _engine_method(self, index: int, channel: Channel, method: Held) -> bool:
         bound = channel.objects.get(method.subchannel)
-        if bound == 0 or method.subchannel >= FIRST_SOFTWARE:
+        if (bound or 0) >> 16 == SOFTWARE or method.subchannel >= FIRST_SOFTWARE:
             raise Refusal(Cause.OBJECT_SOFTWARE)
         if bound is None:
             raise Refusal(Cause.OBJECT_UNBOUND)

@@ -17,7 +17,6 @@ from signalbox.hw.methods import (
     LegacySemaphore,
     MemOp,
     MemOpD,
-    ObjectClass,
     SemaphoreExecute,
     SemOp,
     unpack,
@@ -393,9 +392,9 @@ def _set_object(method: Method, compute: bool) -> Verdict:
         return _refuse(Cause.OBJECT_SOFTWARE)
     if data >> 16 & 31 == _SOFTWARE_ENGINE:
         return Verdict(Action.BIND, object=ObjectKind.SOFTWARE)
-    if data & 0xFFFF == ObjectClass.COPY:
+    if data & 0xFFFF in (0xC6B5, 0xC7B5):
         return Verdict(Action.BIND, object=ObjectKind.COPY)
-    if data & 0xFFFF == ObjectClass.COMPUTE and compute:
+    if data & 0xFFFF in (0xC6C0, 0xC7C0, 0xC9C0) and compute:
         return Verdict(Action.BIND, object=ObjectKind.COMPUTE)
     return _refuse(Cause.OBJECT_CLASS)
 

@@ -9,13 +9,14 @@ from signalbox.hw.host.methods.decoder import ENGINE_METHODS
 from signalbox.hw.host.records import ObjectKind, Step
 from signalbox.hw.host.waits.compute_waits import method_refusal
 from signalbox.hw.methods import (
+    COMPUTE_CLASSES,
+    COPY_CLASSES,
     ENGINE_SUBCHANNELS,
     CeMethod,
     ComputeMethod,
     HostMethod,
     MemOp,
     MemOpD,
-    ObjectClass,
 )
 from signalbox.hw.qmd import QMD_BYTES
 
@@ -195,10 +196,10 @@ class ControlDecoder(wiring.Component):
         with m.Elif(value[16:21] == SOFTWARE_ENGINE):
             self._do(m, Action.BIND)
             m.d.comb += self.verdict.object.eq(ObjectKind.SOFTWARE)
-        with m.Elif(value[:16] == ObjectClass.COPY):
+        with m.Elif(value[:16].matches(*COPY_CLASSES)):
             self._do(m, Action.BIND)
             m.d.comb += self.verdict.object.eq(ObjectKind.COPY)
-        with m.Elif((value[:16] == ObjectClass.COMPUTE) & self._compute):
+        with m.Elif(value[:16].matches(*COMPUTE_CLASSES) & self._compute):
             self._do(m, Action.BIND)
             m.d.comb += self.verdict.object.eq(ObjectKind.COMPUTE)
         with m.Else():

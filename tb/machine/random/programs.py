@@ -13,6 +13,7 @@ from random import Random
 from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.hw.config import WINDOW_BASE
 from signalbox.hw.methods import (
+    COPY_CLASSES,
     CeMethod,
     CopyLaunch,
     HostMethod,
@@ -134,7 +135,8 @@ def generate(
         for number, channel in enumerate(channels)
     ]
     for program in programs:
-        _append(program, Pushbuffer().set_object(), numbers)
+        bind = Pushbuffer().set_object(object_class=numbers.choice(COPY_CLASSES))
+        _append(program, bind, numbers)
     maker = _Maker(numbers, programs, levels, first_slot, in_memory)
     while sum(program.commands for program in programs) < commands:
         maker.one(numbers.choice(programs))

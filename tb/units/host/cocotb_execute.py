@@ -10,6 +10,8 @@ import cocotb
 from signalbox.hw.errors import Cause
 from signalbox.hw.host.records import ObjectKind
 from signalbox.hw.methods import (
+    COMPUTE_CLASSES,
+    COPY_CLASSES,
     ENGINE_SUBCHANNELS,
     CeMethod,
     ComputeMethod,
@@ -640,8 +642,8 @@ def control_cases(privileged: bool) -> list[tuple[Method, Cause]]:
         (Method(HostMethod.WFI, 1), Cause.NONE),
         (Method(HostMethod.SET_REFERENCE, 77), Cause.NONE),
         (Method(HostMethod.CLEAR_FAULTED, 0xABC), barred),
-        (Method(HostMethod.SET_OBJECT, ObjectClass.COPY, 4), Cause.NONE),
-        (Method(HostMethod.SET_OBJECT, ObjectClass.COMPUTE, 3), built),
+        *((Method(HostMethod.SET_OBJECT, one, 4), Cause.NONE) for one in (0xC6B5, 0xC7B5)),
+        *((Method(HostMethod.SET_OBJECT, one, 3), built) for one in (0xC6C0, 0xC7C0, 0xC9C0)),
         (Method(HostMethod.SET_OBJECT, 0x1F << 16, 4), Cause.NONE),
         *(
             (Method(place, data, subchannel), Cause.OBJECT_SOFTWARE)
@@ -650,7 +652,10 @@ def control_cases(privileged: bool) -> list[tuple[Method, Cause]]:
             for subchannel in range(ENGINE_SUBCHANNELS, 8)
         ),
         *((Method(HostMethod.FB_FLUSH, 0, subchannel), Cause.NONE) for subchannel in range(5, 8)),
-        (Method(HostMethod.SET_OBJECT, ObjectClass.COPY + 1), Cause.OBJECT_CLASS),
+        *(
+            (Method(HostMethod.SET_OBJECT, one), Cause.OBJECT_CLASS)
+            for one in (0, 0xC7B4, 0xC5B5, 0xC8B5, 0xC5C0, 0xC8C0, 0xCBC0, 0xFFFF)
+        ),
         *(
             (
                 Method(HostMethod.MEM_OP_D, code << 27),
@@ -1074,7 +1079,7 @@ class Play:
                 place = numbers.choice([*ComputeMethod, *ACTS, 0x3000])
                 return Method(place, data, numbers.choice(computes))
             case 9:
-                classes = (ObjectClass.COPY,) * 3 + (ObjectClass.COMPUTE, 0x1F << 16, 0xC0B5)
+                classes = (*COPY_CLASSES, *COPY_CLASSES, *COMPUTE_CLASSES, 0x1F << 16, 0xC0B5)
                 return Method(HostMethod.SET_OBJECT, numbers.choice(classes), subchannel)
             case 7 if data & 1:
                 code = numbers.choice((*MemOp, MemOp.MMU_TLB_INVALIDATE, 0, 31))
