@@ -177,9 +177,9 @@ class QmdCheck(wiring.Component):
         grid = _raster(qmd)
         threads = (qmd.CTA_THREAD_DIMENSION0, qmd.CTA_THREAD_DIMENSION1, qmd.CTA_THREAD_DIMENSION2)
         registers = qmd.REGISTER_COUNT_V
-        local = qmd.SHADER_LOCAL_MEMORY_LOW_SIZE | qmd.SHADER_LOCAL_MEMORY_HIGH_SIZE
         return {
-            SkedCheck.LOCAL_MEMORY: local != 0,
+            SkedCheck.LOCAL_MEMORY_LOW: qmd.SHADER_LOCAL_MEMORY_LOW_SIZE != 0,
+            SkedCheck.LOCAL_MEMORY_HIGH: qmd.SHADER_LOCAL_MEMORY_HIGH_SIZE != 0,
             SkedCheck.REGISTER_COUNT: (registers == 0) | (registers > MOST_REGISTERS),
             SkedCheck.THREADS: (self._xy > MOST_THREADS) | (self._threads > MOST_THREADS),
             SkedCheck.PROGRAM: qmd.PROGRAM_ADDRESS_LOWER[:3] != 0,

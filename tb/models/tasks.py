@@ -146,7 +146,8 @@ def judge(
     warps = -(-threads // 32)
     units = -(-of["registers"] // 4)
     faults = {
-        2: of["local_low"] or of["local_high"],
+        2: of["local_low"],
+        3: of["local_high"],
         6: not 1 <= of["registers"] <= 255,
         11: threads > 1024,
         13: of["program_low"] % 8,

@@ -104,7 +104,8 @@ async def every_check(dut: Any) -> None:
     assert isinstance(await tb.compare(), Task)
     registers = CONFIG.sm_registers // 128
     wrong = {
-        2: [{"local_low": 1}, {"local_high": 1 << 23}],
+        2: [{"local_low": 1}, {"local_low": 1 << 23}, {"local_low": 16, "local_high": 16}],
+        3: [{"local_high": 1}, {"local_high": 1 << 23}, {"local_high": 16, "registers": 0}],
         6: [{"registers": 0}, {"registers": 256}, {"registers": 511}],
         11: [{"block_x": 1025}, {"block_x": 65535, "block_y": 65535, "block_z": 65535}],
         13: [{"program_low": 4}, {"program_low": 1}],
