@@ -85,7 +85,7 @@ class Cause(enum.IntEnum, shape=6):
     TASK_FAULT = 36
     """The task's record could not be read."""
     TASK_MODEL = 37
-    """The task's record has another version, or uses an unmodelled feature."""
+    """The task's record has another version, uses an unmodelled feature, or has an empty grid."""
     TASK_CHECK = 38
     """The task's record fails a public check, given by `CAUSE.SKEDCHECK`."""
     TASK_FULL = 39
