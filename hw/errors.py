@@ -46,7 +46,8 @@ class Cause(enum.IntEnum, shape=6):
     OBJECT_UNBOUND = 10
     """Engine method on a subchannel without an object."""
     OBJECT_SOFTWARE = 11
-    """Method of a software object, to be executed by the CPU."""
+    """Method of a software object, or engine method or SET_OBJECT on subchannels 5 … 7, to be
+    executed by the CPU."""
     OBJECT_CLASS = 12
     """SET_OBJECT with a class that was not built."""
     COPY_METHOD = 13
@@ -84,7 +85,7 @@ class Cause(enum.IntEnum, shape=6):
     TASK_FAULT = 36
     """The task's record could not be read."""
     TASK_MODEL = 37
-    """The task's record has another version, or uses an unmodelled feature."""
+    """The task's record has another version, uses an unmodelled feature, or has an empty grid."""
     TASK_CHECK = 38
     """The task's record fails a public check, given by `CAUSE.SKEDCHECK`."""
     TASK_FULL = 39

@@ -11,6 +11,10 @@ Source: NVIDIA open-gpu-doc class headers clc56f.h, clc7b5.h and clc6c0.h, as re
 from amaranth.lib import data, enum
 
 __all__ = [
+    "COMPUTE_CLASSES",
+    "COPY_CLASSES",
+    "ENGINE_SUBCHANNELS",
+    "OBJECT_BITS",
     "USERD_BYTES",
     "AcquireTimer",
     "CeMethod",
@@ -37,6 +41,7 @@ __all__ = [
     "SemOp",
     "SemaphoreExecute",
     "SignalingPcas",
+    "SubDeviceMask",
     "TertOp",
     "Userd",
     "YieldOp",
@@ -77,6 +82,16 @@ class TertOp(enum.IntEnum, shape=2):
     SET_SUB_DEV_MASK = 1
     STORE_SUB_DEV_MASK = 2
     USE_SUB_DEV_MASK = 3
+
+
+class SubDeviceMask(data.Struct):
+    """Control entry of form GRP0_USE_TERT (1.2). Device 0, the only one, is bit 0 of `mask`; USE
+    takes the stored mask instead."""
+
+    reserved0: 4
+    mask: 12
+    operation: TertOp
+    reserved1: 14
 
 
 class Header(data.Struct):
@@ -137,11 +152,28 @@ class HostMethod(enum.IntEnum, shape=12):
     CLEAR_FAULTED = 0x84
 
 
+ENGINE_SUBCHANNELS = 5
+"""Subchannels 0 … 4 can have objects; methods on the others, SET_OBJECT included, are for software
+(1.2)."""
+
+
+OBJECT_BITS = 21
+"""SET_OBJECT data: NVCLASS, 16 bits, and ENGINE, 5 bits."""
+
+
 class ObjectClass(enum.IntEnum, shape=16):
-    """Classes that SET_OBJECT may name."""
+    """Classes that SET_OBJECT may name. COMPUTE and COPY are those that the driver binds; the
+    others have the same methods (HOST-13)."""
 
     COMPUTE = 0xC6C0
+    COMPUTE_C7C0 = 0xC7C0
+    COMPUTE_C9C0 = 0xC9C0
     COPY = 0xC7B5
+    COPY_C6B5 = 0xC6B5
+
+
+COMPUTE_CLASSES = (ObjectClass.COMPUTE, ObjectClass.COMPUTE_C7C0, ObjectClass.COMPUTE_C9C0)
+COPY_CLASSES = (ObjectClass.COPY, ObjectClass.COPY_C6B5)
 
 
 class SemOp(enum.IntEnum, shape=3):

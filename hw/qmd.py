@@ -195,15 +195,17 @@ class ReleaseOp(enum.IntEnum, shape=3):
 
 
 class SkedCheck(enum.IntEnum, shape=6):
-    """Public numbers of the checks of a record (section 5.3) that this machine performs."""
+    """Public numbers of the checks of a record (section 5.3) that this machine performs. As it has
+    no local memory, the limit of both sizes, LOW and HIGH, is 0."""
 
     NONE = 0
-    LOCAL_MEMORY = 2
+    LOCAL_MEMORY_LOW = 2
+    LOCAL_MEMORY_HIGH = 3
     REGISTER_COUNT = 6
     THREADS = 11
     PROGRAM = 13
     SHARED_MEMORY = 14
-    DIMENSION_ZERO = 16
+    THREAD_DIMENSION_ZERO = 16
     REGISTERS = 19
     QUEUE_GET_PUT = 20
     QUEUE_SIZE = 21

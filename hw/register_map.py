@@ -112,6 +112,7 @@ _NUMBERS = {
 
 _LAYOUTS = {
     "HEADER": methods.Header,
+    "SUB_DEVICE_MASK": methods.SubDeviceMask,
     "ENTRY": methods.GpEntry,
     "SEM_EXECUTE": methods.SemaphoreExecute,
     "SEMAPHORED": methods.LegacySemaphore,

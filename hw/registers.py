@@ -20,7 +20,7 @@ from amaranth.lib import enum as amaranth_enum
 
 from signalbox.hw.config import PA_BITS, VA_BITS, WINDOW_BASE, Config
 from signalbox.hw.errors import CODE_OF, Cause, Code, CoreCause
-from signalbox.hw.methods import AcquireTimer
+from signalbox.hw.methods import ENGINE_SUBCHANNELS, OBJECT_BITS, AcquireTimer
 from signalbox.hw.page_tables import FAULT_RECORD_BYTES
 from signalbox.hw.qmd import Placement, SkedCheck
 
@@ -55,7 +55,7 @@ ADDRESS_BITS = 16
 ID = 0x5349_4742
 """`ID` of every Signalbox: "SIGB"."""
 
-VERSION = (2, 2)
+VERSION = (2, 3)
 """Major and minor version of the register map; the major number grows with incompatible changes."""
 
 
@@ -726,6 +726,9 @@ GLOBAL = Block(
     ),
 )
 
+OBJECTS = tuple(f"OBJECT{number}" for number in range(ENGINE_SUBCHANNELS))
+"""Registers of the bound objects, by subchannel."""
+
 CHANNEL = Block(
     name="CHANNEL",
     base=0x4000,
@@ -919,6 +922,19 @@ CHANNEL = Block(
         Register("METHODS", 0x4C, Access.RO, "Methods executed since its start. Wraps at 32 bits."),
         Register("COPIES", 0x50, Access.RO, "Copies completed since its start. Wraps at 32 bits."),
         Register("TASKS", 0x54, Access.RO, "Tasks over since its start. Wraps at 32 bits."),
+        *(
+            Register(
+                name,
+                0x58 + 4 * number,
+                Access.RO,
+                f"Object bound to subchannel {number} since its start; 0: none.",
+                (
+                    Field("NVCLASS", 15, 0, "Class, as given to SET_OBJECT."),
+                    Field("ENGINE", OBJECT_BITS - 1, 16, "0x1f: a software object."),
+                ),
+            )
+            for number, name in enumerate(OBJECTS)
+        ),
     ),
 )
 

@@ -33,6 +33,7 @@ from signalbox.driver.platform.fair_lock import FairLock
 from signalbox.hw.errors import Cause
 from signalbox.hw.methods import USERD_BYTES, GpEntry, HostMethod, Userd, pack
 from signalbox.hw.page_tables import AccessType
+from signalbox.hw.registers import OBJECTS
 
 __all__ = ["Channel", "ChannelResources", "clear_errors", "disable", "stop"]
 
@@ -340,6 +341,12 @@ class Channel:
         if status["COPIES"] or status["TASKS"]:
             return self.machine.now()
         return await self.control.read_channel(self.index, "METHODS")
+
+    async def objects(self) -> dict[int, int]:
+        """Data of the SET_OBJECT executed for each subchannel, the class in bits 15:0, as the
+        hardware shows it; without subchannels that have no object."""
+        words = [await self.control.read_channel(self.index, name) for name in OBJECTS]
+        return {number: word for number, word in enumerate(words) if word}
 
     @property
     def submitted(self) -> int:

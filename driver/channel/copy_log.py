@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from signalbox.driver.commands.disassembler import Method, decode
+from signalbox.driver.commands.disassembler import Method, SubDevices, decode
 from signalbox.hw.config import VA_BITS
-from signalbox.hw.methods import CeMethod, CopyLaunch, HostMethod, LaunchTransfer, ObjectClass
+from signalbox.hw.methods import COPY_CLASSES, CeMethod, CopyLaunch, HostMethod, LaunchTransfer
 
 __all__ = ["CopyLog", "LaunchedCopy"]
 
@@ -123,15 +123,16 @@ class CopyLog:
         self._methods = 0
         self._state: dict[int, int] = {}
         self._objects: dict[int, int] = {}
+        self._masks = SubDevices()
         self._copies: deque[LaunchedCopy] = deque()
         self._over = -1
 
     def submitted(self, entry: int, dwords: Sequence[int]) -> None:
         """Record the copies in the dwords of ring entry number `entry`."""
-        for item in decode(dwords, objects=self._objects):
+        for item in decode(dwords, objects=self._objects, masks=self._masks):
             if not isinstance(item, Method):
                 continue
-            copies = item.object_class == ObjectClass.COPY
+            copies = item.object_class in COPY_CLASSES
             if item.address == HostMethod.SET_OBJECT:
                 self._objects[item.subchannel] = item.object_class
             elif copies and item.address == CeMethod.LAUNCH_DMA:

@@ -8,6 +8,8 @@ from itertools import groupby
 from amaranth.lib import data
 
 from signalbox.hw.methods import (
+    COMPUTE_CLASSES,
+    COPY_CLASSES,
     CeMethod,
     ComputeMethod,
     CopyLaunch,
@@ -36,8 +38,10 @@ from signalbox.hw.qmd import QMD_BYTES, ReleaseOp
 
 __all__ = [
     "Directive",
+    "Ignored",
     "Malformed",
     "Method",
+    "SubDevices",
     "decode",
     "disassemble",
     "fields",
@@ -74,6 +78,42 @@ class Method:
         text = f"subchannel {self.subchannel} {name} = {self.data:#010x}"
         detail = method_detail(self.address, self.data, self.object_class)
         return f"{text}  ({detail})" if detail else text
+
+
+@dataclass(frozen=True)
+class Ignored:
+    """A method that is not executed, as the sub-device mask leaves out device 0."""
+
+    method: Method
+
+    @property
+    def position(self) -> int:
+        """Index of the dword that completes the method."""
+        return self.method.position
+
+    @property
+    def text(self) -> str:
+        """The method as text."""
+        return f"{self.method.text}, ignored: the sub-device mask leaves out device 0"
+
+
+@dataclass
+class SubDevices:
+    """Sub-device masks of a channel: `active`, the mask has device 0; `stored`, so has the stored
+    mask."""
+
+    active: bool = True
+    stored: bool = True
+
+    def apply(self, operation: TertOp, mask: int) -> None:
+        """Follow a control entry."""
+        match operation:
+            case TertOp.SET_SUB_DEV_MASK:
+                self.active = bool(mask & 1)
+            case TertOp.STORE_SUB_DEV_MASK:
+                self.stored = bool(mask & 1)
+            case TertOp.USE_SUB_DEV_MASK:
+                self.active = self.stored
 
 
 @dataclass(frozen=True)
@@ -114,18 +154,20 @@ _HOST_FIELDS: dict[int, type[data.Struct]] = {
     HostMethod.SEMAPHORED: LegacySemaphore,
 }
 
+_COPY_FIELDS: dict[int, type[data.Struct]] = {CeMethod.LAUNCH_DMA: CopyLaunch}
+_COMPUTE_FIELDS: dict[int, type[data.Struct]] = {
+    ComputeMethod.SEND_SIGNALING_PCAS_B: SignalingPcas,
+    ComputeMethod.SET_REPORT_SEMAPHORE_D: ReportSemaphore,
+}
 _FIELDS: dict[int, dict[int, type[data.Struct]]] = {
-    ObjectClass.COPY: {CeMethod.LAUNCH_DMA: CopyLaunch},
-    ObjectClass.COMPUTE: {
-        ComputeMethod.SEND_SIGNALING_PCAS_B: SignalingPcas,
-        ComputeMethod.SET_REPORT_SEMAPHORE_D: ReportSemaphore,
-    },
+    **{one: _COPY_FIELDS for one in COPY_CLASSES},
+    **{one: _COMPUTE_FIELDS for one in COMPUTE_CLASSES},
 }
 """Bit fields of methods, by class and method."""
 
 _NAMES: dict[int, type[enum.IntEnum]] = {
-    ObjectClass.COPY: CeMethod,
-    ObjectClass.COMPUTE: ComputeMethod,
+    **dict.fromkeys(COPY_CLASSES, CeMethod),
+    **dict.fromkeys(COMPUTE_CLASSES, ComputeMethod),
 }
 
 _COPY_VALUES: dict[str, type[enum.IntEnum]] = {
@@ -194,7 +236,7 @@ def method_detail(address: int, value: int, object_class: int = ObjectClass.COPY
     """Bit fields of a method's data as text; empty if the data is a plain number."""
     layout = _HOST_FIELDS.get(address) or _FIELDS.get(object_class, {}).get(address)
     if layout is None:
-        return _action(address, value) if object_class == ObjectClass.COMPUTE else ""
+        return _action(address, value) if object_class in COMPUTE_CLASSES else ""
     found = fields(layout, value)
     words: list[str] = []
     if layout is SemaphoreExecute:
@@ -211,14 +253,19 @@ def _action(address: int, value: int) -> str:
 
 
 def decode(
-    dwords: Sequence[int], *, objects: Mapping[int, int] | None = None
-) -> Iterator[Method | Directive | Malformed]:
+    dwords: Sequence[int],
+    *,
+    objects: Mapping[int, int] | None = None,
+    masks: SubDevices | None = None,
+) -> Iterator[Method | Ignored | Directive | Malformed]:
     """Decode one segment, in order. Dwords that cannot be decoded are yielded as `Malformed`.
 
-    `objects` gives the classes bound to subchannels at the start; SET_OBJECT updates them. After a
-    malformed header, decoding continues with the next dword.
+    `objects` gives the classes bound to subchannels at the start; SET_OBJECT updates them. `masks`
+    is brought up to date; without, they are those of a new channel. After a malformed header,
+    decoding continues with the next dword.
     """
     bound = dict(objects or {})
+    masks = masks or SubDevices()
     position = 0
     while position < len(dwords):
         start, head = position, dwords[position]
@@ -232,14 +279,16 @@ def decode(
         if reason := _header_fault(head):
             yield Malformed(start, head, reason)
         elif sec_op == SecOp.IMMD_DATA_METHOD:
-            yield _method(bound, start, head, 0, head >> 16 & 0x1FFF)
+            yield _method(bound, masks, start, head, 0, head >> 16 & 0x1FFF)
         elif sec_op == SecOp.GRP0_USE_TERT:
-            yield Directive(start, head, TertOp(head >> 16 & 3).name if head else "no operation")
+            operation = TertOp(head >> 16 & 3)
+            masks.apply(operation, head >> 4)
+            yield Directive(start, head, operation.name if head else "no operation")
         elif not (count := head >> 16 & 0x1FFF):
             yield Directive(start, head, f"{SecOp(sec_op).name} of no dwords")
         else:
             for index, value in enumerate(dwords[position : position + count]):
-                yield _method(bound, position + index, head, index, value)
+                yield _method(bound, masks, position + index, head, index, value)
             position += count
             if position > len(dwords):
                 missing = position - len(dwords)
@@ -265,14 +314,17 @@ def _header_fault(head: int) -> str:
     return ""
 
 
-def _method(bound: dict[int, int], position: int, head: int, index: int, value: int) -> Method:
+def _method(
+    bound: dict[int, int], masks: SubDevices, position: int, head: int, index: int, value: int
+) -> Method | Ignored:
     """Method `index` of the group with header `head`. SET_OBJECT updates `bound`."""
     sec_op, subchannel = head >> 29, head >> 13 & 7
     steps: dict[int, int] = {SecOp.INC_METHOD: index, SecOp.ONE_INC: min(index, 1)}
     address = ((head & 0xFFF) + steps.get(sec_op, 0)) * 4
-    if address == HostMethod.SET_OBJECT:
+    if address == HostMethod.SET_OBJECT and masks.active:
         bound[subchannel] = value & 0xFFFF
-    return Method(position, subchannel, address, value, bound.get(subchannel, 0))
+    found = Method(position, subchannel, address, value, bound.get(subchannel, 0))
+    return found if masks.active else Ignored(found)
 
 
 def disassemble(dwords: Sequence[int], *, objects: Mapping[int, int] | None = None) -> str:

@@ -27,6 +27,8 @@ from signalbox.hw.methods import (
     SecOp,
     SemaphoreExecute,
     SemOp,
+    SubDeviceMask,
+    TertOp,
     YieldOp,
     pack,
 )
@@ -168,6 +170,11 @@ class Pushbuffer:
         """END_PB_SEGMENT: the rest of the segment is skipped."""
         self._header(SecOp.END_PB_SEGMENT, 0, 0, 0)
         return self
+
+    def sub_devices(self, operation: TertOp, mask: int = 0) -> "Pushbuffer":
+        """Set, store or use a sub-device mask, of 12 bits. While the mask leaves out device 0,
+        methods are ignored."""
+        return self.raw(pack(SubDeviceMask, operation=operation, mask=mask))
 
     def raw(self, *dwords: int) -> "Pushbuffer":
         """Append dwords unchanged. Zero is a NOP between groups."""

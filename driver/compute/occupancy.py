@@ -40,7 +40,7 @@ class SmSizes(Protocol):
 
 class BlockError(ValueError):
     """A block does not fit any SM of the machine, or a launch is malformed. The message names the
-    resource; `check` is the SKEDCHECK code that the hardware would report."""
+    resource; `check` is the SKEDCHECK code that the hardware would report, NONE if it has none."""
 
     def __init__(self, check: SkedCheck, message: str) -> None:
         super().__init__(message)
@@ -89,7 +89,7 @@ def needs(registers: int, block: tuple[int, int, int], shared: int) -> Needs:
             SkedCheck.REGISTER_COUNT, f"{registers} registers per thread: 1 … {MOST_REGISTERS}"
         )
     if min(block) < 1:
-        raise BlockError(SkedCheck.DIMENSION_ZERO, f"a block of {block} threads is empty")
+        raise BlockError(SkedCheck.THREAD_DIMENSION_ZERO, f"a block of {block} threads is empty")
     threads = prod(block)
     if threads > MOST_THREADS:
         raise BlockError(

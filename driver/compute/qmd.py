@@ -119,7 +119,7 @@ class TaskRecord:
     def _check(self, config: SmSizes) -> None:
         occupancy(config, registers=self.registers, block=self.block, shared=self.shared)
         if min(self.grid) < 1:
-            raise BlockError(SkedCheck.DIMENSION_ZERO, f"a grid of {self.grid} blocks is empty")
+            raise BlockError(SkedCheck.NONE, f"a grid of {self.grid} blocks is empty")
         if prod(self.grid) >= _MOST_BLOCKS:
             raise ValueError(f"a grid of {self.grid} has 2^32 blocks or more")
         if self.program % 8:

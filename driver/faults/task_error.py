@@ -9,12 +9,13 @@ from signalbox.hw.qmd import SkedCheck
 __all__ = ["TaskError", "TaskLost"]
 
 _CHECKS = {
-    SkedCheck.LOCAL_MEMORY: "it requests local memory, which this machine does not have",
+    SkedCheck.LOCAL_MEMORY_LOW: "it requests local memory, which this machine does not have",
+    SkedCheck.LOCAL_MEMORY_HIGH: "it requests local memory, which this machine does not have",
     SkedCheck.REGISTER_COUNT: "registers per thread outside 1 … 255",
     SkedCheck.THREADS: "a block of more than 1024 threads",
     SkedCheck.PROGRAM: "the program address is not a multiple of 8",
     SkedCheck.SHARED_MEMORY: "a block needs more shared memory than an SM has",
-    SkedCheck.DIMENSION_ZERO: "a dimension of the grid or block is 0",
+    SkedCheck.THREAD_DIMENSION_ZERO: "a dimension of the block is 0",
     SkedCheck.REGISTERS: "a block needs more registers than an SM has",
     SkedCheck.QUEUE_GET_PUT: "a queue has more entries than it can hold, or is closed",
     SkedCheck.QUEUE_SIZE: "the size of a queue is not a power of two, or less than a block takes",

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from signalbox.driver.commands.disassembler import (
     Directive,
+    Ignored,
     Malformed,
     Method,
     decode,
@@ -15,7 +16,7 @@ from signalbox.driver.commands.pushbuffer import COMPUTE_SUBCHANNEL, COPY_SUBCHA
 from signalbox.driver.faults.channel_error import ChannelError, ChannelTimeout
 from signalbox.driver.text_table import counted
 from signalbox.hw.errors import Cause
-from signalbox.hw.methods import HostMethod, ObjectClass, SemOp
+from signalbox.hw.methods import COMPUTE_CLASSES, COPY_CLASSES, HostMethod, ObjectClass, SemOp
 
 __all__ = ["Acquire", "Change", "RawReport", "Span", "bound_objects", "held_acquire"]
 
@@ -86,6 +87,7 @@ class RawReport:
     compute : whether the machine has a compute engine.
     methods, copies : numbers of methods and copies executed.
     reference : data of the last SET_REFERENCE.
+    objects : data of SET_OBJECT, by subchannel that has an object.
     error : why the channel halted, or None.
     stuck : reason for which the channel waits, or None.
     acquire : the acquire that blocks the channel, or None.
@@ -103,6 +105,7 @@ class RawReport:
     methods: int
     copies: int
     reference: int
+    objects: dict[int, int]
     error: ChannelError | None
     stuck: ChannelTimeout | None
     acquire: Acquire | None
@@ -136,6 +139,7 @@ class RawReport:
             _indent(text.splitlines()),
             f"Executed: {counted(self.methods, 'method')}{self._time()}.",
             f"Reference: {self.reference:#x}.",
+            f"Bound: {self._bound()}.",
             f"Copied: {counted(self.copies, 'copy', 'copies')} ended.",
             *self._refused(),
             *self._cut_short(),
@@ -148,6 +152,11 @@ class RawReport:
         if self.mismatches:
             parts.append(_section("Not as expected", folded(map(_mismatch, self.mismatches))))
         return "\n".join(parts)
+
+    def _bound(self) -> str:
+        """Objects at the end."""
+        listed = (f"{word:#x} to subchannel {number}" for number, word in self.objects.items())
+        return ", ".join(listed) or "nothing"
 
     def _time(self) -> str:
         if self.cycles is None:
@@ -172,11 +181,11 @@ class RawReport:
         """How to correct the pushbuffer or the image."""
         if self.compute and error.cause in _WITH_COMPUTE:
             return _WITH_COMPUTE[error.cause]
-        if error.cause is Cause.OBJECT_CLASS and error.data & 0xFFFF == ObjectClass.COMPUTE:
+        if error.cause is Cause.OBJECT_CLASS and error.data & 0xFFFF in COMPUTE_CLASSES:
             return _NO_SMS
         return _ADVICE.get(error.cause, "correct the pushbuffer there and run it again")
 
-    def _items(self) -> Iterator[Method | Directive | Malformed]:
+    def _items(self) -> Iterator[Method | Ignored | Directive | Malformed]:
         return decode(self.dwords, objects=bound_objects(self.compute))
 
     def _item(self, error: ChannelError) -> Method | Malformed | None:
@@ -255,22 +264,29 @@ def _kept_line(span: Span) -> str:
 
 # Advice for the author of a pushbuffer
 
-_COPY_CLASS = "bind the copy class (SET_OBJECT 0xc7b5) there, or use subchannel 4, which has it"
+_COPY, _COMPUTE = (
+    ", ".join(f"{one:#x}" for one in classes[:-1]) + f" or {classes[-1]:#x}"
+    for classes in (COPY_CLASSES, COMPUTE_CLASSES)
+)
+"""Numbers of the classes."""
+
+_COPY_CLASS = f"bind the copy class (SET_OBJECT {_COPY}) there, or use subchannel 4, which has it"
 _EITHER_CLASS = (
-    "bind the copy class (SET_OBJECT 0xc7b5) or the compute class (0xc6c0) there, or use "
+    f"bind the copy class (SET_OBJECT {_COPY}) or the compute class ({_COMPUTE}) there, or use "
     "subchannel 4 or 1, which have them"
 )
 _NO_SMS = (
-    "build a machine with the compute class: --sms N; this one has the copy class, 0xc7b5, only"
+    f"build a machine with the compute class: --sms N; this one has the copy class, {_COPY}, only"
 )
+_NO_SOFTWARE = "use subchannels 0 … 4 with an object of the machine; 5 … 7 are for software"
 _RECORD = "correct the task's record in the image"
 _IN_IMAGE = "name the memory there, by a [[segment]] or an [[expect]] in the image"
 
 _ADVICE = {
     Cause.METHOD_PRIVILEGED: "set privileged = true in the image",
     Cause.OBJECT_UNBOUND: _COPY_CLASS,
-    Cause.OBJECT_SOFTWARE: _COPY_CLASS,
-    Cause.OBJECT_CLASS: "name the copy class, 0xc7b5; there is no other",
+    Cause.OBJECT_SOFTWARE: _NO_SOFTWARE,
+    Cause.OBJECT_CLASS: f"name the copy class, {_COPY}; there is no other",
     Cause.COPY_ZERO: "write LINE_LENGTH_IN (and LINE_COUNT with MULTI_LINE) before LAUNCH_DMA",
     Cause.COPY_MODE: "use pitch layouts without remap; nothing else is modelled",
     Cause.SEM_UNKNOWN: "use a semaphore that is there, or build more with --semaphores",
@@ -280,15 +296,14 @@ _ADVICE = {
     Cause.COPY_SEMAPHORE: "correct SET_SEMAPHORE_A and _B: a four-word release lies on 16 bytes",
     Cause.INLINE_FAULT: _IN_IMAGE,
     Cause.TASK_FAULT: _IN_IMAGE,
-    Cause.TASK_MODEL: f"{_RECORD}: QMD V03_00 of the compute class, 0xc6c0, as hw/qmd.py has it",
+    Cause.TASK_MODEL: f"{_RECORD}: QMD V03_00 of the compute class, as hw/qmd.py has it",
     Cause.TASK_CHECK: _RECORD,
 }
 
 _WITH_COMPUTE = {
     Cause.OBJECT_UNBOUND: _EITHER_CLASS,
-    Cause.OBJECT_SOFTWARE: _EITHER_CLASS,
     Cause.OBJECT_CLASS: (
-        "name the copy class, 0xc7b5, or the compute class, 0xc6c0; there is no other"
+        f"name the copy class, {_COPY}, or the compute class, {_COMPUTE}; there is no other"
     ),
 }
 """Replaces entries of `_ADVICE` on a machine with a compute engine."""

@@ -317,6 +317,7 @@ async def _observe(
         methods=methods,
         copies=after.copies - before.copies & 0xFFFF_FFFF,
         reference=after.reference,
+        objects=await channel.objects(),
         error=error,
         stuck=stuck,
         acquire=await _look(device, channel.space, held_acquire(dwords, methods))

@@ -17,6 +17,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from signalbox.hw.config import Config
 from signalbox.hw.errors import Cause
 from signalbox.hw.host.channel_block.access_control import AccessControl
+from signalbox.hw.host.channel_block.bound_objects import BoundObjects
 from signalbox.hw.host.channel_block.channel_view import ChannelView, StatusPort
 from signalbox.hw.host.channel_block.error_intake import ErrorIntake
 from signalbox.hw.host.channel_block.error_rows import ErrorRows
@@ -29,11 +30,12 @@ from signalbox.hw.host.channel_block.stored_settings import StoredSettings
 from signalbox.hw.host.channel_block.tallies import Tallies
 from signalbox.hw.host.channel_settings import setting_event
 from signalbox.hw.host.methods.pipeline import channel_edit
-from signalbox.hw.host.records import INDEX_BITS
+from signalbox.hw.host.records import INDEX_BITS, object_bound
 from signalbox.hw.host.waits.compute_waits import task_failed
 from signalbox.hw.lib.delayed import delayed
 from signalbox.hw.records.channel import channel_event
 from signalbox.hw.records.register import RegisterPort
+from signalbox.hw.registers import OBJECTS
 
 __all__ = ["ChannelRegisters"]
 
@@ -64,6 +66,7 @@ class ChannelRegisters(wiring.Component):
     resume : in, strobe: CLEAR_FAULTED for channel `target`.
     acquire : in, strobe: an acquire was decided.
     executed : in, strobe: a method of `channel` was executed.
+    bound : in, strobe: `channel` has executed SET_OBJECT.
     referenced : in, strobe: `value` of SET_REFERENCE is in memory.
     status : in, state of the channels.
     peek : out, a channel.
@@ -92,6 +95,7 @@ class ChannelRegisters(wiring.Component):
             "resume": In(channel_event(config, target=12)),
             "acquire": In(channel_event(config, passed=1)),
             "executed": In(channel_event(config)),
+            "bound": In(object_bound(config)),
             "referenced": In(channel_event(config, value=32)),
             "status": In(StatusPort(config)),
             "peek": Out(config.channel_bits),
@@ -109,6 +113,7 @@ class ChannelRegisters(wiring.Component):
         m.submodules.store = self._store = ErrorStore(config)
         m.submodules.halts = self._halts = Halts(config)
         m.submodules.tallies = self._tallies = Tallies(config)
+        m.submodules.objects = self._objects = BoundObjects(config)
         m.submodules.settings = self._settings = StoredSettings(config)
         m.submodules.view = self._view = ChannelView(config)
         m.submodules.choice = self._choice = ReadChoice()
@@ -116,6 +121,7 @@ class ChannelRegisters(wiring.Component):
         self._record(m, refused)
         self._halt(m, refused)
         self._count(m)
+        self._bind(m)
         self._look(m)
         self._read(m, error_words(m, self._store.shown, self._rows.more))
         self._serve(m)
@@ -181,6 +187,14 @@ class ChannelRegisters(wiring.Component):
             tallies.channel.eq(self._access.channel),
         ]
 
+    def _bind(self, m: Module) -> None:
+        objects = self._objects
+        m.d.comb += [
+            objects.bound.eq(delayed(m, self.bound, "bound_before")),
+            objects.started.eq(self._access.started),
+            objects.channel.eq(self._access.channel),
+        ]
+
     def _look(self, m: Module) -> None:
         """State of the access's channel."""
         view, access = self._view, self._access
@@ -203,6 +217,7 @@ class ChannelRegisters(wiring.Component):
         shown = {
             **{name: self._view.words[name] for name in self._view.words.shape().members},
             **{name: self._tallies.words[name] for name in self._tallies.words.shape().members},
+            **{name: self._objects.words[name] for name in OBJECTS},
             **errors,
         }
         m.d.comb += [choice.shown[name].eq(value) for name, value in shown.items()]

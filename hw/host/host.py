@@ -302,6 +302,7 @@ class Host(wiring.Component):
             channels.task_failed.eq(self._computes.failed),
             channels.task_ended.eq(self._computes.ended),
             channels.resume.eq(execute.resume),
+            channels.bound.eq(execute.bound),
             channels.acquire.eq(execute.acquire),
             channels.executed.valid.eq(self.pipeline.method.valid),
             channels.executed.channel.eq(self.pipeline.method.channel),

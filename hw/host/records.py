@@ -5,11 +5,13 @@ all progress of a channel, so a channel can be left between any two methods, eve
 group (HOST-2).
 """
 
-from amaranth.hdl import Cat, Value
+from amaranth.hdl import Cat, Const, Value
 from amaranth.lib import data, enum
 
 from signalbox.hw.config import VA_BITS, Config
 from signalbox.hw.errors import Cause
+from signalbox.hw.methods import ENGINE_SUBCHANNELS, OBJECT_BITS
+from signalbox.hw.records.channel import channel_event
 
 __all__ = [
     "INDEX_BITS",
@@ -28,11 +30,16 @@ __all__ = [
     "method_flow",
     "method_settings",
     "method_state",
+    "object_bound",
+    "object_of",
     "prefetch_beat",
 ]
 
 INDEX_BITS = 20
 """Width of a ring index: rings of up to 2^20 entries."""
+
+SUBCHANNELS = 8
+"""Subchannels that a method can name."""
 
 
 class GroupMode(enum.Enum, shape=2):
@@ -54,7 +61,8 @@ class Refusal(enum.Enum, shape=2):
 
 class GroupState(data.Struct):
     """The open method group: `count` data dwords are left, none unless `open`. `skip`: after
-    END_PB_SEGMENT, the rest of the segment is skipped."""
+    END_PB_SEGMENT, the rest of the segment is skipped. `ignores`: methods are ignored, as the
+    sub-device mask leaves out device 0; `stored_ignores`: so does the stored mask."""
 
     mode: GroupMode
     open: 1
@@ -62,6 +70,8 @@ class GroupState(data.Struct):
     subchannel: 3
     address: 12
     skip: 1
+    ignores: 1
+    stored_ignores: 1
 
 
 class Method(data.Struct):
@@ -106,7 +116,7 @@ class Step(data.Struct):
 
 
 class ObjectKind(enum.Enum, shape=2):
-    """Object bound to a subchannel by SET_OBJECT."""
+    """Object bound to a subchannel by SET_OBJECT, or its kind if none can be bound."""
 
     NONE = 0
     COPY = 1
@@ -114,10 +124,22 @@ class ObjectKind(enum.Enum, shape=2):
     COMPUTE = 3
 
 
+def object_bound(config: Config) -> data.StructLayout:
+    """Strobe: `channel` has executed SET_OBJECT with `data` for `subchannel`."""
+    return channel_event(config, subchannel=3, data=OBJECT_BITS)
+
+
+def object_of(objects: data.View, subchannel: Value) -> Value:
+    """Kind of the object of a subchannel."""
+    bound = [objects[number] for number in range(ENGINE_SUBCHANNELS)]
+    others = [ObjectKind.SOFTWARE] * (SUBCHANNELS - ENGINE_SUBCHANNELS)
+    return Cat(*bound, *map(Value.cast, others)).word_select(subchannel, len(bound[0].as_value()))
+
+
 def has_copies(objects: data.View, subchannel: Value) -> Value:
     """Whether a copy object is bound to the subchannel."""
-    bits = Cat(objects[i] == ObjectKind.COPY for i in range(8))
-    return bits.bit_select(subchannel, 1)
+    bits = Cat(objects[number] == ObjectKind.COPY for number in range(ENGINE_SUBCHANNELS))
+    return (bits | Const(0, SUBCHANNELS)).bit_select(subchannel, 1)
 
 
 def prefetch_beat(config: Config) -> data.StructLayout:
@@ -169,13 +191,14 @@ def method_flow() -> data.StructLayout:
 def method_settings() -> data.StructLayout:
     """Settings of a channel, and properties determined when they are set.
 
-    `copies`: a copy object is bound to a subchannel. `semaphore`: `low`, `high`: that half of the
+    `objects`: bound to the subchannels that can have them. `copies`: one of them is a copy object.
+    `semaphore`: `low`, `high`: that half of the
     address matches the on-chip window; `counter`: its low half is that of a counting semaphore;
     `nonzero`: the low half of the payload is not 0. `copy`: `bytes`, `lines`: line length, line
     count are not 0; `src_refused`, `dst_refused`: a physical source, destination is not modelled.
     """
     return data.StructLayout({
-        "objects": data.ArrayLayout(ObjectKind, 8),
+        "objects": data.ArrayLayout(ObjectKind, ENGINE_SUBCHANNELS),
         "copies": 1,
         "semaphore": data.StructLayout({
             "va": 40,

@@ -61,8 +61,9 @@ class QmdCheck(wiring.Component):
     dwords : in, dwords read so far.
     done : out, the outputs below are valid, until `start`.
     wrong : out, the failed check with the lowest public number, if any.
-    foreign : out, wrong version, use of a feature that is not modelled, or at least 2^32 blocks;
-        `wrong` is then undefined.
+    foreign : out, wrong version, use of a feature that is not modelled, no block, or at least 2^32
+        blocks; `wrong` is then undefined. No public check is about an empty grid: SKEDCHECK 16 is
+        that of a block without threads.
     needs : out, resource needs of a block.
     grid : out, size of the grid; of a queue, a single unbounded line.
     first : out, position of the first block; undefined for a queue.
@@ -177,14 +178,14 @@ class QmdCheck(wiring.Component):
         grid = _raster(qmd)
         threads = (qmd.CTA_THREAD_DIMENSION0, qmd.CTA_THREAD_DIMENSION1, qmd.CTA_THREAD_DIMENSION2)
         registers = qmd.REGISTER_COUNT_V
-        local = qmd.SHADER_LOCAL_MEMORY_LOW_SIZE | qmd.SHADER_LOCAL_MEMORY_HIGH_SIZE
         return {
-            SkedCheck.LOCAL_MEMORY: local != 0,
+            SkedCheck.LOCAL_MEMORY_LOW: qmd.SHADER_LOCAL_MEMORY_LOW_SIZE != 0,
+            SkedCheck.LOCAL_MEMORY_HIGH: qmd.SHADER_LOCAL_MEMORY_HIGH_SIZE != 0,
             SkedCheck.REGISTER_COUNT: (registers == 0) | (registers > MOST_REGISTERS),
             SkedCheck.THREADS: (self._xy > MOST_THREADS) | (self._threads > MOST_THREADS),
             SkedCheck.PROGRAM: qmd.PROGRAM_ADDRESS_LOWER[:3] != 0,
             SkedCheck.SHARED_MEMORY: qmd.SHARED_MEMORY_SIZE > config.sm_shared,
-            SkedCheck.DIMENSION_ZERO: _any(one == 0 for one in (*threads, grid.x, grid.y, grid.z)),
+            SkedCheck.THREAD_DIMENSION_ZERO: _any(one == 0 for one in threads),
             SkedCheck.REGISTERS: self._block_registers > config.register_units,
             SkedCheck.QUEUE_GET_PUT: self._pointers_wrong(),
             SkedCheck.QUEUE_SIZE: qmd.IS_QUEUE & _size_wrong(qmd),
@@ -208,8 +209,10 @@ class QmdCheck(wiring.Component):
         version = Cat(qmd.QMD_VERSION, qmd.QMD_MAJOR_VERSION)
         major, minor = QMD_VERSION
         used = _any(qmd[name] != 0 for name in _NOT_MODELLED)
+        grid = _raster(qmd)
+        empty = _any(size == 0 for size in (grid.x, grid.y, grid.z))
         many = (self._plane[32:] != 0) | (self._total[BLOCK_COUNT_BITS:] != 0)
-        return (version != (major << 4 | minor)) | used | many
+        return (version != (major << 4 | minor)) | used | empty | many
 
 
 def _raster(qmd: data.View) -> data.View:

@@ -4,7 +4,7 @@ import pytest
 
 from signalbox.driver.channel.copy_log import CopyLog, LaunchedCopy
 from signalbox.driver.commands.pushbuffer import CopyFence, Pushbuffer
-from signalbox.hw.methods import LaunchTransfer
+from signalbox.hw.methods import LaunchTransfer, TertOp
 
 PIPELINED = LaunchTransfer.PIPELINED
 PER_COPY = 6
@@ -60,6 +60,23 @@ def test_replaced_and_malformed():
     log.submitted(3, Pushbuffer().copy(0x1000, 0x3000, 4).dwords)
     assert one(log, 1 + 2 * PER_COPY).sources == [(0x3000, 4)]
     assert log.failed(1 + PER_COPY, 0x182, 0x1000) is None
+
+
+def test_masked_copies():
+    """Methods that a sub-device mask excludes are not counted, in later submissions neither."""
+    log = submitted(
+        Pushbuffer().sub_devices(TertOp.SET_SUB_DEV_MASK, 2).copy(0x1000, 0x2000, 1),
+        Pushbuffer().copy(0x1000, 0x2000, 2).sub_devices(TertOp.SET_SUB_DEV_MASK, 3),
+        Pushbuffer().copy(0x1000, 0x3000, 3),
+    )
+    assert one(log, 1 + PER_COPY).sources == [(0x3000, 3)]
+
+
+def test_equal_class():
+    """Copies of class C6B5 are known as those of C7B5 are (HOST-13)."""
+    log = CopyLog()
+    log.submitted(0, Pushbuffer().set_object(4, 0xC6B5).copy(0x1000, 0x2000, 9).dwords)
+    assert one(log, 1 + PER_COPY).sources == [(0x2000, 9)]
 
 
 def test_other_objects():

@@ -38,7 +38,7 @@ def test_table(config, registers, block, shared, blocks, limits) -> None:
     [
         (0, (1, 1, 1), 0, SkedCheck.REGISTER_COUNT, "0 registers per thread"),
         (256, (1, 1, 1), 0, SkedCheck.REGISTER_COUNT, "256 registers per thread"),
-        (4, (0, 1, 1), 0, SkedCheck.DIMENSION_ZERO, "is empty"),
+        (4, (0, 1, 1), 0, SkedCheck.THREAD_DIMENSION_ZERO, "is empty"),
         (4, (1024, 2, 1), 0, SkedCheck.THREADS, "2048 threads: 1024 at most"),
         (4, (544, 1, 1), 0, SkedCheck.WARPS, "warps: a block needs 17, an SM has 16"),
         (33, (128, 1, 1), 0, SkedCheck.REGISTERS, "registers: a block needs 4608, an SM has 4096"),

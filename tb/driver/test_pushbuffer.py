@@ -2,10 +2,18 @@
 
 import pytest
 
-from signalbox.driver.commands.disassembler import Malformed, Method, decode, disassemble
+from signalbox.driver.commands.disassembler import (
+    Malformed,
+    Method,
+    SubDevices,
+    decode,
+    disassemble,
+)
 from signalbox.driver.commands.pushbuffer import CopyFence, Pushbuffer
-from signalbox.hw.methods import HostMethod, MemOp, ObjectClass, Reduction, SemOp
+from signalbox.hw.methods import HostMethod, MemOp, ObjectClass, Reduction, SemOp, TertOp
 from signalbox.hw.qmd import ReleaseOp
+
+SET, STORE, USE = TertOp.SET_SUB_DEV_MASK, TertOp.STORE_SUB_DEV_MASK, TertOp.USE_SUB_DEV_MASK
 
 
 def dwords(commands: Pushbuffer) -> list[int]:
@@ -173,6 +181,21 @@ def test_headers_without_methods_are_named():
         "    2: 0x00030010: USE_SUB_DEV_MASK",
         "    3: 0xe0000000: END_PB_SEGMENT, which skips the 2 dwords after it",
     ]
+
+
+def test_ignored_methods():
+    """Methods behind a mask without device 0 are shown, but bind nothing and are no methods."""
+    commands = Pushbuffer().sub_devices(STORE, 0xFFE).sub_devices(USE).set_object(1)
+    commands.immediate(1, 0x100, 9).sub_devices(SET, 1).immediate(1, 0x100, 7)
+    masks = SubDevices()
+    found = [item for item in decode(commands.dwords, masks=masks) if isinstance(item, Method)]
+    assert [(item.position, item.data, item.object_class) for item in found] == [(6, 7, 0)]
+    assert masks == SubDevices(active=True, stored=False)
+    lines = disassemble(commands.dwords).splitlines()
+    assert lines[1] == "    1: 0x00030000: USE_SUB_DEV_MASK"
+    behind = "ignored: the sub-device mask leaves out device 0"
+    assert lines[2] == f"    3: subchannel 1 SET_OBJECT = 0x0000c7b5, {behind}"
+    assert lines[-1] == "    6: subchannel 1 method 0x100 = 0x00000007"
 
 
 def test_equal_lines_are_folded():

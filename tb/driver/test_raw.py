@@ -19,7 +19,15 @@ from signalbox.driver.raw.submission import (
 )
 from signalbox.hw.config import Config
 from signalbox.hw.errors import Cause
-from signalbox.hw.methods import ComputeMethod, HostMethod, ObjectClass, SemOp
+from signalbox.hw.methods import (
+    COMPUTE_CLASSES,
+    COPY_CLASSES,
+    CeMethod,
+    ComputeMethod,
+    HostMethod,
+    ObjectClass,
+    SemOp,
+)
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
 from signalbox.tb.folders import ROOT
 from signalbox.tb.simulation import trace
@@ -183,7 +191,10 @@ def test_advice_is_for_who_writes_files():
     report = execute(Pushbuffer().inc(3, 0x300, 0).dwords, MemoryImage(), COPIES)
     text = report.format()
     assert "OBJECT_UNBOUND" in text and "it is dword 1 of the pushbuffer" in text
-    assert "  To go on: bind the copy class (SET_OBJECT 0xc7b5) there, or use subchannel 4" in text
+    assert (
+        "To go on: bind the copy class (SET_OBJECT 0xc7b5 or 0xc6b5) there, or use subchannel 4"
+        in text
+    )
 
 
 COMPUTE = ObjectClass.COMPUTE
@@ -218,13 +229,17 @@ ACTION = ComputeMethod.SEND_SIGNALING_PCAS2_B
             (
                 "OBJECT_UNBOUND",
                 "at method 0x300 = 0x00000000 of subchannel 3",
-                "To go on: bind the copy class (SET_OBJECT 0xc7b5) or the compute class (0xc6c0)",
+                "To go on: bind the copy class (SET_OBJECT 0xc7b5 or 0xc6b5) or the compute class",
+                "(0xc6c0, 0xc7c0 or 0xc9c0)",
                 "there, or use subchannel 4 or 1, which have them",
             ),
         ),
         (
             Pushbuffer().set_object(3, 0x1234),
-            ("To go on: name the copy class, 0xc7b5, or the compute class, 0xc6c0; there is no",),
+            (
+                "To go on: name the copy class, 0xc7b5 or 0xc6b5, or the compute class, 0xc6c0,",
+                "0xc7c0 or 0xc9c0; there is no other",
+            ),
         ),
     ],
 )
@@ -239,7 +254,7 @@ def test_refused_with_compute_engine(commands: Pushbuffer, parts: tuple[str, ...
 @pytest.mark.parametrize(
     ("named", "advice"),
     [
-        (0x1234, "To go on: name the copy class, 0xc7b5; there is no other."),
+        (0x1234, "To go on: name the copy class, 0xc7b5 or 0xc6b5; there is no other."),
         (COMPUTE, "To go on: build a machine with the compute class: --sms N; this one has the co"),
     ],
 )
@@ -248,6 +263,21 @@ def test_class_without_compute_engine(named: int, advice: str):
     assert advice in text, text
     sent = execute(Pushbuffer().inc(1, ACTION, 2).dwords, MemoryImage(), COPIES).format()
     assert "subchannel 1 method 0x2c0 = 0x00000002" in sent, "nothing is bound there"
+
+
+@pytest.mark.parametrize("copies", COPY_CLASSES)
+@pytest.mark.parametrize("computes", COMPUTE_CLASSES)
+def test_equal_classes(copies: int, computes: int):
+    """Classes with the same methods are accepted alike, named in the report, and read back
+    (HOST-13)."""
+    commands = Pushbuffer().set_object(2, computes).set_object(3, copies).wait_tasks()
+    commands.immediate(2, ComputeMethod.NOP, 1).immediate(3, CeMethod.PITCH_IN, 1)
+    report = execute(commands.dwords, parse_image({}))
+    text = report.format()
+    assert report.good, text
+    assert f"Bound: 0xc6c0 to subchannel 1, {computes:#x} to subchannel 2, {copies:#x} to" in text
+    assert "subchannel 2 NOP = 0x00000001" in text
+    assert "subchannel 3 PITCH_IN = 0x00000001" in text
 
 
 def test_events_name_the_class_of_the_subchannel():

@@ -192,11 +192,20 @@ def test_several_fail():
 @pytest.mark.parametrize(
     ("low", "value", "cause", "check", "words"),
     [
-        (580, 4, Cause.TASK_MODEL, SkedCheck.NONE, "has another version, or uses features not"),
+        (580, 4, Cause.TASK_MODEL, SkedCheck.NONE, "has another version, unmodelled"),
+        (384, 0, Cause.TASK_MODEL, SkedCheck.NONE, "or an empty grid"),
         (648, 0, Cause.TASK_CHECK, SkedCheck.REGISTER_COUNT, "SKEDCHECK 6 REGISTER_COUNT"),
+        (736, 1, Cause.TASK_CHECK, SkedCheck.LOCAL_MEMORY_LOW, "SKEDCHECK 2 LOCAL_MEMORY_LOW: it"),
+        (1600, 1, Cause.TASK_CHECK, SkedCheck.LOCAL_MEMORY_HIGH, "SKEDCHECK 3 LOCAL_MEMORY_HIGH"),
         (1536, 4, Cause.TASK_CHECK, SkedCheck.PROGRAM, "SKEDCHECK 13 PROGRAM: the program addre"),
         (544, 0x3FFFF, Cause.TASK_CHECK, SkedCheck.SHARED_MEMORY, "SKEDCHECK 14 SHARED_MEMORY"),
-        (592, 0, Cause.TASK_CHECK, SkedCheck.DIMENSION_ZERO, "SKEDCHECK 16 DIMENSION_ZERO"),
+        (
+            592,
+            0,
+            Cause.TASK_CHECK,
+            SkedCheck.THREAD_DIMENSION_ZERO,
+            "SKEDCHECK 16 THREAD_DIMENSION_ZERO",
+        ),
         (142, 1, Cause.TASK_CHECK, SkedCheck.DEPENDENCE, "SKEDCHECK 36 DEPENDENCE"),
     ],
 )
@@ -210,7 +219,9 @@ def test_refused_records(low, value, cause, check, words):
         task = await stream.launch(SPIN, 1, 1, {"CYCLES": 1})
         chunk, offset = task.memory.chunk.buffer, task.memory.offset
         good = chunk.read(shape=256, offset=offset).tobytes()
-        width = {580: 4, 648: 9, 1536: 32, 544: 18, 592: 16, 142: 16}[low]
+        width = {580: 4, 648: 9, 736: 24, 384: 32, 1600: 24, 1536: 32, 544: 18, 592: 16, 142: 16}[
+            low
+        ]
         word = int.from_bytes(good, "little") & ~((1 << width) - 1 << low) | value << low
         task.memory.write(word.to_bytes(256, "little"))
         machine.paused = False

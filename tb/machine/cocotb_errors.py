@@ -335,7 +335,7 @@ async def several_failures_amid_pipelined_copies(dut):
     too, and then the record of the next one is shown."""
     tb = await MachineTestbench.start(dut)
     channel = await tb.copy_channel(0)
-    await channel.submit(Pushbuffer().set_object(5))
+    await channel.submit(Pushbuffer().set_object(3))
     for failing in (2, 1):
         good = tb.copies(3, 4096)
         first, second = tb.copies(2, 512)
@@ -343,11 +343,11 @@ async def several_failures_amid_pipelined_copies(dut):
         commands.copy(MEMORY_BYTES, first[1], 512, transfer=1, flush=0)
         launch = pack(CopyLaunch, transfer=1, flush=1, src_pitch=1, dst_pitch=1, semaphore=1)
         if failing == 2:
-            commands.inc(5, CeMethod.OFFSET_IN_UPPER, 0, MEMORY_BYTES, 0, second[0])
+            commands.inc(3, CeMethod.OFFSET_IN_UPPER, 0, MEMORY_BYTES, 0, second[0])
         else:
-            commands.inc(5, CeMethod.OFFSET_IN_UPPER, 0, second[1], 0, second[0])
-        commands.inc(5, CeMethod.SET_SEMAPHORE_A, 0xFF, semaphore(7) & 0xFFFF_FFFF, 9)
-        await channel.submit(commands.inc(5, CeMethod.LAUNCH_DMA, launch))
+            commands.inc(3, CeMethod.OFFSET_IN_UPPER, 0, second[1], 0, second[0])
+        commands.inc(3, CeMethod.SET_SEMAPHORE_A, 0xFF, semaphore(7) & 0xFFFF_FFFF, 9)
+        await channel.submit(commands.inc(3, CeMethod.LAUNCH_DMA, launch))
         await channel.until_halted(Cause.COPY_WRITE_FAULT)
         launched = (await tb.events(Method, offset=LAUNCH))[-2:]
         assert launched[1].data == launch != launched[0].data
@@ -359,7 +359,7 @@ async def several_failures_amid_pipelined_copies(dut):
         await channel.clear()
         if failing == 2:
             halt = await channel.until_halted(Cause.COPY_READ_FAULT)
-            assert (halt.method, halt.subchannel, halt.data) == (LAUNCH, 5, launch)
+            assert (halt.method, halt.subchannel, halt.data) == (LAUNCH, 3, launch)
             assert (halt.va, halt.valid, halt.more) == (MEMORY_BYTES, False, False)
             await channel.clear()
         await tb.until_idle(channel)

@@ -1,15 +1,30 @@
 """Method headers and groups (HOST-2; spec 1.2)."""
 
+from random import Random
+
 import cocotb
 
 from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.hw.errors import Cause
-from signalbox.hw.methods import CeMethod, Header, HostMethod, SecOp, pack
+from signalbox.hw.methods import (
+    CeMethod,
+    GpEntry,
+    Header,
+    HostMethod,
+    SecOp,
+    SubDeviceMask,
+    TertOp,
+    pack,
+)
 from signalbox.hw.registers import Wait
 from signalbox.tb.machine.testbench import MachineTestbench, semaphore
 from signalbox.tb.simulation.trace import Method, Served
 
 LIMIT = {"timeout_time": 4, "timeout_unit": "ms"}
+
+SET, STORE, USE = TertOp.SET_SUB_DEV_MASK, TertOp.STORE_SUB_DEV_MASK, TertOp.USE_SUB_DEV_MASK
+ON, OFF = 0x001, 0xFFE
+"""Sub-device masks with and without device 0."""
 
 
 def header(sec_op: SecOp, method: int, count: int, subchannel: int = 0, reserved: int = 0) -> int:
@@ -59,13 +74,30 @@ async def every_form(dut):
     ]
 
 
+def mask_entry(operation: TertOp, mask: int = 0) -> int:
+    """A control entry for a sub-device mask."""
+    return pack(SubDeviceMask, operation=operation, mask=mask)
+
+
+def add_mask_entry(numbers: Random, dwords: list[int], mask: int, stored: int) -> tuple[int, int]:
+    """Append a NOP, or a control entry for a random mask. Returns the masks after it."""
+    operation, value = numbers.choice([*TertOp]), numbers.getrandbits(12) | numbers.getrandbits(1)
+    if operation == TertOp.LEGACY_INC:
+        dwords.append(0)
+        return mask, stored
+    dwords.append(mask_entry(operation, value))
+    return {SET: (value, stored), STORE: (mask, value), USE: (stored, stored)}[operation]
+
+
 @cocotb.test(**LIMIT)
 async def random_groups(dut):
-    """Random groups of all forms, cut into random segments, are executed in order."""
+    """Random groups of all forms, cut into random segments, are executed in order, but for those
+    that a sub-device mask without device 0 precedes (HOST-18)."""
     tb = await MachineTestbench.start(dut)
     channel = await tb.channel(0, limit2=6)
     numbers, dwords, expected = tb.random, [], []
     base = 0x400
+    mask = stored = ON
     await channel.submit(Pushbuffer().set_object(4))
     for _ in range(120):
         form = numbers.choice(list(SecOp))
@@ -80,14 +112,16 @@ async def random_groups(dut):
                 moves = [base + 4 * min(i, 1) for i in range(count)]
             case SecOp.IMMD_DATA_METHOD:
                 count = numbers.randrange(1 << 13)
-                moves, values, expected = [], [], [*expected, (4, base, count)]
+                moves, values = [], []
+                expected += [(4, base, count)] if mask & 1 else []
             case SecOp.GRP0_USE_TERT:
-                dwords.append(0)
+                mask, stored = add_mask_entry(numbers, dwords, mask, stored)
                 continue
             case _:
                 continue
         dwords += [header(form, base, count, 4), *values]
-        expected += [(4, offset, value) for offset, value in zip(moves, values, strict=True)]
+        if mask & 1:
+            expected += [(4, offset, value) for offset, value in zip(moves, values, strict=True)]
     while dwords:
         size = min(len(dwords), numbers.choice((1, 1, 2, 3, 5, 17, 40)))
         part, dwords = dwords[:size], dwords[size:]
@@ -102,19 +136,91 @@ async def random_groups(dut):
 
 @cocotb.test(**LIMIT)
 async def sub_device_masks(dut):
-    """There is one device: masks that include it are accepted, others are refused."""
+    """HOST-18: while the mask leaves out device 0, methods of all forms are ignored without an
+    error, host methods and SET_OBJECT too, and are not counted; control entries still work. A
+    channel starts with device 0 in both masks."""
     tb = await MachineTestbench.start(dut)
     channel = await tb.channel(0)
-    good = [tert << 16 | mask << 4 for tert, mask in ((1, 1), (2, 0xFFF), (3, 0), (1, 0xF), (3, 6))]
-    for dword in good:
-        channel.segment([dword, header(SecOp.IMMD_DATA_METHOD, 8, dword >> 4 & 0xFF)])
+    number = 0
+    expected: list[int] = []
+
+    def note(active: bool) -> int:
+        """An immediate NOP, with a number of its own."""
+        nonlocal number
+        number += 1
+        if active:
+            expected.append(number)
+        return header(SecOp.IMMD_DATA_METHOD, HostMethod.NOP, number)
+
+    ignored = Pushbuffer().set_object(4).inc(0, HostMethod.ILLEGAL, 1).inc(3, 0x300, 1, 2, 3)
+    ignored.non_inc(6, 0, 7, 8).one_inc(2, HostMethod.SEM_ADDR_HI, 9, mask_entry(SET, ON), 0)
+    ignored.immediate(1, 0x100, 5).release(semaphore(0), 77)
+    for entry, active in (
+        (mask_entry(USE), True),
+        (mask_entry(STORE, OFF), True),
+        (mask_entry(SET, 0xFFF), True),
+        (mask_entry(USE), False),
+        (mask_entry(STORE, ON), False),
+        (mask_entry(SET, 0), False),
+        (0, False),
+        (header(SecOp.NON_INC_METHOD, 0, 0), False),
+        (mask_entry(USE), True),
+        (mask_entry(SET, OFF), False),
+        (mask_entry(SET, ON), True),
+    ):
+        rest = [] if active else ignored.dwords
+        channel.segment([entry, note(active), *rest, note(active)])
+    end = header(SecOp.END_PB_SEGMENT, 0, 0)
+    # END_PB_SEGMENT works, and skips control entries.
+    channel.segment([mask_entry(SET, OFF), end, mask_entry(SET, ON)])
+    channel.segment([note(False), mask_entry(SET, ON), end, mask_entry(SET, OFF)])
+    channel.segment([note(True)])
     await channel.kick()
     await tb.until_idle(channel)
-    assert len(await methods(tb)) == len(good)
-    for dword in (1 << 16, 2 << 16 | 0xFFE << 4):
-        await channel.submit([dword])
-        assert (await channel.until_halted(Cause.HEADER_RESERVED)).data == dword
-        await channel.clear()
+    assert [(offset, data) for _, offset, data in await methods(tb)] == [(8, n) for n in expected]
+    assert await channel.read("METHODS") == len(expected)
+    assert await tb.control.read_semaphore(0) == 0
+
+
+@cocotb.test(**LIMIT)
+async def ignored_groups_span_segments(dut):
+    """HOST-18: an ignored group continues in later segments, across a switch to another channel,
+    whose mask is its own; bad headers and entries are errors even then, and leave the mask as it
+    is; a start ends it."""
+    tb = await MachineTestbench.start(dut)
+    channel = await tb.channel(0)
+    nop = header(SecOp.IMMD_DATA_METHOD, HostMethod.NOP, 7)
+    channel.segment([mask_entry(SET, OFF), header(SecOp.INC_METHOD, HostMethod.ILLEGAL, 3), nop])
+    await channel.kick()
+    await tb.until_idle(channel)
+    last = await tb.control.read("CHANNELS") - 1
+    if last:
+        other = await tb.channel(last)
+        await other.submit([nop])
+        await tb.until_idle(other)
+        assert len(await methods(tb, last)) == 1
+    channel.segment([mask_entry(SET, ON)])
+    channel.segment([mask_entry(SET, ON), nop])
+    await channel.kick()
+    await tb.until_idle(channel)
+    assert not await methods(tb)
+    bad = header(SecOp.RESERVED6, 8, 1)
+    await channel.submit([nop, bad, nop])
+    assert (await channel.until_halted(Cause.HEADER_RESERVED)).data == bad
+    await channel.clear()
+    channel.push(pack(GpEntry, address=(1 << 38) - 1, length=2))
+    channel.segment([nop])
+    await channel.kick()
+    await channel.until_halted(Cause.ENTRY_RANGE)
+    await channel.clear()
+    await tb.until_idle(channel)
+    assert not await methods(tb)
+    await channel.write("CONTROL", ENABLE=0)
+    await channel.open()
+    channel.put = 0
+    await channel.submit([nop])
+    await tb.until_idle(channel)
+    assert len(await methods(tb)) == 1
 
 
 @cocotb.test(**LIMIT)

@@ -8,7 +8,7 @@ from signalbox.hw.errors import Cause
 from signalbox.hw.methods import HostMethod, LegacySemaphore, MemOp, SemOp, YieldOp, pack
 from signalbox.hw.registers import Wait
 from signalbox.tb.machine.cocotb_order import until_started
-from signalbox.tb.machine.testbench import MachineTestbench, semaphore
+from signalbox.tb.machine.testbench import COPY_BYTES, MachineTestbench, RawChannel, semaphore
 from signalbox.tb.simulation.trace import Done, Doorbell, Method, Semaphore, Start
 
 LIMIT = {"timeout_time": 6, "timeout_unit": "ms"}
@@ -123,7 +123,8 @@ async def privileged_methods(dut):
 
 @cocotb.test(**LIMIT)
 async def objects(dut):
-    """SET_OBJECT binds one subchannel. Unbound and software subchannels are DEVICE errors, an
+    """SET_OBJECT binds one subchannel. Unbound and software subchannels are DEVICE errors, and so
+    are engine methods and SET_OBJECT on subchannels 5 … 7 (HOST-18), but not host methods; an
     unknown class is HCE_ILLEGAL_CLASS, an unknown method of the class HCE_ILLEGAL_MTHD."""
     tb = await MachineTestbench.start(dut)
     channel = await tb.channel(0)
@@ -136,23 +137,63 @@ async def objects(dut):
         await tb.until_idle(channel)
 
     for subchannel in range(8):
+        cause = Cause.OBJECT_UNBOUND if subchannel < 5 else Cause.OBJECT_SOFTWARE
         for method in (0x100, 0x300, 0x3FFC):
-            commands = Pushbuffer().inc(subchannel, method, 1)
-            await fails(commands, Cause.OBJECT_UNBOUND, method, subchannel)
-    for bad in (0, 0xC6C0, 0xC7B4, 0xFFFF):
+            await fails(Pushbuffer().inc(subchannel, method, 1), cause, method, subchannel)
+    for subchannel in (5, 6, 7):
+        for data in (0xC7B5, 0x1F << 16, 0):
+            commands = Pushbuffer().inc(subchannel, HostMethod.SET_OBJECT, data)
+            await fails(commands, Cause.OBJECT_SOFTWARE, HostMethod.SET_OBJECT, subchannel)
+        await channel.submit(Pushbuffer().inc(subchannel, HostMethod.SEM_ADDR_LO, 0, 0))
+        await tb.until_idle(channel)
+    for bad in (0, 0xC6C0, 0xC7C0, 0xC9C0, 0xC7B4, 0xC6B4, 0xFFFF):
         await fails(Pushbuffer().inc(2, 0, bad), Cause.OBJECT_CLASS, 0, 2)
     await fails(Pushbuffer().inc(2, 0x100, 0), Cause.OBJECT_UNBOUND, 0x100, 2)
-    await channel.submit(Pushbuffer().set_object(4).inc(5, 0, 0x1F << 16 | 0x1234).set_object(6))
+    await channel.submit(Pushbuffer().set_object(4).inc(0, 0, 0x1F << 16 | 0x1234).set_object(1))
     await tb.until_idle(channel)
-    for subchannel in (4, 6):
+    for subchannel in (4, 1):
         await channel.submit(Pushbuffer().inc(subchannel, 0x100, 0))
         await tb.until_idle(channel)
         await fails(Pushbuffer().inc(subchannel, 0x104, 0), Cause.COPY_METHOD, 0x104, subchannel)
-    await fails(Pushbuffer().inc(5, 0x100, 9), Cause.OBJECT_SOFTWARE, 0x100, 5)
+    await fails(Pushbuffer().inc(0, 0x100, 9), Cause.OBJECT_SOFTWARE, 0x100, 0)
     await fails(Pushbuffer().inc(3, 0x100, 9), Cause.OBJECT_UNBOUND, 0x100, 3)
     # Bound again.
-    await channel.submit(Pushbuffer().set_object(5).inc(5, 0x100, 0))
+    await channel.submit(Pushbuffer().set_object(0).inc(0, 0x100, 0))
     await tb.until_idle(channel)
+
+
+@cocotb.test(**LIMIT)
+async def bound_objects(dut):
+    """HOST-13: class C6B5 copies as C7B5 does. The objects of all subchannels can be read back, of
+    each channel alone; a start ends them, and the first SET_OBJECT after it shows only itself."""
+    tb = await MachineTestbench.start(dut)
+    channels = [await tb.channel(index) for index in (0, 3)]
+    names = [f"OBJECT{number}" for number in range(5)]
+
+    async def shown(channel: RawChannel) -> list[int]:
+        return [await channel.read(name) for name in names]
+
+    bound = [0xC7B5, 0xC6B5, 0x1F << 16 | 0x1234, 0, 0xC6B5]
+    for channel in channels:
+        assert await shown(channel) == [0] * 5
+    for number, data in enumerate(bound):
+        if data:
+            await channels[0].submit(Pushbuffer().inc(number, 0, data | 0xFFE0_0000))
+    await channels[1].submit(Pushbuffer().set_object(3, 0xC7B5))
+    ((dst, src),) = tb.copies(1)
+    await channels[0].submit(Pushbuffer().copy(dst, src, COPY_BYTES))
+    await tb.until_idle(*channels)
+    assert tb.copied(dst, src)
+    assert await shown(channels[0]) == bound
+    assert await shown(channels[1]) == [0, 0, 0, 0xC7B5, 0]
+    await channels[0].write("CONTROL", ENABLE=0)
+    await channels[0].open()
+    channels[0].put = 0
+    assert await shown(channels[0]) == [0] * 5
+    await channels[0].submit(Pushbuffer().set_object(1, 0xC7B5))
+    await tb.until_idle(channels[0])
+    assert await shown(channels[0]) == [0, 0xC7B5, 0, 0, 0]
+    assert await shown(channels[1]) == [0, 0, 0, 0xC7B5, 0]
 
 
 @cocotb.test(**LIMIT)

@@ -28,10 +28,10 @@ __all__ = [
     "spin",
 ]
 
-CLASS, SUBCHANNEL = 0xC6C0, 1
+CLASSES, SUBCHANNEL = (0xC6C0, 0xC7C0, 0xC9C0), 1
 PCAS_A, SIGNALING_B, SIGNALING2_B = 0x2B4, 0x2BC, 0x2C0
-OBJECT = Pushbuffer().inc(SUBCHANNEL, 0, CLASS)
-"""Binds the compute class."""
+OBJECT = Pushbuffer().inc(SUBCHANNEL, 0, CLASSES[0])
+"""Binds a compute class."""
 
 PAGE = 4096
 RECORDS = 0x50_0000_0000
@@ -170,11 +170,13 @@ class Computer:
         self.tb.set_word(instance + INSTANCE_BASES + 16 * asid, root | 1 << 10, 8)
 
     async def channel(self, index: int, asid: int, context: int = 0, **settings: Any) -> RawChannel:
-        """A channel with the compute class bound."""
+        """A channel with one of the compute classes bound, which are alike (HOST-13)."""
         self.tb.machine.memory_write(CHANNELS_AT + CHANNEL_BYTES * index + MARKS, bytes(256))
         channel = await self.tb.channel(index, asid=asid, context=context, **settings)
-        await channel.submit(OBJECT)
+        number = self.tb.random.choice(CLASSES)
+        await channel.submit(Pushbuffer().inc(SUBCHANNEL, 0, number))
         await self.tb.until_idle(channel)
+        assert await channel.read("OBJECT1") == number
         return channel
 
     async def finish(self, *channels: RawChannel, limit: int = 50_000) -> None:

@@ -7,9 +7,11 @@ from signalbox.hw.methods import CeMethod, ComputeMethod
 from signalbox.hw.qmd import SkedCheck
 from signalbox.hw.registers import CHANNEL
 
-__all__ = ["TALLIES", "Channel", "Error", "of_copy", "of_method", "of_task"]
+__all__ = ["OBJECTS", "TALLIES", "Channel", "Error", "of_copy", "of_method", "of_task"]
 
 TALLIES = ("METHODS", "COPIES", "TASKS", "REFERENCE")
+
+OBJECTS = tuple(f"OBJECT{number}" for number in range(5))
 
 _METHOD0 = CHANNEL["METHOD0"]
 
@@ -77,11 +79,13 @@ class Channel:
     -------
     errors : at most two, the first is shown.
     tallies : by name.
+    objects : by name.
     """
 
     enabled: bool = False
     errors: tuple[Error, ...] = ()
     tallies: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TALLIES, 0))
+    objects: dict[str, int] = field(default_factory=lambda: dict.fromkeys(OBJECTS, 0))
     acquire_failed: bool = False
 
     def noted(self, error: Error) -> "Channel":
@@ -116,10 +120,16 @@ class Channel:
         now = (self.tallies[name] + 1) % (1 << 32) if value is None else value
         return replace(self, tallies={**self.tallies, name: now})
 
+    def bound(self, subchannel: int, word: int) -> "Channel":
+        """SET_OBJECT with data `word` was executed."""
+        return replace(self, objects={**self.objects, OBJECTS[subchannel]: word})
+
     def word(self, name: str) -> int:
-        """Value of CONTROL, a tally, or a register of errors."""
+        """Value of CONTROL, a tally, an object, or a register of errors."""
         if name == "CONTROL":
             return int(self.enabled)
         if name in TALLIES:
             return self.tallies[name]
+        if name in OBJECTS:
+            return self.objects[name]
         return self.errors[0].word(name) if self.errors else 0

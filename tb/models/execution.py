@@ -18,6 +18,7 @@ from signalbox.tb.models.methods import (
     Operation,
     Settings,
     Verdict,
+    bound_to,
     kind,
     launch_refusal,
     operation,
@@ -47,6 +48,7 @@ EVENTS: tuple[str, ...] = (
     "compute_drop",
     "notify",
     "resume",
+    "bound",
     "halt",
     "acquire",
 )
@@ -607,7 +609,7 @@ class ExecutionModel:
                 refused = Cause.METHOD_UNDEFINED
             elif now.why is not None:
                 refused = now.why.cause
-            bound = state.settings.objects[method.subchannel]
+            bound = bound_to(state.settings.objects, method.subchannel)
             self._found = verdict(
                 method, bound, self._config.privileged, refused, compute=self._compute
             )
@@ -663,6 +665,8 @@ class ExecutionModel:
         match action:
             case Action.BIND:
                 self.state.settings.objects[method.subchannel] = found.object
+                data = method.data & 0x1F_FFFF
+                self._event("bound", subchannel=method.subchannel, data=data)
             case Action.NOTIFY:
                 self._event("notify")
             case Action.RESUME:

@@ -36,7 +36,10 @@ Translate = Callable[[int, int, int, int], int | None]
 """Physical address of an access by (ASID, VA, access type, client); None if it faults."""
 
 RELEASE, REDUCTION = 1, 6
-COPY_CLASS = 0xC7B5
+COPY_CLASSES = {0xC6B5, 0xC7B5}
+SOFTWARE = 0x1F
+"""ENGINE of software objects."""
+
 HOST_METHODS = {
     *(0x00, 0x04, 0x08, 0x10, 0x14, 0x18, 0x1C, 0x20, 0x24, 0x28, 0x2C, 0x30, 0x34),
     *(0x50, 0x5C, 0x60, 0x64, 0x68, 0x6C, 0x78, 0x80, 0x84),
@@ -52,6 +55,12 @@ FAILED_COPIES = {
 """Causes of failure of copies that have begun."""
 
 INVALIDATIONS = {0x09, 0x0A}
+FIRST_SOFTWARE = 5
+"""Subchannels from this one on are for software."""
+
+DEVICE = 1
+"""Bit of the only device in sub-device masks."""
+
 MEM_OPS = {0x05, *INVALIDATIONS, 0x0D, 0x0E, 0x0F, 0x10, 0x15, 0x16}
 PEER = 3
 
@@ -144,6 +153,8 @@ class Channel:
     holds : whether that method is held, to be executed again.
     blocked : whether it waits for a semaphore.
     received : number of the doorbell since which it has had work.
+    mask, stored_mask : sub-device masks.
+    objects : data of SET_OBJECT, by subchannel.
     """
 
     ring: Ring | None = None
@@ -166,6 +177,8 @@ class Channel:
     holds: bool = False
     blocked: bool = False
     received: int = 0
+    mask: int = DEVICE
+    stored_mask: int = DEVICE
 
 
 class _Semaphores(SemaphoreMemory):
@@ -357,7 +370,8 @@ class HostModel:
 
     def _data(self, channel: Channel, dword: int) -> None:
         group = channel.group
-        channel.pending = Held(group.address, group.subchannel, dword)
+        if channel.mask & DEVICE:
+            channel.pending = Held(group.address, group.subchannel, dword)
         group.count -= 1
         if group.form in {1, 5}:
             group.address += 4
@@ -370,22 +384,35 @@ class HostModel:
         cause = self._header_cause(dword)
         if cause is not Cause.NONE:
             channel.pending = Held(address, subchannel, dword, cause)
+        elif form == 0:
+            self._mask(channel, dword)
         elif form == 4:
-            channel.pending = Held(address, subchannel, count)
+            if channel.mask & DEVICE:
+                channel.pending = Held(address, subchannel, count)
         elif form == 7:
             channel.segment = 0, 0
-        elif form:
+        else:
             channel.group = Group(form, address, subchannel, count)
+
+    @staticmethod
+    def _mask(channel: Channel, dword: int) -> None:
+        """A control entry that sets, stores or uses a sub-device mask."""
+        mask = dword >> 4 & 0xFFF
+        match dword >> 16 & 3:
+            case 1:
+                channel.mask = mask
+            case 2:
+                channel.stored_mask = mask
+            case 3:
+                channel.mask = channel.stored_mask
 
     @staticmethod
     def _header_cause(dword: int) -> Cause:
         form, count, address = dword >> 29, dword >> 16 & 0x1FFF, dword & 0xFFF
-        tert = dword >> 16 & 3
-        if form == 2 or (form == 0 and tert == 0):
+        if form == 2 or (form == 0 and dword >> 16 & 3 == 0):
             return Cause.HEADER_OBSOLETE
         if form == 0:
-            without_device_0 = tert != 3 and not dword >> 4 & 1
-            return Cause.HEADER_RESERVED if without_device_0 else Cause.NONE
+            return Cause.NONE
         if form == 6 or (form != 7 and dword >> 12 & 1):
             return Cause.HEADER_RESERVED
         if form == 1 and address + count > 0x1000:
@@ -450,10 +477,12 @@ class HostModel:
 
     @staticmethod
     def _set_object(channel: Channel, method: Held) -> None:
-        software = method.data >> 16 & 0x1F == 0x1F
-        if not software and method.data & 0xFFFF != COPY_CLASS:
+        if method.subchannel >= FIRST_SOFTWARE:
+            raise Refusal(Cause.OBJECT_SOFTWARE)
+        software = method.data >> 16 & 0x1F == SOFTWARE
+        if not software and method.data & 0xFFFF not in COPY_CLASSES:
             raise Refusal(Cause.OBJECT_CLASS)
-        channel.objects[method.subchannel] = 0 if software else COPY_CLASS
+        channel.objects[method.subchannel] = method.data & 0x1F_FFFF
 
     def _semaphore_execute(self, channel: Channel, value: int) -> bool:
         registers = channel.registers
@@ -535,10 +564,10 @@ class HostModel:
 
     def _engine_method(self, index: int, channel: Channel, method: Held) -> bool:
         bound = channel.objects.get(method.subchannel)
+        if (bound or 0) >> 16 == SOFTWARE or method.subchannel >= FIRST_SOFTWARE:
+            raise Refusal(Cause.OBJECT_SOFTWARE)
         if bound is None:
             raise Refusal(Cause.OBJECT_UNBOUND)
-        if bound == 0:
-            raise Refusal(Cause.OBJECT_SOFTWARE)
         if method.address not in COPY_METHODS:
             raise Refusal(Cause.COPY_METHOD)
         if method.address == 0x25C and method.data & 7 != 1:

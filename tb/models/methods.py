@@ -17,7 +17,6 @@ from signalbox.hw.methods import (
     LegacySemaphore,
     MemOp,
     MemOpD,
-    ObjectClass,
     SemaphoreExecute,
     SemOp,
     unpack,
@@ -33,6 +32,7 @@ __all__ = [
     "Operation",
     "Settings",
     "Verdict",
+    "bound_to",
     "kind",
     "launch_modelled",
     "launch_refusal",
@@ -95,6 +95,9 @@ _LEGACY = (
 _SOFTWARE_ENGINE = 0x1F
 """SET_OBJECT ENGINE (bits 20:16) of software objects."""
 
+_FIRST_SOFTWARE = 5
+"""Subchannels from this one on are for software."""
+
 _PEER = 3
 """Physical-mode target that is not modelled."""
 
@@ -118,6 +121,11 @@ class Kind(Enum):
     CONTROL = auto()
 
 
+def bound_to(objects: list[ObjectKind], subchannel: int) -> ObjectKind:
+    """Object of a subchannel, with these objects bound to the first ones."""
+    return objects[subchannel] if subchannel < _FIRST_SOFTWARE else ObjectKind.SOFTWARE
+
+
 def kind(method: Method, objects: list[ObjectKind]) -> Kind:
     """Kind of a method, with these objects bound to the subchannels. Methods of the copy class need
     a copy object; without, they are control methods, which refuse them."""
@@ -127,7 +135,7 @@ def kind(method: Method, objects: list[ObjectKind]) -> Kind:
         return Kind.STATE
     if method.place in (HostMethod.SEM_EXECUTE, HostMethod.SEMAPHORED):
         return Kind.SEMAPHORE
-    if objects[method.subchannel] == ObjectKind.COPY and method.place in {*CeMethod}:
+    if bound_to(objects, method.subchannel) == ObjectKind.COPY and method.place in {*CeMethod}:
         if method.place == CeMethod.LAUNCH_DMA:
             return Kind.LAUNCH
         if method.place != CeMethod.SET_RENDER_ENABLE_C:
@@ -165,12 +173,12 @@ class Settings:
 
     Members
     -------
-    objects : bound to each subchannel.
+    objects : bound to each subchannel that can have one.
     va, payload : of semaphore methods.
     copy : parameters of copies; `src_mode`, `dst_mode`: data of SET_SRC_PHYS_MODE, SET_DST_....
     """
 
-    objects: list[ObjectKind] = field(default_factory=lambda: [ObjectKind.NONE] * 8)
+    objects: list[ObjectKind] = field(default_factory=lambda: [ObjectKind.NONE] * _FIRST_SOFTWARE)
     va: int = 0
     payload: int = 0
     copy: dict[str, int] = field(
@@ -358,7 +366,7 @@ def verdict(
         return _of_engine(method, bound, refused)
     match method.place:
         case HostMethod.SET_OBJECT:
-            return _set_object(method.data, compute)
+            return _set_object(method, compute)
         case HostMethod.ILLEGAL:
             return _refuse(Cause.METHOD_ILLEGAL)
         case HostMethod.NON_STALL_INTERRUPT:
@@ -378,12 +386,15 @@ def verdict(
     return _refuse(Cause.METHOD_UNDEFINED)
 
 
-def _set_object(data: int, compute: bool) -> Verdict:
+def _set_object(method: Method, compute: bool) -> Verdict:
+    data = method.data
+    if method.subchannel >= _FIRST_SOFTWARE:
+        return _refuse(Cause.OBJECT_SOFTWARE)
     if data >> 16 & 31 == _SOFTWARE_ENGINE:
         return Verdict(Action.BIND, object=ObjectKind.SOFTWARE)
-    if data & 0xFFFF == ObjectClass.COPY:
+    if data & 0xFFFF in (0xC6B5, 0xC7B5):
         return Verdict(Action.BIND, object=ObjectKind.COPY)
-    if data & 0xFFFF == ObjectClass.COMPUTE and compute:
+    if data & 0xFFFF in (0xC6C0, 0xC7C0, 0xC9C0) and compute:
         return Verdict(Action.BIND, object=ObjectKind.COMPUTE)
     return _refuse(Cause.OBJECT_CLASS)
 

@@ -127,7 +127,7 @@ def judge(
     word: int, machine: Machine, entered: bool = False, decrements: bool = False
 ) -> Task | int | None:
     """The task of a record; or the SKEDCHECK number of its first error; or None if it has another
-    version or uses features that are not modelled.
+    version, uses features that are not modelled, or has no block.
 
     `entered`: the task has been accepted before. `decrements`: its dependence counter is about to
     be decremented. The record does not tell where a queue continues; then `first` and `blocks` are
@@ -140,18 +140,19 @@ def judge(
     total = grid[0] * grid[1] * grid[2]
     if (of["major"], of["minor"]) != (3, 0) or any(of[name] for name in FOREIGN):
         return None
-    if max(total, grid[0] * grid[1]) >= 1 << 32:
+    if total == 0 or max(total, grid[0] * grid[1]) >= 1 << 32:
         return None
     threads = sides[0] * sides[1] * sides[2]
     warps = -(-threads // 32)
     units = -(-of["registers"] // 4)
     faults = {
-        2: of["local_low"] or of["local_high"],
+        2: of["local_low"],
+        3: of["local_high"],
         6: not 1 <= of["registers"] <= 255,
         11: threads > 1024,
         13: of["program_low"] % 8,
         14: of["shared"] > machine.shared,
-        16: 0 in (*sides, *grid),
+        16: 0 in sides,
         19: warps * units * 128 > machine.registers,
         20: of["is_queue"] and not entered and _pointers_wrong(of),
         21: of["is_queue"] and _size_wrong(of["queue_size"], of["entries_log"]),

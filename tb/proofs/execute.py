@@ -274,6 +274,8 @@ class OrderProof(Proof):
         return (
             ~flow.group.open
             & ~flow.group.skip
+            & ~flow.group.ignores
+            & ~flow.group.stored_ignores
             & legal(step, executed, has_copies(state.settings.objects, step.method.subchannel))
             & legal(later, (executed + step.method.valid)[:13])
             & ((base + taken)[:13] == (executed + step.method.valid + later.method.valid)[:13])
@@ -285,7 +287,7 @@ class OrderProof(Proof):
     def _sound(state: Any, execute: Execute) -> Value:
         """The predecoded properties of the settings are correct."""
         place = state.settings.semaphore
-        copies = any_of(state.settings.objects[i] == ObjectKind.COPY for i in range(8))
+        copies = any_of(one == ObjectKind.COPY for one in state.settings.objects)
         low = place.va[16:32] == (WINDOW_BASE >> 16) & 0xFFFF
         counter = low & (place.va[4:16] < execute.counting) & (place.va[2:4] == 0)
         return (

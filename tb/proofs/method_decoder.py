@@ -66,7 +66,8 @@ class DecoderProof(Proof):
     name = "host.decoder"
     shows = (
         "every header form makes the methods of spec 1.2, with its number of data dwords and their "
-        "addresses; illegal headers, and no others, are refused; END_PB_SEGMENT skips the rest"
+        "addresses; illegal headers, and no others, are refused; END_PB_SEGMENT skips the rest; "
+        "while the sub-device mask leaves out device 0, there are no methods (HOST-18)"
     )
     induction = 2
     cover = 6
@@ -83,6 +84,8 @@ class DecoderProof(Proof):
         form, first, subchannel = Signal(3), Signal(12), Signal(3)
         count, position = Signal(13), Signal(13)
         skip = Signal()
+        # The sub-device mask leaves out device 0; so does the stored mask.
+        masked, stored = Signal(), Signal()
         sec_op, length, address = dword[29:], dword[16:29], dword[:12]
         opens = (sec_op == 1) | (sec_op == 3) | (sec_op == 5)
         inside = position != count
@@ -96,6 +99,10 @@ class DecoderProof(Proof):
                     m.d.sync += [count.eq(length), position.eq(0)]
                 with m.Elif(sec_op == 7):
                     m.d.sync += skip.eq(1)
+                with m.Elif((sec_op == 0) & (dword[16:18] == 2)):
+                    m.d.sync += stored.eq(~dword[4])
+                with m.Elif(sec_op == 0):
+                    m.d.sync += masked.eq(Mux(dword[16:18] == 3, stored, ~dword[4]))
             with m.Elif(inside & ~skip):
                 m.d.sync += position.eq(position + 1)
             with m.If(rest):
@@ -109,13 +116,16 @@ class DecoderProof(Proof):
                 m.d.comb += expected.eq(first)
             with m.Case(5):
                 m.d.comb += expected.eq(first + (position != 0))
-        method = dut.step.method
+        method, executes = dut.step.method, inside | (header & (cause == 0) & (sec_op == 4))
         m.d.comb += [
             Assert(group.skip == skip),
+            Assert(group.ignores == masked),
+            Assert(group.stored_ignores == stored),
             Assert(~(skip & inside)),
             Assert(group.open == inside),
             Assert(~inside | (group.count == count - position)),
-            Assert(method.valid == (~skip & (inside | (header & ((cause != 0) | (sec_op == 4)))))),
+            Assert(method.valid == (~skip & ((executes & ~masked) | (header & (cause != 0))))),
+            Cover(inside & masked & stored),
             Cover(inside & (position == 2) & (form == 1)),
             Cover(inside & (position == 2) & (form == 5)),
         ]
@@ -156,12 +166,10 @@ class DecoderProof(Proof):
         """The cause for refusing a dword in the position of a header; 0 if it is legal."""
         cause = Signal(5, name="spec_cause")
         sec_op, length, address = dword[29:], dword[16:29], dword[:12]
-        tert, device_0, reserved = dword[16:18], dword[4], dword[12]
+        tert, reserved = dword[16:18], dword[12]
         with m.If(sec_op == 0):
             with m.If(tert == 0):
                 m.d.comb += cause.eq(Cause.HEADER_OBSOLETE)
-            with m.Elif((tert != 3) & ~device_0):
-                m.d.comb += cause.eq(Cause.HEADER_RESERVED)
         with m.Elif(sec_op == 2):
             m.d.comb += cause.eq(Cause.HEADER_OBSOLETE)
         with m.Elif((sec_op == 6) | (reserved & (sec_op != 7))):

@@ -7,14 +7,17 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from signalbox.hw.registers import channel_word
+from signalbox.hw.registers import OBJECTS, channel_word
 
 __all__ = ["SHOWN", "ReadChoice"]
 
 _OF_ERRORS = ("INTR_0", "INTR_1", "CAUSE", "ERROR_VA", "ERROR_VA_HI", "METHOD0", "DATA0")
 """Registers that read as 0 unless the channel is halted."""
 
-_OF_STATE = ("CONTROL", "STATUS", "GP_PUT", "GP_GET", "METHODS", "COPIES", "TASKS", "REFERENCE")
+_OF_STATE = (
+    *("CONTROL", "STATUS", "GP_PUT", "GP_GET", "METHODS", "COPIES", "TASKS", "REFERENCE"),
+    *OBJECTS,
+)
 
 SHOWN = data.StructLayout(dict.fromkeys((*_OF_STATE, *_OF_ERRORS), 32))
 """Registers that show state. All others are settings, and read as they were written."""

@@ -8,7 +8,16 @@ from signalbox.hw.errors import Cause
 from signalbox.hw.host.methods.decoder import ENGINE_METHODS
 from signalbox.hw.host.records import ObjectKind, Step
 from signalbox.hw.host.waits.compute_waits import method_refusal
-from signalbox.hw.methods import CeMethod, ComputeMethod, HostMethod, MemOp, MemOpD, ObjectClass
+from signalbox.hw.methods import (
+    COMPUTE_CLASSES,
+    COPY_CLASSES,
+    ENGINE_SUBCHANNELS,
+    CeMethod,
+    ComputeMethod,
+    HostMethod,
+    MemOp,
+    MemOpD,
+)
 from signalbox.hw.qmd import QMD_BYTES
 
 __all__ = ["Action", "ControlDecoder", "verdict"]
@@ -76,7 +85,7 @@ class ControlDecoder(wiring.Component):
     Members
     -------
     step : in, the method.
-    bound : in, the object bound to its subchannel.
+    bound : in, the object of its subchannel.
     privileged : in, its channel is privileged.
     unwritten : in, REF of this SET_REFERENCE could not be written.
     refused : in, the invalidation of this MEM_OP_D was refused.
@@ -180,14 +189,17 @@ class ControlDecoder(wiring.Component):
                 self._refuse(m, Cause.METHOD_UNDEFINED)
 
     def _set_object(self, m: Module) -> None:
-        value = self.step.method.data
-        with m.If(value[16:21] == SOFTWARE_ENGINE):
+        method = self.step.method
+        value = method.data
+        with m.If(method.subchannel >= ENGINE_SUBCHANNELS):
+            self._refuse(m, Cause.OBJECT_SOFTWARE)
+        with m.Elif(value[16:21] == SOFTWARE_ENGINE):
             self._do(m, Action.BIND)
             m.d.comb += self.verdict.object.eq(ObjectKind.SOFTWARE)
-        with m.Elif(value[:16] == ObjectClass.COPY):
+        with m.Elif(value[:16].matches(*COPY_CLASSES)):
             self._do(m, Action.BIND)
             m.d.comb += self.verdict.object.eq(ObjectKind.COPY)
-        with m.Elif((value[:16] == ObjectClass.COMPUTE) & self._compute):
+        with m.Elif(value[:16].matches(*COMPUTE_CLASSES) & self._compute):
             self._do(m, Action.BIND)
             m.d.comb += self.verdict.object.eq(ObjectKind.COMPUTE)
         with m.Else():

@@ -16,7 +16,7 @@ from signalbox.hw.host.methods.control_decoder import Action, ControlDecoder, ve
 from signalbox.hw.host.methods.served_channel import channel_status
 from signalbox.hw.host.methods.service import Outcome, Service
 from signalbox.hw.host.methods.state_methods import object_binding
-from signalbox.hw.host.records import method_settings
+from signalbox.hw.host.records import method_settings, object_bound, object_of
 from signalbox.hw.host.userd_writeback import ReferencePort
 from signalbox.hw.host.waits.barrier import BarrierPort
 from signalbox.hw.host.waits.compute_waits import ComputeMethodPort
@@ -49,6 +49,7 @@ class ControlMethods(wiring.Component):
     outcome : out.
     referred : out, registered, see `method_state`.
     bind : out, strobe: SET_OBJECT.
+    bound : out, likewise, with its data.
     notify : out, strobe: NON_STALL_INTERRUPT.
     resume : out, strobe: CLEAR_FAULTED for channel `target`.
     ignored : out, strobe: a compute method without effect in this design is executed.
@@ -72,6 +73,7 @@ class ControlMethods(wiring.Component):
             "outcome": Out(Outcome()),
             "referred": Out(1),
             "bind": Out(object_binding),
+            "bound": Out(object_bound(config)),
             "notify": Out(channel_event(config)),
             "resume": Out(channel_event(config, target=12)),
             "ignored": Out(1),
@@ -113,7 +115,7 @@ class ControlMethods(wiring.Component):
         uncomputed = compute.refused.bit_select(channel, 1)
         m.d.comb += [
             decoder.step.eq(service.step),
-            decoder.bound.eq(self.settings.objects[service.step.method.subchannel]),
+            decoder.bound.eq(object_of(self.settings.objects, service.step.method.subchannel)),
             decoder.privileged.eq(self.rights.privileged),
             decoder.unwritten.eq(self.referred & self.reference.failed.bit_select(channel, 1)),
             decoder.refused.eq(self.invalidation.refused.bit_select(channel, 1)),
@@ -165,6 +167,10 @@ class ControlMethods(wiring.Component):
             self.bind.valid.eq(done & (found.action == Action.BIND)),
             self.bind.subchannel.eq(method.subchannel),
             self.bind.object.eq(found.object),
+            self.bound.valid.eq(self.bind.valid),
+            self.bound.channel.eq(self.service.channel),
+            self.bound.subchannel.eq(method.subchannel),
+            self.bound.data.eq(method.data),
             self.notify.valid.eq(done & (found.action == Action.NOTIFY)),
             self.notify.channel.eq(self.service.channel),
             self.resume.valid.eq(done & (found.action == Action.RESUME)),

@@ -2,6 +2,12 @@
 
 In two parts: `HeaderCheck`, when a dword is fetched, checks it as if it were a header; `Decoder`
 does the rest when it is taken.
+
+While the sub-device mask leaves out device 0, the only one, methods are ignored without an error
+(HOST-18): as in the public description of SUBDEVICE_STATUS, they are neither generated nor executed
+by the host, so host methods and SET_OBJECT are ignored like those of engines. Data dwords of their
+groups are consumed. Control entries (the masks, END_PB_SEGMENT, NOP) still work, and illegal
+headers are still errors, as their length is unknown.
 """
 
 from functools import reduce
@@ -25,6 +31,7 @@ from signalbox.hw.methods import (
     SecOp,
     SemaphoreExecute,
     SemOp,
+    SubDeviceMask,
     TertOp,
 )
 
@@ -123,7 +130,10 @@ class HeaderCheck(wiring.Component):
         m.d.comb += last.eq(header.address + header.count)
         with m.Switch(header.sec_op):
             with m.Case(SecOp.GRP0_USE_TERT):
-                self._sub_device(m)
+                # The universal NOP, all zeros, is one of the obsolete forms.
+                tertiary = View(SubDeviceMask, self.dword).operation
+                with m.If((tertiary == TertOp.LEGACY_INC) & (self.dword != 0)):
+                    m.d.comb += self.refusal.eq(Refusal.OBSOLETE)
             with m.Case(SecOp.INC_METHOD):
                 with m.If(last > 1 << 12):
                     m.d.comb += self.refusal.eq(Refusal.RANGE)
@@ -139,15 +149,6 @@ class HeaderCheck(wiring.Component):
                 with m.If(header.reserved):
                     m.d.comb += self.refusal.eq(Refusal.RESERVED)
         return m
-
-    def _sub_device(self, m: Module) -> None:
-        """Sub-device masks: the only device is number 0, which a mask must include. The universal
-        NOP, all zeros, is one of the obsolete forms."""
-        tert, mask = self.dword[16:18], self.dword[4:16]
-        with m.If((tert == TertOp.LEGACY_INC) & (self.dword != 0)):
-            m.d.comb += self.refusal.eq(Refusal.OBSOLETE)
-        with m.Elif((tert != TertOp.LEGACY_INC) & (tert != TertOp.USE_SUB_DEV_MASK) & ~mask[0]):
-            m.d.comb += self.refusal.eq(Refusal.RESERVED)
 
 
 class Decoder(wiring.Component):
@@ -175,6 +176,8 @@ class Decoder(wiring.Component):
         group, following, method = self.group, self.next_group, self.step.method
         m.d.comb += [
             following.skip.eq(group.skip),
+            following.ignores.eq(group.ignores),
+            following.stored_ignores.eq(group.stored_ignores),
             following.subchannel.eq(method.subchannel),
         ]
         with m.If(group.open):
@@ -182,13 +185,18 @@ class Decoder(wiring.Component):
         with m.Else():
             self._header(m, View(Header, self.dword))
         with m.If(group.skip):
-            m.d.comb += [method.valid.eq(0), following.open.eq(0)]
+            m.d.comb += [
+                method.valid.eq(0),
+                following.open.eq(0),
+                following.ignores.eq(group.ignores),
+                following.stored_ignores.eq(group.stored_ignores),
+            ]
         return m
 
     def _data(self, m: Module) -> None:
         group, following, method = self.group, self.next_group, self.step.method
         m.d.comb += [
-            method.valid.eq(1),
+            method.valid.eq(~group.ignores),
             method.subchannel.eq(group.subchannel),
             method.address.eq(group.address),
             method.data.eq(self.dword),
@@ -209,7 +217,7 @@ class Decoder(wiring.Component):
         m.d.comb += [
             refused.eq(self.refusal != Refusal.NONE),
             immediate.eq(header.sec_op == SecOp.IMMD_DATA_METHOD),
-            method.valid.eq(refused | immediate),
+            method.valid.eq(refused | (immediate & ~self.group.ignores)),
             method.subchannel.eq(header.subchannel),
             method.address.eq(header.address),
             method.data.eq(Mux(immediate & ~refused, header.count, self.dword)),
@@ -220,6 +228,8 @@ class Decoder(wiring.Component):
         with m.If(~refused):
             assign(m, self.step.kind, kind_of(header.address))
             with m.Switch(header.sec_op):
+                with m.Case(SecOp.GRP0_USE_TERT):
+                    self._sub_device(m)
                 with m.Case(SecOp.END_PB_SEGMENT):
                     m.d.comb += following.skip.eq(1)
                 for sec_op, mode in _GROUPS.items():
@@ -229,3 +239,15 @@ class Decoder(wiring.Component):
             for refusal, cause in _CAUSES.items():
                 with m.Case(refusal):
                     m.d.comb += method.cause.eq(cause)
+
+    def _sub_device(self, m: Module) -> None:
+        """Sub-device masks."""
+        following, entry = self.next_group, View(SubDeviceMask, self.dword)
+        without_device_0 = ~entry.mask[0]
+        with m.Switch(entry.operation):
+            with m.Case(TertOp.SET_SUB_DEV_MASK):
+                m.d.comb += following.ignores.eq(without_device_0)
+            with m.Case(TertOp.STORE_SUB_DEV_MASK):
+                m.d.comb += following.stored_ignores.eq(without_device_0)
+            with m.Case(TertOp.USE_SUB_DEV_MASK):
+                m.d.comb += following.ignores.eq(self.group.stored_ignores)

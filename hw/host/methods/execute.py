@@ -21,7 +21,7 @@ from signalbox.hw.host.methods.semaphore_methods import SemaphoreMethods
 from signalbox.hw.host.methods.served_channel import ServedChannel
 from signalbox.hw.host.methods.service import Progress, Service
 from signalbox.hw.host.methods.state_methods import StateMethods
-from signalbox.hw.host.records import Method
+from signalbox.hw.host.records import Method, object_bound
 from signalbox.hw.host.scheduling.parking import AcquirePort
 from signalbox.hw.host.scheduling.retry_timers import TimerPort
 from signalbox.hw.host.scheduling.scheduler import SlicePort
@@ -64,6 +64,7 @@ class Execute(wiring.Component):
     barrier, invalidation, compute : out, waits of control methods.
     notify : out, strobe: NON_STALL_INTERRUPT.
     resume : out, strobe: CLEAR_FAULTED for channel `target`.
+    bound : out, strobe: SET_OBJECT.
     halt : out, strobe: `method` is refused; the channel halts.
     acquire : out, strobe: an acquire is decided.
     ignored : out, strobe: a compute method without effect in this design is executed.
@@ -93,6 +94,7 @@ class Execute(wiring.Component):
             "compute": Out(ComputeMethodPort(config)),
             "notify": Out(channel_event(config)),
             "resume": Out(channel_event(config, target=12)),
+            "bound": Out(object_bound(config)),
             "halt": Out(
                 channel_event(config, cause=Cause, check=SkedCheck, va=VA_BITS, method=Method)
             ),
@@ -196,6 +198,7 @@ class Execute(wiring.Component):
             control.all_idle.eq(self.all_idle),
             self.notify.eq(control.notify),
             self.resume.eq(control.resume),
+            self.bound.eq(control.bound),
             self.ignored.eq(control.ignored),
         ]
 

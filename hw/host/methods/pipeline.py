@@ -316,7 +316,7 @@ class MethodPipeline(wiring.Component):
                 m.d.sync += flow.group.eq(self._next_group)
             with m.Elif(~beat.empty | (beat.cause == Cause.ENTRY_RANGE) | (beat.first & unread)):
                 # Dwords are lost: those that follow are not data of the open group.
-                m.d.sync += flow.group.eq(0)
+                m.d.sync += [flow.group.open.eq(0), flow.group.skip.eq(0)]
             with m.If(last & beat.end):
                 m.d.sync += [
                     flow.finish.pending.eq(1),

@@ -6,11 +6,21 @@ from dataclasses import dataclass, field
 from signalbox.hw.config import Config
 from signalbox.hw.errors import Cause
 from signalbox.tb.driver.fakes.compute import WRITE, FakeCompute, FakeTask, Refused
-from signalbox.tb.models.host import COPY_CLASS, Channel, Held, HostModel, Notified, Refusal, Ring
+from signalbox.tb.models.host import (
+    COPY_CLASSES,
+    FIRST_SOFTWARE,
+    SOFTWARE,
+    Channel,
+    Held,
+    HostModel,
+    Notified,
+    Refusal,
+    Ring,
+)
 
 __all__ = ["ComputeHost"]
 
-COMPUTE_CLASS = 0xC6C0
+COMPUTE_CLASSES = {0xC6C0, 0xC7C0, 0xC9C0}
 LAUNCH_DMA, WFI, SET_REFERENCE, SEM_EXECUTE, SEMAPHORED = 0x300, 0x78, 0x50, 0x6C, 0x1C
 WAIT_FOR_IDLE, PCAS_A, PCAS_B, PCAS2_B = 0x110, 0x2B4, 0x2BC, 0x2C0
 INLINE_A, INLINE_B, INLINE = 0x318, 0x31C, range(0x320, 0x420, 4)
@@ -106,8 +116,9 @@ class ComputeHost(HostModel):
     # Methods
 
     def _set_object(self, channel: Channel, method: Held) -> None:  # pyright: ignore
-        if method.data & 0xFFFF == COMPUTE_CLASS and self.compute is not None:
-            channel.objects[method.subchannel] = COMPUTE_CLASS
+        computes = method.data & 0xFFFF in COMPUTE_CLASSES and method.data >> 16 & 0x1F != SOFTWARE
+        if computes and method.subchannel < FIRST_SOFTWARE and self.compute is not None:
+            channel.objects[method.subchannel] = method.data & 0x1F_FFFF
         else:
             HostModel._set_object(channel, method)
 
@@ -125,12 +136,18 @@ class ComputeHost(HostModel):
         return self.compute.tasks(index) if self.compute else 0
 
     def _engine_method(self, index: int, channel: Channel, method: Held) -> bool:
-        bound = channel.objects.get(method.subchannel)
-        if bound == COMPUTE_CLASS:
+        bound = self._class_of(channel, method.subchannel)
+        if bound in COMPUTE_CLASSES:
             return self._compute_method(index, channel, method)
-        if bound == COPY_CLASS and method.address == LAUNCH_DMA and self._tasks(index):
+        if bound in COPY_CLASSES and method.address == LAUNCH_DMA and self._tasks(index):
             return False
         return super()._engine_method(index, channel, method)
+
+    @staticmethod
+    def _class_of(channel: Channel, subchannel: int) -> int:
+        """Class of the object of a subchannel; 0 for none, or one of software."""
+        bound = channel.objects.get(subchannel, 0)
+        return 0 if bound >> 16 == SOFTWARE else bound & 0xFFFF
 
     def _compute_method(self, index: int, channel: Channel, method: Held) -> bool:
         state, data = self._states[index], method.data

@@ -4,7 +4,7 @@ import asyncio
 
 from signalbox.hw.config import Config
 from signalbox.hw.errors import CODE_OF, Cause
-from signalbox.hw.registers import CHANNEL, GLOBAL, REGISTERS, Access
+from signalbox.hw.registers import CHANNEL, GLOBAL, OBJECTS, REGISTERS, Access
 from signalbox.tb.driver.fakes.compute import FakeCompute
 from signalbox.tb.driver.fakes.compute_host import ComputeHost
 from signalbox.tb.driver.fakes.faults import FakeFaults
@@ -249,6 +249,8 @@ class FakeMachine:
                 return channel.copies
             case "TASKS":
                 return self.model.over[index]
+            case _ if name in OBJECTS:
+                return channel.objects.get(OBJECTS.index(name), 0)
         return self._words.get(offset, 0)
 
     def _write_channel(self, index: int, name: str, offset: int, value: int) -> None:

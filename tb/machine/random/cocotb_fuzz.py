@@ -13,6 +13,7 @@ import cocotb
 from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.hw.config import WINDOW_BASE
 from signalbox.hw.errors import Cause
+from signalbox.hw.methods import COPY_CLASSES
 from signalbox.hw.registers import CHANNEL, address, channel_address
 from signalbox.tb.machine.random.programs import ENTRIES, Layout, generate
 from signalbox.tb.machine.random.rounds import Round
@@ -40,10 +41,10 @@ def broken_program(numbers: Random) -> list[int]:
     others: it has no copies (NOPs instead of SET_OBJECT) and no semaphores in memory.
     """
     (program,) = generate(numbers, [FUZZED], 1, CONFIG.semaphores, 60, FIRST_SLOT, in_memory=False)
-    bind = Pushbuffer().set_object().dwords
-    first = program.dwords.index(bind[0])
-    assert program.dwords[first : first + len(bind)] == bind
-    dwords = [0] * (first + len(bind)) + program.dwords[first + len(bind) :]
+    head, _ = Pushbuffer().set_object().dwords
+    first = program.dwords.index(head)
+    assert program.dwords[first + 1] in COPY_CLASSES
+    dwords = [0] * (first + 2) + program.dwords[first + 2 :]
     for _ in range(numbers.randint(1, 30)):
         place = numbers.randrange(len(dwords))
         damage = numbers.randrange(4)

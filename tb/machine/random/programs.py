@@ -13,12 +13,14 @@ from random import Random
 from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.hw.config import WINDOW_BASE
 from signalbox.hw.methods import (
+    COPY_CLASSES,
     CeMethod,
     CopyLaunch,
     HostMethod,
     LaunchSemaphore,
     Reduction,
     SemOp,
+    TertOp,
     pack,
 )
 
@@ -133,7 +135,8 @@ def generate(
         for number, channel in enumerate(channels)
     ]
     for program in programs:
-        _append(program, Pushbuffer().set_object(), numbers)
+        bind = Pushbuffer().set_object(object_class=numbers.choice(COPY_CLASSES))
+        _append(program, bind, numbers)
     maker = _Maker(numbers, programs, levels, first_slot, in_memory)
     while sum(program.commands for program in programs) < commands:
         maker.one(numbers.choice(programs))
@@ -166,6 +169,7 @@ class _Maker:
             self._host_method: 2,
             self._invalidate: 1,
             self._odd_forms: 2,
+            self._ignored: 1,
         }
         choice = self.numbers.choices(list(kinds), list(kinds.values()))[0]
         choice(program)
@@ -318,3 +322,27 @@ class _Maker:
             program.cuts.add(len(program.dwords))
             inside = range(len(program.dwords) - len(values), len(program.dwords))
             program.cuts -= set(inside)
+
+    def _ignored(self, program: Program) -> None:
+        """Methods that are ignored, as the sub-device mask leaves out device 0 (HOST-18). Without
+        the mask they would halt the channel or change its semaphores."""
+        numbers, buffer = self.numbers, Pushbuffer()
+        self._masks(buffer, 0)
+        for _ in range(numbers.randint(1, 3)):
+            values = [numbers.getrandbits(32) for _ in range(numbers.randint(1, 3))]
+            place = numbers.choice((HostMethod.ILLEGAL, HostMethod.SEM_PAYLOAD_LO, 0xC, 0x104))
+            form = numbers.choice((buffer.inc, buffer.non_inc, buffer.one_inc))
+            form(numbers.randrange(8), place, *values)
+            buffer.release(self._word(program, False), values[0])
+            buffer.immediate(numbers.randrange(8), place, values[0] % 64)
+        self._masks(buffer, 1)
+        self._add(program, buffer)
+
+    def _masks(self, buffer: Pushbuffer, active: int) -> None:
+        """Set a mask with or without device 0, or store it and use it."""
+        mask = self.numbers.getrandbits(11) << 1 | active
+        if self.numbers.random() < 0.5:
+            buffer.sub_devices(TertOp.SET_SUB_DEV_MASK, mask)
+        else:
+            buffer.sub_devices(TertOp.STORE_SUB_DEV_MASK, mask)
+            buffer.sub_devices(TertOp.USE_SUB_DEV_MASK)

@@ -8,6 +8,7 @@ from typing import Any
 from signalbox.hw.config import VA_BITS, Config
 from signalbox.hw.errors import CODE_OF, Cause
 from signalbox.hw.host.waits.compute_waits import COUNT_BITS
+from signalbox.hw.methods import ENGINE_SUBCHANNELS
 from signalbox.hw.qmd import SkedCheck
 from signalbox.hw.registers import Wait
 from signalbox.tb.models.channel_registers import Error, of_copy, of_method, of_task
@@ -204,6 +205,10 @@ class Events:
             if self._happens(0.5):
                 fields = {"channel": channel, "value": numbers.getrandbits(32)}
                 found.strobes["referenced"] = fields
+            if self._happens(0.5):
+                subchannel, word = numbers.randrange(ENGINE_SUBCHANNELS), numbers.getrandbits(21)
+                fields = {"channel": channel, "subchannel": subchannel, "data": word}
+                found.strobes["bound"] = fields
             if self._happens():
                 found.strobes["acquire"] = {"channel": channel, "passed": numbers.getrandbits(1)}
             if self._happens(0.2):

@@ -32,6 +32,7 @@ class Goal(enum.Enum):
     DROPS = "a start dropped an error"
     LATE_FAILURE = "a channel started halted"
     FORGETS = "a start cleared METHODS"
+    FORGETS_OBJECTS = "after a start, an object was bound, and others were no longer"
     RESTART_WAITS = "a start waited for operations"
     FAILURE_WAITS = "a start waited for the record of a failure"
     EDIT_WAITS = "`edit` waited"

@@ -9,7 +9,7 @@ from signalbox.hw.config import CONFIGS
 from signalbox.hw.host.channel_registers import ChannelRegisters
 from signalbox.hw.host.records import INDEX_BITS
 from signalbox.hw.registers import CHANNEL, Access, channel_word
-from signalbox.tb.models.channel_registers import Channel, Error
+from signalbox.tb.models.channel_registers import OBJECTS, Channel, Error
 from signalbox.tb.testbench.clocked import Testbench
 from signalbox.tb.testbench.ends import Sink, Source
 from signalbox.tb.testbench.strobe import Strobe
@@ -38,7 +38,7 @@ _OFTEN = 0.3
 LIMIT = 5000
 """Limit of an access, in cycles."""
 
-_STROBES = ("halt", "ended", "task_ended", "resume", "acquire", "executed", "referenced")
+_STROBES = ("halt", "ended", "task_ended", "resume", "acquire", "executed", "bound", "referenced")
 _FAILURES = ("failed", "task_failed")
 _STATUS = {field.name: field for field in CHANNEL["STATUS"].fields}
 _SETTINGS = [one.name for one in CHANNEL if one.access is Access.RW and one.reset is None]
@@ -80,6 +80,7 @@ class ChannelRegistersTestbench(Testbench):
         self._halts = [False] * count
         self._settings: dict[tuple[int, str], int] = {}
         self._rewritten: set[int] = set()
+        self._forgotten: dict[int, dict[str, int]] = {}
         self._since = [0] * count
         self._pending: list[list[int]] = [[] for _ in range(count)]
         self._indices = [(0, 0)] * count
@@ -293,6 +294,9 @@ class ChannelRegistersTestbench(Testbench):
         if strobe := inputs.strobes.get("referenced"):
             channel = strobe["channel"]
             self.channels[channel] = self.channels[channel].counted("REFERENCE", strobe["value"])
+        if strobe := inputs.strobes.get("bound"):
+            channel, word = strobe["channel"], strobe["data"]
+            self.channels[channel] = self.channels[channel].bound(strobe["subchannel"], word)
         if strobe := inputs.strobes.get("acquire"):
             channel = strobe["channel"]
             failed = not strobe["passed"]
@@ -430,6 +434,7 @@ class ChannelRegistersTestbench(Testbench):
         if self.channels[channel].errors != model.errors or not model.errors:
             self._halt_after_clear(inputs, channel)
         self.met[Goal.FORGETS] += model.tallies["METHODS"] > 0
+        self._forgotten[channel] = model.objects
         self.met[Goal.START] += 1
         self.met[Goal.LATE_FAILURE] += self._halts[channel]
         self._enter("respond")
@@ -505,6 +510,10 @@ class ChannelRegistersTestbench(Testbench):
         else:
             expected = {one.word(turn.channel, turn.name) for one in window}
         assert answer in expected, f"{turn} gave {answer:#x}, not {expected}"
+        if turn.name in OBJECTS:
+            others = any(window[-1].channels[turn.channel].objects.values())
+            lost = self._forgotten.get(turn.channel, {}).get(turn.name, 0)
+            self.met[Goal.FORGETS_OBJECTS] += others and lost > 0 and answer == 0
         if turn.name == "CAUSE":
             self.met[Goal.READ_MORE] += CHANNEL["CAUSE"].unpack(answer)["MORE"]
         self.met[Goal.READ_SECOND_CODES] += turn.name == "INTR_1" and answer > 0

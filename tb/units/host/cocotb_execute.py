@@ -10,6 +10,9 @@ import cocotb
 from signalbox.hw.errors import Cause
 from signalbox.hw.host.records import ObjectKind
 from signalbox.hw.methods import (
+    COMPUTE_CLASSES,
+    COPY_CLASSES,
+    ENGINE_SUBCHANNELS,
     CeMethod,
     ComputeMethod,
     CopyLaunch,
@@ -60,7 +63,7 @@ KINDS = ("group", "chip", "memory")
 
 def objects(**subchannels: ObjectKind) -> list[ObjectKind]:
     """Objects bound to the subchannels: `s0`, `s1` ..."""
-    return [subchannels.get(f"s{number}", ObjectKind.NONE) for number in range(8)]
+    return [subchannels.get(f"s{number}", ObjectKind.NONE) for number in range(ENGINE_SUBCHANNELS)]
 
 
 def state(*, copies: bool = True, va: int = MEMORY, payload: int = 0, **copy: int) -> State:
@@ -639,10 +642,20 @@ def control_cases(privileged: bool) -> list[tuple[Method, Cause]]:
         (Method(HostMethod.WFI, 1), Cause.NONE),
         (Method(HostMethod.SET_REFERENCE, 77), Cause.NONE),
         (Method(HostMethod.CLEAR_FAULTED, 0xABC), barred),
-        (Method(HostMethod.SET_OBJECT, ObjectClass.COPY, 7), Cause.NONE),
-        (Method(HostMethod.SET_OBJECT, ObjectClass.COMPUTE, 6), built),
-        (Method(HostMethod.SET_OBJECT, 0x1F << 16, 5), Cause.NONE),
-        (Method(HostMethod.SET_OBJECT, ObjectClass.COPY + 1), Cause.OBJECT_CLASS),
+        *((Method(HostMethod.SET_OBJECT, one, 4), Cause.NONE) for one in (0xC6B5, 0xC7B5)),
+        *((Method(HostMethod.SET_OBJECT, one, 3), built) for one in (0xC6C0, 0xC7C0, 0xC9C0)),
+        (Method(HostMethod.SET_OBJECT, 0x1F << 16, 4), Cause.NONE),
+        *(
+            (Method(place, data, subchannel), Cause.OBJECT_SOFTWARE)
+            for place in (HostMethod.SET_OBJECT, *CeMethod, ComputeMethod.SET_REPORT_SEMAPHORE_D)
+            for data in (ObjectClass.COPY, ObjectClass.COMPUTE, 0x1F << 16, 1)
+            for subchannel in range(ENGINE_SUBCHANNELS, 8)
+        ),
+        *((Method(HostMethod.FB_FLUSH, 0, subchannel), Cause.NONE) for subchannel in range(5, 8)),
+        *(
+            (Method(HostMethod.SET_OBJECT, one), Cause.OBJECT_CLASS)
+            for one in (0, 0xC7B4, 0xC5B5, 0xC8B5, 0xC5C0, 0xC8C0, 0xCBC0, 0xFFFF)
+        ),
         *(
             (
                 Method(HostMethod.MEM_OP_D, code << 27),
@@ -911,7 +924,7 @@ class Play:
         """A random state."""
         numbers = self.random
         kinds = [ObjectKind.COPY] * 3 + [ObjectKind.COMPUTE, ObjectKind.SOFTWARE, ObjectKind.NONE]
-        bound = [numbers.choice(kinds) for _ in range(8)]
+        bound = [numbers.choice(kinds) for _ in range(ENGINE_SUBCHANNELS)]
         if numbers.random() < 0.3:
             bound = [ObjectKind.NONE if one == ObjectKind.COPY else one for one in bound]
         slot = numbers.choice((*range(min(4, COUNTERS)), COUNTERS, PLAIN, numbers.getrandbits(12)))
@@ -1066,7 +1079,7 @@ class Play:
                 place = numbers.choice([*ComputeMethod, *ACTS, 0x3000])
                 return Method(place, data, numbers.choice(computes))
             case 9:
-                classes = (ObjectClass.COPY,) * 3 + (ObjectClass.COMPUTE, 0x1F << 16, 0xC0B5)
+                classes = (*COPY_CLASSES, *COPY_CLASSES, *COMPUTE_CLASSES, 0x1F << 16, 0xC0B5)
                 return Method(HostMethod.SET_OBJECT, numbers.choice(classes), subchannel)
             case 7 if data & 1:
                 code = numbers.choice((*MemOp, MemOp.MMU_TLB_INVALIDATE, 0, 31))

@@ -104,12 +104,13 @@ async def every_check(dut: Any) -> None:
     assert isinstance(await tb.compare(), Task)
     registers = CONFIG.sm_registers // 128
     wrong = {
-        2: [{"local_low": 1}, {"local_high": 1 << 23}],
+        2: [{"local_low": 1}, {"local_low": 1 << 23}, {"local_low": 16, "local_high": 16}],
+        3: [{"local_high": 1}, {"local_high": 1 << 23}, {"local_high": 16, "registers": 0}],
         6: [{"registers": 0}, {"registers": 256}, {"registers": 511}],
         11: [{"block_x": 1025}, {"block_x": 65535, "block_y": 65535, "block_z": 65535}],
         13: [{"program_low": 4}, {"program_low": 1}],
         14: [{"shared": CONFIG.sm_shared + 1}, {"shared": (1 << 18) - 1}],
-        16: [{name: 0} for name in ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")],
+        16: [{name: 0} for name in ("block_x", "block_y", "block_z")],
         36: [{"dependence": 1}, {"dependence": 1 << 15}],
         24: [{"resume_x": 3}, {"resume_y": 2}, {"resume_z": 1}],
         None: [
@@ -117,6 +118,8 @@ async def every_check(dut: Any) -> None:
             {"mask_high": 1},
             *({"major": 2}, {"minor": 1}, {"mask_low": 1 << 31}, {"second_buffer": 1}),
             *({"grid_x": 1 << 31, one: 2} for one in ("grid_y", "grid_z")),
+            *({name: 0} for name in ("grid_x", "grid_y", "grid_z")),
+            {"grid_x": 0, "block_x": 0},
         ],
     }
     if CONFIG.sm_warps < 32:
