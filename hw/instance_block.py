@@ -1,14 +1,26 @@
-"""Instance blocks: page directories of a context's subcontexts, 4 KiB in memory (ASID-21).
+"""Instance blocks: page directories and address limits of a context's subcontexts, 4 KiB in memory
+(ASID-5, ASID-21).
 
 The only definition of their layout. Of the public block only the page directories are used: a valid
 bit and a base for each of 64 subcontexts. The subcontext number is the ASID.
+
+The limits are our own, as the public block has one limit for all (NV_RAMIN_ADR_LIMIT), and none
+since it has subcontexts. They lie where the public block ends.
 
 Source: NVIDIA open-gpu-doc dev_ram.ref.txt (NV_RAMIN_SC_PDB_VALID, NV_RAMIN_SC_PAGE_DIR_BASE_*).
 """
 
 from amaranth.lib import data
 
-__all__ = ["SC_BASES", "SC_STEP", "SC_VALID", "SUBCONTEXTS", "PageDirectoryBase"]
+__all__ = [
+    "SC_BASES",
+    "SC_LIMITS",
+    "SC_LIMIT_BYTES",
+    "SC_STEP",
+    "SC_VALID",
+    "SUBCONTEXTS",
+    "PageDirectoryBase",
+]
 
 SUBCONTEXTS = 64
 """Subcontexts per instance block."""
@@ -21,6 +33,13 @@ SC_BASES = 168 * 4
 
 SC_STEP = 16
 """Bytes between page directory bases."""
+
+SC_LIMITS = 424 * 4
+"""Byte offset of the first address limit: the last virtual address, of whose page only the number
+counts. 0, and a number past the last virtual address, are no limit, so public blocks have none."""
+
+SC_LIMIT_BYTES = 8
+"""Bytes per address limit."""
 
 
 class PageDirectoryBase(data.Struct):

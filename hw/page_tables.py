@@ -10,7 +10,7 @@ or is itself the PTE of a 2 MiB page. The table of 64 KiB pages comes first. Ent
 those of PD0 16.
 
 Source: NVIDIA open-gpu-doc gp100-mmu-format.pdf, dev_mmu.ref.txt, dev_mmu_fault.ref.txt and
-dev_fault.ref.txt, as restated on spec page 60 sections 6.1 and 6.4.
+dev_fault.ref.txt, as restated on spec page 60 sections 6.1 and 6.4; kinds: tu102 dev_mmu.h.
 """
 
 from dataclasses import dataclass
@@ -34,6 +34,7 @@ __all__ = [
     "PdeAperture",
     "Pte",
     "PteAperture",
+    "PteKind",
 ]
 
 
@@ -87,6 +88,14 @@ class PteAperture(enum.IntEnum, shape=2):
     PEER = 1
     SYSTEM_COHERENT = 2
     SYSTEM_NONCOHERENT = 3
+
+
+class PteKind(enum.IntEnum, shape=8):
+    """Kinds of ordinary memory; others are not modelled (HOST-17). Parts before Turing use PITCH,
+    later ones GENERIC."""
+
+    PITCH = 0
+    GENERIC = 6
 
 
 class Pde(data.Struct):
@@ -163,7 +172,7 @@ class FaultType(enum.IntEnum, shape=5):
     """Table or page outside video memory."""
     COMPRESSION = 11
     UNSUPPORTED_KIND = 12
-    """Page of a kind other than pitch."""
+    """Page of a kind other than `PteKind`."""
     REGION = 13
     """Table or page past the end of physical memory."""
     POISONED = 14

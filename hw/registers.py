@@ -963,8 +963,9 @@ CONTEXT = Block(
             "INSTANCE_LO",
             0x0,
             Access.RW,
-            "Physical address of the instance block, low part. It lists the page directories of "
-            "the context's address spaces, and is read whenever the context starts to run.",
+            "Physical address of the instance block, low part. It lists the page directories "
+            "and limits of the context's address spaces, and is read whenever the context starts "
+            "to run.",
             (Field("ADDRESS", 31, 12, "Bits 31:12."),),
         ),
         Register(

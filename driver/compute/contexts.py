@@ -246,7 +246,7 @@ class Contexts:
         assert asid is not None, "a channel has it"
         if asid >= SUBCONTEXTS:
             raise OutOfContexts(f"no context can hold {space}: ASIDs 0 … {SUBCONTEXTS - 1} only")
-        member.context.block.add(asid, space.base)
+        member.context.block.add(asid, space.base, space.limit)
         member.entered = True
 
     async def leave(self, space: AddressSpace) -> None:

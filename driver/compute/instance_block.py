@@ -1,7 +1,15 @@
 """Instance blocks: the address spaces of a context, as stored in memory (ASID-21, ASID-22)."""
 
 from signalbox.driver.memory.physical import Buffer
-from signalbox.hw.instance_block import SC_BASES, SC_STEP, SC_VALID, SUBCONTEXTS, PageDirectoryBase
+from signalbox.hw.instance_block import (
+    SC_BASES,
+    SC_LIMIT_BYTES,
+    SC_LIMITS,
+    SC_STEP,
+    SC_VALID,
+    SUBCONTEXTS,
+    PageDirectoryBase,
+)
 from signalbox.hw.methods import pack
 
 __all__ = ["INSTANCE_BYTES", "InstanceBlock"]
@@ -12,8 +20,8 @@ INSTANCE_BYTES = 4096
 class InstanceBlock:
     """Instance block at byte `offset` of a buffer, initially without address spaces.
 
-    The machine may read it at any time, so it is always consistent: a page directory base is
-    written before its valid bit is set.
+    The machine may read it at any time, so it is always consistent: a page directory base and its
+    address limit are written before their valid bit is set.
     """
 
     def __init__(self, buffer: Buffer, offset: int) -> None:
@@ -26,13 +34,14 @@ class InstanceBlock:
         """Physical byte address."""
         return self._buffer.at(self._offset)
 
-    def add(self, asid: int, base: int) -> None:
-        """Add `asid` with page directory base `base`, a physical byte address. Raises
-        `ValueError`."""
+    def add(self, asid: int, base: int, limit: int) -> None:
+        """Add `asid` with page directory base `base`, a physical byte address, and the last virtual
+        address `limit`. Raises `ValueError`."""
         if not 0 <= asid < SUBCONTEXTS:
             raise ValueError(f"ASID {asid} is outside 0 … {SUBCONTEXTS - 1}")
         word = pack(PageDirectoryBase, version2=1, big_page_64k=1, base=base >> 12)
         self._store(SC_BASES + asid * SC_STEP, word)
+        self._store(SC_LIMITS + asid * SC_LIMIT_BYTES, limit)
         self._mark(self._valid | 1 << asid)
 
     def remove(self, asid: int) -> None:

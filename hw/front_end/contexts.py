@@ -6,7 +6,15 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from signalbox.hw.config import PA_BITS, VA_BITS, Config
-from signalbox.hw.instance_block import SC_BASES, SC_STEP, SC_VALID, SUBCONTEXTS, PageDirectoryBase
+from signalbox.hw.instance_block import (
+    SC_BASES,
+    SC_LIMIT_BYTES,
+    SC_LIMITS,
+    SC_STEP,
+    SC_VALID,
+    SUBCONTEXTS,
+    PageDirectoryBase,
+)
 from signalbox.hw.lib.arbiter import RoundRobin
 from signalbox.hw.lib.onehot import encode, lowest, select
 from signalbox.hw.qmd import Placement
@@ -33,8 +41,9 @@ class Contexts(wiring.Component):
     tasks, once the running one has none left or its time slice has expired.
 
     Before a context runs, its instance block is read, and each subcontext with a page directory is
-    bound: ASID to page directory base, one after the other. Once all binds are acknowledged, its
-    tasks may have slots (`active`). A context that leaves gives up all slots first.
+    bound: ASID to page directory base and address limit, one after the other. Once all binds are
+    acknowledged, its tasks may have slots (`active`). A context that leaves gives up all slots
+    first.
 
     A context whose instance block cannot be read, or has a page directory that cannot be bound, is
     `broken`: its tasks stay in their lists until `mend`.
@@ -83,6 +92,7 @@ class Contexts(wiring.Component):
         self._left = Signal(SUBCONTEXTS)
         self._asid = Signal(range(SUBCONTEXTS))
         self._base = Signal(PA_BITS - 12)
+        self._limit = Signal(VA_BITS - 12)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -96,6 +106,7 @@ class Contexts(wiring.Component):
             self._choose(m, turns)
             self._read_valid(m)
             self._read_bases(m)
+            self._read_limits(m)
             self._bind(m)
             self._run(m, turns.requests)
         return m
@@ -161,9 +172,25 @@ class Contexts(wiring.Component):
         with m.State("FOUND"):
             m.d.sync += self._base.eq(base.base)
             with m.If(word.answer.valid):
-                m.next = "BIND"
+                m.next = "LIMIT"
                 known = (base.target == _VIDEO) & base.version2 & (base.base >> PA_BITS - 12 == 0)
                 with m.If((word.answer.status != MemoryStatus.OK) | ~known):
+                    self._break(m)
+
+    def _read_limits(self, m: Module) -> None:
+        """Read the address limit that belongs to the page directory base."""
+        word = self._word
+        limit, outside = word.answer.data[12:VA_BITS], word.answer.data[VA_BITS:]
+        none = (word.answer.data == 0) | outside.any()
+        with m.State("LIMIT"):
+            self._ask(m, SC_LIMITS + self._asid * SC_LIMIT_BYTES)
+            with m.If(word.request.ready):
+                m.next = "LIMITED"
+        with m.State("LIMITED"):
+            m.d.sync += self._limit.eq(Mux(none, ~0, limit))
+            with m.If(word.answer.valid):
+                m.next = "BIND"
+                with m.If(word.answer.status != MemoryStatus.OK):
                     self._break(m)
 
     def _bind(self, m: Module) -> None:
@@ -172,7 +199,7 @@ class Contexts(wiring.Component):
             command.p.operation.eq(MmuOperation.BIND),
             command.p.asid.eq(self._asid),
             command.p.base.eq(self._base),
-            command.p.limit.eq((1 << VA_BITS - 12) - 1),
+            command.p.limit.eq(self._limit),
         ]
         with m.State("BIND"):
             m.d.comb += command.valid.eq(1)

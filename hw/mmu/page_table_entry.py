@@ -16,6 +16,7 @@ from signalbox.hw.page_tables import (
     PdeAperture,
     Pte,
     PteAperture,
+    PteKind,
 )
 from signalbox.hw.records.memory import MemoryStatus
 
@@ -184,7 +185,7 @@ class PageTableEntryDecoder(wiring.Component):
             self._fault(m, FaultType.PTE)
         with m.Elif(entry.aperture != PteAperture.VIDEO):
             self._fault(m, FaultType.UNSUPPORTED_APERTURE)
-        with m.Elif(entry.kind != 0):
+        with m.Elif(~entry.kind.matches(*PteKind)):
             self._fault(m, FaultType.UNSUPPORTED_KIND)
         with m.Elif(number >= self._config.memory_bytes >> shift):
             self._fault(m, FaultType.REGION)

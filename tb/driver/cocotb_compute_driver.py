@@ -41,6 +41,12 @@ async def kernel_fault(dut):
 
 
 @cocotb.test(**LIMIT)
+async def address_limit(dut):
+    """What lies past the limit of a small address space faults, before and after its kernels."""
+    await run(dut, compute_bodies.address_limit)
+
+
+@cocotb.test(**LIMIT)
 async def refused(dut):
     """An invalid record halts the channel, and the error names the failed check."""
     await run(dut, compute_bodies.refused)

@@ -13,15 +13,19 @@ from signalbox.driver.faults.channel_error import ChannelError
 from signalbox.driver.faults.task_error import TaskError
 from signalbox.driver.kernels.library import VECTOR_ADD, Kernel
 from signalbox.driver.memory.address_space import AddressSpace
+from signalbox.driver.memory.physical import Buffer
 from signalbox.driver.runtime.stream import Stream
 from signalbox.hw.errors import Cause, CoreCause
-from signalbox.hw.page_tables import AccessType
+from signalbox.hw.page_tables import AccessType, FaultType
 from signalbox.hw.qmd import SkedCheck
 
 __all__ = ["BODIES", "physical"]
 
 COUNT, BLOCK = 75, 20
 HOLE = 0x7654_3000
+
+SMALL = 1 << 41
+"""Bytes of a small address space."""
 
 STORE = Kernel(
     "store",
@@ -116,6 +120,46 @@ async def kernel_fault(device: Device) -> None:
     check(args)
 
 
+async def address_limit(device: Device) -> None:
+    """Accesses past the limit of a small address space fault before its first kernel and after it,
+    although the page tables map them (ASID-5)."""
+    if device.info.channels < 2 or device.info.asids < 3:
+        return
+    space = device.spaces.create("small", size=SMALL)
+    stream = await device.stream(space=space)
+    source, target = [await device.allocate(64, space=space) for _ in range(2)]
+    _map_again(device, space)
+    await past_limit(device, stream, source, target)
+    for _ in range(2):
+        await (await stream.launch(STORE, 1, 1, {"TO": target})).synchronize()
+        await past_limit(device, stream, source, target)
+        error = await failure(await stream.launch(STORE, 1, 1, {"TO": SMALL + space.at(target)}))
+        assert error.cause is Cause.TASK_KERNEL, str(error)
+        assert error.fault is not None and error.fault.cause is FaultType.VA_LIMIT, str(error)
+        await stream.channel.resume()
+
+
+async def past_limit(device: Device, stream: Stream, source: Buffer, target: Buffer) -> None:
+    """Check that a copy from `source`, by its address past the limit, faults."""
+    at = stream.space.at(source) + SMALL
+    await stream.submit(Pushbuffer().copy(stream.space.at(target), at, 64))
+    try:
+        await stream.synchronize()
+    except ChannelError as error:
+        assert error.cause is Cause.COPY_READ_FAULT, str(error)
+        assert error.fault is not None and error.fault.cause is FaultType.VA_LIMIT, str(error)
+    else:
+        raise AssertionError("no error was raised")
+    await stream.channel.skip()
+
+
+def _map_again(device: Device, space: AddressSpace) -> None:
+    """Give PD2 the entry of the first addresses a second time, past the limit."""
+    read, write = device.machine.memory_read, device.machine.memory_write
+    above = int.from_bytes(read(space.base, 8), "little") >> 8 << 12
+    write(above + 8 * (SMALL >> 38), read(above, 8))
+
+
 async def refused(device: Device) -> None:
     """The driver refuses a block that is too big; the machine reports an invalid record, and
     accepts the launch again once the record is corrected."""
@@ -153,4 +197,4 @@ def physical(task: Task) -> int:
 
 Body = Callable[[Device], Coroutine[Any, Any, None]]
 
-BODIES: tuple[Body, ...] = (vector_adds, in_order, kernel_fault, refused)
+BODIES: tuple[Body, ...] = (vector_adds, in_order, kernel_fault, address_limit, refused)

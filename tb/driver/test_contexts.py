@@ -18,7 +18,8 @@ from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
 
 
 def test_instance_block():
-    """Bit positions are those of spec page 60: subcontexts at 664, page directories from 672 on."""
+    """Bit positions are those of spec page 60: subcontexts at 664, page directories from 672 on.
+    The address limits follow from 1696 on (ASID-5)."""
     machine = FakeMachine()
     memory = Memory(machine, SPACE)
     buffer = memory.allocate(8192, align=4096)
@@ -38,18 +39,19 @@ def test_instance_block():
             write(at, content),
         ),
     )
-    block.add(0, 0x5000)
-    assert written == [672, 664], "an entry is written before its valid bit"
-    block.add(63, 0x12_3456_7000)
+    block.add(0, 0x5000, (1 << 49) - 1)
+    assert written == [672, 1696, 664], "an entry is written before its valid bit"
+    block.add(63, 0x12_3456_7000, 0xFFF)
     assert word(664) == 1 << 63 | 1
+    assert word(1696) == (1 << 49) - 1 and word(1696 + 63 * 8) == 0xFFF
     # Version 2, big pages of 64 KiB.
     assert word(672) == 0x5C00 and word(672 + 63 * 16) == 0x12_3456_7C00
     block.remove(0)
     assert word(664) == 1 << 63
-    block.add(0, 0x6000)
-    assert (word(664), word(672)) == (1 << 63 | 1, 0x6C00)
+    block.add(0, 0x6000, (1 << 41) - 1)
+    assert (word(664), word(672), word(1696)) == (1 << 63 | 1, 0x6C00, (1 << 41) - 1)
     with pytest.raises(ValueError, match="ASID 64 is outside 0 … 63"):
-        block.add(64, 0)
+        block.add(64, 0, 0xFFF)
 
 
 @pytest.mark.parametrize(

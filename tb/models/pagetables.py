@@ -6,7 +6,7 @@ Independent of the hardware and the driver: plain integers, with bit positions a
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["Fault", "Sparse", "Translation", "walk"]
+__all__ = ["ORDINARY", "Fault", "Sparse", "Translation", "walk"]
 
 Load = Callable[[int], int | None]
 """Returns the 8 bytes at a physical address; None for a bus error."""
@@ -38,6 +38,9 @@ class Fault:
 
 PDE, PDE_SIZE, PTE, UNSUPPORTED_APERTURE, UNSUPPORTED_KIND = 0, 1, 2, 10, 12
 REGION, POISONED = 13, 14
+
+ORDINARY = (0, 6)
+"""KIND of ordinary memory: pitch, and generic memory of Turing and later."""
 
 
 class _End(Exception):
@@ -123,7 +126,7 @@ class _Walk:
             raise self.fault(PTE)
         if pte >> 1 & 3:
             raise self.fault(UNSUPPORTED_APERTURE)
-        if pte >> 56:
+        if pte >> 56 not in ORDINARY:
             raise self.fault(UNSUPPORTED_KIND)
         base = (pte >> 8 & 0x1FF_FFFF) << 12
         pa = base // size * size + va % size

@@ -22,8 +22,11 @@ TASK_UNIT, FIRST_SM = 7, 8
 """Clients of the memory system."""
 
 LEVELS, RECORD_BYTES, PAGE = 64, 256, 4096
-VALID, BASES, STEP = 664, 672, 16
-"""Bit positions in an instance block: valid subcontexts, their page directories."""
+VALID, BASES, STEP, LIMITS = 664, 672, 16, 1696
+"""Byte offsets in an instance block: valid subcontexts, their page directories, their limits."""
+
+LAST = (1 << 49) - 1
+"""Last virtual address."""
 
 WIDE, DEEP = 1, 2
 RELEASES = (768, 896, 1664)
@@ -240,7 +243,8 @@ class FakeCompute:
                 return False
             if base + PAGE > len(self.memory):
                 return False
-            self._translator.bind(asid, base, (1 << 49) - 1)
+            limit = int.from_bytes(block[LIMITS + 8 * asid :][:8], "little")
+            self._translator.bind(asid, base, limit | PAGE - 1 if 0 < limit <= LAST else LAST)
         return True
 
     # Blocks

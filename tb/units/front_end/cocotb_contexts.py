@@ -19,6 +19,8 @@ from signalbox.tb.testbench.strobe import Strobe
 
 CONFIG = CONFIGS["default"]
 PHYSICAL = (0, 1)
+ALL = (1 << 49) - 1
+"""Last address of a space without a limit."""
 
 
 class ContextsTestbench(Testbench):
@@ -27,7 +29,8 @@ class ContextsTestbench(Testbench):
     Members
     -------
     contents : memory with the instance blocks.
-    bound : page directory bases >> 12 by ASID.
+    limits : contents of the blocks' limits, by ASID; 0 for others.
+    bound : page directory bases >> 12 and last addresses by ASID.
     refuse : ASIDs whose binds are refused.
     order : contexts, in the order in which they become active.
     active : whether tasks may run.
@@ -43,7 +46,8 @@ class ContextsTestbench(Testbench):
         Sink(self, "mmu__command", self.share(0.5), self._bind)
         self._done = Strobe(self, "mmu__done")
         self._spaces: dict[int, dict[int, int]] = {}
-        self.bound: dict[int, int] = {}
+        self.limits: dict[int, int] = {}
+        self.bound: dict[int, tuple[int, int]] = {}
         self.refuse: set[int] = set()
         self._asid: int | None = None
         self.order: list[int] = []
@@ -63,6 +67,8 @@ class ContextsTestbench(Testbench):
         for asid, base in spaces.items():
             word = base << 12 | 3 << 10
             block[672 + 16 * asid : 680 + 16 * asid] = word.to_bytes(8, "little")
+            limit = self.limits.get(asid, 0)
+            block[1696 + 8 * asid : 1704 + 8 * asid] = limit.to_bytes(8, "little")
         self.contents.write(PHYSICAL, instance << 12, bytes(block))
 
     def wait_for(self, contexts: set[int]) -> None:
@@ -80,16 +86,15 @@ class ContextsTestbench(Testbench):
             self.order.append(number)
             assert self._asid is None, "active before the last bind was acknowledged"
             for asid, base in self._spaces[number].items():
-                assert self.bound[asid] == base, "active while a space is not bound"
+                assert self.bound[asid][0] == base, "active while a space is not bound"
         self.active = active
 
     def _bind(self, command: dict[str, Any]) -> None:
         assert command["operation"] is MmuOperation.BIND and self._asid is None
-        assert command["limit"] == (1 << 37) - 1
         assert not self.get("active"), "bound while tasks may run"
         self._asid = command["asid"]
         if self._asid not in self.refuse:
-            self.bound[self._asid] = command["base"]
+            self.bound[self._asid] = command["base"], command["limit"] << 12 | 0xFFF
 
 
 @cocotb.test()
@@ -103,7 +108,24 @@ async def binds_before_it_runs(dut: Any) -> None:
     assert not tb.active and not tb.bound and tb.get("leave")
     tb.wait_for({2})
     await tb.until(lambda: tb.active, "context runs")
-    assert tb.bound == spaces and tb.order == [2] and not tb.get("leave")
+    assert tb.bound == {asid: (base, ALL) for asid, base in spaces.items()}
+    assert tb.order == [2] and not tb.get("leave")
+
+
+@cocotb.test()
+async def limits(dut: Any) -> None:
+    """A space is bound with the last page that its instance block gives. 0, and what exceeds a
+    virtual address, is no limit (ASID-5)."""
+    tb = ContextsTestbench(dut)
+    tb.limits = {asid: tb.random.getrandbits(tb.random.randint(1, 49)) for asid in range(59)}
+    tb.limits |= {59: 0, 60: 1, 61: ALL + 1, 62: 0xFFF, 63: (1 << 41) - 1}
+    tb.context(1, dict.fromkeys(tb.limits, 3))
+    await tb.start()
+    tb.wait_for({1})
+    await tb.until(lambda: tb.active, "context runs", 10_000)
+    for asid, given in tb.limits.items():
+        limit = given | 0xFFF if 0 < given <= ALL else ALL
+        assert tb.bound[asid] == (3, limit), asid
 
 
 @cocotb.test()
@@ -168,21 +190,25 @@ async def placement(dut: Any) -> None:
 
 @cocotb.test()
 async def broken(dut: Any) -> None:
-    """A context that cannot be bound does not run, and does not prevent others from running."""
+    """A context that cannot be bound, as its block, one of its limits or one of its spaces fails,
+    does not run, and does not prevent others from running."""
     tb = ContextsTestbench(dut, slice_cycles=0)
-    block = (0x7_0000 + 1) << 12
-    unreadable = Failing(PHYSICAL, range(block, block + 4096), MemoryStatus.BUS, write=False)
-    tb.contents.failing = [unreadable]
+    block, limit = (0x7_0000 + 1) << 12, (0x7_0000 << 12) + 1696
+    tb.contents.failing = [
+        Failing(PHYSICAL, place, MemoryStatus.BUS, write=False)
+        for place in (range(block, block + 4096), range(limit, limit + 8))
+    ]
     tb.context(2, {9: 9, 10: 10})
     tb.refuse = {10}
     await tb.start()
     tb.wait_for({0, 1, 2, 3})
-    await tb.until(lambda: len(tb.order) == 6, "others run")
-    assert set(tb.order) == {0, 3} and tb.get("broken") == 0b0110
+    await tb.until(lambda: tb.get("broken") == 0b0111, "all broken ones are known")
+    await tb.until(lambda: tb.active, "the other runs")
+    assert set(tb.order) == {3}
     tb.refuse = set()
     tb.contents.failing = []
-    tb.drive(mend=0b0110)
+    tb.drive(mend=0b0111)
     await tb.step()
     tb.drive(mend=0)
-    await tb.until(lambda: {1, 2} <= set(tb.order), "mended ones run")
+    await tb.until(lambda: {0, 1, 2} <= set(tb.order), "mended ones run")
     assert tb.get("broken") == 0

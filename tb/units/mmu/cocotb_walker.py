@@ -17,7 +17,7 @@ from signalbox.hw.mmu.records import Outcome, Scope
 from signalbox.hw.mmu.walker import Walker
 from signalbox.hw.page_tables import FaultType
 from signalbox.hw.records.memory import MemoryStatus
-from signalbox.tb.models.pagetables import Fault, Sparse, Translation, walk
+from signalbox.tb.models.pagetables import ORDINARY, Fault, Sparse, Translation, walk
 from signalbox.tb.testbench.clocked import Testbench
 from signalbox.tb.testbench.ends import Sink, Source
 from signalbox.tb.testbench.goals import Rounds
@@ -246,12 +246,13 @@ def random_tables(tb: WalkerTestbench, wrong: float) -> None:
             return directory(table(kind + 1))
         if kind == 3 and address & 8:
             return dual(None, table(4))[1] if share < 0.9 else 0
+        of_memory = {"kind": numbers.choice(ORDINARY)}
         if kind == 3 and share < 0.3:
-            return leaf(table(0), read_only=numbers.getrandbits(1))
+            return leaf(table(0), read_only=numbers.getrandbits(1), **of_memory)
         if kind == 3:
             return dual(table(4), None)[0] if share < 0.7 else 0
         bits = {name: numbers.getrandbits(1) for name in ("privileged", "read_only")}
-        return leaf(numbers.getrandbits(12) << 12, **bits) if share < 0.7 else 0
+        return leaf(numbers.getrandbits(12) << 12, **bits, **of_memory) if share < 0.7 else 0
 
     tb.drawn = draw
 
@@ -330,6 +331,18 @@ async def any_tables(dut):
         # In the worst case one after another, with five reads each.
         counts += tb.check(await tb.rest(limit=400 * 5 * 70))
         await tb.step({"scope": ALL})
+
+
+@cocotb.test(**LIMIT)
+async def kinds(dut):
+    """Pages of KIND 0 and 6 are ordinary memory; all others fault (HOST-17)."""
+    tb = await WalkerTestbench(dut).start()
+    page = chain(tb, 1, 0, root=0x100000, pte=0)[4]
+    for kind in range(256):
+        tb.words[page] = leaf(0x7000, kind=kind)
+        tb.ask((1, 0))
+        found = (PAGE,) if kind in (0, 6) else ((FAULT, FaultType.UNSUPPORTED_KIND),)
+        assert tuple(tb.check(await tb.rest())) == found, kind
 
 
 @cocotb.test(**LIMIT)
