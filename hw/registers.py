@@ -54,7 +54,7 @@ ADDRESS_BITS = 16
 ID = 0x5349_4742
 """`ID` of every Signalbox: "SIGB"."""
 
-VERSION = (2, 2)
+VERSION = (2, 3)
 """Major and minor version of the register map; the major number grows with incompatible changes."""
 
 
@@ -776,7 +776,7 @@ CHANNEL = Block(
             "CONFIG",
             0x18,
             Access.RW,
-            "Address space and rights.",
+            "Address space, rights and priority.",
             (
                 Field("ASID", 9, 0, "Address space of the channel."),
                 Field("AUTH_LEVEL", 16, 16, "1: privileged methods are allowed."),
@@ -788,6 +788,13 @@ CHANNEL = Block(
                     "1: an acquire other than `== 0` of a counting semaphore needs no copy engine; "
                     "for waits between streams, which do not express priority. 0: every acquire "
                     "of a channel with a copy object is decided with an engine.",
+                ),
+                Field(
+                    "PRIORITY",
+                    29,
+                    24,
+                    "Priority of its compute methods, 63 the highest: the order in which channels "
+                    "launch. The tasks have their own.",
                 ),
             ),
             reset=None,
