@@ -818,7 +818,7 @@ CHANNEL = Block(
             "CONFIG",
             0x18,
             Access.RW,
-            "Address space and rights.",
+            "Address space, rights and priority.",
             (
                 Field("ASID", 9, 0, "Address space of the channel."),
                 Field("AUTH_LEVEL", 16, 16, "1: privileged methods are allowed."),
@@ -830,6 +830,13 @@ CHANNEL = Block(
                     "1: an acquire other than `== 0` of a counting semaphore needs no copy engine; "
                     "for waits between streams, which do not express priority. 0: every acquire "
                     "of a channel with a copy object is decided with an engine.",
+                ),
+                Field(
+                    "PRIORITY",
+                    29,
+                    24,
+                    "Priority of its compute methods, 63 the highest: the order in which channels "
+                    "launch. The tasks have their own.",
                 ),
             ),
             reset=None,

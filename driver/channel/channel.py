@@ -125,6 +125,7 @@ class Channel:
         self.failure: ChannelError | None = None
         self._resources = resources
         self._asid: int | None = None
+        self._context = 0
         self._buffers: list[Buffer] = []
         self._submitted = 0
         self._started = 0
@@ -146,9 +147,10 @@ class Channel:
             try:
                 asid = self._asid = await self._resources.spaces.acquire(self.space)
                 context = await self._join(asid)
+                self._context = context.number if context else 0
                 await self._allocate()
                 await self.enqueue(first.dwords)
-                await self._start(asid, context.number if context else 0)
+                await self._start()
             except Exception:
                 await self._free()
                 raise
@@ -179,7 +181,7 @@ class Channel:
         self._buffers.append(buffer)
         return buffer
 
-    async def _start(self, asid: int, context: int) -> None:
+    async def _start(self) -> None:
         ring, userd, settings = self.space.at(self._ring), self.space.at(self._userd), self.settings
         limit = settings.ring_entries.bit_length() - 1
         # Enabling an active channel would stall the control port, and with it all doorbells.
@@ -188,16 +190,28 @@ class Channel:
         await self._write("GP_BASE_HI", OFFSET=ring >> 32, LIMIT2=limit)
         await self._write("USERD", userd & 0xFFFF_FFFF)
         await self._write("USERD_HI", ADDRESS=userd >> 32)
-        await self._write(
-            "CONFIG",
-            ASID=asid,
-            CONTEXT=context,
-            AUTH_LEVEL=int(settings.privileged),
-            EARLY_WAITS=int(settings.early_waits),
-        )
+        await self._configure()
         await self._write("SLICE", settings.slice_cycles)
         await self._write("ACQUIRE", settings.acquire)
         await self._write("CONTROL", ENABLE=1)
+
+    async def _configure(self) -> None:
+        settings = self.settings
+        await self._write(
+            "CONFIG",
+            ASID=self._asid or 0,
+            CONTEXT=self._context,
+            AUTH_LEVEL=int(settings.privileged),
+            EARLY_WAITS=int(settings.early_waits),
+            PRIORITY=settings.priority,
+        )
+
+    async def raise_priority(self, priority: int) -> None:
+        """Raise the priority of the channel's compute methods to that of a launch, unless it is as
+        high already. It stays until the channel is closed. Raises `ValueError`."""
+        if priority > self.settings.priority:
+            self.settings = replace(self.settings, priority=priority)
+            await self._configure()
 
     async def close(self) -> None:
         """Disable the channel, clear its errors, and free its memory once the hardware no longer

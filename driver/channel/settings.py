@@ -1,7 +1,8 @@
-"""Channel settings: time slice, ring, pushbuffer memory, privileges, acquire timeout."""
+"""Channel settings: time slice, ring, pushbuffer memory, privileges, acquire timeout, priority."""
 
 from dataclasses import dataclass
 
+from signalbox.hw.config import PRIORITIES
 from signalbox.hw.methods import AcquireTimer, pack
 
 __all__ = ["ChannelSettings"]
@@ -25,6 +26,8 @@ class ChannelSettings:
     early_waits : whether waits for events of other streams are executed without a free copy
         engine, which only the acquires of a priority policy then need (COPY-13). If False, every
         acquire before a copy needs one.
+    priority : priority of its compute methods, 0 … 63, 63 being the most urgent: the order in which
+        channels launch.
     """
 
     slice_cycles: int = 2000
@@ -33,10 +36,13 @@ class ChannelSettings:
     privileged: bool = False
     acquire_timeout_ns: int = 0
     early_waits: bool = True
+    priority: int = 0
 
     def __post_init__(self) -> None:
         if not 1 <= self.slice_cycles <= 1 << 31:
             raise ValueError(f"slice_cycles = {self.slice_cycles} is outside 1 … 2^31")
+        if not 0 <= self.priority < PRIORITIES:
+            raise ValueError(f"priority = {self.priority} is outside 0 … {PRIORITIES - 1}")
         entries = self.ring_entries
         if not 2 <= entries <= 1 << 20 or entries & (entries - 1):
             raise ValueError(f"ring_entries = {entries} is not a power of two in 2 … 2^20")

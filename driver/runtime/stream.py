@@ -242,18 +242,19 @@ class Stream:
         )
         task = await self._services.engine.prepare(launch, self.space)
         try:
-            await self._submit_task(task, overlap=overlap)
+            await self._submit_task(task, launch.priority, overlap=overlap)
         except BaseException:  # also a cancelled call
             if not task.launched:
                 task.discard()
             raise
         return task
 
-    async def _submit_task(self, task: Task, *, overlap: bool) -> None:
+    async def _submit_task(self, task: Task, priority: int, *, overlap: bool) -> None:
         """Submit the launch of a task; without `overlap` it waits for the channel's earlier
         work."""
         async with self.submission():
             channel = self.channel
+            await channel.raise_priority(priority)
             task.submitted(_TaskWaiter(self, channel))
             commands = Pushbuffer()
             if not overlap and not self.idle:

@@ -171,7 +171,7 @@ class Host(wiring.Component):
     def _settings(self, m: Module) -> None:
         """Channel registers, and the start of a channel."""
         channels, fetch, memops = self.channels, self._fetch, self._memops
-        for unit in (fetch, self._writeback, self.execute):
+        for unit in (fetch, self._writeback, self.execute, self._computes):
             m.d.comb += unit.setting.eq(channels.setting)
         (slices,) = setting_ram(m, self._config, channels.setting, "SLICE")
         m.d.comb += [
@@ -262,6 +262,7 @@ class Host(wiring.Component):
             barrier.tasks.eq(computes.before),
             computes.begins.eq(barrier.begins),
             computes.select.eq(self.pipeline.select),
+            computes.stamps.eq(self._arrivals.stamps),
             computes.failed_taken.eq(self.channels.task_failed_taken),
             self.execute.all_idle.eq(all_idle),
             self.execute.tasks.eq(computes.tasks),

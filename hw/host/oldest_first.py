@@ -1,6 +1,6 @@
-"""Choice of the channel whose head command was received least recently (COPY-5)."""
+"""Choice of the channel whose head command was received least recently (COPY-5, HOST-9)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import data, wiring
@@ -20,31 +20,45 @@ _ONE_STEP = 16
 _GROUP = 8
 """Channels per group in the first of two steps."""
 
+_Age = Mapping[str, Value]
+"""Stamp, and level if there are levels, of one channel."""
+
 
 class OldestFirst(wiring.Component):
-    """Selects the oldest candidate; among equal stamps, the lowest channel.
+    """Selects the oldest candidate of the highest level; among equal stamps, the lowest channel.
 
-    All pairs of stamps are compared in parallel, so the depth is one comparison and two small
+    All pairs of candidates are compared in parallel, so the depth is one comparison and two small
     trees. Above 16 channels, the comparison is first within groups of 8, then among their winners,
     so the number of comparators grows with the number of channels, not with its square.
 
-    Latency: 1 cycle; 2 with more than 16 channels.
+    Latency: `steps`, 1 cycle; 2 with more than 16 channels.
+
+    Parameters
+    ----------
+    level_bits : width of a level; 0 for none.
 
     Members
     -------
     candidates : in, per channel, may be selected.
+    levels : in, per channel, its level.
     stamps : in, per channel, arrival of the head command.
     found : out, there is a candidate.
     choice : out, the selected channel, one-hot.
     channel : out, its number.
     """
 
-    def __init__(self, config: Config, stamp_bits: int = STAMP_BITS) -> None:
+    def __init__(
+        self, config: Config, stamp_bits: int = STAMP_BITS, *, level_bits: int = 0
+    ) -> None:
         self._config = config
-        self._stamp_bits = stamp_bits
+        self.steps = 1 if config.channels <= _ONE_STEP else 2
+        self._age = {"stamp": stamp_bits} | ({"level": level_bits} if level_bits else {})
         super().__init__({
             "candidates": In(config.channels),
-            "stamps": In(data.ArrayLayout(stamp_bits, config.channels)),
+            **{
+                f"{name}s": In(data.ArrayLayout(bits, config.channels))
+                for name, bits in self._age.items()
+            },
             "found": Out(1),
             "choice": Out(config.channels),
             "channel": Out(config.channel_bits),
@@ -54,45 +68,54 @@ class OldestFirst(wiring.Component):
         m = Module()
         channels = self._config.channels
         m.d.comb += self.channel.eq(encode(self.choice))
-        stamps = [self.stamps[channel] for channel in range(channels)]
-        if channels <= _ONE_STEP:
-            first = _first(m, "first", self.candidates, stamps)
+        ages = [
+            {name: getattr(self, f"{name}s")[channel] for name in self._age}
+            for channel in range(channels)
+        ]
+        if self.steps == 1:
+            first = _first(m, "first", self.candidates, ages)
             m.d.sync += [self.found.eq(self.candidates.any()), self.choice.eq(first)]
             return m
 
         groups = [slice(low, low + _GROUP) for low in range(0, channels, _GROUP)]
         winners = [
-            self._winner(m, number, self.candidates[group], stamps[group])
+            self._winner(m, number, self.candidates[group], ages[group])
             for number, group in enumerate(groups)
         ]
         valid = Cat(one.valid for one in winners)
-        first = _first(m, "first", valid, [one.stamp for one in winners])
+        won = [{name: one[name] for name in self._age} for one in winners]
+        first = _first(m, "first", valid, won)
         chosen = [one.first & first[i].replicate(_GROUP) for i, one in enumerate(winners)]
         m.d.sync += [self.found.eq(valid.any()), self.choice.eq(Cat(chosen))]
         return m
 
-    def _winner(self, m: Module, number: int, valid: Value, stamps: Sequence[Value]) -> data.View:
-        """Oldest of one group, one cycle later; `first` is one-hot within the group."""
-        layout = data.StructLayout({"valid": 1, "first": _GROUP, "stamp": self._stamp_bits})
+    def _winner(self, m: Module, number: int, valid: Value, ages: Sequence[_Age]) -> data.View:
+        """First of one group, one cycle later; `first` is one-hot within the group."""
+        layout = data.StructLayout({"valid": 1, "first": _GROUP, **self._age})
         winner = Signal(layout, name=f"winner_{number}")
-        first = _first(m, f"first_{number}", valid, stamps)
+        first = _first(m, f"first_{number}", valid, ages)
         m.d.sync += [
             winner.valid.eq(valid.any()),
             winner.first.eq(first),
-            winner.stamp.eq(select(first, stamps)),
+            [winner[name].eq(select(first, [age[name] for age in ages])) for name in self._age],
         ]
         return winner
 
 
-def _first(m: Module, name: str, valid: Value, stamps: Sequence[Value]) -> Signal:
-    """One-hot: the valid one with the oldest stamp, the lowest among equals; 0 if none is valid."""
-    count = len(stamps)
+def _first(m: Module, name: str, valid: Value, ages: Sequence[_Age]) -> Signal:
+    """One-hot: the valid one of the highest level with the oldest stamp, the lowest among equals; 0
+    if none is valid."""
+    count = len(ages)
     first = Signal(count, name=name)
     behind = Signal(data.ArrayLayout(count, count), name=f"{name}_behind")
     for low in range(count):
         for high in range(low + 1, count):
+            one, other = ages[low], ages[high]
             # Circular: the sign of the difference.
-            later = (stamps[high] - stamps[low])[len(stamps[low]) - 1]
+            later = (other["stamp"] - one["stamp"])[len(one["stamp"]) - 1]
+            if "level" in one:
+                lower, same = one["level"] < other["level"], one["level"] == other["level"]
+                later = lower | (same & later)
             m.d.comb += [behind[low][high].eq(later), behind[high][low].eq(~later)]
     for one in range(count):
         m.d.comb += first[one].eq(valid[one] & ~(behind[one] & valid).any())

@@ -5,7 +5,6 @@ from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
-from signalbox.hw.lib.arbiter import RoundRobin
 from signalbox.hw.lib.onehot import encode
 from signalbox.hw.records.channel import channel_event
 
@@ -79,31 +78,40 @@ class Tickets(wiring.Component):
 
 
 class TicketArbiter(wiring.Component):
-    """Round-robin turns of waiting channels.
+    """Turns of waiting channels, one after another, in an order that `choice` decides.
 
-    The turn of a channel that waits alone begins 3 cycles after `ask`; `form` comes 2 cycles later,
-    with the data of a RAM read at address `channel`.
+    The turn of a channel that waits alone begins 2 + `steps` cycles after `ask`; `form` comes 5
+    cycles after `ask`, with the data of a RAM read at address `channel`.
+
+    Parameters
+    ----------
+    steps : cycles from `waiting` to `choice`, 1 or 2.
 
     Members
     -------
     ask, drop, over, refused : see `Tickets`; a turn may begin for a channel that has just dropped
         it.
-    hold : in, per channel, its turn must not begin yet.
+    waiting : out, per channel, its turn has not begun.
+    choice : in, one-hot, channel whose turn is to begin, or 0; ignored unless it waited in the
+        previous cycle.
+    begins : out, strobe: the turn of `choice` begins.
     whose : out, channel with the turn, one-hot; until the next turn.
-    channel : out, its number, one cycle after `whose`.
+    channel : out, its number, one cycle after `whose` or with it.
     form : out, strobe, in the second cycle of `channel`.
     ends : in, strobe, with `form` at the earliest: the turn ends.
     denied : in, with `ends`: nothing was done.
     busy : out, per channel, it waits or has the turn.
     """
 
-    def __init__(self, config: Config) -> None:
-        self._config = config
+    def __init__(self, config: Config, steps: int = 1) -> None:
+        self._config, self._steps = config, steps
         channels = config.channels
         super().__init__({
             "ask": In(channel_event(config)),
             "drop": In(channel_event(config)),
-            "hold": In(channels),
+            "waiting": Out(channels),
+            "choice": In(channels),
+            "begins": Out(1),
             "whose": Out(channels),
             "channel": Out(config.channel_bits),
             "form": Out(1),
@@ -116,33 +124,39 @@ class TicketArbiter(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.turns = turns = RoundRobin(self._config.channels)
         m.submodules.tickets = tickets = Tickets(self._config)
         runs = Signal()
+        waited = Signal(self._config.channels)
         m.d.comb += [
             tickets.ask.eq(self.ask),
             tickets.drop.eq(self.drop),
             tickets.whose.eq(self.whose),
             tickets.ends.eq(self.ends),
             tickets.denied.eq(self.denied),
+            self.waiting.eq(tickets.waiting),
             self.over.eq(tickets.over),
             self.refused.eq(tickets.refused),
             self.busy.eq(tickets.waiting | Mux(runs, self.whose, 0)),
         ]
         # One cycle late: at worst, the turn of a channel begins that has just dropped its wait.
-        m.d.sync += turns.requests.eq(tickets.waiting & ~self.hold)
+        m.d.sync += waited.eq(tickets.waiting)
         with m.FSM(name="turn"):
             with m.State("PICK"):
-                m.d.sync += [self.whose.eq(turns.grant), runs.eq(turns.advance)]
-                m.d.comb += turns.advance.eq(turns.requests.any())
-                with m.If(turns.advance):
+                m.d.sync += [self.whose.eq(self.choice), runs.eq(self.begins)]
+                m.d.comb += self.begins.eq((self.choice & waited).any())
+                if self._steps > 1:
+                    m.d.sync += self.channel.eq(encode(self.choice))
+                with m.If(self.begins):
                     m.next = "BEGIN"
             with m.State("BEGIN"):
                 m.d.comb += tickets.begins.eq(1)
-                m.d.sync += self.channel.eq(encode(self.whose))
-                m.next = "READ"
-            with m.State("READ"):
                 m.next = "FORM"
+                if self._steps == 1:
+                    m.d.sync += self.channel.eq(encode(self.whose))
+                    m.next = "READ"
+            if self._steps == 1:
+                with m.State("READ"):
+                    m.next = "FORM"
             with m.State("FORM"):
                 m.d.comb += self.form.eq(1)
                 m.next = "RUN"

@@ -380,6 +380,26 @@ def test_priorities():
     run(body, policy=NoPriorityPolicy(2))
 
 
+def test_priority_of_channels():
+    """Launches of a channel go to the engine with the highest priority of a launch in it so far."""
+
+    async def body(device: Device, machine: FakeMachine) -> None:
+        first, second = await device.stream(), await device.stream()
+
+        async def config(stream: Stream) -> dict[str, int]:
+            return await device.control.read_channel_fields(stream.channel.index, "CONFIG")
+
+        before = await config(first)
+        assert before["PRIORITY"] == 0 and before["EARLY_WAITS"] == 1
+        for priority, highest in ((None, 0), (5, 5), (2, 5), (63, 63)):
+            await first.launch(SPIN, 1, 32, {"CYCLES": 1}, priority=priority)
+            assert await config(first) == before | {"PRIORITY": highest}
+        assert first.channel is not second.channel and (await config(second))["PRIORITY"] == 0
+        await device.synchronize()
+
+    run(body)
+
+
 def test_memory_is_reused():
     """Records, arguments and fences of finished tasks are reused."""
 

@@ -566,7 +566,12 @@ def test_channel_settings():
     assert timed >> 15 & 0xFFFF == 10
     long = ChannelSettings(acquire_timeout_ns=1 << 40).acquire
     assert (long >> 15 & 0xFFFF) << (long >> 11 & 15) == 1 << 30
-    for wrong in ({"slice_cycles": 0}, {"ring_entries": 3}, {"pushbuffer_bytes": 20}):
+    for wrong in (
+        {"slice_cycles": 0},
+        {"ring_entries": 3},
+        {"pushbuffer_bytes": 20},
+        {"priority": 64},
+    ):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             ChannelSettings(**wrong)
     for wrong in (-1, 1 << 60):

@@ -177,6 +177,30 @@ async def inline_records(dut: Any) -> None:
 
 
 @cocotb.test(**LIMIT)
+async def launches_by_age(dut: Any) -> None:
+    """While the engine is busy with launches of one channel, those of others follow in the order of
+    their doorbells, after those of a channel with a higher priority (HOST-9)."""
+    tb = await MachineTestbench.start(dut)
+    computer = await Computer.start(tb)
+    space = await computer.space(1, *range(4))
+    for order, priorities in (((2, 1, 0), {}), ((1, 0, 2), {2: 9})):
+        channels = [await computer.channel(n, 1, priority=priorities.get(n, 0)) for n in range(4)]
+        busy = channels[3]
+        for _ in range(12):
+            busy.segment(launch(space.task(spin(1))))
+        for index in order:
+            channels[index].segment(launch(space.task(spin(1))))
+        began = tb.now()
+        for channel in (busy, *(channels[index] for index in order)):
+            await channel.kick()
+        await computer.finish(*channels)
+        launches = [one for one in await tb.events(TaskLaunched) if one.cycle >= began]
+        found = [one.channel for one in launches if one.channel != busy.index]
+        assert [one.channel for one in launches][-1] == busy.index, "the engine was not busy"
+        assert found == sorted(order, key=lambda index: -priorities.get(index, 0)), found
+
+
+@cocotb.test(**LIMIT)
 async def reports(dut: Any) -> None:
     """SET_REPORT_SEMAPHORE works with four words, one word, reductions in the compute class's
     encoding, interrupts, and errors of the semaphore unit."""

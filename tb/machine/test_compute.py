@@ -13,7 +13,7 @@ def test_compute(simulator: str) -> None:
         "signalbox.tb.machine.cocotb_compute",
         simulator=simulator,
         name="host-compute",
-        minimum=14,
+        minimum=15,
     )
 
 

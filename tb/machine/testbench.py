@@ -360,6 +360,7 @@ class RawChannel:
         timeout_units: int = 0,
         early_waits: bool = False,
         context: int = 0,
+        priority: int = 0,
     ) -> None:
         """Write the registers and enable the channel.
 
@@ -383,7 +384,7 @@ class RawChannel:
         await self.write("USERD", self.userd)
         await self.write("USERD_HI", ADDRESS=self.userd >> 32)
         rights = {"AUTH_LEVEL": int(privileged), "EARLY_WAITS": int(early_waits)}
-        await self.write("CONFIG", ASID=asid, CONTEXT=context, **rights)
+        await self.write("CONFIG", ASID=asid, CONTEXT=context, PRIORITY=priority, **rights)
         await self.write("SLICE", slice_cycles)
         await self.write("ACQUIRE", acquire)
         await self.write("CONTROL", ENABLE=1)

@@ -14,6 +14,7 @@ from signalbox.hw.records.launch import Refusal
 
 __all__ = [
     "AGAIN",
+    "FAIR_TURN",
     "MOST_TASKS",
     "OFFERED",
     "Answer",
@@ -34,14 +35,21 @@ MOST_TASKS = 4032
 OFFERED = 7
 """Cycles from `ask` to the offer, if no method is before it."""
 
+FAIR_TURN = 16
+"""Every 16th turn is that of the oldest method, whatever the priorities."""
+
 AGAIN = 2
 """Least cycles from a `drop` to the channel's next `ask`, unless the wait was complete."""
 
-_CHOSEN = 4
-"""Cycles from the choice of a channel to the offer of its method."""
+_WAITS = 2
+"""Cycles from `ask` to the first in which the channel can be chosen."""
 
 _COUNTED = 2
 """Cycles from an event to its effect on counts and waits, and to its interrupt."""
+
+
+_STAMPS = 1 << 12
+"""Number of different stamps, which wrap."""
 
 
 class Method(NamedTuple):
@@ -109,11 +117,15 @@ class Inputs:
 
     Members
     -------
+    stamps : arrival of each channel's head command.
+    setting : a channel's new priority.
     taken : the offered method, if there is one, is taken.
     ended : the task whose completion is taken.
     on : bit per channel: it is enabled.
     """
 
+    stamps: tuple[int, ...] = ()
+    setting: tuple[int, int] | None = None
     ask: tuple[int, Method] | None = None
     drop: int | None = None
     select: int = 0
@@ -176,7 +188,7 @@ class _Turn:
 
 
 class WaitsModel:
-    """Waits and tasks of all channels.
+    """Waits and tasks of all channels. `steps` : cycles that a choice takes.
 
     Members
     -------
@@ -188,14 +200,20 @@ class WaitsModel:
     met : number of times each situation was met.
     """
 
-    def __init__(self, channels: int) -> None:
+    def __init__(self, channels: int, steps: int) -> None:
         self.now = 0
         self.waits: dict[int, _Wait] = {}
         self.turn: _Turn | None = None
         self.reasons: dict[int, Reason] = {}
         self.met: Counter[str] = Counter()
         self._channels = channels
-        self._order = [*range(channels)]
+        self._steps = steps
+        # From the choice of a channel to the offer of its method.
+        self._offers = OFFERED - _WAITS - steps
+        self._turns = 0
+        self._priorities = [0] * channels
+        # Stamps and priorities of earlier cycles.
+        self._orders = [((0,) * channels, (0,) * channels)] * steps
         self._dropped: list[_Wait] = []
         self._asked: int | None = None
         self._held: set[int] = set()
@@ -206,7 +224,7 @@ class WaitsModel:
         self._epoch = 0
         # Per epoch and per channel; those of earlier cycles; changes that are not visible yet.
         self._epochs, self._counts = [0, 0], [0] * channels
-        self._past = [(0,) * channels] * _COUNTED
+        self._past = [(0,) * channels] * (steps + 1)
         self._changes: list[tuple[int, Task, int]] = []
         self._notices: list[tuple[int, int]] = []
 
@@ -216,7 +234,7 @@ class WaitsModel:
     def offer(self) -> Offer | None:
         """The method offered in this cycle."""
         turn = self.turn
-        if turn is None or turn.taken or self.now < turn.chosen + _CHOSEN:
+        if turn is None or turn.taken or self.now < turn.chosen + self._offers:
             return None
         return Offer(turn.wait.channel, turn.epoch, turn.wait.method)
 
@@ -278,37 +296,63 @@ class WaitsModel:
         self._epoch ^= now.begins
         self.selected = now.select
         self._past = [*self._past[1:], tuple(self._counts)]
+        self._orders = [*self._orders[1:], (now.stamps, tuple(self._priorities))]
+        if now.setting is not None:
+            channel, priority = now.setting
+            self._priorities[channel] = priority
         self._notices = [one for one in self._notices if one[0] > self.now]
         self.now += 1
 
     def _choose(self) -> None:
-        """Give the turn to the next channel in order. A wait dropped in the previous cycle may
-        still get it."""
-        asked, dropped = self.now - (OFFERED - _CHOSEN), self.now - 1
+        """Give the turn to the first channel in order, among those that waited `steps` cycles ago;
+        to none if that one has dropped its wait, unless in the previous cycle."""
+        seen = self.now - self._steps
         eager = {
             wait.channel: wait
             for wait in (*self.waits.values(), *self._dropped)
-            if wait.asked <= asked and not wait.has_turn
-            if wait.dropped is None or wait.dropped >= dropped
+            if wait.asked <= seen - _WAITS and not wait.has_turn
+            if wait.dropped is None or wait.dropped >= seen
         }
-        free = [one for one in self._order if one in eager and self._past[0][one] < MOST_TASKS]
+        free = [one for one in sorted(eager) if self._past[0][one] < MOST_TASKS]
         held = {*eager} - {*free}
         self.met["held"] += len(held - self._held)
         self.met["held no longer"] += len(self._held & {*free})
         self._held = held
-        if free:
-            wait = eager[free[0]]
-            wait.has_turn, self.turn = True, _Turn(wait, self.now)
-            at = self._order.index(wait.channel) + 1
-            self._order = self._order[at:] + self._order[:at]
-            self.met["chosen after a drop"] += wait.dropped is not None
-            self.met["chosen before others"] += len(free) > 1
+        if not free:
+            return
+        wait = eager[self._first(free)]
+        if wait.dropped is not None and wait.dropped < self.now - 1:
+            self.met["dropped while it is chosen"] += 1
+            return
+        wait.has_turn, self.turn = True, _Turn(wait, self.now)
+        self._turns += 1
+        self.met["chosen after a drop"] += wait.dropped is not None
+        self.met["chosen before others"] += len(free) > 1
+
+    def _first(self, free: list[int]) -> int:
+        """The next channel: of the highest priority, except in every 16th turn, then with the
+        oldest stamp, then the lowest."""
+        stamps, priorities = self._orders[0]
+        middle = stamps[free[0]] + _STAMPS // 2
+
+        def arrival(channel: int) -> int:
+            return (stamps[channel] - middle) % _STAMPS
+
+        oldest = min(free, key=arrival)
+        highest = max(priorities[one] for one in free)
+        urgent = min((one for one in free if priorities[one] == highest), key=arrival)
+        self.met["chosen before an older one"] += oldest != urgent
+        fair = self._turns % FAIR_TURN == FAIR_TURN - 1
+        self.met["chosen before a higher one"] += fair and oldest != urgent
+        return oldest if fair else urgent
 
     def _client(self, now: Inputs) -> None:
         if now.drop is not None and now.drop in self.waits:
             wait = self.waits.pop(now.drop)
             wait.dropped = self.now
-            self._dropped = [wait]
+            self._dropped.append(wait)
+        recent = self.now + 1 - self._steps
+        self._dropped = [one for one in self._dropped if (one.dropped or 0) >= recent]
         self._asked = None
         if now.ask is not None:
             channel, method = now.ask
@@ -321,7 +365,7 @@ class WaitsModel:
             self.turn = None
             if wait.dropped is None:
                 wait.over, wait.refused = True, turn.answer.reason.cause is not Cause.NONE
-        if self.now == turn.chosen + _CHOSEN - 1:
+        if self.now == turn.chosen + self._offers - 1:
             turn.epoch = self._epoch
         if self.offer is not None and now.taken:
             turn.taken = True

@@ -31,10 +31,11 @@ class OldestProof(Proof):
     induction = 1
     cover = 3
     STAMP_BITS = 5
+    LEVEL_BITS = 0
 
     def build(self, m: Module, wrap: Wrap) -> None:
         config = Config(channels=4)
-        dut = OldestFirst(config, self.STAMP_BITS)
+        dut = OldestFirst(config, self.STAMP_BITS, level_bits=self.LEVEL_BITS)
         m.submodules.dut = wrap(dut)
         drive(m, dut.candidates, "candidates")
         # Stamps lie within half of the range, from `first` on.
@@ -44,10 +45,14 @@ class OldestProof(Proof):
         ]
         candidates = Signal(config.channels)
         ages = Signal(data.ArrayLayout(unsigned(self.STAMP_BITS - 1), config.channels))
+        levels = [Signal(2, name=f"level_{channel}") for channel in range(config.channels)]
         m.d.sync += candidates.eq(dut.candidates)
         for channel in range(config.channels):
             m.d.comb += dut.stamps[channel].eq(first + age[channel])
             m.d.sync += ages[channel].eq(age[channel])
+            if self.LEVEL_BITS:
+                m.d.comb += dut.levels[channel].eq(anything(m, 2, f"given_level_{channel}"))
+                m.d.sync += levels[channel].eq(dut.levels[channel])
 
         m.d.comb += [Assert(dut.found == candidates.any()), Cover(candidates.all())]
         for channel in range(config.channels):
@@ -59,8 +64,19 @@ class OldestProof(Proof):
                         ages[channel] <= ages[other],
                         ages[channel] < ages[other],
                     )
+                    higher = levels[channel] > levels[other]
+                    same = levels[channel] == levels[other]
                     if other != channel:
-                        m.d.comb += Assert(~candidates[other] | before)
+                        m.d.comb += Assert(~candidates[other] | higher | (same & before))
+
+
+class OldestOfLevelProof(OldestProof):
+    name = "host.oldest_of_level"
+    shows = (
+        "of four channels with levels of 2 bits the choice is of the highest level among the "
+        "candidates of the cycle before, and among these as without levels"
+    )
+    LEVEL_BITS = 2
 
 
 class _Slice:
@@ -290,4 +306,4 @@ class SchedulerProof(Proof):
             m.d.comb += Assert(took & (dut.floor == target) & ~kept)
 
 
-PROOFS = (OldestProof(), SchedulerProof())
+PROOFS = (OldestProof(), OldestOfLevelProof(), SchedulerProof())

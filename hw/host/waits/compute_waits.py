@@ -11,20 +11,35 @@ from amaranth.lib.wiring import In, Out
 from signalbox.hw.config import VA_BITS, Config
 from signalbox.hw.errors import Cause
 from signalbox.hw.front_end.host_port import ComputePort, cause_of, compute_method
+from signalbox.hw.host.channel_settings import setting_event
+from signalbox.hw.host.oldest_first import STAMP_BITS, OldestFirst
 from signalbox.hw.host.tickets import TicketArbiter
 from signalbox.hw.lib.delayed import delayed
 from signalbox.hw.qmd import SkedCheck
 from signalbox.hw.records.channel import channel_event
 from signalbox.hw.records.launch import Refusal
+from signalbox.hw.registers import CHANNEL, channel_word
 
-__all__ = ["COUNT_BITS", "ComputeMethodPort", "ComputeWaits", "method_refusal", "task_failed"]
+__all__ = [
+    "COUNT_BITS",
+    "FAIR_TURN",
+    "ComputeMethodPort",
+    "ComputeWaits",
+    "method_refusal",
+    "task_failed",
+]
 
 COUNT_BITS = 12
 """Width of a channel's task count."""
 
+_PRIORITY = CHANNEL["CONFIG"].field("PRIORITY")
+
 _MOST = (1 << COUNT_BITS) - 64
 """Number of outstanding tasks at which a channel's next method waits. The rest is for tasks
 launched at the end of tasks, each of which takes the place of one about to end."""
+
+FAIR_TURN = 16
+"""Every 16th turn goes to the oldest method, whatever the priorities."""
 
 method_refusal = data.StructLayout({"cause": Cause, "check": SkedCheck, "va": VA_BITS})
 """Cause and address of the refusal of a compute method."""
@@ -63,8 +78,12 @@ class ComputeMethodPort(wiring.Signature):
 
 
 class ComputeWaits(wiring.Component):
-    """One method per channel may wait for the engine; the channels take turns, round robin. A
-    method is offered 7 cycles after `ask` if none is before it; the channel's wait is over two
+    """One method per channel may wait for the engine. The next turn is that of the highest
+    CONFIG.PRIORITY, and among equals of the least recently received command; in every
+    `FAIR_TURN`-th turn, that of the least recently received command of all. `hw/README.md` derives
+    the bounds.
+
+    A method is offered 7 cycles after `ask` if none is before it; the channel's wait is over two
     cycles after the engine's answer. A method already offered is completed even if its channel
     drops it.
 
@@ -72,6 +91,8 @@ class ComputeWaits(wiring.Component):
     -------
     port : out, the compute engine.
     on : in, per channel, enabled.
+    setting : in, writes of channel registers (CONFIG.PRIORITY).
+    stamps : in, per channel, arrival of its head command.
     client : in, the execution of methods.
     select : in, channel served in the next cycle, or still served.
     clear : in, strobe: the channel starts.
@@ -95,6 +116,8 @@ class ComputeWaits(wiring.Component):
         super().__init__({
             "port": Out(ComputePort(config)),
             "on": In(config.channels),
+            "setting": In(setting_event(config)),
+            "stamps": In(data.ArrayLayout(STAMP_BITS, config.channels)),
             "client": In(ComputeMethodPort(config)),
             "select": In(config.channel_bits),
             "clear": In(event),
@@ -108,12 +131,13 @@ class ComputeWaits(wiring.Component):
             "begins": In(1),
             "before": Out(1),
         })
-        self._turns = TicketArbiter(config)
+        self._oldest = OldestFirst(config, level_bits=_PRIORITY.width)
+        self._turns = TicketArbiter(config, self._oldest.steps)
         self._epoch = Signal()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.turns = self._turns
+        m.submodules.turns, m.submodules.oldest = self._turns, self._oldest
         port = self.port
         for outer, inner in ((port.setting, self.client.setting), (port.clear, self.clear)):
             m.d.sync += outer.eq(inner)
@@ -121,6 +145,7 @@ class ComputeWaits(wiring.Component):
         m.d.sync += port.on.eq(self.on)
         over = self._hear(m)
         self._take_turns(m, answered)
+        self._order(m)
         self._count(m, answered, over)
         self._explain(m)
         notified = Signal(self._config.channels)
@@ -146,8 +171,6 @@ class ComputeWaits(wiring.Component):
             self.client.refused.eq(turns.refused),
             self.busy.eq(turns.busy | Mux(asked.valid, 1 << asked.channel, 0)),
         ]
-        for number in range(self._config.channels):
-            m.d.sync += turns.hold[number].eq(self.counts[number] >= _MOST)
         kept, method = self._keep(m, asked), port.method.p
         with m.If(turns.form):
             m.d.sync += [
@@ -158,6 +181,26 @@ class ComputeWaits(wiring.Component):
             ]
         with m.Elif(port.method.ready):
             m.d.sync += port.method.valid.eq(0)
+
+    def _order(self, m: Module) -> None:
+        """Choose the channel of the next turn."""
+        turns, oldest, setting = self._turns, self._oldest, self.setting
+        held, fair = Signal(self._config.channels, name="held"), Signal(name="fair")
+        turn = Signal(range(FAIR_TURN))
+        written = setting.valid & (setting.word == channel_word("CONFIG"))
+        m.d.comb += [
+            fair.eq(turn == FAIR_TURN - 1),
+            oldest.candidates.eq(turns.waiting & ~held),
+            oldest.stamps.eq(self.stamps),
+            turns.choice.eq(oldest.choice),
+        ]
+        m.d.sync += turn.eq(turn + turns.begins)
+        for number in range(self._config.channels):
+            priority = Signal(_PRIORITY.width, name=f"priority_{number}")
+            m.d.comb += oldest.levels[number].eq(Mux(fair, 0, priority))
+            m.d.sync += held[number].eq(self.counts[number] >= _MOST)
+            with m.If(written & (setting.channel == number)):
+                m.d.sync += priority.eq(setting.value[_PRIORITY.lo :])
 
     def _keep(self, m: Module, asked: data.View) -> data.View:
         """Stored request of the channel with the turn, one cycle later."""

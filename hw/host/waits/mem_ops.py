@@ -10,6 +10,7 @@ from amaranth.lib.wiring import In, Out
 from signalbox.hw.config import VA_BITS, Config
 from signalbox.hw.host.records import Method
 from signalbox.hw.host.tickets import TicketArbiter
+from signalbox.hw.lib.arbiter import RoundRobin
 from signalbox.hw.lib.delayed import delayed
 from signalbox.hw.methods import HostMethod, MemOp, MemOpA, MemOpC, MemOpD
 from signalbox.hw.records.channel import channel_event
@@ -93,6 +94,9 @@ class MemOps(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.turns = self._turns = turns = TicketArbiter(self._config)
+        m.submodules.order = order = RoundRobin(self._config.channels)
+        m.d.sync += order.requests.eq(turns.waiting)
+        m.d.comb += [turns.choice.eq(order.grant), order.advance.eq(turns.begins)]
         # Completion and wait of a method are late.
         asked = delayed(m, self.client.ask, "asked")
         kept = self._keep(m, delayed(m, self.executed, "set"), delayed(m, self.clear, "new"), asked)

@@ -1,4 +1,4 @@
-"""Waits for compute methods, and outstanding tasks (HOST-9): every cycle against the model; turns,
+"""Waits for compute methods, and outstanding tasks (HOST-9): every cycle against the model; order,
 reasons of refusals, drops and the limit of tasks individually."""
 
 import os
@@ -8,11 +8,14 @@ import cocotb
 
 from signalbox.hw.config import CONFIGS, VA_BITS
 from signalbox.hw.errors import Cause
+from signalbox.hw.host.oldest_first import STAMP_BITS
 from signalbox.hw.host.waits.compute_waits import ComputeWaits
 from signalbox.hw.qmd import SkedCheck
 from signalbox.hw.records.launch import Refusal
+from signalbox.hw.registers import CHANNEL, channel_word
 from signalbox.tb.models.compute_waits import (
     AGAIN,
+    FAIR_TURN,
     MOST_TASKS,
     OFFERED,
     Answer,
@@ -39,6 +42,13 @@ CONFIG = CONFIGS[os.environ.get("SIZE", "default")]
 
 CHANNELS, LAST = CONFIG.channels, CONFIG.channels - 1
 
+STEPS = 1 if CHANNELS <= 16 else 2
+"""Cycles that a choice among the channels takes."""
+
+STAMPS = 1 << STAMP_BITS
+
+PRIORITY = CHANNEL["CONFIG"].field("PRIORITY")
+
 OVER = 2
 """Cycles from an answer to the end of the wait."""
 
@@ -46,6 +56,7 @@ STROBES = {
     "ask": "client__ask",
     "drop": "client__drop",
     "setting": "client__setting",
+    "config": "setting",
     "clear": "clear",
     "answer": "port__answer",
     "began": "port__began",
@@ -73,6 +84,8 @@ class ComputeWaitsTestbench(Testbench):
     takes_failures : `failed` is accepted; likewise.
     select : channel selected; likewise.
     on : enabled channels; None: random.
+    time : number of doorbells; newer stamps are greater.
+    arrivals : doorbell of each channel's head command; likewise.
     tasks : tasks that run, oldest first.
     launched : the task begun by the method in execution.
     methods : the method of each waiting channel.
@@ -81,7 +94,9 @@ class ComputeWaitsTestbench(Testbench):
 
     def __init__(self, dut: Any) -> None:
         super().__init__(dut, ComputeWaits(CONFIG))
-        self.model = WaitsModel(CHANNELS)
+        self.model = WaitsModel(CHANNELS, STEPS)
+        self.time = self.random.randrange(STAMPS)
+        self.arrivals = [self.time] * CHANNELS
         self.ready, self.takes_failures, self.select = True, True, 0
         self.on: int | None = None
         self.tasks: list[Task] = []
@@ -106,6 +121,20 @@ class ComputeWaitsTestbench(Testbench):
         if channel not in self.methods:
             self.methods[channel] = self.method()
         return channel, self.methods[channel]
+
+    def receive(self, *channels: int) -> None:
+        """Doorbells announce new head commands of these channels. Stamps reach back by less than
+        half of their range."""
+        for channel in channels:
+            self.time += 1
+            self.arrivals[channel] = self.time
+        oldest = self.time - STAMPS // 2 + 1
+        self.arrivals = [max(arrival, oldest) for arrival in self.arrivals]
+
+    async def prioritise(self, priorities: list[int]) -> None:
+        """Write the priority of each channel."""
+        for channel, priority in enumerate(priorities):
+            await self.step(setting=(channel, priority))
 
     def method(self) -> Method:
         """A random method."""
@@ -151,7 +180,13 @@ class ComputeWaitsTestbench(Testbench):
     async def step(self, **events: Any) -> Outputs:
         """One cycle with these members of `Inputs`."""
         on = self.random.getrandbits(CHANNELS) if self.on is None else self.on
-        now = Inputs(select=self.select, failed_taken=self.takes_failures, on=on, **events)
+        now = Inputs(
+            stamps=tuple(arrival % STAMPS for arrival in self.arrivals),
+            select=self.select,
+            failed_taken=self.takes_failures,
+            on=on,
+            **events,
+        )
         passed = self._drive(now)
         self._end_launch(now.answer)
         await super().step()
@@ -183,6 +218,19 @@ class ComputeWaitsTestbench(Testbench):
             send["answer"](**reason._asdict(), trap=trap, unlaunched=unlaunched)
         if now.began is not None:
             send["began"](**now.began._asdict())
+        if now.setting is not None:
+            channel, priority = now.setting
+            other = self.random.getrandbits(32) & ~PRIORITY.mask
+            value = other | priority << PRIORITY.lo
+            send["config"](channel=channel, word=channel_word("CONFIG"), value=value)
+        elif self.random.random() < 0.3:
+            word = channel_word(self.random.choice(("SLICE", "USERD", "ACQUIRE")))
+            self._strobes["config"].send(
+                channel=self.random.randrange(CHANNELS),
+                word=word,
+                value=self.random.getrandbits(32),
+            )
+        self.drive(stamps=now.stamps)
         self.drive(select=now.select, failed_taken=now.failed_taken, begins=now.begins)
         numbers = self.random
         passed: dict[str, Any] = {"on": now.on}
@@ -272,23 +320,83 @@ async def latency(dut):
             assert not (await tb.step()).over
 
 
-@cocotb.test(**LIMIT)
-async def in_turn(dut):
-    """With methods of all channels, each channel has one turn in a round."""
-    tb = await ComputeWaitsTestbench(dut).start()
-    order = [*range(CHANNELS)]
-    tb.random.shuffle(order)
-    tb.ready = False
-    for channel in order:
-        await tb.step(ask=tb.ask(channel))
-    first = order[0]
-    turns = [*range(CHANNELS)] * 3
+async def wait_all(tb: ComputeWaitsTestbench, first: int) -> list[int]:
+    """All channels wait, while the method of `first` is in execution; commands of the others are
+    received, and methods executed, in random orders. Returns the others, oldest command first."""
+    order = tb.random.sample(range(CHANNELS), CHANNELS)
+    tb.receive(*order)
+    await tb.step(ask=tb.ask(first))
     assert (await tb.until_taken()).channel == first
-    for channel in turns[first + 1 :]:
+    tb.ready = False
+    others = [channel for channel in order if channel != first]
+    for channel in tb.random.sample(others, len(others)):
+        await tb.step(ask=tb.ask(channel))
+    return others
+
+
+async def next_turn(tb: ComputeWaitsTestbench) -> int:
+    """Answer the method in execution; the channel of the next one."""
+    (last,) = (await tb.answer()).over
+    await tb.step(drop=tb.drop(last))
+    taken = await tb.until_taken()
+    assert taken == Offer(taken.channel, 0, tb.methods[taken.channel])
+    return taken.channel
+
+
+@cocotb.test(**LIMIT)
+async def by_age(dut):
+    """The next turn is that of the channel whose command was received least recently, in whichever
+    order channels came to wait and had turns before; equal stamps: the lowest channel."""
+    tb = await ComputeWaitsTestbench(dut).start()
+    for first in (LAST, 0, LAST // 2):
+        order = await wait_all(tb, first)
+        assert [await next_turn(tb) for _ in order] == order
+        await tb.step(drop=tb.drop(*(await tb.answer()).over))
+    others = await wait_all(tb, LAST)
+    tb.receive(LAST)
+    tb.arrivals = [tb.time] * CHANNELS
+    await tb.steps(STEPS)
+    assert [await next_turn(tb) for _ in others] == sorted(others)
+
+
+@cocotb.test(**LIMIT)
+async def by_priority(dut):
+    """A channel of higher priority goes before all others, however late its command; in every 16th
+    turn, the oldest command does."""
+    tb = await ComputeWaitsTestbench(dut).start()
+    priorities = [tb.random.randrange(64) for _ in range(CHANNELS)]
+    await tb.prioritise(priorities)
+    turns = 0
+    for _ in range(2 * FAIR_TURN // CHANNELS + 3):
+        waiting = await wait_all(tb, LAST)
+        turns += 1
+        while waiting:
+            best = max(priorities[channel] for channel in waiting)
+            fair = turns % FAIR_TURN == FAIR_TURN - 1
+            expected = next(one for one in waiting if fair or priorities[one] == best)
+            assert await next_turn(tb) == expected, (turns, waiting, priorities)
+            waiting.remove(expected)
+            turns += 1
+        await tb.step(drop=tb.drop(*(await tb.answer()).over))
+
+
+@cocotb.test(**LIMIT, skip=CHANNELS < 2)
+async def never_passed_for_ever(dut):
+    """The oldest method has its turn after at most 16 others, although it is of the lowest priority
+    and these ask again at once."""
+    tb = await ComputeWaitsTestbench(dut).start()
+    low = 0
+    await tb.prioritise([0] + [63] * LAST)
+    await wait_all(tb, LAST)
+    tb.arrivals[low] = tb.time - CHANNELS
+    for _ in range(FAIR_TURN + 1):
         (last,) = (await tb.answer()).over
-        await tb.step(drop=tb.drop(last))
-        await tb.step(ask=tb.ask(last))
-        assert (await tb.until_taken()) == Offer(channel, 0, tb.methods[channel])
+        tb.receive(last)
+        await tb.step(drop=tb.drop(last), ask=tb.ask(last))
+        if (await tb.until_taken()).channel == low:
+            break
+    else:
+        raise AssertionError("it waits forever")
 
 
 @cocotb.test(**LIMIT)
@@ -346,8 +454,8 @@ async def dropped(dut):
                 break
             assert number < 60, "waits forever"
         assert not shown.refused and number == taken[-1][0] + 5 + OVER
-        # `ask` counts a cycle late: with a delay of 1, the wait is dropped before it begins.
-        completed = [old] if delay > 1 else []
+        # `ask` counts a cycle late, and a choice takes `STEPS`: before that, no turn begins.
+        completed = [old] if delay > STEPS else []
         assert [method for _, method in taken] == [*completed, tb.methods[LAST]], (delay, pause)
         await tb.step(drop=tb.drop(LAST))
 
@@ -461,6 +569,9 @@ async def killed(dut):
         await tb.steps(2)
 
 
+MANY = CHANNELS > 16
+"""Whether a choice takes two cycles."""
+
 SITUATIONS = [
     "complete",
     "refused",
@@ -485,7 +596,7 @@ SITUATIONS = [
     "epoch with tasks before it",
 ]
 
-TOGETHER = ["chosen before others"]
+TOGETHER = ["chosen before others", "chosen before an older one", "chosen before a higher one"]
 """Situations with several channels."""
 
 
@@ -495,6 +606,7 @@ async def as_the_model(dut):
     situation was met many times."""
     tb = await ComputeWaitsTestbench(dut).start()
     met, goals = tb.model.met, [*SITUATIONS, *(TOGETHER if CHANNELS > 1 else ())]
+    goals += ["dropped while it is chosen"] if MANY else []
     rounds = Rounds(40)
     while rounds.more(all(met[one] >= 10 for one in goals), met):
         count = min(CHANNELS, tb.random.choice((1, 2, CHANNELS)))
@@ -511,6 +623,10 @@ async def some_time(tb: ComputeWaitsTestbench, channels: list[int]) -> None:
     engine = {"answer": numbers.choice((0.1, 0.5, 1.0)), "end": numbers.choice((0.05, 0.3))}
     for _ in range(300):
         events: dict[str, Any] = {}
+        if numbers.random() < 0.1:
+            tb.receive(numbers.choice(channels))
+        if numbers.random() < 0.05:
+            events["setting"] = numbers.choice(channels), numbers.choice((0, 1, 63))
         act_as_client(tb, channels, events, **client)
         act_as_engine(tb, events, **engine)
         tb.ready = numbers.random() < takes

@@ -63,7 +63,8 @@ def test_memops(simulator: str, size: str) -> None:
     "size", tiers(["tiny", "default", "large"], smoke=["tiny"], nightly=["large"])
 )
 def test_compute_waits(simulator: str, size: str) -> None:
-    run(ComputeWaits(CONFIGS[size]), "compute_waits", simulator, size, 9)
+    minimum = 10 if size == "tiny" else 11
+    run(ComputeWaits(CONFIGS[size]), "compute_waits", simulator, size, minimum)
 
 
 @pytest.mark.parametrize(
