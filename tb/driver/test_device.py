@@ -23,6 +23,9 @@ from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
 from signalbox.tb.models.host import Executed
 from signalbox.tb.simulation.runner import choose_seed
 
+HANGS = 200
+"""Seconds after which a test is taken to hang, also on a slow machine."""
+
 
 def run(body, *, machine: FakeMachine | None = None, policy=None, settings=None):
     """Open a device on a fresh machine and run `body(device, machine)`."""
@@ -30,7 +33,7 @@ def run(body, *, machine: FakeMachine | None = None, policy=None, settings=None)
 
     async def main():
         device = await Device.open(fake, policy, settings)
-        await asyncio.wait_for(body(device, fake), 20)
+        await asyncio.wait_for(body(device, fake), HANGS)
 
     asyncio.run(main())
 
