@@ -52,8 +52,8 @@ async def refused(dut):
     await run(dut, compute_bodies.refused)
 
 
-ENDLESS = Kernel("endless", "again: bra again", {})
-SHORT = Kernel("short", "exit", {})
+ENDLESS = Kernel("endless", "mov r0, 1\nagain: bra again", {})
+SHORT = Kernel("short", "mov r0, 1\nexit", {})
 
 ACTIVE_CYCLES = 4000
 """Bound of STATUS.ACTIVE after a channel with few tasks is disabled."""

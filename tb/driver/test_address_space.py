@@ -18,6 +18,7 @@ from signalbox.driver.memory.translation_fault import TranslationFault
 from signalbox.hw.config import VA_BITS, WINDOW_BASE, WINDOW_BYTES
 from signalbox.hw.page_tables import PAGE_SIZES, AccessType, FaultType
 from signalbox.tb.driver.fakes.mmu import FakeMmu, WatchedMemory, machine_with_mmu
+from signalbox.tb.driver.hangs import HANGS
 from signalbox.tb.models.pagetables import PDE, PTE, Fault, Translation
 
 SMALL, BIG, HUGE = PAGE_SIZES
@@ -52,7 +53,7 @@ def run(body, *, acquired: bool = True) -> None:
         if acquired:
             await tb.spaces.acquire(tb.space)
             tb.mmu.taken()
-        await asyncio.wait_for(body(tb), 20)
+        await asyncio.wait_for(body(tb), HANGS)
         for space in tb.spaces:
             while tb.spaces.users(space):
                 tb.spaces.release(space)

@@ -20,6 +20,7 @@ from signalbox.driver.runtime.stream import Stream
 from signalbox.hw.config import Config
 from signalbox.hw.qmd import Placement, SkedCheck
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
+from signalbox.tb.driver.hangs import HANGS
 
 Body = Callable[[Device, FakeMachine], Coroutine[Any, Any, None]]
 
@@ -32,7 +33,7 @@ def run(body: Body, *, compute: ComputeSettings | None = None, policy=None, **co
     async def main():
         device = await Device.open(machine, policy or NoPriorityPolicy(1), compute=compute)
         before = set(allocated)
-        await asyncio.wait_for(body(device, machine), 30)
+        await asyncio.wait_for(body(device, machine), HANGS)
         mine = [each for each in allocated if each not in before and not each.freed]
         own = [each for each in mine if each.name == "mine"]
         assert machine.compute is None or not machine.compute.running

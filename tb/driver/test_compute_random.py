@@ -17,6 +17,7 @@ from signalbox.driver.runtime.stream import Stream
 from signalbox.hw.config import Config
 from signalbox.hw.errors import Cause
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
+from signalbox.tb.driver.hangs import HANGS
 from signalbox.tb.simulation.runner import choose_seed
 
 HOLE = 0x6000_0000
@@ -108,7 +109,7 @@ def test_random(run: int):
                 workers.append(Worker(device, stream, Random(numbers.randrange(1 << 32))))
             for worker in workers:
                 await worker.start()
-            await asyncio.wait_for(asyncio.gather(*(one.work(25) for one in workers)), 60)
+            await asyncio.wait_for(asyncio.gather(*(one.work(25) for one in workers)), HANGS)
             for worker in workers:
                 await device.close_space(worker.stream.space)
                 for buffer in worker.buffers.values():

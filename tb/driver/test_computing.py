@@ -10,6 +10,7 @@ from signalbox.driver.device import Device
 from signalbox.hw.config import CONFIGS
 from signalbox.tb.driver.compute_bodies import BODIES, Body
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
+from signalbox.tb.driver.hangs import HANGS
 
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
@@ -19,7 +20,7 @@ def test_bodies(body: Body, name: str):
 
     async def main():
         device = await Device.open(machine, PriorityPolicy(1))
-        await asyncio.wait_for(body(device), 30)
+        await asyncio.wait_for(body(device), HANGS)
         await device.close()
         assert await device.control.read("INTR") == 0
 

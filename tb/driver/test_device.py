@@ -20,11 +20,9 @@ from signalbox.hw.errors import Cause
 from signalbox.hw.methods import HostMethod, Reduction
 from signalbox.hw.registers import GLOBAL
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
+from signalbox.tb.driver.hangs import HANGS
 from signalbox.tb.models.host import Executed
 from signalbox.tb.simulation.runner import choose_seed
-
-HANGS = 200
-"""Seconds after which a test is taken to hang, also on a slow machine."""
 
 
 def run(body, *, machine: FakeMachine | None = None, policy=None, settings=None):

@@ -22,6 +22,7 @@ from signalbox.hw.methods import HostMethod, Reduction
 from signalbox.hw.page_tables import AccessType, FaultType
 from signalbox.hw.registers import GLOBAL
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
+from signalbox.tb.driver.hangs import HANGS
 
 PAGE = 4096
 Body = Callable[[Device, FakeMachine], Coroutine[Any, Any, None]]
@@ -33,7 +34,7 @@ def run(body: Body, *, policy=None, config: Config | None = None) -> None:
 
     async def main():
         device = await Device.open(machine, policy or NoPriorityPolicy(2))
-        await asyncio.wait_for(body(device, machine), 20)
+        await asyncio.wait_for(body(device, machine), HANGS)
         await device.close()
 
     asyncio.run(main())

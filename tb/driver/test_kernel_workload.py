@@ -18,6 +18,7 @@ from signalbox.driver.workload.replay import Result, VerifyError, run
 from signalbox.driver.workload.specs import CopySpec, KernelSpec, Workload, requests
 from signalbox.driver.workload.toml_table import WorkloadError
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
+from signalbox.tb.driver.hangs import HANGS
 
 DEFAULT = Path(driver.__file__).parent / "workloads" / "two-applications.toml"
 
@@ -55,7 +56,7 @@ def play(workload: Workload, kind: str | None = None, machine: type = FakeMachin
 
     async def main():
         device = await Device.open(fake, workload.policy.make(kind), workload.policy.settings())
-        return await asyncio.wait_for(run(device, workload, seed=1), 60)
+        return await asyncio.wait_for(run(device, workload, seed=1), HANGS)
 
     return asyncio.run(main())
 

@@ -15,6 +15,7 @@ from signalbox.hw.methods import pack
 from signalbox.hw.page_tables import FAULT_RECORD_BYTES, AccessType, FaultRecord, FaultType
 from signalbox.tb.driver.fakes.machine import FakeMachine
 from signalbox.tb.driver.fakes.mmu import machine_with_mmu
+from signalbox.tb.driver.hangs import HANGS
 from signalbox.tb.simulation.runner import choose_seed
 
 RECORDS = 8
@@ -222,7 +223,7 @@ class Ring:
 
 
 def run(body: Callable[[Ring], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(body(Ring()), 20))
+    asyncio.run(asyncio.wait_for(body(Ring()), HANGS))
 
 
 def test_ring():

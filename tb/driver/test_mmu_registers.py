@@ -15,6 +15,7 @@ from signalbox.driver.platform.control_port import ControlPort
 from signalbox.hw.config import Config
 from signalbox.hw.registers import GLOBAL, MmuOperation
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
+from signalbox.tb.driver.hangs import HANGS
 
 LIMIT = (1 << 49) - 1
 
@@ -23,7 +24,7 @@ def run(body: Callable[[MmuRegisters, FakeMachine], Coroutine[Any, Any, None]]) 
     machine = FakeMachine(Config(memory_bytes=SPACE, asids=8))
     mmu = MmuRegisters(ControlPort(machine))
     assert isinstance(mmu, Mmu)
-    asyncio.run(asyncio.wait_for(body(mmu, machine), 20))
+    asyncio.run(asyncio.wait_for(body(mmu, machine), HANGS))
 
 
 def test_commands():

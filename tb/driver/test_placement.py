@@ -22,6 +22,7 @@ from signalbox.driver.runtime.stream import Stream
 from signalbox.hw.config import Config
 from signalbox.hw.qmd import Placement
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
+from signalbox.tb.driver.hangs import HANGS
 
 Body = Callable[[Device, FakeMachine], Coroutine[Any, Any, None]]
 WIDE, DEEP, AFFINITY = Placement.WIDE, Placement.DEEP, Placement.AFFINITY
@@ -32,7 +33,7 @@ def run(body: Body, settings: ComputeSettings | None = None) -> None:
 
     async def main():
         device = await Device.open(machine, NoPriorityPolicy(1), compute=settings)
-        await asyncio.wait_for(body(device, machine), 30)
+        await asyncio.wait_for(body(device, machine), HANGS)
         await device.close()
 
     asyncio.run(main())

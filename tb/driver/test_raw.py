@@ -29,6 +29,7 @@ from signalbox.hw.methods import (
     SemOp,
 )
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
+from signalbox.tb.driver.hangs import HANGS
 from signalbox.tb.folders import ROOT
 from signalbox.tb.simulation import trace
 from signalbox.tb.simulation.raw import event_lines
@@ -64,7 +65,7 @@ value = 7
 def execute(dwords, image: MemoryImage, config: Config | None = None, **options):
     async def main():
         device = await Device.open(FakeMachine(config), NoPriorityPolicy(1))
-        return await asyncio.wait_for(run(device, dwords, image, **options), 20)
+        return await asyncio.wait_for(run(device, dwords, image, **options), HANGS)
 
     return asyncio.run(main())
 

@@ -19,6 +19,7 @@ from signalbox.hw.errors import Cause
 from signalbox.hw.page_tables import FaultType
 from signalbox.hw.registers import MmuOperation
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
+from signalbox.tb.driver.hangs import HANGS
 
 Body = Callable[[Device, FakeMachine], Coroutine[Any, Any, None]]
 
@@ -38,7 +39,7 @@ def run(body: Body, *, policy=None, **config: int) -> None:
             return buffers[-1]
 
         device.memory.allocate_pages = watched
-        await asyncio.wait_for(body(device, machine), 20)
+        await asyncio.wait_for(body(device, machine), HANGS)
         await device.close()
         for buffer in buffers:
             if buffer.name in {"", "common"} and not buffer.freed:

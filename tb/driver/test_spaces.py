@@ -13,6 +13,7 @@ from signalbox.driver.memory.mapping import Mapping
 from signalbox.driver.memory.physical import Buffer, OutOfMemory
 from signalbox.hw.page_tables import PAGE_SIZES
 from signalbox.tb.driver.fakes.mmu import UNBOUND, FakeMmu, WatchedMemory, machine_with_mmu
+from signalbox.tb.driver.hangs import HANGS
 from signalbox.tb.models.pagetables import PDE, PTE, Fault, Translation
 from signalbox.tb.simulation.runner import choose_seed
 
@@ -29,7 +30,7 @@ def run(body: Body, asids: int = 3, **options) -> None:
         mmu, memory = machine_with_mmu(options.pop("latency", lambda: 0))
         whole = memory.free_bytes
         spaces = AddressSpaces(mmu, memory, asids, **options)
-        await asyncio.wait_for(body(spaces, mmu, memory), 60)
+        await asyncio.wait_for(body(spaces, mmu, memory), HANGS)
         for space in spaces:
             while spaces.users(space):
                 spaces.release(space)

@@ -23,6 +23,7 @@ from signalbox.hw.errors import Cause, CoreCause
 from signalbox.hw.page_tables import FaultType
 from signalbox.hw.qmd import SkedCheck
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
+from signalbox.tb.driver.hangs import HANGS
 
 Body = Callable[[Device, FakeMachine], Coroutine[Any, Any, None]]
 
@@ -49,7 +50,7 @@ def run(body: Body, *, compute: ComputeSettings | None = None, **config: int) ->
 
     async def main():
         device = await Device.open(machine, NoPriorityPolicy(1), compute=compute)
-        await asyncio.wait_for(body(device, machine), 30)
+        await asyncio.wait_for(body(device, machine), HANGS)
         await device.close()
         assert machine.compute is not None and not machine.compute.running
 

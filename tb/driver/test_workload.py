@@ -26,6 +26,7 @@ from signalbox.driver.workload.report import (
 from signalbox.driver.workload.specs import Workload, requests
 from signalbox.driver.workload.toml_table import WorkloadError
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
+from signalbox.tb.driver.hangs import HANGS
 
 EXAMPLES = {
     path.stem: path for path in sorted(Path(driver.__file__).parent.glob("workloads/*.toml"))
@@ -40,7 +41,7 @@ def play(workload: Workload, kind: str | None = None, machine: FakeMachine | Non
 
     async def main():
         device = await Device.open(fake, workload.policy.make(kind), workload.policy.settings())
-        return await asyncio.wait_for(run(device, workload, seed=1), 120)
+        return await asyncio.wait_for(run(device, workload, seed=1), HANGS)
 
     return asyncio.run(main())
 
