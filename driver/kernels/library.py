@@ -49,8 +49,8 @@ class Kernel:
 
     @cached_property
     def registers(self) -> int:
-        """Registers per thread."""
-        return registers(self.program)
+        """Registers per thread; the hardware has no kernels without."""
+        return max(registers(self.program), 1)
 
     def line(self, offset: int) -> str:
         """Source line of the instruction at byte `offset` of the program, as text."""
@@ -78,7 +78,8 @@ class Kernel:
 
     @property
     def _end(self) -> int:
-        return max(self.offsets[name] + size for name, size in self.parameters.items())
+        ends = (self.offsets[name] + size for name, size in self.parameters.items())
+        return max(ends, default=0)
 
 
 _INDEX = """

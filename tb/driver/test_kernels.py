@@ -45,6 +45,12 @@ def test_arguments(kernel: Kernel) -> None:
         kernel.arguments(**{**values, name: 1 << 64})
 
 
+def test_kernel_of_nothing() -> None:
+    """A kernel needs neither registers nor parameters."""
+    kernel = Kernel("nothing", "exit", {})
+    assert kernel.registers == 1 and not any(kernel.arguments())
+
+
 def test_lines() -> None:
     """An instruction of a kernel is traced to its source line."""
     kernel = Kernel("two", "start:  # nothing\n\n  mov   r1, N # more\nagain: bra  again", {"N": 4})
