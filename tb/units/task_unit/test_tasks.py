@@ -34,7 +34,12 @@ def test_queues(simulator: str) -> None:
     run(simulator, "queues", "default", minimum=23)
 
 
-@pytest.mark.parametrize("name", tiers(["default", "large"], smoke={}, nightly=["large"]))
+@pytest.mark.parametrize(
+    "name",
+    tiers(
+        ["default", "large"], smoke={"default": ["rows_of_others", "launches"]}, nightly=["large"]
+    ),
+)
 def test_kills(simulator: str, name: str) -> None:
     run(simulator, "kills", name, minimum=13)
 
