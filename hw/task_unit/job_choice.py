@@ -169,5 +169,5 @@ class JobChoice(wiring.Component):
             m.d.sync += choose(Job.FILL)
         with m.Elif(evicts):
             m.d.sync += choose(Job.EVICT)
-        with m.Elif(self.visits):
+        with m.Elif(self.visits & ~waits):
             m.d.sync += choose(Job.VISIT)

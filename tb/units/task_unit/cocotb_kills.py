@@ -16,6 +16,7 @@ from signalbox.tb.units.task_unit.task_testbench import (
     ACCEPTED,
     AREA,
     CONFIG,
+    LOG_SIZE,
     SYSTEM,
     Task,
 )
@@ -202,6 +203,43 @@ async def requested(dut: Any, scope: str, place: str) -> None:
     await tb.run_all(tasks)
     await tb.finish()
     assert all(one.outcome == "ended" for one in tasks if one not in victims)
+
+
+class Twin(Task):
+    """A task whose record is at the address of task 1, in another space."""
+
+    @property
+    def page(self) -> int:
+        return Task(1, 0).page
+
+
+@cocotb.test()
+async def same_record_elsewhere(dut: Any) -> None:
+    """A request for a task names its address space, too."""
+    tb = await KillTestbench(dut).start()
+    task, twin = Task(1, 5, asid=1, blocks=4), Twin(2, 5, asid=2, blocks=4)
+    await tb.launch_all([task, twin])
+    await tb.until(lambda: len(tb.held) == 2, "both run")
+    tb.request(KillScope.TASK, task)
+    await tb.until(lambda: not tb.requests.pending, "the request is accepted")
+    tb.rows.end = 0.5
+    await tb.finish()
+    assert (task.outcome, twin.outcome) == ("failed", "ended")
+
+
+@cocotb.test()
+async def launches_during_a_sweep(dut: Any) -> None:
+    """Other channels launch while long lists are visited."""
+    tb = await KillTestbench(dut, place=0.0).start()
+    many = (1 << LOG_SIZE) - CONFIG.rows
+    tasks = [Task(n, 5, asid=1, channel=6, blocks=4) for n in range(many + CONFIG.slots - 1)]
+    last = Task(1000, 5, asid=2, channel=3, blocks=4)
+    await tb.launch_all([*tasks, last])
+    tb.switch_off(3)
+    others = [Task(2000 + n, 4, asid=3, channel=7, blocks=4) for n in range(10)]
+    await tb.launch_all(others)
+    assert not over(last)
+    await tb.die([last], 200 * many)
 
 
 @cocotb.test()

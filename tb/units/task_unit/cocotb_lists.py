@@ -256,6 +256,25 @@ async def visited_under_way(dut: Any) -> None:
 
 
 @cocotb.test()
+async def emptied_under_way(dut: Any) -> None:
+    """A visit ends with a list of which only dropped tasks are left."""
+    tb = await ListsTestbench(dut, log_size=5).start()
+    where = (0, 20)
+    for task in range(1, 4):
+        await tb.pushes(where, task)
+    assert await tb.visits(where, first=True) == 1
+    for task in (2, 3):
+        assert await tb.visits(where, first=False) == task
+        await tb.drops(task)
+    assert await tb.visits(where, first=True) == 1
+    await tb.pops(where)
+    assert not tb.model[where]
+    await tb.pushes(where, 9)
+    assert await tb.visits(where, first=False) is None
+    await tb.pops(where)
+
+
+@cocotb.test()
 async def visits_without_memory(dut: Any) -> None:
     """A task that cannot be read is passed over; one that cannot be dropped stays."""
     tb = await ListsTestbench(dut, log_size=5).start()

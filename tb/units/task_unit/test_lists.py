@@ -16,5 +16,5 @@ def test_lists(simulator: str, name: str) -> None:
         simulator=simulator,
         name=f"work-lists-{name}",
         env={"WORK_CONFIG": name},
-        minimum=9,
+        minimum=10,
     )
