@@ -13,18 +13,17 @@ __all__ = ["KillSweep", "Place", "visit"]
 
 
 class Place(enum.Enum, shape=2):
-    """Places of tasks, in the order in which they are visited. A task that moves meanwhile is
-    itself checked when it gets a slot."""
+    """Places of tasks, in the order in which they are visited."""
 
     ROW = 0
-    LIST = 1
-    QUEUE = 2
+    QUEUE = 1
     """A queue that rests, outside of rows and lists."""
+    LIST = 2
 
 
 def visit(config: Config) -> data.StructLayout:
-    """The task to be visited: of `row`; the next one of list `where`, with `first` its first one;
-    of queue `queue`."""
+    """The task to be visited: of `row`; of `queue`; the next one of list `where`, with `first` its
+    first one."""
     return data.StructLayout({
         "valid": 1,
         "place": Place,
@@ -36,13 +35,13 @@ def visit(config: Config) -> data.StructLayout:
 
 
 class KillSweep(wiring.Component):
-    """Visits every row, every task of every list, and every open queue, once after each disabling
+    """Visits every row, every open queue, and every task of every list, once after each disabling
     of a channel and for each kill request. What happens during a sweep starts another one behind
     it.
 
-    Visits are jobs of the task unit among others, so tasks move between them. None is missed:
-    new tasks, and tasks that get a slot, are checked then (`KillFilter`), and rows come first, so a
-    stopped task that returns to its list is found in one or the other.
+    Visits are jobs of the task unit among others, so tasks move between them. None is missed: new
+    tasks, and tasks that get a slot, are checked then (`KillFilter`). All other moves lead from a
+    row to a list or to rest, or from rest to a list, in the order of the visits.
 
     From a list's last task to the next list: 3 cycles, and 2 per context without tasks.
 
@@ -95,8 +94,8 @@ class KillSweep(wiring.Component):
                 with m.Elif(self.request.valid & ~self.requested):
                     m.d.sync += [self.requested.eq(1), self._again.eq(1)]
             self._visit_rows(m)
-            self._visit_lists(m)
             self._visit_queues(m)
+            self._visit_lists(m)
         with m.If((was & ~self.on).any()):
             m.d.sync += self._again.eq(1)
         return m
@@ -108,6 +107,18 @@ class KillSweep(wiring.Component):
             with m.If(self.next):
                 m.d.sync += visit.row.eq(visit.row + 1)
                 with m.If(visit.row == self._config.rows - 1):
+                    m.next = "QUEUES"
+
+    def _visit_queues(self, m: Module) -> None:
+        visit = self.visit
+        with m.State("QUEUES"):
+            m.d.comb += [
+                visit.valid.eq(self.queues.bit_select(visit.queue, 1)),
+                visit.place.eq(Place.QUEUE),
+            ]
+            with m.If(self.next | ~visit.valid):
+                m.d.sync += visit.queue.eq(visit.queue + 1)
+                with m.If(visit.queue == self._config.queues - 1):
                     m.next = "SEEK"
 
     def _visit_lists(self, m: Module) -> None:
@@ -123,7 +134,7 @@ class KillSweep(wiring.Component):
                 m.d.sync += [self._below.eq(0), visit.where.context.eq(visit.where.context + 1)]
                 m.next = "SEEK"
                 with m.If(visit.where.context == config.contexts - 1):
-                    m.next = "QUEUES"
+                    m.next = "IDLE"
         with m.State("LISTS"):
             m.d.comb += [visit.valid.eq(1), visit.place.eq(Place.LIST)]
             with m.If(self.next):
@@ -131,15 +142,3 @@ class KillSweep(wiring.Component):
                 with m.If(self.last):
                     m.d.sync += self._below.eq((2 << visit.where.level) - 1)
                     m.next = "SEEK"
-
-    def _visit_queues(self, m: Module) -> None:
-        visit = self.visit
-        with m.State("QUEUES"):
-            m.d.comb += [
-                visit.valid.eq(self.queues.bit_select(visit.queue, 1)),
-                visit.place.eq(Place.QUEUE),
-            ]
-            with m.If(self.next | ~visit.valid):
-                m.d.sync += visit.queue.eq(visit.queue + 1)
-                with m.If(visit.queue == self._config.queues - 1):
-                    m.next = "IDLE"
