@@ -159,7 +159,7 @@ async def queues(dut: Any) -> None:
 async def woken_queues(dut: Any) -> None:
     """Queues of a disabled channel to which others append at any moment are killed, although all
     slots are held: entries do not bring them back."""
-    for delay in range(0, 60, 4):
+    for delay in range(0, 20 * CONFIG.rows, 10):
         tb = await KillTestbench(dut).start()
         fillers = crowd(CONFIG.slots, (7,))
         queues = [Queue(50 + n, priority=4, asid=50 + n, channel=3) for n in range(3)]
@@ -167,8 +167,8 @@ async def woken_queues(dut: Any) -> None:
         await tb.until(lambda tb=tb: len(tb.held) == CONFIG.slots, "slots are full")
         tb.switch_off(3)
         await tb.steps(delay)
-        for queue in queues:
-            await tb.append(queue, 1)
+        for queue in reversed(queues):
+            tb.ask(queue, LaunchAction.INCREMENT_PUT, 1)
         await tb.die(queues, 5000)
 
 
