@@ -40,7 +40,8 @@ class KillFilter(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         task, request = self.task, self.request
-        space, named = Signal(), Signal()
+        space = Signal()
+        named = Signal()
         m.d.comb += space.eq(task.asid == request.asid)
         with m.Switch(request.scope):
             with m.Case(KillScope.TASK):

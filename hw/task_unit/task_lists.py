@@ -122,7 +122,7 @@ class TaskLists(wiring.Component):
         self._level = Signal(PRIORITIES)
         self._whose = Signal(config.contexts)
         """The list, one-hot."""
-        self._some, self._one = Signal(), Signal()
+        self._some, self._one = Signal(name="some"), Signal(name="one")
         """Before a pop, after any other operation: the list has live tasks; it has one."""
         self._visited = Signal.like(self._number)
         self._at = Signal(MOST_LOG_SIZE)

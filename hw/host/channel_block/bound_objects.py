@@ -42,7 +42,8 @@ class BoundObjects(wiring.Component):
         row = data.ArrayLayout(OBJECT_BITS, ENGINE_SUBCHANNELS)
         m.submodules.rows = rows = Memory(shape=row, depth=1 << config.channel_bits, init=[])
         write, read = rows.write_port(granularity=1), rows.read_port()
-        blank, nothing = Signal(config.channels, init=(1 << config.channels) - 1), Signal()
+        blank = Signal(config.channels, init=(1 << config.channels) - 1)
+        nothing = Signal()
         # The first SET_OBJECT after a start clears the other subchannels.
         clears = blank.bit_select(bound.channel, 1)
         m.d.comb += [write.addr.eq(bound.channel), read.addr.eq(self.channel)]
