@@ -137,11 +137,8 @@ class Device:
         """
         control = ControlPort(machine)
         info = await DeviceInfo.read(control)
-        # Stop all channels before the first write to memory, which they may be using; disable all
-        # before waiting for one, as its tasks may wait for resources of another's.
-        await disable(control, range(info.channels))
-        for index in range(info.channels):
-            await stop(control, index)
+        # Stop all channels before the first write to memory, which they may be using.
+        await stop(control, range(info.channels))
         if policy is None:
             policy = PriorityPolicy(min(_LEVELS, info.channels, info.counters + 1))
         settings, compute = settings or ChannelSettings(), compute or ComputeSettings()

@@ -54,10 +54,17 @@ async def disable(control: ControlPort, indices: Iterable[int]) -> None:
         await control.write_channel(index, "CONTROL", ENABLE=0)
 
 
-async def stop(control: ControlPort, index: int) -> None:
-    """Disable a channel and wait until the hardware no longer uses its memory. Raises
-    `ChannelActive` after `STOP_CYCLES`."""
-    await disable(control, [index])
+async def stop(control: ControlPort, indices: Iterable[int]) -> None:
+    """Disable channels and wait until the hardware no longer uses their memory. All are disabled
+    first, since tasks of one may wait for resources of another's. Raises `ChannelActive` if one is
+    still active after `STOP_CYCLES`."""
+    indices = list(indices)
+    await disable(control, indices)
+    for index in indices:
+        await _inactive(control, index)
+
+
+async def _inactive(control: ControlPort, index: int) -> None:
     waited = 0
     while (await control.read_channel_fields(index, "STATUS"))["ACTIVE"]:
         if waited >= STOP_CYCLES:
@@ -185,7 +192,7 @@ class Channel:
         ring, userd, settings = self.space.at(self._ring), self.space.at(self._userd), self.settings
         limit = settings.ring_entries.bit_length() - 1
         # Enabling an active channel would stall the control port, and with it all doorbells.
-        await stop(self.control, self.index)
+        await stop(self.control, [self.index])
         await self._write("GP_BASE", ring & 0xFFFF_FFFF)
         await self._write("GP_BASE_HI", OFFSET=ring >> 32, LIMIT2=limit)
         await self._write("USERD", userd & 0xFFFF_FFFF)
@@ -216,7 +223,7 @@ class Channel:
     async def close(self) -> None:
         """Disable the channel, clear its errors, and free its memory once the hardware no longer
         uses it. Its tasks that have not ended are killed. Raises `ChannelActive`."""
-        await stop(self.control, self.index)
+        await stop(self.control, [self.index])
         await clear_errors(self.control, self.index)
         await self._free()
 

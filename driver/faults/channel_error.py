@@ -58,6 +58,7 @@ _MEANING = {
     Cause.TASK_LISTS: "the memory of the task lists could not be accessed",
     Cause.TASK_KERNEL: "a warp of the task faulted",
     Cause.TASK_RELEASE: "the task is complete, but a release at its end was refused",
+    Cause.TASK_KILLED: "a kill request named the task, its address space or its context",
     Cause.TASK_QUEUE: "the record is not an open queue, or the context cannot open another one",
 }
 

@@ -102,6 +102,8 @@ class ComputeEngine(wiring.Component):
             front.launched.eq(launches.answer),
             tasks.limit.eq(front.limit),
             tasks.on.eq(self.host.on),
+            tasks.finishing.eq(~finish.idle),
+            tasks.calm.eq(launches.calm),
             self.host.answer.eq(front.host.answer),
             self.control.lost.eq(tasks.lost),
             tasks.area.eq(self.control.area),

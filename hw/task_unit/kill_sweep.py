@@ -45,6 +45,9 @@ class KillSweep(wiring.Component):
 
     From a list's last task to the next list: 3 cycles, and 2 per context without tasks.
 
+    A request is not accepted before tasks that were just ending have launched their dependent
+    tasks, so those are refused.
+
     Members
     -------
     on : in, per channel: it is enabled.
@@ -53,6 +56,9 @@ class KillSweep(wiring.Component):
     waiting : in, per level of each context: its list is not empty.
     queues : in, per queue: it is open.
     rows : in, a row has a task that is to end early.
+    ends : in, strobe: a task begins to end (`TaskEnd.ended`).
+    finishing : in, a task is ending or about to.
+    calm : in, no launch is in progress.
     visit : out, the next visit.
     next : in, strobe: the visit is done.
     last : in, with `next`: the list has no further task.
@@ -67,6 +73,9 @@ class KillSweep(wiring.Component):
             "waiting": In(config.contexts * PRIORITIES),
             "queues": In(config.queues),
             "rows": In(1),
+            "ends": In(1),
+            "finishing": In(1),
+            "calm": In(1),
             "visit": Out(visit(config)),
             "next": In(1),
             "last": In(1),
@@ -75,6 +84,8 @@ class KillSweep(wiring.Component):
         """Another sweep is due."""
         self._below = Signal(PRIORITIES)
         """Mask of the levels of the context that are done."""
+        self._second = Signal()
+        """A task has begun to end since the last visit."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -96,6 +107,7 @@ class KillSweep(wiring.Component):
             self._visit_rows(m)
             self._visit_queues(m)
             self._visit_lists(m)
+            self._wait_for_ends(m)
         with m.If((was & ~self.on).any()):
             m.d.sync += self._again.eq(1)
         return m
@@ -134,7 +146,10 @@ class KillSweep(wiring.Component):
                 m.d.sync += [self._below.eq(0), visit.where.context.eq(visit.where.context + 1)]
                 m.next = "SEEK"
                 with m.If(visit.where.context == config.contexts - 1):
+                    m.d.sync += self._second.eq(0)
                     m.next = "IDLE"
+                    with m.If(self.requested):
+                        m.next = "ENDS"
         with m.State("LISTS"):
             m.d.comb += [visit.valid.eq(1), visit.place.eq(Place.LIST)]
             with m.If(self.next):
@@ -142,3 +157,14 @@ class KillSweep(wiring.Component):
                 with m.If(self.last):
                     m.d.sync += self._below.eq((2 << visit.where.level) - 1)
                     m.next = "SEEK"
+
+    def _wait_for_ends(self, m: Module) -> None:
+        """Wait for the task that is ending and the one behind it, and then for a launch."""
+        with m.State("ENDS"):
+            with m.If(self.ends):
+                m.d.sync += self._second.eq(1)
+            with m.If(~self.finishing | (self.ends & self._second)):
+                m.next = "LAUNCHES"
+        with m.State("LAUNCHES"):
+            with m.If(self.calm):
+                m.next = "IDLE"

@@ -273,6 +273,7 @@ class TaskLists(wiring.Component):
             self.popped.valid.eq(pops),
             self.pushed.valid.eq(pushes),
             self.visited.valid.eq(~pops & ~pushes),
+            self.visited.task.eq(task),
             keep.en.eq(pops | ((pushes | (op == _Op.DROP)) & ~none & ~failed)),
             keep.data.live.eq(self._after.live - less),
         ]
@@ -289,7 +290,6 @@ class TaskLists(wiring.Component):
     def _go_on(self, m: Module, empties: Value, task: data.View) -> None:
         """Update the visit."""
         op, here = self._op, self._number == self._visited
-        m.d.comb += self.visited.task.eq(task)
         passes = (op == _Op.POP) & here & (self._index == self._at) & (self._left != 0)
         with m.If(op == _Op.FIRST):
             m.d.sync += [

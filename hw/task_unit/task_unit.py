@@ -76,6 +76,8 @@ class TaskUnit(wiring.Component):
         it has a slot.
     on : in, per channel: it is enabled. Tasks of other channels are killed.
     kill_request : in, tasks to be killed; accepted when they have ended.
+    finishing : in, a task is being ended, `ended` included.
+    calm : in, no launch is in progress.
     launch : in, a task action.
     launched : out, strobe: result of the launch.
     ended : out, a task whose blocks have all ended.
@@ -110,6 +112,8 @@ class TaskUnit(wiring.Component):
             "limit": In(slot_limit(config)),
             "on": In(config.channels),
             "kill_request": In(stream.Signature(kill_request(config))),
+            "finishing": In(1),
+            "calm": In(1),
             "ended": Out(stream.Signature(task_ended(config))),
             "failed": Out(stream.Signature(task_failure)),
             "lost": Out(1),
@@ -590,6 +594,9 @@ class TaskUnit(wiring.Component):
             sweep.waiting.eq(self._lists.waiting),
             sweep.rows.eq(slots.kill.any()),
             sweep.queues.eq(self._queues.open),
+            sweep.ends.eq(self.ended.valid & self.ended.ready),
+            sweep.finishing.eq(self.finishing),
+            sweep.calm.eq(self.calm),
             kills.request.eq(self.kill_request.p),
             kills.requested.eq(sweep.requested),
             kills.task.eq(self.task),
@@ -745,8 +752,8 @@ class TaskUnit(wiring.Component):
             m.next = "KILL"
         with m.State("KILL"):
             self._visited(m)
-            m.d.sync += self._verdict.eq(_KILLED)
             with m.If(self._filter.kills):
+                m.d.sync += self._verdict.eq(_KILLED)
                 m.d.comb += self._slots.kills.valid.eq(visit.place == Place.ROW)
                 with m.Switch(visit.place):
                     with m.Case(Place.LIST):

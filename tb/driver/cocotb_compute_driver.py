@@ -4,10 +4,14 @@ import cocotb
 
 from signalbox.driver.channel.priority_policy import PriorityPolicy
 from signalbox.driver.commands.pushbuffer import Pushbuffer
+from signalbox.driver.compute.tasks import Task
 from signalbox.driver.device import Device
+from signalbox.driver.faults.channel_error import read_error
 from signalbox.driver.kernels.library import Kernel
 from signalbox.driver.runtime.stream import Stream
+from signalbox.hw.errors import Cause
 from signalbox.hw.qmd import DependentAction
+from signalbox.hw.registers import KillScope
 from signalbox.tb.driver import compute_bodies
 from signalbox.tb.simulation.machine import SimMachine
 
@@ -68,7 +72,7 @@ async def endless_grid(device: Device, stream: Stream) -> None:
     await stream.launch(SHORT, (1 << 31) - 1, 1, {})
 
 
-async def endless_chain(device: Device, stream: Stream) -> None:
+async def endless_chain(device: Device, stream: Stream) -> Task:
     """A task that launches itself at its end."""
     gate = await device.allocate(4096)
     gate.fill(0)
@@ -80,6 +84,7 @@ async def endless_chain(device: Device, stream: Stream) -> None:
     word |= sum(value << low for low, value in fields.items())
     task.memory.write(word.to_bytes(256, "little"))
     gate.fill(1)
+    return task
 
 
 RUNAWAYS = {one.__name__: one for one in (endless_warps, endless_grid, endless_chain)}
@@ -109,3 +114,30 @@ async def runaway(dut, kind: str, closes: bool):
     await compute_bodies.vector_adds(again)
     await again.close()
     assert await again.control.read("INTR") == 0
+
+
+@cocotb.test(**LIMIT)
+@cocotb.parametrize(scope=list(KillScope))
+async def kill_request(dut, scope: KillScope):
+    """A task that launches itself is killed by its record, its address space or its context. The
+    channel halts with TASK_KILLED, and works after that (PREEMPT-7)."""
+    machine = await SimMachine.start(dut)
+    device = await Device.open(machine, PriorityPolicy(1))
+    stream = await device.stream()
+    task = await endless_chain(device, stream)
+    await machine.wait_cycles(3000)
+    control, index = device.control, stream.channel.index
+    assert (await control.read_channel_fields(index, "STATUS"))["ACTIVE"]
+    word = await control.read_fields("TASK_STATE")
+    await control.write("TASK_KILL_RECORD", task.record >> 8)
+    asid = stream.space.asid
+    await control.write("TASK_KILL", SCOPE=scope, ASID=asid, CONTEXT=word["CONTEXT"])
+    began = machine.now()
+    while (await control.read_fields("TASK_STATE"))["KILLING"]:
+        assert machine.now() - began < ACTIVE_CYCLES
+    print(f"{scope.name}: ended after {machine.now() - began} cycles")
+    while (error := await read_error(control, index)) is None:
+        assert machine.now() - began < ACTIVE_CYCLES
+    assert error.cause is Cause.TASK_KILLED, str(error)
+    await device.close()
+    assert await control.read("INTR") == 0

@@ -57,6 +57,13 @@ def run(body: Body, *, compute: ComputeSettings | None = None, **config: int) ->
     asyncio.run(main())
 
 
+def test_every_cause_has_a_meaning() -> None:
+    """The text of an error says more than the name of its cause."""
+    for cause in set(Cause) - {Cause.NONE}:
+        error = ChannelError(0, cause, method=None, subchannel=0, data=0, va=0)
+        assert "unknown" not in error.reason, cause
+
+
 async def error_of(waiting: Stream | Task) -> TaskError:
     """Returns the error raised by `waiting.synchronize`."""
     with pytest.raises(ChannelError) as raised:

@@ -37,6 +37,7 @@ class KillTestbench(QueueTestbench):
         super().__init__(dut, place, end)
         self.requests = Source(self, "kill_request")
         self.stuck = False
+        self.drive(calm=1)
 
     def request(self, scope: KillScope, task: Task) -> None:
         """Request to kill the task, its address space or its context."""
@@ -282,6 +283,52 @@ async def refused_meanwhile(dut: Any) -> None:
     tb.rows.end = 0.5
     await tb.finish()
     assert again.outcome == "ended"
+
+
+@cocotb.test()
+async def ending_tasks(dut: Any) -> None:
+    """A request waits for tasks that are ending, and then for their launches, which are refused:
+    nothing named comes back behind it."""
+    tb = await KillTestbench(dut).start()
+    chain = Task(1, 5, asid=7, channel=3, blocks=1)
+    tb.drive(finishing=1)
+    tb.request(KillScope.SPACE, chain)
+    await tb.steps(500)
+    tb.drive(calm=0)
+    await tb.steps(2)
+    tb.drive(finishing=0)
+    await tb.steps(500)
+    assert tb.requests.pending
+    assert await tb.did(tb.ask(chain)) is KILLED
+    chain.asid = 1000
+    assert tb.requests.pending
+    tb.drive(calm=1)
+    await tb.until(lambda: not tb.requests.pending, "the request is accepted", 10)
+    again = Task(2, 5, asid=7, channel=3, blocks=1)
+    await tb.launch_all([again])
+    tb.rows.end = 0.5
+    await tb.finish()
+    assert again.outcome == "ended"
+
+
+@cocotb.test()
+async def one_more_end(dut: Any) -> None:
+    """Tasks of others that end one after another do not hold a request up: it waits for the one
+    that is ending, and the one behind it."""
+    tb = await KillTestbench(dut).start()
+    tasks = [Task(n, 5, asid=n, channel=3, blocks=1) for n in (1, 2)]
+    tb.drive(finishing=1)
+    tb.request(KillScope.SPACE, Task(3, 5, asid=3))
+    await tb.steps(500)
+    for task in tasks:
+        assert tb.requests.pending
+        await tb.launch_all([task])
+        tb.rows.end = 0.5
+        await tb.until(lambda task=task: over(task), "it ends")
+        tb.rows.end = 0.0
+        await tb.steps(20)
+    assert not tb.requests.pending
+    await tb.finish()
 
 
 @cocotb.test()
