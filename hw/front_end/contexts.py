@@ -41,9 +41,9 @@ class Contexts(wiring.Component):
     tasks, once the running one has none left or its time slice has expired.
 
     Before a context runs, its instance block is read, and each subcontext with a page directory is
-    bound: ASID to page directory base and address limit, one after the other. Once all binds are
-    acknowledged, its tasks may have slots (`active`). A context that leaves gives up all slots
-    first.
+    bound: ASID to page directory base and address limit, one after the other; the next one is read
+    meanwhile. Once all binds are acknowledged, its tasks may have slots (`active`). A context that
+    leaves gives up all slots first.
 
     A context whose instance block cannot be read, or has a page directory that cannot be bound, is
     `broken`: its tasks stay in their lists until `mend`.
@@ -93,6 +93,9 @@ class Contexts(wiring.Component):
         self._asid = Signal(range(SUBCONTEXTS))
         self._base = Signal(PA_BITS - 12)
         self._limit = Signal(VA_BITS - 12)
+        self._binds, self._binding = Signal(name="binds"), Signal(name="binding")
+        self._refused = Signal(name="refused")
+        """A bind begins, with the subcontext just read; is in progress; was refused."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -102,12 +105,14 @@ class Contexts(wiring.Component):
         m.d.sync += turns.requests.eq(self.waiting & ~self.broken)
         m.d.sync += self.broken.eq(self.broken & ~self.mend)
         self._place(m)
+        self._bind(m)
         with m.FSM(name="context"):
             self._choose(m, turns)
             self._read_valid(m)
             self._read_bases(m)
             self._read_limits(m)
-            self._bind(m)
+            self._end_binding(m)
+            self._break(m)
             self._run(m, turns.requests)
         return m
 
@@ -135,9 +140,11 @@ class Contexts(wiring.Component):
         ]
 
     def _break(self, m: Module) -> None:
-        """Mark the context as broken."""
-        m.d.sync += self.broken.eq((self.broken & ~self.mend) | self._turn)
-        m.next = "NONE"
+        """Mark the context as broken, once no bind is in progress."""
+        with m.State("BROKEN"):
+            with m.If(~self._binding):
+                m.d.sync += self.broken.eq((self.broken & ~self.mend) | self._turn)
+                m.next = "NONE"
 
     def _read_valid(self, m: Module) -> None:
         """Read the mask of subcontexts with a page directory."""
@@ -147,11 +154,15 @@ class Contexts(wiring.Component):
             with m.If(word.request.ready):
                 m.next = "KNOW"
         with m.State("KNOW"):
-            m.d.sync += [self._left.eq(word.answer.data), self._several.eq(0)]
+            m.d.sync += [
+                self._left.eq(word.answer.data),
+                self._several.eq(0),
+                self._refused.eq(0),
+            ]
             with m.If(word.answer.valid):
                 m.next = "NEXT"
                 with m.If(word.answer.status != MemoryStatus.OK):
-                    self._break(m)
+                    m.next = "BROKEN"
 
     def _read_bases(self, m: Module) -> None:
         """Read the next page directory base."""
@@ -175,7 +186,7 @@ class Contexts(wiring.Component):
                 m.next = "LIMIT"
                 known = (base.target == _VIDEO) & base.version2 & (base.base >> PA_BITS - 12 == 0)
                 with m.If((word.answer.status != MemoryStatus.OK) | ~known):
-                    self._break(m)
+                    m.next = "BROKEN"
 
     def _read_limits(self, m: Module) -> None:
         """Read the address limit that belongs to the page directory base."""
@@ -191,29 +202,41 @@ class Contexts(wiring.Component):
             with m.If(word.answer.valid):
                 m.next = "BIND"
                 with m.If(word.answer.status != MemoryStatus.OK):
-                    self._break(m)
+                    m.next = "BROKEN"
+        with m.State("BIND"):
+            with m.If(~self._binding):
+                m.d.comb += self._binds.eq(~self._refused)
+                m.next = "NEXT"
+                with m.If(self._refused):
+                    m.next = "BROKEN"
 
     def _bind(self, m: Module) -> None:
+        """Bind the subcontext that has been read."""
         command, done = self.mmu.command, self.mmu.done
-        m.d.comb += [
-            command.p.operation.eq(MmuOperation.BIND),
-            command.p.asid.eq(self._asid),
-            command.p.base.eq(self._base),
-            command.p.limit.eq(self._limit),
-        ]
-        with m.State("BIND"):
-            m.d.comb += command.valid.eq(1)
-            with m.If(command.ready):
-                m.next = "WAIT"
-        with m.State("WAIT"):
-            with m.If(done.valid):
-                m.next = "NEXT"
-                with m.If(done.refused):
-                    self._break(m)
+        offers = Signal()
+        m.d.comb += [command.valid.eq(offers), command.p.operation.eq(MmuOperation.BIND)]
+        with m.If(self._binds):
+            m.d.sync += [
+                offers.eq(1),
+                self._binding.eq(1),
+                command.p.asid.eq(self._asid),
+                command.p.base.eq(self._base),
+                command.p.limit.eq(self._limit),
+            ]
+        with m.Elif(command.ready):
+            m.d.sync += offers.eq(0)
+        with m.If(done.valid):
+            m.d.sync += [self._binding.eq(0), self._refused.eq(self._refused | done.refused)]
+
+    def _end_binding(self, m: Module) -> None:
+        """Let the context run once all binds are acknowledged."""
         with m.State("BOUND"):
-            m.d.comb += self.bound.eq(1)
-            m.d.sync += [self.active.eq(1), self.leave.eq(0)]
-            m.next = "RUNS"
+            with m.If(~self._binding):
+                m.d.comb += self.bound.eq(~self._refused)
+                m.next = "BROKEN"
+                with m.If(~self._refused):
+                    m.d.sync += [self.active.eq(1), self.leave.eq(0)]
+                    m.next = "RUNS"
 
     def _run(self, m: Module, requests: Signal) -> None:
         """Run until another context is due."""

@@ -32,6 +32,7 @@ class ContextsTestbench(Testbench):
     limits : contents of the blocks' limits, by ASID; 0 for others.
     bound : page directory bases >> 12 and last addresses by ASID.
     refuse : ASIDs whose binds are refused.
+    takes : cycles from a bind to its answer.
     order : contexts, in the order in which they become active.
     active : whether tasks may run.
     """
@@ -49,6 +50,8 @@ class ContextsTestbench(Testbench):
         self.limits: dict[int, int] = {}
         self.bound: dict[int, tuple[int, int]] = {}
         self.refuse: set[int] = set()
+        self.takes = self.between(1, 10)
+        self._due = self._broken = 0
         self._asid: int | None = None
         self.order: list[int] = []
         self.active = 0
@@ -76,7 +79,7 @@ class ContextsTestbench(Testbench):
         self.drive(waiting=mask(contexts))
 
     async def step(self) -> None:
-        if self._asid is not None and self.random.random() < 0.2:
+        if self._asid is not None and self.cycle >= self._due:
             self._done.send(refused=self._asid in self.refuse)
             self._asid = None
         await super().step()
@@ -88,11 +91,14 @@ class ContextsTestbench(Testbench):
             for asid, base in self._spaces[number].items():
                 assert self.bound[asid][0] == base, "active while a space is not bound"
         self.active = active
+        broken = self.get("broken")
+        assert self._asid is None or not broken & ~self._broken, "given up during a bind"
+        self._broken = broken
 
     def _bind(self, command: dict[str, Any]) -> None:
         assert command["operation"] is MmuOperation.BIND and self._asid is None
         assert not self.get("active"), "bound while tasks may run"
-        self._asid = command["asid"]
+        self._asid, self._due = command["asid"], self.cycle + self.takes()
         if self._asid not in self.refuse:
             self.bound[self._asid] = command["base"], command["limit"] << 12 | 0xFFF
 
@@ -212,3 +218,39 @@ async def broken(dut: Any) -> None:
     tb.drive(mend=0)
     await tb.until(lambda: {0, 1, 2} <= set(tb.order), "mended ones run")
     assert tb.get("broken") == 0
+
+
+@cocotb.test()
+@cocotb.parametrize(fails=["base", "limit", "bind"])
+async def broken_while_binding(dut: Any, fails: str) -> None:
+    """A space cannot be read while the one before it is being bound, or cannot be bound while the
+    next one is read: the context is given up once no bind is in progress, and binds no more."""
+    tb = ContextsTestbench(dut, slice_cycles=0)
+    tb.takes = tb.between(1, 100)
+    tb.context(0, {3: 3, 5: 5, 6: 6, 7: 7})
+    block = 0x7_0000 << 12
+    places = {"base": block + 672 + 16 * 5, "limit": block + 1696 + 8 * 5}
+    if fails == "bind":
+        tb.refuse = {5}
+    else:
+        place = range(places[fails], places[fails] + 8)
+        tb.contents.failing = [Failing(PHYSICAL, place, MemoryStatus.BUS, write=False)]
+    await tb.start()
+    tb.wait_for({0, 1})
+    await tb.until(lambda: tb.get("broken") == 0b01 and tb.active, "the other runs")
+    assert tb.order == [1] and set(tb.bound) == {3, 1}
+
+
+@cocotb.test()
+async def reads_while_binding(dut: Any) -> None:
+    """The next space is read while one is being bound, so binds follow one another at once."""
+    tb = ContextsTestbench(dut)
+    tb.takes = lambda: 100
+    count = 20
+    tb.context(1, {asid: asid for asid in range(count)})
+    await tb.start()
+    tb.wait_for({1})
+    await tb.until(lambda: tb.bound, "the first bind")
+    began = tb.cycle
+    await tb.until(lambda: tb.active, "context runs")
+    assert tb.cycle - began < count * (100 + 10)

@@ -14,5 +14,5 @@ def test_contexts(simulator: str) -> None:
         "signalbox.tb.units.front_end.cocotb_contexts",
         simulator=simulator,
         name="work-contexts",
-        minimum=6,
+        minimum=10,
     )
