@@ -14,6 +14,7 @@ from amaranth.lib import data
 
 __all__ = [
     "SC_BASES",
+    "SC_LIMITED",
     "SC_LIMITS",
     "SC_LIMIT_BYTES",
     "SC_STEP",
@@ -34,9 +35,12 @@ SC_BASES = 168 * 4
 SC_STEP = 16
 """Bytes between page directory bases."""
 
-SC_LIMITS = 424 * 4
+SC_LIMITED = 424 * 4
+"""Byte offset of the valid bits of the address limits, one per subcontext; 0 in public blocks."""
+
+SC_LIMITS = 426 * 4
 """Byte offset of the first address limit: the last virtual address, of whose page only the number
-counts. 0, and a number past the last virtual address, are no limit, so public blocks have none."""
+counts. One past the last possible virtual address is no limit."""
 
 SC_LIMIT_BYTES = 8
 """Bytes per address limit."""

@@ -1,9 +1,11 @@
 """Instance blocks: the address spaces of a context, as stored in memory (ASID-21, ASID-22)."""
 
 from signalbox.driver.memory.physical import Buffer
+from signalbox.hw.config import VA_BITS
 from signalbox.hw.instance_block import (
     SC_BASES,
     SC_LIMIT_BYTES,
+    SC_LIMITED,
     SC_LIMITS,
     SC_STEP,
     SC_VALID,
@@ -26,7 +28,7 @@ class InstanceBlock:
 
     def __init__(self, buffer: Buffer, offset: int) -> None:
         self._buffer, self._offset = buffer, offset
-        self._valid = 0
+        self._valid = self._limited = 0
         buffer.write(bytes(INSTANCE_BYTES), offset)
 
     @property
@@ -41,12 +43,20 @@ class InstanceBlock:
             raise ValueError(f"ASID {asid} is outside 0 … {SUBCONTEXTS - 1}")
         word = pack(PageDirectoryBase, version2=1, big_page_64k=1, base=base >> 12)
         self._store(SC_BASES + asid * SC_STEP, word)
-        self._store(SC_LIMITS + asid * SC_LIMIT_BYTES, limit)
+        self._limit(asid, limit)
         self._mark(self._valid | 1 << asid)
 
     def remove(self, asid: int) -> None:
         """Remove `asid`."""
         self._mark(self._valid & ~(1 << asid))
+
+    def _limit(self, asid: int, limit: int) -> None:
+        """Store an address limit, which costs a read per start of the context, where it limits."""
+        self._limited &= ~(1 << asid)
+        if limit < (1 << VA_BITS) - 1:
+            self._limited |= 1 << asid
+            self._store(SC_LIMITS + asid * SC_LIMIT_BYTES, limit)
+        self._store(SC_LIMITED, self._limited)
 
     def _mark(self, valid: int) -> None:
         self._valid = valid

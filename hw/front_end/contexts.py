@@ -9,6 +9,7 @@ from signalbox.hw.config import PA_BITS, VA_BITS, Config
 from signalbox.hw.instance_block import (
     SC_BASES,
     SC_LIMIT_BYTES,
+    SC_LIMITED,
     SC_LIMITS,
     SC_STEP,
     SC_VALID,
@@ -89,7 +90,7 @@ class Contexts(wiring.Component):
         self._setting = Signal(context_setting())
         self._turn = Signal(config.contexts)
         self._several = Signal()
-        self._left = Signal(SUBCONTEXTS)
+        self._left, self._limited = Signal(SUBCONTEXTS), Signal(SUBCONTEXTS)
         self._asid = Signal(range(SUBCONTEXTS))
         self._base = Signal(PA_BITS - 12)
         self._limit = Signal(VA_BITS - 12)
@@ -147,22 +148,31 @@ class Contexts(wiring.Component):
                 m.next = "NONE"
 
     def _read_valid(self, m: Module) -> None:
-        """Read the mask of subcontexts with a page directory."""
+        """Read the masks of subcontexts with a page directory and with an address limit."""
         word = self._word
         with m.State("VALID"):
             self._ask(m, Const(SC_VALID, 12))
+            m.d.sync += [self._several.eq(0), self._refused.eq(0)]
             with m.If(word.request.ready):
                 m.next = "KNOW"
         with m.State("KNOW"):
-            m.d.sync += [
-                self._left.eq(word.answer.data),
-                self._several.eq(0),
-                self._refused.eq(0),
-            ]
-            with m.If(word.answer.valid):
-                m.next = "NEXT"
-                with m.If(word.answer.status != MemoryStatus.OK):
-                    m.next = "BROKEN"
+            m.d.sync += self._left.eq(word.answer.data)
+            self._go_on(m, "WHICH")
+        with m.State("WHICH"):
+            self._ask(m, Const(SC_LIMITED, 12))
+            with m.If(word.request.ready):
+                m.next = "KNOWN"
+        with m.State("KNOWN"):
+            m.d.sync += self._limited.eq(word.answer.data)
+            self._go_on(m, "NEXT")
+
+    def _go_on(self, m: Module, state: str, known: Value | int = 1) -> None:
+        """Once the word has been read, go to `state`, unless it is not `known`."""
+        answer = self._word.answer
+        with m.If(answer.valid):
+            m.next = state
+            with m.If((answer.status != MemoryStatus.OK) | ~Value.cast(known).bool()):
+                m.next = "BROKEN"
 
     def _read_bases(self, m: Module) -> None:
         """Read the next page directory base."""
@@ -181,28 +191,24 @@ class Contexts(wiring.Component):
             with m.If(word.request.ready):
                 m.next = "FOUND"
         with m.State("FOUND"):
-            m.d.sync += self._base.eq(base.base)
-            with m.If(word.answer.valid):
-                m.next = "LIMIT"
-                known = (base.target == _VIDEO) & base.version2 & (base.base >> PA_BITS - 12 == 0)
-                with m.If((word.answer.status != MemoryStatus.OK) | ~known):
-                    m.next = "BROKEN"
+            m.d.sync += [self._base.eq(base.base), self._limit.eq(~0)]
+            known = (base.target == _VIDEO) & base.version2 & (base.base >> PA_BITS - 12 == 0)
+            self._go_on(m, "LIMIT", known)
 
     def _read_limits(self, m: Module) -> None:
-        """Read the address limit that belongs to the page directory base."""
-        word = self._word
-        limit, outside = word.answer.data[12:VA_BITS], word.answer.data[VA_BITS:]
-        none = (word.answer.data == 0) | outside.any()
+        """Read the address limit that belongs to the page directory base, if there is one."""
+        word, found = self._word, self._word.answer.data
         with m.State("LIMIT"):
-            self._ask(m, SC_LIMITS + self._asid * SC_LIMIT_BYTES)
-            with m.If(word.request.ready):
-                m.next = "LIMITED"
-        with m.State("LIMITED"):
-            m.d.sync += self._limit.eq(Mux(none, ~0, limit))
-            with m.If(word.answer.valid):
+            with m.If(~self._limited.bit_select(self._asid, 1)):
                 m.next = "BIND"
-                with m.If(word.answer.status != MemoryStatus.OK):
-                    m.next = "BROKEN"
+            with m.Else():
+                self._ask(m, SC_LIMITS + self._asid * SC_LIMIT_BYTES)
+                with m.If(word.request.ready):
+                    m.next = "LIMITED"
+        with m.State("LIMITED"):
+            with m.If(~found[VA_BITS:].any()):
+                m.d.sync += self._limit.eq(found[12:VA_BITS])
+            self._go_on(m, "BIND")
         with m.State("BIND"):
             with m.If(~self._binding):
                 m.d.comb += self._binds.eq(~self._refused)

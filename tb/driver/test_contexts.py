@@ -19,7 +19,7 @@ from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
 
 def test_instance_block():
     """Bit positions are those of spec page 60: subcontexts at 664, page directories from 672 on.
-    The address limits follow from 1696 on (ASID-5)."""
+    Spaces with an address limit are named at 1696, and their limits follow (ASID-5)."""
     machine = FakeMachine()
     memory = Memory(machine, SPACE)
     buffer = memory.allocate(8192, align=4096)
@@ -41,15 +41,20 @@ def test_instance_block():
     )
     block.add(0, 0x5000, (1 << 49) - 1)
     assert written == [672, 1696, 664], "an entry is written before its valid bit"
+    written.clear()
     block.add(63, 0x12_3456_7000, 0xFFF)
+    assert written == [672 + 63 * 16, 1704 + 63 * 8, 1696, 664]
     assert word(664) == 1 << 63 | 1
-    assert word(1696) == (1 << 49) - 1 and word(1696 + 63 * 8) == 0xFFF
+    assert word(1696) == 1 << 63 and word(1704 + 63 * 8) == 0xFFF
     # Version 2, big pages of 64 KiB.
     assert word(672) == 0x5C00 and word(672 + 63 * 16) == 0x12_3456_7C00
     block.remove(0)
     assert word(664) == 1 << 63
     block.add(0, 0x6000, (1 << 41) - 1)
-    assert (word(664), word(672), word(1696)) == (1 << 63 | 1, 0x6C00, (1 << 41) - 1)
+    assert (word(664), word(672), word(1704)) == (1 << 63 | 1, 0x6C00, (1 << 41) - 1)
+    assert word(1696) == 1 << 63 | 1
+    block.add(63, 0x5000, (1 << 49) - 1)
+    assert word(1696) == 1
     with pytest.raises(ValueError, match="ASID 64 is outside 0 … 63"):
         block.add(64, 0, 0xFFF)
 

@@ -22,8 +22,9 @@ TASK_UNIT, FIRST_SM = 7, 8
 """Clients of the memory system."""
 
 LEVELS, RECORD_BYTES, PAGE = 64, 256, 4096
-VALID, BASES, STEP, LIMITS = 664, 672, 16, 1696
-"""Byte offsets in an instance block: valid subcontexts, their page directories, their limits."""
+VALID, BASES, STEP, LIMITED, LIMITS = 664, 672, 16, 1696, 1704
+"""Byte offsets in an instance block: valid subcontexts and their page directories; those with a
+limit, and their limits."""
 
 LAST = (1 << 49) - 1
 """Last virtual address."""
@@ -244,7 +245,8 @@ class FakeCompute:
             if base + PAGE > len(self.memory):
                 return False
             limit = int.from_bytes(block[LIMITS + 8 * asid :][:8], "little")
-            self._translator.bind(asid, base, limit | PAGE - 1 if 0 < limit <= LAST else LAST)
+            limited = block[LIMITED + asid // 8] >> asid % 8 & 1
+            self._translator.bind(asid, base, min(limit | PAGE - 1, LAST) if limited else LAST)
         return True
 
     # Blocks
