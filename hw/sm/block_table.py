@@ -13,7 +13,7 @@ from signalbox.hw.sm.block_needs import needed_block
 from signalbox.hw.sm.block_order import BlockOrder
 from signalbox.hw.sm.resources import wanted
 
-__all__ = ["BlockTable", "block_over", "chosen_block"]
+__all__ = ["BlockTable", "block_over", "block_seen", "chosen_block"]
 
 _INDEX = 6
 """Width of a warp's number in its block."""
@@ -36,12 +36,23 @@ def chosen_block(config: Config) -> data.StructLayout:
 
 
 def block_over(config: Config) -> data.StructLayout:
-    """Strobe: all warps of the block in slot `place` (one-hot) have ended."""
+    """Strobe: all warps of the block in slot `place` (one-hot) have ended or were withdrawn;
+    `begun`: some had started."""
     return data.StructLayout({
         "valid": 1,
         "place": config.sm_blocks,
+        "begun": 1,
         "row": config.row_bits,
         "shared": config.shared_units.bit_length(),
+    })
+
+
+def block_seen(config: Config) -> data.StructLayout:
+    """A block, its number of warps that have not started, and the register units of a warp."""
+    return data.StructLayout({
+        **block_record(config).members,
+        "left": _INDEX + 1,
+        "registers": range(config.register_units + 1),
     })
 
 
@@ -70,8 +81,12 @@ class BlockTable(wiring.Component):
     start : in, one-hot strobe: a warp of `urgent`, `going` or `whole` starts; the selection is
         valid and the same as in the previous cycle.
     finish : in, with each `start`: it is the block's last warp.
-    end : in, strobe: a warp of the block in `slot` has ended.
+    end : in, strobe: a warp of the block in `slot` has ended, or a withdrawn one counts as ended.
     over : out, two cycles later, if that was its last one; the slot is free from the next cycle on.
+    seen : out, the block in the `slot` of `end` in the previous cycle, as it is in this one.
+    idle : out, per slot: it has warps to start, and may have begun only without a barrier.
+    withdraw : in, one-hot strobe: no further warp of the block in an `idle` slot starts; not
+        together with `start`.
     highest : out, see `hw.records.placement.SmLink`; of the table two cycles ago.
     received : out, likewise.
 
@@ -100,6 +115,9 @@ class BlockTable(wiring.Component):
             "finish": In(3),
             "end": In(data.StructLayout({"valid": 1, "slot": config.block_bits})),
             "over": Out(block_over(config)),
+            "seen": Out(block_seen(config)),
+            "idle": Out(slots),
+            "withdraw": In(slots),
             "highest": Out(LEVEL_BITS),
             "received": Out(6),
         })
@@ -162,9 +180,10 @@ class BlockTable(wiring.Component):
         ends, (partial, entire) = self._ends[0], self._stays
         # It precedes all other begun blocks.
         others = partial.any().replicate(self._config.sm_blocks)
+        gone = self.withdraw
         follow = [
-            self._follow(m, 0, self.waiting, order.placed, order.behind),
-            self._follow(m, 1, self.partial, partial, ends | others),
+            self._follow(m, 0, self.waiting, order.placed, order.behind | gone),
+            self._follow(m, 1, self.partial, partial, ends | others | gone),
             self._follow(m, 2, self.entire, entire, ends),
         ]
         for n in range(2):
@@ -234,12 +253,13 @@ class BlockTable(wiring.Component):
         ]
 
     def _step(self, m: Module) -> None:
-        """Effects of a start, an arrival and the end of a block."""
+        """Effects of a start, an arrival, a withdrawal and the end of a block."""
         over = Mux(self.over.valid, self.over.place, 0)
         barrier = self.urgent.block.needs.barrier
         begins, stays = Signal(self._config.sm_blocks, name="begins"), Signal(name="stays")
-        ends = self._ends[0] | self._ends[1] | self._ends[2]
+        ends = self._ends[0] | self._ends[1] | self._ends[2] | self.withdraw
         m.d.comb += [
+            self.idle.eq(self.waiting & ~self.entire),
             begins.eq(Mux(self.start[0] & ~self.urgent.begun, self.urgent.place, 0)),
             stays.eq(self.start[0] & ~self.urgent.begun & ~self.finish[0]),
             self._stays[0].eq(Mux(stays & ~barrier, self.urgent.place, 0)),
@@ -289,8 +309,23 @@ class BlockTable(wiring.Component):
         m.d.sync += [
             self.over.valid.eq(over),
             self.over.place.eq(place),
+            self.over.begun.eq((self.begun & place).any()),
             self.over.row.eq(name.data.row),
             self.over.shared.eq(needs.data.needs.shared),
+        ]
+        self._look(m, needs.data, name.data, count.addr, place)
+
+    def _look(
+        self, m: Module, needs: data.View, name: data.View, slot: Value, place: Signal
+    ) -> None:
+        """Tell of a block what was read for the end of a warp, or instead of one."""
+        started = self._started.read_port(domain="comb")
+        begun = (self.begun & place).any()
+        m.d.comb += [
+            started.addr.eq(slot),
+            [self.seen[each].eq(name[each]) for each in name.shape().members],
+            self.seen.left.eq(needs.final + 1 - Mux(begun, started.data, 0)),
+            self.seen.registers.eq(needs.needs.registers),
         ]
 
     def _report(self, m: Module) -> None:

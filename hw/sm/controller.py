@@ -10,6 +10,7 @@ from signalbox.hw.lib.stream import StreamFIFO
 from signalbox.hw.records.placement import ENDS_WAITING, SmLink, kernel_word
 from signalbox.hw.sm.block_needs import BlockNeeds
 from signalbox.hw.sm.block_table import BlockTable
+from signalbox.hw.sm.block_withdrawal import BlockWithdrawal, withdrawn_block
 from signalbox.hw.sm.port import SmControl, block_begin, warp_start
 from signalbox.hw.sm.resources import Resources, remainder
 from signalbox.hw.sm.warp_slots import WarpSlots
@@ -21,12 +22,14 @@ _UNDER_WAY = 4
 
 
 def sm_events(config: Config) -> data.StructLayout:
-    """Strobes for timelines, corresponding to the members of `SmControl`."""
+    """Strobes for timelines: those that correspond to the members of `SmControl`, and withdrawn
+    warps."""
     return data.StructLayout({
         "begin": data.StructLayout({"valid": 1, **block_begin(config).members}),
         "start": data.StructLayout({"valid": 1, **warp_start(config).members}),
         "end": data.StructLayout({"valid": 1, "warp": config.warp_bits}),
         "finish": config.sm_blocks,
+        "withdrawn": withdrawn_block(config),
     })
 
 
@@ -46,6 +49,7 @@ class SmController(wiring.Component):
     -------
     link : in, the global logic controller.
     kernel : in, kernel words.
+    kill : in, per kernel row: none of its warps starts that can be withdrawn.
     port : out, the core.
     events : out, see `sm_events`.
     left : out, free amount of each resource.
@@ -56,6 +60,7 @@ class SmController(wiring.Component):
         super().__init__({
             "link": In(SmLink(config)),
             "kernel": In(kernel_word(config)),
+            "kill": In(config.rows),
             "port": Out(SmControl(config)),
             "events": Out(sm_events(config)),
             "left": Out(remainder(config)),
@@ -68,6 +73,7 @@ class SmController(wiring.Component):
         m.submodules.blocks = self._blocks = blocks = BlockTable(config)
         m.submodules.warps = self._warps = WarpSlots(config)
         m.submodules.resources = self._resources = Resources(config)
+        m.submodules.withdrawal = self._withdrawal = BlockWithdrawal(config)
         m.d.comb += [
             needs.kernel.eq(self.kernel),
             self.port.kernel.eq(self.kernel),
@@ -80,6 +86,7 @@ class SmController(wiring.Component):
         self._go, self._room = Signal(3, name="go"), Signal(name="room")
         self._decide(m)
         self._start(m)
+        self._withdraw(m)
         self._end(m)
         self._free(m)
         self._tell(m)
@@ -91,11 +98,13 @@ class SmController(wiring.Component):
         shared memory, of a begun block, which may hold that memory."""
         blocks, go, (fits, other) = self._blocks, self._go, self._resources.fits
         urgent, going, whole = blocks.urgent, blocks.going, blocks.whole
-        may, can, lacks, turn = (Signal(name=name) for name in ("may", "can", "lacks", "turn"))
+        names = ("ready", "may", "can", "lacks", "turn")
+        ready, may, can, lacks, turn = (Signal(name=name) for name in names)
         goes = Signal(3)
         finishes = Signal(3)
         m.d.comb += [
-            may.eq(self._room & self._warps.found & ~go.any() & urgent.valid & ~blocks.overtaken),
+            ready.eq(self._room & self._warps.found & ~self._withdrawal.stall),
+            may.eq(ready & ~go.any() & urgent.valid & ~blocks.overtaken),
             can.eq(fits.registers & fits.warps & fits.shared),
             lacks.eq(~fits.shared & other.registers & other.warps),
             goes[0].eq(may & can & ~(whole.valid & turn)),
@@ -150,36 +159,51 @@ class SmController(wiring.Component):
                 start.p.registers.eq(choice.block.needs.registers),
             ]
 
+    def _withdraw(self, m: Module) -> None:
+        """Withdraw blocks of killed rows."""
+        withdrawal, blocks = self._withdrawal, self._blocks
+        m.d.comb += [
+            withdrawal.kill.eq(self.kill),
+            withdrawal.idle.eq(blocks.idle),
+            withdrawal.seen.eq(blocks.seen),
+            blocks.withdraw.eq(withdrawal.withdraw),
+        ]
+
     def _end(self, m: Module) -> None:
-        """Warp ends, and a queue of the rows of ended blocks. An end is accepted only while the
-        queue is sure to have room for its block."""
+        """Warp ends, of withdrawn warps too, and a queue of the rows of ended blocks. An end is
+        accepted only while the queue is sure to have room for its block."""
         config, blocks, warps = self._config, self._blocks, self._warps
         m.submodules.queue = queue = StreamFIFO(config.row_bits, ENDS_WAITING)
-        end, ended = self.port.end, self.link.ended
+        end, ended, withdrawal = self.port.end, self.link.ended, self._withdrawal
         m.d.comb += [
-            end.ready.eq(queue.level <= ENDS_WAITING - _UNDER_WAY),
+            withdrawal.accepts.eq(queue.level <= ENDS_WAITING - _UNDER_WAY),
+            end.ready.eq(withdrawal.accepts & ~withdrawal.hold),
             warps.end.valid.eq(end.valid & end.ready),
             warps.end.warp.eq(end.payload),
-            blocks.end.valid.eq(warps.ended.valid),
-            blocks.end.slot.eq(warps.ended.slot),
+            blocks.end.valid.eq(warps.ended.valid | withdrawal.end.valid),
+            blocks.end.slot.eq(Mux(warps.ended.valid, warps.ended.slot, withdrawal.end.slot)),
             queue.i.valid.eq(blocks.over.valid),
             queue.i.payload.eq(blocks.over.row),
         ]
         connect(m, queue.o, flipped(ended))
 
     def _free(self, m: Module) -> None:
-        """Free resources; report them one cycle later, when they are available."""
+        """Free resources; report them one cycle later, when they are available. What was withdrawn
+        was never taken, and is reported only."""
         over, ended, freed = self._blocks.over, self._warps.ended, self._resources.freed
+        link, withdrawn, begun = self.link.freed, self._withdrawal.end, Signal(name="was_begun")
         m.d.comb += [
+            begun.eq(over.valid & over.begun),
             freed.registers.eq(ended.registers),
             freed.warps.eq(ended.valid),
-            freed.shared.eq(Mux(over.valid, over.shared, 0)),
+            freed.shared.eq(Mux(begun, over.shared, 0)),
         ]
-        link = self.link.freed
-        m.d.sync += [link[name].eq(freed[name]) for name in freed.shape().members]
         m.d.sync += [
+            link.registers.eq(ended.registers | withdrawn.registers),
+            link.warps.eq(ended.valid | withdrawn.valid),
+            link.shared.eq(Mux(over.valid, over.shared, 0)),
             link.block.eq(over.valid),
-            self.port.finish.eq(Mux(over.valid, over.place, 0)),
+            self.port.finish.eq(Mux(begun, over.place, 0)),
         ]
 
     def _tell(self, m: Module) -> None:
@@ -191,4 +215,5 @@ class SmController(wiring.Component):
             events.end.valid.eq(self._warps.end.valid),
             events.end.warp.eq(port.end.payload),
             events.finish.eq(port.finish),
+            events.withdrawn.eq(self._withdrawal.withdrawn),
         ]

@@ -28,7 +28,7 @@ class Sm(wiring.Component):
     -------
     link : in, the global logic controller.
     kernel : in, kernel words.
-    kill : in, per kernel row: its warps are to end.
+    kill : in, per kernel row: its warps are to end, and no further ones to start.
     fault : out, warp faults.
     read : out, virtual reads.
     write : out, virtual writes.
@@ -67,6 +67,7 @@ class Sm(wiring.Component):
             core.finish.eq(controller.port.finish),
             controller.kernel.eq(self.kernel),
             gate.kernel.eq(self.kernel),
+            controller.kill.eq(self.kill),
             core.kill.eq(self.kill),
             self.events.eq(controller.events),
         ]

@@ -141,3 +141,29 @@ async def kill_request(dut, scope: KillScope):
     assert error.cause is Cause.TASK_KILLED, str(error)
     await device.close()
     assert await control.read("INTR") == 0
+
+
+@cocotb.test(**LIMIT)
+async def killed_while_it_waits(dut):
+    """Blocks that wait on their SMs for resources of another channel's endless work are ended with
+    their own channel; the other's goes on (PREEMPT-7)."""
+    machine = await SimMachine.start(dut)
+    device = await Device.open(machine, PriorityPolicy(2))
+    endless, urgent = await device.stream(), await device.stream(-1)
+    warps = device.info.sm_warps
+    await endless.launch(ENDLESS, device.info.sms, 32 * warps, {})
+    await machine.wait_cycles(3000)
+    await urgent.launch(SHORT, 4, 64, {}, priority=63)
+    await machine.wait_cycles(3000)
+    control, (first, second) = device.control, (one.channel.index for one in (endless, urgent))
+    assert first != second
+    for index in (first, second):
+        assert (await control.read_channel_fields(index, "STATUS"))["ACTIVE"]
+    began = machine.now()
+    await control.write_channel(second, "CONTROL", ENABLE=0)
+    while (await control.read_channel_fields(second, "STATUS"))["ACTIVE"]:
+        assert machine.now() - began < ACTIVE_CYCLES
+    print(f"inactive after {machine.now() - began} cycles")
+    assert (await control.read_channel_fields(first, "STATUS"))["ACTIVE"]
+    await device.close()
+    assert await control.read("INTR") == 0

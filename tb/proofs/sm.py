@@ -213,14 +213,18 @@ class ChoiceProof(Proof):
         kept = [needs.read_port(domain="comb") for _ in range(SLOTS)]
         m.submodules.dut = wrap(dut)
         choices = (dut.urgent, dut.going, dut.whole)
-        for name in ("start", "finish", "end"):
+        for name in ("start", "finish", "end", "withdraw"):
             arbitrary(m, getattr(dut, name), name)
         arbitrary(m, dut.arrive.valid, "arrives")
         arbitrary(m, dut.arrive.payload, "block")
         over = Mux(dut.over.valid, dut.over.place, 0)
-        quiet = Signal()
-        m.d.sync += quiet.eq(~dut.start.any() & ~dut.overtaken & dut.urgent.valid)
+        quiet, withdraws = Signal(), dut.withdraw.any()
+        m.d.sync += quiet.eq(~dut.start.any() & ~withdraws & ~dut.overtaken & dut.urgent.valid)
         m.d.comb += [
+            Assume(~(dut.withdraw & (dut.withdraw - 1)).any() & ~(withdraws & dut.start.any())),
+            Assume(~(dut.withdraw & ~dut.idle).any()),
+            Assert(dut.idle == (dut.waiting & ~dut.entire)),
+            Cover(withdraws & dut.urgent.valid & (dut.urgent.place == dut.withdraw)),
             Assume(~(dut.start & (dut.start - 1)).any() & ~(dut.finish & ~dut.start).any()),
             Assume(~dut.start[1] | ~dut.urgent.begun),
             # Decided in the previous cycle, if that had no start.
@@ -331,15 +335,14 @@ class ChoiceProof(Proof):
             m.d.sync += held[n].eq(follow.place)
         others = [table & ~place for table, place in zip(tables, held, strict=True)]
         left = Signal(name="another_left")
-        m.d.sync += left.eq((dut.finish & 6).any())
+        m.d.sync += left.eq((dut.finish & 6).any() | dut.withdraw.any())
         alone, rights = self._rights(order, tables), self._rights(order, others)
         for n, follow in enumerate(follows):
-            some = True if n == 0 else follow.following.any()
-            exact = ~left if n == 0 else some
+            exact = ~left if n == 0 else follow.following.any()
             m.d.comb += [
                 Assert(follow.some == follow.place.any()),
                 Assert(~exact | (follow.following == rights[n])),
-                Assert(follow.some | ~some | (follow.following == alone[n])),
+                Assert(follow.some | ~exact | (follow.following == alone[n])),
                 Assert(~follow.some | (follow.place == alone[n])),
                 Assert(~(follow.place & (follow.place - 1)).any()),
                 Assert(~(follow.place & ~tables[n]).any()),

@@ -37,7 +37,8 @@ class BarrierProof(Proof):
     shows = (
         "a block with a barrier begins only with a hardware warp for each of its warps, which no "
         "other block gets; there is always one for the next; it starts as soon as the core takes "
-        "it, or one warp of another block does, after which it is its turn"
+        "it, or one warp of another block does, after which it is its turn; it is held up only by "
+        "the two cycles that a look at a block to be withdrawn takes, of at least five"
     )
     induction = 3
     cover = 12
@@ -48,9 +49,11 @@ class BarrierProof(Proof):
         inside.abstract("blocks")
         self._turn, self._go, self._room = (inside.signal(name) for name in ("turn", "go", "room"))
         self._blocks, self._warps = inside.submodule("blocks"), inside.submodule("warps")
+        self._withdrawal = inside.submodule("withdrawal")
         m.submodules.dut = wrap(dut)
         for name in ("block", "ended"):
             self._free(m, getattr(dut.link, name), name)
+        arbitrary(m, dut.kill, "kill")
         for name in ("begin", "start", "end"):
             self._free(m, getattr(dut.port, name), name)
         self._owed = owed = Signal(range(-1, 2 * WARPS), name="owed")
@@ -87,7 +90,8 @@ class BarrierProof(Proof):
         blocks, owed, go = self._blocks, self._owed, self._go
         urgent, whole = blocks.urgent, blocks.whole
         quiet = Signal(name="quiet")
-        m.d.sync += quiet.eq(urgent.valid & ~go.any() & ~blocks.overtaken)
+        undisturbed = ~blocks.overtaken & ~blocks.withdraw.any()
+        m.d.sync += quiet.eq(urgent.valid & ~go.any() & undisturbed)
         for choice, name in ((urgent, "urgent"), (whole, "whole"), (blocks.going, "going")):
             was = Signal(choice.shape(), name=f"{name}_before")
             m.d.sync += was.eq(choice)
@@ -127,7 +131,8 @@ class BarrierProof(Proof):
         with m.If(go.any()):
             m.d.sync += others.eq(~starts & (self._owed != 0))
         m.d.comb += able.eq(
-            self._room & (self._owed != 0) & urgent.valid & ~overtaken & ~go.any() & ~started
+            (self._room & ~self._withdrawal.stall & (self._owed != 0))
+            & (urgent.valid & ~overtaken & ~go.any() & ~started)
         )
         m.d.sync += [could.eq(able), started.eq(go.any())]
         m.d.comb += [

@@ -334,3 +334,48 @@ async def occupancy(dut):
             assert resident == min(limits), (kernel, resident, limits)
             tb.hold.clear()
             await tb.rest()
+
+
+@cocotb.test(**LIMIT)
+@cocotb.parametrize(barrier=[False, True])
+async def killed_while_it_waits(dut, barrier: bool):
+    """A block of a killed row that waits for resources, which are never free, is over within a
+    bound, and so is one of which some warps run. What they would have taken is told to be free;
+    others of the same priority stay where they are, and start later (PREEMPT-7)."""
+    waits, other = Kernel(1, 5, 9, 2, 3, barrier), Kernel(2, 5, 3, 1, 1)
+    partly = Kernel(3, 6, 10, 1, 2)
+    tb = await full(dut, waits, other, partly)
+    blocks = [tb.send(kernel)[0] for kernel in (waits, other, partly, waits)]
+    tb.hold.add(partly.row)
+    for _ in range(3):
+        await end_one(tb)
+    await tb.until(lambda: blocks[2].started == 3, "three warps run")
+    tb.kill(waits.row)
+    await tb.until(lambda: tb.gone(waits.row), "its blocks are over", 8 * 4 * 2 + 2 * (9 * 3 + 8))
+    assert [one.started for one in blocks] == [0, 0, 3, 0]
+    assert all(one.withdrawn == 9 for one in blocks[::3])
+    tb.pace.end = 0
+    tb.kill(partly.row)
+    await tb.until(lambda: blocks[2].ended == 7, "the others are withdrawn", 8 * 4 * 2 + 7 * 3 + 8)
+    assert blocks[2].withdrawn == 7 and not tb.gone(partly.row)
+    tb.pace.end = 1
+    await tb.until(lambda: tb.gone(partly.row), "the running ones end", 40)
+    await tb.until(lambda: blocks[1].started == 3, "the other starts")
+    tb.revive()
+    again = tb.send(waits)[0]
+    tb.hold.clear()
+    await tb.rest()
+    assert again.started == 9 and order(tb)[1:] == [blocks[2], blocks[1], again]
+
+
+@cocotb.test(**LIMIT)
+async def killed_behind_a_barrier(dut):
+    """A block with a barrier that has begun is not withdrawn: its other warps start and end."""
+    block = Kernel(1, 5, 8, 1, 0, barrier=True)
+    tb = await ControllerTestbench(dut, (block,)).start()
+    tb.pace.start = 0.1
+    sent = tb.send(block)[0]
+    await tb.until(lambda: sent.started == 2, "it has begun")
+    tb.kill(block.row)
+    await tb.rest()
+    assert (sent.started, sent.withdrawn) == (8, 0)

@@ -5,7 +5,7 @@ only the documented latencies of the design.
 """
 
 import os
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -15,6 +15,7 @@ from signalbox.hw.records.placement import kernel_needs
 from signalbox.hw.sm.controller import SmController
 from signalbox.tb.testbench.clocked import Testbench
 from signalbox.tb.testbench.ends import Sink, Source
+from signalbox.tb.testbench.masks import mask
 from signalbox.tb.testbench.record import Record
 from signalbox.tb.testbench.strobe import Strobe
 from signalbox.tb.units.sm.model import Block, Kernel, Sm
@@ -112,6 +113,7 @@ class ControllerTestbench(Testbench):
     hold : rows of kernels whose warps do not end, except one for each entry in `by_hand`.
     seen : events so far.
     rows : rows of finished blocks that have not been reported.
+    killed : rows that are killed.
     """
 
     timeout = 2_000
@@ -131,6 +133,8 @@ class ControllerTestbench(Testbench):
         self.hold: set[int] = set()
         self.by_hand: list[int] = []
         self.rows: list[int] = []
+        self.killed: set[int] = set()
+        self._withdrawn: deque[Block] = deque()  # one entry per warp that has not been counted
         self._kernels = kernels
         self._now = 0  # the cycle that is driven and checked
         self._slots = size.blocks  # free slots, as known to the global controller
@@ -176,6 +180,23 @@ class ControllerTestbench(Testbench):
         self.todo += blocks
         return blocks
 
+    def kill(self, row: int) -> None:
+        """Kill a row: none of its blocks is sent any more, and its warps end at any time."""
+        self.todo = [block for block in self.todo if block.kernel.row != row]
+        self.killed.add(row)
+        self.drive(kill=mask(self.killed))
+
+    def gone(self, row: int) -> bool:
+        """Whether no block of the row is in the unit or on its way."""
+        sent = [self._sending, *(one for due in self._due.values() for _, one in due)]
+        blocks = [one for one in sent if isinstance(one, Block)]
+        return all(one.kernel.row != row for one in [*self.model.blocks, *blocks])
+
+    def revive(self) -> None:
+        """Let rows without blocks be used again."""
+        self.killed -= {row for row in self.killed if self.gone(row)}
+        self.drive(kill=mask(self.killed))
+
     # Cycles
 
     async def step(self) -> None:
@@ -215,7 +236,7 @@ class ControllerTestbench(Testbench):
             if ready:
                 self._ending = self.random.choice(ready)
                 row = self.model.running[self._ending].kernel.row
-                if row in self.hold:
+                if row in self.hold and row not in self.killed:
                     self.by_hand.remove(row)
                 self._end.put(self._ending)
 
@@ -224,6 +245,8 @@ class ControllerTestbench(Testbench):
         run."""
         block = self.model.running[warp]
         kernel = block.kernel
+        if kernel.row in self.killed:
+            return True
         if self._done[warp] > self._now or kernel.row in self.hold.difference(self.by_hand):
             return False
         mine = [other for other, owner in self.model.running.items() if owner is block]
@@ -254,7 +277,8 @@ class ControllerTestbench(Testbench):
         waits = not (self._first or self._start.offered or begun) and decision.start
         waits = waits and not decision.higher(self._arrivals[self._now])
         self._late = self._late + 1 if waits else 0
-        assert self._late <= 3, f"{decision} could have been for 3 cycles"
+        # Decisions are stalled for two of five cycles while blocks are withdrawn.
+        assert self._late <= (9 if self.killed else 3), f"{decision} could have been for cycles"
 
     def _commit(self, block: Block, urgent: bool) -> None:
         self.seen.starts.append((self._now - 1, block, block.started))
@@ -309,20 +333,46 @@ class ControllerTestbench(Testbench):
                 self.model.arrive(one)
                 self._count += 1
             elif what == "end":
+                block = self.model.running[one]
                 freed |= self.model.end(one)
+                self._counted(block)
             else:
                 freed |= self.model.finish(one)
-                finished |= 1 << one.slot
+                finished |= 1 << one.slot if one.begun else 0
                 self.rows.append(one.kernel.row)
                 self.seen.over.append((self._now, one))
+        told = self.get("link__freed")
+        if told["warps"] and not freed["warps"]:
+            block = self._withdrawn.popleft()
+            freed |= self.model.drop(block)
+            self._counted(block)
+        self._withdraws()
         waiting = self.model.waiting()
         head = waiting[0].kernel.priority if waiting else -1
         self._decisions = [self._decisions[1], _Decision(self.model.next(), head)]
         self._slots += freed["slots"]
-        told = self.get("link__freed")
         told = {name: told[name] for name in ("registers", "warps", "shared", "block")}
         assert told == {**{k: v for k, v in freed.items() if k != "slots"}, "block": freed["slots"]}
         assert self.get("port__finish") == finished
+
+    def _counted(self, block: Block) -> None:
+        """A warp of the block counts as ended."""
+        if block.ended == block.kernel.warps:
+            self._due[self._now + 2].append(("finish", block))
+
+    def _withdraws(self) -> None:
+        """A block of a killed row may be withdrawn."""
+        event = self.get("events")["withdrawn"]
+        if event["valid"]:
+            at = tuple(event["at"][axis] for axis in "xyz")
+            here = [
+                one for one in self.model.blocks if (one.kernel.row, one.at) == (event["row"], at)
+            ]
+            assert len(here) == 1 and event["row"] in self.killed, (event, here)
+            left = self.model.withdraw(here[0])
+            assert event["left"] == left, (event, here)
+            assert not self._withdrawn, "two at once"
+            self._withdrawn.extend(here * left)
 
     def _outputs(self) -> None:
         left = self.get("left")
@@ -372,6 +422,3 @@ class ControllerTestbench(Testbench):
         del self._done[warp]
         self._due[self._now + 2].append(("end", warp))
         self.seen.ends.append((self._now, warp, block))
-        unended = block.kernel.warps - sum(one is block for _, _, one in self.seen.ends)
-        if unended == 0:
-            self._due[self._now + 4].append(("finish", block))

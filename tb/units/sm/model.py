@@ -23,12 +23,14 @@ class Kernel:
 
 @dataclass(eq=False)
 class Block:
-    """One block. `at` : position in the grid. `slot` : known after its `begin`."""
+    """One block. `at` : position in the grid. `slot` : known after its `begin`. `withdrawn` : warps
+    that never start, as the row is killed; they count as ended one after the other."""
 
     kernel: Kernel
     at: tuple[int, int, int]
     started: int = 0
     ended: int = 0
+    withdrawn: int = 0
     slot: int | None = None
 
     @property
@@ -37,7 +39,7 @@ class Block:
 
     @property
     def waits(self) -> bool:
-        return self.started < self.kernel.warps
+        return self.started + self.withdrawn < self.kernel.warps
 
 
 @dataclass
@@ -104,12 +106,24 @@ class Sm:
         self._give(freed)
         return freed
 
+    def withdraw(self, block: Block) -> int:
+        """Start no further warp of a block. Returns their number."""
+        assert block.waits and not (block.kernel.barrier and block.begun)
+        block.withdrawn = block.kernel.warps - block.started
+        return block.withdrawn
+
+    def drop(self, block: Block) -> dict[str, int]:
+        """End a withdrawn warp. Returns the resources it does not need, which it never had."""
+        block.ended += 1
+        return {"registers": block.kernel.registers, "warps": 1}
+
     def finish(self, block: Block) -> dict[str, int]:
-        """Remove a finished block. Returns the freed resources."""
+        """Remove a finished block. Returns the resources it no longer needs; it had none unless it
+        has begun."""
         assert block.ended == block.kernel.warps
         self.blocks.remove(block)
         freed = {"shared": block.kernel.shared, "slots": 1}
-        self._give(freed)
+        self._give(freed if block.begun else {"slots": 1})
         return freed
 
     @staticmethod

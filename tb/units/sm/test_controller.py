@@ -28,7 +28,7 @@ def test_controller(simulator: str, name: str) -> None:
         simulator=simulator,
         name=f"sm-controller-{name}",
         env=size.environment(),
-        minimum=3,
+        minimum=4,
     )
 
 
@@ -41,7 +41,7 @@ def test_rules(simulator: str) -> None:
         simulator=simulator,
         name="sm-rules",
         env=size.environment(),
-        minimum=13,
+        minimum=16,
     )
 
 
