@@ -91,7 +91,8 @@ async def random_kills(dut):
     others run as if they had never been there (PREEMPT-7)."""
     numbers = Random(cocotb.RANDOM_SEED)
     tb = await ControllerTestbench(dut).start()
-    tb.pace = Pace(begin=0.7, start=0.7, runs=(1, numbers.choice([10, 50])))
+    ended = numbers.choice([0.02, 1.0])
+    tb.pace = Pace(ended=ended, begin=0.7, start=0.7, runs=(1, numbers.choice([10, 50])))
     known = kernels(tb.random, tb.size, tb.size.slots)
     for kernel in known:
         await tb.describe(kernel)
@@ -111,3 +112,35 @@ async def random_kills(dut):
         withdrawn += sum(one.withdrawn > 0 for one in sent)
     await tb.rest()
     print(f"{withdrawn} blocks withdrawn in {tb.cycle} cycles")
+
+
+@cocotb.test(**LIMIT)
+async def killed_in_any_slot(dut):
+    """While all hardware warps or registers are held, a waiting block of a killed row is over
+    within the stated bound, whatever its slot (PREEMPT-7)."""
+    tb = await ControllerTestbench(dut).start()
+    size = tb.size
+    holders = [Kernel(row, 63, warps=min(size.warps, size.registers)) for row in (0, 1)]
+    count = min(size.blocks - 1, size.slots - 2)
+    waiting = [Kernel(2 + n, n, warps=min(size.warps, 3)) for n in range(count)]
+    for kernel in (*holders, *waiting):
+        await tb.describe(kernel)
+    tb.hold = {0, 1}
+    for turn in range(4):  # the holder takes another slot each time
+        holder, last = holders[turn % 2], holders[1 - turn % 2]
+        tb.send(holder)
+        await tb.steps(10)
+        tb.by_hand = [last.row] * last.warps if turn else []
+        started = (turn + 1) * holder.warps
+        await tb.until(lambda n=started: len(tb.seen.starts) == n, "everything is held")
+        for kernel in waiting:
+            tb.send(kernel)
+        await tb.until(lambda: not tb.todo, "all are there")
+        await tb.steps(10)
+        for kernel in tb.random.sample(waiting, count):
+            tb.kill(kernel.row)
+            bound = 8 * size.blocks + 3 * kernel.warps + 10
+            await tb.until(lambda row=kernel.row: tb.gone(row), "its block is over", bound)
+        tb.revive()
+    tb.hold = set()
+    await tb.rest()

@@ -28,7 +28,7 @@ def test_controller(simulator: str, name: str) -> None:
         simulator=simulator,
         name=f"sm-controller-{name}",
         env=size.environment(),
-        minimum=4,
+        minimum=5,
     )
 
 
