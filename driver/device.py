@@ -9,6 +9,8 @@ Streams run in address spaces: the device's own (`Device.space`), or others (`cr
 build parameters are read from the hardware's registers; nothing is assumed.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from signalbox.driver.channel.channel import (
@@ -22,6 +24,7 @@ from signalbox.driver.channel.priority_policy import Policy, PriorityPolicy
 from signalbox.driver.channel.settings import ChannelSettings
 from signalbox.driver.compute.contexts import Context
 from signalbox.driver.compute.engine import ComputeEngine, ComputeSettings
+from signalbox.driver.compute.tasks import Task
 from signalbox.driver.faults.channel_error import ChannelActive
 from signalbox.driver.faults.fault_buffer import FaultBuffer
 from signalbox.driver.faults.fault_log import FaultLog
@@ -34,6 +37,7 @@ from signalbox.driver.memory.physical import Buffer, Memory
 from signalbox.driver.platform.control_port import ControlPort
 from signalbox.driver.platform.info import DeviceError, DeviceInfo
 from signalbox.driver.platform.machine import Machine
+from signalbox.driver.runtime.cancellation import cancel
 from signalbox.driver.runtime.channel_pool import ChannelPool
 from signalbox.driver.runtime.clock import Clock
 from signalbox.driver.runtime.completion import Completion
@@ -41,6 +45,7 @@ from signalbox.driver.runtime.event import Event
 from signalbox.driver.runtime.services import Services
 from signalbox.driver.runtime.stream import Stream
 from signalbox.hw.config import SLOT_BYTES
+from signalbox.hw.registers import KillScope
 
 __all__ = ["Device", "DeviceError", "DeviceInfo"]
 
@@ -252,6 +257,19 @@ class Device:
         space = self.spaces.create(name)
         contexts.choose(space, context)
         return space
+
+    async def kill(self, context: Context) -> None:
+        """Kill all tasks of a context's address spaces that have not ended, as `Stream.cancel` does
+        with those of a stream. Raises as that, and as `Contexts.check`."""
+        contexts = self.engine.contexts
+        contexts.check(context)
+        spaces = contexts.spaces(context)
+        channels = [one for one in self.channels.values() if one.space in spaces]
+
+        async def kill(_: Sequence[Task]) -> None:
+            await self.engine.kill(KillScope.CONTEXT, context=context.number)
+
+        await cancel([task for one in channels for task in one.tasks], channels, kill)
 
     async def close_space(self, space: AddressSpace) -> None:
         """Close an address space with its streams and channels. Buffers are not freed.

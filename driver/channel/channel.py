@@ -140,7 +140,7 @@ class Channel:
         self._copies = CopyLog()
         self.tasks = Tasks()
         self._joined = False
-        self._lock = FairLock(self.machine)
+        self._lock, self._checks = FairLock(self.machine), FairLock(self.machine)
 
     async def open(self, first: Pushbuffer) -> None:
         """Map the channel's memory, write its registers and enable it, with `first` as its first
@@ -361,6 +361,10 @@ class Channel:
         status = await self.control.read_channel_fields(self.index, "STATUS")
         if status["COPIES"] or status["TASKS"]:
             return self.machine.now()
+        return await self.executed()
+
+    async def executed(self) -> int:
+        """Number of methods executed since reset, modulo 2^32."""
         return await self.control.read_channel(self.index, "METHODS")
 
     async def objects(self) -> dict[int, int]:
@@ -392,7 +396,7 @@ class Channel:
             idle = not status["PENDING"] and not running
             if await self.update() == self._submitted and idle:
                 return
-            executed = await self.control.read_channel(self.index, "METHODS")
+            executed = await self.executed()
             waited = 0 if executed != seen or running else waited + poll
             seen = executed
             if waited >= patience:
@@ -402,13 +406,31 @@ class Channel:
     # Errors
 
     async def check(self) -> ChannelError | None:
-        """The error that halts the channel, if any, with the translation fault that caused it."""
-        if self.failure is None:
-            failure = await read_error(self.control, self.index)
-            if failure is not None and self._asid is not None:
-                failure = await self._explain(failure, self._asid)
-            self.failure = failure
+        """The error that halts the channel, if any, with the translation fault that caused it. The
+        channel continues behind tasks that were killed since they are cancelled."""
+        async with self._checks:
+            while self.failure is None:
+                failure = await read_error(self.control, self.index)
+                if failure is not None and self._asid is not None:
+                    failure = await self._explain(failure, self._asid)
+                if failure is None or not self._cancelled(failure):
+                    self.failure = failure
+                    break
+                await self._pass(failure)
         return self.failure
+
+    def _cancelled(self, failure: ChannelError) -> bool:
+        """Whether it is the end of a cancelled task."""
+        task = self.tasks.find(failure.va) if failure.cause is Cause.TASK_KILLED else None
+        return task is not None and task.cancelled
+
+    async def _pass(self, failure: ChannelError) -> None:
+        """Continue after a killed task, or after the launch of one, which was refused."""
+        if failure.held:
+            if isinstance(failure, TaskError):
+                self.tasks.failed(failure)
+            await self._exchange(HostMethod.NOP, 0)
+        await clear_error(self.control, self.index)
 
     async def _explain(self, failure: ChannelError, asid: int) -> ChannelError:
         """Complete an error with the task or the translation fault that caused it. A task that has
@@ -464,8 +486,7 @@ class Channel:
         """The copy that caused an error; None for other errors and unknown copies."""
         if not failure.of_copy:
             return None
-        executed = await self.control.read_channel(self.index, "METHODS")
-        return self._copies.failed(executed, failure.data, failure.va)
+        return self._copies.failed(await self.executed(), failure.data, failure.va)
 
     async def skip(self) -> None:
         """Clear the error and continue after the failed operation; a held method becomes a NOP
@@ -480,10 +501,14 @@ class Channel:
             failure = await self.check()
             if isinstance(failure, TaskError):
                 self.tasks.failed(failure)
-            await self._write("DATA0", data)
-            self._copies.replaced(await self.control.read_channel(self.index, "METHODS"))
-            await self._write("METHOD0", ADDRESS=method // 4, SUBCHANNEL=subchannel, VALID=1)
+            await self._exchange(method, data, subchannel)
         await self._clear()
+
+    async def _exchange(self, method: int, data: int, subchannel: int = 0) -> None:
+        """Replace the held method."""
+        await self._write("DATA0", data)
+        self._copies.replaced(await self.executed())
+        await self._write("METHOD0", ADDRESS=method // 4, SUBCHANNEL=subchannel, VALID=1)
 
     async def _clear(self) -> None:
         if self.failure is not None:

@@ -34,8 +34,12 @@ from signalbox.driver.platform.info import DeviceInfo
 from signalbox.hw.errors import Cause
 from signalbox.hw.instance_block import SUBCONTEXTS
 from signalbox.hw.qmd import QMD_BYTES, Placement
+from signalbox.hw.registers import KillScope
 
 __all__ = ["ComputeEngine", "ComputeSettings"]
+
+_KILL_POLL_CYCLES = 50
+"""Cycles between two polls of a kill request in progress."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,7 @@ class ComputeEngine:
         self._lists = TaskLists(control, memory, **counts)
         self._system = self._own_space()
         self._lost = False
-        self._lock = FairLock(control.machine)
+        self._lock, self._kills = FairLock(control.machine), FairLock(control.machine)
         self._pools: dict[AddressSpace, TaskPool] = {}
         self._programs: dict[tuple[AddressSpace, bytes], Program] = {}
 
@@ -247,6 +251,19 @@ class ComputeEngine:
             placement=policy,
             releases=(release,),
         )
+
+    # -- killing -----------------------------------------------------------------------------------
+
+    async def kill(
+        self, scope: KillScope, *, asid: int = 0, context: int = 0, record: int = 0
+    ) -> None:
+        """Kill the tasks in progress that the request names, and wait until they have ended, each
+        with an error of its channel (TASK_KILLED)."""
+        async with self._kills:
+            await self._control.write("TASK_KILL_RECORD", record >> 8)
+            await self._control.write("TASK_KILL", SCOPE=scope, CONTEXT=context, ASID=asid)
+            while (await self._control.read_fields("TASK_STATE"))["KILLING"]:
+                await self._control.machine.wait_cycles(_KILL_POLL_CYCLES)
 
     # -- errors ------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """Launched tasks and their outcome (HOST-10)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from signalbox.driver.compute.program import Program
@@ -22,6 +22,10 @@ class Waiter(Protocol):
         """Wait until `done()`. Raises `ChannelError` if the task's channel halts."""
         ...
 
+    async def cancel(self, task: "Task") -> None:
+        """Kill the task, wherever it is. Raises as `Stream.cancel`."""
+        ...
+
 
 class Task:
     """One launch. Created by `ComputeEngine.prepare`, for `Stream.launch`.
@@ -34,6 +38,7 @@ class Task:
     record : virtual address of the task record.
     failure : why the task ended without completing, or None.
     launched : its launch is on a channel, so only the task's end frees its memory.
+    cancelled : it is to be killed, so the channel continues behind it without an error.
     """
 
     def __init__(
@@ -42,7 +47,7 @@ class Task:
         self.program, self.memory, self.fence = program, memory, fence
         self.record = memory.va
         self.failure: TaskError | TaskLost | None = None
-        self.launched = False
+        self.launched = self.cancelled = False
         self._fences = fences
         self._waiter: Waiter | None = None
         self._value = fence.submitted
@@ -75,6 +80,11 @@ class Task:
         return self._behind is not None and self._behind[0].reached(self._behind[1])
 
     @property
+    def ended(self) -> bool:
+        """Whether its memory is free again."""
+        return self._ended
+
+    @property
     def _complete(self) -> bool:
         return self.fence.reached(self._value)
 
@@ -96,6 +106,13 @@ class Task:
             await waiter.fence()
         await waiter.wait_for(lambda: self.over)
         self.query()
+
+    async def cancel(self) -> None:
+        """Kill the task, if it has not ended: `synchronize` raises a `TaskError` then, and the
+        stream continues behind it. Returns once the task has ended. Raises as `Stream.cancel`."""
+        waiter = self._waiter
+        assert waiter is not None, "it was submitted"
+        await waiter.cancel(self)
 
     @property
     def time_ns(self) -> int:
@@ -128,6 +145,10 @@ class Tasks:
 
     def __len__(self) -> int:
         return len(self._tasks)
+
+    def __iter__(self) -> Iterator[Task]:
+        """In order of launch."""
+        return iter([*self._tasks.values()])
 
     def launched(self, task: Task) -> None:
         """Add a submitted task, and drop those that have ended."""

@@ -1,6 +1,6 @@
 """Streams as in CUDA: copies and kernel launches in order, submitted to channels."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from collections.abc import Mapping as Values
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,11 +16,13 @@ from signalbox.driver.memory.address_space import AddressSpace
 from signalbox.driver.memory.fence import Fence
 from signalbox.driver.memory.mapping import Mapping
 from signalbox.driver.memory.physical import Buffer, MemoryUseError
+from signalbox.driver.runtime.cancellation import cancel
 from signalbox.driver.runtime.event import Event
 from signalbox.driver.runtime.services import Services
 from signalbox.hw.config import VA_BITS
 from signalbox.hw.methods import SemOp
 from signalbox.hw.qmd import Placement
+from signalbox.hw.registers import KillScope
 
 __all__ = ["Address", "Argument", "Stream"]
 
@@ -62,6 +64,7 @@ class Stream:
         self._closed = closed
         self._channel: Channel | None = None
         self._unfenced = False
+        self._tasks: list[tuple[Task, Channel]] = []
 
     def __str__(self) -> str:
         return f"{self.name} (priority {self.priority}, channel {self.channel.index})"
@@ -261,6 +264,7 @@ class Stream:
                 commands.wait_own()
             await self.enqueue(commands.launch_task(task.record))
             channel.tasks.launched(task)
+            self._tasks = [one for one in self._tasks if not one[0].over] + [(task, channel)]
 
     def _number(self, argument: Argument) -> int:
         """A kernel argument as a number."""
@@ -306,6 +310,26 @@ class Stream:
             await self.record_fence()
         return self.fence.reached(self.fence.submitted)
 
+    async def cancel(self) -> None:
+        """Kill all tasks launched so far that have not ended, so `Task.synchronize` raises a
+        `TaskError` for them; copies and other commands are executed. Returns once the tasks have
+        ended.
+
+        Raises `ChannelError` if the channel halts for another reason; `ChannelTimeout` if it does
+        not come to a task, for example because it waits for a semaphore.
+        """
+        tasks, channels = [task for task, _ in self._tasks], {one for _, one in self._tasks}
+        await self._cancel(tasks, [*channels])
+
+    async def _cancel(self, tasks: Sequence[Task], channels: Sequence[Channel]) -> None:
+        async def kill(left: Sequence[Task]) -> None:
+            asid = self.space.asid
+            assert asid is not None, "an open channel has it"
+            for task in left:
+                await self._services.engine.kill(KillScope.TASK, asid=asid, record=task.record)
+
+        await cancel(tasks, channels, kill)
+
     async def close(self) -> None:
         """Wait until everything has ended, then release the channel, which is closed if no other
         stream uses it. Raises as `synchronize`, leaving the stream open; `ChannelActive`."""
@@ -343,3 +367,6 @@ class _TaskWaiter:
 
     async def wait_for(self, done: Callable[[], bool]) -> None:
         await self.stream.wait_for(done, self.channel)
+
+    async def cancel(self, task: Task) -> None:
+        await self.stream._cancel((task,), (self.channel,))

@@ -7,6 +7,7 @@ from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.driver.compute.tasks import Task
 from signalbox.driver.device import Device
 from signalbox.driver.faults.channel_error import read_error
+from signalbox.driver.faults.task_error import TaskError
 from signalbox.driver.kernels.library import Kernel
 from signalbox.driver.runtime.stream import Stream
 from signalbox.hw.errors import Cause
@@ -63,13 +64,13 @@ ACTIVE_CYCLES = 4000
 """Bound of STATUS.ACTIVE after a channel with few tasks is disabled."""
 
 
-async def endless_warps(device: Device, stream: Stream) -> None:
+async def endless_warps(device: Device, stream: Stream) -> Task:
     """More blocks than the SMs can hold, none of which ends."""
-    await stream.launch(ENDLESS, 100, 32, {})
+    return await stream.launch(ENDLESS, 100, 32, {})
 
 
-async def endless_grid(device: Device, stream: Stream) -> None:
-    await stream.launch(SHORT, (1 << 31) - 1, 1, {})
+async def endless_grid(device: Device, stream: Stream) -> Task:
+    return await stream.launch(SHORT, (1 << 31) - 1, 1, {})
 
 
 async def endless_chain(device: Device, stream: Stream) -> Task:
@@ -167,3 +168,35 @@ async def killed_while_it_waits(dut):
     assert (await control.read_channel_fields(first, "STATUS"))["ACTIVE"]
     await device.close()
     assert await control.read("INTR") == 0
+
+
+@cocotb.test(**LIMIT)
+@cocotb.parametrize(kind=list(RUNAWAYS), how=["task", "stream", "context"])
+async def cancelled(dut, kind: str, how: str):
+    """Work that never ends is cancelled by the driver, and what is queued behind it runs."""
+    machine = await SimMachine.start(dut)
+    device = await Device.open(machine, PriorityPolicy(1))
+    stream = await device.stream()
+    task = await RUNAWAYS[kind](device, stream)
+    await machine.wait_cycles(3000)
+    # The next launch frees the record of a task that has completed once, as the chain has.
+    queued = [] if kind == "endless_chain" else [await stream.launch(SHORT, 1, 1, {})]
+    if how == "task":
+        await task.cancel()
+        for behind in queued:
+            await behind.synchronize()
+    elif how == "stream":
+        await stream.cancel()
+    else:
+        await device.kill(next(iter(device.engine.contexts)))
+    try:
+        task.query()
+    except TaskError as error:
+        assert error.cause is Cause.TASK_KILLED, str(error)
+    else:
+        # Its first end is its completion: it has launched itself again.
+        assert kind == "endless_chain"
+    await stream.synchronize()
+    await (await stream.launch(SHORT, 4, 64, {})).synchronize()
+    await device.close()
+    assert await device.control.read("INTR") == 0

@@ -44,12 +44,14 @@ HOLE = 0x3456_7000
 WRONG = Kernel("wrong", "mov r0, 1\n push r0\n pop\n pop\n exit", {"N": 4})
 
 
-def run(body: Body, *, compute: ComputeSettings | None = None, **config: int) -> None:
-    """Run `body` on a fresh machine."""
+def run(
+    body: Body, *, compute: ComputeSettings | None = None, levels: int = 1, **config: int
+) -> None:
+    """Run `body` on a fresh machine with this many stream priorities."""
     machine = FakeMachine(Config(memory_bytes=SPACE, **config))
 
     async def main():
-        device = await Device.open(machine, NoPriorityPolicy(1), compute=compute)
+        device = await Device.open(machine, NoPriorityPolicy(levels), compute=compute)
         await asyncio.wait_for(body(device, machine), HANGS)
         await device.close()
         assert machine.compute is not None and not machine.compute.running

@@ -32,6 +32,7 @@ LAST = (1 << 49) - 1
 WIDE, DEEP = 1, 2
 RELEASES = (768, 896, 1664)
 WARP_FAULT, LOST = 1, 2
+ONE_TASK, IN_CONTEXT = 0, 2
 
 
 class Refused(Exception):
@@ -112,7 +113,7 @@ class FakeCompute:
         self.config, self.memory = config, memory
         self._translator, self._faults = translator, faults
         self._release, self._ended = release, ended
-        names = ("LISTS_LO", "LISTS_HI", "LISTS_SIZE", "STATUS", "STATE")
+        names = ("LISTS_LO", "LISTS_HI", "LISTS_SIZE", "STATUS", "STATE", "KILL", "KILL_RECORD")
         self.words = {f"TASK_{name}": 0 for name in names}
         self.words |= {"CONTEXT_SLICE": 0, "CONTEXT_BROKEN": 0, "WARP_FAULT": 0}
         self.words |= {f"WARP_FAULT_{n}_{h}": 0 for n in ("AT", "VA") for h in ("LO", "HI")}
@@ -145,6 +146,16 @@ class FakeCompute:
             return
         assert not (name.startswith("TASK_LISTS") and self.running), "lists are moved while in use"
         self.words[name] = value
+        if name == "TASK_KILL":
+            self._kill(value & 3, value >> 4 & 15, value >> 16)
+
+    def _kill(self, scope: int, context: int, asid: int) -> None:
+        """End the named tasks at once."""
+        va = self.words["TASK_KILL_RECORD"] << 8
+        for task in [*self.running]:
+            named = (task.asid == asid, task.context == context)[scope == IN_CONTEXT]
+            if named and (scope != ONE_TASK or task.va == va):
+                self._end(task, Cause.TASK_KILLED)
 
     # Launches
 

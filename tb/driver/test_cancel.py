@@ -1,0 +1,212 @@
+"""Cancelled tasks, streams and contexts: what ends, and what goes on (PREEMPT-7)."""
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from signalbox.driver.commands.pushbuffer import Pushbuffer
+from signalbox.driver.compute.contexts import ContextError
+from signalbox.driver.compute.tasks import Task
+from signalbox.driver.faults.channel_error import ChannelError, ChannelTimeout
+from signalbox.driver.faults.task_error import TaskError
+from signalbox.driver.kernels.library import Kernel
+from signalbox.driver.runtime.stream import Stream
+from signalbox.hw.errors import Cause
+from signalbox.tb.driver.fakes.compute import Refused
+from signalbox.tb.driver.fakes.machine import FakeMachine
+from signalbox.tb.driver.test_task_errors import STORE, goes_on, run
+
+NOTHING = Kernel("nothing", "exit", {})
+
+
+async def launch(stream: Stream, count: int = 1, *, overlap: bool = False) -> list[Task]:
+    return [await stream.launch(NOTHING, 1, 1, {}, overlap=overlap) for _ in range(count)]
+
+
+async def settle(machine: FakeMachine) -> None:
+    """Let everything happen that can."""
+    await machine.wait_cycles(2000)
+
+
+def killed(task: Task) -> bool:
+    """Whether it is over, and was killed."""
+    assert task.over
+    try:
+        task.query()
+    except TaskError as error:
+        assert error.cause is Cause.TASK_KILLED and error.record == task.record
+        return True
+    return False
+
+
+def test_running_task():
+    """A cancelled task ends with an error of its own, and the stream goes on behind it."""
+
+    async def body(device, machine):
+        stream = await device.stream()
+        machine.compute.hold = True
+        first, second = await launch(stream, 2)
+        await settle(machine)
+        await first.cancel()
+        assert killed(first) and not second.over
+        with pytest.raises(TaskError, match="a kill request named the task"):
+            await first.synchronize()
+        machine.compute.hold = False
+        await second.synchronize()
+        assert stream.channel.failure is None
+        await goes_on(device, stream)
+
+    run(body)
+
+
+def test_ended_task():
+    """It stays as it has ended."""
+
+    async def body(device, machine):
+        stream = await device.stream()
+        (task,) = await launch(stream)
+        await task.synchronize()
+        await task.cancel()
+        assert not killed(task)
+
+    run(body)
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_stream(overlap: bool):
+    """All tasks of the stream end, those that are still in the channel, too; those of another
+    stream in the same channel do not, and whoever waits for them is not disturbed."""
+
+    async def body(device, machine):
+        stream, other = await device.stream(), await device.stream()
+        assert stream.channel is other.channel
+        machine.compute.hold = True
+        (before,) = await launch(other)
+        mine = await launch(stream, 5, overlap=overlap)
+        (behind,) = await launch(other)
+        await settle(machine)
+        waits = asyncio.ensure_future(behind.synchronize())
+        cancels = asyncio.ensure_future(stream.cancel())
+        await settle(machine)
+        assert not before.over
+        machine.compute.hold = overlap
+        await cancels
+        assert all(task.over for task in mine)
+        assert not overlap or all(map(killed, mine))
+        machine.compute.hold = False
+        await waits
+        assert not killed(before) and not killed(behind)
+        await stream.synchronize()
+
+    run(body, channels=1)
+
+
+def test_refused_launch(monkeypatch):
+    """A launch refused since a kill request names its task is not repeated."""
+
+    async def body(device, machine):
+        stream = await device.stream()
+        machine.compute.hold = True
+        first, second, third = await launch(stream, 3, overlap=True)
+
+        def refuse(channel: int, context: int, asid: int, va: int) -> None:
+            monkeypatch.undo()
+            raise Refused(Cause.TASK_KILLED)
+
+        await settle(machine)
+        await first.cancel()
+        await second.cancel()
+        monkeypatch.setattr(machine.compute, "accept", refuse)
+        late = (await launch(stream, overlap=True))[0]
+        await late.cancel()
+        assert killed(late) and not third.over
+        machine.compute.hold = False
+        await third.synchronize()
+        assert len(machine.compute.over) == 3
+        await goes_on(device, stream)
+
+    run(body)
+
+
+def test_moved_stream():
+    """Tasks that a stream has left in an earlier channel are cancelled, too."""
+
+    async def body(device, machine):
+        stream = await device.stream()
+        machine.compute.hold = True
+        (first,) = await launch(stream)
+        old = stream.channel
+        await settle(machine)
+        await stream.set_priority(-1)
+        assert stream.channel is not old
+        await stream.cancel()
+        assert killed(first)
+        machine.compute.hold = False
+        await goes_on(device, stream)
+
+    run(body, levels=2)
+
+
+def test_context():
+    """Tasks of all spaces of a context end, and those of another context do not."""
+
+    async def body(device, machine):
+        contexts = [await device.engine.contexts.create(name) for name in ("mine", "other")]
+        spaces = [device.create_space(str(n), context=contexts[n == 2]) for n in range(3)]
+        streams = [await device.stream(space=space) for space in spaces]
+        machine.compute.hold = True
+        tasks = [(await launch(stream))[0] for stream in streams]
+        await settle(machine)
+        await device.kill(contexts[0])
+        assert [task.over for task in tasks] == [True, True, False]
+        assert all(map(killed, tasks[:2]))
+        machine.compute.hold = False
+        await tasks[2].synchronize()
+        for stream in streams:
+            await goes_on(device, stream)
+            await stream.close()
+        for space in spaces:
+            await device.close_space(space)
+        for context in contexts:
+            await device.engine.contexts.end(context)
+        with pytest.raises(ContextError):
+            await device.kill(contexts[0])
+
+    run(body)
+
+
+def test_halted_channel():
+    """An error of another task is raised, and can be handled; then the rest can be cancelled."""
+
+    async def body(device, machine):
+        stream = await device.stream()
+        wrong = await stream.launch(STORE, 1, 1, {"TO": 0x1234_5000})
+        (task,) = await launch(stream)
+        await settle(machine)
+        with pytest.raises(ChannelError) as raised:
+            await task.cancel()
+        assert raised.value.cause is Cause.TASK_KERNEL
+        machine.compute.hold = True
+        await stream.channel.resume()
+        await stream.cancel()
+        assert killed(task) and wrong.over
+        machine.compute.hold = False
+
+    run(body)
+
+
+def test_out_of_reach():
+    """A channel that waits before a launch is named."""
+
+    async def body(device, machine):
+        stream = await device.stream()
+        gate = await device.upload(np.zeros(4, np.uint32))
+        await stream.submit(Pushbuffer().acquire(device.space.at(gate), 1))
+        (task,) = await launch(stream)
+        with pytest.raises(ChannelTimeout, match="channel 0 made no progress"):
+            await task.cancel()
+        gate.write(np.ones(1, np.uint32))
+        await stream.synchronize()
+
+    run(body)
