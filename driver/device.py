@@ -9,8 +9,6 @@ Streams run in address spaces: the device's own (`Device.space`), or others (`cr
 build parameters are read from the hardware's registers; nothing is assumed.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from signalbox.driver.channel.channel import (
@@ -37,7 +35,7 @@ from signalbox.driver.memory.physical import Buffer, Memory
 from signalbox.driver.platform.control_port import ControlPort
 from signalbox.driver.platform.info import DeviceError, DeviceInfo
 from signalbox.driver.platform.machine import Machine
-from signalbox.driver.runtime.cancellation import cancel
+from signalbox.driver.runtime.cancellation import cancel, check_all
 from signalbox.driver.runtime.channel_pool import ChannelPool
 from signalbox.driver.runtime.clock import Clock
 from signalbox.driver.runtime.completion import Completion
@@ -259,17 +257,30 @@ class Device:
         return space
 
     async def kill(self, context: Context) -> None:
-        """Kill all tasks of a context's address spaces that have not ended, as `Stream.cancel` does
-        with those of a stream. Raises as that, and as `Contexts.check`."""
+        """Kill all tasks of a context's address spaces, and those that they launch meanwhile, so
+        `Task.synchronize` raises a `TaskError` for them; other commands are executed. Returns once
+        the tasks launched before the call have ended.
+
+        Raises as `Stream.cancel` and `Contexts.check`.
+        """
         contexts = self.engine.contexts
         contexts.check(context)
         spaces = contexts.spaces(context)
         channels = [one for one in self.channels.values() if one.space in spaces]
+        tasks = [task for one in channels for task in one.tasks]
 
-        async def kill(_: Sequence[Task]) -> None:
+        async def kill(_: Task) -> None:
             await self.engine.kill(KillScope.CONTEXT, context=context.number)
 
-        await cancel([task for one in channels for task in one.tasks], channels, kill)
+        for channel in channels:
+            channel.killing = True
+        try:
+            await self.engine.kill(KillScope.CONTEXT, context=context.number)
+            await check_all(channels)
+            await cancel(tasks, channels, kill)
+        finally:
+            for channel in channels:
+                channel.killing = False
 
     async def close_space(self, space: AddressSpace) -> None:
         """Close an address space with its streams and channels. Buffers are not freed.

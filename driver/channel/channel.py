@@ -75,10 +75,12 @@ async def _inactive(control: ControlPort, index: int) -> None:
 
 async def clear_error(control: ControlPort, index: int) -> None:
     """Clear a channel's error, if there is one. An enabled channel then resumes."""
-    for name in ("INTR_0", "INTR_1"):
-        pending = await control.read_channel(index, name)
-        if pending:
-            await control.write_channel(index, name, pending)
+    names = ("INTR_0", "INTR_1")
+    # Both are read before a write, which may reveal the next error.
+    pending = [await control.read_channel(index, name) for name in names]
+    for name, bits in zip(names, pending, strict=True):
+        if bits:
+            await control.write_channel(index, name, bits)
 
 
 async def clear_errors(control: ControlPort, index: int) -> None:
@@ -111,7 +113,8 @@ class Channel:
     """An enabled channel. Created by `ChannelPool.open`.
 
     All its accesses are in address space `space`. It holds the space's ASID, and its place in a
-    context, from `open` to `close`. `tasks` are the compute tasks it has launched.
+    context, from `open` to `close`. `tasks` are the compute tasks it has launched. While `killing`,
+    tasks that were killed do not halt it, as if all were cancelled.
 
     Several callers may submit. Each submission is one ring entry, so submissions never interleave;
     they are served in order of arrival, also while the ring is full.
@@ -140,6 +143,7 @@ class Channel:
         self._copies = CopyLog()
         self.tasks = Tasks()
         self._joined = False
+        self.killing = False
         self._lock, self._checks = FairLock(self.machine), FairLock(self.machine)
 
     async def open(self, first: Pushbuffer) -> None:
@@ -390,8 +394,9 @@ class Channel:
             status = await self.control.read_channel_fields(self.index, "STATUS")
             if status["HALTED"]:
                 failure = await self.check()
-                assert failure is not None, f"channel {self.index}: halted without a cause"
-                raise failure
+                if failure is not None:
+                    raise failure
+                continue  # a cancelled task was killed
             running = status["COPIES"] or status["TASKS"]
             idle = not status["PENDING"] and not running
             if await self.update() == self._submitted and idle:
@@ -407,7 +412,7 @@ class Channel:
 
     async def check(self) -> ChannelError | None:
         """The error that halts the channel, if any, with the translation fault that caused it. The
-        channel continues behind tasks that were killed since they are cancelled."""
+        channel continues after cancelled tasks that were killed."""
         async with self._checks:
             while self.failure is None:
                 failure = await read_error(self.control, self.index)
@@ -421,8 +426,10 @@ class Channel:
 
     def _cancelled(self, failure: ChannelError) -> bool:
         """Whether it is the end of a cancelled task."""
-        task = self.tasks.find(failure.va) if failure.cause is Cause.TASK_KILLED else None
-        return task is not None and task.cancelled
+        if failure.cause is not Cause.TASK_KILLED:
+            return False
+        task = self.tasks.find(failure.va)
+        return self.killing or (task is not None and task.cancelled)
 
     async def _pass(self, failure: ChannelError) -> None:
         """Continue after a killed task, or after the launch of one, which was refused."""

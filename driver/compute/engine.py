@@ -260,10 +260,15 @@ class ComputeEngine:
         """Kill the tasks in progress that the request names, and wait until they have ended, each
         with an error of its channel (TASK_KILLED)."""
         async with self._kills:
+            await self._killed()  # by a caller that was cancelled
             await self._control.write("TASK_KILL_RECORD", record >> 8)
             await self._control.write("TASK_KILL", SCOPE=scope, CONTEXT=context, ASID=asid)
-            while (await self._control.read_fields("TASK_STATE"))["KILLING"]:
-                await self._control.machine.wait_cycles(_KILL_POLL_CYCLES)
+            await self._killed()
+
+    async def _killed(self) -> None:
+        """Wait until no kill request is in progress."""
+        while (await self._control.read_fields("TASK_STATE"))["KILLING"]:
+            await self._control.machine.wait_cycles(_KILL_POLL_CYCLES)
 
     # -- errors ------------------------------------------------------------------------------------
 

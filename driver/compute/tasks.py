@@ -38,7 +38,7 @@ class Task:
     record : virtual address of the task record.
     failure : why the task ended without completing, or None.
     launched : its launch is on a channel, so only the task's end frees its memory.
-    cancelled : it is to be killed, so the channel continues behind it without an error.
+    cancelled : it is to be killed, and then the channel continues behind it without an error.
     """
 
     def __init__(
@@ -53,6 +53,7 @@ class Task:
         self._value = fence.submitted
         self._behind: tuple[Fence, int] | None = None
         self._ended, self._time = False, 0
+        self._kept = False
 
     def __str__(self) -> str:
         place = "" if self._waiter is None else f" of {self._waiter}"
@@ -81,7 +82,7 @@ class Task:
 
     @property
     def ended(self) -> bool:
-        """Whether its memory is free again."""
+        """Whether its end has been noted: its memory is free, unless it is kept."""
         return self._ended
 
     @property
@@ -102,8 +103,8 @@ class Task:
         `TaskError` or `TaskLost` if the task failed."""
         waiter = self._waiter
         assert waiter is not None, "it was submitted"
-        if not self.over and self._behind is None:
-            await waiter.fence()
+        if not self.over:
+            await self.fence_behind()
         await waiter.wait_for(lambda: self.over)
         self.query()
 
@@ -121,6 +122,23 @@ class Task:
             return self._time
         return self.fence.time_ns if self._complete else 0
 
+    def keep(self) -> None:
+        """Keep its memory, so that its record identifies it, until `give`."""
+        self._kept = True
+
+    def give(self) -> None:
+        """Free its memory once it has ended."""
+        if self._kept and self._ended:
+            self.discard()
+        self._kept = False
+
+    async def fence_behind(self) -> None:
+        """Submit a fence behind the task, unless there is one, so that `over` becomes true even if
+        the task fails without a record of its error."""
+        waiter = self._waiter
+        if waiter is not None and self._behind is None:
+            await waiter.fence()
+
     def fenced(self, fence: Fence, value: int) -> None:
         """Note that `fence` is released with `value` after the task has ended."""
         self._behind = self._behind or (fence, value)
@@ -134,7 +152,8 @@ class Task:
             self.failure = TaskLost(self.name, self.record)
         self._time = self.time_ns
         self._ended = True
-        self.discard()
+        if not self._kept:
+            self.discard()
 
 
 class Tasks:

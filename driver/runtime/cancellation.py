@@ -6,48 +6,68 @@ from signalbox.driver.channel.channel import POLL_CYCLES, Channel
 from signalbox.driver.compute.tasks import Task
 from signalbox.driver.faults.channel_error import ChannelTimeout
 
-__all__ = ["cancel"]
+__all__ = ["cancel", "check_all"]
 
 _PATIENCE_CYCLES = 100_000
 """Cycles without an executed method after which a launch is considered out of reach."""
 
 
 async def cancel(
-    tasks: Sequence[Task],
-    channels: Sequence[Channel],
-    kill: Callable[[Sequence[Task]], Awaitable[None]],
+    tasks: Sequence[Task], channels: Sequence[Channel], kill: Callable[[Task], Awaitable[None]]
 ) -> None:
     """Kill tasks until all are over. A task whose launch is still in its channel is killed once it
-    is launched, so it may run for some cycles before, and a short one may complete. One that has
-    completed is killed, too, as long as its record is its own: it may have launched itself again.
+    is launched, so it may run for some cycles before that, and a short one may complete. One that
+    has completed is killed, too, until its record is freed: it may have launched itself again.
 
     Parameters
     ----------
     channels : channels of the tasks.
-    kill : kills those of the given tasks that are in progress.
+    kill : kills the task if it is in progress.
 
-    Raises `ChannelError` if one of `channels` halts for another reason, `ChannelTimeout` if one
-    does not come to the launch of a task, for example because it waits for a semaphore.
+    Raises `ChannelError` if one of `channels` halts for another reason; `ChannelTimeout` if they
+    execute no method for a long time, for example because a launch is behind a semaphore. The
+    remaining tasks are not cancelled then.
     """
-    for task in tasks:
-        task.cancelled = True
-    waited, seen = 0, [-1]
     left = [task for task in tasks if not task.ended]
+    for task in left:
+        task.keep()
+        task.cancelled = True
+    try:
+        await _kill_all(left, channels, kill)
+    finally:
+        for task in left:
+            task.cancelled = task.over
+        for task in tasks:
+            task.give()
+
+
+async def _kill_all(
+    left: Sequence[Task], channels: Sequence[Channel], kill: Callable[[Task], Awaitable[None]]
+) -> None:
+    executed, since = [-1], 0
     while left:
-        await kill(left)
-        for channel in channels:
-            failure = await channel.check()
-            if failure is not None:
-                raise failure
-        left = [task for task in tasks if not task.over]
-        if not left:
-            return
-        executed = [await channel.executed() for channel in channels]
-        waited = 0 if executed != seen else waited + POLL_CYCLES
-        seen = executed
-        if waited >= _PATIENCE_CYCLES:
-            await _give_up(channels, left, waited)
-        await channels[0].machine.wait_cycles(POLL_CYCLES)
+        for task in left:
+            await kill(task)
+            # At once: a channel records only two errors.
+            await check_all(channels)
+        left = [task for task in left if not task.over]
+        for task in left:
+            await task.fence_behind()
+        before, executed = executed, [await channel.executed() for channel in channels]
+        now = channels[0].machine.now()
+        since = now if executed != before else since
+        if left and now - since >= _PATIENCE_CYCLES:
+            await _give_up(channels, left, now - since)
+        if left:
+            await channels[0].machine.wait_cycles(POLL_CYCLES)
+
+
+async def check_all(channels: Sequence[Channel]) -> None:
+    """Raise the `ChannelError` that halts one of the channels, if any."""
+    for channel in channels:
+        failure = await channel.check()
+        if failure is not None:
+            raise failure
 
 
 async def _give_up(channels: Sequence[Channel], left: Sequence[Task], waited: int) -> None:

@@ -315,18 +315,17 @@ class Stream:
         `TaskError` for them; copies and other commands are executed. Returns once the tasks have
         ended.
 
-        Raises `ChannelError` if the channel halts for another reason; `ChannelTimeout` if it does
-        not come to a task, for example because it waits for a semaphore.
+        Raises `ChannelError` if the channel halts for another reason; `ChannelTimeout` if it
+        executes no method for a long time, for example because a launch is behind a semaphore.
         """
         tasks, channels = [task for task, _ in self._tasks], {one for _, one in self._tasks}
         await self._cancel(tasks, [*channels])
 
     async def _cancel(self, tasks: Sequence[Task], channels: Sequence[Channel]) -> None:
-        async def kill(left: Sequence[Task]) -> None:
+        async def kill(task: Task) -> None:
             asid = self.space.asid
             assert asid is not None, "an open channel has it"
-            for task in left:
-                await self._services.engine.kill(KillScope.TASK, asid=asid, record=task.record)
+            await self._services.engine.kill(KillScope.TASK, asid=asid, record=task.record)
 
         await cancel(tasks, channels, kill)
 

@@ -96,8 +96,9 @@ class Contexts(wiring.Component):
         self._base = Signal(PA_BITS - 12)
         self._limit = Signal(VA_BITS - 12)
         self._binds, self._binding = Signal(name="binds"), Signal(name="binding")
+        """The subcontext just read begins to be bound; a bind is in progress."""
         self._refused = Signal(name="refused")
-        """A bind begins, with the subcontext just read; is in progress; was refused."""
+        """A bind of the context was refused."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -207,8 +208,7 @@ class Contexts(wiring.Component):
                 with m.If(word.request.ready):
                     m.next = "LIMITED"
         with m.State("LIMITED"):
-            with m.If(~found[VA_BITS:].any()):
-                m.d.sync += self._limit.eq(found[12:VA_BITS])
+            m.d.sync += self._limit.eq(Mux(found[VA_BITS:].any(), ~0, found[12:VA_BITS]))
             self._go_on(m, "BIND")
         with m.State("BIND"):
             with m.If(~self._binding):

@@ -83,7 +83,7 @@ class BlockTable(wiring.Component):
     finish : in, with each `start`: it is the block's last warp.
     end : in, strobe: a warp of the block in `slot` has ended, or a withdrawn one counts as ended.
     over : out, two cycles later, if that was its last one; the slot is free from the next cycle on.
-    seen : out, the block in the `slot` of `end` in the previous cycle, as it is in this one.
+    seen : out, current state of the block in the `slot` of `end` of the previous cycle.
     idle : out, per slot: it has warps to start, and may have begun only without a barrier.
     withdraw : in, one-hot strobe: no further warp of the block in an `idle` slot starts; not
         together with `start`.

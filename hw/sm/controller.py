@@ -49,7 +49,7 @@ class SmController(wiring.Component):
     -------
     link : in, the global logic controller.
     kernel : in, kernel words.
-    kill : in, per kernel row: none of its warps starts that can be withdrawn.
+    kill : in, per kernel row: its warps that can be withdrawn do not start.
     port : out, the core.
     events : out, see `sm_events`.
     left : out, free amount of each resource.

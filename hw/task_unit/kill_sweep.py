@@ -46,7 +46,7 @@ class KillSweep(wiring.Component):
     From a list's last task to the next list: 3 cycles, and 2 per context without tasks.
 
     A request is not accepted before tasks that were just ending have launched their dependent
-    tasks, so those are refused.
+    tasks, so these launches are refused.
 
     Members
     -------

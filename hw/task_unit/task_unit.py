@@ -68,7 +68,8 @@ class TaskUnit(wiring.Component):
     area : in, memory of the lists.
     context : in, the running context.
     active : in, its tasks may have slots (ASID-21). `context` and `active` change only while
-        `leave` and `empty` are 1, or before the first launch.
+        `leave` and `empty` are 1, or before the first launch; `context` two cycles or more before
+        `active` rises.
     leave : in, all its tasks must give up their slots.
     automatic : in, placement policy of tasks that leave the choice to the context (ASID-32).
     limit : in, strobe: slots that a context's tasks may hold. Tasks beyond a new limit keep their

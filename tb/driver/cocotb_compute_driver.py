@@ -200,3 +200,22 @@ async def cancelled(dut, kind: str, how: str):
     await (await stream.launch(SHORT, 4, 64, {})).synchronize()
     await device.close()
     assert await device.control.read("INTR") == 0
+
+
+@cocotb.test(**LIMIT)
+@cocotb.parametrize(how=["stream", "context"])
+async def cancelled_together(dut, how: str):
+    """More tasks of a channel are killed at once than it can record errors of."""
+    device = await Device.open(await SimMachine.start(dut), PriorityPolicy(1))
+    stream = await device.stream()
+    tasks = [await stream.launch(ENDLESS, 1, 32, {}, overlap=True) for _ in range(6)]
+    await device.machine.wait_cycles(3000)
+    if how == "stream":
+        await stream.cancel()
+        assert all(isinstance(task.failure, TaskError) for task in tasks)
+    else:
+        await device.kill(next(iter(device.engine.contexts)))
+    assert all(task.over for task in tasks)
+    await (await stream.launch(SHORT, 4, 64, {})).synchronize()
+    await device.close()
+    assert await device.control.read("INTR") == 0

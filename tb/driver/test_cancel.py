@@ -9,7 +9,7 @@ from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.driver.compute.contexts import ContextError
 from signalbox.driver.compute.tasks import Task
 from signalbox.driver.faults.channel_error import ChannelError, ChannelTimeout
-from signalbox.driver.faults.task_error import TaskError
+from signalbox.driver.faults.task_error import TaskError, TaskLost
 from signalbox.driver.kernels.library import Kernel
 from signalbox.driver.runtime.stream import Stream
 from signalbox.hw.errors import Cause
@@ -172,6 +172,67 @@ def test_context():
             await device.engine.contexts.end(context)
         with pytest.raises(ContextError):
             await device.kill(contexts[0])
+
+    run(body)
+
+
+def test_more_failures_than_records():
+    """A channel records two errors; other tasks killed by the same request are over all the
+    same."""
+
+    async def body(device, machine):
+        stream = await device.stream()
+        machine.compute.hold = True
+        tasks = await launch(stream, 5, overlap=True)
+        await settle(machine)
+        await device.kill(next(iter(device.engine.contexts)))
+        assert all(task.over for task in tasks)
+        for task in tasks:
+            with pytest.raises((TaskError, TaskLost)):
+                task.query()
+        machine.compute.hold = False
+        await goes_on(device, stream)
+
+    run(body)
+
+
+def test_record_is_kept():
+    """While a task is being cancelled, its record is not given to another task."""
+
+    async def body(device, machine):
+        stream = await device.stream()
+        machine.compute.hold = True
+        first, second = await launch(stream, 2, overlap=True)
+        await settle(machine)
+        records = {first.record, second.record}
+        cancels = asyncio.ensure_future(stream.cancel())
+        while not first.over:
+            await machine.wait_cycles(1)
+        with pytest.raises(TaskError):
+            first.query()
+        assert not cancels.done()
+        (third,) = await launch(stream, overlap=True)
+        assert third.record not in records
+        await cancels
+        assert killed(second) and not third.over
+        machine.compute.hold = False
+        await third.synchronize()
+
+    run(body)
+
+
+def test_drain():
+    """Polling a channel is not disturbed by a cancelled task."""
+
+    async def body(device, machine):
+        stream = await device.stream()
+        machine.compute.hold = True
+        (task,) = await launch(stream)
+        await settle(machine)
+        drains = asyncio.ensure_future(stream.channel.drain(poll=1))
+        await task.cancel()
+        await drains
+        machine.compute.hold = False
 
     run(body)
 

@@ -33,14 +33,16 @@ REDUCTIONS = (5, 0, 1, 6, 7, 3, 4, 2)
 
 @dataclass
 class _State:
-    """State of a channel: methods of its compute object, errors queued after the one that halts it,
-    and whether its doorbell was rung while it was halted."""
+    """State of a channel: methods of its compute object, the error queued after the one that halts
+    it, whether more have come and are lost, and whether its doorbell was rung while it was
+    halted."""
 
     rung: bool = False
     registers: dict[int, int] = field(default_factory=dict)
     inline: dict[int, int] = field(default_factory=dict)
     check: int = 0
     more: deque[tuple[Cause, int]] = field(default_factory=deque)
+    lost: bool = False
 
 
 class ComputeHost(HostModel):
@@ -65,7 +67,7 @@ class ComputeHost(HostModel):
         """Returns CAUSE of a channel."""
         channel, state = self.channels[index], self._states[index]
         check = state.check if channel.halted is Cause.TASK_CHECK else 0
-        return channel.halted | bool(state.more) << 8 | check << 16
+        return channel.halted | (bool(state.more) or state.lost) << 8 | check << 16
 
     def enable(self, index: int, ring: Ring, *, privileged: bool = False, asid: int = 0) -> None:
         """Enable a channel with an empty ring."""
@@ -83,6 +85,7 @@ class ComputeHost(HostModel):
         state = self._states[index]
         if state.more:
             self._fail(index, *state.more.popleft())
+            state.lost = False
         elif state.rung:
             self.doorbell(index)
 
@@ -102,8 +105,11 @@ class ComputeHost(HostModel):
         self.wake()
         if cause is not Cause.NONE:
             channel = self.channels[task.channel]
-            if channel.halted:
-                self._states[task.channel].more.append((cause, task.va))
+            state = self._states[task.channel]
+            if channel.halted and state.more:
+                state.lost = True
+            elif channel.halted:
+                state.more.append((cause, task.va))
             else:
                 self._fail(task.channel, cause, task.va)
 

@@ -121,7 +121,7 @@ async def killed_in_any_slot(dut):
     tb = await ControllerTestbench(dut).start()
     size = tb.size
     holders = [Kernel(row, 63, warps=min(size.warps, size.registers)) for row in (0, 1)]
-    count = min(size.blocks - 1, size.slots - 2)
+    count = min(size.blocks - 1, size.slots - 2)  # with one slot, none can wait
     waiting = [Kernel(2 + n, n, warps=min(size.warps, 3)) for n in range(count)]
     for kernel in (*holders, *waiting):
         await tb.describe(kernel)

@@ -78,7 +78,7 @@ class KillTestbench(QueueTestbench):
         await self.step()
         await self.until(lambda: self.get("empty"), "the context leaves", 20_000)
         self.drive(active=0, context=context)
-        await self.step()
+        await self.steps(2)
         self.drive(leave=0, active=1)
 
 

@@ -440,5 +440,5 @@ async def _leave(tb: QueueTestbench, to: int = 0) -> None:
     await tb.step()
     await tb.until(lambda: tb.get("empty"), "context has left", 20_000)
     tb.drive(active=0, context=to)
-    await tb.step()
+    await tb.steps(2)
     tb.drive(leave=0, active=1)
