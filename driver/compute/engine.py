@@ -260,7 +260,7 @@ class ComputeEngine:
         """Kill the tasks in progress that the request names, and wait until they have ended, each
         with an error of its channel (TASK_KILLED)."""
         async with self._kills:
-            await self._killed()  # by a caller that was cancelled
+            await self._killed()  # a request whose caller was cancelled
             await self._control.write("TASK_KILL_RECORD", record >> 8)
             await self._control.write("TASK_KILL", SCOPE=scope, CONTEXT=context, ASID=asid)
             await self._killed()

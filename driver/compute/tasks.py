@@ -53,7 +53,7 @@ class Task:
         self._value = fence.submitted
         self._behind: tuple[Fence, int] | None = None
         self._ended, self._time = False, 0
-        self._kept = False
+        self._keepers = 0
 
     def __str__(self) -> str:
         place = "" if self._waiter is None else f" of {self._waiter}"
@@ -123,14 +123,14 @@ class Task:
         return self.fence.time_ns if self._complete else 0
 
     def keep(self) -> None:
-        """Keep its memory, so that its record identifies it, until `give`."""
-        self._kept = True
+        """Keep its memory, so that its record identifies it, until as many calls of `give`."""
+        self._keepers += 1
 
     def give(self) -> None:
-        """Free its memory once it has ended."""
-        if self._kept and self._ended:
+        """End a `keep`; the last one frees the memory, if the task has ended."""
+        self._keepers -= 1
+        if self._ended and not self._keepers:
             self.discard()
-        self._kept = False
 
     async def fence_behind(self) -> None:
         """Submit a fence behind the task, unless there is one, so that `over` becomes true even if
@@ -152,7 +152,7 @@ class Task:
             self.failure = TaskLost(self.name, self.record)
         self._time = self.time_ns
         self._ended = True
-        if not self._kept:
+        if not self._keepers:
             self.discard()
 
 

@@ -37,7 +37,6 @@ async def cancel(
     finally:
         for task in left:
             task.cancelled = task.over
-        for task in tasks:
             task.give()
 
 

@@ -8,6 +8,7 @@ import pytest
 from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.driver.compute.contexts import ContextError
 from signalbox.driver.compute.tasks import Task
+from signalbox.driver.device import Device
 from signalbox.driver.faults.channel_error import ChannelError, ChannelTimeout
 from signalbox.driver.faults.task_error import TaskError, TaskLost
 from signalbox.driver.kernels.library import Kernel
@@ -22,6 +23,18 @@ NOTHING = Kernel("nothing", "exit", {})
 
 async def launch(stream: Stream, count: int = 1, *, overlap: bool = False) -> list[Task]:
     return [await stream.launch(NOTHING, 1, 1, {}, overlap=overlap) for _ in range(count)]
+
+
+async def held(
+    device: Device, machine: FakeMachine, count: int = 1, *, overlap: bool = False
+) -> tuple[Stream, list[Task]]:
+    """A stream with this many tasks, on a machine that executes none until `compute.hold` ends."""
+    assert machine.compute is not None
+    stream = await device.stream()
+    machine.compute.hold = True
+    tasks = await launch(stream, count, overlap=overlap)
+    await settle(machine)
+    return stream, tasks
 
 
 async def settle(machine: FakeMachine) -> None:
@@ -44,10 +57,7 @@ def test_running_task():
     """A cancelled task ends with an error of its own, and the stream goes on behind it."""
 
     async def body(device, machine):
-        stream = await device.stream()
-        machine.compute.hold = True
-        first, second = await launch(stream, 2)
-        await settle(machine)
+        stream, (first, second) = await held(device, machine, 2)
         await first.cancel()
         assert killed(first) and not second.over
         with pytest.raises(TaskError, match="a kill request named the task"):
@@ -103,18 +113,15 @@ def test_stream(overlap: bool):
 
 
 def test_refused_launch(monkeypatch):
-    """A launch refused since a kill request names its task is not repeated."""
+    """A launch refused because a kill request names its task is not repeated."""
 
     async def body(device, machine):
-        stream = await device.stream()
-        machine.compute.hold = True
-        first, second, third = await launch(stream, 3, overlap=True)
+        stream, (first, second, third) = await held(device, machine, 3, overlap=True)
 
         def refuse(channel: int, context: int, asid: int, va: int) -> None:
             monkeypatch.undo()
             raise Refused(Cause.TASK_KILLED)
 
-        await settle(machine)
         await first.cancel()
         await second.cancel()
         monkeypatch.setattr(machine.compute, "accept", refuse)
@@ -133,11 +140,8 @@ def test_moved_stream():
     """Tasks that a stream has left in an earlier channel are cancelled, too."""
 
     async def body(device, machine):
-        stream = await device.stream()
-        machine.compute.hold = True
-        (first,) = await launch(stream)
+        stream, (first,) = await held(device, machine)
         old = stream.channel
-        await settle(machine)
         await stream.set_priority(-1)
         assert stream.channel is not old
         await stream.cancel()
@@ -181,10 +185,7 @@ def test_more_failures_than_records():
     same."""
 
     async def body(device, machine):
-        stream = await device.stream()
-        machine.compute.hold = True
-        tasks = await launch(stream, 5, overlap=True)
-        await settle(machine)
+        stream, tasks = await held(device, machine, 5, overlap=True)
         await device.kill(next(iter(device.engine.contexts)))
         assert all(task.over for task in tasks)
         for task in tasks:
@@ -200,10 +201,7 @@ def test_record_is_kept():
     """While a task is being cancelled, its record is not given to another task."""
 
     async def body(device, machine):
-        stream = await device.stream()
-        machine.compute.hold = True
-        first, second = await launch(stream, 2, overlap=True)
-        await settle(machine)
+        stream, (first, second) = await held(device, machine, 2, overlap=True)
         records = {first.record, second.record}
         cancels = asyncio.ensure_future(stream.cancel())
         while not first.over:
@@ -221,14 +219,24 @@ def test_record_is_kept():
     run(body)
 
 
+def test_cancelled_twice():
+    """A task may be cancelled while its stream is."""
+
+    async def body(device, machine):
+        stream, tasks = await held(device, machine, 3, overlap=True)
+        await asyncio.gather(stream.cancel(), tasks[2].cancel(), tasks[0].cancel())
+        assert all(map(killed, tasks))
+        machine.compute.hold = False
+        await goes_on(device, stream)
+
+    run(body)
+
+
 def test_drain():
     """Polling a channel is not disturbed by a cancelled task."""
 
     async def body(device, machine):
-        stream = await device.stream()
-        machine.compute.hold = True
-        (task,) = await launch(stream)
-        await settle(machine)
+        stream, (task,) = await held(device, machine)
         drains = asyncio.ensure_future(stream.channel.drain(poll=1))
         await task.cancel()
         await drains

@@ -37,8 +37,8 @@ class BarrierProof(Proof):
     shows = (
         "a block with a barrier begins only with a hardware warp for each of its warps, which no "
         "other block gets; there is always one for the next; it starts as soon as the core takes "
-        "it, or one warp of another block does, after which it is its turn; it is held up only by "
-        "the two cycles that a look at a block to be withdrawn takes, of at least five"
+        "it, or one warp of another block does, after which it is its turn; only looks at "
+        "blocks to be withdrawn (`stall`) hold it up"
     )
     induction = 3
     cover = 12

@@ -54,6 +54,14 @@ class KillTestbench(QueueTestbench):
         for ask in [self.ask(task) for task in tasks]:
             assert await self.did(ask) is ACCEPTED
 
+    async def accepts_again(self, number: int, asid: int) -> None:
+        """Launch a task in this space and let everything end; it is not killed."""
+        task = Task(number, 5, asid=asid, channel=4, blocks=1)
+        await self.launch_all([task])
+        self.rows.end = 0.5
+        await self.finish()
+        assert task.outcome == "ended"
+
     async def die(self, tasks: Sequence[Task], limit: int) -> None:
         """Step until all of these are over; each must have been killed."""
         await self.until(lambda: all(map(over, tasks)), "all killed", limit)
@@ -278,11 +286,7 @@ async def refused_meanwhile(dut: Any) -> None:
     assert tb.requests.pending
     tb.stuck = False
     await tb.until(lambda: not tb.requests.pending, "accepted")
-    again = Task(3, 5, asid=7, channel=4, blocks=1)
-    await tb.launch_all([again])
-    tb.rows.end = 0.5
-    await tb.finish()
-    assert again.outcome == "ended"
+    await tb.accepts_again(3, asid=7)
 
 
 @cocotb.test()
@@ -304,11 +308,7 @@ async def ending_tasks(dut: Any) -> None:
     assert tb.requests.pending
     tb.drive(calm=1)
     await tb.until(lambda: not tb.requests.pending, "the request is accepted", 10)
-    again = Task(2, 5, asid=7, channel=3, blocks=1)
-    await tb.launch_all([again])
-    tb.rows.end = 0.5
-    await tb.finish()
-    assert again.outcome == "ended"
+    await tb.accepts_again(2, asid=7)
 
 
 @cocotb.test()
