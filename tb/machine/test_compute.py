@@ -36,5 +36,5 @@ def test_smoke(simulator: str) -> None:
         "signalbox.tb.machine.cocotb_compute",
         simulator=simulator,
         name="host-compute",
-        testcase="inline_records",
+        testcase="from_launch_to_end",
     )

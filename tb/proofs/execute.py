@@ -107,6 +107,7 @@ class OrderProof(Proof):
     )
     induction = 1
     cover = 9
+    long = True
 
     TRIGGERS = (
         HostMethod.NON_STALL_INTERRUPT,
@@ -394,6 +395,7 @@ class AcquireProof(Proof):
     induction = 1
     cover = 8
     breaks = ("freeze",)  # a design that forgets everything at once stays consistent
+    long = True
 
     def build(self, m: Module, wrap: Wrap) -> None:
         serving = Serving()

@@ -535,7 +535,6 @@ class L2TlbBigProof(L2TlbProof):
     name = "mmu.l2_tlb_big"
     shows = "the same for pages of 64 KiB, with 4 sets, whose numbers have more bits than an ASID"
     cover = 15
-    long = False
     sets = 4
     size = PageSize.BIG
 

@@ -115,20 +115,27 @@ def test_waves(simulator: str):
 
 
 @pytest.mark.nightly
-def test_library_is_compiled_once(monkeypatch: pytest.MonkeyPatch):
-    """A second build on Verilator reuses the compiled run-time library and headers of the first."""
+@pytest.mark.parametrize("split", [(), ("--output-split", "100")], ids=["small", "large"])
+def test_library_is_compiled_once(monkeypatch: pytest.MonkeyPatch, split: tuple[str, ...]):
+    """A second build on Verilator reuses the compiled run-time library and headers of the first,
+    whether the design is compiled as one file or, as large ones are, as several."""
     fresh = SIM_BUILD / "runner-library"
     monkeypatch.setattr(runner, "SIM_BUILD", fresh)
     for _ in range(2):
         shutil.rmtree(fresh, ignore_errors=True)
         fresh.mkdir()
-        # Split into several files, as large designs are.
-        options = {"simulator": "verilator", "build_args": ("--output-split", "100")}
+        # An argument that selects no cached library of other builds.
+        options = {"simulator": "verilator", "build_args": (*split, f"-DSPLIT={len(split)}")}
         simulate(Counter(), TESTS, name="runner", **options)
     (log,) = fresh.glob("builds/*/build.log")
-    text = log.read_text()
-    assert "--include=headers.h.fast -c Vtop.cpp" in text
-    assert "-o verilated.o" not in text and "-o headers.h" not in text
+    compiled = [line for line in log.read_text().splitlines() if " -c " in line]
+    assert len(compiled) > 2 * len(split)
+    assert all(
+        f"--include=headers.h.{speed}" in line
+        for line in compiled
+        for speed in ["slow" if "__Slow" in line or "Syms" in line else "fast"]
+    )
+    assert "-o verilated.o" not in log.read_text() and "-o headers.h" not in log.read_text()
 
 
 def test_same_verilog_twice():

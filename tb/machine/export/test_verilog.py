@@ -17,6 +17,7 @@ from signalbox.hw import verilog
 from signalbox.hw.config import CONFIGS, LIMITS, ConfigError
 from signalbox.tb.folders import ROOT, SIM_BUILD
 from signalbox.tb.simulation import verilator
+from signalbox.tb.simulation.tiers import tiers
 
 SOURCE, MAP, HEADER, MANIFEST = (f"{verilog.NAME}.{suffix}" for suffix in ("sv", "md", "h", "json"))
 
@@ -133,9 +134,10 @@ def test_nothing_of_this_machine(folder: Path):
         assert sys.prefix not in text
 
 
-def test_same_every_time(tmp_path: Path):
-    first = verilog.files(replace(CONFIGS["tiny"], trace=True))
-    export("tiny", tmp_path, "--trace")
+@pytest.mark.parametrize("sms", tiers([0, 1], nightly=[1]))
+def test_same_every_time(tmp_path: Path, sms: int):
+    first = verilog.files(replace(CONFIGS["tiny"], trace=True, sms=sms))
+    export("tiny", tmp_path, "--trace", "--sms", str(sms))
     assert {file.name: file.read_text() for file in tmp_path.iterdir()} == first
     assert '"trace__served"' in first[MANIFEST]
 

@@ -853,7 +853,7 @@ async def as_the_model(dut):
     each situation was met several times."""
     tb = await begin(dut)
     met, least, wanted = tb.model.met, fewer(3, 3), some(SITUATIONS, 8)
-    rounds = Rounds(fewer(40, 20), 600)
+    rounds = Rounds(fewer(20, 10), 600)
     while rounds.more(
         all(met[one] >= least for one in wanted),
         {one: met[one] for one in wanted if met[one] < least},
