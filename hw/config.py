@@ -97,6 +97,7 @@ LIMITS = {
     "cycle_ns": Limits(1, 1000),
     "contexts": Limits(1, 16),
     "slots": Limits(4, 64),
+    "spare_rows": Limits(1, 64),
     "queues": Limits(1, 64),
     "sms": Limits(0, 132, note="0: no compute engine"),
     "sm_warps": Limits(1, 64),
@@ -133,6 +134,9 @@ class Config:
     cycle_ns : nanoseconds per clock cycle, for PTIMER, timestamps and time-outs.
     contexts : contexts that can have tasks; one of them runs at a time.
     slots : slots of the task table. Blocks are placed only from tasks with a slot.
+    spare_rows : rows of the kernel status register table beyond the slots, for evicted tasks with
+        running blocks. As long as one is free, a waiting task of higher priority gets the slot of a
+        lower one at once; with one per block slot of all SMs, that is always so.
     queues : open queue tasks; at least `contexts`, as one is reserved per context.
     sms : streaming multiprocessors; 0: no compute engine and no compute class.
     sm_warps : hardware warps per SM.
@@ -162,6 +166,7 @@ class Config:
     cycle_ns: int = 10
     contexts: int = 4
     slots: int = 16
+    spare_rows: int = 16
     queues: int = 16
     sms: int = 8
     sm_warps: int = 16
@@ -265,9 +270,8 @@ class Config:
 
     @property
     def rows(self) -> int:
-        """Rows of the kernel status register table: one per slot, plus a quarter for evicted tasks
-        with running blocks."""
-        return self.slots + self.slots // 4
+        """Rows of the kernel status register table."""
+        return self.slots + self.spare_rows
 
     @property
     def row_bits(self) -> int:
@@ -316,6 +320,7 @@ CONFIGS = {
         prefetch_beats=8,
         contexts=1,
         slots=4,
+        spare_rows=2,
         queues=2,
         sms=1,
         sm_warps=2,

@@ -55,7 +55,7 @@ ADDRESS_BITS = 16
 ID = 0x5349_4742
 """`ID` of every Signalbox: "SIGB"."""
 
-VERSION = (2, 3)
+VERSION = (2, 4)
 """Major and minor version of the register map; the major number grows with incompatible changes."""
 
 
@@ -464,6 +464,7 @@ GLOBAL = Block(
         _size("SM_SHARED", 0x064, "Bytes of shared memory of each SM."),
         _size("LANES", 0x068, "Threads of a warp that an SM executes per cycle."),
         _size("QUEUES", 0x06C, "Open queue tasks, at most."),
+        _size("SPARE_ROWS", 0x070, "Evicted tasks with running blocks, at most."),
         Register(
             "TIME_0",
             0x080,
@@ -639,8 +640,8 @@ GLOBAL = Block(
                     "LOG_SIZE",
                     4,
                     0,
-                    "Each list has 2^LOG_SIZE entries of 8 bytes, at most 2^20. A few (SLOTS and "
-                    "a quarter) are reserved for tasks that return. There are 64 lists per "
+                    "Each list has 2^LOG_SIZE entries of 8 bytes, at most 2^20. SLOTS + SPARE_ROWS "
+                    "are reserved for tasks that return. There are 64 lists per "
                     "context, one per priority, ordered by context, then by priority.",
                 ),
                 Field("ASID", 25, 16, "Address space; must not be accessible to applications."),

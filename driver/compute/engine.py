@@ -91,7 +91,8 @@ class ComputeEngine:
             control, memory, info.contexts, default=default, spaces_each=settings.spaces_each
         )
         self.warp_faults = WarpFaults(control)
-        counts = {"slots": info.slots, "contexts": info.contexts, "waiting": settings.waiting}
+        rows = info.slots + info.spare_rows
+        counts = {"rows": rows, "contexts": info.contexts, "waiting": settings.waiting}
         self._lists = TaskLists(control, memory, **counts)
         self._system = self._own_space()
         self._lost = False

@@ -23,15 +23,12 @@ class TaskListError(Exception):
     from a list."""
 
 
-def log_size(slots: int, waiting: int) -> int:
-    """Binary logarithm of the number of entries of a list.
-
-    A list has room for `waiting` tasks and those evicted from `slots` slots: 5/4 entries per slot.
-    Raises `ValueError`.
-    """
-    size = (slots + slots // 4 + waiting - 1).bit_length()
+def log_size(rows: int, waiting: int) -> int:
+    """Binary logarithm of the number of entries of a list, which has room for `waiting` tasks and
+    those evicted from `rows` rows of the kernel table. Raises `ValueError`."""
+    size = (rows + waiting - 1).bit_length()
     if waiting < 1 or size > _MOST_LOG_SIZE:
-        raise ValueError(f"waiting = {waiting}: 1 … {(1 << _MOST_LOG_SIZE) - slots - slots // 4}")
+        raise ValueError(f"waiting = {waiting}: 1 … {(1 << _MOST_LOG_SIZE) - rows}")
     return size
 
 
@@ -40,16 +37,16 @@ class TaskLists:
 
     Parameters
     ----------
-    slots, contexts : numbers of task slots and contexts of the machine.
+    rows, contexts : numbers of kernel table rows and contexts of the machine.
     waiting : maximum number of waiting tasks of one priority in each context.
     """
 
     def __init__(
-        self, control: ControlPort, memory: Memory, *, slots: int, contexts: int, waiting: int
+        self, control: ControlPort, memory: Memory, *, rows: int, contexts: int, waiting: int
     ) -> None:
         self._control = control
         self._lock = FairLock(control.machine)
-        self._log_size = log_size(slots, waiting)
+        self._log_size = log_size(rows, waiting)
         size = PRIORITIES * contexts * _ENTRY_BYTES << self._log_size
         self._buffer = memory.allocate_pages(size, name="task lists")
         self._space: AddressSpace | None = None

@@ -34,6 +34,7 @@ class DeviceInfo:
     walks: int
     contexts: int
     slots: int
+    spare_rows: int
     queues: int
     sms: int
     sm_warps: int
@@ -83,6 +84,7 @@ class DeviceInfo:
             walks=await control.read("WALKS"),
             contexts=await control.read("CONTEXTS"),
             slots=await control.read("SLOTS"),
+            spare_rows=await control.read("SPARE_ROWS"),
             queues=await control.read("QUEUES"),
             sms=await control.read("SMS"),
             sm_warps=await control.read("SM_WARPS"),

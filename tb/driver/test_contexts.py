@@ -60,17 +60,17 @@ def test_instance_block():
 
 
 @pytest.mark.parametrize(
-    ("slots", "waiting", "log"), [(4, 1, 3), (4, 3, 3), (4, 4, 4), (16, 64, 7), (64, 64, 8)]
+    ("rows", "waiting", "log"), [(5, 1, 3), (5, 3, 3), (5, 4, 4), (32, 64, 7), (80, 64, 8)]
 )
-def test_list_size(slots, waiting, log):
-    assert log_size(slots, waiting) == log
-    assert 1 << log >= slots + slots // 4 + waiting > 1 << log - 1
+def test_list_size(rows, waiting, log):
+    assert log_size(rows, waiting) == log
+    assert 1 << log >= rows + waiting > 1 << log - 1
 
 
 def test_wrong_list_size():
     for waiting in (0, (1 << 20) - 19):
         with pytest.raises(ValueError, match=f"waiting = {waiting}: 1 … 1048556"):
-            log_size(16, waiting)
+            log_size(20, waiting)
     with pytest.raises(ValueError, match="spaces_each = 65 is outside 1 … 64"):
         asyncio.run(Device.open(FakeMachine(), compute=ComputeSettings(spaces_each=65)))
 
@@ -88,7 +88,7 @@ def test_registers(name):
         await stream.synchronize()
         words = machine.compute.words
         asid, log = words["TASK_LISTS_SIZE"] >> 16, words["TASK_LISTS_SIZE"] & 0x1F
-        assert (asid, log) == (config.asids - 1, 4 if name == "tiny" else 5)
+        assert (asid, log) == (config.asids - 1, 4 if name == "tiny" else 6)
         assert words["CONTEXT_SLICE"] == 777
         va = words["TASK_LISTS_HI"] << 32 | words["TASK_LISTS_LO"]
         (space,) = [space for space in device.spaces if space.asid == asid]

@@ -10,6 +10,7 @@ COMPUTE = Config(
     asids=16,
     contexts=2,
     slots=4,
+    spare_rows=4,
     sms=2,
     sm_warps=6,
     sm_blocks=3,

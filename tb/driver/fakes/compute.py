@@ -209,7 +209,7 @@ class FakeCompute:
         size = 1 << (self.words["TASK_LISTS_SIZE"] & 0x1F)
         level = task.context, task.priority
         waiting = sum((one.context, one.priority) == level for one in self.running)
-        if waiting >= size - self.config.slots - self.config.slots // 4:
+        if waiting >= size - self.config.slots - self.config.spare_rows:
             raise Refused(Cause.TASK_FULL)
         base = self.words["TASK_LISTS_HI"] << 32 | self.words["TASK_LISTS_LO"]
         number = task.context * LEVELS + task.priority

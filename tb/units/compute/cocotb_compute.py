@@ -131,6 +131,29 @@ async def urgent_task(dut: Any) -> None:
 
 
 @cocotb.test()
+async def urgent_tasks(dut: Any) -> None:
+    """Tasks that wait only for the ends of their blocks hold all slots: urgent tasks, as many as
+    have room on the SMs, run at once, although the rows of the others remain occupied (ASID-24)."""
+    tb = await ComputeTestbench(dut).start()
+    long = Job(SPIN, (1, 1, 1), (32, 1, 1), {"CYCLES": 8000})
+    low = [Launch(n, long, asid=1, priority=1) for n in range(CONFIG.slots)]
+    for task in low:
+        tb.launch(task)
+    await tb.until(lambda: not tb.waiting, "launches answered")
+    await tb.steps(500)
+    room = CONFIG.sms * CONFIG.sm_blocks - CONFIG.slots
+    short = Job(SPIN, (1, 1, 1), (32, 1, 1), {"CYCLES": 2000})
+    urgent = [Launch(50 + n, short, asid=2, priority=9 + n) for n in range(room)]
+    begun = tb.cycle
+    for task in urgent:
+        tb.launch(task)
+    await tb.until(lambda: all(task.over is not None for task in urgent), "urgent tasks over")
+    assert room > 1 and tb.cycle - begun < 4000
+    assert all(task.over is None for task in low)
+    await tb.finish()
+
+
+@cocotb.test()
 async def dependent_tasks(dut: Any) -> None:
     """The end of a task schedules the next, after its release (HOST-10)."""
     tb = await ComputeTestbench(dut).start()
