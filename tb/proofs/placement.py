@@ -30,7 +30,7 @@ from signalbox.tb.proofs.formal import (
 __all__ = ["PROOFS", "TWO_SMS", "decisions", "run_of_blocks"]
 
 TWO_SMS = Config(
-    channels=1, semaphores=8, counters=1, asids=2, slots=4, sms=2,
+    channels=1, semaphores=8, counters=1, asids=2, slots=4, spare_rows=1, sms=2,
     sm_warps=2, sm_blocks=2, sm_registers=512, sm_shared=2048,
 )  # fmt: skip
 CONFIG = replace(TWO_SMS, sms=5)

@@ -74,7 +74,7 @@ class QueueTableProof(Proof):
     long = True
 
     def build(self, m: Module, wrap: Wrap) -> None:
-        config = Config(contexts=CONTEXTS, queues=self.places, slots=4, sms=1)
+        config = Config(contexts=CONTEXTS, queues=self.places, slots=4, spare_rows=1, sms=1)
         with patch.multiple(queue_table, **NARROW):
             self._dut = dut = QueueTable(config)
             inside = Inside(dut)

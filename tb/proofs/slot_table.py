@@ -18,7 +18,7 @@ from signalbox.tb.proofs.formal import (
 
 __all__ = ["PROOFS"]
 
-CONFIG = Config(slots=4, sms=1)
+CONFIG = Config(slots=4, spare_rows=1, sms=1)
 ROWS = CONFIG.rows
 
 

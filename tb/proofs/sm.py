@@ -28,7 +28,9 @@ from signalbox.tb.proofs.formal import (
 __all__ = ["PROOFS"]
 
 SLOTS, WARPS = 3, 3
-CONFIG = Config(slots=4, sm_blocks=SLOTS, sm_warps=WARPS, sm_registers=6 * 128, sm_shared=5 * 1024)
+CONFIG = Config(
+    slots=4, spare_rows=1, sm_blocks=SLOTS, sm_warps=WARPS, sm_registers=6 * 128, sm_shared=5 * 1024
+)
 
 
 def _one(bits: Value) -> Value:

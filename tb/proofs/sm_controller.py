@@ -21,7 +21,7 @@ __all__ = ["PROOFS"]
 
 WARPS = 4
 CONFIG = Config(
-    slots=4, sm_blocks=3, sm_warps=WARPS, sm_registers=6 * 128, sm_shared=5 * 1024
+    slots=4, spare_rows=1, sm_blocks=3, sm_warps=WARPS, sm_registers=6 * 128, sm_shared=5 * 1024
 )  # fmt: skip
 
 

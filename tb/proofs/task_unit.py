@@ -14,7 +14,17 @@ from signalbox.tb.proofs.formal import Assert, Assume, Inside, Proof, Wrap, arbi
 
 __all__ = ["PROOFS"]
 
-CONFIG = Config(channels=1, semaphores=8, counters=1, asids=2, contexts=1, slots=4, sms=1, queues=1)
+CONFIG = Config(
+    channels=1,
+    semaphores=8,
+    counters=1,
+    asids=2,
+    contexts=1,
+    slots=4,
+    spare_rows=1,
+    sms=1,
+    queues=1,
+)
 ROWS = CONFIG.rows
 PLACE, COUNTER, RESTORE, GET = range(4)  # values written into a record
 COUNT = 6  # bits of a count of tasks

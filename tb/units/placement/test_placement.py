@@ -31,7 +31,7 @@ def place(simulator: str, tests: str, config: Config, name: str, **options: Any)
 
 @pytest.mark.parametrize("sms", tiers([1, 5], smoke=[1]))
 def test_random(simulator: str, sms: int) -> None:
-    config = Config(slots=8, sms=sms, asids=4, **SIZES)
+    config = Config(slots=8, spare_rows=2, sms=sms, asids=4, **SIZES)
     place(simulator, "cocotb_random", config, f"random-{sms}")
 
 
@@ -40,7 +40,7 @@ def test_random(simulator: str, sms: int) -> None:
 )
 def test_random_of_many(simulator: str) -> None:
     """Verilator takes minutes to build this many SMs."""
-    config = Config(slots=16, sms=132, asids=8, **SIZES)
+    config = Config(slots=16, spare_rows=4, sms=132, asids=8, **SIZES)
     place(simulator, "cocotb_random", config, "random-132", build_args=FAST_BUILD[simulator])
 
 
@@ -51,5 +51,5 @@ def test_exports(name: str) -> None:
 
 @pytest.mark.smoke
 def test_directed(simulator: str) -> None:
-    config = Config(slots=8, sms=3, asids=8, **SIZES)
+    config = Config(slots=8, spare_rows=2, sms=3, asids=8, **SIZES)
     place(simulator, "cocotb_placement", config, "directed", minimum=17)

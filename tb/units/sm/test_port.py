@@ -77,7 +77,10 @@ def test_own_errors_pass():
     ("factory", "message"),
     [
         (OtherCore, r"^OtherCore has .*: kernel is In of 3 bits, not In of \d+ bits; begin"),
-        (lambda config: OwnCore(Config(sms=2, slots=4)), "<lambda> has .*: kernel is In of"),
+        (
+            lambda config: OwnCore(Config(sms=2, slots=4, spare_rows=1)),
+            "<lambda> has .*: kernel is In of",
+        ),
         (lambda config: 3, "makes 3, which is no Amaranth component"),
         (NoSignature, "which is no Amaranth component"),
     ],
