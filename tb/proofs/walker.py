@@ -14,13 +14,14 @@ from signalbox.hw.mmu.records import (
     Scope,
     covers,
     page_request,
-    page_result,
+    touches,
 )
-from signalbox.hw.mmu.walk_cache import cached_table
+from signalbox.hw.mmu.walk_cache import cached_region
 from signalbox.hw.mmu.walk_registers import (
     walk_candidate,
     walk_decided,
     walk_decoded,
+    walk_end,
     walk_ending,
     walk_entered,
     walk_entering,
@@ -166,7 +167,7 @@ class WalkerProof(Proof):
         self._done = inside.submodule("done_turns").grant
         self._pending = inside.submodule("pending")
         self._look_at_reads(m, Inside(self._pending))
-        within, row = Inside(inside.submodule("directories")), cached_table(CONFIG)
+        within, row = Inside(inside.submodule("directories")), cached_region(CONFIG)
         self._known = within.signal("rows", data.ArrayLayout(row, CONFIG.walk_cache))
         self._comes = within.signal("comes", row)
         self._hits = within.signal("found")
@@ -178,7 +179,7 @@ class WalkerProof(Proof):
             return [inside.signal(f"{name}_{n}", shape) for n in range(WALKS)]
 
         self._pages, self._steps = each("page", walk_page(CONFIG)), each("step", walk_step(CONFIG))
-        self._ends = each("end", page_result(CONFIG))
+        self._ends = each("end", walk_end(CONFIG))
         self._alone, self._jumped, self._starts, self._nearer, self._stale, self._before = (
             inside.signal(name)
             for name in ("alone", "jumped", "at_start", "nearer", "stale", "before")
@@ -327,6 +328,27 @@ class WalkerProof(Proof):
             ]
         with m.If(result.valid & self._fresh & self._is(self._waiting)):
             m.d.comb += Assert(self._mark.end(result.p.end))
+        self._touched(m, asks, enters, holds)
+
+    def _touched(self, m: Module, asks: Value, enters: Value, holds: list[Value]) -> None:
+        """The page of a whole region is returned only if no invalidation of the space came after
+        the request."""
+        dut, left, result = self._dut, self._left, self._dut.result
+        touched, mine = Signal(name="touched"), Signal(name="in_space")
+        with m.If(asks):
+            m.d.sync += [touched.eq(0), mine.eq(dut.request.p.asid == self._asid)]
+        with m.Elif(touches(dut.invalidate, self._asid)):
+            m.d.sync += touched.eq(1)
+        retries = left.end.outcome == Outcome.RETRY
+        with m.If(mine & touched):
+            m.d.comb += [
+                Assert(~enters),
+                *(Assert(~one | before) for one, before in zip(holds, self._before, strict=True)),
+            ]
+            with m.If(left.valid & (left.tag == self._tag) & left.end.whole):
+                m.d.comb += Assert(retries | (left.slot & self._before).any())
+            with m.If(result.valid & (result.p.tag == self._tag) & result.p.whole):
+                m.d.comb += Assert(result.p.end.outcome == Outcome.RETRY)
 
     # -- invariants --------------------------------------------------------------------------------
 
@@ -582,8 +604,11 @@ class WalkerProof(Proof):
                     with m.If(trusts & self._way(n, Depth.PD0, _TABLES)):
                         m.d.comb += Assert(~row.table[_OLD - 8])
             new = self._fresh & ~self._stale[n] & self._is(page)
-            with m.If(entered.slot[n] & new & mark.refused):
-                m.d.comb += Assert(~entered.refused & entered.fits.all())
+            with m.If(entered.slot[n] & new):
+                m.d.comb += [
+                    Assert(~entered.ends | mark.end(entered.end)),
+                    Assert(~mark.refused | entered.fits.all()),
+                ]
             with m.If(~is_[State.FREE] & ~is_[State.ENTER] & new):
                 m.d.comb += Assert(~mark.refused | self._fits[n].all())
             with m.If(is_[State.DONE] & new):
@@ -626,8 +651,9 @@ class WalkerProof(Proof):
             m.d.comb += Assert(mark.entries(here.entry) & ~error & self._clean(here.place))
         with m.If(self._next_fresh):
             m.d.comb += Assert(mark.end(next_.end) | next_.descends)
-            with m.If(next_.descends):
+            with m.If(next_.descends | (next_.finds & (next_.depth == Depth.PD1))):
                 m.d.comb += Assert(~next_.table[_OLD - 8])
+            with m.If(next_.descends):
                 with m.If(next_.depth == Depth.PD0):
                     m.d.comb += Assert(~next_.below.address[_OLD - 12] & ~old)
         for k, read in enumerate(self._reads):
