@@ -114,7 +114,8 @@ class WalkerProof(Proof):
         "every request has exactly one result, once no other has its tag; at most as many reads as "
         "walks are under way; no result but RETRY rests on an entry, a table in the walk cache or "
         "a row of the ASID table from before an invalidation that covers it, its own cycle "
-        "excepted; who follows, follows a read that is under way"
+        "excepted, or for a page of 512 MiB that came after the request; who follows, follows a "
+        "read that is under way"
     )
     induction = 1
     cover = 12
@@ -328,15 +329,17 @@ class WalkerProof(Proof):
             ]
         with m.If(result.valid & self._fresh & self._is(self._waiting)):
             m.d.comb += Assert(self._mark.end(result.p.end))
-        self._touched(m, asks, enters, holds)
+        self._touched(m, open_ & mine, asks, enters, holds)
 
-    def _touched(self, m: Module, asks: Value, enters: Value, holds: list[Value]) -> None:
-        """The page of a whole region is returned only if no invalidation of the space came after
-        the request."""
+    def _touched(
+        self, m: Module, mine: Value, asks: Value, enters: Value, holds: list[Value]
+    ) -> None:
+        """A request for a page in a page of 512 MiB has the result RETRY if an invalidation of its
+        space came after it."""
         dut, left, result = self._dut, self._left, self._dut.result
-        touched, mine = Signal(name="touched"), Signal(name="in_space")
+        touched = Signal(name="touched")
         with m.If(asks):
-            m.d.sync += [touched.eq(0), mine.eq(dut.request.p.asid == self._asid)]
+            m.d.sync += touched.eq(0)
         with m.Elif(touches(dut.invalidate, self._asid)):
             m.d.sync += touched.eq(1)
         retries = left.end.outcome == Outcome.RETRY
