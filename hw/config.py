@@ -129,7 +129,7 @@ class Config:
     l2_entries : entries of the shared second-level TLB.
     l2_ways : ways of the second-level TLB.
     walks : concurrent page walks.
-    walk_cache : entries of the walk cache; each covers the 512 MiB region of one PD0 table.
+    walk_cache : entries of the walk cache; each covers the 512 MiB region of one PD0 table or page.
     prefetch_beats : pushbuffer prefetch per channel, in bus beats.
     cycle_ns : nanoseconds per clock cycle, for PTIMER, timestamps and time-outs.
     contexts : contexts that can have tasks; one of them runs at a time.

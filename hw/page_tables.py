@@ -6,11 +6,13 @@ translate 49 bits of virtual address:
     PD3 48:47   PD2 46:38   PD1 37:29   PD0 28:21   page table 20:12 (4 KiB) or 20:16 (64 KiB)
 
 A PD0 entry is dual: it names a table of 64 KiB pages (low half) and one of 4 KiB pages (high half),
-or is itself the PTE of a 2 MiB page. The table of 64 KiB pages comes first. Entries have 8 bytes,
-those of PD0 16.
+or is itself the PTE of a 2 MiB page. The table of 64 KiB pages comes first. A PD1 entry names a
+PD0, or is itself the PTE of a 512 MiB page (HOST-17). Bit 0 decides, VALID of a PTE and IS_PTE of a
+PDE. Entries have 8 bytes, those of PD0 16.
 
 Source: NVIDIA open-gpu-doc gp100-mmu-format.pdf, dev_mmu.ref.txt, dev_mmu_fault.ref.txt and
-dev_fault.ref.txt, as restated on spec page 60 sections 6.1 and 6.4; kinds: tu102 dev_mmu.h.
+dev_fault.ref.txt, as restated on spec page 60 sections 6.1 and 6.4; kinds: tu102 dev_mmu.h; 512 MiB
+pages: uvm_ampere_mmu.c and kern_gmmu_fmt_ga10x.c of open-gpu-kernel-modules.
 """
 
 from dataclasses import dataclass
@@ -68,8 +70,8 @@ DIRECTORIES = (
 TABLES = {1 << 12: Level("PT 4K", 12, 9), 1 << 16: Level("PT 64K", 16, 5)}
 """Page tables, by page size in bytes."""
 
-PAGE_SIZES = (1 << 12, 1 << 16, 1 << 21)
-"""Page sizes in bytes; the largest pages are mapped by PD0 itself."""
+PAGE_SIZES = (1 << 12, 1 << 16, 1 << 21, 1 << 29)
+"""Page sizes in bytes; the two largest are mapped by PD0 and PD1 themselves."""
 
 
 class PdeAperture(enum.IntEnum, shape=2):
@@ -99,8 +101,8 @@ class PteKind(enum.IntEnum, shape=8):
 
 
 class Pde(data.Struct):
-    """Entry of PD3, PD2 and PD1. `address` >> 12; in video memory only its low 25 bits are used.
-    Aperture INVALID with `volatile` is sparse."""
+    """Entry of PD3, PD2, and of PD1 with `is_pte` 0. `address` >> 12; in video memory only its low
+    25 bits are used. Aperture INVALID with `volatile` is sparse."""
 
     is_pte: 1
     aperture: PdeAperture
@@ -129,10 +131,12 @@ class DualPde(data.Struct):
 
 
 class Pte(data.Struct):
-    """Page table entry, or low half of a PD0 entry whose bit IS_PTE, here `valid`, is set.
+    """Page table entry; or entry of PD1, or low half of one of PD0, whose bit IS_PTE, here `valid`,
+    is set.
 
-    `address` >> 12. If not valid: sparse with `volatile` (reads return 0, writes are dropped); in a
-    table of 64 KiB pages, with `privileged`, there is no 4 KiB page below either.
+    `address` >> 12; its bits within the page are ignored. If not valid: sparse with `volatile`
+    (reads return 0, writes are dropped); in a table of 64 KiB pages, with `privileged`, there is no
+    4 KiB page below either.
     """
 
     valid: 1
@@ -154,7 +158,7 @@ class FaultType(enum.IntEnum, shape=5):
     PDE = 0
     """The walk needs a table that does not exist."""
     PDE_SIZE = 1
-    """A PDE above PD0 with IS_PTE set."""
+    """A PDE above PD1 with IS_PTE set."""
     PTE = 2
     """Page not mapped."""
     VA_LIMIT = 3

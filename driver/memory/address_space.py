@@ -22,9 +22,8 @@ PAGE_INVALIDATION_LIMIT = 16
 whole ASID. The size of a first-level TLB: beyond it, keeping the other entries gains less than the
 extra invalidations cost."""
 
-_LOWEST = PAGE_SIZES[-1]
+_LOWEST = 1 << 21
 """Lowest address allocated by default. Address 0 and its surroundings are used only on request."""
-
 
 _RING_BITS = 40
 """Width of the address of a ring, of a segment in a ring entry, and of a host semaphore."""
@@ -126,8 +125,9 @@ class AddressSpace:
         memory : a buffer, or a physical byte address.
         size : bytes; defaults to all of the buffer's `room`.
         va : first virtual address; defaults to the lowest suitable free address from `above` up.
-        page_size : 4 KiB, 64 KiB or 2 MiB; defaults to the largest that divides both addresses and
-            the size.
+        page_size : 4 KiB, 64 KiB, 2 MiB or 512 MiB; defaults to the largest that divides both
+            addresses and the size, and for which there are addresses. On request the last page of
+            512 MiB may extend past the end of memory; an access there faults.
 
         Raises `MapError` if the range is not page-aligned, not free, or outside the address space
         or physical memory; `OutOfAddresses`; `OutOfMemory` if there is no room for a page table;
@@ -141,15 +141,16 @@ class AddressSpace:
             if size is None:
                 size = buffer.room if buffer else 0
             pa = _physical(memory, size)
-            page_size = page_size or _largest_page(pa, size, va)
+            choice = [page_size] if page_size else self._page_sizes(pa, size, va)
             with self._naming_errors():
-                va = self._find(va, size, page_size, above)
+                va, page_size = self._find(va, size, choice, above)
                 replaced = self._tables.map(va, pa, size, page_size=page_size, **permissions)
             name = name or (buffer.name if buffer else "")
             mapping = Mapping(self, va, pa, size, page_size, buffer, name, **permissions)
             self._add(mapping)
             if replaced:
-                await self._invalidate(replaced)
+                # Walks of all their addresses may still read replaced directories.
+                await self._invalidate(replaced, whole=page_size == PAGE_SIZES[-1])
         return mapping
 
     async def allocate(
@@ -273,9 +274,13 @@ class AddressSpace:
         if mapping is None:
             cause = FaultType.PTE if 0 <= va < self.size else FaultType.VA_LIMIT
         else:
-            cause = _refusal(mapping, access, privileged)
+            pa = mapping.pa + va - mapping.va
+            # The end of memory applies to each 2 MiB of a page of 512 MiB.
+            piece = min(mapping.page_size, 1 << 21)
+            past = pa - pa % piece + piece > self._memory.size
+            cause = FaultType.REGION if past else _refusal(mapping, access, privileged)
             if cause is None:
-                return mapping.pa + va - mapping.va
+                return pa
         raise TranslationFault(self.name, self.asid, va, access, cause, context=self.describe(va))
 
     def describe(self, va: int) -> str:
@@ -291,21 +296,35 @@ class AddressSpace:
 
     # -- addresses ---------------------------------------------------------------------------------
 
-    def _find(self, va: int | None, size: int, page_size: int, above: int) -> int:
-        """Start of a free range: `va` if given, else the first suitable one."""
+    def _page_sizes(self, pa: int, size: int, va: int | None) -> list[int]:
+        """Page sizes that divide both addresses and the size, largest first. The smallest one is
+        always among them, the largest one if all of the memory exists."""
+        bits = pa | size | (va or 0)
+        sizes = [each for each in reversed(PAGE_SIZES[1:]) if bits % each == 0]
+        return [
+            *(each for each in sizes if each < PAGE_SIZES[-1] or pa + size <= self._memory.size),
+            PAGE_SIZES[0],
+        ]
+
+    def _find(
+        self, va: int | None, size: int, page_sizes: list[int], above: int
+    ) -> tuple[int, int]:
+        """Start of a free range, and the first of the page sizes for which there is one. The range
+        begins at `va` if given, else it is the lowest one."""
         if size <= 0:
             raise MapError(f"size = {size}: a mapping has at least one page")
         if va is not None:
             self._check_free(va, size)
-            return va
-        found = self._addresses.find(size, page_size, lowest=above)
-        if found is None:
-            raise OutOfAddresses(
-                f"no free range of {size} bytes aligned to {page_size}: {self._addresses.total} of "
-                f"{self.size} bytes of addresses are free, the largest range has "
-                f"{self._addresses.largest}"
-            )
-        return found
+            return va, page_sizes[0]
+        for page_size in page_sizes:
+            found = self._addresses.find(size, page_size, lowest=above)
+            if found is not None:
+                return found, page_size
+        raise OutOfAddresses(
+            f"no free range of {size} bytes aligned to {page_sizes[-1]}: {self._addresses.total} "
+            f"of {self.size} bytes of addresses are free, the largest range has "
+            f"{self._addresses.largest}"
+        )
 
     def _check_free(self, va: int, size: int) -> None:
         if self._addresses.has(va, size):
@@ -333,12 +352,13 @@ class AddressSpace:
 
     # -- invalidation ------------------------------------------------------------------------------
 
-    async def _invalidate(self, pages: list[Page]) -> None:
-        """Invalidate the translations of `pages`, then free everything that waited for it."""
+    async def _invalidate(self, pages: list[Page], *, whole: bool = False) -> None:
+        """Invalidate the translations of `pages`, or those of the `whole` space, then free
+        everything that waited for it."""
         asid = self.asid
         if asid is not None:
             # After an invalidation that did not complete, any page of the ASID may be stale.
-            whole = self._unsettled or len(pages) > PAGE_INVALIDATION_LIMIT
+            whole = whole or self._unsettled or len(pages) > PAGE_INVALIDATION_LIMIT
             self._unsettled = True
             if whole:
                 await self._mmu.invalidate_asid(asid)
@@ -416,9 +436,3 @@ def _refusal(mapping: Mapping, access: AccessType, privileged: bool) -> FaultTyp
     if atomic and not mapping.atomics:
         return FaultType.ATOMIC
     return None
-
-
-def _largest_page(pa: int, size: int, va: int | None) -> int:
-    """Largest page size that divides both addresses and the size, else the smallest one."""
-    bits = pa | size | (va or 0)
-    return next((each for each in reversed(PAGE_SIZES) if bits % each == 0), PAGE_SIZES[0])

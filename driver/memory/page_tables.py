@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from signalbox.driver.memory.physical import Buffer, Memory
 from signalbox.hw.config import VA_BITS
@@ -23,8 +24,11 @@ _TABLE_ALIGN = 4096
 """Alignment of every table, in bytes: entries hold addresses of small tables and directories
 >> 12."""
 
-_REGION = PAGE_SIZES[-1]
+_GROUP = PAGE_SIZES[2]
 """Bytes mapped by one entry of PD0."""
+
+_WHOLE = PAGE_SIZES[3]
+"""Bytes mapped by one entry of PD1: the largest page."""
 
 
 class MapError(Exception):
@@ -57,18 +61,18 @@ class Page:
 class PageTables:
     """Page tables of one address space; `root` is the page directory base.
 
-    Tables are created on first use and kept until `free`, except those that a 2 MiB page replaces.
+    Tables are created on first use and kept until `free`, except those that a larger page replaces.
     `map`, `unmap` and `protect` return the pages whose old translations may be cached; the caller
-    must invalidate them. Until the invalidation is acknowledged, walks may still read replaced
-    tables, so their memory is kept until `release`.
+    must invalidate them, and after a `map` of 512 MiB pages all of the space. Until this is
+    acknowledged, walks may still read replaced tables, so their memory is kept until `release`.
     """
 
     def __init__(self, memory: Memory, name: str = "") -> None:
         self._memory, self._name = memory, name
         self._buffers: dict[int, Buffer] = {}
         self._replaced: list[Buffer] = []
-        # Pages by address, grouped by 2 MiB region.
-        self._regions: dict[int, dict[int, Page]] = {}
+        # Pages by address, grouped by the 2 MiB of their address.
+        self._groups: dict[int, dict[int, Page]] = {}
         self.root = self._table(DIRECTORIES[0])
 
     def free(self) -> None:
@@ -77,7 +81,7 @@ class PageTables:
         for buffer in self._buffers.values():
             buffer.free()
         self._buffers.clear()
-        self._regions.clear()
+        self._groups.clear()
 
     def release(self) -> None:
         """Free replaced tables, once their invalidation is acknowledged."""
@@ -87,13 +91,13 @@ class PageTables:
 
     def pages(self) -> Iterator[Page]:
         """All mapped pages."""
-        for region in self._regions.values():
-            yield from region.values()
+        for group in self._groups.values():
+            yield from group.values()
 
     def find(self, va: int) -> Page | None:
         """The page that contains `va`, or None."""
-        region = self._regions.get(va // _REGION, {})
-        candidates = (region.get(va // size * size) for size in PAGE_SIZES)
+        starts = (va // size * size for size in PAGE_SIZES)
+        candidates = (self._groups.get(start // _GROUP, {}).get(start) for start in starts)
         return next((page for page in candidates if page and va < page.va + page.size), None)
 
     def map(
@@ -109,6 +113,8 @@ class PageTables:
     ) -> list[Page]:
         """Map `size` bytes at `va` to physical memory at `pa`, in pages of one size.
 
+        The last page of 512 MiB may extend past the end of memory: an access there faults.
+
         Raises `MapError` for an unknown page size, addresses or a size that are not multiples of
         it, addresses outside the address space or physical memory, and pages already mapped;
         `OutOfMemory` if there is no room for a table. Nothing is mapped then.
@@ -116,7 +122,10 @@ class PageTables:
         if page_size not in PAGE_SIZES:
             raise MapError(f"no pages of {page_size} bytes: sizes are {PAGE_SIZES}")
         self._check(va, size, page_size)
-        if pa % page_size or not 0 <= pa <= pa + size <= self._memory.size:
+        end = self._memory.size
+        if page_size == _WHOLE:
+            end = -(-end // _WHOLE) * _WHOLE
+        if pa % page_size or not 0 <= pa <= pa + size <= end:
             raise MapError(
                 f"{size} bytes at physical {pa:#x} are not whole pages of {page_size} bytes "
                 f"inside the {self._memory.size} bytes of memory"
@@ -134,7 +143,7 @@ class PageTables:
             if self._replace_tables(page, place):
                 replaced.append(page)
             self._store_page(page, place, page.entry())
-            self._regions.setdefault(page.va // _REGION, {})[page.va] = page
+            self._groups.setdefault(page.va // _GROUP, {})[page.va] = page
         return replaced
 
     def unmap(self, va: int, size: int) -> list[Page]:
@@ -143,7 +152,7 @@ class PageTables:
         pages = self._mapped(va, size)
         for page in pages:
             self._store_page(page, self._place(page), 0)
-            del self._regions[page.va // _REGION][page.va]
+            del self._groups[page.va // _GROUP][page.va]
         return pages
 
     def protect(self, va: int, size: int, *, read_only: bool) -> list[Page]:
@@ -156,7 +165,7 @@ class PageTables:
         for page in changed:
             new = replace(page, read_only=read_only)
             self._store_page(new, self._place(new), new.entry())
-            self._regions[page.va // _REGION][page.va] = new
+            self._groups[page.va // _GROUP][page.va] = new
         return changed
 
     # -- checks ------------------------------------------------------------------------------------
@@ -168,8 +177,10 @@ class PageTables:
             raise MapError(f"{size} bytes at {va:#x} are outside the {VA_BITS}-bit address space")
 
     def _check_free(self, page: Page) -> None:
-        region = self._regions.get(page.va // _REGION, {})
-        inside = (other for other in region.values() if page.va <= other.va < page.va + page.size)
+        last = page.va + page.size - 1
+        numbers = range(page.va // _GROUP, last // _GROUP + 1)
+        others = (other for number in numbers for other in self._groups.get(number, {}).values())
+        inside = (other for other in others if page.va <= other.va <= last)
         found = self.find(page.va) or next(inside, None)
         if found:
             raise MapError(
@@ -201,23 +212,29 @@ class PageTables:
         table = self.root
         *upper, last = DIRECTORIES
         for level, below in zip(upper, DIRECTORIES[1:], strict=True):
-            table = self._follow(table + level.entry_bytes * level.index(page.va), below)
+            place = table + level.entry_bytes * level.index(page.va)
+            if page.size == 1 << level.shift:
+                return place
+            table = self._follow(place, below)
         place = table + last.entry_bytes * last.index(page.va)
-        if page.size == _REGION:
+        if page.size == 1 << last.shift:
             return place
         level = TABLES[page.size]
         return self._follow_dual(place, level) + level.entry_bytes * level.index(page.va)
 
     def _store_page(self, page: Page, place: int, pte: int) -> None:
         """Write the PTE of `page`. In PD0 it fills the whole dual entry."""
-        self._store(place, pte, DIRECTORIES[-1].entry_bytes if page.size == _REGION else 8)
+        self._store(place, pte, DIRECTORIES[-1].entry_bytes if page.size == _GROUP else 8)
 
     def _replace_tables(self, page: Page, place: int) -> bool:
         """Retire the tables that `page` replaces, to be freed by `release`. Returns whether there
         are any."""
-        if page.size != _REGION:
+        if page.size == _GROUP:
+            tables = _halves(self._load(place, DIRECTORIES[-1].entry_bytes))
+        elif page.size == _WHOLE:
+            tables = self._below(place)
+        else:
             return False
-        tables = self._halves(place)
         self._replaced += [self._buffers.pop(address) for address in tables]
         return bool(tables)
 
@@ -245,12 +262,17 @@ class PageTables:
         self._store(place, kept | pack(DualPde, **fields), size)
         return table
 
-    def _halves(self, place: int) -> list[int]:
-        """Addresses of the tables that a dual PDE points to."""
-        found = unpack(DualPde, self._load(place, DIRECTORIES[-1].entry_bytes))
-        big, small = found["big_address"] << 8, found["small_address"] << 12
-        halves = (found["big_aperture"], big), (found["small_aperture"], small)
-        return [table for aperture, table in halves if aperture != PdeAperture.INVALID]
+    def _below(self, place: int) -> list[int]:
+        """Addresses of the PD0 that an entry of PD1 points to, if any, and of all its tables."""
+        found, level = unpack(Pde, self._load(place)), DIRECTORIES[-1]
+        if found["aperture"] == PdeAperture.INVALID:
+            return []
+        table = found["address"] << 12
+        content = self._memory.machine.memory_read(table, level.table_bytes)
+        starts = range(0, level.table_bytes, level.entry_bytes)
+        entries = (content[start : start + level.entry_bytes] for start in starts)
+        halves = (_halves(int.from_bytes(entry, "little")) for entry in entries)
+        return [table, *chain.from_iterable(halves)]
 
     def _table(self, level: Level) -> int:
         """Allocate a table without valid entries; returns its physical address."""
@@ -265,3 +287,11 @@ class PageTables:
 
     def _store(self, place: int, entry: int, size: int = 8) -> None:
         self._memory.machine.memory_write(place, entry.to_bytes(size, "little"))
+
+
+def _halves(entry: int) -> list[int]:
+    """Addresses of the tables that a dual PDE points to."""
+    found = unpack(DualPde, entry)
+    big, small = found["big_address"] << 8, found["small_address"] << 12
+    halves = (found["big_aperture"], big), (found["small_aperture"], small)
+    return [table for aperture, table in halves if aperture != PdeAperture.INVALID]

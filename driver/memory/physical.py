@@ -93,8 +93,12 @@ class Buffer:
 
 def page_for(size: int) -> int:
     """Page size, in bytes, for a buffer of `size` bytes: the largest page that the buffer fills to
-    at least a quarter. Larger pages need fewer TLB entries, at the cost of memory."""
-    return next((page for page in reversed(PAGE_SIZES) if 4 * size >= page), PAGE_SIZES[0])
+    at least a quarter, up to 2 MiB; 512 MiB if it has whole pages of that size. Larger pages need
+    fewer TLB entries, at the cost of memory."""
+    *usual, largest = PAGE_SIZES
+    if size and size % largest == 0:
+        return largest
+    return next((page for page in reversed(usual) if 4 * size >= page), PAGE_SIZES[0])
 
 
 class Memory:
@@ -135,9 +139,11 @@ class Memory:
         return Buffer(self, address, size, name)
 
     def allocate_pages(self, size: int, *, name: str = "") -> Buffer:
-        """Allocate a buffer of `size` bytes for mapping: whole pages of `page_for(size)` bytes.
-        Raises `OutOfMemory`."""
+        """Allocate a buffer of `size` bytes for mapping: whole pages of `page_for(size)` bytes;
+        without room for pages of 512 MiB, of 2 MiB. Raises `OutOfMemory`."""
         page = page_for(size)
+        if page == PAGE_SIZES[-1] and self._ranges.find(size, page) is None:
+            page = PAGE_SIZES[-2]
         buffer = self.allocate(-(-size // page) * page, align=page, name=name)
         buffer.size = size
         return buffer

@@ -13,6 +13,7 @@ from signalbox.hw.lib.onehot import lowest, select
 from signalbox.hw.mmu.asid_generations import GENERATION_BITS, AsidGenerations, generation
 from signalbox.hw.mmu.plru import SetPlru
 from signalbox.hw.mmu.records import (
+    PERMISSIONS,
     SHIFTS,
     VPN_BITS,
     Outcome,
@@ -31,7 +32,7 @@ from signalbox.hw.mmu.records import (
 __all__ = ["Held", "Kind", "L2Tlb", "refill", "refill_event"]
 
 
-_KEPT = ("ppn", "read_only", "privileged", "no_atomics")
+_KEPT = ("ppn", *PERMISSIONS)
 """Fields of a `page` stored in an entry, besides its size."""
 
 

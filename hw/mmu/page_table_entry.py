@@ -5,7 +5,7 @@ from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
-from signalbox.hw.mmu.records import PAGE_BITS, Outcome, PageSize, page_result
+from signalbox.hw.mmu.records import PAGE_BITS, PERMISSIONS, Outcome, PageSize, page_result
 from signalbox.hw.page_tables import (
     DIRECTORIES,
     PAGE_SIZES,
@@ -27,6 +27,7 @@ __all__ = [
     "Depth",
     "PageTableEntryDecoder",
     "SmallTable",
+    "region_page",
     "skips",
 ]
 
@@ -38,6 +39,9 @@ TABLE_BITS = 8
 
 _PHYSICAL_BITS = 37
 """Significant address bits of an entry in video memory."""
+
+_REGION_BITS = PAGE_SIZES[-1].bit_length() - 1 - PAGE_BITS
+"""Page-number bits within a page of 512 MiB."""
 
 
 class Depth(enum.Enum, shape=3):
@@ -70,8 +74,21 @@ def skips(depth: Value, entry: Value) -> Value:
     return (depth == Depth.PD0) & absent
 
 
+def region_page(config: Config) -> data.StructLayout:
+    """A page of 512 MiB, in the bits of an address >> `TABLE_BITS`: permissions in the low bits,
+    which are 0 in the address of the page."""
+    return data.StructLayout({
+        **dict.fromkeys(PERMISSIONS, 1),
+        "reserved": _REGION_BITS + PAGE_BITS - TABLE_BITS - len(PERMISSIONS),
+        "number": config.address_width - PAGE_BITS - _REGION_BITS,
+    })
+
+
 class PageTableEntryDecoder(wiring.Component):
     """Decodes an entry into the next step of the walk, or its result. Combinational.
+
+    Of a page of 512 MiB, whose PTE is in PD1, the walker chooses the piece of 2 MiB. Its first byte
+    has to be inside memory; the walker compares the piece.
 
     Members
     -------
@@ -80,9 +97,10 @@ class PageTableEntryDecoder(wiring.Component):
     status : status of its read.
     beside : for a BIG entry, the table of 4 KiB pages from PD0.
     descends : the walk goes on to a table below: the next level, or SMALL if it `skips` BIG.
-    table : address of that table >> `TABLE_BITS`.
+    table : address of that table >> `TABLE_BITS`; for a page of 512 MiB, a `region_page`.
     below : for a PD0 entry, the table of 4 KiB pages.
-    end : result of the walk, unless `descends`.
+    whole : the entry is the PTE of a page of 512 MiB.
+    end : result of the walk, unless `descends`; with `whole`, of any piece of the page.
     """
 
     def __init__(self, config: Config) -> None:
@@ -95,6 +113,7 @@ class PageTableEntryDecoder(wiring.Component):
             "descends": Out(1),
             "table": Out(config.address_width - TABLE_BITS),
             "below": Out(SmallTable),
+            "whole": Out(1),
             "end": Out(page_result(config)),
         })
 
@@ -121,11 +140,23 @@ class PageTableEntryDecoder(wiring.Component):
 
     def _directory(self, m: Module) -> None:
         entry = data.View(Pde, self.entry[:64])
-        with m.If(entry.is_pte):
+        with m.If(entry.is_pte & (self.depth == Depth.PD1)):
+            self._region(m)
+        with m.Elif(entry.is_pte):
             self._fault(m, FaultType.PDE_SIZE)
         with m.Else():
             address = entry.address[: _PHYSICAL_BITS - PAGE_BITS] << PAGE_BITS
             self._descend(m, entry.aperture, entry.volatile, address)
+
+    def _region(self, m: Module) -> None:
+        """A page of 512 MiB."""
+        kept, found = data.View(region_page(self._config), self.table), self.end.page
+        self._page(m, PageSize.HUGE, PAGE_SIZES[-1])
+        m.d.comb += [
+            self.whole.eq(1),
+            kept.number.eq(found.ppn[_REGION_BITS:]),
+            [kept[name].eq(found[name]) for name in PERMISSIONS],
+        ]
 
     def _dual(self, m: Module) -> None:
         """The table of 64 KiB pages comes first, then that of 4 KiB pages."""
@@ -168,10 +199,13 @@ class PageTableEntryDecoder(wiring.Component):
         with m.Else():
             m.d.comb += [self.descends.eq(1), self.table.eq(address >> TABLE_BITS)]
 
-    def _page(self, m: Module, size: PageSize) -> None:
+    def _page(self, m: Module, size: PageSize, whole: int | None = None) -> None:
+        """A page of that size, or the first one of `whole` bytes of them."""
         entry, found = data.View(Pte, self.entry[:64]), self.end.page
-        shift = PAGE_SIZES[size.value].bit_length() - 1
+        shift = (whole or PAGE_SIZES[size.value]).bit_length() - 1
         number = entry.address >> (shift - PAGE_BITS)
+        memory = self._config.memory_bytes
+        frames = -(-memory >> shift) if whole else memory >> shift
         m.d.comb += [
             found.size.eq(size),
             found.ppn.eq(entry.address),
@@ -187,7 +221,7 @@ class PageTableEntryDecoder(wiring.Component):
             self._fault(m, FaultType.UNSUPPORTED_APERTURE)
         with m.Elif(~entry.kind.matches(*PteKind)):
             self._fault(m, FaultType.UNSUPPORTED_KIND)
-        with m.Elif(number >= self._config.memory_bytes >> shift):
+        with m.Elif(number >= frames):
             self._fault(m, FaultType.REGION)
         with m.Else():
             m.d.comb += self.end.outcome.eq(Outcome.PAGE)

@@ -10,6 +10,7 @@ from signalbox.hw.page_tables import PAGE_SIZES, FaultType
 
 __all__ = [
     "PAGE_BITS",
+    "PERMISSIONS",
     "SHIFTS",
     "VPN_BITS",
     "Access",
@@ -31,6 +32,9 @@ __all__ = [
 PAGE_BITS = 12
 """Address bits within the smallest page."""
 
+PERMISSIONS = ("read_only", "privileged", "no_atomics")
+"""Fields of a `page` that restrict its accesses."""
+
 VPN_BITS = VA_BITS - PAGE_BITS
 """Width of a virtual page number, in smallest pages."""
 
@@ -44,14 +48,16 @@ class Access(enum.Enum, shape=2):
 
 
 class PageSize(enum.Enum, shape=2):
-    """4 KiB, 64 KiB or 2 MiB."""
+    """4 KiB, 64 KiB or 2 MiB. A page of 512 MiB is translated and cached in pieces of 2 MiB."""
 
     SMALL = 0
     BIG = 1
     HUGE = 2
 
 
-SHIFTS = tuple((size - 1).bit_length() - PAGE_BITS for size in PAGE_SIZES)
+SHIFTS = tuple(
+    (size - 1).bit_length() - PAGE_BITS for size in PAGE_SIZES[: len(PageSize.__members__)]
+)
 """Low page-number bits within a page, by `PageSize`."""
 
 
@@ -108,9 +114,7 @@ def page(config: Config) -> data.StructLayout:
     return data.StructLayout({
         "size": PageSize,
         "ppn": config.address_width - PAGE_BITS,
-        "read_only": 1,
-        "privileged": 1,
-        "no_atomics": 1,
+        **dict.fromkeys(PERMISSIONS, 1),
     })
 
 

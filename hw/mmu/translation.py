@@ -16,6 +16,7 @@ from signalbox.hw.mmu.mshr import miss_bits
 from signalbox.hw.mmu.records import VPN_BITS, Scope, answer, invalidation, lookup, page_request
 from signalbox.hw.mmu.refill_fifo import RefillFifo
 from signalbox.hw.mmu.walker import Walker
+from signalbox.hw.mmu.whole_regions import WholeRegions
 from signalbox.hw.records.memory import ReadPort
 
 __all__ = ["Mmu", "maintenance_command", "miss_tag"]
@@ -57,6 +58,10 @@ class Mmu(wiring.Component):
     waits for at most one walk of every other outstanding miss of all clients; it never waits if
     there are as many walks as those. A walk restarts when an invalidation covers its page or
     address space.
+
+    Both levels hold 512 MiB pages as pieces of 2 MiB (HOST-17), which the walker makes from the
+    page in its walk cache. So neither level grows or slows down. In return, the invalidation of one
+    page covers the whole space while it may have such pieces (`WholeRegions`).
 
     An invalidation reaches all parts in the same cycle. From the next cycle on no answer depends on
     what it covers; `done` marks that cycle. Memory has to be reset together with this unit, as the
@@ -111,6 +116,7 @@ class Mmu(wiring.Component):
         m = Module()
         m.submodules.l2, m.submodules.walker = self._l2, self._walker
         m.submodules.spaces = self._spaces = AsidTable(self._config)
+        m.submodules.whole = self._whole = WholeRegions(self._config)
         self._event = Signal(invalidation(self._config))
         self._maintain(m)
         self._first_levels(m)
@@ -120,7 +126,7 @@ class Mmu(wiring.Component):
 
     def _maintain(self, m: Module) -> None:
         """Executes a bind; the invalidation follows in the next cycle, for all parts at once."""
-        command, event, spaces = self.command, self._event, self._spaces
+        command, event, spaces, whole = self.command, self._event, self._spaces, self._whole
         taken = command.valid & command.ready
         m.d.comb += [
             command.ready.eq(~event.valid & ~self._l2.removing & ~spaces.busy),
@@ -130,9 +136,14 @@ class Mmu(wiring.Component):
             self._l2.invalidate.eq(event),
             self._walker.invalidate.eq(event),
         ]
+        of_space = (command.p.scope == Scope.PAGE) & whole.has
+        m.d.comb += [
+            whole.look.eq(command.p.asid),
+            whole.clears.eq(event.valid & (event.scope == Scope.ASID)),
+        ]
         m.d.sync += [
             event.valid.eq(taken),
-            event.scope.eq(Mux(command.p.bind, Scope.ASID, command.p.scope)),
+            event.scope.eq(Mux(command.p.bind | of_space, Scope.ASID, command.p.scope)),
             [event[name].eq(command.p[name]) for name in ("asid", "vpn")],
             self.done.eq(event.valid),
         ]
@@ -184,6 +195,7 @@ class Mmu(wiring.Component):
         missed = Signal(self._request)
         waits = data.View(self._request, queue.o.payload)
         back = data.View(self._request, walker.result.p.tag)
+        event, whole = self._event, self._whole
         names = self._request.members
         m.d.comb += [
             [missed[name].eq(l2.missed[name]) for name in names],
@@ -203,6 +215,9 @@ class Mmu(wiring.Component):
             walker.row.eq(spaces.row),
             self.walks.valid.eq(walker.request.valid & walker.request.ready),
             self.walks.asid.eq(waits.asid),
+            whole.adds.eq(self.walked.valid & walker.result.p.whole),
+            # L2 takes no result in the cycle of an invalidation.
+            whole.asid.eq(Mux(event.valid, event.asid, back.asid)),
             self.walked.valid.eq(walker.result.valid & walker.result.ready),
             self.walked.asid.eq(back.asid),
             self.found.eq(l2.hit),

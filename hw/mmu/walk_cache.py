@@ -1,4 +1,4 @@
-"""Walk cache: address of the PD0 table of recently walked regions (ASID-4)."""
+"""Walk cache: the PD0 table, or the 512 MiB page, of recently walked regions (ASID-4, HOST-17)."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
@@ -6,24 +6,26 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
 from signalbox.hw.lib.onehot import lowest, select
-from signalbox.hw.mmu.page_table_entry import TABLE_BITS
+from signalbox.hw.mmu.page_table_entry import region_page
 from signalbox.hw.mmu.plru import TreePlru
 from signalbox.hw.mmu.records import PAGE_BITS, VPN_BITS, Scope, invalidation, touches
 from signalbox.hw.page_tables import DIRECTORIES
 
-__all__ = ["WalkCache", "cached_table"]
+__all__ = ["WalkCache", "cached_region"]
 
 _REGION = DIRECTORIES[2].shift - PAGE_BITS
 """Page-number bits within the region of one PD0 table."""
 
 
-def cached_table(config: Config) -> data.StructLayout:
-    """An entry: the PD0 table of a region."""
+def cached_region(config: Config) -> data.StructLayout:
+    """An entry. `table`: address of the region's PD0 table, without its low bits, which are 0; with
+    `whole` the region is one page, and `table` its `region_page`."""
     return data.StructLayout({
         "valid": 1,
         "asid": config.asid_bits,
         "region": VPN_BITS - _REGION,
-        "table": config.address_width - TABLE_BITS,
+        "whole": 1,
+        "table": region_page(config).size,
     })
 
 
@@ -47,24 +49,24 @@ class WalkCache(wiring.Component):
     asid : of the look-up.
     vpn : of the look-up.
     hit : the region is cached; 1 cycle after `look`.
-    table : address of its PD0 table >> `TABLE_BITS`, valid with `hit`.
-    fill : the PD0 table for page `vpn` of `asid` is at `table`.
+    whole, table : see `cached_region`, valid with `hit`.
+    fill : strobe, the region of page `vpn` of `asid` has this `table`.
     invalidate : see `invalidation`.
     """
 
     def __init__(self, config: Config, *, entries: int) -> None:
         self._entries = entries
         self._recency = TreePlru(entries)
-        table = config.address_width - TABLE_BITS
         page = {"asid": config.asid_bits, "vpn": VPN_BITS}
-        self._row = cached_table(config)
+        self._row = cached_region(config)
+        kept = {name: self._row[name].shape for name in ("whole", "table")}
         super().__init__({
             "look": In(1),
             "asid": In(config.asid_bits),
             "vpn": In(VPN_BITS),
             "hit": Out(1),
-            "table": Out(table),
-            "fill": In(data.StructLayout({"valid": 1, **page, "table": table})),
+            **{name: Out(shape) for name, shape in kept.items()},
+            "fill": In(data.StructLayout({"valid": 1, **page, **kept})),
             "invalidate": In(invalidation(config)),
         })
 
@@ -78,6 +80,7 @@ class WalkCache(wiring.Component):
         m.d.comb += [
             wanted.eq(Cat(self._is(row, self.asid, self.vpn[_REGION:]) for row in rows)),
             self.hit.eq(found.any()),
+            self.whole.eq(select(found, (row.whole for row in rows))),
             self.table.eq(select(found, (row.table for row in rows))),
             self._recency.use.eq(Mux(writes, chosen, found)),
         ]
@@ -117,6 +120,7 @@ class WalkCache(wiring.Component):
                 comes.valid.eq(self.fill.valid),
                 comes.asid.eq(self.fill.asid),
                 comes.region.eq(self.fill.vpn[_REGION:]),
+                comes.whole.eq(self.fill.whole),
                 comes.table.eq(self.fill.table),
             ]
         for number, row in enumerate(rows):

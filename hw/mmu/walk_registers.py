@@ -5,7 +5,6 @@ from amaranth.lib import data
 from signalbox.hw.config import Config
 from signalbox.hw.mmu.page_table_entry import ENTRY_BITS, TABLE_BITS, Depth, SmallTable
 from signalbox.hw.mmu.records import VPN_BITS, PageSize, page_result
-from signalbox.hw.page_tables import FaultType
 from signalbox.hw.records.memory import MemoryStatus
 
 __all__ = [
@@ -13,6 +12,7 @@ __all__ = [
     "walk_candidate",
     "walk_decided",
     "walk_decoded",
+    "walk_end",
     "walk_ending",
     "walk_entered",
     "walk_entering",
@@ -48,6 +48,12 @@ def walk_place(config: Config) -> data.StructLayout:
     return data.StructLayout({**walk_page(config).members, **walk_step(config).members})
 
 
+def walk_end(config: Config) -> data.StructLayout:
+    """Result of a walk. `whole`: it ended at the PTE of a 512 MiB page; `page` is any piece of
+    it."""
+    return data.StructLayout({**page_result(config).members, "whole": 1})
+
+
 def walk_owner(config: Config) -> data.StructLayout:
     """Kept with an outstanding read: the place of its walk, without the table."""
     members = walk_place(config).members
@@ -77,13 +83,14 @@ def walk_looked_up(config: Config) -> data.StructLayout:
 
 def walk_entered(config: Config) -> data.StructLayout:
     """A walk whose page was compared with the limit. `fits`: by `LARGER`, a page of that size is
-    within it. `straight`: the walk is the candidate for the first stage."""
+    within it. `ends`: it ends here with `end`, refused or with a page from the walk cache.
+    `straight`: the walk is the candidate for the first stage."""
     whose = walk_entering(config).members
     return data.StructLayout({
         "slot": whose["slot"],
         "number": whose["number"],
-        "refused": 1,
-        "fault": FaultType,
+        "ends": 1,
+        "end": walk_end(config),
         "fits": len(LARGER),
         "straight": 1,
     })
@@ -152,7 +159,7 @@ def walk_decided(config: Config) -> data.StructLayout:
         "page": walk_page(config),
         "table": config.address_width - TABLE_BITS,
         "below": SmallTable,
-        "end": page_result(config),
+        "end": walk_end(config),
         "joins": config.walks,
     })
 
@@ -164,5 +171,5 @@ def walk_ending(config: Config, tag: int) -> data.StructLayout:
         "page": walk_page(config),
         "tag": tag,
         "fits": len(LARGER),
-        "end": page_result(config),
+        "end": walk_end(config),
     })

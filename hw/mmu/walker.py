@@ -18,12 +18,14 @@ from signalbox.hw.mmu.page_table_entry import (
     TABLE_BITS,
     Depth,
     PageTableEntryDecoder,
+    region_page,
     skips,
 )
 from signalbox.hw.mmu.page_table_reads import PageTableReads
 from signalbox.hw.mmu.read_names import WalkMatch
 from signalbox.hw.mmu.records import (
     PAGE_BITS,
+    PERMISSIONS,
     SHIFTS,
     Outcome,
     PageSize,
@@ -39,6 +41,7 @@ from signalbox.hw.mmu.walk_registers import (
     walk_candidate,
     walk_decided,
     walk_decoded,
+    walk_end,
     walk_ending,
     walk_entered,
     walk_entering,
@@ -48,15 +51,19 @@ from signalbox.hw.mmu.walk_registers import (
     walk_step,
     walk_turn,
 )
-from signalbox.hw.page_tables import FaultType
+from signalbox.hw.page_tables import DIRECTORIES, FaultType
 from signalbox.hw.records.memory import ReadPort
 
 __all__ = ["State", "Walker", "walk_result"]
 
+_REGION_BITS = DIRECTORIES[2].shift - PAGE_BITS
+"""Page-number bits within a region, the 512 MiB of an entry of PD1."""
+
 
 def walk_result(config: Config, tag: int) -> data.StructLayout:
-    """Result of a `page_request`. RETRY: possibly stale, the request has to be repeated."""
-    return data.StructLayout({"tag": tag, "end": page_result(config)})
+    """Result of a `page_request`. RETRY: possibly stale, the request has to be repeated. `whole`:
+    it rests on the PTE of a 512 MiB page, of which `end` is one piece."""
+    return data.StructLayout({"tag": tag, "end": page_result(config), "whole": 1})
 
 
 class State(enum.Enum, shape=3):
@@ -86,18 +93,26 @@ class Walker(wiring.Component):
     so every walk ends. A larger page has to end before the limit of its address space, else all of
     it is past the limit: cached translations do not know the limit.
 
+    A page of 512 MiB, a PTE in PD1 (HOST-17), has pieces of 2 MiB; each walk returns the piece of
+    its own page. The TLBs hold pieces like other pages of 2 MiB. The walk cache holds the page
+    itself, in the place of the PD0 that its region lacks, so walks of further pieces read nothing.
+    Limit and end of memory apply to each piece by itself.
+
     Three pipeline stages of one cycle, shared by all walks: an entry arrives, or without one a walk
     is picked, and its page is compared with those of all other walks; its next step is decided; it
     and its followers advance. So a decision depends only on flip-flops and on the entry.
 
     Latency: a read is offered 5 cycles after the request (ASID-table row, limit check), later while
     other walks are ready. From the last beat of an entry it takes 2 cycles until the walk's next
-    read is offered, or 6 until its result is. One beat per cycle is accepted. Walks ready to read
-    are picked in cycles without an entry, one in two cycles. Results come in any order.
+    read is offered, or 6 until its result is. Without a read, the result is offered 7 cycles after
+    the request. One beat per cycle is accepted. Walks ready to read are picked in cycles without an
+    entry, one in two cycles. Results come in any order.
 
-    An invalidation turns the walks that it covers into RETRY, whatever size the page may have;
-    nothing else returns RETRY. A bind has to be in the ASID table one cycle before its
-    invalidation.
+    An invalidation turns the walks that it covers into RETRY, whatever size up to 2 MiB the page
+    may have. A walk that ends at the PTE of a 512 MiB page is covered by every invalidation of its
+    address space, of a page or of all. One that has found no such page may still fault, as faults
+    are not shared. Nothing else returns RETRY. A bind has to be in the ASID
+    table one cycle before its invalidation.
 
     Parameters
     ----------
@@ -150,7 +165,7 @@ class Walker(wiring.Component):
         m.submodules.pending = self._pending = PageTableReads(self._config, walks, self._owner)
         wiring.connect(m, self._pending.read, wiring.flipped(self.read))
         self._pages, self._steps = self._each(self._named, "page"), self._each(self._step, "step")
-        self._ends = self._each(page_result(self._config), "end")
+        self._ends = self._each(walk_end(self._config), "end")
         self._alone = Signal(walks, name="alone")
         """Walks that followed in vain, and do not follow any more."""
         self._jumped = Signal(walks, name="jumped")
@@ -280,11 +295,20 @@ class Walker(wiring.Component):
         ]
         self._first_table = start.data
         self._first_depth = Mux(known.hit, Depth.PD0, Depth.PD3)
+        refused = ~row.bound | (vpn > last)
+        whole = known.hit & known.whole
+        kept = data.View(region_page(self._config), known.table)
+        end, page = entered.end, entered.end.page
         m.d.sync += [
             entered.slot.eq(found.slot),
             entered.number.eq(found.number),
-            entered.refused.eq(~row.bound | (vpn > last)),
-            entered.fault.eq(Mux(row.bound, FaultType.VA_LIMIT, FaultType.UNBOUND_INST_BLOCK)),
+            entered.ends.eq(refused | whole),
+            end.outcome.eq(Mux(refused, Outcome.FAULT, Outcome.PAGE)),
+            end.fault.eq(Mux(row.bound, FaultType.VA_LIMIT, FaultType.UNBOUND_INST_BLOCK)),
+            end.whole.eq(whole),
+            page.size.eq(PageSize.HUGE),
+            page.ppn.eq(kept.number << _REGION_BITS),
+            [page[name].eq(kept[name]) for name in PERMISSIONS],
             entered.fits.eq(
                 Cat(
                     (vpn[low:] < last[low:]) | ((vpn[low:] == last[low:]) & last[:low].all())
@@ -292,8 +316,8 @@ class Walker(wiring.Component):
                 )
             ),
         ]
-        self._move(Mux(entered.refused, entered.slot, 0), State.DONE, State.ENTER)
-        goes, straight = ~entered.refused, entered.straight
+        self._move(Mux(entered.ends, entered.slot, 0), State.DONE, State.ENTER)
+        goes, straight = ~entered.ends, entered.straight
         self._move(Mux(goes & straight, entered.slot, 0), State.PICKED, State.ENTER)
         self._move(Mux(goes & ~straight, entered.slot, 0), State.READ, State.ENTER)
 
@@ -317,8 +341,8 @@ class Walker(wiring.Component):
         step = Signal(self._step)
         m.d.comb += [
             turns.requests.eq(self.sets[State.READ] & ~self._stale),
-            # The candidate has just entered, and is refused.
-            void.eq(candidate.enters & self._entered.refused),
+            # The candidate has just entered, and ends without a read.
+            void.eq(candidate.enters & self._entered.ends),
             # Ample, as the walk that is decided on in this cycle may need room, too.
             self._advances.eq(candidate.valid & ~void & ~pending.came & pending.ample),
             passes.eq(~candidate.valid | void | self._advances),
@@ -508,14 +532,16 @@ class Walker(wiring.Component):
             next_.page.vpn.eq(place.vpn),
             next_.table.eq(entries.table),
             next_.below.eq(entries.below),
-            next_.end.eq(entries.end),
+            [next_.end[name].eq(entries.end[name]) for name in entries.end.shape().members],
+            next_.end.whole.eq(entries.whole),
             next_.joins.eq(Mux(skips, here.same_small, here.same)),
         ]
-        first = (next_.depth == Depth.PD1) & next_.came & next_.descends
+        region = (next_.depth == Depth.PD1) & next_.came & (next_.descends | next_.finds)
         m.d.comb += [
-            known.fill.valid.eq(first & ~next_.before & next_.quiet),
+            known.fill.valid.eq(region & ~next_.before & next_.quiet),
             known.fill.asid.eq(next_.page.asid),
             known.fill.vpn.eq(next_.page.vpn),
+            known.fill.whole.eq(next_.finds),
             known.fill.table.eq(next_.table),
             known.invalidate.eq(self.invalidate),
         ]
@@ -611,7 +637,7 @@ class Walker(wiring.Component):
                     self._starts[n].eq(1),
                 ]
             with m.If(self._entered.slot[n]):
-                m.d.sync += [end.outcome.eq(Outcome.FAULT), end.fault.eq(self._entered.fault)]
+                m.d.sync += end.eq(self._entered.end)
 
     # -- results -----------------------------------------------------------------------------------
 
@@ -627,6 +653,7 @@ class Walker(wiring.Component):
         ]
         end = Signal(page_result(self._config))
         past = Signal()
+        names = end.shape().members
         m.d.comb += [
             gives.eq(~result.valid | result.ready),
             passes.eq(~left.valid | gives),
@@ -634,7 +661,7 @@ class Walker(wiring.Component):
             turns.requests.eq(self.sets[State.DONE] & ~leaving.slot),
             turns.advance.eq(moves),
             [port.addr.eq(encode(leaving.slot)) for port in reads],
-            end.eq(left.end),
+            [end[name].eq(left.end[name]) for name in names],
             past.eq(
                 Cat(
                     (left.end.page.size == size) & ~left.fits[n] for n, size in enumerate(LARGER)
@@ -660,8 +687,11 @@ class Walker(wiring.Component):
             m.d.sync += left.slot.eq(0)
         with m.If((left.end.outcome == Outcome.PAGE) & past):
             m.d.comb += [end.outcome.eq(Outcome.FAULT), end.fault.eq(FaultType.VA_LIMIT)]
+        self._choose_piece(m, left, end)
         overtaken = (left.slot & self._stale).any() | self._covers(left.page)
-        with m.If(overtaken):
+        # Another piece of the page may be invalidated.
+        touched = (left.slot & self._before).any() | touches(self.invalidate, left.page.asid)
+        with m.If(overtaken | (left.end.whole & touched)):
             m.d.comb += end.outcome.eq(Outcome.RETRY)
             with m.If(~passes):
                 m.d.sync += left.end.outcome.eq(Outcome.RETRY)
@@ -670,10 +700,23 @@ class Walker(wiring.Component):
                 result.valid.eq(left.valid),
                 result.p.tag.eq(left.tag),
                 result.p.end.eq(end),
+                result.p.whole.eq(left.end.whole),
                 waiting.eq(left.page),
             ]
-        with m.Elif(self._covers(waiting)):
+        with m.Elif(
+            self._covers(waiting) | (result.p.whole & touches(self.invalidate, waiting.asid))
+        ):
             m.d.sync += result.p.end.outcome.eq(Outcome.RETRY)
+
+    def _choose_piece(self, m: Module, left: data.View, end: data.View) -> None:
+        """Of a 512 MiB page, the piece of the walk. One that is not inside memory faults."""
+        inside, memory = SHIFTS[PageSize.HUGE.value], self._config.memory_bytes >> PAGE_BITS
+        number = Cat(left.page.vpn[inside:_REGION_BITS], left.end.page.ppn[_REGION_BITS:])
+        outside = number >= memory >> inside
+        with m.If(left.end.whole):
+            m.d.comb += end.page.ppn.eq(number << inside)
+            with m.If((left.end.outcome == Outcome.PAGE) & outside):
+                m.d.comb += [end.outcome.eq(Outcome.FAULT), end.fault.eq(FaultType.REGION)]
 
     def _covers(self, page: data.View) -> Value:
         """Whether the current invalidation covers a walk's page, whatever size it will have."""

@@ -13,7 +13,7 @@ from signalbox.driver.memory.address_space import (
 from signalbox.driver.memory.asids import AddressSpaces
 from signalbox.driver.memory.mapping import Mapping
 from signalbox.driver.memory.page_tables import MapError
-from signalbox.driver.memory.physical import MemoryUseError, OutOfMemory
+from signalbox.driver.memory.physical import Memory, MemoryUseError, OutOfMemory
 from signalbox.driver.memory.translation_fault import TranslationFault
 from signalbox.hw.config import VA_BITS, WINDOW_BASE, WINDOW_BYTES
 from signalbox.hw.page_tables import PAGE_SIZES, AccessType, FaultType
@@ -21,7 +21,7 @@ from signalbox.tb.driver.fakes.mmu import FakeMmu, WatchedMemory, machine_with_m
 from signalbox.tb.driver.hangs import HANGS
 from signalbox.tb.models.pagetables import PDE, PTE, Fault, Translation
 
-SMALL, BIG, HUGE = PAGE_SIZES
+SMALL, BIG, HUGE, WHOLE = PAGE_SIZES
 
 
 class SpaceOnMachine:
@@ -146,9 +146,59 @@ def test_page_sizes():
         assert await size(BIG, HUGE) == BIG
         assert await size(0, 3 * BIG) == BIG
         assert await size(0, BIG + SMALL) == SMALL
+        assert (await space.map(0, WHOLE, page_size=WHOLE)).page_size == WHOLE
         assert (await space.map(0, HUGE, page_size=BIG)).page_size == BIG
 
     run(body)
+
+
+def test_largest_pages():
+    """Pages of 512 MiB are chosen where all of their memory and addresses exist. On request one may
+    extend past the end of memory, where accesses fault. A page in the place of smaller ones, or the
+    reverse, is found after the acknowledgement."""
+
+    async def body(tb: SpaceOnMachine):
+        space, mmu, end = tb.space, tb.mmu, tb.memory.size
+        with pytest.raises(
+            MapError, match="536870912 bytes at physical 0x0 are not whole pages of"
+        ):
+            await space.map(0, WHOLE)
+        small = await space.map(0, SMALL, va=WHOLE + 3 * HUGE)
+        assert tb.access(small.va) == 0 and tb.access(WHOLE) is None
+        await space.unmap(small)
+        mmu.taken()
+        room = tb.memory.free_bytes
+        whole = await space.map(0, WHOLE, va=WHOLE, page_size=WHOLE, read_only=True)
+        assert mmu.taken() == [("asid", 0)], "directories were replaced"
+        assert tb.memory.free_bytes > room
+        for offset in (0, 3 * HUGE + 5, end - 1):
+            assert tb.access(WHOLE + offset) == space.translate(WHOLE + offset) == offset
+        assert mmu.access(0, WHOLE + end) == Fault(FaultType.REGION, 3)
+        with pytest.raises(TranslationFault, match="REGION"):
+            space.translate(WHOLE + end)
+        await space.protect(whole, read_only=False)
+        assert mmu.taken() == [("page", 0, WHOLE)]
+        await space.unmap(whole)
+        assert mmu.taken() == [("page", 0, WHOLE)]
+        assert tb.access(WHOLE) is None and tb.access(WHOLE + 2 * HUGE) is None
+        await space.map(HUGE, SMALL, va=WHOLE + 2 * HUGE)
+        assert tb.access(WHOLE + 2 * HUGE) == HUGE
+
+    run(body)
+
+
+def test_large_memory():
+    """With enough memory, buffers of whole 512 MiB get such pages, unless addresses or memory are
+    too fragmented."""
+    memory = Memory(machine_with_mmu()[0], 11 * WHOLE // 2)  # type: ignore[arg-type]
+    low = memory.allocate(WHOLE // 2)
+    one = memory.allocate_pages(2 * WHOLE)
+    assert one.address == WHOLE and one.room == 2 * WHOLE
+    other = memory.allocate_pages(WHOLE + HUGE)
+    assert other.address == 3 * WHOLE and other.room == WHOLE + HUGE
+    last = memory.allocate_pages(WHOLE)
+    assert last.address == 4 * WHOLE + HUGE, "not aligned"
+    assert low.address == 0
 
 
 def test_invalidation_scope():

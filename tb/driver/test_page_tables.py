@@ -9,10 +9,10 @@ from signalbox.driver.memory.physical import Memory, OutOfMemory
 from signalbox.hw.methods import pack
 from signalbox.hw.page_tables import PAGE_SIZES, DualPde, FaultRecord, FaultType, Pde, Pte
 from signalbox.tb.driver.fakes.machine import FakeMachine
-from signalbox.tb.models.pagetables import PDE, PTE, Fault, Sparse, Translation, walk
+from signalbox.tb.models.pagetables import PDE, PTE, REGION, Fault, Sparse, Translation, walk
 from signalbox.tb.simulation.runner import choose_seed
 
-SMALL, BIG, HUGE = PAGE_SIZES
+SMALL, BIG, HUGE, WHOLE = PAGE_SIZES
 
 
 class Space:
@@ -58,7 +58,7 @@ def test_bits():
     assert pack(FaultRecord, instance=1, address=2, timestamp=3) == 1 << 12 | 2 << 76 | 3 << 128
 
 
-@pytest.mark.parametrize("size", PAGE_SIZES)
+@pytest.mark.parametrize("size", (SMALL, BIG, HUGE))
 def test_pages(size: int):
     """Two pages of each size can be mapped at both ends of the address space."""
     space = Space()
@@ -71,6 +71,55 @@ def test_pages(size: int):
     space.expect(4 * size, None)
     assert space.tables.unmap(0, 2 * size)
     space.expect(0, None)
+
+
+def test_largest_pages():
+    """A page of 512 MiB is a PTE in PD1. It may extend past the end of memory, where it faults."""
+    space = Space()
+    tables, end = space.tables, space.memory.size
+    for va in (0, (1 << 49) - WHOLE):
+        assert not tables.map(va, 0, WHOLE, page_size=WHOLE, read_only=va == 0)
+        page = Page(va, 0, WHOLE, read_only=va == 0)
+        assert tables.find(va) == tables.find(va + WHOLE - 1) == page
+        for offset in (0, 1, HUGE, end - 1):
+            space.expect(va + offset, page)
+        for offset in (end, end + HUGE, WHOLE - 1):
+            assert space.walk(va + offset) == Fault(REGION, 3)
+    space.expect(WHOLE, None)
+    with pytest.raises(MapError, match=f"{SMALL} bytes at {WHOLE - SMALL:#x} cover only part"):
+        tables.unmap(WHOLE - SMALL, SMALL)
+    with pytest.raises(MapError, match="already mapped, by the page of 536870912 bytes at 0x0"):
+        tables.map(HUGE, 0, SMALL)
+    with pytest.raises(MapError, match="physical 0x20000000 are not whole pages"):
+        tables.map(WHOLE, WHOLE, WHOLE, page_size=WHOLE)
+    assert tables.protect(0, WHOLE, read_only=False) == [Page(0, 0, WHOLE, read_only=True)]
+    space.expect(5, Page(0, 0, WHOLE))
+    assert tables.unmap(0, WHOLE) == [Page(0, 0, WHOLE)]
+    space.expect(0, None)
+    space.expect((1 << 49) - WHOLE, page)
+
+
+def test_largest_pages_replace_directories():
+    """A page of 512 MiB replaces an empty PD0 with all its tables, but no page; smaller pages
+    follow it."""
+    space = Space()
+    tables = space.tables
+    for va, size in ((SMALL, SMALL), (BIG, BIG), (HUGE, HUGE), (WHOLE - SMALL, SMALL)):
+        tables.map(va, 0, size, page_size=size)
+        with pytest.raises(MapError, match=f"{va:#x} is already mapped|0x0 is already mapped"):
+            tables.map(0, 0, WHOLE, page_size=WHOLE)
+        tables.unmap(va, size)
+    free = space.memory.free_bytes
+    assert tables.map(0, 0, WHOLE, page_size=WHOLE), "tables were replaced"
+    assert space.memory.free_bytes == free, "walks may read them until the invalidation"
+    tables.release()
+    # PD0, a table of 64 KiB pages, two of 4 KiB pages.
+    assert space.memory.free_bytes == free + 4096 + 256 + 2 * 4096
+    space.expect(5 * HUGE // 2, Page(0, 0, WHOLE))
+    tables.unmap(0, WHOLE)
+    assert not tables.map(HUGE, 0, HUGE, page_size=HUGE)
+    space.expect(HUGE, Page(HUGE, 0, HUGE))
+    space.expect(2 * HUGE, None)
 
 
 def test_sizes_side_by_side():
@@ -178,9 +227,11 @@ def test_random_changes():
     empty = space.memory.free_bytes
     live: list[Page] = []
     for _ in range(300):
-        size = numbers.choice((SMALL, SMALL, BIG, HUGE))
-        va = numbers.choice((0, 1 << 29, 1 << 38)) + size * numbers.randrange(4 * HUGE // size)
-        page = Page(va, size * numbers.randrange(len(space.machine.memory) // size), size)
+        size = numbers.choice((SMALL, SMALL, BIG, HUGE, WHOLE))
+        va = numbers.choice((0, 1 << 29, 1 << 38)) + size * numbers.randrange(4 * HUGE // size or 1)
+        if size == WHOLE:
+            va = numbers.choice((0, 1 << 29, 1 << 38, 3 << 40))
+        page = Page(va, size * numbers.randrange(len(space.machine.memory) // size or 1), size)
         if live and numbers.random() < 0.4:
             gone = live.pop(numbers.randrange(len(live)))
             space.tables.unmap(gone.va, gone.size)
@@ -189,7 +240,8 @@ def test_random_changes():
             space.tables.map(va, page.pa, size, page_size=size)
             live.append(page)
         for page in numbers.sample(live, min(3, len(live))):
-            space.expect(page.va + numbers.randrange(page.size), page)
+            inside = min(page.size, len(space.machine.memory))
+            space.expect(page.va + numbers.randrange(inside), page)
     assert sorted(space.tables.pages(), key=lambda p: p.va) == sorted(live, key=lambda p: p.va)
     space.tables.free()
     assert space.memory.free_bytes > empty

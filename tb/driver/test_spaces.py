@@ -17,7 +17,7 @@ from signalbox.tb.driver.hangs import HANGS
 from signalbox.tb.models.pagetables import PDE, PTE, Fault, Translation
 from signalbox.tb.simulation.runner import choose_seed
 
-SMALL, BIG, HUGE = PAGE_SIZES
+SMALL, BIG, HUGE, WHOLE = PAGE_SIZES
 LIMIT = (1 << 49) - 1
 
 Body = Callable[[AddressSpaces, FakeMmu, WatchedMemory], Coroutine[Any, Any, None]]

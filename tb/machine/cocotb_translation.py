@@ -30,6 +30,7 @@ HERE = 0x40_0000_0000
 """Virtual address of the tests' pages, far from all physical addresses."""
 
 PAGE = 4096
+WHOLE = 1 << 29
 
 
 class Faults:
@@ -234,6 +235,57 @@ async def every_cause(dut):
     await channel.clear()
     await channel.ring_doorbell()
     await tb.until_word(good, 1)
+
+
+@cocotb.test(**LIMIT)
+async def largest_page(dut):
+    """HOST-17: one page of 512 MiB is all of memory. Past its end an access faults. A change of the
+    page counts at every address once one of its addresses is invalidated; smaller pages take its
+    place."""
+    tb = await MachineTestbench.start(dut)
+    (channel, other), (tables, others) = await two_channels(tb)
+    faults = Faults(tb, 128)
+    await faults.enable()
+    await tb.control.write("INTR_ENABLE", ERROR=1, FAULT=1)
+    pages(tb, others, 1)
+    assert not tables.map(HERE, 0, WHOLE, page_size=WHOLE)
+    first, second = (tb.allocate(PAGE, align=PAGE) for _ in range(2))
+    tb.machine.memory_write(first, tb.random.randbytes(PAGE))
+    await channel.submit(Pushbuffer().copy(HERE + second, HERE + first, PAGE))
+    await tb.until_idle(channel)
+    assert same(tb, first, second)
+    await other.submit(Pushbuffer().copy(HERE, HERE, 64))
+    await tb.until_idle(other)
+    # Past the end of memory, and read-only.
+    for va in (HERE + tb.spaces.size, HERE + WHOLE - PAGE):
+        commands = Pushbuffer().copy(HERE + second, va, 64)
+        assert await faulting(tb, channel, commands, Cause.COPY_READ_FAULT, faults) == (
+            fault_of_asid_1(va, FaultType.REGION, AccessType.READ, FIRST_ENGINE, tables.root)
+        )
+        await channel.skip()
+        await tb.until_idle(channel)
+    tables.protect(HERE, WHOLE, read_only=True)
+    await tb.spaces.mmu.invalidate_page(1, HERE + WHOLE - PAGE)
+    commands = Pushbuffer().copy(HERE + second, HERE + first, 64)
+    fault = await faulting(tb, channel, commands, Cause.COPY_WRITE_FAULT, faults)
+    assert (fault.va, fault.cause) == (HERE + second, FaultType.RO)
+    await channel.skip()
+    await tb.until_idle(channel)
+    # Smaller pages in its place.
+    tables.unmap(HERE, WHOLE)
+    tables.map(HERE + first, first, PAGE)
+    (place,) = pages(tb, tables, 1, HERE + second)
+    marks = tb.random.randbytes(PAGE)
+    tb.machine.memory_write(second, marks)
+    await tb.spaces.mmu.invalidate_page(1, HERE + 0x123 * PAGE)
+    await channel.submit(Pushbuffer().copy(HERE + second, HERE + first, PAGE))
+    await tb.until_idle(channel)
+    assert same(tb, first, place)
+    assert tb.machine.memory_read(second, PAGE) == marks
+    missed = len(await tb.events(Lookup, asid=2, hit=False))
+    await other.submit(Pushbuffer().copy(HERE, HERE, 64))
+    await tb.until_idle(other)
+    assert len(await tb.events(Lookup, asid=2, hit=False)) == missed, "the other space"
 
 
 @cocotb.test(**LIMIT)

@@ -25,7 +25,7 @@ TOGETHER = {
     "cocotb_order": 23,
     "cocotb_priorities": 16,
     "cocotb_counters": 6,
-    "cocotb_translation": 11,
+    "cocotb_translation": 12,
 }
 """Modules whose tests need several channels."""
 

@@ -90,6 +90,8 @@ class _Walk:
         at = pdb
         for high, low in ((48, 47), (46, 38), (37, 29)):
             entry = self.read(at + 8 * (va >> low & (1 << high - low + 1) - 1))
+            if entry & 1 and low == 29:
+                return self.page(entry, va, 1 << 29)
             if entry & 1:
                 raise self.fault(PDE_SIZE)
             found = self.table(entry >> 1 & 3, entry >> 3 & 1, (entry >> 8 & 0x1FF_FFFF) << 12)
@@ -120,6 +122,7 @@ class _Walk:
         return self.page(self.read(at + 8 * (va >> 12 & 511)), va, 1 << 12)
 
     def page(self, pte: int, va: int, size: int) -> Translation | Sparse:
+        """A page has to be inside memory; of one of 512 MiB, the 2 MiB around the address."""
         if not pte & 1:
             if pte >> 3 & 1:
                 raise _End(Sparse())
@@ -130,6 +133,7 @@ class _Walk:
             raise self.fault(UNSUPPORTED_KIND)
         base = (pte >> 8 & 0x1FF_FFFF) << 12
         pa = base // size * size + va % size
-        if base // size * size + size > self.memory_bytes:
+        piece = min(size, 1 << 21)
+        if pa // piece * piece + piece > self.memory_bytes:
             raise self.fault(REGION)
         return Translation(pa, size, bool(pte >> 6 & 1), bool(pte >> 5 & 1), bool(pte >> 7 & 1))

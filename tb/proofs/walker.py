@@ -14,13 +14,14 @@ from signalbox.hw.mmu.records import (
     Scope,
     covers,
     page_request,
-    page_result,
+    touches,
 )
-from signalbox.hw.mmu.walk_cache import cached_table
+from signalbox.hw.mmu.walk_cache import cached_region
 from signalbox.hw.mmu.walk_registers import (
     walk_candidate,
     walk_decided,
     walk_decoded,
+    walk_end,
     walk_ending,
     walk_entered,
     walk_entering,
@@ -113,7 +114,8 @@ class WalkerProof(Proof):
         "every request has exactly one result, once no other has its tag; at most as many reads as "
         "walks are under way; no result but RETRY rests on an entry, a table in the walk cache or "
         "a row of the ASID table from before an invalidation that covers it, its own cycle "
-        "excepted; who follows, follows a read that is under way"
+        "excepted, or for a page of 512 MiB that came after the request; who follows, follows a "
+        "read that is under way"
     )
     induction = 1
     cover = 12
@@ -166,7 +168,7 @@ class WalkerProof(Proof):
         self._done = inside.submodule("done_turns").grant
         self._pending = inside.submodule("pending")
         self._look_at_reads(m, Inside(self._pending))
-        within, row = Inside(inside.submodule("directories")), cached_table(CONFIG)
+        within, row = Inside(inside.submodule("directories")), cached_region(CONFIG)
         self._known = within.signal("rows", data.ArrayLayout(row, CONFIG.walk_cache))
         self._comes = within.signal("comes", row)
         self._hits = within.signal("found")
@@ -178,7 +180,7 @@ class WalkerProof(Proof):
             return [inside.signal(f"{name}_{n}", shape) for n in range(WALKS)]
 
         self._pages, self._steps = each("page", walk_page(CONFIG)), each("step", walk_step(CONFIG))
-        self._ends = each("end", page_result(CONFIG))
+        self._ends = each("end", walk_end(CONFIG))
         self._alone, self._jumped, self._starts, self._nearer, self._stale, self._before = (
             inside.signal(name)
             for name in ("alone", "jumped", "at_start", "nearer", "stale", "before")
@@ -327,6 +329,29 @@ class WalkerProof(Proof):
             ]
         with m.If(result.valid & self._fresh & self._is(self._waiting)):
             m.d.comb += Assert(self._mark.end(result.p.end))
+        self._touched(m, open_ & mine, asks, enters, holds)
+
+    def _touched(
+        self, m: Module, mine: Value, asks: Value, enters: Value, holds: list[Value]
+    ) -> None:
+        """A request for a page in a page of 512 MiB has the result RETRY if an invalidation of its
+        space came after it."""
+        dut, left, result = self._dut, self._left, self._dut.result
+        touched = Signal(name="touched")
+        with m.If(asks):
+            m.d.sync += touched.eq(0)
+        with m.Elif(touches(dut.invalidate, self._asid)):
+            m.d.sync += touched.eq(1)
+        retries = left.end.outcome == Outcome.RETRY
+        with m.If(mine & touched):
+            m.d.comb += [
+                Assert(~enters),
+                *(Assert(~one | before) for one, before in zip(holds, self._before, strict=True)),
+            ]
+            with m.If(left.valid & (left.tag == self._tag) & left.end.whole):
+                m.d.comb += Assert(retries | (left.slot & self._before).any())
+            with m.If(result.valid & (result.p.tag == self._tag) & result.p.whole):
+                m.d.comb += Assert(result.p.end.outcome == Outcome.RETRY)
 
     # -- invariants --------------------------------------------------------------------------------
 
@@ -582,8 +607,11 @@ class WalkerProof(Proof):
                     with m.If(trusts & self._way(n, Depth.PD0, _TABLES)):
                         m.d.comb += Assert(~row.table[_OLD - 8])
             new = self._fresh & ~self._stale[n] & self._is(page)
-            with m.If(entered.slot[n] & new & mark.refused):
-                m.d.comb += Assert(~entered.refused & entered.fits.all())
+            with m.If(entered.slot[n] & new):
+                m.d.comb += [
+                    Assert(~entered.ends | mark.end(entered.end)),
+                    Assert(~mark.refused | entered.fits.all()),
+                ]
             with m.If(~is_[State.FREE] & ~is_[State.ENTER] & new):
                 m.d.comb += Assert(~mark.refused | self._fits[n].all())
             with m.If(is_[State.DONE] & new):
@@ -626,8 +654,9 @@ class WalkerProof(Proof):
             m.d.comb += Assert(mark.entries(here.entry) & ~error & self._clean(here.place))
         with m.If(self._next_fresh):
             m.d.comb += Assert(mark.end(next_.end) | next_.descends)
-            with m.If(next_.descends):
+            with m.If(next_.descends | (next_.finds & (next_.depth == Depth.PD1))):
                 m.d.comb += Assert(~next_.table[_OLD - 8])
+            with m.If(next_.descends):
                 with m.If(next_.depth == Depth.PD0):
                     m.d.comb += Assert(~next_.below.address[_OLD - 12] & ~old)
         for k, read in enumerate(self._reads):

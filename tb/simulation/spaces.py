@@ -11,7 +11,7 @@ from signalbox.tb.simulation.machine import SimMachine
 __all__ = ["LAST", "TABLES_AT", "RawSpaces"]
 
 TABLES_AT = 0x60_0000
-"""First byte of the memory for page tables, a region as large as the largest page."""
+"""First byte of the memory for page tables, as large as a page of 2 MiB."""
 
 LAST = (1 << VA_BITS) - 1
 """The last virtual address."""
@@ -33,10 +33,14 @@ class RawSpaces:
         self.memory = Memory(machine, size, base=TABLES_AT)
 
     @classmethod
-    async def same_addresses(cls, machine: SimMachine) -> "RawSpaces":
-        """For a machine that has just been reset. ASID 0 is bound to `identity`."""
+    async def same_addresses(cls, machine: SimMachine, *, whole: bool = False) -> "RawSpaces":
+        """For a machine that has just been reset. ASID 0 is bound to `identity`, or with `whole` to
+        a single page of 512 MiB."""
         spaces = cls(machine, await ControlPort(machine).read64("MEMORY_BYTES"))
-        await spaces.bind(0, spaces.identity())
+        tables = spaces.tables() if whole else spaces.identity()
+        if whole:
+            tables.map(0, 0, PAGE_SIZES[-1], page_size=PAGE_SIZES[-1])
+        await spaces.bind(0, tables)
         return spaces
 
     def tables(self) -> PageTables:
@@ -47,7 +51,7 @@ class RawSpaces:
         """An address space that maps each virtual address to the same physical address, in the
         largest pages that fit. Page tables are not mapped."""
         tables = self.tables()
-        for first, end in ((0, TABLES_AT), (TABLES_AT + PAGE_SIZES[-1], self.size)):
+        for first, end in ((0, TABLES_AT), (TABLES_AT + PAGE_SIZES[2], self.size)):
             for page_size in reversed(PAGE_SIZES):
                 whole = end - end % page_size
                 if whole > first:

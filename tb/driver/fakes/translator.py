@@ -2,13 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 
-from signalbox.tb.models.pagetables import Fault, Sparse, Translation, walk
+from signalbox.tb.models.pagetables import REGION, Fault, Sparse, Translation, walk
 
 __all__ = ["UNBOUND", "VA_LIMIT", "Translator"]
 
 VA_LIMIT, UNBOUND = 3, 4
-REGION_SHIFT = 21
+ENTRY_SHIFT, REGION_SHIFT = 21, 29
+"""Address bits within the range of an entry of PD0, and of PD1."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,8 @@ class Translator:
 
     The TLB has no limit: every page translated is remembered until it is invalidated, and the
     oldest match is used. So is every table entry read on the way, for each 2 MiB region, as in a
-    walk in flight. Invalid entries are not remembered.
+    walk in flight; entries of PD1 for each 512 MiB, as in a walk cache. Invalid entries are not
+    remembered.
 
     Members
     -------
@@ -39,7 +42,7 @@ class Translator:
         self._memory = memory
         self.bound: dict[int, tuple[int, int]] = {}
         self._pages: list[Remembered] = []
-        self._entries: dict[tuple[int, int], dict[int, int]] = {}
+        self._entries: dict[tuple[int, int, int], dict[int, int]] = {}
 
     # Commands
 
@@ -68,9 +71,9 @@ class Translator:
             for each in self._pages
             if not covered(each.asid, range(each.va, each.va + each.page.page_bytes))
         ]
-        for asid, region in list(self._entries):
-            if covered(asid, range(region << REGION_SHIFT, region + 1 << REGION_SHIFT)):
-                del self._entries[asid, region]
+        for asid, shift, number in list(self._entries):
+            if covered(asid, range(number << shift, number + 1 << shift)):
+                del self._entries[asid, shift, number]
 
     # Requests
 
@@ -93,9 +96,11 @@ class Translator:
             )
             known = Remembered(asid, va - offset, first)
             self._pages.append(known)
-        page = known.page
+        page, pa = known.page, known.page.pa + va - known.va
+        if pa >= len(self._memory):
+            return Fault(REGION, 3)
         return Translation(
-            *(page.pa + va - known.va, page.page_bytes),
+            *(pa, page.page_bytes),
             *(page.read_only, page.privileged, page.atomic_disable),
         )
 
@@ -112,9 +117,15 @@ class Translator:
 
     def _load(self, asid: int, va: int) -> Callable[[int], int]:
         """Returns the load function of one walk."""
-        known = self._entries.setdefault((asid, va >> REGION_SHIFT), {})
+        near, far = (
+            self._entries.setdefault((asid, shift, va >> shift), {})
+            for shift in (ENTRY_SHIFT, REGION_SHIFT)
+        )
+        reads = count()
 
         def load(address: int) -> int:
+            # The third entry is that of PD1.
+            known = far if next(reads) == 2 else near
             if address not in known:
                 value = int.from_bytes(self._memory[address : address + 8], "little")
                 if not value:

@@ -180,15 +180,17 @@ async def one_level(dut, level, style):
     tb = await begin(dut)
     tb.memory_write(GARBAGE.start, garbage(tb.random, len(GARBAGE) // 8, "pages"))
     pages = [(0, 12), (0x1000, 12), (0x10_0000, 16), (0x20_0000, 21), (1 << 40, 12), (1 << 48, 16)]
+    pages += [(3 << 29, 29), (5 << 45, 29)]
     for _ in range(fewer(3, 3)):
         tables = tb.tables()
         for va, size in pages:
-            tables.map(va, 0x80_0000, 1 << size, page_size=1 << size)
+            pa = 0 if size == 29 else 0x80_0000
+            tables.map(va, pa, 1 << size, page_size=1 << size)
         for place in tables.named(level):
             tb.memory_write(place.start, garbage(tb.random, len(place) // 8, style))
         await point(tb, 0, tables.root)
         near = [va + tb.random.randrange(1 << 23) for va, _ in pages]
-        inside = [va + tb.random.randrange(1 << size) for va, size in pages]
+        inside = [va + tb.random.randrange(min(1 << size, 2 * MEMORY)) for va, size in pages]
         places = [*near, *inside, *candidates(tb, 0, 6)]
         await traffic(tb, [(0, va) for va in places], 12)
     cocotb.log.info(f"{level}: {dict(sorted(tb.counts.items()))}")

@@ -53,9 +53,12 @@ PAGE, FAULT, SPARSE, RETRY = Outcome
 ALL, ASID, ONE = Scope
 READ, WRITE, _ = Access
 PDE, PTE, RO, POISONED = FaultType.PDE, FaultType.PTE, FaultType.RO, FaultType.POISONED
-UNBOUND = FaultType.UNBOUND_INST_BLOCK
+REGION, UNBOUND = FaultType.REGION, FaultType.UNBOUND_INST_BLOCK
 OK, BUS, OUTSIDE = MemoryStatus
 SIZES = (1 << 12, 1 << 16, 1 << 21)
+WHOLE = 1 << 29
+LARGEST = 7 * WHOLE
+"""Virtual address of a page of 512 MiB, or of pages of 2 MiB."""
 NEVER = float("inf")
 
 
@@ -269,13 +272,16 @@ class MmuTestbench(Testbench):
             right = [
                 one
                 for one in usable
-                if look.pa == one.page.pa + look.va - one.page.va
+                if look.pa == one.page.pa + look.va - one.page.va < CONFIG.memory_bytes
                 and not (one.page.read_only and look.access == WRITE)
             ]
             assert right, (look, mine)
         elif look.fault == RO:
             assert look.access == WRITE
             assert any(one.page.read_only for one in usable), (look, mine)
+        elif look.fault == REGION:
+            past = [one.page.pa + look.va - one.page.va >= CONFIG.memory_bytes for one in mine]
+            assert any(past), (look, mine)
         elif look.fault == POISONED:
             assert self.broken
         elif look.fault == UNBOUND:
@@ -432,8 +438,58 @@ async def pages_invalidated_one_after_the_other(dut):
     assert [look.pa for look in await tb.rest()] == [0x10000 + (n << 12) for n in range(8)]
 
 
+@cocotb.test(**LIMIT)
+async def largest_pages(dut):
+    """The TLBs hold the pieces of a page of 512 MiB (HOST-17). The invalidation of any of its
+    addresses covers all of them, in every first level; a space without such a page keeps all other
+    translations when a page is invalidated."""
+    tb = await MmuTestbench(dut).start()
+    for asid in range(2):
+        await tb.bind(asid, tb.tables())
+        tb.map(asid, 0, 0x5000, 1 << 12)
+    tb.map(0, LARGEST, 0, WHOLE)
+
+    async def access() -> tuple[int, int]:
+        """Access both spaces. Returns the numbers of entries read for each."""
+        reads = [tb.reads]
+        for asid in range(2):
+            for client, piece in itertools.product(range(CLIENTS), range(7)):
+                va = (LARGEST if asid == 0 else 0) + piece * asid + (piece << 21) * (1 - asid)
+                tb.todo[client].append(Look(client, asid, va + 8))
+            assert {look.outcome for look in await tb.rest()} == {PAGE}
+            reads.append(tb.reads)
+        return reads[1] - reads[0], reads[2] - reads[1]
+
+    assert await access() == (3, 5)
+    assert await access() == (0, 0)
+    before = tb.reads
+    tb.todo[0].append(Look(0, 0, LARGEST + (1 << 24)))
+    (look,) = await tb.rest()
+    assert (look.outcome, look.fault) == (FAULT, REGION)
+    tb.todo[0].append(Look(0, 0, 8))
+    assert (await tb.rest())[0].pa == 0x5008
+    await tb.invalidate(ONE, 1, 1 << 21)
+    assert await access() == (0, 0), "another page"
+    await tb.invalidate(ONE, 1, LARGEST)
+    assert await access() == (0, 0), "another space"
+    assert tb.reads - before == 5
+    for turn in range(3):
+        (page,) = [one for one in tb.pages if one.page.va == LARGEST and one.dead == NEVER]
+        tb.unmap(page)
+        tb.map(0, LARGEST, 0, WHOLE, read_only=turn % 2 == 0)
+        await tb.invalidate(ONE, 0, LARGEST + tb.random.randrange(WHOLE))
+        look = Look(0, 0, LARGEST + (6 << 21), WRITE)
+        tb.todo[0].append(look)
+        await tb.rest()
+        assert (look.outcome is FAULT) == (turn % 2 == 0)
+        _, others = await access()
+        assert not others, "of another space"
+
+
 def address(tb: MmuTestbench) -> int:
-    """One of 36 pages in three regions of 2 MiB."""
+    """One of 36 pages in three regions of 2 MiB, or somewhere in a region of 512 MiB."""
+    if tb.random.random() < 0.25:
+        return LARGEST + (tb.random.choice((0, 1, 7, 8, 255)) << 21) + tb.random.randrange(1 << 21)
     region = tb.random.choice((0, 1 << 21, 0x1_2345 << 21))
     return region + tb.random.choice((0, 1 << 16, 20 << 16)) + tb.random.randrange(4 << 12)
 
@@ -442,17 +498,21 @@ def change(tb: MmuTestbench) -> dict[str, Any] | None:
     """Map or unmap a page. Returns the required invalidation, if any."""
     numbers = tb.random
     asid = numbers.choice(list(tb.bound))
+    va = address(tb)
     size = numbers.choice((SIZES[0],) * 3 + SIZES[1:])
-    va = address(tb) // size * size
+    if va >= LARGEST and va < LARGEST + WHOLE:
+        size = numbers.choice((WHOLE, WHOLE, SIZES[2]))
+    va -= va % size
     mine = [one for one in tb.pages if one.asid == asid and one.dead == NEVER]
     over = [one for one in mine if one.page.va < va + size and va < one.page.va + one.page.size]
     if over:
         one = numbers.choice(over)
         tb.unmap(one)
         if numbers.random() < 0.5:
-            return {"scope": ONE, "asid": asid, "va": one.page.va}
+            inside = numbers.randrange(one.page.size)
+            return {"scope": ONE, "asid": asid, "va": one.page.va + inside}
         return {"scope": numbers.choice((ASID, ASID, ALL)), "asid": asid}
-    pa = numbers.randrange(CONFIG.memory_bytes // size) * size
+    pa = numbers.randrange(CONFIG.memory_bytes // size or 1) * size
     needs = tb.map(asid, va, pa, size, read_only=numbers.random() < 0.3)
     return {"scope": ASID, "asid": asid} if needs else None
 

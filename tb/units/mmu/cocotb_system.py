@@ -2,6 +2,7 @@
 (ASID-1 … ASID-9)."""
 
 import itertools
+from random import Random
 
 import cocotb
 
@@ -25,7 +26,7 @@ from signalbox.tb.units.mmu.testbench import (
 
 LIMIT = {"timeout_time": 60, "timeout_unit": "ms"}
 
-SMALL, BIG, HUGE = 1 << 12, 1 << 16, 1 << 21
+SMALL, BIG, HUGE, WHOLE = 1 << 12, 1 << 16, 1 << 21, 1 << 29
 
 SLOTS = [
     *((0x1000 * n, SMALL) for n in range(8)),
@@ -35,10 +36,12 @@ SLOTS = [
     (0x40_0000, HUGE),
     (0x40_3000, SMALL),
     (0x43_0000, BIG),
+    *((5 * WHOLE + start, size) for start, size in ((0, WHOLE), (0x4000, SMALL), (HUGE, HUGE))),
+    (9 * WHOLE, WHOLE),
 ]
 """Addresses at which pages may be mapped in every space; some are mutually exclusive."""
 
-LIMITS = (*[LAST] * 20, 0x4FFF, 0x11_FFFF, 0x3F_FFFF)
+LIMITS = (*[LAST] * 20, 0x4FFF, 0x11_FFFF, 0x3F_FFFF, 9 * WHOLE + 0x41_FFFF)
 """Last addresses of spaces."""
 
 FRAMES = 12
@@ -66,6 +69,9 @@ class Software:
             await self.tb.steps(self.rng.choice([0, 0, 1, 5, 30, 100]))
 
     def frame(self, size: int) -> int:
+        if size == WHOLE:
+            # All of memory, and addresses past its end.
+            return 0
         frames = range(DATA.start, DATA.stop - size + 1, size)
         chosen = [*frames[:FRAMES], *(one for one in frames if one in BAD)][: FRAMES + 1]
         return self.rng.choice(chosen)
@@ -186,6 +192,14 @@ class Software:
         moment[1] = tb.cycle
 
 
+def inside(rng: Random, size: int) -> int:
+    """An offset in a page of that size; in one of all of memory, outside tables and records."""
+    if size < WHOLE:
+        return rng.randrange(size)
+    part = DATA if rng.random() < 0.8 else range(MEMORY, size)
+    return rng.randrange(part.start, part.stop)
+
+
 class Traffic:
     """Keeps all clients busy, mostly with mapped pages."""
 
@@ -226,9 +240,9 @@ class Traffic:
         pages = list(tables.pages()) if tables else []
         if pages and rng.random() < 0.9:
             page = rng.choice(pages)
-            return asid, page.va + rng.randrange(page.size)
+            return asid, page.va + inside(rng, page.size)
         va, size = rng.choice(SLOTS)
-        va = rng.randrange(LAST) if rng.random() < 0.2 else va + rng.randrange(size)
+        va = rng.randrange(LAST) if rng.random() < 0.2 else va + inside(rng, size)
         return rng.choice([asid, asid, 3]), va
 
 

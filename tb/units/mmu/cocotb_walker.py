@@ -26,13 +26,16 @@ from signalbox.tb.testbench.strobe import Strobe
 LIMIT = {"timeout_time": 40, "timeout_unit": "ms"}
 
 WIDTH, WALKS = int(os.environ.get("WIDTH", "128")), int(os.environ.get("WALKS", "32"))
-CONFIG = Config(asids=8, data_width=WIDTH, walks=WALKS, walk_cache=4)
+MEMORY = int(os.environ.get("MEMORY", str(1 << 32)))
+CONFIG = Config(asids=8, data_width=WIDTH, walks=WALKS, walk_cache=4, memory_bytes=MEMORY)
 TAG = 10
 
 PAGE, FAULT, SPARSE, RETRY = Outcome
 ALL, ASID, ONE = Scope
 OK, BUS, OUTSIDE = MemoryStatus
 SIZES = (1 << 12, 1 << 16, 1 << 21)
+"""Sizes of translations; a page of 512 MiB has pieces of the largest."""
+WHOLE = 1 << 29
 LEVELS = (47, 38, 29, 21, 12)
 TABLES = 64
 
@@ -193,10 +196,11 @@ class WalkerTestbench(Testbench):
         if isinstance(found, Fault):
             return FAULT, found.code
         assert isinstance(found, Translation)
-        if vpn << 12 | found.page_bytes - 1 > last << 12 | 0xFFF:
+        size = min(found.page_bytes, SIZES[-1])
+        if vpn << 12 | size - 1 > last << 12 | 0xFFF:
             return FAULT, FaultType.VA_LIMIT
         bits = (found.read_only, found.privileged, found.atomic_disable)
-        return PAGE, SIZES.index(found.page_bytes), found.pa, *map(int, bits)
+        return PAGE, SIZES.index(size), found.pa, *map(int, bits)
 
     def given(self, vpn: int, end: dict[str, Any]) -> tuple:
         """The same for a result."""
@@ -242,6 +246,11 @@ def random_tables(tb: WalkerTestbench, wrong: float) -> None:
             if WIDTH > 64 and word is None:
                 tb.words[address | 8] = None
             return word
+        if kind == 2 and share < 0.3:
+            last = (MEMORY - 1) // WHOLE * WHOLE
+            at = numbers.choice((0, table(0), last, last + WHOLE))
+            bits = {name: numbers.getrandbits(1) for name in ("privileged", "no_atomics")}
+            return leaf(at, **bits, kind=numbers.choice(ORDINARY))
         if kind < 3:
             return directory(table(kind + 1))
         if kind == 3 and address & 8:
@@ -346,6 +355,85 @@ async def kinds(dut):
 
 
 @cocotb.test(**LIMIT)
+async def largest_pages(dut):
+    """A PTE in PD1 maps 512 MiB (HOST-17). The first walk reads three entries; later ones, of any
+    piece, read none and take 7 cycles, until their region is invalidated. Other spaces and regions
+    do not see the page."""
+    tb = await WalkerTestbench(dut).start()
+    va = 0x1_2345 << 29
+    directory_1 = chain(tb, 1, va, root=0x100000, pte=0)[2]
+    chain(tb, 2, va, root=0x200000, pte=leaf(0x7000))
+    tb.words[directory_1] = leaf(3 * WHOLE | 0x1234_5000, read_only=1, privileged=1)
+    first = va >> 12
+    tb.ask((1, first | 0x1_2345))
+    await tb.rest()
+    assert len(tb.reads) == 3
+    inside = [0, 0x1FF, 0x200, 0x1_FFFF, *(tb.random.getrandbits(17) for _ in range(20))]
+    for number in inside:
+        tb.reads.clear()
+        tb.ask((1, first | number))
+        ((tag, (end, result)),) = (await tb.rest()).items()
+        assert tb.given(first | number, result) == (PAGE, 2, 3 * WHOLE + (number << 12), 1, 1, 0)
+        assert not tb.reads
+        assert end - tb.asked_at[tag] == 7
+    tb.ask((2, first), (1, first ^ 0x2_0000), (1, first | 7))
+    assert tb.check(await tb.rest()) == {PAGE: 2, (FAULT, FaultType.PDE): 1}
+    for scope, vpn in ((ONE, first | 0x1_0000), (ASID, 0), (ALL, 0)):
+        tb.reads.clear()
+        await tb.step({"scope": scope, "asid": 1, "vpn": vpn})
+        tb.ask((1, first | 0x1_2345))
+        assert tb.check(await tb.rest()) == {PAGE: 1}
+        assert len(tb.reads) == 3, scope
+
+
+@cocotb.test(**LIMIT)
+async def refused_largest_pages(dut):
+    """A page of 512 MiB outside memory, of another kind or in another aperture faults, and a space
+    with such pages still has its limit. Of a page or limit in part inside, the pieces of 2 MiB
+    inside can be used, also from the walk cache."""
+    tb = await WalkerTestbench(dut).start()
+    page = chain(tb, 1, 0, root=0x100000, pte=0)[2]
+    last = MEMORY - 1 & -WHOLE
+    pieces = (MEMORY - last) // SIZES[2]
+    cases = [
+        (leaf(last + WHOLE), {FaultType.REGION}, {FaultType.REGION}),
+        (leaf(last), {None}, {FaultType.REGION}),
+        *(
+            (
+                leaf(0, aperture=n),
+                {FaultType.UNSUPPORTED_APERTURE},
+                {FaultType.UNSUPPORTED_APERTURE},
+            )
+            for n in (1, 2, 3)
+        ),
+        *(
+            (leaf(0, kind=n), {None} if n in ORDINARY else {FaultType.UNSUPPORTED_KIND}, None)
+            for n in (0, 1, 5, 6, 7, 0xFE, 255)
+        ),
+        (8, {"sparse"}, {"sparse"}),
+        (leaf(0) - 1, {FaultType.PDE}, {FaultType.PDE}),
+    ]
+    for entry, within, beyond in cases:
+        tb.words[page] = entry
+        await tb.step({"scope": ALL})
+        for vpn in (0, pieces * 512 - 1, pieces * 512, 0x1_FFFF, 5):
+            tb.ask((1, vpn))
+            ((_, (_, end)),) = (await tb.rest()).items()
+            assert tb.given(vpn, end) == tb.expected(1, vpn), (hex(entry), hex(vpn))
+            fault = {PAGE: None, FAULT: end["fault"], SPARSE: "sparse"}[end["outcome"]]
+            wanted = within if vpn < pieces * 512 or beyond is None else beyond
+            assert {fault} == wanted, (hex(entry), hex(vpn), fault)
+    tb.words[page] = leaf(0)
+    tb.spaces[1] = tb.spaces[1][0], 3 * 512 + 7
+    await tb.step({"scope": ALL})
+    for vpn, outcome in ((0, PAGE), (3 * 512 - 1, PAGE), (3 * 512, FAULT), (3 * 512 + 8, FAULT)):
+        tb.ask((1, vpn))
+        ((_, (_, end)),) = (await tb.rest()).items()
+        assert end["outcome"] is outcome, hex(vpn)
+        assert outcome is PAGE or end["fault"] == FaultType.VA_LIMIT
+
+
+@cocotb.test(**LIMIT)
 async def walks_in_flight(dut):
     """As many reads are in flight as there are walks; each entry is read once for all."""
     tb = await WalkerTestbench(dut).start()
@@ -391,12 +479,16 @@ async def pages_are_walked_once(dut):
     """Continuous walks of one page, or of one large page, read each entry once."""
     tb = await WalkerTestbench(dut).start()
     at = chain(tb, 1, 0, root=0x100000, pte=leaf(0x7000))
-    for entry, expected in ((dual(None, 0x110000), 5), ((leaf(0x200000), 0), 4)):
-        tb.store_dual(at[3], entry)
+    cases = ((dual(None, 0x110000), 5, 0), ((leaf(0x200000), 0), 4, 7), (None, 3, 0x1007))
+    for entry, expected, apart in cases:
+        if entry is None:
+            tb.words[at[2]] = leaf(WHOLE)
+        else:
+            tb.store_dual(at[3], entry)
         await tb.step({"scope": ALL})
         tb.reads.clear()
         tb.latency = (30, 30)
-        tb.ask(*((1, 0 if expected == 5 else n * 7) for n in range(WALKS)))
+        tb.ask(*((1, n * apart) for n in range(WALKS)))
         assert tb.check(await tb.rest()) == {PAGE: WALKS}
         assert len(tb.reads) == expected
 
@@ -526,20 +618,24 @@ async def invalidations(dut):
 async def any_address_of_a_page(dut):
     """A page of any size is mapped, or replaced, in any cycle of a walk, also while its result is
     not taken, and another of its addresses is invalidated: from the next cycle on, every result is
-    the new page, or RETRY for a walk that began before (ASID-9)."""
+    the new page, or RETRY for a walk that began before (ASID-9). Only where a page of 512 MiB was
+    missing, such a walk may still fault."""
     tb = await WalkerTestbench(dut).start()
     vpn, big, small = 0x4_0000, 0x120000, 0x110000
-    first, second = 0x20_0000, 0x40_0000
-    for size, mapped, held in itertools.product(range(3), (False, True), (False, True)):
-        inside, retried = (SIZES[size] >> 12) - 1, 0
+    first, second = WHOLE, 2 * WHOLE
+    for size, mapped, held in itertools.product(range(4), (False, True), (False, True)):
+        inside, retried = ((*SIZES, WHOLE)[size] >> 12) - 1, 0
         for offset in range(70):
-            *_, entry_of_pd0, entry_of_pt = chain(tb, 1, vpn << 12, root=0x100000, pte=0)
+            at = chain(tb, 1, vpn << 12, root=0x100000, pte=0)
             tb.words[big] = 0
-            tb.store_dual(entry_of_pd0, (0, 0) if size == 2 else dual(big, small))
-            place = (entry_of_pt, big, entry_of_pd0)[size]
-            if mapped:
-                tb.words[place] = leaf(first)
-            looked = vpn | tb.random.getrandbits(9) & inside
+            tb.store_dual(at[3], (0, 0) if size == 2 else dual(big, small))
+            place = (at[4], big, at[3], at[2])[size]
+            tb.words[place] = leaf(first) if mapped else 0
+            looked = vpn | tb.random.getrandbits(17) & inside
+            if mapped and offset % 2:
+                # The walk cache may know it.
+                tb.ask((1, looked ^ inside))
+                await tb.rest()
             tb.result.pace = lambda held=held: not held
             tb.ask((1, looked))
             await tb.steps(offset)
@@ -551,7 +647,9 @@ async def any_address_of_a_page(dut):
             for tag, (when, end) in (await tb.rest()).items():
                 given, retry = tb.given(looked, end), end["outcome"] is RETRY
                 assert not retry or tb.asked_at[tag] <= event
-                if when > event and not retry:
+                faults = size == 3 and not mapped and tb.asked_at[tag] <= event
+                faults &= given == (FAULT, FaultType.PDE)
+                if when > event and not retry and not faults:
                     assert given == tb.expected(1, looked), (size, mapped, held, offset, given)
                 retried += retry
             await tb.step({"scope": ALL})

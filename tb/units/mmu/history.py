@@ -39,6 +39,9 @@ LIMIT, UNBOUND, PRIVILEGE, READ_ONLY, REGION, POISONED, ATOMICS = 3, 4, 5, 6, 13
 
 NEVER = float("inf")
 
+PIECE = 1 << 21
+"""Largest part of a page that is translated at once."""
+
 CLIENTS, SMS = (int(os.environ.get(name, "0")) for name in ("CLIENTS", "SMS"))
 """Number of clients other than translation, and how many of them, the last ones, are SMs; the one
 before those is the task unit."""
@@ -129,10 +132,19 @@ class Mapping:
     dead: float = NEVER
     gone: float = NEVER
 
+    def end(self, va: int) -> int:
+        """Last address of the page; of one of 512 MiB, of its 2 MiB around `va`. Limit and end of
+        memory apply to all of them."""
+        return va | min(self.size, PIECE) - 1
+
     def within(self, va: int) -> bool:
         """Whether the limit allows an access: a page has to end below it, but sparse pages are not
         cached."""
-        return (va if self.pa is None else self.va + self.size - 1) <= self.last
+        return (va if self.pa is None else self.end(va)) <= self.last
+
+    def past(self, va: int, memory_bytes: int) -> bool:
+        """Whether the end of memory forbids an access."""
+        return self.pa is not None and self.pa + self.end(va) - self.va >= memory_bytes
 
     def has(self, va: int) -> bool:
         return self.va <= va < self.va + self.size
@@ -256,6 +268,7 @@ class History:
 
     def _explains(self, one: Mapping, burst: Burst, kind: int, address: int | None) -> bool:
         in_time = one.gone > burst.cycles[-1] and one.within(burst.va)
+        in_time &= not one.past(burst.va, self._memory)
         if one.pa is None or address is None:
             return in_time and one.pa is None and address is None
         page = (one.pa + burst.va - one.va) // 4096
@@ -277,8 +290,11 @@ class History:
             assert met, (burst, event)
         elif cause in NO_PAGE:
             self._check_missing(burst, mine, rows)
+        elif cause == REGION:
+            assert any(one.past(burst.va, self._memory) for one in mine), (burst, event, mine)
         else:
-            assert cause in {one.refuses(kind) for one in mine}, (burst, event, mine)
+            found = [one for one in mine if not one.past(burst.va, self._memory)]
+            assert cause in {one.refuses(kind) for one in found}, (burst, event, mine)
 
     def _check_missing(self, burst: Burst, mine: list[Mapping], rows: list[Row]) -> None:
         """Check that there was a time without a page."""

@@ -83,12 +83,19 @@ def test_spaces(simulator: str, asids: int) -> None:
     ("width", "walks"),
     tiers(
         [(128, 8), (64, 2), (256, 5)],
-        smoke={(64, 2): ["walks_in_flight", "pages_are_walked_once", "faults_hold_up_nobody"]},
+        smoke={
+            (64, 2): [
+                "walks_in_flight",
+                "pages_are_walked_once",
+                "faults_hold_up_nobody",
+                "largest_pages",
+            ]
+        },
         nightly=[(256, 5)],
     ),
 )
 def test_walker(simulator: str, width: int, walks: int) -> None:
-    walker(simulator, width, walks, minimum=12)
+    walker(simulator, width, walks, minimum=14)
 
 
 def test_many_walks(simulator: str) -> None:
@@ -97,12 +104,15 @@ def test_many_walks(simulator: str) -> None:
 
 
 def walker(simulator: str, width: int, walks: int, **options: Any) -> None:
+    """Memory ends inside a page of 512 MiB, and inside one of 2 MiB."""
+    memory = (1 << 32) - (1 << 28) - (1 << 12)
+    config = Config(asids=8, data_width=width, walks=walks, walk_cache=4, memory_bytes=memory)
     simulate(
-        Walker(Config(asids=8, data_width=width, walks=walks, walk_cache=4), 10),
+        Walker(config, 10),
         "signalbox.tb.units.mmu.cocotb_walker",
         simulator=simulator,
         name=f"mmu-walker-{walks}",
-        env={"WIDTH": str(width), "WALKS": str(walks)},
+        env={"WIDTH": str(width), "WALKS": str(walks), "MEMORY": str(memory)},
         **options,
     )
 
@@ -125,5 +135,5 @@ def test_mmu(
         simulator=simulator,
         name=f"mmu-whole-{clients}",
         env={"CLIENTS": str(clients), **{name.upper(): str(n) for name, n in sizes.items()}},
-        minimum=8,
+        minimum=9,
     )

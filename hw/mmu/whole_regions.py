@@ -1,0 +1,52 @@
+"""Address spaces with cached pieces of 512 MiB pages (ASID-9, HOST-17)."""
+
+from amaranth.hdl import Module
+from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from signalbox.hw.config import Config
+
+__all__ = ["WholeRegions"]
+
+
+class WholeRegions(wiring.Component):
+    """One bit per ASID: the TLBs may hold pieces of its 512 MiB pages.
+
+    The pieces of a page do not know it, and lie in many sets of the second-level TLB. So the
+    invalidation of one page of such a space has to cover all of the space.
+
+    After reset bits may be 1 without need: some page invalidations then cover more than they have
+    to.
+
+    Members
+    -------
+    adds : strobe, a piece for `asid` enters the TLBs. Not with `clears`.
+    clears : strobe, all translations of `asid` are invalidated.
+    asid : of these two.
+    look : space of the look-up.
+    has : its bit, combinational; set by `adds` in the same cycle, too.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "adds": In(1),
+            "clears": In(1),
+            "asid": In(config.asid_bits),
+            "look": In(config.asid_bits),
+            "has": Out(1),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.bits = bits = Memory(shape=1, depth=1 << self._config.asid_bits, init=[])
+        write, read = bits.write_port(), bits.read_port(domain="comb")
+        m.d.comb += [
+            write.en.eq(self.adds | self.clears),
+            write.addr.eq(self.asid),
+            write.data.eq(self.adds),
+            read.addr.eq(self.look),
+            self.has.eq(read.data | (self.adds & (self.asid == self.look))),
+        ]
+        return m
