@@ -100,6 +100,14 @@ class CopyEngine(wiring.Component):
         m.d.comb += [
             self.endings.i.p[name].eq(lines.copy[name]) for name in completion(self.config).members
         ]
+        m.d.comb += [
+            self.steps.settings.valid.eq(self.endings.i.valid),
+            self.steps.settings.tag.eq(lines.current),
+            *(
+                self.steps.settings.value[name].eq(lines.copy[name])
+                for name in records.remap_settings().members
+            ),
+        ]
         m.d.sync += [
             self.endings.i.valid.eq(accepted),
             # A cycle late is in time: no command follows another in the next cycle.
@@ -152,7 +160,7 @@ class CopyEngine(wiring.Component):
             self.drain.beat.eq(self.realign.o),
             self.drain.beat_valid.eq(self.realign.valid),
             self.fetch.freed.eq(self.drain.freed),
-            self.fetch.taken.eq(self.steps.o.take),
+            self.fetch.taken.eq(self.steps.taken),
             failures.i.valid.eq(self.steps.failure.valid),
             failures.i.payload.eq(self.steps.failure.payload),
         ]
