@@ -149,7 +149,6 @@ async def own_copies_first(dut):
         Method(HostMethod.NOP, cause=Cause.HEADER_RESERVED),
         Method(CeMethod.SET_RENDER_ENABLE_C, 0, 1),
         launch(vpr_mode=1),
-        launch(remap=1),
         launch(transfer=2),
         launch(interrupt=1),
     ]
