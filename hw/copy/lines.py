@@ -20,7 +20,7 @@ class Lines(wiring.Component):
     One line per 2 cycles. After `stop` at most one more line precedes the end. A remapped copy
     (`RemapWay`) begins 2 cycles later, and has the same lines, without a source if it is a FILL;
     but with RUNS, each of its lines becomes one line with the constants, if any, and one per run of
-    components of each element, 3 cycles apart; 4 cycles more per line.
+    components of each element, 3 cycles apart; 3 cycles more per line.
 
     Members
     -------

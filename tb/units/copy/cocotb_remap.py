@@ -215,6 +215,26 @@ async def run_rate(dut) -> None:
 
 
 @cocotb.test()
+async def fixed_cycles(dut) -> None:
+    """A remapped copy requests its first read 2 cycles later than others; its last write comes at
+    most 6 cycles later."""
+    requests, ends = [], []
+    for remap in (None, block("XY", 2, 2), block("YX", 2, 2), block("A", 4)):
+        tb = await CopyTestbench(dut, latency=(1, 1)).start()
+        length = 4 * BEAT // (remap.target_bytes if remap else 1)
+        tb.submit(Copy(0, 0x1000, 0x8000, length, remap=remap))
+        accepted = 0
+        while not tb.ended:
+            await tb.step()
+            accepted = accepted or (tb.cycle if tb.accepted else 0)
+        requests.append(tb.read.bursts[0].cycle - accepted if tb.read.bursts else None)
+        ends.append(tb.write_cycles[-1] - accepted)
+    copy, late = requests[0], ends[0]
+    assert copy is not None and requests == [copy, copy + 2, copy + 2, None]
+    assert ends[1] == late + 2 and late + 2 <= ends[2] <= late + 6 and ends[3] <= late + 6
+
+
+@cocotb.test()
 async def failures(dut) -> None:
     """Failed accesses of each way are reported at their address, nothing is released, and copies
     behind are complete."""
