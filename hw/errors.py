@@ -55,7 +55,7 @@ class Cause(enum.IntEnum, shape=6):
     COPY_ZERO = 14
     """Copy of zero bytes."""
     COPY_MODE = 15
-    """Block-linear, remap, or another mode that is not modelled."""
+    """Block-linear, or another mode that is not modelled."""
     USERD_WRITE = 16
     """GP_GET or REF could not be written to USERD: bus error, or not mapped."""
     SEM_UNDERFLOW = 17
@@ -101,6 +101,10 @@ class Cause(enum.IntEnum, shape=6):
     open, or that finds no free place: the last ones are reserved for other contexts."""
     TASK_KILLED = 44
     """A kill request named the task, its address space or its context."""
+    COPY_REMAP = 45
+    """Remapped copy with a destination component from a source component past the last one, or
+    from the reserved value 7 (LAUNCHERR_REPORT BAD_SRC_PIXEL_COMP_REF, INVALID_VALUE in public
+    drivers)."""
 
 
 CODE_OF = {
@@ -119,6 +123,7 @@ CODE_OF = {
     Cause.COPY_METHOD: Code.HCE_ILLEGAL_MTHD,
     Cause.COPY_ZERO: Code.HCE_RE_ILLEGAL_OP,
     Cause.COPY_MODE: Code.HCE_RE_ILLEGAL_OP,
+    Cause.COPY_REMAP: Code.HCE_RE_ILLEGAL_OP,
     Cause.USERD_WRITE: Code.GPFIFO,
     Cause.SEM_UNDERFLOW: Code.SEMAPHORE,
     Cause.SEM_OVERFLOW: Code.SEMAPHORE,

@@ -35,6 +35,8 @@ __all__ = [
     "ObjectClass",
     "PcasAction",
     "Reduction",
+    "RemapComponents",
+    "RemapSource",
     "ReportOp",
     "ReportSemaphore",
     "SecOp",
@@ -374,6 +376,39 @@ class CopyLaunch(data.Struct):
     disable_plc: 1
     wide: 1
     reserved: 4
+
+
+class RemapSource(enum.IntEnum, shape=3):
+    """Contents of a destination component of a remapped copy: a component of the source, a
+    constant, or NO_WRITE, which leaves the memory unchanged."""
+
+    SRC_X = 0
+    SRC_Y = 1
+    SRC_Z = 2
+    SRC_W = 3
+    CONST_A = 4
+    CONST_B = 5
+    NO_WRITE = 6
+
+
+class RemapComponents(data.Struct):
+    """SET_REMAP_COMPONENTS data (HOST-16; clc7b5.h). `component_size`, `num_src`, `num_dst` are
+    one less than the number: 1 … 4 bytes, 1 … 4 components."""
+
+    dst_x: 3
+    reserved0: 1
+    dst_y: 3
+    reserved1: 1
+    dst_z: 3
+    reserved2: 1
+    dst_w: 3
+    reserved3: 1
+    component_size: 2
+    reserved4: 2
+    num_src: 2
+    reserved5: 2
+    num_dst: 2
+    reserved6: 6
 
 
 class ComputeMethod(enum.IntEnum, shape=13):

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from signalbox.driver.channel.element_map import ElementMap
 from signalbox.driver.commands.disassembler import Method, SubDevices, decode
 from signalbox.hw.config import VA_BITS
 from signalbox.hw.methods import COPY_CLASSES, CeMethod, CopyLaunch, HostMethod, LaunchTransfer
@@ -19,6 +20,27 @@ _MOST_RUNNING = 16
 _PAGE = 4096
 
 _ADDRESSES = 1 << VA_BITS
+
+
+@dataclass(frozen=True)
+class _Side:
+    """`count` lines of `width` bytes, `pitch` bytes apart."""
+
+    start: int
+    pitch: int
+    width: int
+    count: int
+
+    @property
+    def lines(self) -> list[tuple[int, int]]:
+        """(address, bytes) of every line."""
+        starts = (self.start + line * self.pitch for line in range(self.count))
+        return [(start % _ADDRESSES, self.width) for start in starts]
+
+    @property
+    def reach(self) -> int:
+        """Bytes from the first to the last one."""
+        return (self.count - 1) * self.pitch + self.width if self.count else 0
 
 
 @dataclass(frozen=True)
@@ -54,36 +76,43 @@ class LaunchedCopy:
     @property
     def sources(self) -> list[tuple[int, int]]:
         """(address, bytes) of every line read."""
-        return self._lines(*self._source)
+        return self._source.lines
 
     @property
     def destinations(self) -> list[tuple[int, int]]:
         """(address, bytes) of every line written."""
-        return self._lines(*self._destination)
+        return self._destination.lines
 
     @property
-    def _source(self) -> tuple[int, int]:
-        """Source address and pitch."""
+    def map(self) -> ElementMap | None:
+        """Elements of a remapped copy."""
+        if not self.field("remap"):
+            return None
+        return ElementMap(
+            self._number(CeMethod.SET_REMAP_COMPONENTS),
+            self._number(CeMethod.SET_REMAP_CONST_A),
+            self._number(CeMethod.SET_REMAP_CONST_B),
+        )
+
+    @property
+    def _source(self) -> "_Side":
         start = self._address(CeMethod.OFFSET_IN_LOWER, CeMethod.OFFSET_IN_UPPER)
-        return start, self._number(CeMethod.PITCH_IN)
+        unit = self.map.source_bytes if self.map else 1
+        return self._side(start, self._number(CeMethod.PITCH_IN), unit)
 
     @property
-    def _destination(self) -> tuple[int, int]:
-        """Destination address and pitch."""
+    def _destination(self) -> "_Side":
         start = self._address(CeMethod.OFFSET_OUT_LOWER, CeMethod.OFFSET_OUT_UPPER)
-        return start, self._number(CeMethod.PITCH_OUT)
+        unit = self.map.target_bytes if self.map else 1
+        return self._side(start, self._number(CeMethod.PITCH_OUT), unit)
 
-    @property
-    def _shape(self) -> tuple[int, int]:
-        """Bytes per line, and number of lines; (0, 0) for a launch that copies nothing."""
-        if self.field("transfer") == LaunchTransfer.NONE:
-            return 0, 0
-        lines = self._number(CeMethod.LINE_COUNT) if self.field("multi_line") else 1
-        return self._number(CeMethod.LINE_LENGTH_IN), lines
-
-    def _lines(self, start: int, pitch: int) -> list[tuple[int, int]]:
-        width, lines = self._shape
-        return [((start + line * pitch) % _ADDRESSES, width) for line in range(lines)]
+    def _side(self, start: int, pitch: int, unit: int) -> "_Side":
+        """Lines of LINE_LENGTH_IN times `unit` bytes; none if nothing is copied there."""
+        width = self._number(CeMethod.LINE_LENGTH_IN) * unit
+        count = self._number(CeMethod.LINE_COUNT) if self.field("multi_line") else 1
+        if self.field("transfer") == LaunchTransfer.NONE or not width:
+            count = 0
+        return _Side(start, pitch, width, count)
 
     @property
     def semaphore(self) -> int:
@@ -99,11 +128,7 @@ class LaunchedCopy:
     def touches(self, va: int) -> bool:
         """Whether the page of a virtual address lies in the range from the first to the last byte
         of source or destination, or holds the copy's semaphore."""
-        width, lines = self._shape
-        ends = [
-            (start, (lines - 1) * pitch + width)
-            for start, pitch in (self._source, self._destination)
-        ]
+        ends = [(side.start, side.reach) for side in (self._source, self._destination)]
         if self.field("semaphore"):
             ends.append((self.semaphore, 1))
         last = va // _PAGE * _PAGE + _PAGE - 1

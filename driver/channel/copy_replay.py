@@ -31,6 +31,9 @@ def move(copy: LaunchedCopy, space: AddressSpace, memory: Memory) -> None:
         if address + size > memory.size:
             raise RepeatError(f"the copy runs past the {memory.size} bytes of physical memory")
     data, at = b"".join(memory.machine.memory_read(*span) for span in sources), 0
+    if copy.map is not None:
+        old = b"".join(memory.machine.memory_read(*span) for span in targets)
+        data = copy.map.applied(data, old)
     for address, size in targets:
         memory.machine.memory_write(address, data[at : at + size])
         at += size

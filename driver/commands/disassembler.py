@@ -25,6 +25,8 @@ from signalbox.hw.methods import (
     ObjectClass,
     PcasAction,
     Reduction,
+    RemapComponents,
+    RemapSource,
     ReportOp,
     ReportSemaphore,
     SecOp,
@@ -154,7 +156,10 @@ _HOST_FIELDS: dict[int, type[data.Struct]] = {
     HostMethod.SEMAPHORED: LegacySemaphore,
 }
 
-_COPY_FIELDS: dict[int, type[data.Struct]] = {CeMethod.LAUNCH_DMA: CopyLaunch}
+_COPY_FIELDS: dict[int, type[data.Struct]] = {
+    CeMethod.LAUNCH_DMA: CopyLaunch,
+    CeMethod.SET_REMAP_COMPONENTS: RemapComponents,
+}
 _COMPUTE_FIELDS: dict[int, type[data.Struct]] = {
     ComputeMethod.SEND_SIGNALING_PCAS_B: SignalingPcas,
     ComputeMethod.SET_REPORT_SEMAPHORE_D: ReportSemaphore,
@@ -232,11 +237,23 @@ def _mem_op_text(found: dict[str, int]) -> list[str]:
     return [MemOp(operation).name if operation in set(MemOp) else f"operation {operation}"]
 
 
+def _remap_text(value: int) -> str:
+    """Components of a remap, without those that elements do not have."""
+    found = unpack(RemapComponents, value)
+    names = [name for name in found if name.startswith("dst_")][: found["num_dst"] + 1]
+    known = {int(source): source.name for source in RemapSource}
+    words = [f"{name} {known.get(found[name], found[name])}" for name in names]
+    size, sources = found["component_size"] + 1, found["num_src"] + 1
+    return ", ".join([*words, f"{size} bytes each", f"{sources} in the source"])
+
+
 def method_detail(address: int, value: int, object_class: int = ObjectClass.COPY) -> str:
     """Bit fields of a method's data as text; empty if the data is a plain number."""
     layout = _HOST_FIELDS.get(address) or _FIELDS.get(object_class, {}).get(address)
     if layout is None:
         return _action(address, value) if object_class in COMPUTE_CLASSES else ""
+    if layout is RemapComponents:
+        return _remap_text(value)
     found = fields(layout, value)
     words: list[str] = []
     if layout is SemaphoreExecute:

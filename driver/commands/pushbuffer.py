@@ -22,6 +22,8 @@ from signalbox.hw.methods import (
     ObjectClass,
     PcasAction,
     Reduction,
+    RemapComponents,
+    RemapSource,
     ReportOp,
     ReportSemaphore,
     SecOp,
@@ -394,6 +396,63 @@ class Pushbuffer:
             _dword(height, "copy height"),
         )
         return self.launch(**(_LINEAR | {"multi_line": 1} | fence_fields | launch))
+
+    def remap(
+        self,
+        *targets: RemapSource,
+        size: int,
+        sources: int = 1,
+        const_a: int = 0,
+        const_b: int = 0,
+    ) -> "Pushbuffer":
+        """Contents of the elements of later copies with `remap=1` (HOST-16).
+
+        Parameters
+        ----------
+        targets : contents of each destination component, 1 … 4 of them.
+        size : bytes per component, 1 … 4.
+        sources : components of a source element, 1 … 4.
+        const_a, const_b : constants, of which a component takes its low bytes.
+
+        Raises `ValueError`.
+        """
+        for name, number in (("targets", len(targets)), ("size", size), ("sources", sources)):
+            if not 1 <= number <= 4:
+                raise ValueError(f"{name} = {number}: 1 … 4")
+        names = ("dst_x", "dst_y", "dst_z", "dst_w")
+        components = pack(
+            RemapComponents,
+            component_size=size - 1,
+            num_src=sources - 1,
+            num_dst=len(targets) - 1,
+            **dict(zip(names, targets, strict=False)),
+        )
+        first = CeMethod.SET_REMAP_CONST_A
+        return self.inc(COPY_SUBCHANNEL, first, const_a, const_b, components)
+
+    def fill(
+        self,
+        dst: int,
+        pattern: int,
+        unit: int,
+        count: int,
+        fence: CopyFence | None = None,
+        **launch: int,
+    ) -> "Pushbuffer":
+        """Write `count` times a `pattern` of `unit` (1, 2, 4 or 8) bytes, little endian: a copy
+        without a source. `launch` as in `copy`."""
+        if unit not in (1, 2, 4, 8):
+            raise ValueError(f"unit = {unit}: 1, 2, 4 or 8 bytes")
+        if not 0 <= pattern < 1 << 8 * unit:
+            raise ValueError(f"pattern = {pattern:#x} does not fit its {unit} bytes")
+        high, low = _halves(pattern, 64, "pattern")
+        length, address = _dword(count, "count"), _halves(dst, 49, "destination address")
+        targets = (RemapSource.CONST_A, RemapSource.CONST_B)[: 1 + (unit == 8)]
+        fence_fields = self._copy_fence(fence)
+        self.remap(*targets, size=min(unit, 4), const_a=low, const_b=high)
+        self.inc(COPY_SUBCHANNEL, CeMethod.OFFSET_OUT_UPPER, *address)
+        self.inc(COPY_SUBCHANNEL, CeMethod.LINE_LENGTH_IN, length)
+        return self.launch(**(_LINEAR | {"remap": 1} | fence_fields | launch))
 
     def copy_release(self, fence: CopyFence) -> "Pushbuffer":
         """Release a semaphore from the copy engine, without a copy (LAUNCH_DMA 0x14)."""

@@ -180,6 +180,27 @@ class Stream:
             done,
         )
 
+    async def fill_async(
+        self, dst: Address, pattern: int, size: int, *, unit: int = 1, done: Event | None = None
+    ) -> None:
+        """Fill `size` bytes with a repeated `pattern` of `unit` (1, 2, 4 or 8) bytes, little
+        endian; `size` is a multiple of `unit`. Otherwise as `memcpy_async`."""
+        if unit not in (1, 2, 4, 8):
+            raise ValueError(f"unit = {unit}: 1, 2, 4 or 8 bytes")
+        if not 0 <= pattern < 1 << 8 * unit:
+            raise ValueError(f"pattern = {pattern:#x} does not fit its {unit} bytes")
+        if size % unit or not 0 <= size <= _MOST_BYTES * unit:
+            raise ValueError(
+                f"size = {size} is not a multiple of unit = {unit} in 0 … {_MOST_BYTES * unit}"
+            )
+        if size == 0:
+            await self._record_nothing(done)
+            return
+        target, count = self.address(dst, size), size // unit
+        await self._copy(
+            lambda commands, fence: commands.fill(target, pattern, unit, count, fence), done
+        )
+
     async def _record_nothing(self, done: Event | None) -> None:
         if done is not None:
             await done.record(self)

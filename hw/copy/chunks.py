@@ -63,7 +63,7 @@ class Chunks(wiring.Component):
         chunk, line = self.o.p, self.i.p
         same = [
             *("asid", "src_physical", "dst_physical", "tag", "end", "start", "src", "dst"),
-            *("final", "rotate", "lead"),
+            *("final", "rotate", "lead", "remap", "sourceless"),
         ]
         m.d.sync += [chunk[name].eq(line[name]) for name in same]
         m.d.sync += [left.eq(line.beats), tail.eq(line.tail), chunk.first.eq(1)]

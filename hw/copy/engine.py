@@ -33,6 +33,11 @@ class CopyEngine(wiring.Component):
     read beats at 128 bits; lines shorter than a beat take 3 cycles each. Read-ahead adapts to the
     latency of memory (`ReadWindow`).
 
+    A remapped copy (HOST-16) is split into lines (`Lines`) of which some pass `ComponentMap` on
+    their way to the realigner, and those without a source begin there: fills, and swizzles of
+    elements that divide the beat, move one beat per cycle. Its first read is requested 2 cycles
+    later.
+
     A failed access ends its copy early: no further chunk is started, chunks in flight drain without
     writing data read after the failure, and the copy is reported without releasing its semaphore.
     Copies before and after it are not affected.
@@ -100,6 +105,14 @@ class CopyEngine(wiring.Component):
         m.d.comb += [
             self.endings.i.p[name].eq(lines.copy[name]) for name in completion(self.config).members
         ]
+        m.d.comb += [
+            self.steps.settings.valid.eq(self.endings.i.valid),
+            self.steps.settings.tag.eq(lines.current),
+            *(
+                self.steps.settings.value[name].eq(lines.copy[name])
+                for name in records.remap_settings().members
+            ),
+        ]
         m.d.sync += [
             self.endings.i.valid.eq(accepted),
             # A cycle late is in time: no command follows another in the next cycle.
@@ -152,7 +165,7 @@ class CopyEngine(wiring.Component):
             self.drain.beat.eq(self.realign.o),
             self.drain.beat_valid.eq(self.realign.valid),
             self.fetch.freed.eq(self.drain.freed),
-            self.fetch.taken.eq(self.steps.o.take),
+            self.fetch.taken.eq(self.steps.taken),
             failures.i.valid.eq(self.steps.failure.valid),
             failures.i.payload.eq(self.steps.failure.payload),
         ]

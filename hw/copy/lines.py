@@ -1,21 +1,26 @@
 """Splits a copy command into lines."""
 
-from amaranth import Module, Signal
+from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from signalbox.hw.config import Config
+from signalbox.hw.config import VA_BITS, Config
 from signalbox.hw.copy import records
-from signalbox.hw.copy.records import TAG_BITS
+from signalbox.hw.copy.records import LINE_BITS, TAG_BITS
+from signalbox.hw.copy.remap_plan import RemapPlan, RemapWay
+from signalbox.hw.lib.onehot import lowest
 from signalbox.hw.records.copy import copy_command
 
 __all__ = ["Lines"]
 
 
 class Lines(wiring.Component):
-    """Issues the lines of each copy, then an `end` (HOST-8).
+    """Issues the lines of each copy, then an `end` (HOST-8, HOST-16).
 
-    One line per 2 cycles. After `stop` at most one more line precedes the end.
+    One line per 2 cycles. After `stop` at most one more line precedes the end. A remapped copy
+    (`RemapWay`) begins 2 cycles later, and has the same lines, without a source if it is a FILL;
+    but with RUNS, each of its lines becomes one line with the constants, if any, and one per run of
+    components of each element, 3 cycles apart; 3 cycles more per line.
 
     Members
     -------
@@ -24,7 +29,8 @@ class Lines(wiring.Component):
     stop : level, the current copy has failed; the rest of it is dropped.
     o : lines and ends of copies.
     current : tag of the current copy.
-    copy : command of the current copy; `src`, `dst` and `line_count` are those of the next line.
+    copy : command of the current copy; `src`, `dst` and `line_count` are those of the next line,
+        `src` and `pitch_in` 0 if it has no source.
     """
 
     def __init__(self, config: Config) -> None:
@@ -40,12 +46,17 @@ class Lines(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        self.extent = Signal(32)
-        """`line_length` - 1."""
-        start = Signal()
-        no_more = Signal()
+        self.extent = Signal(LINE_BITS)
+        """Bytes of the line, minus 1; before `_scale`, elements."""
+        self.remap = Signal()
+        self.sourceless = Signal()
+        self.runs = Signal()
+        """As in `line`, of the next one; the copy is executed by RUNS."""
+        self.no_more = Signal()
         """The last line has been issued."""
+        start = Signal()
         done = Signal()
+        self._plan(m)
         self._measure(m)
         with m.FSM() as fsm:
             m.d.comb += self.command.ready.eq(fsm.ongoing("ACCEPT"))
@@ -56,22 +67,63 @@ class Lines(wiring.Component):
                         self.extent.eq(self.command.p.line_length - 1),
                         self.current.eq(self.tag),
                         start.eq(1),
-                        no_more.eq(~self.command.p.transfer),
+                        self.no_more.eq(~self.command.p.transfer),
+                        Cat(self.remap, self.sourceless, self.runs).eq(0),
                     ]
                     m.next = "MAKE"
+                    with m.If(self.command.p.remap & self.command.p.transfer):
+                        m.next = "COUNT"
             with m.State("MAKE"):
-                self._make(m, start, no_more | self.stop)
-                self._advance(m)
-                m.d.sync += [self.o.valid.eq(1), start.eq(0), done.eq(no_more | self.stop)]
-                with m.If(self.copy.line_count == 1):
-                    m.d.sync += no_more.eq(1)
+                self._make(m, start, self.no_more | self.stop)
+                m.d.sync += [
+                    self.o.valid.eq(1),
+                    start.eq(0),
+                    done.eq(self.no_more | self.stop),
+                ]
+                with m.If(~self.runs):
+                    self._advance(m)
                 m.next = "OFFER"
             with m.State("OFFER"), m.If(self.o.ready):
                 m.d.sync += self.o.valid.eq(0)
                 m.next = "MAKE"
                 with m.If(done):
                     m.next = "ACCEPT"
+                with m.Elif(self.runs):
+                    m.next = "RUN"
+                    with m.If(self.ended):
+                        m.next = "NEXT"
+            with m.State("COUNT"):
+                self._scale(m, self.copy.components.targets)
+                m.next = "SCALE"
+            with m.State("SCALE"):
+                self._scale(m, self.copy.components.size)
+                self._choose(m)
+            with m.State("RUN"):
+                self._run(m)
+                m.next = "MAKE"
+            with m.State("NEXT"):
+                self._next_line(m)
         return m
+
+    def _plan(self, m: Module) -> None:
+        m.submodules.plan = self.plan = RemapPlan(self.config)
+        m.d.comb += [
+            self.plan.components.eq(self.copy.components),
+            self.plan.src.eq(self.copy.src),
+            self.plan.pitch.eq(self.copy.pitch_in),
+            self.plan.single.eq(self.copy.line_count == 1),
+        ]
+        self.line_src = Signal(VA_BITS)
+        self.line_dst = Signal(VA_BITS)
+        self.element_src = Signal(VA_BITS)
+        self.element_dst = Signal(VA_BITS)
+        """Of RUNS: start of the line and of the next element."""
+        self.elements = Signal(32)
+        """Elements after the next one."""
+        self.left = Signal.like(self.plan.begins)
+        """Runs left in the next element."""
+        self.ended = Signal()
+        """No run is left in the line."""
 
     def _measure(self, m: Module) -> None:
         """Computes the line's destination beats, and the alignment of its ends in source beats."""
@@ -80,7 +132,7 @@ class Lines(wiring.Component):
         source, target = self.copy.src[:low], self.copy.dst[:low]
         source_carry = (source + extent[:low])[low]
         target_carry = (target + extent[:low])[low]
-        self.reach = Signal(33)
+        self.reach = Signal(LINE_BITS + 1)
         """Index of the last byte, relative to the first destination beat."""
         self.lead = Signal()
         self.tail = Signal()
@@ -110,6 +162,8 @@ class Lines(wiring.Component):
             line.rotate.eq(self.rotate),
             line.lead.eq(self.lead),
             line.tail.eq(self.tail),
+            line.remap.eq(self.remap),
+            line.sourceless.eq(self.sourceless),
         ]
 
     def _advance(self, m: Module) -> None:
@@ -118,3 +172,81 @@ class Lines(wiring.Component):
             self.copy.dst.eq(self.copy.dst + self.copy.pitch_out),
             self.copy.line_count.eq(self.copy.line_count - 1),
         ]
+        with m.If(self.copy.line_count == 1):
+            m.d.sync += self.no_more.eq(1)
+
+    def _scale(self, m: Module, less: Value) -> None:
+        """Multiplies the number of which `extent` is one less by `less` + 1."""
+        extent = self.extent
+        double = Mux(less == 3, Cat(Const(3, 2), extent), Cat(Const(1, 1), extent))
+        most = Mux(less == 0, extent, double)
+        m.d.sync += extent.eq(most + Mux(less == 2, extent, 0) + (less == 2))
+
+    def _choose(self, m: Module) -> None:
+        """Prepares the first line, or a line of RUNS."""
+        copy, way = self.copy, self.plan.way
+        m.next = "MAKE"
+        with m.If(self.runs | (way == RemapWay.RUNS)):
+            m.d.sync += [
+                self.runs.eq(1),
+                self.line_src.eq(copy.src),
+                self.line_dst.eq(copy.dst),
+                self.element_src.eq(copy.src),
+                self.element_dst.eq(copy.dst),
+                self.elements.eq(copy.line_length - 1),
+                self.left.eq(self.plan.begins),
+                self.ended.eq(0),
+                Cat(self.remap, self.sourceless).eq(self.plan.constants.replicate(2)),
+            ]
+            with m.If(self.plan.constants):
+                m.d.sync += copy.src.eq(0)
+            with m.Else():
+                m.next = "RUN"
+        with m.Elif(way == RemapWay.FILL):
+            m.d.sync += [
+                Cat(self.remap, self.sourceless).eq(3),
+                copy.src.eq(0),
+                copy.pitch_in.eq(0),
+            ]
+        with m.Elif(way == RemapWay.MAP):
+            m.d.sync += self.remap.eq(1)
+
+    def _run(self, m: Module) -> None:
+        """Prepares the line of a run, and moves on to the next run or element."""
+        plan = self.plan
+        chosen = Signal.like(self.left)
+        rest = Signal.like(self.left)
+        run = Signal.like(plan.runs[0])
+        m.d.comb += [chosen.eq(lowest(self.left)), rest.eq(self.left & ~chosen)]
+        for number in range(len(self.left)):
+            with m.If(chosen[number]):
+                m.d.comb += run.eq(plan.runs[number])
+        m.d.sync += [
+            self.copy.src.eq(self.element_src + run.source),
+            self.copy.dst.eq(self.element_dst + run.target),
+            self.extent.eq(run.extent),
+            Cat(self.remap, self.sourceless).eq(0),
+            self.left.eq(rest),
+        ]
+        with m.If(rest == 0):
+            m.d.sync += [
+                self.left.eq(plan.begins),
+                self.element_src.eq(self.element_src + plan.source_bytes),
+                self.element_dst.eq(self.element_dst + plan.target_bytes),
+                self.elements.eq(self.elements - 1),
+                self.ended.eq(self.elements == 0),
+            ]
+
+    def _next_line(self, m: Module) -> None:
+        """Prepares the next line of RUNS, or the end."""
+        copy = self.copy
+        m.d.sync += [
+            copy.src.eq(self.line_src + copy.pitch_in),
+            copy.dst.eq(self.line_dst + copy.pitch_out),
+            copy.line_count.eq(copy.line_count - 1),
+            self.extent.eq(copy.line_length - 1),
+        ]
+        m.next = "COUNT"
+        with m.If(copy.line_count == 1):
+            m.d.sync += self.no_more.eq(1)
+            m.next = "MAKE"

@@ -26,7 +26,7 @@ class ReadRequests(wiring.Component):
     -------
     i : chunks; the end of a copy is only passed on to `write`.
     request : to memory, 4 cycles after the chunk.
-    segment : per request, or chunk without source beats, its contribution to the chunk.
+    segment : per request, or chunk without reads, its contribution to the chunk.
     write : the chunk's write burst, in the order of chunks.
     freed : strobe, one beat has left the data FIFO.
     taken : strobe, one requested beat has arrived, or will not.
@@ -55,7 +55,7 @@ class ReadRequests(wiring.Component):
         """The boundary is less than 32 beats away; end of the chunk, relative to 32 beats before
         it."""
         self.silent = Signal()
-        """The chunk has no source beats."""
+        """The chunk reads nothing."""
         m.submodules.register = self.register = StreamRegister(self.request.payload.shape())
         m.submodules.window = self.window = ReadWindow(self.config)
         wiring.connect(m, self.register.o, wiring.flipped(self.request))
@@ -92,7 +92,7 @@ class ReadRequests(wiring.Component):
             admitted.eq(self.write.valid & self.write.ready),
             begun.eq(admitted & ~chunk.end),
             window.wanted.eq(here & ~chunk.end & free & self.write.ready),
-            window.requested.eq(Mux(begun, chunk.takes, 0)),
+            window.requested.eq(Mux(begun & ~self.silent, chunk.takes, 0)),
             window.taken.eq(self.taken),
             write.end.eq(chunk.end),
             write.tag.eq(chunk.tag),
@@ -114,7 +114,7 @@ class ReadRequests(wiring.Component):
         m.d.sync += [
             self.near.eq(position[TAKES_BITS:].all()),
             self.reach.eq(position[:TAKES_BITS] + self.i.p.takes),
-            self.silent.eq(self.i.p.takes == 0),
+            self.silent.eq((self.i.p.takes == 0) | self.i.p.sourceless),
         ]
 
     def _split(self, m: Module) -> None:
@@ -124,7 +124,10 @@ class ReadRequests(wiring.Component):
         crosses = Signal()
         beyond = self.reach[:TAKES_BITS]
         m.d.comb += crosses.eq(self.near & self.reach[TAKES_BITS] & beyond.any())
-        same = ["tag", "start", "first", "last", "lead", "final", "rotate"]
+        same = [
+            *("tag", "start", "first", "last", "lead", "final", "rotate"),
+            *("remap", "sourceless"),
+        ]
         m.d.sync += [part[name].eq(chunk[name]) for name in same]
         m.d.sync += [
             part.va.eq(chunk.src),

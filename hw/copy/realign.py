@@ -26,9 +26,9 @@ def destination_beat(config: Config) -> data.StructLayout:
 class Realign(wiring.Component):
     """Byte rotator and merger (HOST-8). One step per cycle, no back-pressure.
 
-    All source beats of a line are rotated by the same amount; a destination beat takes its low
-    bytes from the previous source beat and its high bytes from the current one. 2 rotation bits per
-    stage: latency 3 cycles at 64 and 128 bits, 4 at 256 and 512.
+    All source beats of a line, with their masks, are rotated by the same amount; a destination beat
+    takes its low bytes from the previous source beat and its high bytes from the current one. 2
+    rotation bits per stage: latency 3 cycles at 64 and 128 bits, 4 at 256 and 512.
 
     Members
     -------
@@ -62,12 +62,17 @@ class Realign(wiring.Component):
         after = Signal(realign_step(self.config), name=f"rotated_{low}")
         choice = now.rotate[low : low + _STAGE_BITS]
         word = Value.cast(now.data)
+        mask = Value.cast(now.mask)
         rotated = Signal(len(word), name=f"word_{low}")
+        masks = Signal(len(mask), name=f"mask_{low}")
         with m.Switch(choice):
             for way in range(1 << len(choice)):
                 with m.Case(way):
-                    m.d.comb += rotated.eq(word.rotate_right(8 * (way << low)))
-        m.d.sync += [after.eq(now), after.data.eq(rotated)]
+                    m.d.comb += [
+                        rotated.eq(word.rotate_right(8 * (way << low))),
+                        masks.eq(mask.rotate_right(way << low)),
+                    ]
+        m.d.sync += [after.eq(now), after.data.eq(rotated), after.mask.eq(masks)]
         return after
 
     def _mask(self, m: Module, now, old: Signal, strobe: Signal) -> None:
@@ -86,8 +91,9 @@ class Realign(wiring.Component):
 
     def _merge(self, m: Module, now, old: Signal, strobe: Signal) -> None:
         before = Signal(self.config.data_width)
+        mask_before = Signal(self.config.beat_bytes)
         with m.If(now.take):
-            m.d.sync += before.eq(now.data)
+            m.d.sync += [before.eq(now.data), mask_before.eq(now.mask)]
         word = Value.cast(now.data)
         joined = [
             Mux(old[byte], before.word_select(byte, 8), word.word_select(byte, 8))
@@ -95,7 +101,7 @@ class Realign(wiring.Component):
         ]
         m.d.sync += [
             self.o.data.eq(Cat(joined)),
-            self.o.strobe.eq(strobe),
+            self.o.strobe.eq(strobe & ((old & mask_before) | (~old & now.mask))),
             self.o.close.eq(now.close),
             self.o.failed.eq(now.failed),
             self.valid.eq(now.put),

@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
 from signalbox.hw.copy import records
+from signalbox.hw.copy.component_map import ComponentMap, stored_settings
 from signalbox.hw.copy.records import TAG_BITS
 from signalbox.hw.records.memory import MemoryStatus, read_beat
 
@@ -15,12 +16,13 @@ __all__ = ["RealignSteps", "realign_step"]
 def realign_step(config: Config) -> data.StructLayout:
     """One step of the realigner: `take` a source beat, `put` a destination beat, or both.
 
-    `first`, `last`: the destination beat is the first or last of its line. `close`: it completes a
-    chunk. `poison`: a read of this copy has failed, so nothing more is written. `failed`: the first
-    such read is in this chunk.
+    `mask`: bytes of `data` that may be written. `first`, `last`: the destination beat is the first
+    or last of its line. `close`: it completes a chunk. `poison`: a read of this copy has failed, so
+    nothing more is written. `failed`: the first such read is in this chunk.
     """
     return data.StructLayout({
         "data": config.data_width,
+        "mask": config.beat_bytes,
         "take": 1,
         "put": 1,
         "first": 1,
@@ -38,13 +40,18 @@ class RealignSteps(wiring.Component):
     """Matches read beats with their segments, one step per cycle (COPY-12).
 
     A burst that ends early, as one that faults does, is padded to its planned length, so that
-    later stages can rely on the planned count.
+    later stages can rely on the planned count. Beats of a remapped line pass `ComponentMap`, or,
+    without a source, are made there, one per cycle; the first segment of a remapped copy is
+    accepted only after its settings are loaded, at least 4 cycles after the segment before has
+    ended.
 
     Members
     -------
     segment : planned reads, in order.
     beat : read data from memory. Stalls for one cycle where a line ends with a put without a take.
+    settings : see `ComponentMap`.
     o : the step, 1 cycle later; no back-pressure.
+    taken : strobe, with `o`: a requested beat has arrived, or will not.
     failure : strobe, the first failed read of a copy, with its step.
     failure_tag : tag of that copy.
     """
@@ -53,7 +60,9 @@ class RealignSteps(wiring.Component):
         super().__init__({
             "segment": In(stream.Signature(records.segment(config))),
             "beat": In(stream.Signature(read_beat(config))),
+            "settings": In(stored_settings()),
             "o": Out(realign_step(config)),
+            "taken": Out(1),
             "failure": Out(stream.Signature(records.failure(), always_ready=True)),
             "failure_tag": Out(TAG_BITS),
         })
@@ -69,18 +78,41 @@ class RealignSteps(wiring.Component):
         self.only = Signal()
         self.ending = Signal()
         """Source beats are left; exactly one is; the next step is the segment's last."""
+        self.reads = Signal()
+        """The next source beat is read."""
         self.fire = Signal()
         finish = Signal()
+        unprepared = self._prepare(m)
         m.d.comb += [
-            self.beat.ready.eq(self.active & self.taking & ~self.fill),
-            self.fire.eq(self.active & (~self.taking | self.fill | self.beat.valid)),
+            self.reads.eq(self.taking & ~self.fill & ~self.part.sourceless),
+            self.beat.ready.eq(self.active & self.reads),
+            self.fire.eq(self.active & (~self.reads | self.beat.valid)),
             finish.eq(self.fire & self.ending),
-            self.segment.ready.eq(~self.active | finish),
+            self.segment.ready.eq((~self.active | finish) & ~unprepared),
         ]
         put = self._advance(m, finish)
         poison, failed = self._fail(m, finish)
         self._emit(m, finish, put, poison, failed)
         return m
+
+    def _prepare(self, m: Module) -> Signal:
+        """Loads the settings of a remapped copy before its first segment. Returns whether they are
+        missing."""
+        m.submodules.map = self.map = map_ = ComponentMap(self.config)
+        segment, unprepared = self.segment, Signal()
+        changes = segment.valid & segment.p.remap & segment.p.start
+        m.d.comb += [
+            map_.settings.eq(self.settings),
+            map_.tag.eq(segment.p.tag),
+            map_.load.eq(changes & ~self.active),
+            unprepared.eq(changes & ~map_.loaded),
+            map_.restart.eq(segment.valid & segment.ready & segment.p.first),
+            map_.advance.eq(self.fire & self.taking),
+            map_.beat.eq(self.beat.p.data),
+            map_.remap.eq(self.part.remap),
+            map_.sourceless.eq(self.part.sourceless),
+        ]
+        return unprepared
 
     def _advance(self, m: Module, finish: Signal) -> Signal:
         """Moves through the segment; returns whether this step puts."""
@@ -91,7 +123,7 @@ class RealignSteps(wiring.Component):
         with m.If(self.fire):
             m.d.sync += [part.lead.eq(0), part.takes.eq(part.takes - 1)]
             self._count(m, part.takes, 1, part.tail)
-            with m.If(self.taking & ~self.fill):
+            with m.If(self.reads):
                 m.d.sync += self.fill.eq(self.beat.p.last & ~self.only)
             with m.If(put):
                 m.d.sync += head.eq(0)
@@ -102,6 +134,8 @@ class RealignSteps(wiring.Component):
             self._count(m, self.segment.p.takes, 0, self.segment.p.tail)
             with m.If(self.segment.valid & self.segment.p.first):
                 m.d.sync += head.eq(1)
+        with m.Elif(finish):
+            m.d.sync += self.active.eq(0)
         m.d.sync += [
             self.o.first.eq(head),
             self.o.last.eq(finish & part.last & part.close),
@@ -126,7 +160,7 @@ class RealignSteps(wiring.Component):
         poisoned = Signal()
         chunk_failed = Signal()
         m.d.comb += [
-            bad.eq(self.taking & ~self.fill & (self.beat.p.status != MemoryStatus.OK)),
+            bad.eq(self.reads & (self.beat.p.status != MemoryStatus.OK)),
             fresh.eq(self.fire & bad & ~poisoned),
         ]
         with m.If(fresh):
@@ -146,7 +180,8 @@ class RealignSteps(wiring.Component):
     def _emit(self, m: Module, finish: Signal, put: Signal, poison, failed) -> None:
         part = self.part
         m.d.sync += [
-            self.o.data.eq(self.beat.p.data),
+            self.o.data.eq(self.map.data),
+            self.o.mask.eq(self.map.mask),
             self.o.take.eq(self.fire & self.taking),
             self.o.put.eq(self.fire & put),
             self.o.poison.eq(poison),
@@ -154,4 +189,5 @@ class RealignSteps(wiring.Component):
             self.o.head.eq(part.head),
             self.o.final.eq(part.final),
             self.o.rotate.eq(part.rotate),
+            self.taken.eq(self.fire & self.taking & ~part.sourceless),
         ]

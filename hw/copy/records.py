@@ -3,13 +3,14 @@
 from amaranth.lib import data
 
 from signalbox.hw.config import VA_BITS, Config
-from signalbox.hw.records.copy import CopyError
+from signalbox.hw.records.copy import CopyError, remap_components
 from signalbox.hw.records.memory import MemoryStatus
 
 __all__ = [
     "BURST_BEATS",
     "COPIES",
     "DATA_BEATS",
+    "LINE_BITS",
     "MIN_READ_AHEAD",
     "PUTS_BITS",
     "QUEUE",
@@ -22,6 +23,7 @@ __all__ = [
     "max_read_ahead",
     "outcome",
     "pending_write",
+    "remap_settings",
     "segment",
 ]
 
@@ -40,6 +42,9 @@ COPIES = 16
 
 TAG_BITS = (COPIES - 1).bit_length()
 """Width of a copy's tag: number of copies accepted before it, modulo `COPIES`."""
+
+LINE_BITS = 36
+"""Width of the number of bytes in a line: LINE_LENGTH_IN elements of up to 16 bytes."""
 
 DATA_BEATS = 512
 """Depth of the data FIFO, for beats requested and not yet written: one block RAM on ECP5, and more
@@ -75,7 +80,8 @@ def line(config: Config) -> data.StructLayout:
     source beat completes no destination beat; with `tail` the last destination beat needs no
     further source beat. The line has `beats` + 1 destination beats; `final` is the index of the
     last valid byte in the last one. `rotate` = (src - dst) mod the beat. `start`: first line of its
-    copy.
+    copy. `remap`: source beats pass `ComponentMap`; with `sourceless` they are not read, but made
+    there, and `src` is 0.
     """
     return data.StructLayout({
         **_space(config),
@@ -83,11 +89,13 @@ def line(config: Config) -> data.StructLayout:
         "start": 1,
         "src": VA_BITS,
         "dst": VA_BITS,
-        "beats": 33 - config.offset_bits,
+        "beats": LINE_BITS + 1 - config.offset_bits,
         "final": config.offset_bits,
         "rotate": config.offset_bits,
         "lead": 1,
         "tail": 1,
+        "remap": 1,
+        "sourceless": 1,
     })
 
 
@@ -112,11 +120,13 @@ def chunk(config: Config) -> data.StructLayout:
         "rotate": config.offset_bits,
         "lead": 1,
         "tail": 1,
+        "remap": 1,
+        "sourceless": 1,
     })
 
 
 def segment(config: Config) -> data.StructLayout:
-    """Contribution of one read burst of `takes` beats (0: no burst) to a chunk.
+    """Contribution of one read burst of `takes` beats (0 or `sourceless`: no burst) to a chunk.
 
     `va` is the burst's first byte. `head` is the first valid byte of the line's first destination
     beat, when `first`. `close`: the last put of the segment completes the chunk, and with `last`
@@ -130,12 +140,19 @@ def segment(config: Config) -> data.StructLayout:
         "close": 1,
         "lead": 1,
         "tail": 1,
+        "remap": 1,
+        "sourceless": 1,
         "takes": TAKES_BITS,
         "head": config.offset_bits,
         "final": config.offset_bits,
         "rotate": config.offset_bits,
         "va": VA_BITS,
     })
+
+
+def remap_settings() -> data.StructLayout:
+    """Settings of `ComponentMap` for one copy."""
+    return data.StructLayout({"components": remap_components(), "const_a": 32, "const_b": 32})
 
 
 def pending_write(config: Config) -> data.StructLayout:

@@ -12,6 +12,7 @@ from signalbox.hw.config import VA_BITS, Config
 from signalbox.hw.errors import Cause
 from signalbox.hw.methods import ENGINE_SUBCHANNELS, OBJECT_BITS
 from signalbox.hw.records.channel import channel_event
+from signalbox.hw.records.copy import remap_components
 
 __all__ = [
     "INDEX_BITS",
@@ -195,7 +196,8 @@ def method_settings() -> data.StructLayout:
     `semaphore`: `low`, `high`: that half of the
     address matches the on-chip window; `counter`: its low half is that of a counting semaphore;
     `nonzero`: the low half of the payload is not 0. `copy`: `bytes`, `lines`: line length, line
-    count are not 0; `src_refused`, `dst_refused`: a physical source, destination is not modelled.
+    count are not 0; `src_refused`, `dst_refused`: a physical source, destination is not modelled;
+    `remap_refused`: a destination component has no such source.
     """
     return data.StructLayout({
         "objects": data.ArrayLayout(ObjectKind, ENGINE_SUBCHANNELS),
@@ -219,8 +221,12 @@ def method_settings() -> data.StructLayout:
             "lines": 1,
             "semaphore_va": VA_BITS,
             "payload": 64,
+            "components": remap_components(),
+            "const_a": 32,
+            "const_b": 32,
             "src_refused": 1,
             "dst_refused": 1,
+            "remap_refused": 1,
         }),
     })
 

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 from signalbox.hw.config import VA_BITS, Config
 from signalbox.hw.methods import LaunchSemaphore
 
-__all__ = ["CopyError", "CopyPort", "copy_command", "copy_done"]
+__all__ = ["CopyError", "CopyPort", "copy_command", "copy_done", "remap_components"]
 
 
 class CopyError(enum.Enum, shape=3):
@@ -21,11 +21,27 @@ class CopyError(enum.Enum, shape=3):
     """The copy is complete, but its semaphore release was refused."""
 
 
+def remap_components() -> data.StructLayout:
+    """Fields of SET_REMAP_COMPONENTS, without its reserved bits (`hw.methods.RemapComponents`).
+
+    `dst`: a `RemapSource` per destination component; `size`, `sources`, `targets`: bytes per
+    component, source and destination components of an element, each minus 1.
+    """
+    return data.StructLayout({
+        "dst": data.ArrayLayout(3, 4),
+        "size": 2,
+        "sources": 2,
+        "targets": 2,
+    })
+
+
 def copy_command(config: Config) -> data.StructLayout:
     """One checked LAUNCH_DMA (section 4).
 
     `line_length` bytes per line; `line_count` lines, `pitch_in`/`pitch_out` bytes apart (unsigned,
-    addresses wrap at 49 bits); `transfer` 0 copies nothing. Once the last byte is visible, the
+    addresses wrap at 49 bits); `transfer` 0 copies nothing. With `remap`, `line_length` counts
+    elements and `components` says what is written to each (HOST-16): at the destination `targets` ×
+    `size` bytes, at the source `sources` × `size`. Once the last byte is visible, the
     semaphore, if any, is released: ONE_WORD writes the payload only, FOUR_WORDS adds a timestamp;
     `reduction_enable` turns the release into a reduction. `subchannel` and `data` identify the
     method and return with `copy_done`.
@@ -44,6 +60,10 @@ def copy_command(config: Config) -> data.StructLayout:
         "pitch_out": 32,
         "line_length": 32,
         "line_count": 32,
+        "remap": 1,
+        "components": remap_components(),
+        "const_a": 32,
+        "const_b": 32,
         "semaphore": LaunchSemaphore,
         "semaphore_va": VA_BITS,
         "payload": 64,

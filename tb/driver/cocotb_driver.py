@@ -49,6 +49,31 @@ async def copies(dut):
 
 
 @cocotb.test(**LIMIT)
+async def fills(dut):
+    """HOST-16: fills of 1, 2, 4 and 8 bytes in several streams write exactly their bytes."""
+    numbers = random.Random(int(os.environ["COCOTB_RANDOM_SEED"]))
+    device = await Device.open(await SimMachine.start(dut))
+    streams = [await device.stream(-number) for number in range(device.info.channels)]
+    work = []
+    for _ in range(12):
+        unit, count, lead = (
+            numbers.choice((1, 2, 4, 8)),
+            numbers.randint(1, 90),
+            numbers.randrange(40),
+        )
+        pattern = numbers.getrandbits(8 * unit)
+        dst = await device.allocate(800)
+        dst.fill(0xA5)
+        place = device.space.at(dst, lead, unit * count)
+        await numbers.choice(streams).fill_async(place, pattern, unit * count, unit=unit)
+        filled = pattern.to_bytes(unit, "little") * count
+        work.append((dst, (b"\xa5" * lead + filled).ljust(800, b"\xa5")))
+    await device.synchronize()
+    for dst, wanted in work:
+        assert dst.read().tobytes() == wanted
+
+
+@cocotb.test(**LIMIT)
 async def events(dut):
     """A consumer waits for a producer's event, and event times increase."""
     device = await Device.open(await SimMachine.start(dut))

@@ -4,7 +4,7 @@ import pytest
 
 from signalbox.driver.channel.copy_log import CopyLog, LaunchedCopy
 from signalbox.driver.commands.pushbuffer import CopyFence, Pushbuffer
-from signalbox.hw.methods import LaunchTransfer, TertOp
+from signalbox.hw.methods import LaunchTransfer, RemapSource, TertOp
 
 PIPELINED = LaunchTransfer.PIPELINED
 PER_COPY = 6
@@ -112,6 +112,20 @@ def test_lines_and_semaphore():
         *((0x50_0FFF, True), (0x50_1000, False), (0x4F_FFFF, False)),
     ):
         assert launch.touches(va) == meets, hex(va)
+
+
+def test_remapped():
+    """Lines of a remapped copy have the bytes of its elements; a fill has no source."""
+    swizzle = Pushbuffer().remap(
+        RemapSource.SRC_Y, RemapSource.SRC_X, RemapSource.CONST_A, size=2, sources=2
+    )
+    swizzle.copy_2d(0x10_0000, 0x100, 0x20_0000, 0x200, 10, 2, remap=1)
+    found = one(submitted(swizzle), 99, 0x782, 0x10_0000)
+    assert found.sources == [(0x20_0000, 40), (0x20_0200, 40)]
+    assert found.destinations == [(0x10_0000, 60), (0x10_0100, 60)]
+    fill = one(submitted(swizzle, Pushbuffer().fill(0x1000, 1, 8, 0x201)), 99, 0x582, 0x1FFF)
+    assert fill.sources == [] and fill.destinations == [(0x1000, 0x1008)]
+    assert fill.touches(0x2000) and not fill.touches(0x3000) and not fill.touches(0x20_0000)
 
 
 @pytest.mark.parametrize("size", [1, 4096, 4097])

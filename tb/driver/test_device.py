@@ -17,7 +17,7 @@ from signalbox.driver.memory.physical import MemoryUseError
 from signalbox.driver.runtime.event import EventError
 from signalbox.hw.config import Config
 from signalbox.hw.errors import Cause
-from signalbox.hw.methods import HostMethod, Reduction
+from signalbox.hw.methods import HostMethod, Reduction, RemapSource
 from signalbox.hw.registers import GLOBAL
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
 from signalbox.tb.driver.hangs import HANGS
@@ -99,6 +99,62 @@ def test_memcpy_2d():
         image = dst.read(shape=(10, 64))
         assert np.array_equal(image[:, :20], expected[: 32 * 10].reshape(10, 32)[:, :20])
         assert (image[:, 20:] == 0xEE).all()
+
+    run(body)
+
+
+def test_fill():
+    """Patterns of 1, 2, 4 and 8 bytes fill exactly their bytes; a `done` event is recorded."""
+
+    async def body(device, machine):
+        stream, done = await device.stream(), device.event()
+        dst = await device.allocate(100)
+        for unit, pattern in ((1, 0xAB), (2, 0x1234), (4, 0xDEAD_BEEF), (8, 0x0123_4567_89AB_CDEF)):
+            dst.fill(0xEE)
+            place = device.space.at(dst, 3, 80)
+            await stream.fill_async(place, pattern, 80, unit=unit, done=done)
+            await done.synchronize()
+            wanted = b"\xee" * 3 + pattern.to_bytes(unit, "little") * (80 // unit) + b"\xee" * 17
+            assert dst.read().tobytes() == wanted
+        await stream.fill_async(dst, 0, 100)
+        await stream.fill_async(dst, 1, 0, done=done)
+        await done.synchronize()
+        assert not dst.read().any()
+        for wrong, message in (
+            ({"pattern": 256, "size": 1}, "pattern = 0x100 does not fit its 1 bytes"),
+            ({"pattern": 0, "size": 6, "unit": 4}, "size = 6 is not a multiple of unit = 4"),
+            ({"pattern": 0, "size": -4, "unit": 4}, "size = -4"),
+            ({"pattern": 0, "size": 3, "unit": 3}, "unit = 3: 1, 2, 4 or 8 bytes"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                await stream.fill_async(dst, **wrong)
+        with pytest.raises(MemoryUseError, match="bytes 0 … 104 are not inside buffer"):
+            await stream.fill_async(dst, 0, 104, unit=8)
+
+    run(body)
+
+
+def test_remapped_copy():
+    """A remapped copy that fails is repeated by the driver with its components; others too."""
+
+    async def body(device, machine):
+        stream, hole = await device.stream(), 0x40_0000_0000
+        src = await device.upload(np.arange(60, dtype=np.uint8))
+        targets = [RemapSource[name] for name in ("SRC_Z", "NO_WRITE", "CONST_B", "SRC_X")]
+        commands = Pushbuffer().remap(*targets, size=1, sources=3, const_b=0x99)
+        commands.copy(hole, device.space.at(src, 0, 60), 20, remap=1)
+        await stream.submit(commands)
+        with pytest.raises(ChannelError) as raised:
+            await stream.synchronize()
+        assert raised.value.cause is Cause.COPY_WRITE_FAULT
+        page = device.memory.allocate_pages(4096)
+        page.fill(0x11)
+        await device.space.map(page, va=hole)
+        await stream.channel.resume()
+        await stream.synchronize()
+        found = page.read(shape=(20, 4))
+        assert (found[:, 0] == np.arange(20) * 3 + 2).all() and (found[:, 1] == 0x11).all()
+        assert (found[:, 2] == 0x99).all() and (found[:, 3] == np.arange(20) * 3).all()
 
     run(body)
 

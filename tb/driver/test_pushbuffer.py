@@ -10,7 +10,15 @@ from signalbox.driver.commands.disassembler import (
     disassemble,
 )
 from signalbox.driver.commands.pushbuffer import CopyFence, Pushbuffer
-from signalbox.hw.methods import HostMethod, MemOp, ObjectClass, Reduction, SemOp, TertOp
+from signalbox.hw.methods import (
+    HostMethod,
+    MemOp,
+    ObjectClass,
+    Reduction,
+    RemapSource,
+    SemOp,
+    TertOp,
+)
 from signalbox.hw.qmd import ReleaseOp
 
 SET, STORE, USE = TertOp.SET_SUB_DEV_MASK, TertOp.STORE_SUB_DEV_MASK, TertOp.USE_SUB_DEV_MASK
@@ -55,6 +63,43 @@ def test_release_by_copy_engine():
 def test_copy_2d():
     copy = Pushbuffer().copy_2d(0x9000, 256, 0x8000, 128, 100, 3)
     assert dwords(copy) == [0x2008_8100, 0, 0x8000, 0, 0x9000, 128, 256, 100, 3, 0x8382_80C0]
+
+
+def test_fill():
+    """The commands are those of public memsets: one component of the pattern's size, or two of 4
+    bytes."""
+    fill = Pushbuffer().fill(0x1_2345_6789, 0xAB, 1, 0x1000)
+    assert dwords(fill) == [
+        *(0x2003_81C0, 0xAB, 0, 4),
+        *(0x2002_8102, 1, 0x2345_6789),
+        *(0x2001_8106, 0x1000),
+        0x8582_80C0,
+    ]
+    assert dwords(Pushbuffer().fill(0, 0x1234, 2, 1))[1:4] == [0x1234, 0, 0x1_0004]
+    assert dwords(Pushbuffer().fill(0, 0x1234_5678, 4, 1))[1:4] == [0x1234_5678, 0, 0x3_0004]
+    assert dwords(Pushbuffer().fill(0, 5 << 32 | 6, 8, 1))[1:4] == [6, 5, 0x103_0054]
+    fenced = dwords(Pushbuffer().fill(0, 0, 4, 1, CopyFence(0x1_0000_0010, 7)))
+    assert fenced[:4] == [0x2003_8090, 1, 0x10, 7] and fenced[-1] == 0x8596_80C0
+    with pytest.raises(ValueError, match="unit = 3: 1, 2, 4 or 8 bytes"):
+        Pushbuffer().fill(0, 0, 3, 1)
+    with pytest.raises(ValueError, match="pattern = 0x100 does not fit its 1 bytes"):
+        Pushbuffer().fill(0, 0x100, 1, 1)
+
+
+def test_remap():
+    x, w, b, no = (RemapSource[name] for name in ("SRC_X", "SRC_W", "CONST_B", "NO_WRITE"))
+    remap = Pushbuffer().remap(w, no, b, x, size=3, sources=4, const_a=1, const_b=2)
+    assert dwords(remap) == [0x2003_81C0, 1, 2, 0x0332_0563]
+    text = disassemble([*Pushbuffer().set_object().dwords, *remap.dwords])
+    expected = (
+        "dst_x SRC_W, dst_y NO_WRITE, dst_z CONST_B, dst_w SRC_X, 3 bytes each, 4 in the source"
+    )
+    assert f"SET_REMAP_COMPONENTS = 0x03320563  ({expected})" in text
+    for wrong in ({"size": 5}, {"size": 0}, {"size": 1, "sources": 5}):
+        with pytest.raises(ValueError, match=r" = [05]: 1 … 4"):
+            Pushbuffer().remap(x, **wrong)
+    with pytest.raises(ValueError, match="targets = 0: 1 … 4"):
+        Pushbuffer().remap(size=1)
 
 
 def test_semaphores():

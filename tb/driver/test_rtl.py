@@ -20,7 +20,7 @@ def test_driver(simulator: str, name: str):
         simulator=simulator,
         name=f"driver-{name}",
         testcase=",".join(tests) or None,
-        minimum=len(tests) or 8,
+        minimum=len(tests) or 9,
     )
 
 

@@ -4,9 +4,17 @@ import cocotb
 
 from signalbox.driver.commands.pushbuffer import CopyFence, Pushbuffer
 from signalbox.hw.errors import Cause
-from signalbox.hw.methods import CeMethod, CopyLaunch, HostMethod, Reduction, pack
+from signalbox.hw.methods import (
+    CeMethod,
+    CopyLaunch,
+    HostMethod,
+    Reduction,
+    RemapSource,
+    pack,
+)
 from signalbox.tb.machine.cocotb_order import until_started
 from signalbox.tb.machine.testbench import MachineTestbench, semaphore
+from signalbox.tb.models.remap import Remap
 from signalbox.tb.models.semaphores import reduce
 from signalbox.tb.simulation.top import MEMORY_BYTES
 from signalbox.tb.simulation.trace import Done, Method, Semaphore, Start
@@ -207,8 +215,8 @@ async def interrupts(dut):
 
 @cocotb.test(**LIMIT)
 async def refused_modes(dut):
-    """Modes that are not modelled are refused, never executed wrongly: block-linear, remap,
-    conditional interrupts, other reductions, protected regions, peer memory, kinds, reserved
+    """Modes that are not modelled are refused, never executed wrongly: block-linear, conditional
+    interrupts, other reductions, protected regions, peer memory, kinds, reserved
     values."""
     tb = await MachineTestbench.start(dut)
     channel = await tb.copy_channel(0)
@@ -220,7 +228,6 @@ async def refused_modes(dut):
         LINEAR | {"src_pitch": 0},
         LINEAR | {"dst_pitch": 0},
         LINEAR | {"transfer": 3},
-        LINEAR | {"remap": 1},
         LINEAR | {"semaphore": 3},
         LINEAR | {"interrupt": 3},
         LINEAR | {"vpr_mode": 1},
@@ -259,6 +266,101 @@ async def refused_modes(dut):
     await channel.submit(Pushbuffer().inc(4, CeMethod.SET_RENDER_ENABLE_C, 1).launch(**LINEAR))
     await tb.until_idle(channel)
     assert tb.copied(dst, src, 64)
+
+
+@cocotb.test(**LIMIT)
+async def fills(dut):
+    """HOST-16: public memsets of 1, 4 and 8 bytes, and one of 16 bytes in lines, write exactly
+    their destination, and read nothing: their source is not mapped."""
+    tb = await MachineTestbench.start(dut)
+    channel = await tb.copy_channel(0)
+    hole = 1 << 45
+    commands, work = Pushbuffer(), []
+    commands.inc(4, CeMethod.OFFSET_IN_UPPER, hole >> 32, hole & 0xFFFF_FFFF)
+    for unit, pattern in ((1, 0xA5), (2, 0x1234), (4, 0xDEAD_BEEF), (8, 0x0123_4567_89AB_CDEF)):
+        count, lead = tb.random.randint(1, 300), tb.random.randrange(32)
+        dst = tb.allocate(8 * 300 + 64)
+        commands.fill(dst + lead, pattern, unit, count, transfer=tb.random.choice((1, 2)))
+        work.append((dst, bytes(lead) + pattern.to_bytes(unit, "little") * count))
+    dst = tb.allocate(1024)
+    element = [number.to_bytes(4, "little") for number in (0x3F80_0000, 7)]
+    constants = {"const_a": 0x3F80_0000, "const_b": 7}
+    a, b, no = RemapSource.CONST_A, RemapSource.CONST_B, RemapSource.NO_WRITE
+    commands.remap(a, b, no, a, size=4, **constants)
+    commands.copy_2d(dst, 100, hole, 0, 5, 3, remap=1)
+    line = (element[0] + element[1] + bytes(4) + element[0]) * 5 + bytes(20)
+    work.append((dst, line * 3))
+    channel.segment(commands)
+    await channel.kick()
+    await tb.until_idle(channel)
+    for place, wanted in work:
+        assert tb.machine.memory_read(place, len(wanted) + 32) == wanted + bytes(32)
+
+
+@cocotb.test(**LIMIT)
+async def swizzles(dut):
+    """HOST-16: components are exchanged, dropped and added as the model says; settings apply to
+    later copies with REMAP_ENABLE only."""
+    tb = await MachineTestbench.start(dut)
+    channel = await tb.copy_channel(0)
+    numbers, work, commands = tb.random, [], Pushbuffer()
+    for _ in range(16):
+        sources, size = numbers.randint(1, 4), numbers.randint(1, 4)
+        names = [*"XYZW"[:sources], "A", "B", "no"]
+        targets = tuple(numbers.choice(names) for _ in range(numbers.randint(1, 4)))
+        remap = Remap(targets, size, sources, numbers.getrandbits(32), numbers.getrandbits(32))
+        count = numbers.randint(1, 20)
+        src, data = tb.pattern(count * size * sources + 64)
+        dst, lead, skew = tb.allocate(count * 16 + 64), *(numbers.randrange(16) for _ in "ab")
+        commands.inc(4, CeMethod.SET_REMAP_CONST_A, remap.const_a, remap.const_b, remap.word)
+        commands.copy(dst + lead, src + skew, count, remap=1, transfer=numbers.choice((1, 2)))
+        old = bytes(count * remap.target_bytes)
+        work.append((dst, bytes(lead) + remap.line(data[skew:], old)))
+        plain = tb.allocate(64)
+        commands.copy(plain, src, 9, transfer=1)
+        work.append((plain, data[:9]))
+    channel.segment(commands)
+    await channel.kick()
+    await tb.until_idle(channel)
+    for place, wanted in work:
+        assert tb.machine.memory_read(place, len(wanted) + 32) == wanted + bytes(32)
+
+
+@cocotb.test(**LIMIT)
+async def refused_remaps(dut):
+    """HOST-16: a component from a source component that elements do not have, or with reserved
+    contents, is refused at the launch; one that elements do not have is not looked at."""
+    tb = await MachineTestbench.start(dut)
+    channel = await tb.copy_channel(0)
+    dst = tb.allocate(64)
+    for word in (0x0000_0001, 0x0000_0007, 0x0112_0020, 0x0333_7210, 0x0322_3210):
+        commands = Pushbuffer().inc(4, CeMethod.SET_REMAP_COMPONENTS, word)
+        await channel.submit(commands.copy(dst, dst, 4, remap=1))
+        halt = await channel.until_halted(Cause.COPY_REMAP)
+        assert (halt.method, halt.subchannel) == (0x300, 4)
+        await channel.replace(CeMethod.SET_REMAP_COMPONENTS, 0x7774, subchannel=4)
+        await tb.until_idle(channel)
+    assert not await tb.events(Start)
+    await channel.submit(Pushbuffer().copy(dst, dst, 4, remap=1))
+    await tb.until_idle(channel)
+    assert len(await tb.events(Start)) == 1
+
+
+@cocotb.test(**LIMIT)
+async def unmapped_fill(dut):
+    """HOST-16: a fill of a page that is not mapped halts its channel with the address; another
+    channel's fill goes on."""
+    tb = await MachineTestbench.start(dut)
+    one, other = await tb.copy_channel(0), await tb.copy_channel(1)
+    await one.submit(Pushbuffer().fill(MEMORY_BYTES - 40, 0x55, 1, 100))
+    halt = await one.until_halted(Cause.COPY_WRITE_FAULT)
+    assert halt.va == MEMORY_BYTES
+    dst = tb.allocate(128)
+    await other.submit(Pushbuffer().fill(dst, 0x77, 1, 100))
+    await tb.until_idle(other)
+    assert tb.machine.memory_read(dst, 128) == b"\x77" * 100 + bytes(28)
+    await one.clear()
+    await tb.until_idle(one)
 
 
 @cocotb.test(**LIMIT)

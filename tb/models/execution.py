@@ -24,6 +24,7 @@ from signalbox.tb.models.methods import (
     operation,
     verdict,
 )
+from signalbox.tb.models.remap import Remap
 
 __all__ = ["EVENTS", "ChannelConfig", "ExecutionModel", "Now", "Refusal", "State"]
 
@@ -569,6 +570,7 @@ class ExecutionModel:
         same = (
             "src_physical",
             "dst_physical",
+            "remap",
             "semaphore",
             "wide",
             "reduction_enable",
@@ -577,7 +579,10 @@ class ExecutionModel:
         )
         command = {name: launch[name] for name in same} | {
             name: copy[name]
-            for name in ("src", "dst", "pitch_in", "pitch_out", "line_length", "semaphore_va")
+            for name in (
+                *("src", "dst", "pitch_in", "pitch_out", "line_length", "semaphore_va"),
+                *("const_a", "const_b"),
+            )
         }
         command |= {
             "channel": self._now.channel,
@@ -587,6 +592,7 @@ class ExecutionModel:
             "transfer": launch["transfer"] != LaunchTransfer.NONE,
             "line_count": copy["line_count"] if launch["multi_line"] else 1,
             "payload": copy["payload"],
+            "components": Remap.of(copy["remap"], 0, 0).components(),
         }
         interrupt = launch["interrupt"] != 0
         self._event("launch", behind=behind, interrupt=interrupt, command=command)

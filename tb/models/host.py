@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from signalbox.hw.config import Config
 from signalbox.hw.errors import Cause
+from signalbox.tb.models.remap import Remap
 from signalbox.tb.models.semaphores import ACQUIRES, SemaphoreMemory
 
 __all__ = [
@@ -588,7 +589,6 @@ class HostModel:
             transfer and launch >> 7 & 3 != 3,
             kind == 3,
             launch >> 5 & 3 == 3,
-            launch >> 10 & 1,
             launch >> 19 & 1 and launch >> 17 & 1,
             launch >> 22 & 3,
             launch >> 28,
@@ -611,16 +611,26 @@ class HostModel:
         multi_line = launch >> 9 & 1
         width = registers.get(0x418, 0)
         lines = registers.get(0x41C, 0) if multi_line else 1
+        remap = None
+        if launch >> 10 & 1:
+            remap = Remap.of(*(registers.get(number, 0) for number in (0x708, 0x700, 0x704)))
+            if remap.refused:
+                raise Refusal(Cause.COPY_REMAP)
         if not width or not lines:
             raise Refusal(Cause.COPY_ZERO)
+        read_bytes = width * (remap.source_bytes if remap else 1)
+        written_bytes = width * (remap.target_bytes if remap else 1)
         src = (registers.get(0x400, 0) & 0x1FFFF) << 32 | registers.get(0x404, 0)
         dst = (registers.get(0x408, 0) & 0x1FFFF) << 32 | registers.get(0x40C, 0)
         for line in range(lines):
             source = (src + line * registers.get(0x410, 0)) % (1 << 49)
             target = (dst + line * registers.get(0x414, 0)) % (1 << 49)
-            reads = self._engine(index, launch >> 12 & 1, (source, width), READ)
-            writes = self._engine(index, launch >> 13 & 1, (target, width), WRITE)
+            reads = self._engine(index, launch >> 12 & 1, (source, read_bytes), READ)
+            writes = self._engine(index, launch >> 13 & 1, (target, written_bytes), WRITE)
             data, at = b"".join(self.memory[pa : pa + size] for pa, size in reads), 0
+            if remap:
+                old = b"".join(self.memory[pa : pa + size] for pa, size in writes)
+                data = remap.line(data, old)
             for pa, size in writes:
                 self.memory[pa : pa + size] = data[at : at + size]
                 at += size

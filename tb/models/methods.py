@@ -21,6 +21,7 @@ from signalbox.hw.methods import (
     SemOp,
     unpack,
 )
+from signalbox.tb.models.remap import Remap, remap_refused
 
 __all__ = [
     "ACTS",
@@ -158,6 +159,9 @@ _COPY_FIELDS = {
     CeMethod.LINE_COUNT: ("line_count", 0, 32),
     CeMethod.SET_SRC_PHYS_MODE: ("src_mode", 0, 32),
     CeMethod.SET_DST_PHYS_MODE: ("dst_mode", 0, 32),
+    CeMethod.SET_REMAP_CONST_A: ("const_a", 0, 32),
+    CeMethod.SET_REMAP_CONST_B: ("const_b", 0, 32),
+    CeMethod.SET_REMAP_COMPONENTS: ("remap", 0, 32),
 }
 """Part of the copy's parameters that a method sets: name, lowest bit, width."""
 
@@ -175,7 +179,8 @@ class Settings:
     -------
     objects : bound to each subchannel that can have one.
     va, payload : of semaphore methods.
-    copy : parameters of copies; `src_mode`, `dst_mode`: data of SET_SRC_PHYS_MODE, SET_DST_....
+    copy : parameters of copies; `src_mode`, `dst_mode`: data of SET_SRC_PHYS_MODE, SET_DST_...;
+        `remap`: of SET_REMAP_COMPONENTS.
     """
 
     objects: list[ObjectKind] = field(default_factory=lambda: [ObjectKind.NONE] * _FIRST_SOFTWARE)
@@ -214,7 +219,7 @@ class Settings:
     def record(self, counting: int) -> dict:
         """As in `method_settings`, with this number of counting semaphores."""
         copy = dict(self.copy)
-        del copy["src_mode"], copy["dst_mode"]
+        del copy["src_mode"], copy["dst_mode"], copy["remap"]
         low = self.va >> 16 & 0xFFFF == WINDOW_BASE >> 16 & 0xFFFF
         return {
             "objects": self.objects,
@@ -233,6 +238,8 @@ class Settings:
                 "lines": copy["line_count"] != 0,
                 "src_refused": self.refused("src"),
                 "dst_refused": self.refused("dst"),
+                "components": Remap.of(self.copy["remap"], 0, 0).components(),
+                "remap_refused": remap_refused(self.copy["remap"]),
             },
         }
 
@@ -291,7 +298,6 @@ def launch_modelled(data: int) -> bool:
     return not (
         launch["transfer"] == 3
         or (launch["transfer"] != LaunchTransfer.NONE and not pitch)
-        or launch["remap"]
         or launch["semaphore"] == LaunchSemaphore.CONDITIONAL_INTERRUPT
         or launch["interrupt"] == 3
         or (launch["reduction_enable"] and launch["reduction"] >= 8)
@@ -308,8 +314,11 @@ def launch_refusal(data: int, settings: Settings, privileged: bool) -> Cause:
         return Cause.COPY_MODE
     if physical and not privileged:
         return Cause.METHOD_PRIVILEGED
+    moves = launch["transfer"] != LaunchTransfer.NONE
+    if moves and launch["remap"] and remap_refused(copy["remap"]):
+        return Cause.COPY_REMAP
     empty = copy["line_length"] == 0 or (launch["multi_line"] and copy["line_count"] == 0)
-    if launch["transfer"] != LaunchTransfer.NONE and empty:
+    if moves and empty:
         return Cause.COPY_ZERO
     return Cause.NONE
 

@@ -100,7 +100,6 @@ def traits_of(value: Value, legacy: Value) -> dict[str, Value]:
         "modelled": ~(
             (launch.transfer == 3)
             | ((launch.transfer != LaunchTransfer.NONE) & ~pitch)
-            | launch.remap
             | (launch.semaphore == LaunchSemaphore.CONDITIONAL_INTERRUPT)
             | (launch.interrupt == 3)
             | (launch.reduction_enable & launch.reduction[3])

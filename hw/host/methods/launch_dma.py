@@ -88,12 +88,14 @@ class LaunchDma(wiring.Component):
         return m
 
     def _refuse(self, m: Module, launch: data.View) -> Signal:
-        """Whether the copy is refused: mode not modelled, physical addresses without privilege, or
-        no bytes. Drives the cause."""
+        """Whether the copy is refused: mode not modelled, physical addresses without privilege, no
+        bytes, or a component without source. Drives the cause."""
         copy, traits, wrong = self.settings.copy, self.service.step.traits, Signal()
         bad = Signal()
         barred = Signal()
         zero = Signal()
+        unmapped = Signal()
+        moves = launch.transfer != LaunchTransfer.NONE
         m.d.comb += [
             bad.eq(
                 ~traits.modelled
@@ -101,16 +103,16 @@ class LaunchDma(wiring.Component):
                 | (launch.dst_physical & copy.dst_refused)
             ),
             barred.eq((launch.src_physical | launch.dst_physical) & ~self.rights.privileged),
-            zero.eq(
-                (launch.transfer != LaunchTransfer.NONE)
-                & (~copy.bytes | (launch.multi_line & ~copy.lines))
-            ),
-            wrong.eq(bad | barred | zero),
+            zero.eq(moves & (~copy.bytes | (launch.multi_line & ~copy.lines))),
+            unmapped.eq(moves & launch.remap & copy.remap_refused),
+            wrong.eq(bad | barred | unmapped | zero),
         ]
         with m.If(bad):
             m.d.comb += self.outcome.cause.eq(Cause.COPY_MODE)
         with m.Elif(barred):
             m.d.comb += self.outcome.cause.eq(Cause.METHOD_PRIVILEGED)
+        with m.Elif(unmapped):
+            m.d.comb += self.outcome.cause.eq(Cause.COPY_REMAP)
         with m.Else():
             m.d.comb += self.outcome.cause.eq(Cause.COPY_ZERO)
         return wrong
@@ -136,6 +138,10 @@ class LaunchDma(wiring.Component):
             command.pitch_out.eq(copy.pitch_out),
             command.line_length.eq(copy.line_length),
             command.line_count.eq(Mux(launch.multi_line, copy.line_count, Const(1, 32))),
+            command.remap.eq(launch.remap),
+            command.components.eq(copy.components),
+            command.const_a.eq(copy.const_a),
+            command.const_b.eq(copy.const_b),
             command.semaphore.eq(launch.semaphore),
             command.semaphore_va.eq(copy.semaphore_va),
             command.payload.eq(copy.payload),

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import WINDOW_BASE, Config
 from signalbox.hw.host.records import Method, ObjectKind, method_settings
-from signalbox.hw.methods import CeMethod, HostMethod
+from signalbox.hw.methods import CeMethod, HostMethod, RemapComponents, RemapSource
 
 __all__ = ["StateMethods", "object_binding"]
 
@@ -32,6 +32,8 @@ _COPY_FIELDS = {
     CeMethod.PITCH_OUT: ("pitch_out", 0, 32),
     CeMethod.LINE_LENGTH_IN: ("line_length", 0, 32),
     CeMethod.LINE_COUNT: ("line_count", 0, 32),
+    CeMethod.SET_REMAP_CONST_A: ("const_a", 0, 32),
+    CeMethod.SET_REMAP_CONST_B: ("const_b", 0, 32),
 }
 """Copy-class methods that set state: field, lowest bit, width."""
 
@@ -129,6 +131,25 @@ class StateMethods(wiring.Component):
                 with m.Case(name >> 2):
                     target, kind = value[:2], value[2:6]
                     m.d.sync += copy[field].eq((target == PEER) | (kind != 0))
+            with m.Case(CeMethod.SET_REMAP_COMPONENTS >> 2):
+                self._components(m, data.View(RemapComponents, value))
+
+    def _components(self, m: Module, value: data.View) -> None:
+        """Stores the components, and whether one of them has no such source (HOST-16)."""
+        copy = self.settings.copy
+        targets = (value.dst_x, value.dst_y, value.dst_z, value.dst_w)
+        refused = Signal(len(targets))
+        for number, target in enumerate(targets):
+            reserved = target > RemapSource.NO_WRITE
+            beyond = ~target[2] & (target[:2] > value.num_src)
+            m.d.comb += refused[number].eq((number <= value.num_dst) & (reserved | beyond))
+            m.d.sync += copy.components.dst[number].eq(target)
+        m.d.sync += [
+            copy.components.size.eq(value.component_size),
+            copy.components.sources.eq(value.num_src),
+            copy.components.targets.eq(value.num_dst),
+            copy.remap_refused.eq(refused.any()),
+        ]
 
     def _bind(self, m: Module) -> None:
         objects = Signal.like(self.settings.objects)

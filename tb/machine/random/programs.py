@@ -23,6 +23,7 @@ from signalbox.hw.methods import (
     TertOp,
     pack,
 )
+from signalbox.tb.models.remap import Remap
 
 __all__ = ["CHANNEL_BYTES", "ENTRIES", "Layout", "Program", "generate"]
 
@@ -220,7 +221,10 @@ class _Maker:
         numbers = self.numbers
         lines = numbers.choice((1, 1, 1, numbers.randint(2, 6)))
         width = numbers.choice((numbers.randint(1, 64), numbers.randint(1, 900)))
-        pitches = [width + numbers.randrange(40) for _ in range(2)]
+        remap = self._remap(buffer) if numbers.random() < 0.3 else None
+        width = -(-width // 16) if remap else width
+        sizes = (remap.source_bytes, remap.target_bytes) if remap else (1, 1)
+        pitches = [width * size + numbers.randrange(40) for size in sizes]
         room = _AREA - lines * max(pitches)
         src, dst = (base + numbers.randrange(room) for base in (layout.source, layout.destination))
         buffer.inc(4, CeMethod.OFFSET_IN_UPPER, 0, src, 0, dst, *pitches, width, lines)
@@ -240,12 +244,25 @@ class _Maker:
             src_pitch=1,
             dst_pitch=1,
             multi_line=lines > 1,
+            remap=remap is not None,
             semaphore=LaunchSemaphore.ONE_WORD if fence else LaunchSemaphore.NONE,
             reduction_enable=fence and numbers.random() < 0.5,
             reduction=numbers.choice((Reduction.IADD, Reduction.IXOR, Reduction.INC)),
             reduction_unsigned=1,
         )
         buffer.inc(4, CeMethod.LAUNCH_DMA, launch)
+
+    def _remap(self, buffer: Pushbuffer) -> Remap:
+        """Set random components of a copy, those of a fill in one third of the cases."""
+        numbers = self.numbers
+        sources = numbers.randint(1, 4)
+        names = numbers.choice(("AB", "XYZW"[:sources], "XYZW"[:sources] + "AB"))
+        pool = (*names, "no")
+        targets = tuple(numbers.choice(pool) for _ in range(numbers.randint(1, 4)))
+        constants = numbers.getrandbits(32), numbers.getrandbits(32)
+        remap = Remap(targets, numbers.randint(1, 4), sources, *constants)
+        buffer.inc(4, CeMethod.SET_REMAP_CONST_A, *constants, remap.word)
+        return remap
 
     def _on_own(self, program: Program) -> None:
         """Set a private semaphore, change it, and acquire its new value."""

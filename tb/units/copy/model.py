@@ -1,9 +1,11 @@
 """Reference model of a copy, byte by byte."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from signalbox.hw.config import VA_BITS
 from signalbox.hw.records.copy import CopyError
+from signalbox.tb.models.remap import Remap
 from signalbox.tb.testbench.contents import Contents, Space
 
 __all__ = ["Copy"]
@@ -27,13 +29,16 @@ class Copy:
     """The command's semaphore fields."""
     refuse: int = 0
     """Answer of the semaphore unit."""
+    remap: Remap | None = None
+    """With it, `length` counts elements."""
     channel: int = 0
     subchannel: int = 0
     data: int = 0
     error: CopyError | None = None
     va: int = 0
 
-    def command(self) -> dict[str, int]:
+    def command(self) -> dict[str, Any]:
+        remap = self.remap
         return {
             "channel": self.channel,
             "subchannel": self.subchannel,
@@ -49,6 +54,10 @@ class Copy:
             "line_length": self.length,
             "line_count": self.lines,
             **self.semaphore,
+            "remap": remap is not None,
+            "components": remap.components() if remap else 0,
+            "const_a": remap.const_a if remap else 0,
+            "const_b": remap.const_b if remap else 0,
         }
 
     @property
@@ -69,8 +78,23 @@ class Copy:
             for index in range(self.lines)
         ]
 
+    @property
+    def source_bytes(self) -> int:
+        """Bytes of a line at the source; 0 if it is not read."""
+        return self.length * (self.remap.source_bytes if self.remap else 1)
+
+    @property
+    def target_bytes(self) -> int:
+        """Bytes of a line at the destination."""
+        return self.length * (self.remap.target_bytes if self.remap else 1)
+
+    def line(self, source: bytes, old: bytes) -> bytes:
+        """A line of the destination, from that of the source and its contents so far."""
+        return self.remap.line(source, old) if self.remap else source
+
     def apply(self, memory: Contents) -> None:
         """Execute the copy on the reference's memory."""
         for source, target in self.spans():
-            content = memory.read(self.source_space, source, self.length)
-            memory.write(self.target_space, target, content)
+            content = memory.read(self.source_space, source, self.source_bytes)
+            old = memory.read(self.target_space, target, self.target_bytes)
+            memory.write(self.target_space, target, self.line(content, old))

@@ -17,12 +17,13 @@ WIDTHS = [64, 128, 512]
     tiers(
         [
             (*tests, width)
-            for tests in (("cocotb_copy", 14), ("cocotb_rate", 10))
+            for tests in (("cocotb_copy", 14), ("cocotb_rate", 10), ("cocotb_remap", 32))
             for width in WIDTHS
         ],
         smoke={
             ("cocotb_copy", 14, 64): ["alignment_and_length", "failed_reads", "random_copies"],
             ("cocotb_rate", 10, 64): ["slow_memory"],
+            ("cocotb_remap", 32, 64): ["known_results", "failures", "random_remaps"],
         },
     ),
 )

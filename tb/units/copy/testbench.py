@@ -124,10 +124,11 @@ class CopyTestbench(Testbench):
             self._check_bytes(copy)
 
     def _check_bytes(self, copy: Copy) -> None:
-        """Check that every byte of the destination equals the source."""
+        """Check that every byte of the destination is that of the source, as remapped."""
         for source, target in copy.spans():
-            wanted = self.memory.read(copy.source_space, source, copy.length)
-            found = self.memory.read(copy.target_space, target, copy.length)
+            content = self.memory.read(copy.source_space, source, copy.source_bytes)
+            found = self.memory.read(copy.target_space, target, copy.target_bytes)
+            wanted = copy.line(content, found)
             assert found == wanted, f"{first_difference(found, wanted)} of {copy}"
 
     def check_memory(self) -> None:

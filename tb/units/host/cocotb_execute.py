@@ -148,7 +148,7 @@ async def own_copies_first(dut):
         Method(HostMethod.MEM_OP_D, pack(MemOpD, operation=MemOp.MEMBAR)),
         Method(HostMethod.NOP, cause=Cause.HEADER_RESERVED),
         Method(CeMethod.SET_RENDER_ENABLE_C, 0, 1),
-        launch(remap=1),
+        launch(vpr_mode=1),
         launch(transfer=2),
         launch(interrupt=1),
     ]
@@ -196,7 +196,7 @@ async def tasks_first(dut):
         (legacy(1, release_no_wfi=1), False),
         (legacy(0), False),
         (launch(), True),
-        (launch(remap=1), True),
+        (launch(vpr_mode=1), True),
         (Method(HostMethod.WFI), True),
         (Method(HostMethod.FB_FLUSH), True),
         (Method(HostMethod.SET_REFERENCE), True),
@@ -526,7 +526,19 @@ async def refused_launches(dut):
             (launch(transfer=3), {}, Cause.COPY_MODE),
             (launch(src_pitch=0), {}, Cause.COPY_MODE),
             (launch(dst_pitch=0), {}, Cause.COPY_MODE),
-            (launch(remap=1), {}, Cause.COPY_MODE),
+            (launch(remap=1), {}, Cause.NONE),
+            (launch(remap=1), {"remap": 0x0303_3210}, Cause.COPY_REMAP),
+            (launch(remap=1), {"remap": 0x0333_3210}, Cause.NONE),
+            (launch(remap=1), {"remap": 0x0222_3210}, Cause.NONE),
+            (launch(remap=1), {"remap": 0x0100_0610}, Cause.COPY_REMAP),
+            (launch(remap=1), {"remap": 0x0000_7774}, Cause.NONE),
+            (launch(remap=1), {"remap": 0x0100_7774}, Cause.COPY_REMAP),
+            (launch(remap=1), {"remap": 0x0100_7765}, Cause.NONE),
+            (launch(remap=1, transfer=0), {"remap": 7}, Cause.NONE),
+            (launch(remap=1), {"remap": 7, "line_length": 0}, Cause.COPY_REMAP),
+            (launch(remap=1, src_pitch=0), {"remap": 7}, Cause.COPY_MODE),
+            (launch(), {"remap": 7}, Cause.NONE),
+            (launch(remap=1), {"line_length": 0}, Cause.COPY_ZERO),
             (launch(semaphore=3), {}, Cause.COPY_MODE),
             (launch(interrupt=3), {}, Cause.COPY_MODE),
             (launch(reduction_enable=1, reduction=8), {}, Cause.COPY_MODE),
@@ -815,7 +827,10 @@ SITUATIONS = [
     "ahead: leave",
     "ahead: no engine",
     "chip: behind a dropped request",
-    *(f"launch: refused {one}" for one in ("COPY_MODE", "COPY_ZERO", "METHOD_PRIVILEGED")),
+    *(
+        f"launch: refused {one}"
+        for one in ("COPY_MODE", "COPY_REMAP", "COPY_ZERO", "METHOD_PRIVILEGED")
+    ),
     *(f"launch: park {one}" for one in ("TASKS", "COPIES", "ENGINE", "QUEUE")),
     "launch: started",
     "launch: behind",
@@ -937,6 +952,8 @@ class Play:
             settings.copy[name] = numbers.getrandbits(width)
         for name in ("src_mode", "dst_mode"):
             settings.copy[name] = numbers.choice((0, 1, 2, 3, 4))
+        if numbers.random() < 0.7:
+            settings.copy["remap"] = 0x0333_0000 | numbers.getrandbits(18) & 0x3_3333
         for name in ("line_length", "line_count"):
             settings.copy[name] *= numbers.random() < 0.8
         return State(settings)
@@ -1111,7 +1128,6 @@ class Play:
 
 ILLEGAL = {
     "semaphore": 2,
-    "remap": 1,
     "reduction": 8,
     "vpr_mode": 3,
     "reserved": 15,
