@@ -8,11 +8,20 @@ from typing import Any
 
 from signalbox.hw.config import WINDOW_BASE, Config
 from signalbox.hw.errors import Cause
-from signalbox.hw.methods import CopyLaunch, HostMethod, LaunchTransfer, MemOpD, unpack
+from signalbox.hw.host.records import ObjectKind
+from signalbox.hw.methods import (
+    ComputeMethod,
+    CopyLaunch,
+    HostMethod,
+    LaunchTransfer,
+    MemOpD,
+    unpack,
+)
 from signalbox.hw.qmd import SkedCheck
 from signalbox.hw.registers import Wait
 from signalbox.tb.models.methods import (
     Action,
+    Inline,
     Kind,
     Method,
     Operation,
@@ -72,6 +81,9 @@ _ASKS = {
 }
 """Actions that wait for another unit."""
 
+_TRANSFERS = (ComputeMethod.LAUNCH_DMA, ComputeMethod.LOAD_INLINE_DATA)
+"""Methods whose answer tells how an inline transfer goes on."""
+
 _WORD = (1 << 32) - 1
 
 
@@ -97,6 +109,7 @@ class State:
     failed: bool = False
     deadline: int = 0
     referred: bool = False
+    inline: Inline = field(default_factory=Inline)
 
 
 @dataclass(frozen=True)
@@ -132,6 +145,7 @@ class Now:
     over : channels per unit with a complete wait.
     refused : channels with a refused invalidation.
     why : refusal of the served channel's compute method.
+    progress : its inline transfer, as answered by the engine: open, and room.
     """
 
     channel: int
@@ -162,6 +176,7 @@ class Now:
     over: dict[str, frozenset[int]]
     refused: frozenset[int]
     why: Refusal | None
+    progress: tuple[bool, int]
 
 
 @dataclass
@@ -230,6 +245,8 @@ class ExecutionModel:
         out["asked"], out["state"] = self.asked, self.state
         self.state = deepcopy(self.state)
         old_deadline, was_asked = self.state.deadline, self.asked
+        if now.method is not None:
+            self._begin_inline(now.method)
         found, self._found = self._found, None
         answer = self._answered()
         if now.method is not None:
@@ -253,6 +270,13 @@ class ExecutionModel:
         self._before = (now.cycles, now.units)
         self._context()
         return out
+
+    def _begin_inline(self, method: Method) -> None:
+        """What any method tells about the inline transfer."""
+        before = self.state.inline
+        self.state.inline = before.runs(method)
+        if before.failed:
+            self._meet("inline: again" if self.state.inline.failed else "inline: replaced")
 
     def _context(self) -> None:
         """Load, reset, replace."""
@@ -611,7 +635,12 @@ class ExecutionModel:
                 refused = now.why.cause
             bound = bound_to(state.settings.objects, method.subchannel)
             self._found = verdict(
-                method, bound, self._config.privileged, refused, compute=self._compute
+                method,
+                bound,
+                self._config.privileged,
+                refused,
+                state.inline,
+                compute=self._compute,
             )
             self._out["busy"] = True
             return
@@ -624,6 +653,8 @@ class ExecutionModel:
             self._park(Wait.COPIES, "control" + " refused" * (action == Action.REFUSE))
         elif action == Action.REFUSE:
             self._refuse(found.cause, "control")
+            if self._computes(method):
+                state.inline = state.inline.refused(method)
         elif found.idle and known.tasks:
             self._park(Wait.TASKS, "control")
         elif action == Action.REFERENCE and not referred:
@@ -675,9 +706,21 @@ class ExecutionModel:
                 self._out["ignored"] = True
             case Action.SET:
                 self._event("compute_setting", **place)
+                if method.place == ComputeMethod.LOAD_INLINE_DATA:
+                    self.state.inline = self.state.inline.loaded()
+                    self._meet("inline: loaded")
+            case Action.COMPUTE if method.place in _TRANSFERS:
+                self.state.inline = Inline(*self._now.progress)
+                self._meet("inline: goes on" if self.state.inline.open else "inline: ends")
         if action in _ASKS:
             for unit, _ in _ASKS.values():
                 self._event(f"{unit}_drop")
+
+    def _computes(self, method: Method) -> bool:
+        """Whether a method is one of a compute object."""
+        bound = bound_to(self.state.settings.objects, method.subchannel)
+        engine = method.cause == Cause.NONE and method.place >= 0x100
+        return engine and bound == ObjectKind.COMPUTE
 
     def _learn(self) -> None:
         """Knowledge for the next cycle: that of this one, and what the channel did itself."""

@@ -9,6 +9,7 @@ from typing import Any
 from signalbox.hw.config import CONFIGS, WINDOW_BASE
 from signalbox.hw.errors import Cause
 from signalbox.hw.host.methods.execute import Execute
+from signalbox.hw.host.records import InlinePhase
 from signalbox.hw.methods import AcquireTimer, pack
 from signalbox.hw.qmd import SkedCheck
 from signalbox.hw.records.semaphore import SemaphoreError
@@ -22,6 +23,7 @@ from signalbox.tb.models.execution import (
     State,
 )
 from signalbox.tb.models.methods import (
+    Inline,
     Kind,
     Method,
     Settings,
@@ -152,6 +154,7 @@ class ExecuteTestbench(Testbench):
     answer : next response of the semaphore unit: passed, name of an error.
     result : of the next operation in memory, likewise.
     latency : cycles from its acceptance of a request to the response.
+    progress : inline transfer that the compute engine answers, open and room; None: random.
     live : called at the beginning of each cycle; changes conditions at random.
     """
 
@@ -167,6 +170,7 @@ class ExecuteTestbench(Testbench):
         self.cycles, self.units = 0xFFFFF000, 0xFFFFFF00
         self.answer = self.result = (True, "NONE")
         self.latency = 3
+        self.progress: tuple[bool, int] | None = None
         self.live: Any = lambda: None
         self._setting = Strobe(self, "setting")
         self._answers: int | None = None  # cycle of the response
@@ -334,6 +338,8 @@ class ExecuteTestbench(Testbench):
             },
             refused=those("uninvalidated"),
             why=one.why,
+            progress=self.progress
+            or (bool(self.random.getrandbits(1)), self.random.choice((0, 1, 63))),
         )
         self._drive(now, one)
         expected = self.model.cycle(now)
@@ -401,7 +407,10 @@ class ExecuteTestbench(Testbench):
             reference__failed=mask(now.failed),
             invalidation__refused=mask(now.refused),
             compute__refused=mask({c for c, any_ in enumerate(self.channels) if any_.why}),
-            compute__why=vars(now.why or numbers.choice(WHYS)),
+            compute__why={
+                **vars(now.why or numbers.choice(WHYS)),
+                "inline": dict(zip(("open", "room"), now.progress, strict=True)),
+            },
         )
         self.drive(**{f"{unit}__over": mask(now.over[unit]) for unit in UNITS})
         self.drive(semaphore__response__payload=_response(now.response or (bool(noise & 1), "BUS")))
@@ -416,7 +425,12 @@ class ExecuteTestbench(Testbench):
     def _record(self, state: State) -> dict[str, Any]:
         acquire = {name: getattr(state, name) for name in ("confirm", "failed", "deadline")}
         settings = state.settings.record(self.model.counting)
-        return {"settings": settings, "acquire": acquire, "referred": state.referred}
+        return {
+            "settings": settings,
+            "acquire": acquire,
+            "referred": state.referred,
+            "inline": {"phase": _phase(state.inline), "room": state.inline.room},
+        }
 
     def _compare(self, expected: dict[str, Any], now: Now) -> None:
         wrong = {}
@@ -483,6 +497,14 @@ class ExecuteTestbench(Testbench):
                 one.over.discard(unit)
         if not one.asking:
             one.uninvalidated, one.why = False, None
+
+
+def _phase(inline: Inline) -> InlinePhase:
+    if inline.dropped:
+        return InlinePhase.DROPPED
+    if inline.failed:
+        return InlinePhase.FAILED
+    return InlinePhase.OPEN if inline.open else InlinePhase.CLOSED
 
 
 def _scaled(value: int, bits: int) -> tuple[int, int]:
