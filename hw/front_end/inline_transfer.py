@@ -40,8 +40,8 @@ class InlineTransfer(wiring.Component):
     A part is all bytes up to the end of its line or of the buffer. All but its last dword are
     settings; the last one starts the write.
 
-    LAUNCH_DMA takes 4 cycles; the last dword of a part 6 and the write, and 4 more if the
-    transfer goes on.
+    `over` comes 3 cycles after `begin`. `start` comes 4 cycles after `load`, later while settings
+    are stored; then `over` comes with `done`, or 3 cycles later if the transfer goes on.
 
     Members
     -------

@@ -130,7 +130,7 @@ class Now:
     channel : served channel.
     method : its held method, if it is to be executed.
     load : loaded state.
-    reset, replace, early, ahead, leave, quit : see `Service`.
+    reset, replace, again, early, ahead, leave, quit : see `Service`.
     candidate, spent : see `SlicePort`.
     held : see `AcquirePort`.
     zero : counting semaphores that are 0.
@@ -153,6 +153,7 @@ class Now:
     load: State | None
     reset: bool
     replace: bool
+    again: bool
     early: bool
     ahead: bool
     leave: bool
@@ -245,8 +246,6 @@ class ExecutionModel:
         out["asked"], out["state"] = self.asked, self.state
         self.state = deepcopy(self.state)
         old_deadline, was_asked = self.state.deadline, self.asked
-        if now.method is not None:
-            self._begin_inline(now.method)
         found, self._found = self._found, None
         answer = self._answered()
         if now.method is not None:
@@ -271,18 +270,15 @@ class ExecutionModel:
         self._context()
         return out
 
-    def _begin_inline(self, method: Method) -> None:
-        """What any method tells about the inline transfer."""
-        before = self.state.inline
-        self.state.inline = before.runs(method)
-        if before.failed:
-            self._meet("inline: again" if self.state.inline.failed else "inline: replaced")
-
     def _context(self) -> None:
         """Load, reset, replace."""
         now = self._now
         if now.load is not None:
             self.state = deepcopy(now.load)
+        if now.replace and self.state.inline.failed:
+            self._meet("inline: again" if now.again else "inline: replaced")
+            if not now.again:
+                self.state.inline = self.state.inline.replaced()
         if now.reset:
             self.state = State()
         self._fresh = now.load is not None

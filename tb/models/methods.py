@@ -349,14 +349,12 @@ class Inline:
         """After the refusal of a method of a compute object."""
         if method.place == ComputeMethod.LOAD_INLINE_DATA:
             return replace(self, failed=self.open)
-        ends = self.open or method.place == ComputeMethod.LAUNCH_DMA
+        ends = (self.open and not self.failed) or method.place == ComputeMethod.LAUNCH_DMA
         return Inline(room=self.room, dropped=True) if ends else self
 
-    def runs(self, method: Method) -> "Inline":
-        """As a method begins. A refused LOAD_INLINE_DATA that is not repeated was replaced."""
-        if self.failed and method.place != ComputeMethod.LOAD_INLINE_DATA:
-            return Inline(room=self.room, dropped=True)
-        return self
+    def replaced(self) -> "Inline":
+        """After a refused method has been replaced by another one than LOAD_INLINE_DATA."""
+        return Inline(room=self.room, dropped=True) if self.failed else self
 
 
 class Action(Enum):

@@ -29,7 +29,6 @@ from signalbox.hw.host.userd_writeback import ReferencePort
 from signalbox.hw.host.waits.barrier import BarrierPort
 from signalbox.hw.host.waits.compute_waits import ComputeMethodPort
 from signalbox.hw.host.waits.mem_ops import InvalidationPort
-from signalbox.hw.methods import ComputeMethod
 from signalbox.hw.qmd import SkedCheck
 from signalbox.hw.records.channel import channel_event
 from signalbox.hw.registers import Wait
@@ -252,10 +251,11 @@ class ControlMethods(wiring.Component):
             m.d.sync += inline.phase.eq(InlinePhase.DROPPED)
         with m.If(found.inline & out.refuse & found.loads & (inline.phase == InlinePhase.OPEN)):
             m.d.sync += inline.phase.eq(InlinePhase.FAILED)
-        again = service.step.method.address == ComputeMethod.LOAD_INLINE_DATA >> 2
-        with m.If(service.run & (inline.phase == InlinePhase.FAILED) & ~again):
-            m.d.sync += inline.phase.eq(InlinePhase.DROPPED)
+        present = Signal.like(inline)
+        m.d.comb += present.eq(Mux(service.load, service.loaded.inline, inline))
         with m.If(service.load):
-            m.d.sync += inline.eq(service.loaded.inline)
+            m.d.sync += inline.eq(present)
+        with m.If(service.replace & ~service.again & (present.phase == InlinePhase.FAILED)):
+            m.d.sync += inline.phase.eq(InlinePhase.DROPPED)
         with m.If(service.reset):
             m.d.sync += inline.eq(0)

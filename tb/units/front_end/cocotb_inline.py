@@ -157,6 +157,15 @@ class InlineTestbench(Testbench):
             client.room, client.open = answer["inline"]["room"], bool(answer["inline"]["open"])
             assert client.open or client.room == 0
 
+    async def answer_time(self) -> int:
+        """Let the methods end with an action method. Returns the cycles from its acceptance to its
+        answer."""
+        accepted = len(self._method.sent)
+        await self.until(
+            lambda: len(self._method.sent) > accepted and self._busy is None, "an answer"
+        )
+        return self.cycle - 1 - self._method.sent[-1]
+
     async def finish(self, *, gap: int = 3) -> None:
         """Step until all methods are complete, or refused."""
         await self.until(
@@ -250,6 +259,29 @@ async def whole_beats(dut: Any) -> None:
     tb.check()
     assert [burst.beats for burst in tb.write.bursts] == [256 // BEAT] * 8
     assert cycles < 4
+
+
+@cocotb.test(**LIMIT)
+async def latency(dut: Any) -> None:
+    """LAUNCH_DMA is answered 7 cycles after it is accepted; the last dword of a part 10 cycles, one
+    per beat, and the memory's response after it, 3 more if the transfer goes on."""
+    response = 4
+    tb = InlineTestbench(dut, pace=1, latency=(response, response))
+    await tb.start()
+    for length, beats, goes_on in (
+        (4, 1, False),
+        (256, 256 // BEAT, False),
+        (260, 256 // BEAT, True),
+    ):
+        transfer = Transfer(0x7000, length)
+        tb.give(0, *settings(transfer), (LAUNCH, PLAIN))
+        assert await tb.answer_time() == 7
+        dwords = dwords_of(tb, transfer)
+        client = tb.clients[0]
+        tb.give(0, *((DATA, dword) for dword in dwords[: client.room + 1]))
+        assert await tb.answer_time() == 10 + beats + response + 3 * goes_on
+        tb.give(0, *((DATA, dword) for dword in dwords[64:]))
+        await tb.finish()
 
 
 @cocotb.test(**LIMIT)

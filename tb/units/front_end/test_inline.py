@@ -16,5 +16,5 @@ def test_inline(simulator: str, size: str) -> None:
         simulator=simulator,
         name=f"work-inline-{size}",
         env={"SIZE": size},
-        minimum=8,
+        minimum=9,
     )

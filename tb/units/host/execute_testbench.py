@@ -10,7 +10,7 @@ from signalbox.hw.config import CONFIGS, WINDOW_BASE
 from signalbox.hw.errors import Cause
 from signalbox.hw.host.methods.execute import Execute
 from signalbox.hw.host.records import InlinePhase
-from signalbox.hw.methods import AcquireTimer, pack
+from signalbox.hw.methods import AcquireTimer, ComputeMethod, pack
 from signalbox.hw.qmd import SkedCheck
 from signalbox.hw.records.semaphore import SemaphoreError
 from signalbox.hw.registers import CHANNEL, Wait, channel_word
@@ -226,7 +226,8 @@ class ExecuteTestbench(Testbench):
         self._edits = True
         await self.select(channel)
         self._edits = False
-        await self._load(channel, reset=reset, replace=method is not None)
+        again = method is not None and method.place == ComputeMethod.LOAD_INLINE_DATA
+        await self._load(channel, reset=reset, replace=method is not None, again=again)
         self.channels[channel].wait = Wait.NONE
         one.alive, one.refused = True, False
         if reset:
@@ -247,11 +248,13 @@ class ExecuteTestbench(Testbench):
             self._kept = False
         self.served = channel
 
-    async def _load(self, channel: int, *, reset: bool = False, replace: bool = False) -> None:
+    async def _load(
+        self, channel: int, *, reset: bool = False, replace: bool = False, again: bool = False
+    ) -> None:
         one, kept, edits = self.channels[channel], self._kept, reset or replace
         loaded = None if kept else deepcopy(one.state)
         early = not kept and one.alive and not edits
-        await self._cycle(load=loaded, early=early, reset=reset, replace=replace)
+        await self._cycle(load=loaded, early=early, reset=reset, replace=replace, again=again)
         self._kept, self._gap = True, False
 
     async def serve(self, channel: int, *, kept: bool = False) -> dict[str, Any]:
@@ -294,6 +297,7 @@ class ExecuteTestbench(Testbench):
         load: State | None = None,
         reset: bool = False,
         replace: bool = False,
+        again: bool = False,
         early: bool = False,
         ahead: bool = False,
     ) -> dict[str, Any]:
@@ -312,6 +316,7 @@ class ExecuteTestbench(Testbench):
             load=load,
             reset=reset,
             replace=replace,
+            again=again,
             early=early,
             ahead=ahead,
             leave=self.leave or self.quit or self._edits,
@@ -385,6 +390,7 @@ class ExecuteTestbench(Testbench):
             service__load=now.load is not None,
             service__reset=now.reset,
             service__replace=now.replace,
+            service__again=now.again,
             service__early=now.early,
             service__ahead=now.ahead,
             service__leave=now.leave,
