@@ -108,7 +108,7 @@ class ComputeMethodUnit(wiring.Component):
         self._answer = Signal.like(self.host.answer)
         self._page = Signal(32)
         """Page of the channel's inline QMD."""
-        self._moves = Signal()
+        self._sends_part = Signal()
         """The buffer writes a part of a transfer."""
         self._loads = Signal()
         """The method is LOAD_INLINE_DATA."""
@@ -158,16 +158,16 @@ class ComputeMethodUnit(wiring.Component):
         connect(m, buffer.write, flipped(self.write))
         m.d.comb += [
             buffer.asid.eq(self._method.asid),
-            buffer.va.eq(Mux(self._moves, transfer.va, self._page << 8)),
-            buffer.size.eq(Mux(self._moves, transfer.size, 4 * INLINE_DWORDS)),
-            buffer.mask.eq(Mux(self._moves, ~0, qmd.mask)),
+            buffer.va.eq(Mux(self._sends_part, transfer.va, self._page << 8)),
+            buffer.size.eq(Mux(self._sends_part, transfer.size, 4 * INLINE_DWORDS)),
+            buffer.mask.eq(Mux(self._sends_part, ~0, qmd.mask)),
             buffer.dword.eq(self._method.data),
             transfer.value.eq(self._method.data),
             transfer.free.eq(buffer.free),
             buffer.store.eq(transfer.store),
             buffer.move.eq(transfer.move),
             buffer.to.eq(transfer.to),
-            transfer.done.eq(self._moves & buffer.done),
+            transfer.done.eq(self._sends_part & buffer.done),
             transfer.status.eq(buffer.status),
         ]
 
@@ -301,7 +301,7 @@ class ComputeMethodUnit(wiring.Component):
 
     def _transfers(self, m: Module) -> None:
         transfer, buffer = self._transfer, self._buffer
-        m.d.comb += self._moves.eq(transfer.writes)
+        m.d.comb += self._sends_part.eq(transfer.writes)
         with m.State("TRANSFER"):
             m.d.comb += [buffer.start.eq(transfer.start), buffer.taken.eq(transfer.taken)]
             with m.If(transfer.over):
