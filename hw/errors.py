@@ -80,7 +80,7 @@ class Cause(enum.IntEnum, shape=6):
     """Compute method with data that request an unmodelled feature."""
     INLINE_BUS = 33
     INLINE_FAULT = 34
-    """An inline task record could not be written."""
+    """An inline task record, or data of an inline transfer, could not be written."""
     TASK_BUS = 35
     TASK_FAULT = 36
     """The task's record could not be read."""
@@ -105,6 +105,11 @@ class Cause(enum.IntEnum, shape=6):
     """Remapped copy with a destination component from a source component past the last one, or
     from the reserved value 7 (LAUNCHERR_REPORT BAD_SRC_PIXEL_COMP_REF, INVALID_VALUE in public
     drivers)."""
+    INLINE_ORDER = 46
+    """LOAD_INLINE_DATA without an inline transfer, or another compute method before the transfer's
+    last dword, which ends it."""
+    INLINE_ZERO = 47
+    """Inline transfer of no bytes."""
 
 
 CODE_OF = {
@@ -153,6 +158,8 @@ CODE_OF = {
     Cause.TASK_RELEASE: Code.DEVICE,
     Cause.TASK_QUEUE: Code.DEVICE,
     Cause.TASK_KILLED: Code.DEVICE,
+    Cause.INLINE_ORDER: Code.HCE_RE_ILLEGAL_OP,
+    Cause.INLINE_ZERO: Code.HCE_RE_ILLEGAL_OP,
 }
 """Public interrupt of every cause. `METHOD0` and `DATA0` hold the offending method; the cause and
 `ERROR_VA` give the details."""

@@ -24,6 +24,8 @@ __all__ = [
     "GpEntry",
     "Header",
     "HostMethod",
+    "InlineCompletion",
+    "InlineLaunch",
     "Interrupt",
     "LaunchSemaphore",
     "LaunchTransfer",
@@ -417,6 +419,16 @@ class ComputeMethod(enum.IntEnum, shape=13):
 
     NOP = 0x100
     WAIT_FOR_IDLE = 0x110
+    LINE_LENGTH_IN = 0x180
+    LINE_COUNT = 0x184
+    OFFSET_OUT_UPPER = 0x188
+    OFFSET_OUT = 0x18C
+    PITCH_OUT = 0x190
+    LAUNCH_DMA = 0x1B0
+    LOAD_INLINE_DATA = 0x1B4
+    SET_I2M_SEMAPHORE_A = 0x1DC
+    SET_I2M_SEMAPHORE_B = 0x1E0
+    SET_I2M_SEMAPHORE_C = 0x1E4
     INVALIDATE_SKED_CACHES = 0x298
     SET_CWD_SLOT_COUNT = 0x2B0
     SEND_PCAS_A = 0x2B4
@@ -431,6 +443,31 @@ class ComputeMethod(enum.IntEnum, shape=13):
     SET_REPORT_SEMAPHORE_B = 0x1B04
     SET_REPORT_SEMAPHORE_C = 0x1B08
     SET_REPORT_SEMAPHORE_D = 0x1B0C
+
+
+class InlineCompletion(enum.IntEnum, shape=2):
+    """LAUNCH_DMA COMPLETION_TYPE of the compute class (HOST-14)."""
+
+    FLUSH_DISABLE = 0
+    FLUSH_ONLY = 1
+    RELEASE_SEMAPHORE = 2
+
+
+class InlineLaunch(data.Struct):
+    """LAUNCH_DMA data of the compute class (HOST-14). `pitch` 0 is block-linear (not modelled);
+    `one_word` and the reduction belong to the semaphore."""
+
+    pitch: 1
+    reduction_enable: 1
+    reduction_format: 2
+    completion: 2
+    sysmembar_disable: 1
+    reserved0: 1
+    interrupt: 2
+    reserved1: 2
+    one_word: 1
+    reduction: 3
+    reserved2: 16
 
 
 class SignalingPcas(data.Struct):

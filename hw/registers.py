@@ -284,7 +284,8 @@ PERFORMANCE = {
     "NO_SHARED": "Likewise, as no SM had enough free shared memory.",
     "NO_SLOTS": "Likewise, as no SM had a free block slot.",
     "NO_LOWER": "Likewise, as all SMs ran blocks of the same or a higher priority.",
-    "IGNORED": "Compute methods ignored, as they set state that this machine does not have.",
+    "IGNORED": "Compute methods ignored, as they set state that this machine does not have, or "
+    "are data of a dropped inline transfer.",
 }
 """Performance counters and their events; 32 bits, wrap, never cleared."""
 

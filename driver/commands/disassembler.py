@@ -7,6 +7,7 @@ from itertools import groupby
 
 from amaranth.lib import data
 
+from signalbox.driver.commands.ignored_methods import IGNORED_COMPUTE
 from signalbox.hw.methods import (
     COMPUTE_CLASSES,
     COPY_CLASSES,
@@ -14,6 +15,8 @@ from signalbox.hw.methods import (
     ComputeMethod,
     CopyLaunch,
     HostMethod,
+    InlineCompletion,
+    InlineLaunch,
     Interrupt,
     LaunchSemaphore,
     LaunchTransfer,
@@ -80,6 +83,14 @@ class Method:
         text = f"subchannel {self.subchannel} {name} = {self.data:#010x}"
         detail = method_detail(self.address, self.data, self.object_class)
         return f"{text}  ({detail})" if detail else text
+
+    @property
+    def without_effect(self) -> bool:
+        """Whether the compute class accepts the method, but the machine lacks the state that it
+        sets."""
+        if self.object_class not in COMPUTE_CLASSES or self.address < ENGINE_METHODS:
+            return False
+        return self.address not in {*ComputeMethod} and self.address not in _INLINE
 
 
 @dataclass(frozen=True)
@@ -161,6 +172,7 @@ _COPY_FIELDS: dict[int, type[data.Struct]] = {
     CeMethod.SET_REMAP_COMPONENTS: RemapComponents,
 }
 _COMPUTE_FIELDS: dict[int, type[data.Struct]] = {
+    ComputeMethod.LAUNCH_DMA: InlineLaunch,
     ComputeMethod.SEND_SIGNALING_PCAS_B: SignalingPcas,
     ComputeMethod.SET_REPORT_SEMAPHORE_D: ReportSemaphore,
 }
@@ -186,6 +198,7 @@ _VALUES: dict[type[data.Struct], dict[str, type[enum.IntEnum]]] = {
     SemaphoreExecute: _COPY_VALUES,
     LegacySemaphore: _COPY_VALUES,
     ReportSemaphore: {"operation": ReportOp, "reduction": ReleaseOp},
+    InlineLaunch: {"completion": InlineCompletion, "reduction": ReleaseOp},
 }
 """Names of field values, by layout and field."""
 
@@ -200,6 +213,8 @@ def method_name(address: int, object_class: int = ObjectClass.COPY) -> str:
     known = HostMethod if address < ENGINE_METHODS else _NAMES.get(object_class)
     if known is ComputeMethod and address in _INLINE:
         return f"LOAD_INLINE_QMD_DATA({_INLINE.index(address)})"
+    if known is ComputeMethod and address in IGNORED_COMPUTE:
+        return IGNORED_COMPUTE[address]
     try:
         return known(address).name if known else f"method {address:#x}"
     except ValueError:

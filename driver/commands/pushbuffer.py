@@ -13,6 +13,8 @@ from signalbox.hw.methods import (
     CopyLaunch,
     Header,
     HostMethod,
+    InlineCompletion,
+    InlineLaunch,
     LaunchSemaphore,
     LaunchTransfer,
     MemOp,
@@ -41,6 +43,7 @@ __all__ = [
     "COPY_SUBCHANNEL",
     "HOST_SUBCHANNEL",
     "CopyFence",
+    "InlineFence",
     "Pushbuffer",
 ]
 
@@ -55,6 +58,9 @@ COPY_SUBCHANNEL = 4
 
 IMMEDIATE_LIMIT = 1 << 13
 """Exclusive upper bound of the data of an IMMD_DATA_METHOD."""
+
+_MOST_DATA = (1 << 13) - 1
+"""Most data dwords of a group."""
 
 
 ACK_GLOBALLY = 1
@@ -115,6 +121,22 @@ class CopyFence:
     payload: int
     timestamp: bool = True
     reduction: Reduction | None = None
+
+
+@dataclass(frozen=True)
+class InlineFence:
+    """Semaphore released once the last byte of an inline transfer is visible (HOST-14).
+
+    Members
+    -------
+    address : 40-bit virtual byte address; a multiple of 16 with `timestamp`.
+    payload : 32 bits.
+    timestamp : whether to write the four-word structure, including the time.
+    """
+
+    address: int
+    payload: int
+    timestamp: bool = True
 
 
 class Pushbuffer:
@@ -478,6 +500,50 @@ class Pushbuffer:
         first = ComputeMethod.SET_INLINE_QMD_ADDRESS_A
         self.inc(COMPUTE_SUBCHANNEL, first, 0, _shifted(record), *words)
         return self.launch_task(record)
+
+    def write_inline(
+        self, dst: int, content: bytes, fence: InlineFence | None = None
+    ) -> "Pushbuffer":
+        """Write bytes to virtual address `dst`, of 49 bits, with any alignment; they are part of
+        the pushbuffer. Later methods wait until the bytes are visible."""
+        return self.write_inline_2d(dst, 0, [content], fence)
+
+    def write_inline_2d(
+        self, dst: int, dst_pitch: int, lines: Sequence[bytes], fence: InlineFence | None = None
+    ) -> "Pushbuffer":
+        """Write lines of equal length, `dst_pitch` bytes from line to line, as `write_inline`."""
+        sizes = {len(line) for line in lines}
+        if len(sizes) != 1 or 0 in sizes:
+            raise ValueError(f"lines of {sorted(sizes)} bytes: they need one length, not 0")
+        upper, lower = _halves(dst, 49, "destination address")
+        pitch = _dword(dst_pitch, "destination pitch")
+        launch = pack(InlineLaunch, pitch=1, **self._inline_fence(fence))
+        self.inc(
+            COMPUTE_SUBCHANNEL,
+            ComputeMethod.LINE_LENGTH_IN,
+            *(sizes.pop(), len(lines), upper, lower, pitch),
+        )
+        self.method(COMPUTE_SUBCHANNEL, ComputeMethod.LAUNCH_DMA, launch)
+        dwords = [
+            int.from_bytes(line[at : at + 4], "little")
+            for line in lines
+            for at in range(0, len(line), 4)
+        ]
+        for at in range(0, len(dwords), _MOST_DATA):
+            part = dwords[at : at + _MOST_DATA]
+            self.non_inc(COMPUTE_SUBCHANNEL, ComputeMethod.LOAD_INLINE_DATA, *part)
+        return self
+
+    def _inline_fence(self, fence: InlineFence | None) -> dict[str, int]:
+        """Set the semaphore of an inline transfer. Returns the LAUNCH_DMA fields that release
+        it."""
+        if fence is None:
+            return {"completion": int(InlineCompletion.FLUSH_ONLY)}
+        upper, lower = _halves(fence.address, 40, "inline semaphore address")
+        payload = _dword(fence.payload, "inline semaphore payload")
+        self.inc(COMPUTE_SUBCHANNEL, ComputeMethod.SET_I2M_SEMAPHORE_A, upper, lower, payload)
+        completion = int(InlineCompletion.RELEASE_SEMAPHORE)
+        return {"completion": completion, "one_word": not fence.timestamp}
 
     def append(self, record: int, start: int, count: int) -> "Pushbuffer":
         """Append `count` (1 … 255) entries, starting at entry number `start`, to the open queue

@@ -49,8 +49,12 @@ _MEANING = {
     Cause.FETCH_BUS: "the bus refused a read of USERD, ring or pushbuffer",
     Cause.FETCH_FAULT: "USERD, ring or pushbuffer is not mapped",
     Cause.COMPUTE_MODE: "a compute method requests a mode that is not modelled",
-    Cause.INLINE_BUS: "the bus refused the write of an inline task record",
-    Cause.INLINE_FAULT: "the address of an inline task record is not mapped",
+    Cause.INLINE_BUS: "the bus refused the write of an inline task record or of inline data",
+    Cause.INLINE_FAULT: "the address of an inline task record or of inline data is not mapped",
+    Cause.INLINE_ORDER: (
+        "data without an inline transfer, or another compute method before the transfer's last data"
+    ),
+    Cause.INLINE_ZERO: "an inline transfer of no bytes",
     Cause.TASK_BUS: "the bus refused a read of the task's record",
     Cause.TASK_FAULT: "the task's record is not mapped",
     Cause.TASK_MODEL: "the task's record has another version, unmodelled features or an empty grid",

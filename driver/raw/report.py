@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from signalbox.driver.commands.disassembler import (
     Directive,
@@ -141,6 +142,7 @@ class RawReport:
             f"Reference: {self.reference:#x}.",
             f"Bound: {self._bound()}.",
             f"Copied: {counted(self.copies, 'copy', 'copies')} ended.",
+            _section("Without effect", folded(self._without_effect()), "nothing."),
             *self._refused(),
             *self._cut_short(),
             *self._stuck(),
@@ -187,6 +189,13 @@ class RawReport:
 
     def _items(self) -> Iterator[Method | Ignored | Directive | Malformed]:
         return decode(self.dwords, objects=bound_objects(self.compute))
+
+    def _without_effect(self) -> Iterator[tuple[str, str]]:
+        """Executed compute methods that set state which the machine lacks, by dword."""
+        methods = (item for item in self._items() if isinstance(item, Method))
+        for item in islice(methods, self.methods):
+            if item.without_effect:
+                yield f"{item.position:5}", item.text
 
     def _item(self, error: ChannelError) -> Method | Malformed | None:
         """The item of the pushbuffer that caused an error; None if unknown, as for failed
@@ -296,6 +305,11 @@ _ADVICE = {
     Cause.COPY_WRITE_FAULT: _IN_IMAGE,
     Cause.COPY_SEMAPHORE: "correct SET_SEMAPHORE_A and _B: a four-word release lies on 16 bytes",
     Cause.INLINE_FAULT: _IN_IMAGE,
+    Cause.INLINE_ORDER: (
+        "LAUNCH_DMA comes first, then LINE_COUNT times LINE_LENGTH_IN / 4 dwords, rounded up, and "
+        "no other compute method before the last one"
+    ),
+    Cause.INLINE_ZERO: "write LINE_LENGTH_IN and LINE_COUNT before LAUNCH_DMA",
     Cause.TASK_FAULT: _IN_IMAGE,
     Cause.TASK_MODEL: f"{_RECORD}: QMD V03_00 of the compute class, as hw/qmd.py has it",
     Cause.TASK_CHECK: _RECORD,

@@ -1,4 +1,4 @@
-"""Methods of the compute class (HOST-9; spec 5.1)."""
+"""Methods of the compute class (HOST-9, HOST-14; spec 5.1)."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
@@ -7,8 +7,17 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from signalbox.hw.config import Config
 from signalbox.hw.errors import Cause
-from signalbox.hw.front_end.host_port import ComputePort, cause_of, compute_method
+from signalbox.hw.front_end.host_port import (
+    INLINE_DWORDS,
+    ComputePort,
+    cause_of,
+    compute_method,
+)
+from signalbox.hw.front_end.inline_buffer import InlineBuffer
 from signalbox.hw.front_end.inline_qmd import InlineQmd
+from signalbox.hw.front_end.inline_transfer import InlineTransfer
+from signalbox.hw.front_end.kept_settings import KeptSettings
+from signalbox.hw.lib.delayed import delayed
 from signalbox.hw.methods import (
     ComputeMethod,
     PcasAction,
@@ -37,8 +46,12 @@ _KEPT = {
     ComputeMethod.SET_REPORT_SEMAPHORE_A: 8,
     ComputeMethod.SET_REPORT_SEMAPHORE_B: 32,
     ComputeMethod.SET_REPORT_SEMAPHORE_C: 32,
+    ComputeMethod.SET_I2M_SEMAPHORE_A: 8,
+    ComputeMethod.SET_I2M_SEMAPHORE_B: 32,
+    ComputeMethod.SET_I2M_SEMAPHORE_C: 32,
 }
-"""Channel settings that are stored, and their widths."""
+"""Channel settings that are stored, and their widths; those of transfers are in
+`InlineTransfer`."""
 
 _SCHEDULES = (
     PcasAction.SCHEDULE,
@@ -61,7 +74,8 @@ _NOTHING = (PcasAction.NOP, PcasAction.INVALIDATE, PcasAction.PREFETCH)
 class ComputeMethodUnit(wiring.Component):
     """Stores channel settings and executes compute methods, one at a time.
 
-    The loaded dwords of an inline QMD are in memory before the channel's next action method starts.
+    The loaded dwords of an inline QMD are in memory before the channel's next action method starts,
+    and a part of an inline transfer before its last LOAD_INLINE_DATA is answered.
     A launch is handed on 4 cycles after its method is accepted, if no dwords were loaded, and
     answered in the cycle after the task unit's response.
 
@@ -71,8 +85,8 @@ class ComputeMethodUnit(wiring.Component):
     launch : out, a launch by a channel.
     launched : in, its result.
     limit : out, strobe: slots that a context's tasks may hold (SET_CWD_SLOT_COUNT).
-    semaphore : out, the semaphore unit, for SET_REPORT_SEMAPHORE.
-    write : out, the memory, for inline QMDs.
+    semaphore : out, the semaphore unit, for SET_REPORT_SEMAPHORE and ends of inline transfers.
+    write : out, the memory, for inline QMDs and inline transfers.
     idle : out, no method is in progress.
     """
 
@@ -87,33 +101,34 @@ class ComputeMethodUnit(wiring.Component):
             "write": Out(WritePort(config)),
             "idle": Out(1),
         })
-        self._inline = InlineQmd(config)
+        self._kept = KeptSettings(config, _KEPT)
+        self._buffer, self._qmd = InlineBuffer(config), InlineQmd(config)
+        self._transfer = InlineTransfer(config)
         self._method = Signal(compute_method(config))
         self._answer = Signal.like(self.host.answer)
         self._page = Signal(32)
         """Page of the channel's inline QMD."""
+        self._sends_part = Signal()
+        """The buffer writes a part of a transfer."""
+        self._loads = Signal()
+        """The method is LOAD_INLINE_DATA."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.inline = inline = self._inline
-        host, method = self.host, self._method
-        connect(m, inline.write, flipped(self.write))
-        self._kept = {name: self._keep(m, name, width) for name, width in _KEPT.items()}
+        m.submodules.kept, m.submodules.inline = self._kept, self._buffer
+        m.submodules.qmd, m.submodules.transfer = self._qmd, self._transfer
+        host = self.host
+        self._settings(m)
+        self._load(m)
         store = self._pages(m)
         refused = self._describe(m)
-        m.d.comb += [
-            inline.setting.eq(host.setting),
-            inline.clear.eq(host.clear),
-            inline.channel.eq(method.channel),
-            inline.asid.eq(method.asid),
-            inline.page.eq(self._page),
-            host.answer.eq(self._answer),
-        ]
+        m.d.comb += host.answer.eq(self._answer)
         m.d.sync += self._answer.eq(0)
         unlaunched = cause_of(m, self.launched.verdict.refusal)
         with m.FSM(name="method") as fsm:
             self._begin(m)
             self._do(m, store)
+            self._transfers(m)
             self._launch(m, unlaunched)
             self._report(m, refused)
         m.d.comb += self.idle.eq(fsm.ongoing("IDLE") & ~host.method.valid)
@@ -121,35 +136,53 @@ class ComputeMethodUnit(wiring.Component):
 
     # -- channel settings --------------------------------------------------------------------------
 
-    def _ram(self, m: Module, name: str, width: int) -> tuple:
-        """A RAM with one word per channel. Returns its write port, and the word of the method's
-        channel, one cycle later."""
-        ram = Memory(shape=width, depth=1 << self._config.channel_bits, init=[])
-        m.submodules[name] = ram
-        read = ram.read_port()
-        m.d.comb += read.addr.eq(self._method.channel)
-        return ram.write_port(), read.data
-
-    def _keep(self, m: Module, name: ComputeMethod, width: int) -> Value:
-        """Value of a stored setting."""
-        write, value = self._ram(m, name.name.lower(), width)
-        setting, clear = self.host.setting, self.host.clear
+    def _settings(self, m: Module) -> None:
+        """Connect the units that store settings."""
+        host, channel = self.host, self._method.channel
+        for unit in (self._kept, self._transfer):
+            m.d.comb += [unit.setting.eq(host.setting), unit.clear.eq(host.clear)]
+        # Loaded dwords have longer paths.
+        before = delayed(m, host.setting, "setting_before")
+        clear = delayed(m, host.clear, "clear_before")
         m.d.comb += [
-            write.addr.eq(Mux(clear.valid, clear.channel, setting.channel)),
-            write.data.eq(Mux(clear.valid, 0, setting.data)),
-            write.en.eq(clear.valid | (setting.valid & (setting.address == name >> 2))),
+            self._buffer.setting.eq(before),
+            self._qmd.setting.eq(before),
+            self._qmd.clear.eq(clear),
         ]
-        return value
+        for unit in (self._kept, self._buffer, self._qmd, self._transfer):
+            m.d.comb += unit.channel.eq(channel)
+
+    def _load(self, m: Module) -> None:
+        """The buffer: of a transfer while that writes, else of the QMD."""
+        buffer, qmd, transfer = self._buffer, self._qmd, self._transfer
+        connect(m, buffer.write, flipped(self.write))
+        m.d.comb += [
+            buffer.asid.eq(self._method.asid),
+            buffer.va.eq(Mux(self._sends_part, transfer.va, self._page << 8)),
+            buffer.size.eq(Mux(self._sends_part, transfer.size, 4 * INLINE_DWORDS)),
+            buffer.mask.eq(Mux(self._sends_part, ~0, qmd.mask)),
+            buffer.dword.eq(self._method.data),
+            transfer.value.eq(self._method.data),
+            transfer.free.eq(buffer.free),
+            buffer.store.eq(transfer.store),
+            buffer.move.eq(transfer.move),
+            buffer.to.eq(transfer.to),
+            transfer.done.eq(self._sends_part & buffer.done),
+            transfer.status.eq(buffer.status),
+        ]
 
     def _pages(self, m: Module) -> Signal:
         """Pages of the inline QMDs; the returned strobe sets that of the method's channel."""
         store = Signal()
-        write, page = self._ram(m, "inline_pages", 32)
+        ram = Memory(shape=32, depth=1 << self._config.channel_bits, init=[])
+        m.submodules.inline_pages = ram
+        write, read = ram.write_port(), ram.read_port()
         m.d.comb += [
+            read.addr.eq(self._method.channel),
             write.addr.eq(self._method.channel),
             write.data.eq(self._method.data),
             write.en.eq(store),
-            self._page.eq(page),
+            self._page.eq(read.data),
         ]
         return store
 
@@ -160,8 +193,13 @@ class ComputeMethodUnit(wiring.Component):
         m.d.sync += [self._answer.valid.eq(1), self._answer.cause.eq(cause)]
         m.next = "IDLE"
 
+    def _leave(self, m: Module, state: str) -> None:
+        """Continue the method in another state."""
+        m.d.sync += self._answer.valid.eq(0)
+        m.next = state
+
     def _begin(self, m: Module) -> None:
-        host, inline = self.host, self._inline
+        host, buffer, qmd = self.host, self._buffer, self._qmd
         with m.State("IDLE"):
             m.d.comb += host.method.ready.eq(1)
             m.d.sync += self._method.eq(host.method.p)
@@ -170,17 +208,22 @@ class ComputeMethodUnit(wiring.Component):
         with m.State("READ"):
             m.next = "LOOK"
         with m.State("LOOK"):
-            m.d.comb += inline.start.eq(inline.some)
+            m.d.comb += buffer.start.eq(qmd.mask.any())
             m.next = "DO"
-            with m.If(inline.some):
+            with m.If(qmd.mask.any()):
                 m.next = "WRITE"
         with m.State("WRITE"):
-            with m.If(inline.done):
+            m.d.comb += [qmd.forget.eq(buffer.done), buffer.taken.eq(qmd.forgotten)]
+            with m.If(qmd.forgotten):
                 m.next = "DO"
-                with m.If(inline.status != MemoryStatus.OK):
-                    bus = inline.status == MemoryStatus.BUS
-                    m.d.sync += self._answer.va.eq(self._page << 8)
-                    self._end(m, Mux(bus, Cause.INLINE_BUS, Cause.INLINE_FAULT))
+                with m.If(buffer.status != MemoryStatus.OK):
+                    self._fail(m)
+
+    def _fail(self, m: Module) -> None:
+        """Refuse the method, as loaded dwords could not be written."""
+        bus = self._buffer.status == MemoryStatus.BUS
+        m.d.sync += self._answer.va.eq(self._buffer.at)
+        self._end(m, Mux(bus, Cause.INLINE_BUS, Cause.INLINE_FAULT))
 
     def _do(self, m: Module, store: Signal) -> None:
         value = self._method.data
@@ -211,8 +254,7 @@ class ComputeMethodUnit(wiring.Component):
                 with m.Case(ComputeMethod.SET_REPORT_SEMAPHORE_D >> 2):
                     with m.Switch(report.operation):
                         with m.Case(ReportOp.RELEASE):
-                            m.d.sync += self._answer.valid.eq(0)
-                            m.next = "REPORT"
+                            self._leave(m, "REPORT")
                         with m.Case(ReportOp.TRAP):
                             m.d.sync += self._answer.trap.eq(1)
                         with m.Default():
@@ -221,13 +263,18 @@ class ComputeMethodUnit(wiring.Component):
                     self._limit(m)
                 with m.Case(ComputeMethod.WAIT_FOR_IDLE >> 2):
                     pass
+                with m.Case(ComputeMethod.LAUNCH_DMA >> 2):
+                    self._begin_transfer(m)
+                with m.Case(ComputeMethod.LOAD_INLINE_DATA >> 2):
+                    m.d.comb += self._transfer.load.eq(1)
+                    self._leave(m, "TRANSFER")
                 with m.Default():
                     self._end(m, Cause.COMPUTE_MODE)
 
     def _begin_launch(self, m: Module, action: LaunchAction = LaunchAction.SCHEDULE) -> None:
         with m.If(self._method.context < self._config.contexts):
-            m.d.sync += [self._answer.valid.eq(0), self.launch.p.action.eq(action)]
-            m.next = "LAUNCH"
+            m.d.sync += self.launch.p.action.eq(action)
+            self._leave(m, "LAUNCH")
         with m.Else():
             self._end(m, Cause.COMPUTE_MODE)
 
@@ -239,6 +286,36 @@ class ComputeMethodUnit(wiring.Component):
             m.d.comb += limit.valid.eq(1)
         with m.Else():
             self._end(m, Cause.COMPUTE_MODE)
+
+    # -- inline transfers --------------------------------------------------------------------------
+
+    def _begin_transfer(self, m: Module) -> None:
+        transfer = self._transfer
+        with m.If(~transfer.modelled):
+            self._end(m, Cause.COMPUTE_MODE)
+        with m.Elif(transfer.empty):
+            self._end(m, Cause.INLINE_ZERO)
+        with m.Else():
+            m.d.comb += transfer.begin.eq(1)
+            self._leave(m, "TRANSFER")
+
+    def _transfers(self, m: Module) -> None:
+        transfer, buffer = self._transfer, self._buffer
+        m.d.comb += self._sends_part.eq(transfer.writes)
+        with m.State("TRANSFER"):
+            m.d.comb += [buffer.start.eq(transfer.start), buffer.taken.eq(transfer.taken)]
+            with m.If(transfer.over):
+                m.d.sync += self._answer.inline.eq(transfer.progress)
+                self._end(m)
+                with m.If(~transfer.progress.open):
+                    with m.If(buffer.status != MemoryStatus.OK):
+                        self._fail(m)
+                    with m.Elif(transfer.completion.release):
+                        self._leave(m, "REPORT")
+                    with m.Else():
+                        m.d.sync += self._answer.trap.eq(transfer.completion.interrupt)
+
+    # -- launches and reports ----------------------------------------------------------------------
 
     def _launch(self, m: Module, cause: Value) -> None:
         launch, host, verdict = self.launch, self.host, self.launched.verdict
@@ -267,7 +344,8 @@ class ComputeMethodUnit(wiring.Component):
     def _report(self, m: Module, cause: Value) -> None:
         port = self.semaphore
         m.d.comb += port.response.ready.eq(1)
-        awaken = data.View(ReportSemaphore, self._method.data).awaken
+        report = data.View(ReportSemaphore, self._method.data)
+        awaken = Mux(self._loads, self._transfer.completion.interrupt, report.awaken)
         with m.State("REPORT"):
             m.d.comb += port.request.valid.eq(1)
             with m.If(port.request.ready):
@@ -287,25 +365,43 @@ class ComputeMethodUnit(wiring.Component):
             for error, name in SEMAPHORE_CAUSES.items():
                 with m.Case(error):
                     m.d.comb += cause.eq(name)
-        method, request = self._method, self.semaphore.request.p
-        report = data.View(ReportSemaphore, method.data)
+        method, request, transfer = self._method, self.semaphore.request.p, self._transfer
+        report, kept = data.View(ReportSemaphore, method.data), self._kept
         task, span = self.launch.p.task, self.launch.p.span
         m.d.comb += [
+            self._loads.eq(method.address == ComputeMethod.LOAD_INLINE_DATA >> 2),
             self.launch.p.context.eq(method.context),
             [task[name].eq(method[name]) for name in ("asid", "channel", "epoch")],
-            task.page.eq(self._kept[ComputeMethod.SEND_PCAS_A]),
-            Cat(span.start, span.count).eq(self._kept[ComputeMethod.SEND_PCAS_B]),
+            task.page.eq(kept[ComputeMethod.SEND_PCAS_A]),
+            Cat(span.start, span.count).eq(kept[ComputeMethod.SEND_PCAS_B]),
             request.asid.eq(method.asid),
-            request.va.eq(
-                Cat(
-                    self._kept[ComputeMethod.SET_REPORT_SEMAPHORE_B],
-                    self._kept[ComputeMethod.SET_REPORT_SEMAPHORE_A],
-                )
-            ),
-            request.operation.eq(Mux(report.reduction_enable, SemOp.REDUCTION, SemOp.RELEASE)),
+        ]
+        with m.If(self._loads):
+            m.d.comb += [
+                request.va.eq(
+                    Cat(
+                        kept[ComputeMethod.SET_I2M_SEMAPHORE_B],
+                        kept[ComputeMethod.SET_I2M_SEMAPHORE_A],
+                    )
+                ),
+                request.operation.eq(SemOp.RELEASE),
+                request.timestamp.eq(~transfer.completion.one_word),
+                request.payload.eq(kept[ComputeMethod.SET_I2M_SEMAPHORE_C]),
+            ]
+        with m.Else():
+            m.d.comb += [
+                request.va.eq(
+                    Cat(
+                        kept[ComputeMethod.SET_REPORT_SEMAPHORE_B],
+                        kept[ComputeMethod.SET_REPORT_SEMAPHORE_A],
+                    )
+                ),
+                request.operation.eq(Mux(report.reduction_enable, SemOp.REDUCTION, SemOp.RELEASE)),
+                request.timestamp.eq(~report.one_word),
+                request.payload.eq(kept[ComputeMethod.SET_REPORT_SEMAPHORE_C]),
+            ]
+        m.d.comb += [
             request.reduction.eq(reduction_of(m, report.reduction)),
             request.unsigned.eq(report.format == 0),
-            request.timestamp.eq(~report.one_word),
-            request.payload.eq(self._kept[ComputeMethod.SET_REPORT_SEMAPHORE_C]),
         ]
         return cause

@@ -6,10 +6,22 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import VA_BITS, Config
 from signalbox.hw.errors import Cause
-from signalbox.hw.qmd import SkedCheck
+from signalbox.hw.qmd import QMD_BYTES, SkedCheck
 from signalbox.hw.records.launch import Refusal, task_completed
 
-__all__ = ["ComputePort", "cause_of", "compute_answer", "compute_method", "compute_setting"]
+__all__ = [
+    "INLINE_DWORDS",
+    "ComputePort",
+    "cause_of",
+    "compute_answer",
+    "compute_method",
+    "compute_setting",
+    "inline_progress",
+]
+
+INLINE_DWORDS = QMD_BYTES // 4
+"""Dwords of a task record, or of a part of an inline transfer, that are loaded before they are
+written."""
 
 _CAUSES = {
     Refusal.BUS: Cause.TASK_BUS,
@@ -58,6 +70,11 @@ def compute_method(config: Config) -> data.StructLayout:
     })
 
 
+inline_progress = data.StructLayout({"open": 1, "room": range(INLINE_DWORDS)})
+"""Inline transfer of a channel (HOST-14). `open`: it lacks dwords. `room`: number of
+LOAD_INLINE_DATA that are settings; the one after them is an action method."""
+
+
 compute_answer = data.StructLayout({
     "valid": 1,
     "cause": Cause,
@@ -65,9 +82,11 @@ compute_answer = data.StructLayout({
     "va": VA_BITS,
     "trap": 1,
     "unlaunched": 1,
+    "inline": inline_progress,
 })
 """Strobe: a method is complete, or refused for `cause` at `va`. `trap`: it requests an interrupt.
-`unlaunched`: no task exists, although `began` was signalled."""
+`unlaunched`: no task exists, although `began` was signalled. `inline`: of a complete LAUNCH_DMA or
+LOAD_INLINE_DATA."""
 
 
 class ComputePort(wiring.Signature):

@@ -10,6 +10,7 @@ from amaranth.lib import data, enum
 
 from signalbox.hw.config import VA_BITS, Config
 from signalbox.hw.errors import Cause
+from signalbox.hw.front_end.host_port import INLINE_DWORDS
 from signalbox.hw.methods import ENGINE_SUBCHANNELS, OBJECT_BITS
 from signalbox.hw.records.channel import channel_event
 from signalbox.hw.records.copy import remap_components
@@ -18,6 +19,7 @@ __all__ = [
     "INDEX_BITS",
     "GroupMode",
     "GroupState",
+    "InlinePhase",
     "Kind",
     "Method",
     "ObjectKind",
@@ -28,6 +30,7 @@ __all__ = [
     "channel_context",
     "has_copies",
     "head_beat",
+    "inline_state",
     "method_flow",
     "method_settings",
     "method_state",
@@ -237,6 +240,25 @@ acquire_state = data.StructLayout({"confirm": 1, "failed": 1, "deadline": 32})
 1,024 ns (2.4), meaningful with `failed`."""
 
 
+class InlinePhase(enum.Enum, shape=2):
+    """State of a channel's inline transfer (HOST-14).
+
+    `CLOSED`: there is none. `DROPPED`: it was refused, or ended by another compute method; its data
+    are ignored. `OPEN`: it lacks dwords. `FAILED`: likewise, and its last LOAD_INLINE_DATA was
+    refused; the transfer is dropped if software replaces that method by another one.
+    """
+
+    CLOSED = 0
+    DROPPED = 1
+    OPEN = 2
+    FAILED = 3
+
+
+inline_state = data.StructLayout({"phase": InlinePhase, "room": range(INLINE_DWORDS)})
+"""Inline transfer of a channel. `room`: number of LOAD_INLINE_DATA that are settings before the one
+that the engine executes."""
+
+
 def method_state() -> data.StructLayout:
     """State of a channel that its methods set. `referred`: SET_REFERENCE has handed over its value
     and waits for it to be in memory."""
@@ -244,6 +266,7 @@ def method_state() -> data.StructLayout:
         "settings": method_settings(),
         "acquire": acquire_state,
         "referred": 1,
+        "inline": inline_state,
     })
 
 

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from signalbox.driver.channel.priority_policy import NoPriorityPolicy
-from signalbox.driver.commands.pushbuffer import Pushbuffer
+from signalbox.driver.commands.pushbuffer import InlineFence, Pushbuffer
 from signalbox.driver.compute.contexts import ContextError, OutOfContexts
 from signalbox.driver.compute.engine import ComputeSettings
 from signalbox.driver.compute.occupancy import BlockError
 from signalbox.driver.compute.tasks import Task
 from signalbox.driver.device import Device, DeviceError
+from signalbox.driver.faults.channel_error import ChannelError
 from signalbox.driver.kernels.library import MATMUL, REDUCE, SAXPY, SCAN, SPIN, VECTOR_ADD
 from signalbox.driver.memory.physical import Buffer, MemoryUseError
 from signalbox.driver.runtime.stream import Stream
@@ -535,6 +536,35 @@ def test_inline_and_report():
         check(args)
         assert place.read(shape=256, offset=256).tobytes() == word.to_bytes(256, "little")
         assert flag.read(np.uint32)[[0, 4]].tolist() == [7, 9] and flag.read(np.uint64)[1] > 0
+
+    run(body)
+
+
+def test_write_inline():
+    """Bytes in the pushbuffer reach memory before what follows, and their fence is released; a
+    place that is not mapped is reported, and the stream goes on after it (HOST-14)."""
+
+    async def body(device, machine):
+        stream = await device.stream()
+        place = await device.upload(np.zeros(64, np.uint8), name="mine")
+        flag = await device.upload(np.zeros(4, np.uint32), name="mine")
+        where = device.space.at
+        commands = Pushbuffer().write_inline_2d(where(place, 3), 16, [b"abcde", b"fghij"])
+        commands.write_inline(where(place, 40), b"k", InlineFence(where(flag), 6))
+        await stream.submit(commands)
+        await stream.synchronize()
+        found = place.read().tobytes()
+        assert found[3:8] == b"abcde" and found[19:24] == b"fghij" and found[40:41] == b"k"
+        assert len(found) - found.count(0) == 11
+        assert flag.read()[0] == 6
+        await stream.submit(Pushbuffer().write_inline(0x77_0000_0FFE, bytes(8)).wait_tasks())
+        with pytest.raises(ChannelError, match="INLINE_FAULT") as raised:
+            await stream.synchronize()
+        assert raised.value.va == 0x77_0000_0FFE and raised.value.fault is not None
+        await stream.channel.skip()
+        await stream.submit(Pushbuffer().write_inline(where(place, 63), b"l"))
+        await stream.synchronize()
+        assert place.read()[63] == ord("l")
 
     run(body)
 

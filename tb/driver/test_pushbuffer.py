@@ -9,7 +9,7 @@ from signalbox.driver.commands.disassembler import (
     decode,
     disassemble,
 )
-from signalbox.driver.commands.pushbuffer import CopyFence, Pushbuffer
+from signalbox.driver.commands.pushbuffer import CopyFence, InlineFence, Pushbuffer
 from signalbox.hw.methods import (
     HostMethod,
     MemOp,
@@ -160,9 +160,47 @@ def test_compute():
     assert dwords(signed)[-1] == 1 << 3 | 2 << 9 | 1 << 17
 
 
+def test_write_inline():
+    """LAUNCH_DMA of the compute class, its data, and its semaphore (HOST-14)."""
+    settings = [0x2005_2060, 6, 1, 0x1_2345, 0x6789_ABCD, 0]
+    data = [0x6002_206D, 0x0403_0201, 0x0000_0605]
+    assert dwords(Pushbuffer().write_inline(0x1_2345_6789_ABCD, bytes(range(1, 7)))) == [
+        *settings,
+        0x8011_206C,
+        *data,
+    ]
+    one = InlineFence(0x12_3456_7890, 0x77, timestamp=False)
+    semaphore = [0x2003_2077, 0x12, 0x3456_7890, 0x77]
+    released = Pushbuffer().write_inline(0x1_2345_6789_ABCD, bytes(range(1, 7)), one)
+    assert dwords(released) == [*semaphore, *settings, 0x9021_206C, *data]
+    four = dwords(Pushbuffer().write_inline(0, b"x", InlineFence(0x10, 5)))
+    assert four[10] == 0x8021_206C
+    lines = dwords(Pushbuffer().write_inline_2d(0, 64, [b"abcde", b"fghij"]))
+    assert lines[1:6] == [5, 2, 0, 0, 64]
+    assert lines[7:] == [0x6004_206D, 0x6463_6261, 0x65, 0x6968_6766, 0x6A]
+    long = dwords(Pushbuffer().write_inline(0, bytes(4 * 8192)))
+    assert (long[7], long[7 + 8192], len(long)) == (0x7FFF_206D, 0x6001_206D, 7 + 8192 + 2)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (
+            lambda p: p.write_inline(1 << 49, b"x"),
+            r"destination address = 0x2000000000000 does not",
+        ),
+        (lambda p: p.write_inline(0, b""), r"lines of \[0\] bytes: they need one length, not 0"),
+        (lambda p: p.write_inline_2d(0, 0, []), r"lines of \[\] bytes"),
+        (lambda p: p.write_inline_2d(0, 0, [b"a", b"bc"]), r"lines of \[1, 2\] bytes"),
+        (lambda p: p.write_inline_2d(0, 1 << 32, [b"a"]), r"destination pitch = 0x100000000 does"),
+        (
+            lambda p: p.write_inline(0, b"x", InlineFence(1 << 40, 0)),
+            r"inline semaphore address = 0x10000000000 does not fit its 40",
+        ),
+        (
+            lambda p: p.write_inline(0, b"x", InlineFence(0, 1 << 32)),
+            r"inline semaphore payload = 0x100000000 does not fit its 32",
+        ),
         (lambda p: p.inc(8, 0x400, 1), r"Header.subchannel = 0x8 does not fit its 3 bits"),
         (lambda p: p.inc(0, 0x4000, 1), r"Header.address = 0x1000 does not fit its 12 bits"),
         (lambda p: p.inc(0, 0x402), r"method 0x402 is not a multiple of 4"),
@@ -296,6 +334,16 @@ def test_disassemble_compute():
     assert "SET_REPORT_SEMAPHORE_D = 0x00000808  (reduction_enable, reduction DEC)" in text
     assert "SEND_SIGNALING_PCAS_B = 0x00000003  (invalidate, schedule)" in text
     assert lines[-1].endswith("SEND_SIGNALING_PCAS2_B = 0x00000005")
+    inline = Pushbuffer().set_object(1, ObjectClass.COMPUTE)
+    inline.write_inline(0x1_0000_0000, b"12345", InlineFence(0x20, 9, timestamp=False))
+    inline.immediate(1, 0x310, 5).immediate(1, 0x2F0, 1).inc(1, 0x1B0, 0x4013)
+    text = disassemble(inline.dwords)
+    assert "LINE_LENGTH_IN = 0x00000005" in text and "OFFSET_OUT_UPPER = 0x00000001" in text
+    assert "LAUNCH_DMA = 0x00001021  (pitch, completion RELEASE_SEMAPHORE, one_word)" in text
+    assert "LOAD_INLINE_DATA = 0x34333231" in text and "SET_I2M_SEMAPHORE_C = 0x00000009" in text
+    assert "SET_SPA_VERSION = 0x00000005" in text and "method 0x2f0 = 0x00000001" in text
+    assert "(pitch, reduction_enable, completion FLUSH_ONLY, reduction DEC)" not in text
+    assert "(pitch, reduction_enable, completion FLUSH_ONLY, reduction MAX)" in text
     again = Pushbuffer().set_object(1, ObjectClass.COMPUTE).set_object(1, ObjectClass.COPY)
     assert "method 0x2b4 " in disassemble(again.inc(1, 0x2B4, 1).dwords)
     known = {1: int(ObjectClass.COMPUTE)}

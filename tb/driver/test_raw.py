@@ -281,6 +281,55 @@ def test_equal_classes(copies: int, computes: int):
     assert "subchannel 3 PITCH_IN = 0x00000001" in text
 
 
+def test_inline_transfer():
+    """Data of the pushbuffer are in memory, and a launch in a mode that is not modelled is refused
+    (HOST-14)."""
+    image = parse_image({
+        "segment": [{"address": 0x30_0000, "fill": 0x55, "size": 16, "name": "target"}],
+        "expect": [{"address": 0x30_0000, "hex": "55 55 55 41 42 43 44 45 55"}],
+    })
+    report = execute(Pushbuffer().write_inline(0x30_0003, b"ABCDE").dwords, image)
+    assert report.good, report.format()
+    assert "LAUNCH_DMA = 0x00000011  (pitch, completion FLUSH_ONLY)" in report.format()
+    for commands, parts in (
+        (Pushbuffer().inc(1, 0x180, 4, 1).immediate(1, 0x1B0, 0), ("COMPUTE_MODE",)),
+        (Pushbuffer().immediate(1, 0x1B0, 1), ("INLINE_ZERO", "To go on: write LINE_LENGTH_IN")),
+        (
+            Pushbuffer().immediate(1, 0x1B4, 1),
+            ("INLINE_ORDER", "at LOAD_INLINE_DATA", "To go on: LAUNCH_DMA comes first, then"),
+        ),
+        (
+            Pushbuffer()
+            .inc(1, 0x180, 5, 1)
+            .immediate(1, 0x1B0, 1)
+            .immediate(1, 0x1B4, 1)
+            .wait_tasks(),
+            ("INLINE_ORDER", "at WAIT_FOR_IDLE", "no other compute method before the last one"),
+        ),
+        (Pushbuffer().write_inline(0x77_0000, b"1"), ("INLINE_FAULT", "address 0x770000")),
+    ):
+        text = execute(commands.dwords, image).format()
+        for part in parts:
+            assert part in text, text
+
+
+def test_methods_without_effect():
+    """Compute methods that set state which the machine lacks are named, if they were executed
+    (HOST-14)."""
+    commands = Pushbuffer().immediate(1, 0x310, 5).inc(1, 0x790, 1, 2).immediate(1, 0x3C00, 7)
+    commands.wait_tasks().immediate(4, CeMethod.PITCH_IN, 1)
+    text = execute(commands.dwords, parse_image({})).format()
+    lines = text[text.index("Without effect:") :].splitlines()[1:5]
+    assert [line.split(": subchannel 1 ")[1] for line in lines] == [
+        "SET_SPA_VERSION = 0x00000005",
+        "SET_SHADER_LOCAL_MEMORY_A = 0x00000001",
+        "SET_SHADER_LOCAL_MEMORY_B = 0x00000002",
+        "method 0x3c00 = 0x00000007",
+    ]
+    early = Pushbuffer().raw(0xC000_0000).immediate(1, 0x310, 5)
+    assert "Without effect: nothing." in execute(early.dwords, parse_image({})).format()
+
+
 def test_events_name_the_class_of_the_subchannel():
     events = [
         trace.Method(1, 0, 1, ACTION, 2),

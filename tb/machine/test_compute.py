@@ -27,6 +27,16 @@ def test_queues(simulator: str) -> None:
     )
 
 
+def test_inline(simulator: str) -> None:
+    simulate_top(
+        Signalbox(COMPUTE),
+        "signalbox.tb.machine.cocotb_inline",
+        simulator=simulator,
+        name="host-inline",
+        minimum=6,
+    )
+
+
 @pytest.mark.smoke
 @pytest.mark.parametrize("simulator", ["icarus"], indirect=True)
 def test_smoke(simulator: str) -> None:

@@ -24,7 +24,7 @@ __all__ = [
     "Method",
     "Offer",
     "Outputs",
-    "Reason",
+    "Result",
     "Task",
     "WaitsModel",
 ]
@@ -69,18 +69,20 @@ class Offer(NamedTuple):
     method: Method
 
 
-class Reason(NamedTuple):
-    """Reason of a refusal."""
+class Result(NamedTuple):
+    """Result of a method; cause NONE if it is complete. `open`, `room`: of the inline transfer."""
 
     cause: Cause
     check: int
     va: int
+    open: int
+    room: int
 
 
 class Answer(NamedTuple):
-    """`reason`: cause NONE for a method that is complete."""
+    """Answer of the engine."""
 
-    reason: Reason
+    result: Result
     trap: bool
     unlaunched: bool
 
@@ -144,14 +146,14 @@ class Outputs:
 
     Members
     -------
-    why : of the channel selected in the previous cycle; None unless it was refused.
+    why : of the channel selected in the previous cycle; None unless its wait is over.
     hears : the completion of a task would be taken.
     ended : channel of the task that has ended, and whether it has failed.
     """
 
     over: frozenset[int]
     refused: frozenset[int]
-    why: Reason | None
+    why: Result | None
     busy: frozenset[int]
     offer: Offer | None
     counts: tuple[int, ...]
@@ -195,7 +197,7 @@ class WaitsModel:
     now : number of cycles so far.
     waits : waits of channels, complete or not, that have not been dropped.
     turn : turn in progress.
-    reasons : of the last answer to each channel.
+    results : of the last answer to each channel.
     selected : channel selected in the previous cycle.
     met : number of times each situation was met.
     """
@@ -204,7 +206,7 @@ class WaitsModel:
         self.now = 0
         self.waits: dict[int, _Wait] = {}
         self.turn: _Turn | None = None
-        self.reasons: dict[int, Reason] = {}
+        self.results: dict[int, Result] = {}
         self.met: Counter[str] = Counter()
         self._channels = channels
         self._steps = steps
@@ -249,10 +251,11 @@ class WaitsModel:
         waits = self.waits.values()
         refused = frozenset(wait.channel for wait in waits if wait.refused)
         heard, selected = self._heard, self.selected
+        over = frozenset(wait.channel for wait in waits if wait.over)
         return Outputs(
-            over=frozenset(wait.channel for wait in waits if wait.over),
+            over=over,
             refused=refused,
-            why=self.reasons[selected] if selected in refused else None,
+            why=self.results[selected] if selected in over else None,
             busy=self._busy(),
             offer=self.offer,
             counts=tuple(self._counts),
@@ -364,14 +367,14 @@ class WaitsModel:
         if turn.answer is not None:
             self.turn = None
             if wait.dropped is None:
-                wait.over, wait.refused = True, turn.answer.reason.cause is not Cause.NONE
+                wait.over, wait.refused = True, turn.answer.result.cause is not Cause.NONE
         if self.now == turn.chosen + self._offers - 1:
             turn.epoch = self._epoch
         if self.offer is not None and now.taken:
             turn.taken = True
         if now.answer is not None:
             turn.answer = now.answer
-            self.reasons[wait.channel] = now.answer.reason
+            self.results[wait.channel] = now.answer.result
             if now.answer.trap:
                 self._notices.append((self.now + _COUNTED, wait.channel))
             if now.answer.unlaunched:
@@ -417,7 +420,7 @@ class WaitsModel:
             met["asks behind its dropped method"] += mine and channel not in self.waits
             met["asks again"] += channel in self.waits
         if now.answer is not None and turn is not None:
-            refused = now.answer.reason.cause is not Cause.NONE
+            refused = now.answer.result.cause is not Cause.NONE
             met["refused" if refused else "complete"] += 1
             met["unlaunched"] += now.answer.unlaunched
             met["answer with a trap"] += now.answer.trap

@@ -8,11 +8,20 @@ from typing import Any
 
 from signalbox.hw.config import WINDOW_BASE, Config
 from signalbox.hw.errors import Cause
-from signalbox.hw.methods import CopyLaunch, HostMethod, LaunchTransfer, MemOpD, unpack
+from signalbox.hw.host.records import ObjectKind
+from signalbox.hw.methods import (
+    ComputeMethod,
+    CopyLaunch,
+    HostMethod,
+    LaunchTransfer,
+    MemOpD,
+    unpack,
+)
 from signalbox.hw.qmd import SkedCheck
 from signalbox.hw.registers import Wait
 from signalbox.tb.models.methods import (
     Action,
+    Inline,
     Kind,
     Method,
     Operation,
@@ -73,6 +82,9 @@ _ASKS = {
 }
 """Actions that wait for another unit."""
 
+_TRANSFERS = (ComputeMethod.LAUNCH_DMA, ComputeMethod.LOAD_INLINE_DATA)
+"""Methods whose answer tells how an inline transfer goes on."""
+
 _WORD = (1 << 32) - 1
 
 
@@ -98,6 +110,7 @@ class State:
     failed: bool = False
     deadline: int = 0
     referred: bool = False
+    inline: Inline = field(default_factory=Inline)
 
 
 @dataclass(frozen=True)
@@ -118,7 +131,7 @@ class Now:
     channel : served channel.
     method : its held method, if it is to be executed.
     load : loaded state.
-    reset, replace, early, ahead, leave, quit : see `Service`.
+    reset, replace, again, early, ahead, leave, quit : see `Service`.
     candidate, spent : see `SlicePort`.
     held : see `AcquirePort`.
     zero : counting semaphores that are 0.
@@ -133,6 +146,7 @@ class Now:
     over : channels per unit with a complete wait.
     refused : channels with a refused invalidation.
     why : refusal of the served channel's compute method.
+    progress : its inline transfer, as answered by the engine: open, and room.
     """
 
     channel: int
@@ -140,6 +154,7 @@ class Now:
     load: State | None
     reset: bool
     replace: bool
+    again: bool
     early: bool
     ahead: bool
     leave: bool
@@ -163,6 +178,7 @@ class Now:
     over: dict[str, frozenset[int]]
     refused: frozenset[int]
     why: Refusal | None
+    progress: tuple[bool, int]
 
 
 @dataclass
@@ -260,6 +276,10 @@ class ExecutionModel:
         now = self._now
         if now.load is not None:
             self.state = deepcopy(now.load)
+        if now.replace and self.state.inline.failed:
+            self._meet("inline: again" if now.again else "inline: replaced")
+            if not now.again:
+                self.state.inline = self.state.inline.replaced()
         if now.reset:
             self.state = State()
         self._fresh = now.load is not None
@@ -617,7 +637,12 @@ class ExecutionModel:
                 refused = now.why.cause
             bound = bound_to(state.settings.objects, method.subchannel)
             self._found = verdict(
-                method, bound, self._config.privileged, refused, compute=self._compute
+                method,
+                bound,
+                self._config.privileged,
+                refused,
+                state.inline,
+                compute=self._compute,
             )
             self._out["busy"] = True
             return
@@ -630,6 +655,8 @@ class ExecutionModel:
             self._park(Wait.COPIES, "control" + " refused" * (action == Action.REFUSE))
         elif action == Action.REFUSE:
             self._refuse(found.cause, "control")
+            if self._computes(method):
+                state.inline = state.inline.refused(method)
         elif found.idle and known.tasks:
             self._park(Wait.TASKS, "control")
         elif action == Action.REFERENCE and not referred:
@@ -681,9 +708,21 @@ class ExecutionModel:
                 self._out["ignored"] = True
             case Action.SET:
                 self._event("compute_setting", **place)
+                if method.place == ComputeMethod.LOAD_INLINE_DATA:
+                    self.state.inline = self.state.inline.loaded()
+                    self._meet("inline: loaded")
+            case Action.COMPUTE if method.place in _TRANSFERS:
+                self.state.inline = Inline(*self._now.progress)
+                self._meet("inline: goes on" if self.state.inline.open else "inline: ends")
         if action in _ASKS:
             for unit, _ in _ASKS.values():
                 self._event(f"{unit}_drop")
+
+    def _computes(self, method: Method) -> bool:
+        """Whether a method is one of a compute object."""
+        bound = bound_to(self.state.settings.objects, method.subchannel)
+        engine = method.cause == Cause.NONE and method.place >= 0x100
+        return engine and bound == ObjectKind.COMPUTE
 
     def _learn(self) -> None:
         """Knowledge for the next cycle: that of this one, and what the channel did itself."""

@@ -1,7 +1,7 @@
 """Methods by themselves: kind, properties and verdict, from the public formats and the table of
 refusals in `hw/README.md` (HOST-3, HOST-4, HOST-8)."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 from signalbox.hw.config import WINDOW_BASE
@@ -28,6 +28,7 @@ __all__ = [
     "CHANGES",
     "HOST_STATE",
     "Action",
+    "Inline",
     "Kind",
     "Method",
     "Operation",
@@ -58,6 +59,7 @@ HOST_STATE = frozenset({
 """Host methods that at most set state."""
 
 ACTS = (
+    ComputeMethod.LAUNCH_DMA,
     ComputeMethod.SET_CWD_SLOT_COUNT,
     ComputeMethod.SEND_SIGNALING_PCAS_B,
     ComputeMethod.SEND_SIGNALING_PCAS2_B,
@@ -66,9 +68,17 @@ ACTS = (
     ComputeMethod.WAIT_FOR_IDLE,
     ComputeMethod.SET_REPORT_SEMAPHORE_D,
 )
-"""Compute methods that the engine executes."""
+"""Compute methods that the engine executes, besides LOAD_INLINE_DATA."""
 
 _COMPUTE_STATE = frozenset({
+    ComputeMethod.LINE_LENGTH_IN,
+    ComputeMethod.LINE_COUNT,
+    ComputeMethod.OFFSET_OUT_UPPER,
+    ComputeMethod.OFFSET_OUT,
+    ComputeMethod.PITCH_OUT,
+    ComputeMethod.SET_I2M_SEMAPHORE_A,
+    ComputeMethod.SET_I2M_SEMAPHORE_B,
+    ComputeMethod.SET_I2M_SEMAPHORE_C,
     ComputeMethod.SEND_PCAS_A,
     ComputeMethod.SEND_PCAS_B,
     ComputeMethod.SET_REPORT_SEMAPHORE_A,
@@ -323,6 +333,39 @@ def launch_refusal(data: int, settings: Settings, privileged: bool) -> Cause:
     return Cause.NONE
 
 
+@dataclass(frozen=True)
+class Inline:
+    """Inline transfer of a channel (HOST-14).
+
+    Members
+    -------
+    open : it lacks dwords.
+    room : LOAD_INLINE_DATA that set state, before the one that the engine executes.
+    failed : the last LOAD_INLINE_DATA was refused.
+    dropped : the rest of its data is ignored.
+    """
+
+    open: bool = False
+    room: int = 0
+    failed: bool = False
+    dropped: bool = False
+
+    def loaded(self) -> "Inline":
+        """After a LOAD_INLINE_DATA that set state."""
+        return replace(self, room=self.room - 1)
+
+    def refused(self, method: Method) -> "Inline":
+        """After the refusal of a method of a compute object."""
+        if method.place == ComputeMethod.LOAD_INLINE_DATA:
+            return replace(self, failed=self.open)
+        ends = (self.open and not self.failed) or method.place == ComputeMethod.LAUNCH_DMA
+        return Inline(room=self.room, dropped=True) if ends else self
+
+    def replaced(self) -> "Inline":
+        """After a refused method has been replaced by another one than LOAD_INLINE_DATA."""
+        return Inline(room=self.room, dropped=True) if self.failed else self
+
+
 class Action(Enum):
     """Action of a control method. `BARRIER`: none, but after the channel's copies. `SET`, `IGNORE`,
     `COMPUTE`: of a compute method, which sets state of the engine, has no effect in this design, or
@@ -358,7 +401,13 @@ def _refuse(cause: Cause) -> Verdict:
 
 
 def verdict(
-    method: Method, bound: ObjectKind, privileged: bool, refused: Cause, *, compute: bool
+    method: Method,
+    bound: ObjectKind,
+    privileged: bool,
+    refused: Cause,
+    inline: Inline,
+    *,
+    compute: bool,
 ) -> Verdict:
     """Verdict on a control method.
 
@@ -367,12 +416,13 @@ def verdict(
     bound : object of its subchannel.
     privileged : its channel may execute privileged methods.
     refused : cause of a refusal by the unit for which it has waited, or NONE.
+    inline : inline transfer of its channel.
     compute : a compute engine is built.
     """
     if method.cause != Cause.NONE:
         return _refuse(method.cause)
     if method.place >= 0x100:
-        return _of_engine(method, bound, refused)
+        return _of_engine(method, bound, refused, inline)
     match method.place:
         case HostMethod.SET_OBJECT:
             return _set_object(method, compute)
@@ -416,7 +466,7 @@ def _mem_op(code: int, refused: Cause) -> Verdict:
     return Verdict(Action.BARRIER, idle=True)
 
 
-def _of_engine(method: Method, bound: ObjectKind, refused: Cause) -> Verdict:
+def _of_engine(method: Method, bound: ObjectKind, refused: Cause, inline: Inline) -> Verdict:
     match bound:
         case ObjectKind.NONE:
             return _refuse(Cause.OBJECT_UNBOUND)
@@ -426,9 +476,24 @@ def _of_engine(method: Method, bound: ObjectKind, refused: Cause) -> Verdict:
             return _refuse(Cause.COPY_METHOD)
         case ObjectKind.COPY:
             return Verdict(Action.NOTHING) if method.data & 7 == 1 else _refuse(Cause.COPY_MODE)
+    if method.place == ComputeMethod.LOAD_INLINE_DATA:
+        return _load(refused, inline)
+    if inline.open and not inline.failed:
+        return _refuse(Cause.INLINE_ORDER)
     if method.place in ACTS:
         idle = method.place in _AFTER_TASKS
         return _refuse(refused) if refused else Verdict(Action.COMPUTE, idle=idle)
     if method.place in _COMPUTE_NOTHING:
         return Verdict(Action.NOTHING)
     return Verdict(Action.SET if method.place in _COMPUTE_STATE else Action.IGNORE)
+
+
+def _load(refused: Cause, inline: Inline) -> Verdict:
+    """LOAD_INLINE_DATA."""
+    if inline.dropped:
+        return Verdict(Action.IGNORE)
+    if not inline.open:
+        return _refuse(Cause.INLINE_ORDER)
+    if inline.room:
+        return Verdict(Action.SET)
+    return _refuse(refused) if refused else Verdict(Action.COMPUTE)

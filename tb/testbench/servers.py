@@ -140,14 +140,16 @@ class WriteServer(_Server, Participant):
         *,
         port: str = "write",
         early: bool = False,
+        limit: int = BURST_BEATS,
     ) -> None:
+        """`limit` : longest burst, in beats."""
         self._open: deque[Burst] = deque()
         self._beats: list[dict[str, Any]] = []
         self.pending = 0
         # Samples beats before requests: no beat belongs to a request of the same cycle.
         take = (lambda: bool(self._open) and pace()) if early else pace
         self.beat = Sink(tb, f"{port}__beat", take, self._take)
-        super().__init__(tb, port, contents, pace, latency, BURST_BEATS)
+        super().__init__(tb, port, contents, pace, latency, limit)
         self.done = Source(tb, f"{port}__done", pace, self._answered)
         tb.join(self)
 

@@ -6,8 +6,8 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.errors import Cause
 from signalbox.hw.host.methods.decoder import ENGINE_METHODS
-from signalbox.hw.host.records import ObjectKind, Step
-from signalbox.hw.host.waits.compute_waits import method_refusal
+from signalbox.hw.host.records import InlinePhase, ObjectKind, Step, inline_state
+from signalbox.hw.host.waits.compute_waits import method_result
 from signalbox.hw.methods import (
     COMPUTE_CLASSES,
     COPY_CLASSES,
@@ -32,6 +32,14 @@ RENDER_TRUE = 1
 _LAST_LOAD = ComputeMethod.LOAD_INLINE_QMD_DATA + QMD_BYTES - 4
 
 _SETTINGS = (
+    ComputeMethod.LINE_LENGTH_IN,
+    ComputeMethod.LINE_COUNT,
+    ComputeMethod.OFFSET_OUT_UPPER,
+    ComputeMethod.OFFSET_OUT,
+    ComputeMethod.PITCH_OUT,
+    ComputeMethod.SET_I2M_SEMAPHORE_A,
+    ComputeMethod.SET_I2M_SEMAPHORE_B,
+    ComputeMethod.SET_I2M_SEMAPHORE_C,
     ComputeMethod.SEND_PCAS_A,
     ComputeMethod.SEND_PCAS_B,
     ComputeMethod.SET_REPORT_SEMAPHORE_A,
@@ -43,6 +51,7 @@ _SETTINGS = (
 
 _AFTER_TASKS = (ComputeMethod.WAIT_FOR_IDLE, ComputeMethod.SET_REPORT_SEMAPHORE_D)
 _ACTS = (
+    ComputeMethod.LAUNCH_DMA,
     ComputeMethod.SET_CWD_SLOT_COUNT,
     ComputeMethod.SEND_SIGNALING_PCAS_B,
     ComputeMethod.SEND_SIGNALING_PCAS2_B,
@@ -74,9 +83,16 @@ class Action(enum.Enum, shape=4):
     COMPUTE = 11
 
 
-verdict = data.StructLayout({"action": Action, "cause": Cause, "object": ObjectKind, "idle": 1})
+verdict = data.StructLayout({
+    "action": Action,
+    "cause": Cause,
+    "object": ObjectKind,
+    "idle": 1,
+    "inline": 1,
+    "loads": 1,
+})
 """Action of a method; for REFUSE its cause, for BIND the object. `idle`: wait for the channel's
-tasks."""
+tasks. `inline`: it changes the channel's inline transfer; `loads`: it is LOAD_INLINE_DATA."""
 
 
 class ControlDecoder(wiring.Component):
@@ -91,6 +107,7 @@ class ControlDecoder(wiring.Component):
     refused : in, the invalidation of this MEM_OP_D was refused.
     uncomputed : in, the engine has refused this compute method.
     why : in, reason for that refusal.
+    inline : in, the inline transfer of its channel.
     verdict : out, its action.
     """
 
@@ -100,7 +117,8 @@ class ControlDecoder(wiring.Component):
     unwritten: In(1)
     refused: In(1)
     uncomputed: In(1)
-    why: In(method_refusal)
+    why: In(method_result)
+    inline: In(inline_state)
     verdict: Out(verdict)
 
     def __init__(self, *, compute: bool) -> None:
@@ -141,6 +159,38 @@ class ControlDecoder(wiring.Component):
             self._refuse(m, Cause.COPY_MODE)
 
     def _compute_method(self, m: Module) -> None:
+        """Between LAUNCH_DMA and its last dword, only data are accepted (HOST-14)."""
+        address, is_open = self.step.method.address, self.inline.phase == InlinePhase.OPEN
+        loads = address == ComputeMethod.LOAD_INLINE_DATA >> 2
+        m.d.comb += [
+            self.verdict.loads.eq(loads),
+            self.verdict.inline.eq(is_open | loads | (address == ComputeMethod.LAUNCH_DMA >> 2)),
+        ]
+        with m.If(loads):
+            self._load_inline(m, is_open | (self.inline.phase == InlinePhase.FAILED))
+        with m.Elif(is_open):
+            self._refuse(m, Cause.INLINE_ORDER)
+        with m.Else():
+            self._other_compute_method(m)
+
+    def _load_inline(self, m: Module, is_open: Value) -> None:
+        """LOAD_INLINE_DATA."""
+        with m.If(is_open & (self.inline.room != 0)):
+            self._do(m, Action.SET)
+        with m.Elif(is_open):
+            self._execute(m)
+        with m.Elif(self.inline.phase == InlinePhase.DROPPED):
+            self._do(m, Action.IGNORE)
+        with m.Else():
+            self._refuse(m, Cause.INLINE_ORDER)
+
+    def _execute(self, m: Module) -> None:
+        """Executed by the engine, or refused by it."""
+        self._do(m, Action.COMPUTE)
+        with m.If(self.uncomputed):
+            self._refuse(m, self.why.cause)
+
+    def _other_compute_method(self, m: Module) -> None:
         nothing = (ComputeMethod.NOP, ComputeMethod.INVALIDATE_SKED_CACHES)
         with m.Switch(self.step.method.address):
             with m.Case(*(name >> 2 for name in nothing)):
@@ -148,9 +198,7 @@ class ControlDecoder(wiring.Component):
             with m.Case(*(name >> 2 for name in _SETTINGS)):
                 self._do(m, Action.SET)
             with m.Case(*(name >> 2 for name in _ACTS)):
-                self._do(m, Action.COMPUTE)
-                with m.If(self.uncomputed):
-                    self._refuse(m, self.why.cause)
+                self._execute(m)
             with m.Default():
                 self._do(m, Action.IGNORE)
         with m.If(self.step.method.address.matches(*(name >> 2 for name in _AFTER_TASKS))):

@@ -1,6 +1,8 @@
 """Control methods: all but settings, semaphore operations and copies; and errors (HOST-3, HOST-8).
 
 They take a cycle more than others: the action is determined in one cycle and performed in the next.
+Data of an inline transfer (HOST-14) are settings until the engine has no room for more, or has all
+of the transfer's; that one is executed by the engine, which writes them.
 """
 
 from functools import reduce
@@ -16,7 +18,13 @@ from signalbox.hw.host.methods.control_decoder import Action, ControlDecoder, ve
 from signalbox.hw.host.methods.served_channel import channel_status
 from signalbox.hw.host.methods.service import Outcome, Service
 from signalbox.hw.host.methods.state_methods import object_binding
-from signalbox.hw.host.records import method_settings, object_bound, object_of
+from signalbox.hw.host.records import (
+    InlinePhase,
+    inline_state,
+    method_settings,
+    object_bound,
+    object_of,
+)
 from signalbox.hw.host.userd_writeback import ReferencePort
 from signalbox.hw.host.waits.barrier import BarrierPort
 from signalbox.hw.host.waits.compute_waits import ComputeMethodPort
@@ -32,7 +40,7 @@ _AT_ONCE = (Action.NOTHING, Action.BIND, Action.SET, Action.IGNORE)
 
 
 class ControlMethods(wiring.Component):
-    """Executes the held control method; owns `referred` of its channel.
+    """Executes the held control method; owns `referred` and `inline` of its channel.
 
     Members
     -------
@@ -48,6 +56,7 @@ class ControlMethods(wiring.Component):
     compute : out, methods of compute objects.
     outcome : out.
     referred : out, registered, see `method_state`.
+    inline : out, registered, likewise.
     bind : out, strobe: SET_OBJECT.
     bound : out, likewise, with its data.
     notify : out, strobe: NON_STALL_INTERRUPT.
@@ -72,6 +81,7 @@ class ControlMethods(wiring.Component):
             "compute": Out(ComputeMethodPort(config)),
             "outcome": Out(Outcome()),
             "referred": Out(1),
+            "inline": Out(inline_state),
             "bind": Out(object_binding),
             "bound": Out(object_bound(config)),
             "notify": Out(channel_event(config)),
@@ -105,6 +115,7 @@ class ControlMethods(wiring.Component):
         self._perform(m)
         self._ask(m)
         self._refer(m)
+        self._follow_inline(m)
         return m
 
     def _decode(self, m: Module) -> None:
@@ -121,6 +132,7 @@ class ControlMethods(wiring.Component):
             decoder.refused.eq(self.invalidation.refused.bit_select(channel, 1)),
             decoder.uncomputed.eq(uncomputed),
             decoder.why.eq(compute.why),
+            decoder.inline.eq(self.inline),
             self.va.eq(Mux(uncomputed, compute.why.va, 0)),
             self.check.eq(Mux(uncomputed, compute.why.check, SkedCheck.NONE)),
             self._acts.eq(self.run & looked),
@@ -223,3 +235,27 @@ class ControlMethods(wiring.Component):
             m.d.sync += self.referred.eq(self.service.loaded.referred)
         with m.If(self.service.reset):
             m.d.sync += self.referred.eq(0)
+
+    def _follow_inline(self, m: Module) -> None:
+        """The inline transfer: what the engine has answered, less the dwords handed over since."""
+        out, found, service = self.outcome, self._found, self.service
+        inline, result = self.inline, self.compute.why.inline
+        with m.If(found.inline & out.done & (found.action == Action.SET)):
+            m.d.sync += inline.room.eq(inline.room - 1)
+        with m.If(found.inline & out.done & (found.action == Action.COMPUTE)):
+            m.d.sync += [
+                inline.phase.eq(Mux(result.open, InlinePhase.OPEN, InlinePhase.CLOSED)),
+                inline.room.eq(result.room),
+            ]
+        with m.If(found.inline & out.refuse & ~found.loads):
+            m.d.sync += inline.phase.eq(InlinePhase.DROPPED)
+        with m.If(found.inline & out.refuse & found.loads & (inline.phase == InlinePhase.OPEN)):
+            m.d.sync += inline.phase.eq(InlinePhase.FAILED)
+        present = Signal.like(inline)
+        m.d.comb += present.eq(Mux(service.load, service.loaded.inline, inline))
+        with m.If(service.load):
+            m.d.sync += inline.eq(present)
+        with m.If(service.replace & ~service.again & (present.phase == InlinePhase.FAILED)):
+            m.d.sync += inline.phase.eq(InlinePhase.DROPPED)
+        with m.If(service.reset):
+            m.d.sync += inline.eq(0)

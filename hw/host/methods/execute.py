@@ -220,6 +220,7 @@ class Execute(wiring.Component):
             progress.state.settings.eq(settings),
             progress.state.acquire.eq(self._semaphores.state),
             progress.state.referred.eq(self._control.referred),
+            progress.state.inline.eq(self._control.inline),
             halt.valid.eq(progress.refuse),
             halt.channel.eq(service.channel),
             halt.check.eq(self._control.check),

@@ -29,7 +29,7 @@ from signalbox.hw.host.records import (
     head_beat,
     method_flow,
 )
-from signalbox.hw.methods import Header
+from signalbox.hw.methods import ComputeMethod, Header
 from signalbox.hw.records.channel import channel_event
 from signalbox.hw.registers import Wait
 
@@ -202,7 +202,11 @@ class MethodPipeline(wiring.Component):
             # An operation begun by the held method is still waited for.
             m.d.comb += [self.park.wait.eq(Wait.TURN), self.park.lasts.eq(1)]
             with m.If(edited.replace):
-                m.d.comb += self.service.replace.eq(1)
+                loads = edited.method.address == ComputeMethod.LOAD_INLINE_DATA >> 2
+                m.d.comb += [
+                    self.service.replace.eq(1),
+                    self.service.again.eq(edited.method.valid & loads),
+                ]
                 step = Signal(Step)
                 copies = Mux(
                     self._kept,

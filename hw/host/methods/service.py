@@ -51,6 +51,7 @@ class Service(wiring.Signature):
     loaded : state read from the RAM.
     reset : strobe: the channel's state is cleared.
     replace : strobe: the held method is replaced.
+    again : with `replace`: by LOAD_INLINE_DATA, as when a refused one is repeated.
     early : `loaded` is that of the served channel, which will run.
     ahead : no channel is being served.
     leave : the channel is to be let go: no acquire may be decided, unless its answer, or its
@@ -68,6 +69,7 @@ class Service(wiring.Signature):
             "loaded": Out(method_state()),
             "reset": Out(1),
             "replace": Out(1),
+            "again": Out(1),
             "early": Out(1),
             "ahead": Out(1),
             "leave": Out(1),

@@ -10,7 +10,12 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import VA_BITS, Config
 from signalbox.hw.errors import Cause
-from signalbox.hw.front_end.host_port import ComputePort, cause_of, compute_method
+from signalbox.hw.front_end.host_port import (
+    ComputePort,
+    cause_of,
+    compute_method,
+    inline_progress,
+)
 from signalbox.hw.host.channel_settings import setting_event
 from signalbox.hw.host.oldest_first import STAMP_BITS, OldestFirst
 from signalbox.hw.host.tickets import TicketArbiter
@@ -25,7 +30,7 @@ __all__ = [
     "FAIR_TURN",
     "ComputeMethodPort",
     "ComputeWaits",
-    "method_refusal",
+    "method_result",
     "task_failed",
 ]
 
@@ -41,8 +46,13 @@ launched at the end of tasks, each of which takes the place of one about to end.
 FAIR_TURN = 16
 """Every 16th turn goes to the oldest method, whatever the priorities."""
 
-method_refusal = data.StructLayout({"cause": Cause, "check": SkedCheck, "va": VA_BITS})
-"""Cause and address of the refusal of a compute method."""
+method_result = data.StructLayout({
+    "cause": Cause,
+    "check": SkedCheck,
+    "va": VA_BITS,
+    "inline": inline_progress,
+})
+"""Cause and address of the refusal of a compute method; inline transfer after a complete one."""
 
 
 def task_failed(config: Config) -> data.StructLayout:
@@ -61,8 +71,8 @@ class ComputeMethodPort(wiring.Signature):
         channel's next `ask` comes two cycles later or more.
     over : in, per channel, its wait is complete, until `drop`.
     refused : in, per channel, with `over`: its method was refused.
-    why : in, refusal of the method of the channel selected in the previous cycle; valid with
-        `refused`.
+    why : in, result of the method of the channel selected in the previous cycle; valid with
+        `over`.
     """
 
     def __init__(self, config: Config) -> None:
@@ -73,7 +83,7 @@ class ComputeMethodPort(wiring.Signature):
             "drop": Out(channel_event(config)),
             "over": In(config.channels),
             "refused": In(config.channels),
-            "why": In(method_refusal),
+            "why": In(method_result),
         })
 
 
@@ -279,16 +289,16 @@ class ComputeWaits(wiring.Component):
         )
 
     def _explain(self, m: Module) -> None:
-        """Refusal of the last method of each channel; written as the engine answers, so that it can
-        be read one cycle before `refused`."""
+        """Result of the last method of each channel; written as the engine answers, so that it can
+        be read one cycle before `over`."""
         answer = self.port.answer
-        ram = Memory(shape=method_refusal, depth=1 << self._config.channel_bits, init=[])
-        m.submodules.refusals = ram
+        ram = Memory(shape=method_result, depth=1 << self._config.channel_bits, init=[])
+        m.submodules.results = ram
         write, read = ram.write_port(), ram.read_port()
         m.d.comb += [
             write.addr.eq(self._turns.channel),
             write.en.eq(answer.valid),
-            [write.data[name].eq(answer[name]) for name in method_refusal.members],
+            [write.data[name].eq(answer[name]) for name in method_result.members],
             read.addr.eq(self.select),
             self.client.why.eq(read.data),
         ]

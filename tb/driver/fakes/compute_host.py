@@ -17,12 +17,15 @@ from signalbox.tb.models.host import (
     Refusal,
     Ring,
 )
+from signalbox.tb.models.inline_transfer import Transfer, refusal
 
 __all__ = ["ComputeHost"]
 
 COMPUTE_CLASSES = {0xC6C0, 0xC7C0, 0xC9C0}
 LAUNCH_DMA, WFI, SET_REFERENCE, SEM_EXECUTE, SEMAPHORED = 0x300, 0x78, 0x50, 0x6C, 0x1C
 WAIT_FOR_IDLE, PCAS_A, PCAS_B, PCAS2_B = 0x110, 0x2B4, 0x2BC, 0x2C0
+LINE_LENGTH, LINE_COUNT, OUT_UPPER, OUT, PITCH = 0x180, 0x184, 0x188, 0x18C, 0x190
+INLINE_LAUNCH, LOAD_DATA, I2M_A, I2M_B, I2M_C = 0x1B0, 0x1B4, 0x1DC, 0x1E0, 0x1E4
 INLINE_A, INLINE_B, INLINE = 0x318, 0x31C, range(0x320, 0x420, 4)
 REPORT_A, REPORT_B, REPORT_C, REPORT_D = 0x1B00, 0x1B04, 0x1B08, 0x1B0C
 NOTHING, LAUNCHES = {0, 1, 8}, {2, 3, 9, 10}
@@ -33,13 +36,18 @@ REDUCTIONS = (5, 0, 1, 6, 7, 3, 4, 2)
 
 @dataclass
 class _State:
-    """State of a channel: methods of its compute object, the error queued after the one that halts
+    """State of a channel: methods of its compute object; its inline transfer, whether the rest of
+    its data is dropped and its last dword was refused; the error queued after the one that halts
     it, whether more have come and are lost, and whether its doorbell was rung while it was
     halted."""
 
     rung: bool = False
     registers: dict[int, int] = field(default_factory=dict)
     inline: dict[int, int] = field(default_factory=dict)
+    transfer: Transfer | None = None
+    data: list[int] = field(default_factory=list)
+    dropped: bool = False
+    unwritten: bool = False
     check: int = 0
     more: deque[tuple[Cause, int]] = field(default_factory=deque)
     lost: bool = False
@@ -81,8 +89,11 @@ class ComputeHost(HostModel):
 
     def clear(self, index: int, replacement: Held | None = None) -> None:
         """End a halt. A queued failure of another task halts the channel again."""
-        super().clear(index, replacement)
         state = self._states[index]
+        super().clear(index, replacement)
+        held = self.channels[index].pending
+        if state.unwritten and (held is None or held.address != LOAD_DATA):
+            state.transfer, state.dropped, state.unwritten = None, True, False
         if state.more:
             self._fail(index, *state.more.popleft())
             state.lost = False
@@ -157,8 +168,17 @@ class ComputeHost(HostModel):
 
     def _compute_method(self, index: int, channel: Channel, method: Held) -> bool:
         state, data = self._states[index], method.data
+        if method.address == LOAD_DATA:
+            self._load(channel, state, data)
+            return True
+        if state.transfer is not None:
+            state.transfer, state.dropped = None, True
+            raise Refusal(Cause.INLINE_ORDER)
         state.registers[method.address] = data
         match method.address:
+            case a if a == INLINE_LAUNCH:
+                self._write_inline(channel, state)
+                self._open(state, data)
             case a if a in {WAIT_FOR_IDLE, REPORT_D} and self._tasks(index):
                 return False
             case a if a in INLINE:
@@ -193,6 +213,50 @@ class ComputeHost(HostModel):
             if at is None:
                 raise Refusal(Cause.INLINE_FAULT, start + 4 * number)
             self.memory[at : at + 4] = word.to_bytes(4, "little")
+
+    def _open(self, state: _State, launch: int) -> None:
+        """Begin an inline transfer."""
+        registers = state.registers
+        names = (OUT, LINE_LENGTH, LINE_COUNT, PITCH)
+        low, length, lines, pitch = (registers.get(name, 0) for name in names)
+        va = (registers.get(OUT_UPPER, 0) & 0x1_FFFF) << 32 | low
+        transfer = Transfer(va, length, lines, pitch)
+        state.dropped = True
+        if (cause := refusal(launch, transfer)) != "NONE":
+            raise Refusal(Cause[cause])
+        state.transfer, state.data, state.dropped = transfer, [], False
+
+    def _load(self, channel: Channel, state: _State, dword: int) -> None:
+        """A dword of an inline transfer; the last one writes all of them."""
+        transfer, registers = state.transfer, state.registers
+        if state.dropped:
+            return
+        if transfer is None:
+            raise Refusal(Cause.INLINE_ORDER)
+        if len(state.data) + 1 < transfer.dwords:
+            state.data.append(dword)
+            return
+        state.unwritten = True
+        for va, content in transfer.stores([*state.data, dword]):
+            self._store(channel.asid, va, content)
+        launch = registers[INLINE_LAUNCH]
+        if launch >> 4 & 3 == 2:
+            va = (registers.get(I2M_A, 0) & 0xFF) << 32 | registers.get(I2M_B, 0)
+            stamped, payload = not launch >> 12 & 1, registers.get(I2M_C, 0)
+            if self._write(channel.asid, va, RELEASE, 0, 0, stamped, 0, payload):
+                raise Refusal(Cause.SEM_FAULT, va)
+        state.transfer, state.unwritten = None, False
+
+    def _store(self, asid: int, va: int, content: bytes) -> None:
+        """Write bytes, page by page."""
+        assert self.compute is not None
+        while content:
+            part = content[: 4096 - va % 4096]
+            at = self.compute.at(asid, va, WRITE)
+            if at is None:
+                raise Refusal(Cause.INLINE_FAULT, va)
+            self.memory[at : at + len(part)] = part
+            va, content = va + len(part), content[len(part) :]
 
     def _report(self, index: int, channel: Channel, data: int) -> None:
         registers = self._states[index].registers

@@ -1,5 +1,5 @@
 """Waits for compute methods, and outstanding tasks (HOST-9): every cycle against the model; order,
-reasons of refusals, drops and the limit of tasks individually."""
+results of methods, drops and the limit of tasks individually."""
 
 import os
 from typing import Any, Self
@@ -25,7 +25,7 @@ from signalbox.tb.models.compute_waits import (
     Method,
     Offer,
     Outputs,
-    Reason,
+    Result,
     Task,
     WaitsModel,
 )
@@ -65,7 +65,7 @@ STROBES = {
 GOOD, BAD = (Refusal.NONE,), tuple(refusal for refusal in Refusal if refusal.value)
 """Results of tasks."""
 
-COMPLETE = Answer(Reason(Cause.NONE, 0, 0), False, False)
+COMPLETE = Answer(Result(Cause.NONE, 0, 0, 1, 62), False, False)
 
 
 def offer_of(payload: dict[str, Any]) -> Offer:
@@ -142,11 +142,17 @@ class ComputeWaitsTestbench(Testbench):
         return Method(*(self.random.getrandbits(fields[one][1].width) for one in Method._fields))
 
     def refusal(self, *, trap: bool = False, unlaunched: bool = False) -> Answer:
-        """A refusal for a random reason."""
+        """A refusal with a random result."""
         numbers = self.random
         cause = numbers.choice([cause for cause in Cause if cause is not Cause.NONE])
-        reason = Reason(cause, numbers.choice([*SkedCheck]), numbers.getrandbits(VA_BITS))
-        return Answer(reason, trap, unlaunched)
+        inline = numbers.getrandbits(1), numbers.getrandbits(6)
+        check, va = numbers.choice([*SkedCheck]), numbers.getrandbits(VA_BITS)
+        return Answer(Result(cause, check, va, *inline), trap, unlaunched)
+
+    def completion(self, *, trap: bool = False, unlaunched: bool = False) -> Answer:
+        """A complete method, with a random inline transfer."""
+        result = self.refusal().result._replace(cause=Cause.NONE)
+        return Answer(result, trap, unlaunched)
 
     def drop(self, channel: int) -> int:
         """The channel's wait ends."""
@@ -214,8 +220,10 @@ class ComputeWaitsTestbench(Testbench):
         if now.drop is not None:
             send["drop"](channel=now.drop)
         if now.answer is not None:
-            reason, trap, unlaunched = now.answer
-            send["answer"](**reason._asdict(), trap=trap, unlaunched=unlaunched)
+            result, trap, unlaunched = now.answer
+            fields = result._asdict()
+            fields["inline"] = {name: fields.pop(name) for name in ("open", "room")}
+            send["answer"](**fields, trap=trap, unlaunched=unlaunched)
         if now.began is not None:
             send["began"](**now.began._asdict())
         if now.setting is not None:
@@ -260,7 +268,7 @@ class ComputeWaitsTestbench(Testbench):
         return Outputs(
             over=over,
             refused=refused,
-            why=Reason(**why) if selected in refused else None,
+            why=Result(**why.pop("inline"), **why) if selected in over else None,
             busy=members(self.get("busy")),
             offer=offer_of(self.get("port__method__payload")) if offers else None,
             counts=tuple(counts),
@@ -400,28 +408,28 @@ async def never_passed_for_ever(dut):
 
 
 @cocotb.test(**LIMIT)
-async def reasons(dut):
-    """The reason of a refusal is there from the first cycle of `refused`, and for as long as the
-    method waits, if its channel was selected in the previous cycle."""
+async def results(dut):
+    """The result of a method, complete or refused, is there from the first cycle of `over`, and for
+    as long as the method waits, if its channel was selected in the previous cycle."""
     tb = await ComputeWaitsTestbench(dut).start()
     answers: dict[int, Answer] = {}
     for throughout in (False, True):
         for channel in tb.random.sample(range(CHANNELS), CHANNELS):
             await tb.step(ask=tb.ask(channel))
             await tb.until_taken()
-            answers[channel] = tb.refusal()
+            answers[channel] = tb.random.choice((tb.refusal, tb.completion))()
             tb.select = channel if throughout else (channel + 1) % CHANNELS
             await tb.step()
             await tb.step(answer=answers[channel])
             tb.select = channel
             for _ in range(OVER - 1):
-                assert channel not in (await tb.step()).refused
+                assert channel not in (await tb.step()).over
             shown = await tb.step()
-            assert channel in shown.refused and shown.why == answers[channel].reason
+            assert channel in shown.over and shown.why == answers[channel].result
         for channel in range(CHANNELS):
             tb.select = channel
             await tb.step()
-            assert (await tb.step()).why == answers[channel].reason
+            assert (await tb.step()).why == answers[channel].result
         for channel in range(CHANNELS):
             await tb.step(drop=tb.drop(channel))
         assert not (await tb.step()).over
@@ -668,7 +676,7 @@ def act_as_engine(
         else:
             trap = numbers.random() < 0.3
             unlaunched = tb.launched is not None and numbers.random() < 0.5
-            good = COMPLETE._replace(trap=trap, unlaunched=unlaunched)
+            good = tb.completion(trap=trap, unlaunched=unlaunched)
             bad = tb.refusal(trap=trap, unlaunched=unlaunched)
             events["answer"] = numbers.choice((good, bad))
     if tb.tasks and tb.ending < 4 and numbers.random() < end:

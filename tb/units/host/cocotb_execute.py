@@ -2,6 +2,7 @@
 cycle against its model; methods of each kind individually."""
 
 from copy import deepcopy
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -28,8 +29,8 @@ from signalbox.hw.methods import (
 )
 from signalbox.hw.records.semaphore import SemaphoreError
 from signalbox.hw.registers import Wait
-from signalbox.tb.models.execution import EVENTS, ChannelConfig, State
-from signalbox.tb.models.methods import ACTS, CHANGES, HOST_STATE, Method, Settings
+from signalbox.tb.models.execution import EVENTS, ChannelConfig, Refusal, State
+from signalbox.tb.models.methods import ACTS, CHANGES, HOST_STATE, Inline, Method, Settings
 from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.testbench.sample import fewer, some
 from signalbox.tb.units.host.execute_testbench import (
@@ -638,6 +639,8 @@ async def control_methods(dut):
                     assert events(shown) == {"halt"} and shown["halt"]["method"]["valid"]
 
 
+LOAD = ComputeMethod.LOAD_INLINE_DATA
+
 ASKING = (HostMethod.MEM_OP_D, HostMethod.WFI, *ACTS)
 
 
@@ -687,7 +690,12 @@ def control_cases(privileged: bool) -> list[tuple[Method, Cause]]:
         (Method(CeMethod.SET_RENDER_ENABLE_C, 1, copy), Cause.NONE),
         (Method(CeMethod.SET_RENDER_ENABLE_C, 9, copy), Cause.NONE),
         (Method(CeMethod.SET_RENDER_ENABLE_C, 2, copy), Cause.COPY_MODE),
-        *((Method(place, 5, compute), Cause.NONE) for place in ComputeMethod),
+        *(
+            (Method(place, 5, compute), Cause.NONE)
+            for place in ComputeMethod
+            if place != ComputeMethod.LOAD_INLINE_DATA
+        ),
+        (Method(ComputeMethod.LOAD_INLINE_DATA, 5, compute), Cause.INLINE_ORDER),
         (Method(ComputeMethod.LOAD_INLINE_QMD_DATA + 252, 5, compute), Cause.NONE),
         (Method(ComputeMethod.LOAD_INLINE_QMD_DATA + 256, 5, compute), Cause.NONE),
         (Method(CeMethod.LAUNCH_DMA, 0, compute), Cause.NONE),
@@ -734,6 +742,70 @@ async def waits_for_units(dut):
         tb.all_idle = idle
         await tb.place(0, own, method=Method(HostMethod.WFI, data))
         assert (await tb.serve(0))["done"]
+
+
+@cocotb.test(**LIMIT)
+async def inline_transfers(dut):
+    """HOST-14: LAUNCH_DMA opens a transfer; its data are settings while the engine has room, then
+    one is executed. Any other compute method ends it, is refused once, and drops the data that are
+    left; so does software that replaces a refused one. Other channels are not affected."""
+    tb = await begin(dut)
+    compute = objects(s3=ObjectKind.COMPUTE)
+    launch, data = (Method(place, 3, 3) for place in (ComputeMethod.LAUNCH_DMA, LOAD))
+    other, host = Method(ComputeMethod.NOP, 0, 3), Method(HostMethod.NOP)
+    one = await tb.place(LAST, State(Settings(compute)))
+
+    async def runs(method: Method, answer: tuple[bool, int] | None = None) -> dict[str, Any]:
+        """Execute a method; one that the engine executes is answered."""
+        one.method = method
+        shown = await tb.serve(LAST)
+        if answer is not None:
+            assert shown["park"] == Wait.COMPUTE and events(shown) == {"compute_ask"}
+            one.over, tb.progress = {"compute"}, answer
+            shown = await tb.serve(LAST)
+            assert shown["done"]
+        return shown
+
+    async def refused(method: Method, why: Refusal | None = None) -> None:
+        """Execute a method that is refused: by the engine, or for its order."""
+        one.method = method
+        if why is not None:
+            assert (await tb.serve(LAST))["park"] == Wait.COMPUTE
+            one.over, one.why = {"compute"}, why
+        shown = await tb.serve(LAST)
+        assert shown["refuse"] == (why.cause if why else Cause.INLINE_ORDER)
+
+    for ends in ("", "other", "launch", "fault", "no mode"):
+        await refused(data)
+        await tb.edit(LAST, method=host)
+        assert (await tb.serve(LAST))["done"]
+        if ends == "no mode":
+            await refused(launch, WHYS[0])
+        else:
+            await runs(launch, (True, 2))
+            for _ in range(2):
+                assert events(await runs(data)) == {"compute_setting"}
+            await runs(host)
+            await runs(data, (True, 0))
+        if ends == "":
+            await runs(data, (False, 0))
+            assert (await runs(other))["done"]
+            continue
+        if ends in ("other", "launch"):
+            await refused(other if ends == "other" else launch)
+        elif ends == "fault":
+            await refused(data, WHYS[1])
+            await tb.edit(LAST, method=data)
+            await runs(data, (True, 0))
+            await refused(data, WHYS[1])
+        await tb.edit(LAST, method=host)
+        assert (await tb.serve(LAST))["done"]
+        assert (await runs(other))["done"]
+        for _ in range(3):
+            assert (await runs(data))["ignored"]
+        await runs(launch, (True, 0))
+        await runs(data, (False, 0))
+    assert all(tb.channels[channel].state == State() for channel in range(LAST))
 
 
 @cocotb.test(**LIMIT)
@@ -848,6 +920,8 @@ SITUATIONS = [
     *(f"control: {one}" for one in ("IDLE", "RESUME", "INVALIDATE", "SET", "IGNORE", "COMPUTE")),
     "control: park COMPUTE",
     "control: BIND while copying",
+    "control: refused INLINE_ORDER",
+    *(f"inline: {one}" for one in ("loaded", "goes on", "ends", "again", "replaced")),
     "set while copying",
     "control: refused USERD_WRITE",
     "control: refused TASK_CHECK",
@@ -956,7 +1030,10 @@ class Play:
             settings.copy["remap"] = 0x0333_0000 | numbers.getrandbits(18) & 0x3_3333
         for name in ("line_length", "line_count"):
             settings.copy[name] *= numbers.random() < 0.8
-        return State(settings)
+        inline = Inline(room=numbers.choice((0, 1, 63)))
+        if numbers.random() < 0.2:
+            inline = replace(inline, open=True, failed=numbers.random() < 0.3)
+        return State(settings, inline=inline)
 
     # -- conditions --------------------------------------------------------------------------------
 
@@ -1073,6 +1150,9 @@ class Play:
         if one.copies and copies and numbers.random() < 0.3:
             return self.launch(data, numbers.choice(copies))
         computes = [s for s, kind in enumerate(bound) if kind == ObjectKind.COMPUTE]
+        if computes and numbers.random() < (0.3 if one.state.inline.open else 0.03):
+            place = LOAD if one.state.inline.open else ComputeMethod.LAUNCH_DMA
+            return Method(place, data, numbers.choice(computes))
         match numbers.randrange(12):
             case 0:
                 return Method(numbers.choice([*HOST_STATE]), data & numbers.getrandbits(32))

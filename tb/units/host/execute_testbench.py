@@ -9,7 +9,8 @@ from typing import Any
 from signalbox.hw.config import CONFIGS, WINDOW_BASE
 from signalbox.hw.errors import Cause
 from signalbox.hw.host.methods.execute import Execute
-from signalbox.hw.methods import AcquireTimer, pack
+from signalbox.hw.host.records import InlinePhase
+from signalbox.hw.methods import AcquireTimer, ComputeMethod, pack
 from signalbox.hw.qmd import SkedCheck
 from signalbox.hw.records.semaphore import SemaphoreError
 from signalbox.hw.registers import CHANNEL, Wait, channel_word
@@ -22,6 +23,7 @@ from signalbox.tb.models.execution import (
     State,
 )
 from signalbox.tb.models.methods import (
+    Inline,
     Kind,
     Method,
     Settings,
@@ -152,6 +154,7 @@ class ExecuteTestbench(Testbench):
     answer : next response of the semaphore unit: passed, name of an error.
     result : of the next operation in memory, likewise.
     latency : cycles from its acceptance of a request to the response.
+    progress : inline transfer that the compute engine answers, open and room; None: random.
     live : called at the beginning of each cycle; changes conditions at random.
     """
 
@@ -167,6 +170,7 @@ class ExecuteTestbench(Testbench):
         self.cycles, self.units = 0xFFFFF000, 0xFFFFFF00
         self.answer = self.result = (True, "NONE")
         self.latency = 3
+        self.progress: tuple[bool, int] | None = None
         self.live: Any = lambda: None
         self._setting = Strobe(self, "setting")
         self._answers: int | None = None  # cycle of the response
@@ -222,7 +226,8 @@ class ExecuteTestbench(Testbench):
         self._edits = True
         await self.select(channel)
         self._edits = False
-        await self._load(channel, reset=reset, replace=method is not None)
+        again = method is not None and method.place == ComputeMethod.LOAD_INLINE_DATA
+        await self._load(channel, reset=reset, replace=method is not None, again=again)
         self.channels[channel].wait = Wait.NONE
         one.alive, one.refused = True, False
         if reset:
@@ -243,11 +248,13 @@ class ExecuteTestbench(Testbench):
             self._kept = False
         self.served = channel
 
-    async def _load(self, channel: int, *, reset: bool = False, replace: bool = False) -> None:
+    async def _load(
+        self, channel: int, *, reset: bool = False, replace: bool = False, again: bool = False
+    ) -> None:
         one, kept, edits = self.channels[channel], self._kept, reset or replace
         loaded = None if kept else deepcopy(one.state)
         early = not kept and one.alive and not edits
-        await self._cycle(load=loaded, early=early, reset=reset, replace=replace)
+        await self._cycle(load=loaded, early=early, reset=reset, replace=replace, again=again)
         self._kept, self._gap = True, False
 
     async def serve(self, channel: int, *, kept: bool = False) -> dict[str, Any]:
@@ -290,6 +297,7 @@ class ExecuteTestbench(Testbench):
         load: State | None = None,
         reset: bool = False,
         replace: bool = False,
+        again: bool = False,
         early: bool = False,
         ahead: bool = False,
     ) -> dict[str, Any]:
@@ -308,6 +316,7 @@ class ExecuteTestbench(Testbench):
             load=load,
             reset=reset,
             replace=replace,
+            again=again,
             early=early,
             ahead=ahead,
             leave=self.leave or self.quit or self._edits,
@@ -334,6 +343,8 @@ class ExecuteTestbench(Testbench):
             },
             refused=those("uninvalidated"),
             why=one.why,
+            progress=self.progress
+            or (bool(self.random.getrandbits(1)), self.random.choice((0, 1, 63))),
         )
         self._drive(now, one)
         expected = self.model.cycle(now)
@@ -379,6 +390,7 @@ class ExecuteTestbench(Testbench):
             service__load=now.load is not None,
             service__reset=now.reset,
             service__replace=now.replace,
+            service__again=now.again,
             service__early=now.early,
             service__ahead=now.ahead,
             service__leave=now.leave,
@@ -401,7 +413,10 @@ class ExecuteTestbench(Testbench):
             reference__failed=mask(now.failed),
             invalidation__refused=mask(now.refused),
             compute__refused=mask({c for c, any_ in enumerate(self.channels) if any_.why}),
-            compute__why=vars(now.why or numbers.choice(WHYS)),
+            compute__why={
+                **vars(now.why or numbers.choice(WHYS)),
+                "inline": dict(zip(("open", "room"), now.progress, strict=True)),
+            },
         )
         self.drive(**{f"{unit}__over": mask(now.over[unit]) for unit in UNITS})
         self.drive(semaphore__response__payload=_response(now.response or (bool(noise & 1), "BUS")))
@@ -416,7 +431,12 @@ class ExecuteTestbench(Testbench):
     def _record(self, state: State) -> dict[str, Any]:
         acquire = {name: getattr(state, name) for name in ("confirm", "failed", "deadline")}
         settings = state.settings.record(self.model.counting)
-        return {"settings": settings, "acquire": acquire, "referred": state.referred}
+        return {
+            "settings": settings,
+            "acquire": acquire,
+            "referred": state.referred,
+            "inline": {"phase": _phase(state.inline), "room": state.inline.room},
+        }
 
     def _compare(self, expected: dict[str, Any], now: Now) -> None:
         wrong = {}
@@ -483,6 +503,14 @@ class ExecuteTestbench(Testbench):
                 one.over.discard(unit)
         if not one.asking:
             one.uninvalidated, one.why = False, None
+
+
+def _phase(inline: Inline) -> InlinePhase:
+    if inline.dropped:
+        return InlinePhase.DROPPED
+    if inline.failed:
+        return InlinePhase.FAILED
+    return InlinePhase.OPEN if inline.open else InlinePhase.CLOSED
 
 
 def _scaled(value: int, bits: int) -> tuple[int, int]:

@@ -105,7 +105,7 @@ def test_memory_semaphores(simulator: str, size: str) -> None:
 
 @pytest.mark.parametrize("size", tiers(["tiny", "default"], smoke=["tiny"]))
 def test_execute(simulator: str, size: str) -> None:
-    run(Execute(CONFIGS[size]), "execute", simulator, size, 22 if size == "tiny" else 23)
+    run(Execute(CONFIGS[size]), "execute", simulator, size, 23 if size == "tiny" else 24)
 
 
 @pytest.mark.parametrize("size", tiers(["tiny", "default"], smoke=["tiny"]))
