@@ -427,7 +427,7 @@ def test_full_list():
         stream = await device.stream()
         machine.compute.hold = True
         tasks: list[Task] = []
-        for _ in range(13):
+        for _ in range(33):
             tasks.append(await stream.launch(SPIN, 1, 32, {"CYCLES": 1}, overlap=True))
         await machine.wait_cycles(3000)
         error = await stream.channel.check()
@@ -436,7 +436,7 @@ def test_full_list():
         await machine.wait_cycles(100)
         await stream.channel.resume()
         await tasks[-1].synchronize()
-        assert len(machine.compute.over) == 13
+        assert len(machine.compute.over) == 33
 
     # 20 places are reserved of 32.
     run(body, compute=ComputeSettings(waiting=1))
