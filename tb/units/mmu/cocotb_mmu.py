@@ -495,6 +495,28 @@ async def largest_pages(dut):
         assert (tb.reads > before) == walked, "without pieces, only that page"
 
 
+@cocotb.test(**LIMIT)
+async def largest_page_replaced(dut):
+    """A page of 512 MiB is replaced, and another of its addresses invalidated, in any cycle of its
+    first access: afterwards every client has the new page."""
+    tb = await MmuTestbench(dut).start()
+    await tb.bind(0, tb.tables())
+    tb.map(0, LARGEST, 0, WHOLE)
+    for offset in range(60):
+        await tb.invalidate(ASID, 0)
+        for client in range(CLIENTS):
+            tb.todo[client].append(Look(client, 0, LARGEST + (client << 20), WRITE))
+        await tb.steps(offset)
+        tb.unmap(tb.pages[-1])
+        tb.map(0, LARGEST, 0, WHOLE, read_only=offset % 2 == 0)
+        await tb.invalidate(ONE, 0, LARGEST + (77 << 21))
+        looks = [Look(client, 0, LARGEST + (client << 20), WRITE) for client in range(CLIENTS)]
+        for look in looks:
+            tb.todo[look.client].append(look)
+        await tb.rest()
+        assert {look.outcome for look in looks} == {PAGE if offset % 2 else FAULT}, offset
+
+
 def address(tb: MmuTestbench) -> int:
     """One of 36 pages in three regions of 2 MiB, or somewhere in a region of 512 MiB."""
     if tb.random.random() < 0.25:
