@@ -441,8 +441,8 @@ async def pages_invalidated_one_after_the_other(dut):
 @cocotb.test(**LIMIT)
 async def largest_pages(dut):
     """The TLBs hold the pieces of a page of 512 MiB (HOST-17). The invalidation of any of its
-    addresses covers all of them, in every first level; a space without such a page keeps all other
-    translations when a page is invalidated."""
+    addresses covers all of them, in every first level; a space without such a page, or without it
+    any more, keeps all other translations when a page is invalidated."""
     tb = await MmuTestbench(dut).start()
     for asid in range(2):
         await tb.bind(asid, tb.tables())
@@ -484,6 +484,37 @@ async def largest_pages(dut):
         assert (look.outcome is FAULT) == (turn % 2 == 0)
         _, others = await access()
         assert not others, "of another space"
+    (page,) = [one for one in tb.pages if one.page.va == LARGEST and one.dead == NEVER]
+    tb.unmap(page)
+    await tb.invalidate(ONE, 0, LARGEST)
+    for va, walked in ((0, True), (1 << 21, False)):
+        await tb.invalidate(ONE, 0, va)
+        before = tb.reads
+        tb.todo[0].append(Look(0, 0, 8))
+        assert (await tb.rest())[0].pa == 0x5008
+        assert (tb.reads > before) == walked, "without pieces, only that page"
+
+
+@cocotb.test(**LIMIT)
+async def largest_page_replaced(dut):
+    """A page of 512 MiB is replaced, and another of its addresses invalidated, in any cycle of its
+    first access: afterwards every client has the new page."""
+    tb = await MmuTestbench(dut).start()
+    await tb.bind(0, tb.tables())
+    tb.map(0, LARGEST, 0, WHOLE)
+    for offset in range(60):
+        await tb.invalidate(ASID, 0)
+        for client in range(CLIENTS):
+            tb.todo[client].append(Look(client, 0, LARGEST + (client << 20), WRITE))
+        await tb.steps(offset)
+        tb.unmap(tb.pages[-1])
+        tb.map(0, LARGEST, 0, WHOLE, read_only=offset % 2 == 0)
+        await tb.invalidate(ONE, 0, LARGEST + (77 << 21))
+        looks = [Look(client, 0, LARGEST + (client << 20), WRITE) for client in range(CLIENTS)]
+        for look in looks:
+            tb.todo[look.client].append(look)
+        await tb.rest()
+        assert {look.outcome for look in looks} == {PAGE if offset % 2 else FAULT}, offset
 
 
 def address(tb: MmuTestbench) -> int:

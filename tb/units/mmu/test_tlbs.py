@@ -135,5 +135,5 @@ def test_mmu(
         simulator=simulator,
         name=f"mmu-whole-{clients}",
         env={"CLIENTS": str(clients), **{name.upper(): str(n) for name, n in sizes.items()}},
-        minimum=9,
+        minimum=10,
     )
