@@ -6,8 +6,8 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
-from signalbox.hw.placement.row_order import row_event
 from signalbox.hw.records.placement import ended_block
+from signalbox.hw.task_unit.slot_table import row_choice
 
 __all__ = ["OldestBlocks", "row_block"]
 
@@ -45,7 +45,7 @@ class OldestBlocks(wiring.Component):
         event = row_block(config)
         super().__init__({
             "begin": In(event),
-            "close": In(row_event(config)),
+            "close": In(row_choice(config)),
             "ended": In(event),
             "moved": Out(event),
             "take": In(1),
