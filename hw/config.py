@@ -99,6 +99,7 @@ LIMITS = {
     "slots": Limits(4, 64),
     "spare_rows": Limits(1, 64),
     "queues": Limits(1, 64),
+    "queue_window": Limits(2, 4096, power_of_two=True),
     "sms": Limits(0, 132, note="0: no compute engine"),
     "sm_warps": Limits(1, 64),
     "sm_blocks": Limits(1, 32),
@@ -138,6 +139,7 @@ class Config:
         running blocks. As long as one is free, a waiting task of higher priority gets the slot of a
         lower one at once; with one per block slot of all SMs, that is always so.
     queues : open queue tasks; at least `contexts`, as one is reserved per context.
+    queue_window : unfinished blocks of one queue that may be placed, from the oldest one on.
     sms : streaming multiprocessors; 0: no compute engine and no compute class.
     sm_warps : hardware warps per SM.
     sm_blocks : block slots per SM.
@@ -168,6 +170,7 @@ class Config:
     slots: int = 16
     spare_rows: int = 16
     queues: int = 16
+    queue_window: int = 128
     sms: int = 8
     sm_warps: int = 16
     sm_blocks: int = 8
@@ -269,6 +272,12 @@ class Config:
         return _bits(self.queues)
 
     @property
+    def number_bits(self) -> int:
+        """Width of a block's number modulo two windows, which orders the unfinished blocks of a
+        queue."""
+        return _bits(2 * self.queue_window)
+
+    @property
     def rows(self) -> int:
         """Rows of the kernel status register table."""
         return self.slots + self.spare_rows
@@ -322,6 +331,7 @@ CONFIGS = {
         slots=4,
         spare_rows=2,
         queues=2,
+        queue_window=4,
         sms=1,
         sm_warps=2,
         sm_blocks=2,
@@ -348,6 +358,7 @@ CONFIGS = {
         contexts=16,
         slots=64,
         queues=64,
+        queue_window=1024,
         sms=132,
         sm_warps=64,
         sm_blocks=32,

@@ -161,6 +161,7 @@ class GlobalController(wiring.Component):
             kernels.asked.eq(numbering.asked),
             self._running.fill.eq(asks.fills),
             self.port.drained.eq(self._running.drained),
+            self.port.ended.eq(self._running.over),
             self._restart.eq(asks.holds | kernels.overtakes | kernels.lost),
             kernels.restart.eq(self._restart),
             kernels.flush.eq(self._flush),

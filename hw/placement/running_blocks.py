@@ -1,7 +1,7 @@
 """Rows with blocks undistributed or on SMs (ASID-25)."""
 
-from amaranth.hdl import Cat, Module, Signal
-from amaranth.lib import stream, wiring
+from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from signalbox.hw.config import Config
@@ -9,26 +9,26 @@ from signalbox.hw.lib.arbiter import FEW, RoundRobin
 from signalbox.hw.lib.onehot import select
 from signalbox.hw.lib.stream import StreamRegister
 from signalbox.hw.placement.row_order import row_event
-from signalbox.hw.records.placement import ENDS_WAITING
+from signalbox.hw.records.placement import ENDS_WAITING, ended_block
 
 __all__ = ["RunningBlocks", "StreamMerger"]
 
 
 class StreamMerger(wiring.Component):
-    """Merges streams of row numbers into one, at one per cycle: a tree of small round-robin
+    """Merges streams of ended blocks into one, at one per cycle: a tree of small round-robin
     arbiters, each with a register at its output. An input waits for at most one transfer of every
     other input.
 
     Members
     -------
-    i : in, streams of row numbers.
+    i : in, streams of ended blocks.
     o : out, the merged stream.
     """
 
     def __init__(self, config: Config, count: int) -> None:
-        rows = stream.Signature(config.row_bits)
-        self._count, self._bits = count, config.row_bits
-        super().__init__({"i": In(rows).array(count), "o": Out(rows)})
+        self._count, self._shape = count, ended_block(config)
+        ends = stream.Signature(self._shape)
+        super().__init__({"i": In(ends).array(count), "o": Out(ends)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -44,12 +44,14 @@ class StreamMerger(wiring.Component):
 
     def _merge(self, m: Module, streams: list, name: str) -> object:
         m.submodules[f"turns_{name}"] = turns = RoundRobin(len(streams))
-        m.submodules[f"register_{name}"] = register = StreamRegister(self._bits)
+        m.submodules[f"register_{name}"] = register = StreamRegister(self._shape)
         m.d.comb += [
             turns.requests.eq(Cat(one.valid for one in streams)),
             turns.advance.eq(register.i.ready),
             register.i.valid.eq(turns.requests.any()),
-            register.i.payload.eq(select(turns.grant, (one.payload for one in streams))),
+            register.i.payload.eq(
+                select(turns.grant, (Value.cast(one.payload) for one in streams))
+            ),
             [one.ready.eq(register.i.ready & turns.grant[n]) for n, one in enumerate(streams)],
         ]
         return register.o
@@ -61,10 +63,11 @@ class RunningBlocks(wiring.Component):
     Members
     -------
     sent : in, strobe: a block of the row is sent to an SM.
-    ended : in, rows of ended blocks, per SM.
+    ended : in, ended blocks, per SM.
     fill : in, strobe: the row has undistributed blocks, from the next cycle on.
     empty : in, strobe: it has none.
     drained : out, per row: no block is undistributed or on an SM.
+    over : out, strobe: a block has ended, and counts no longer from the next cycle on.
 
     Attributes
     ----------
@@ -83,10 +86,11 @@ class RunningBlocks(wiring.Component):
         event = row_event(config)
         super().__init__({
             "sent": In(event),
-            "ended": In(stream.Signature(config.row_bits)).array(config.sms),
+            "ended": In(stream.Signature(ended_block(config))).array(config.sms),
             "fill": In(event),
             "empty": In(event),
             "drained": Out(config.rows),
+            "over": Out(data.StructLayout({"valid": 1, **ended_block(config).members})),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -94,10 +98,16 @@ class RunningBlocks(wiring.Component):
         m.submodules.collect = collect = StreamMerger(self._config, self._config.sms)
         for outer, inner in zip(self.ended, collect.i, strict=True):
             connect(m, flipped(outer), inner)
-        m.d.comb += collect.o.ready.eq(1)
+        over = self.over
+        m.d.comb += [
+            collect.o.ready.eq(1),
+            over.valid.eq(collect.o.valid),
+            over.row.eq(collect.o.p.row),
+            over.number.eq(collect.o.p.number),
+        ]
         for row, count in enumerate(self.counts):
             sent = self.sent.valid & (self.sent.row == row)
-            ended = collect.o.valid & (collect.o.payload == row)
+            ended = over.valid & (over.row == row)
             m.d.sync += count.eq(count + sent - ended)
             with m.If(self.fill.valid & (self.fill.row == row)):
                 m.d.sync += self.filled[row].eq(1)

@@ -17,6 +17,7 @@ __all__ = [
     "SmLink",
     "block_record",
     "coordinates",
+    "ended_block",
     "kernel_needs",
     "kernel_open",
     "kernel_word",
@@ -119,6 +120,11 @@ def row_left(config: Config) -> data.StructLayout:
     })
 
 
+def ended_block(config: Config) -> data.StructLayout:
+    """An ended block: its row, and the low bits of its x position, in a queue task its number."""
+    return data.StructLayout({"row": config.row_bits, "number": config.number_bits})
+
+
 class GlobalPort(wiring.Signature):
     """The kernel status register table, seen from the task unit. At most one request per row and
     cycle.
@@ -132,6 +138,7 @@ class GlobalPort(wiring.Signature):
     close : out, free a drained row.
     drained : in, per row: no block is undistributed or on an SM. 0 from the cycle after `open` or
         `add` is accepted; 1 for a free row.
+    ended : in, strobe: a block has ended; before `drained` reflects it.
     """
 
     def __init__(self, config: Config) -> None:
@@ -142,6 +149,7 @@ class GlobalPort(wiring.Signature):
             "stopped": In(stream.Signature(row_left(config))),
             "close": Out(stream.Signature(config.row_bits)),
             "drained": In(config.rows),
+            "ended": In(data.StructLayout({"valid": 1, **ended_block(config).members})),
         })
 
 
@@ -168,7 +176,7 @@ class SmLink(wiring.Signature):
     -------
     block : out, a block for the SM; its slot is free, so the SM accepts it within a few cycles.
     freed : in, resources freed in this cycle (PLACE-24), otherwise 0. Amounts add up in any order.
-    ended : in, row of an ended block, including all its warps and their memory accesses. `freed`
+    ended : in, a block that has ended, including all its warps and their memory accesses. `freed`
         reports it in the same cycle or earlier; up to ENDS_WAITING ends may lag.
     highest : in, highest priority of any block on the SM, of LEVEL_BITS.
     received : in, blocks accepted since reset, modulo 64. `highest` covers all of them, so the
@@ -179,7 +187,7 @@ class SmLink(wiring.Signature):
         super().__init__({
             "block": Out(stream.Signature(block_record(config))),
             "freed": In(sm_report(config)),
-            "ended": In(stream.Signature(config.row_bits)),
+            "ended": In(stream.Signature(ended_block(config))),
             "highest": In(LEVEL_BITS),
             "received": In(6),
         })

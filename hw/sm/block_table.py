@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
 from signalbox.hw.lib.onehot import encode, lowest, select
-from signalbox.hw.records.placement import LEVEL_BITS, block_record, kernel_needs
+from signalbox.hw.records.placement import LEVEL_BITS, block_record, ended_block, kernel_needs
 from signalbox.hw.sm.block_choice import BlockChoice
 from signalbox.hw.sm.block_needs import needed_block
 from signalbox.hw.sm.block_order import BlockOrder
@@ -42,7 +42,7 @@ def block_over(config: Config) -> data.StructLayout:
         "valid": 1,
         "place": config.sm_blocks,
         "begun": 1,
-        "row": config.row_bits,
+        **ended_block(config).members,
         "shared": config.shared_units.bit_length(),
     })
 
@@ -311,6 +311,7 @@ class BlockTable(wiring.Component):
             self.over.place.eq(place),
             self.over.begun.eq((self.begun & place).any()),
             self.over.row.eq(name.data.row),
+            self.over.number.eq(name.data.at.x),
             self.over.shared.eq(needs.data.needs.shared),
         ]
         self._look(m, needs.data, name.data, count.addr, place)

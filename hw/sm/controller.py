@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from signalbox.hw.config import Config
 from signalbox.hw.lib.onehot import select
 from signalbox.hw.lib.stream import StreamFIFO
-from signalbox.hw.records.placement import ENDS_WAITING, SmLink, kernel_word
+from signalbox.hw.records.placement import ENDS_WAITING, SmLink, ended_block, kernel_word
 from signalbox.hw.sm.block_needs import BlockNeeds
 from signalbox.hw.sm.block_table import BlockTable
 from signalbox.hw.sm.block_withdrawal import BlockWithdrawal, withdrawn_block
@@ -170,10 +170,10 @@ class SmController(wiring.Component):
         ]
 
     def _end(self, m: Module) -> None:
-        """Warp ends, of withdrawn warps too, and a queue of the rows of ended blocks. An end is
+        """Warp ends, of withdrawn warps too, and a queue of ended blocks. An end is
         accepted only while the queue is sure to have room for its block."""
         config, blocks, warps = self._config, self._blocks, self._warps
-        m.submodules.queue = queue = StreamFIFO(config.row_bits, ENDS_WAITING)
+        m.submodules.queue = queue = StreamFIFO(ended_block(config), ENDS_WAITING)
         end, ended, withdrawal = self.port.end, self.link.ended, self._withdrawal
         m.d.comb += [
             withdrawal.accepts.eq(queue.level <= ENDS_WAITING - _UNDER_WAY),
@@ -183,7 +183,8 @@ class SmController(wiring.Component):
             blocks.end.valid.eq(warps.ended.valid | withdrawal.end.valid),
             blocks.end.slot.eq(Mux(warps.ended.valid, warps.ended.slot, withdrawal.end.slot)),
             queue.i.valid.eq(blocks.over.valid),
-            queue.i.payload.eq(blocks.over.row),
+            queue.i.p.row.eq(blocks.over.row),
+            queue.i.p.number.eq(blocks.over.number),
         ]
         connect(m, queue.o, flipped(ended))
 

@@ -34,22 +34,28 @@ class Job(enum.Enum, shape=4):
     """Give a slot to the first task of the highest list."""
     EVICT = 8
     """Stop `row` in favour of another task."""
+    ADVANCE = 9
+    """The queue in `row` has another oldest unfinished block."""
 
 
 class JobChoice(wiring.Component):
     """Selects one job at a time, by priority:
 
     1. stop a task that is to end early;
-    2. hand on an ended task and free its row;
+    2. hand on an ended task and free its row, or add blocks to a queue whose blocks have ended;
     3. return a stopped task with undistributed blocks to its list, once its blocks on SMs have
        ended;
     4. hand on a closed resting queue;
     5. while `leave` is 1, stop a running task;
     6. visit a task, if something else was done since the last visit, or cannot be done;
-    7. accept a launch, if 8 or 9 was done since the last launch, or cannot be done;
-    8. give a free slot to the first task of the highest non-empty list;
-    9. if no slot is free, stop the task of lowest priority in favour of a waiting task of higher
-       priority.
+    7. advance a queue;
+    8. accept a launch, if 9 or 10 was done since the last launch, or cannot be done;
+    9. give a free slot to the first task of the highest non-empty list;
+    10. if no slot is free, stop the task of lowest priority in favour of a waiting task of higher
+        priority.
+
+    Queues that advance or get blocks (2, 7) again and again: one of them is followed by another
+    job, if one can be done, besides a visit.
 
     Members
     -------
@@ -70,6 +76,8 @@ class JobChoice(wiring.Component):
     delivers : in, the previous ended task has not been taken yet, so no other can be handed on.
     over : in, a resting queue is to end.
     visits : in, a task is to be visited.
+    moved : in, a queue is to be advanced.
+    refills : in, strobe: the current job adds blocks to a queue whose blocks had ended.
     offered : in, a launch is offered.
     """
 
@@ -93,6 +101,8 @@ class JobChoice(wiring.Component):
             "delivers": In(1),
             "over": In(1),
             "visits": In(1),
+            "moved": In(choice),
+            "refills": In(1),
             "offered": In(1),
         })
         self.settle = Signal(range(_SETTLE + 1))
@@ -100,8 +110,9 @@ class JobChoice(wiring.Component):
         self._some = Signal(name="some")
         """A job is selected. It starts at once, since a selection is made only while the task unit
         is idle."""
-        self._visited = Signal()
-        """The last job was a visit."""
+        self._visited, self._advanced = Signal(name="visited"), Signal(name="advanced")
+        """The last job was a visit; the last one that was no visit advanced a queue or added blocks
+        to it."""
         self._lower = Signal()
         self._known = Signal()
         """The victim's priority is below that of the highest list; valid if the victim is known."""
@@ -124,8 +135,12 @@ class JobChoice(wiring.Component):
                 with m.Case(Job.LAUNCH):
                     m.d.sync += due.eq(0)
             m.d.sync += self._visited.eq(self.job == Job.VISIT)
+            with m.If(self.job != Job.VISIT):
+                m.d.sync += self._advanced.eq(self.job == Job.ADVANCE)
         with m.Elif(self.rests & (settle != 0)):
             m.d.sync += settle.eq(settle - 1)
+        with m.If(self.refills):
+            m.d.sync += self._advanced.eq(1)
         with m.If((settle <= 1) & ~some):
             self._choose(m, due)
         return m
@@ -136,6 +151,7 @@ class JobChoice(wiring.Component):
         victim, row = self.victim, self.row
         known, places, fills = (Signal(name=name) for name in ("known", "places", "fills"))
         evicts = Signal()
+        ends = Signal(name="ends")
         waits = Signal()
         m.d.comb += [
             known.eq(self._known & (self.settle == 0)),
@@ -148,11 +164,14 @@ class JobChoice(wiring.Component):
         def choose(job: Job) -> list:
             return [self._some.eq(1), self.job.eq(job)]
 
+        end = [*choose(Job.END), row.eq(self.ended.row)]
+        advance = [*choose(Job.ADVANCE), row.eq(self.moved.row)]
+        m.d.comb += ends.eq(self.ended.valid & ~self.delivers)
         m.d.sync += row.eq(victim.row)
         with m.If(self.faulty.valid):
             m.d.sync += [*choose(Job.STOP), row.eq(self.faulty.row)]
-        with m.Elif(self.ended.valid & ~self.delivers):
-            m.d.sync += [*choose(Job.END), row.eq(self.ended.row)]
+        with m.Elif(ends & ~self._advanced):
+            m.d.sync += end
         with m.Elif(self.returning.valid):
             m.d.sync += [*choose(Job.RETURN), row.eq(self.returning.row)]
         with m.Elif(self.over & ~self.delivers):
@@ -163,11 +182,17 @@ class JobChoice(wiring.Component):
             m.d.sync += choose(Job.STOP)
         with m.Elif(self.visits & ~self._visited):
             m.d.sync += choose(Job.VISIT)
+        with m.Elif(self.moved.valid & ~self._advanced):
+            m.d.sync += advance
         with m.Elif(self.offered & (due | ~(fills | evicts | waits))):
             m.d.sync += choose(Job.LAUNCH)
         with m.Elif(fills):
             m.d.sync += choose(Job.FILL)
         with m.Elif(evicts):
             m.d.sync += choose(Job.EVICT)
+        with m.Elif(ends & ~waits):
+            m.d.sync += end
+        with m.Elif(self.moved.valid & ~waits):
+            m.d.sync += advance
         with m.Elif(self.visits & ~waits):
             m.d.sync += choose(Job.VISIT)

@@ -35,6 +35,8 @@ class QueueOp(enum.Enum, shape=3):
     """The blocks of the row have ended."""
     RECALL = 5
     """Read only."""
+    ADVANCE = 6
+    """The row's oldest unfinished block is a later one."""
 
 
 class QueueNext(enum.Enum, shape=2):
@@ -60,20 +62,23 @@ class QueuePlace(enum.Enum, shape=2):
 
 def queue_request(config: Config) -> data.StructLayout:
     """A queue operation. `queue` selects the queue, except for ENTER and APPEND, which search by
-    `task`. `row` is for TAKE; a DRAIN with `stopped` resumes at block `next`."""
+    `task`. `row` is for TAKE; a DRAIN with `stopped` resumes at block `next`; `oldest` is for
+    ADVANCE."""
     return data.StructLayout({
         "op": QueueOp,
         "queue": config.queue_bits,
         "row": config.row_bits,
         "stopped": 1,
         "next": BLOCK_COUNT_BITS,
+        "oldest": config.number_bits,
     })
 
 
 class QueueTable(wiring.Component):
     """Table of open queues, in RAM. Blocks are numbered from 0; each stands for 1 <<
     QUEUE_ENTRIES_PER_CTA_LOG2 entries and starts once all of them are appended, or with the
-    remaining ones when the queue is closed.
+    remaining ones when the queue is closed. A row gets the first `queue_window` blocks from the
+    oldest unfinished one on; further ones when it advances, or when those have ended.
 
     One request at a time, with a latency of 9 cycles; ENTER and APPEND take up to one more per
     queue plus five. One free entry is reserved for each other context without a queue.
@@ -98,7 +103,8 @@ class QueueTable(wiring.Component):
     row : out, its row, for QueueNext.ADD.
     first : out, first block for the row.
     blocks : out, number of blocks for the row.
-    freed : out, processed entries, whose space can be reused.
+    freed : out, processed entries, whose space can be reused: those before the oldest unfinished
+        block.
     over : out, a resting queue that is to end; two cycles late.
     rests : out, it is outside of lists and rows.
     open : out, per queue: it is open.
@@ -140,6 +146,7 @@ class QueueTable(wiring.Component):
             "put": _COUNT_BITS,
             "freed": _COUNT_BITS,
             "taken": BLOCK_COUNT_BITS,
+            "done": BLOCK_COUNT_BITS,
             "closed": 1,
             "place": QueuePlace,
             "row": config.row_bits,
@@ -150,13 +157,19 @@ class QueueTable(wiring.Component):
         self._ends = Signal(config.queues, name="ending_queues")
         self._total = Signal(BLOCK_COUNT_BITS, name="total")
         self._begun = Signal(_COUNT_BITS, name="begun")
-        """Number of blocks, at intermediate steps of whole ones; entries of blocks that have
-        started."""
+        """Number of blocks, at intermediate steps of whole ones; entries before the oldest
+        unfinished one."""
         self._none, self._odd, self._runs = (
             Signal(name=name) for name in ("none", "odd", "row_runs")
         )
         """No block is left to be placed; a partial block remains at the end; blocks can be added to
         the row."""
+        self._end = Signal(BLOCK_COUNT_BITS, name="window_end")
+        """The first block that is too far from the oldest unfinished one."""
+        self._clips, self._full, self._all = (
+            Signal(name=name) for name in ("clips", "full", "all_done")
+        )
+        """There are blocks from there on; the row has all before; all blocks have ended."""
         self._others = Signal(config.contexts, name="others")
         """Contexts whose queues the search has found."""
         self._room = Signal(range(config.queues + config.contexts), name="entries_left")
@@ -195,10 +208,7 @@ class QueueTable(wiring.Component):
             self._change(m)
             self._divide(m)
             with m.State("COUNT"):
-                m.d.sync += [
-                    self.blocks.eq(self._total - self._kept.taken),
-                    self._none.eq(self._total == self._kept.taken),
-                ]
+                self._compare(m)
                 m.next = "DECIDE"
             with m.State("DECIDE"):
                 self._decide(m)
@@ -303,6 +313,8 @@ class QueueTable(wiring.Component):
         kept, asked, span = self._kept, self._asked, self.span
         after, room = Signal(_COUNT_BITS + 1, name="after"), Signal(_COUNT_BITS + 1)
         joins, much = Signal(name="joins"), Signal()
+        passed = Signal(self._config.number_bits, name="passed")
+        m.d.comb += passed.eq(asked.oldest - kept.done)
         with m.State("WEIGH"):
             m.d.sync += [
                 after.eq(kept.put + span.count),
@@ -332,8 +344,11 @@ class QueueTable(wiring.Component):
                         kept.place.eq(QueuePlace.REST),
                     ]
                 with m.Case(QueueOp.DRAIN):
+                    m.d.sync += kept.done.eq(Mux(asked.stopped, asked.next, kept.taken))
                     with m.If(asked.stopped):
                         m.d.sync += kept.taken.eq(asked.next)
+                with m.Case(QueueOp.ADVANCE):
+                    m.d.sync += kept.done.eq(kept.done + passed)
 
     def _enter(self, m: Module) -> None:
         kept, record = self._kept, self.record
@@ -348,11 +363,15 @@ class QueueTable(wiring.Component):
         ]
 
     def _divide(self, m: Module) -> None:
-        """Total number of blocks, and entries of the blocks that have started."""
+        """Total number of blocks, and entries before the oldest unfinished one."""
         kept, total, begun = self._kept, self._total, self._begun
         near, far = kept.group[:2], kept.group[2:] << 2
         with m.State("NEAR"):
-            m.d.sync += [total.eq(kept.put >> near), begun.eq(kept.taken << near)]
+            m.d.sync += [
+                total.eq(kept.put >> near),
+                begun.eq(kept.done << near),
+                self._end.eq(kept.done + self._config.queue_window),
+            ]
             m.next = "FAR"
         with m.State("FAR"):
             m.d.sync += [
@@ -365,27 +384,54 @@ class QueueTable(wiring.Component):
             m.d.sync += total.eq(total + self._odd)
             m.next = "COUNT"
 
+    def _compare(self, m: Module) -> None:
+        """What is left to be placed, and what is done."""
+        kept, total, end = self._kept, self._total, self._end
+        m.d.sync += [
+            self.blocks.eq(total - kept.taken),
+            self._none.eq(total == kept.taken),
+            self._clips.eq(total > end),
+            self._full.eq(end == kept.taken),
+            self._all.eq(total == kept.done),
+        ]
+
     def _decide(self, m: Module) -> None:
         """New location of the task."""
         kept, asked, none = self._kept, self._asked, self._none
+        adds = self._runs & ~none & ~self._full
+        frees = Mux(kept.closed & self._all, kept.put, self._begun)
         m.d.sync += [self.first.eq(kept.taken), self.outcome.eq(QueueNext.REST)]
+        with m.If(self._clips):
+            m.d.sync += self.blocks.eq(self._end - kept.taken)
         with m.Switch(asked.op):
             with m.Case(QueueOp.ENTER):
                 self._settle(m)
             with m.Case(QueueOp.APPEND):
                 with m.If(kept.place == QueuePlace.REST):
                     self._settle(m)
-                with m.Elif((kept.place == QueuePlace.ROW) & self._runs & ~none):
-                    m.d.sync += [kept.taken.eq(self._total), self.outcome.eq(QueueNext.ADD)]
+                with m.Elif((kept.place == QueuePlace.ROW) & adds):
+                    self._add(m)
             with m.Case(QueueOp.TAKE):
-                m.d.sync += [
-                    kept.taken.eq(self._total),
-                    kept.place.eq(QueuePlace.ROW),
-                    kept.row.eq(asked.row),
-                ]
+                self._take(m)
+                m.d.sync += [kept.place.eq(QueuePlace.ROW), kept.row.eq(asked.row)]
             with m.Case(QueueOp.DRAIN):
-                m.d.sync += kept.freed.eq(Mux(kept.closed & none, kept.put, self._begun))
-                self._settle(m)
+                m.d.sync += kept.freed.eq(frees)
+                with m.If(adds):
+                    self._add(m)
+                with m.Else():
+                    self._settle(m)
+            with m.Case(QueueOp.ADVANCE):
+                m.d.sync += kept.freed.eq(frees)
+                with m.If(adds):
+                    self._add(m)
+
+    def _take(self, m: Module) -> None:
+        """The row gets all blocks up to the end of the window."""
+        m.d.sync += self._kept.taken.eq(Mux(self._clips, self._end, self._total))
+
+    def _add(self, m: Module) -> None:
+        self._take(m)
+        m.d.sync += self.outcome.eq(QueueNext.ADD)
 
     def _settle(self, m: Module) -> None:
         """The task is in no row and no list: with blocks left it goes to one."""

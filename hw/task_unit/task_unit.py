@@ -33,6 +33,7 @@ from signalbox.hw.task_unit.kernel_words import KernelWords
 from signalbox.hw.task_unit.kill_filter import KillFilter
 from signalbox.hw.task_unit.kill_sweep import KillSweep, Place
 from signalbox.hw.task_unit.memory_share import share_memory
+from signalbox.hw.task_unit.oldest_blocks import OldestBlocks
 from signalbox.hw.task_unit.qmd_reader import QmdReader
 from signalbox.hw.task_unit.qmd_writes import QmdWrites, Stored
 from signalbox.hw.task_unit.queue_table import QueueNext, QueueOp, QueueTable
@@ -52,6 +53,7 @@ class TaskUnit(wiring.Component):
     * The QMD of a launch is checked and the task goes to its list, or straight into a free slot if
       no task of its level or above waits. Entries appended to a queue become blocks of its row, or
       its task goes to its list.
+    * OUTER_GET of a queue follows its oldest unfinished block, until its task fails.
     * A task stopped with blocks left returns to the head of its list once its blocks on SMs have
       ended; its resume position is written into the QMD (CTA_RASTER_*_RESUME).
     * An ended task is handed on. A queue that is not closed rests outside of lists and rows until
@@ -133,7 +135,7 @@ class TaskUnit(wiring.Component):
         self._stores, self._queues = QmdWrites(config), QueueTable(config)
         self._levels, self._limits = HighestLevel(config), SlotLimits(config)
         self._sweep, self._filter = KillSweep(config), KillFilter(config)
-        self._choice = JobChoice(config)
+        self._choice, self._oldest = JobChoice(config), OldestBlocks(config)
         self.task = Signal(task_pointer)
         self._row = Signal(config.row_bits)
         self._of = Signal(config.context_bits)
@@ -141,6 +143,7 @@ class TaskUnit(wiring.Component):
         self._level = Signal(6)
         self._head = Signal()
         self._returns, self._holds = Signal(name="returns"), Signal(name="holds")
+        self._advances, self._number = Signal(name="advances"), Signal(config.number_bits)
         self._action = Signal(LaunchAction, name="action")
         self._span = Signal(queue_span)
         self._store = Signal(Stored)
@@ -157,7 +160,7 @@ class TaskUnit(wiring.Component):
         m.submodules.stores, m.submodules.queues = self._stores, self._queues
         m.submodules.levels, m.submodules.limits = self._levels, self._limits
         m.submodules.sweep, m.submodules.filter = self._sweep, self._filter
-        m.submodules.choice = self._choice
+        m.submodules.choice, m.submodules.oldest = self._choice, self._oldest
         readers, writers = (self._metadata, self._lists), (self._lists, self._stores)
         share_memory(m, self._config, self, readers, writers)
         self._wire(m)
@@ -265,6 +268,8 @@ class TaskUnit(wiring.Component):
                 self._span.eq(self.launch.p.span),
                 self._row.eq(choice.row),
                 self._returns.eq(choice.job == Job.RETURN),
+                self._advances.eq(choice.job == Job.ADVANCE),
+                self._number.eq(self._oldest.moved.number),
                 self._holds.eq(0),
                 self._launches.eq(choice.job == Job.LAUNCH),
                 self._visits.eq(choice.job == Job.VISIT),
@@ -276,6 +281,9 @@ class TaskUnit(wiring.Component):
                 with m.Case(Job.STOP, Job.EVICT):
                     m.next = "STOP"
                 with m.Case(Job.END, Job.RETURN):
+                    m.next = "LOOK"
+                with m.Case(Job.ADVANCE):
+                    m.d.comb += self._oldest.take.eq(1)
                     m.next = "LOOK"
                 with m.Case(Job.RECALL):
                     m.next = "RECALL"
@@ -455,7 +463,8 @@ class TaskUnit(wiring.Component):
 
     def _end_or_return(self, m: Module, kept: data.View) -> None:
         """All blocks of a row that were placed have ended: the task ends, or a stopped task with
-        blocks left returns to its list (ASID-25), by STORE, PUSH and CLOSE."""
+        blocks left returns to its list (ASID-25), by STORE, PUSH and CLOSE. Or some of a queue's
+        have: blocks of a killed one may have ended early, so its entries are not processed."""
         with m.State("LOOK"):
             m.next = "KNOW"
         with m.State("KNOW"):
@@ -464,12 +473,16 @@ class TaskUnit(wiring.Component):
                 self._level.eq(kept.level),
                 self._of.eq(self.context),
                 self._head.eq(1),
-                self._holds.eq(1),
+                self._holds.eq(~self._advances),
                 self._store.eq(Stored.PLACE),
                 self._verdict.refusal.eq(Refusal.KERNEL),
             ]
             with m.If(self._slots.kill.bit_select(self._row, 1)):
                 m.next = "DIE"
+                with m.If(self._advances):
+                    m.next = "IDLE"
+            with m.Elif(self._advances):
+                m.next = "ADVANCE"
             with m.Elif(kept.task.is_queue):
                 m.next = "DRAIN"
             with m.Elif(self._returns):
@@ -505,10 +518,12 @@ class TaskUnit(wiring.Component):
 
     def _written(self, m: Module) -> None:
         """Continue after a write. A failed RESTORE is ignored: the counter was writable just
-        before."""
+        before. So is a failed GET while the row goes on: it is written again at the end."""
         status, last = self._stores.answer.status, self._stores.answer.last
         restores = self._store == Stored.RESTORE
-        with m.If((status != MemoryStatus.OK) & ~restores):
+        with m.If((self._store == Stored.GET) & ~self._holds):
+            m.next = "IDLE"
+        with m.Elif((status != MemoryStatus.OK) & ~restores):
             bus = status == MemoryStatus.BUS
             m.d.sync += self._verdict.refusal.eq(Mux(bus, Refusal.BUS, Refusal.FAULT))
             m.next = "FAIL"
@@ -563,7 +578,7 @@ class TaskUnit(wiring.Component):
         ]
 
     def _wire_job_choice(self, m: Module) -> None:
-        choice, slots = self._choice, self._slots
+        choice, slots, moved = self._choice, self._slots, self._oldest.moved
         choices = ("faulty", "ended", "returning", "victim", "sure", "free", "crowded")
         m.d.comb += [
             [getattr(choice, name).eq(getattr(slots, name)) for name in choices],
@@ -573,6 +588,8 @@ class TaskUnit(wiring.Component):
             choice.delivers.eq(self.ended.valid),
             choice.over.eq(self._queues.over.valid),
             choice.visits.eq(self._sweep.visit.valid),
+            choice.moved.valid.eq(moved.valid),
+            choice.moved.row.eq(moved.row),
             choice.offered.eq(self.launch.valid),
         ]
 
@@ -621,8 +638,24 @@ class TaskUnit(wiring.Component):
             queues.request.p.row.eq(self._slots.free.row),
             queues.request.p.stopped.eq(self._returns),
             queues.request.p.next.eq(place.x),
+            queues.request.p.oldest.eq(self._number),
             add.p.row.eq(queues.row),
             add.p.blocks.eq(queues.blocks),
+        ]
+        self._wire_oldest(m)
+
+    def _wire_oldest(self, m: Module) -> None:
+        """Rows with queues: opened, drained but with more blocks, and closed."""
+        oldest, slots, queues, add = self._oldest, self._slots, self._queues, self.port.add
+        opens = slots.opened.valid & self.task.is_queue
+        refills = add.valid & add.ready & (self._op == QueueOp.DRAIN)
+        m.d.comb += [
+            self._choice.refills.eq(refills),
+            oldest.begin.valid.eq(opens | refills),
+            oldest.begin.row.eq(Mux(opens, slots.opened.row, queues.row)),
+            oldest.begin.number.eq(queues.first),
+            oldest.close.eq(slots.closed),
+            oldest.ended.eq(self.port.ended),
         ]
 
     def _queue(self, m: Module) -> None:
@@ -639,8 +672,10 @@ class TaskUnit(wiring.Component):
         with m.State("ADD"):
             m.d.comb += add.valid.eq(1)
             with m.If(add.ready):
-                m.d.comb += self.launched.valid.eq(1)
-                m.next = "IDLE"
+                m.d.comb += self.launched.valid.eq(self._launches)
+                m.next = "STORE"
+                with m.If(self._launches):
+                    m.next = "IDLE"
 
     def _ask_queue(self, m: Module, op: QueueOp) -> None:
         request = self._queues.request
@@ -668,9 +703,12 @@ class TaskUnit(wiring.Component):
             with m.Case(QueueOp.TAKE):
                 m.d.comb += self._words.start.eq(1)
                 m.next = "WORDS"
-            with m.Case(QueueOp.DRAIN):
+            with m.Case(QueueOp.DRAIN, QueueOp.ADVANCE):
                 m.d.sync += self._store.eq(Stored.GET)
                 m.next = "STORE"
+                with m.If(queues.outcome == QueueNext.ADD):
+                    m.d.sync += self._holds.eq(0)
+                    m.next = "ADD"
             with m.Case(QueueOp.RECALL):
                 m.d.sync += [self.task.eq(queues.owner), self._of.eq(queues.home)]
                 m.next = "END"

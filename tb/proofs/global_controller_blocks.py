@@ -218,14 +218,15 @@ class BlocksProof(Proof):
             for values, value in zip((offered, there, leave, all_leave), mine, strict=True):
                 values.append(value)
             blocks.append(row.blocks)
-        collected = self._collect.o.valid & (self._collect.o.payload == self._row)
-        away = Signal(AMOUNT, name="away")
+        collected = self._collect.o.valid & (self._collect.o.p.row == self._row)
+        away, told = Signal(AMOUNT, name="away"), self._dut.port.ended
         stages = [sum(offered), sum(there), sum(leave), collected]
         m.d.comb += [
             away.eq(sum(stages)),
             Assert(~self._spare),
             Assert(sum(blocks) + sum(all_leave) + self._collect.o.valid <= MOST),
             Cover(away == MOST),
+            Assert(collected == (told.valid & (told.row == self._row))),
         ]
         for cycles in range(1, 5):
             with m.If(self._since == cycles):
@@ -256,7 +257,7 @@ class BlocksProof(Proof):
             arbitrary(m, port, f"{name}_{n}")
         takes, frees = link.block.valid & link.block.ready, link.freed.block
         of_row = link.block.p.row == self._row
-        ends, ends_mine = link.ended.valid & link.ended.ready, link.ended.payload == self._row
+        ends, ends_mine = link.ended.valid & link.ended.ready, link.ended.p.row == self._row
         m.d.comb += [
             link.ended.valid.eq(all_leave != 0),
             Assume(~frees | Mux(is_mine, mine != 0, every != mine)),

@@ -20,12 +20,13 @@ from signalbox.tb.proofs.formal import (
     Inside,
     Proof,
     Wrap,
+    anything,
     arbitrary,
 )
 
 __all__ = ["PROOFS"]
 
-CONTEXTS = 2
+CONTEXTS, WINDOW = 2, 2
 NARROW = {"_COUNT_BITS": 6, "BLOCK_COUNT_BITS": 7, "_START_BITS": 4}
 """Widths of counts. In the machine they are 31, 32 and 24 bits, for which the solver does not
 finish."""
@@ -52,7 +53,9 @@ class QueueTableProof(Proof):
     queue to a list, DRAIN if it is in a row, UNDO directly after the APPEND that sent it to its
     list, RECALL if it is open. A stopped row continues at one of the blocks that it got, or after
     them. A record that enters has been checked, so its entries have room. Requests for other
-    places, `runs`, and the leaving of queues are unconstrained.
+    places, `runs`, and the leaving of queues are unconstrained. `oldest` models the oldest
+    unfinished block of the queue's row: it moves at any time, ADVANCE gives it or an earlier one,
+    and DRAIN comes when there is none.
 
     Attributes
     ----------
@@ -64,8 +67,10 @@ class QueueTableProof(Proof):
     name = "task_unit.queue_table"
     shows = (
         "blocks that are handed to rows are consecutive from 0 on, each has its entries, and none "
-        "is forgotten; a queue ends once, closed, with all blocks done and all entries freed; "
-        "freed entries are those of blocks that are done; no place is given twice, and one is "
+        "is forgotten; at most a window of them is not done; "
+        "a queue ends once, closed, with all blocks done and all entries freed; "
+        "freed entries are those before the oldest unfinished block, and never fewer than before; "
+        "no place is given twice, and one is "
         "kept for each other context that has none; none is open when it is said so; every "
         "request is answered, in as many cycles as the table says"
     )
@@ -74,7 +79,14 @@ class QueueTableProof(Proof):
     long = True
 
     def build(self, m: Module, wrap: Wrap) -> None:
-        config = Config(contexts=CONTEXTS, queues=self.places, slots=4, spare_rows=1, sms=1)
+        config = Config(
+            contexts=CONTEXTS,
+            queues=self.places,
+            queue_window=WINDOW,
+            slots=4,
+            spare_rows=1,
+            sms=1,
+        )
         with patch.multiple(queue_table, **NARROW):
             self._dut = dut = QueueTable(config)
             inside = Inside(dut)
@@ -95,7 +107,7 @@ class QueueTableProof(Proof):
         self._kept = Signal(self._shape, name="model")
         self._open, self._ended = Signal(name="is_open"), Signal(name="has_ended")
         self._woken, self._before = Signal(name="woken"), Signal(ENTRIES, name="put_before")
-        self._base, self._brought = Signal(BLOCKS, name="row_began"), Signal(8, name="brought")
+        self._oldest, self._brought = Signal(BLOCKS, name="oldest"), Signal(8, name="brought")
         self._then = Signal(self._shape, name="model_then")
         self._inputs(m)
         self._protocol(m)
@@ -167,15 +179,23 @@ class QueueTableProof(Proof):
             (Assert, self._busy, self._asked, dut.queue),
         ):
             ops = {op: when & (queue == self._queue) & (request.op == op) for op in QueueOp}
-            stopped = ops[QueueOp.DRAIN] & request.stopped
+            last = Mux(request.stopped, request.next, kept.taken)
+            drains, advances = ops[QueueOp.DRAIN], ops[QueueOp.ADVANCE]
             m.d.comb += [
                 check(~ops[QueueOp.TAKE] | (self._open & (kept.place == QueuePlace.LIST))),
                 check(~ops[QueueOp.DRAIN] | (self._open & (kept.place == QueuePlace.ROW))),
                 check(~ops[QueueOp.UNDO] | (self._open & self._woken)),
                 check(~ops[QueueOp.UNDO] | (dut.span.count == self._brought)),
                 check(~ops[QueueOp.RECALL] | self._open),
-                check(~stopped | ((request.next >= self._base) & (request.next <= kept.taken))),
+                check(~drains | ((last == self._oldest) & (last <= kept.taken))),
+                check(~advances | (self._open & (kept.place == QueuePlace.ROW))),
+                check(~advances | (self._moved(request) <= self._oldest)),
             ]
+
+    def _moved(self, request: data.View) -> Value:
+        """The oldest unfinished block as the request gives it: at or after the last known one."""
+        done = self._kept.done
+        return (done + (request.oldest - done)[: len(request.oldest)])[:BLOCKS]
 
     def _change(self, m: Module) -> None:
         """The queue after the request, except for the blocks given out and for its location."""
@@ -204,6 +224,9 @@ class QueueTableProof(Proof):
             with m.Case(QueueOp.DRAIN):
                 with m.If(self._asked.stopped):
                     m.d.comb += then.taken.eq(self._asked.next)
+                m.d.comb += then.done.eq(then.taken)
+            with m.Case(QueueOp.ADVANCE):
+                m.d.comb += then.done.eq(self._moved(self._asked))
 
     def _steps(self, m: Module) -> None:
         """Invariants of each state."""
@@ -273,8 +296,12 @@ class QueueTableProof(Proof):
         blocks_now, begun_now, odd, none = (
             self._inside.signal(name) for name in ("total", "begun", "odd", "none")
         )
+        window_end, clips, full, all_done = (
+            self._inside.signal(name) for name in ("window_end", "clips", "full", "all_done")
+        )
         span, total = dut.span, blocks(then)
-        near, begun = then.group[:2], (then.taken << then.group)[:ENTRIES]
+        near, begun = then.group[:2], (then.done << then.group)[:ENTRIES]
+        end = then.done + WINDOW
         part = (then.put & ((1 << then.group) - 1)).any()
         with m.If(self._is("COMPARE", "CHANGE") & self._mine & self._asks(QueueOp.APPEND)):
             m.d.comb += [
@@ -288,7 +315,7 @@ class QueueTableProof(Proof):
             with m.If(self._is("FAR")):
                 m.d.comb += [
                     Assert(blocks_now == then.put >> near),
-                    Assert(begun_now == (then.taken << near)[:ENTRIES]),
+                    Assert(begun_now == (then.done << near)[:ENTRIES]),
                 ]
             with m.If(self._is("TOTAL")):
                 m.d.comb += [
@@ -299,10 +326,15 @@ class QueueTableProof(Proof):
                 m.d.comb += Assert(begun_now == begun)
             with m.If(self._is("COUNT", "DECIDE")):
                 m.d.comb += Assert(blocks_now == total)
+            with m.If(self._is("FAR", "TOTAL", "COUNT", "DECIDE")):
+                m.d.comb += Assert(window_end == end)
             with m.If(self._is("DECIDE")):
                 m.d.comb += [
                     Assert(dut.blocks == (total - then.taken)[:BLOCKS]),
                     Assert(none == (total == then.taken)),
+                    Assert(clips == (total > end)),
+                    Assert(full == (end == then.taken)),
+                    Assert(all_done == (total == then.done)),
                 ]
 
     def _check(self, m: Module) -> None:
@@ -335,6 +367,13 @@ class QueueTableProof(Proof):
         done, outcome = self._done & self._mine, dut.outcome
         leaves = dut.leave.valid & (dut.leave.queue == self._queue)
         gives = self._asks(QueueOp.TAKE) | (outcome == QueueNext.ADD)
+        request = dut.request
+        asks = request.valid & request.ready & (request.p.queue == self._queue)
+        drains = (asks & (request.p.op == QueueOp.DRAIN)) | (
+            self._busy & self._mine & self._asks(QueueOp.DRAIN)
+        )
+        runs = (kept.place == QueuePlace.ROW) & (self._oldest != kept.taken) & ~drains
+        m.d.sync += self._oldest.eq(self._oldest + (runs & anything(m, 1, "moves")))
         with m.If(leaves):
             m.d.sync += self._open.eq(0)
         with m.If(dut.done):
@@ -360,15 +399,16 @@ class QueueTableProof(Proof):
                     m.d.sync += [
                         kept.place.eq(QueuePlace.ROW),
                         kept.row.eq(self._asked.row),
-                        self._base.eq(dut.first),
+                        self._oldest.eq(dut.first),
                     ]
-                with m.Case(QueueOp.DRAIN):
+                with m.Case(QueueOp.DRAIN, QueueOp.ADVANCE):
                     m.d.sync += kept.freed.eq(dut.freed)
                     m.d.comb += [
                         Assert(dut.freed >= kept.freed),
-                        Assert(dut.freed <= then.taken << then.group),
+                        Assert(dut.freed <= self._oldest << then.group),
                     ]
-                    with m.If(outcome != QueueNext.LIST):
+                    ends = (outcome == QueueNext.REST) | (outcome == QueueNext.END)
+                    with m.If(ends & self._asks(QueueOp.DRAIN)):
                         m.d.sync += kept.place.eq(QueuePlace.REST)
                 with m.Case(QueueOp.APPEND):
                     m.d.sync += [
@@ -389,6 +429,8 @@ class QueueTableProof(Proof):
             last.eq(dut.first + dut.blocks - 1),
             Assert(dut.first == then.taken),
             Assert(dut.blocks != 0),
+            Assert(last < then.done + WINDOW),
+            Assert((last + 1 == blocks(then)) | (last + 1 == then.done + WINDOW)),
             Assert(self._asks(QueueOp.TAKE) | (dut.row == kept.row)),
             Assert(begins < then.put),
             Assert(then.closed | (ends <= then.put)),
@@ -397,7 +439,8 @@ class QueueTableProof(Proof):
     def _counts(self, m: Module) -> None:
         """Invariants of the counts of an open queue."""
         kept = self._kept
-        total, done = blocks(kept), kept.taken << kept.group
+        total, done = blocks(kept), kept.done << kept.group
+        freed = Mux(kept.closed & (kept.done == total), kept.put, done)
         with m.If(self._open):
             m.d.comb += [
                 Assert(kept.taken <= total),
@@ -409,9 +452,13 @@ class QueueTableProof(Proof):
                     | ((kept.taken == total) & (kept.closed == self._ended))
                 ),
                 Assert((kept.place != QueuePlace.LIST) | (kept.taken != total)),
-                Assert((kept.place != QueuePlace.ROW) | (kept.freed == self._base << kept.group)),
-                Assert((kept.place != QueuePlace.ROW) | (self._base <= kept.taken)),
-                Assert((kept.place == QueuePlace.ROW) | self._ended | (kept.freed == done)),
+                Assert(kept.freed == freed),
+                Assert((kept.done <= kept.taken) & (kept.taken <= kept.done + WINDOW)),
+                Assert((kept.place == QueuePlace.ROW) | (kept.done == kept.taken)),
+                Assert(
+                    (kept.place != QueuePlace.ROW)
+                    | ((kept.done <= self._oldest) & (self._oldest <= kept.taken))
+                ),
                 Assert(~self._ended | ((kept.freed == kept.put) & (kept.place == QueuePlace.REST))),
             ]
             with m.If(self._woken):

@@ -421,6 +421,7 @@ class EndProof(Proof):
             m.d.comb += [
                 Assert(here & (counted == warps)),
                 Assert(dut.over.row == names.data.row),
+                Assert(dut.over.number == names.data.at.x[: len(dut.over.number)]),
                 Assert(dut.over.shared == needs.data.needs.shared[: len(dut.over.shared)]),
             ]
 

@@ -28,7 +28,7 @@ CONFIG = Config(
 ROWS = CONFIG.rows
 PLACE, COUNTER, RESTORE, GET = range(4)  # values written into a record
 COUNT = 6  # bits of a count of tasks
-PARTS = ("slots", "lists", "metadata", "words", "stores", "queues")
+PARTS = ("slots", "lists", "metadata", "words", "stores", "queues", "oldest")
 VISIT_STATES = (
     "INSPECT",
     "INSPECTED",
@@ -40,7 +40,7 @@ VISIT_STATES = (
     "DROPPED",
 )
 TO_ROW = ("POP", "POPPED", "WORDS", "OPEN")
-QUEUE_STATES = ("ENTER", "APPEND", "UNDO", "TAKE", "DRAIN", "RECALL", "QUEUE", "ADD")
+QUEUE_STATES = ("ENTER", "APPEND", "UNDO", "TAKE", "DRAIN", "RECALL", "ADVANCE", "QUEUE", "ADD")
 
 
 class TasksProof(Proof):
@@ -88,6 +88,8 @@ class TasksProof(Proof):
             Assume(~inside.submodule("metadata").record.IS_QUEUE),
             Assume(~launch.task.is_queue & (launch.action != LaunchAction.INCREMENT_PUT)),
             Assume(~(queues.over.valid | queues.open.any() | queues.done | queues.request.ready)),
+            Assume(~inside.submodule("oldest").moved.valid),
+            Assert(~inside.signal("advances")),
             Assume(~self._lists.popped.task.is_queue),
             Assume(~self._lists.visited.task.is_queue),
             Assert(~dut.task.is_queue & (action != LaunchAction.INCREMENT_PUT)),
@@ -271,7 +273,7 @@ class TasksProof(Proof):
             Assert(begins == (choice.job != Job.NONE)),
             Assert(rests | (choice.settle == 3)),
             Assert(~begins | (rests & (choice.settle == 0))),
-            Assert(~self._begins(Job.RECALL)),
+            Assert(~self._begins(Job.RECALL, Job.ADVANCE)),
             Assert(~self._begins(Job.VISIT) | self._sweep.visit.valid),
             Assert(~self._begins(Job.END, Job.RETURN) | (self._rows != 0)),
             Assert(~self._begins(Job.END, Job.RETURN) | (choice.row < ROWS)),

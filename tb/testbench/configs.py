@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from signalbox.hw.config import CONFIGS, Config
 
-__all__ = ["COMPUTE", "LISTS", "METADATA", "TASKS", "TIMING"]
+__all__ = ["COMPUTE", "LISTS", "METADATA", "OLDEST", "TASKS", "TIMING"]
 
 COMPUTE = Config(
     asids=16,
@@ -39,6 +39,11 @@ LISTS = {
 
 TASKS = {
     "tiny": CONFIGS["tiny"],
-    "default": CONFIGS["default"],
-    "large": Config(data_width=512, slots=64, contexts=16, queues=21),
+    "default": Config(queue_window=8),
+    "large": Config(data_width=512, slots=64, contexts=16, queues=21, queue_window=16),
+}
+
+OLDEST = {
+    "tiny": CONFIGS["tiny"],
+    "wide": Config(slots=16, spare_rows=5, queue_window=32),
 }

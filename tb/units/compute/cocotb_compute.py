@@ -220,6 +220,34 @@ async def queues(dut: Any) -> None:
 
 
 @cocotb.test()
+async def queue_kept_full(dut: Any) -> None:
+    """A producer that appends an entry whenever OUTER_GET makes room for it keeps all blocks of a
+    short queue running: once the first ones have ended, it loses only the time in which a block
+    starts and ends, and its successor is appended (ASID-26)."""
+    tb = await ComputeTestbench(dut).start()
+    size, entries, cycles = 4, fewer(40, 2), 400
+    queue = Launch(0, Job(SPIN, (1, 1, 1), (32, 1, 1), {"CYCLES": cycles}), asid=1)
+    queue.more = 1 << 136 | size << 160
+    tb.launch(queue)
+    await tb.until(lambda: not tb.waiting, "launch answered")
+
+    def freed() -> int:
+        return int.from_bytes(tb.contents.read((1, 0), (queue.page << 8) + 4, 4), "little")
+
+    begun = 0
+    for entry in range(entries):
+        await tb.until(lambda entry=entry: entry < freed() + size, "room")
+        begun = begun or tb.cycle * (freed() >= size)
+        assert await tb.append(queue, entry, 1) is Cause.NONE
+    await tb.until(lambda: freed() == entries, "all entries are processed")
+    took, ideal = tb.cycle - begun, (entries - size) * cycles // size
+    print(f"{entries} entries of {cycles} cycles, {size} at a time: {took} cycles, ideal {ideal}")
+    assert took < 1.75 * ideal
+    assert await tb.append(queue, entries, 0) is Cause.NONE
+    await tb.finish()
+
+
+@cocotb.test()
 async def one_task_faults(dut: Any) -> None:
     """A task with unmapped memory fails; the results of others are correct (ASID-5)."""
     tb = await ComputeTestbench(dut).start()

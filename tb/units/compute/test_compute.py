@@ -13,7 +13,7 @@ def test_compute(simulator: str) -> None:
         "signalbox.tb.units.compute.cocotb_compute",
         simulator=simulator,
         name="work-compute",
-        minimum=9,
+        minimum=10,
     )
 
 

@@ -195,7 +195,7 @@ class Blocks(Participant):
         entry.top = max(entry.top, kernel.priority + 1)
         if kernel.asid not in entry.spaces[:1]:
             entry.spaces = [kernel.asid, *entry.spaces[:1]]
-        target.coming = Block(kernel, kernel.warps)
+        target.coming = Block(kernel, at, kernel.warps)
 
     def _follows(self, row: int, sm: int) -> bool:
         """Whether the block may follow another one to its SM without a decision."""

@@ -7,7 +7,7 @@ from typing import Any
 from signalbox.hw.config import Config
 from signalbox.tb.testbench.clocked import Participant, Testbench
 from signalbox.tb.testbench.ends import Pace, Sink, Source
-from signalbox.tb.units.placement.kernel import Kernel
+from signalbox.tb.units.placement.kernel import Kernel, Place
 
 __all__ = ["Block", "Sm"]
 
@@ -20,6 +20,7 @@ class Block:
     """A block on an SM, or on its way there. `running` : cycles in which its warps end."""
 
     kernel: Kernel
+    at: Place
     unstarted: int
     begun: bool = False
     running: list[int] = field(default_factory=list)
@@ -35,6 +36,7 @@ class Sm(Participant):
     coming : block at the link.
     blocks : accepted blocks with warps that have not ended.
     ended : kernels of ended blocks whose end has not been reported.
+    told : rows and numbers of blocks whose end has been reported to the controller, but not by it.
     freed : resources freed in this cycle: registers, warps, shared memory, block; None if there are
         none.
     report, heard : highest level and number of received blocks as reported in this cycle, and in
@@ -53,6 +55,8 @@ class Sm(Participant):
         self.coming: Block | None = None
         self.blocks: list[Block] = []
         self.ended: deque[Kernel] = deque()
+        self.told: deque[tuple[int, int]] = deque()
+        self._numbers = 2 * config.queue_window
         self.freed: tuple[int, int, int, int] | None = None
         self.report = self.heard = (0, 0)
         tb.join(self)
@@ -79,8 +83,9 @@ class Sm(Participant):
     def _tells(self) -> bool:
         return len(self.ended) >= (ENDS_WAITING if self.tardy else 1)
 
-    def _told(self, _: int) -> None:
+    def _told(self, end: dict[str, int]) -> None:
         self.ended.popleft().on_sms -= 1
+        self.told.append((end["row"], end["number"]))
 
     def _finish(self, cycle: int) -> tuple[int, int, int, int] | None:
         """End at most one warp. Returns the freed resources."""
@@ -95,7 +100,7 @@ class Sm(Participant):
                 if done:
                     self.blocks.remove(block)
                     self.ended.append(kernel)
-                    self._ends.put(kernel.row)
+                    self._ends.put({"row": kernel.row, "number": block.at[0] % self._numbers})
                 return freed
         return None
 

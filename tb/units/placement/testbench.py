@@ -108,6 +108,10 @@ class PlacementTestbench(Testbench):
         for row, kernel in self.kernels.items():
             if self.drained(row):
                 assert not kernel.left and not kernel.on_sms, f"row {row} is not drained"
+                assert not any(row == one for sm in self.sms for one, _ in sm.told), "ends missing"
+        if (ended := self.get("port__ended"))["valid"]:
+            end = ended["row"], ended["number"]
+            next(sm.told for sm in self.sms if end in list(sm.told)[:1]).popleft()
 
     def _check_answer(self, answer: dict[str, Any]) -> None:
         kernel, at = self.kernels[answer["row"]], place(answer["next"])

@@ -112,7 +112,7 @@ class ControllerTestbench(Testbench):
     pace : speed of each event.
     hold : rows of kernels whose warps do not end, except one for each entry in `by_hand`.
     seen : events so far.
-    rows : rows of finished blocks that have not been reported.
+    rows : finished blocks that have not been reported: row, and low bits of x.
     killed : rows that are killed.
     """
 
@@ -122,6 +122,7 @@ class ControllerTestbench(Testbench):
         """`kernels` : rows that the unit knows after `start`."""
         self.size = size = Size.here()
         super().__init__(dut, SmController(config(size)))
+        self._numbers = 2 * config(size).queue_window
         self.model = Sm({
             "registers": size.registers,
             "warps": size.warps,
@@ -132,7 +133,7 @@ class ControllerTestbench(Testbench):
         self.todo: list[Block] = []
         self.hold: set[int] = set()
         self.by_hand: list[int] = []
-        self.rows: list[int] = []
+        self.rows: list[dict[str, int]] = []
         self.killed: set[int] = set()
         self._withdrawn: deque[Block] = deque()  # one entry per warp that has not been counted
         self._kernels = kernels
@@ -339,7 +340,7 @@ class ControllerTestbench(Testbench):
             else:
                 freed |= self.model.finish(one)
                 finished |= 1 << one.slot if one.begun else 0
-                self.rows.append(one.kernel.row)
+                self.rows.append({"row": one.kernel.row, "number": one.at[0] % self._numbers})
                 self.seen.over.append((self._now, one))
         told = self.get("link__freed")
         if told["warps"] and not freed["warps"]:
@@ -397,8 +398,8 @@ class ControllerTestbench(Testbench):
             warp = self.get("port__start__payload")["warp"]
             self._done[warp] = self._now + self.random.randint(*self.pace.runs)
         if self._ended.offered:
-            row = self.get("link__ended__payload")
-            assert self.rows and row == self.rows[0], (row, self.rows)
+            end = self.get("link__ended__payload")
+            assert self.rows and end == self.rows[0], (end, self.rows)
             if self._ended.open:
                 self.rows.pop(0)
 

@@ -47,8 +47,11 @@ class KillTestbench(QueueTestbench):
     async def step(self) -> None:
         await super().step()
         for number, row in self.rows.rows.items():
-            if self.get("kill") >> number & 1 and row.running and not self.stuck:
-                row.running -= 1
+            kills, task = self.get("kill") >> number & 1, self.held.get(number)
+            if kills and isinstance(task, Queue):
+                task.faulty = True
+            if kills and row.running and not self.stuck:
+                self.rows.finish(row)
 
     async def launch_all(self, tasks: Sequence[Task]) -> None:
         for ask in [self.ask(task) for task in tasks]:
@@ -162,6 +165,34 @@ async def queues(dut: Any) -> None:
         assert await tb.append(queue, CLOSE) is ACCEPTED
     await tb.finish()
     assert [one.outcome for one in (other, again)] == ["ended", "ended"]
+
+
+@cocotb.test()
+async def progress_of_a_queue(dut: Any) -> None:
+    """OUTER_GET of a queue does not follow blocks that ended because it was killed, and moves of
+    other queues are not held up by it (ASID-26)."""
+    tb = await KillTestbench(dut, place=1.0).start()
+    dies, other = (Queue(n, priority=5, asid=n, channel=2 + n, first=5) for n in (1, 2))
+    await tb.launch_all([dies, other])
+    for queue in (dies, other):
+        await tb.until(lambda one=queue: one.row is not None, "it runs")
+    rows = [tb.rows.rows[queue.row] for queue in (dies, other)]
+    await tb.until(lambda: all(len(row.running) == 5 for row in rows), "blocks run")
+    tb.rows.finish(rows[0], 0)
+    await tb.until(lambda: tb.freed(dies) == 1, "it follows")
+    tb.stuck = True
+    tb.switch_off(3)
+    await tb.until(lambda: dies.faulty, "it is killed")
+    for block in range(1, 4):
+        tb.rows.finish(rows[0], block)
+        tb.rows.finish(rows[1], block - 1)
+        await tb.until(lambda block=block: tb.freed(other) == block, "the other follows", 200)
+    tb.stuck = False
+    await tb.die([dies], 5000)
+    assert tb.freed(dies) == 1
+    assert await tb.append(other, CLOSE) is ACCEPTED
+    tb.rows.end = 0.5
+    await tb.finish()
 
 
 @cocotb.test()

@@ -9,7 +9,8 @@ from signalbox.hw.records.launch import LaunchAction, Refusal
 from signalbox.hw.records.memory import MemoryStatus
 from signalbox.tb.testbench.contents import Failing
 from signalbox.tb.testbench.goals import Rounds
-from signalbox.tb.units.task_unit.queue_testbench import CLOSE, Queue, QueueTestbench
+from signalbox.tb.units.task_unit.queue_testbench import CLOSE, WINDOW, Queue, QueueTestbench
+from signalbox.tb.units.task_unit.rows import Opened
 from signalbox.tb.units.task_unit.task_testbench import ACCEPTED, CONFIG, LOG_SIZE, Task
 
 NO_QUEUE = Refusal.QUEUE
@@ -29,7 +30,7 @@ async def appended_while_it_runs(dut: Any) -> None:
     for _ in range(4):
         assert queue.row is not None
         assert await tb.append(queue, 4) is ACCEPTED
-    assert queue.taken == 19
+    await tb.until(lambda: queue.taken == 19, "blocks for all entries")
     assert await tb.append(queue, CLOSE) is ACCEPTED
     await tb.finish()
     assert queue.outcome == "ended" and queue.put == 19
@@ -77,6 +78,114 @@ async def more_than_its_size(dut: Any) -> None:
     assert await tb.append(queue, CLOSE) is ACCEPTED
     await tb.finish()
     assert len(queue.done) == -(-queue.put // 2)
+
+
+SOON = 150
+"""Cycles in which OUTER_GET follows one queue while nothing else happens."""
+
+
+async def _running(tb: QueueTestbench, queue: Queue, count: int) -> Opened:
+    """Step until `count` blocks of the queue run, and no more come. Returns its row."""
+
+    def row() -> Opened | None:
+        return None if queue.row is None else tb.rows.rows[queue.row]
+
+    await tb.until(lambda: (one := row()) and len(one.running) == count, f"{count} blocks run")
+    await tb.steps(SOON)
+    found = row()
+    assert found and len(found.running) == count and not found.left
+    return found
+
+
+@cocotb.test()
+async def oldest_block(dut: Any) -> None:
+    """OUTER_GET follows the oldest unfinished block, in whatever order blocks end. At most a window
+    of them is placed; others follow as it moves, without the queue leaving its row (ASID-26)."""
+    tb = await QueueTestbench(dut, place=1.0, end=0.0).start()
+    queue = Queue(1, priority=5, asid=1, size=4 * WINDOW, per_block=2, first=4 * WINDOW)
+    assert await tb.did(tb.ask(queue)) is ACCEPTED
+    row, freed = await _running(tb, queue, WINDOW), 0
+    for oldest in (1, 2, 5, WINDOW, WINDOW + 3, 2 * WINDOW - 1):
+        blocks = [one for one in row.running if one < oldest]
+        tb.random.shuffle(blocks)
+        blocks.remove(row.oldest)
+        for block in blocks:
+            tb.rows.finish(row, block)
+            await tb.steps(tb.random.randint(1, 20))
+        await tb.steps(SOON)
+        assert tb.freed(queue) == freed, "the oldest has not ended"
+        tb.rows.finish(row, row.oldest)
+        freed = 2 * oldest
+        await tb.until(lambda freed=freed: tb.freed(queue) == freed, "it follows", SOON)
+        placed = min(oldest + WINDOW, 2 * WINDOW)
+        assert await _running(tb, queue, placed - oldest) is row
+    assert await tb.append(queue, CLOSE) is ACCEPTED
+    tb.rows.end = 1.0
+    await tb.finish()
+
+
+@cocotb.test()
+async def oldest_block_of_a_stopped_queue(dut: Any) -> None:
+    """OUTER_GET follows while blocks of a queue without a slot still run (ASID-25, ASID-26)."""
+    tb = await QueueTestbench(dut, place=1.0, end=0.0).start()
+    queue = Queue(1, priority=1, asid=1, size=64, first=3)
+    assert await tb.did(tb.ask(queue)) is ACCEPTED
+    row = await _running(tb, queue, 3)
+    urgent = [Task(10 + n, priority=9, asid=10 + n, blocks=1) for n in range(CONFIG.slots)]
+    for task in urgent:
+        assert await tb.did(tb.ask(task)) is ACCEPTED
+    await tb.until(lambda: row.stopped, "it is stopped")
+    assert await tb.append(queue, 9) is ACCEPTED
+    for block in (1, 0):
+        assert tb.freed(queue) == 0
+        tb.rows.finish(row, block)
+        await tb.steps(SOON)
+    assert tb.freed(queue) == 2
+    assert await tb.append(queue, CLOSE) is ACCEPTED
+    tb.rows.end = 0.5
+    await tb.finish()
+    assert queue.done == list(range(12))
+
+
+@cocotb.test()
+async def kept_full(dut: Any) -> None:
+    """A queue whose producer appends as soon as OUTER_GET allows never leaves its row (ASID-26)."""
+    tb = await QueueTestbench(dut, place=1.0, end=0.0).start()
+    queue, period = Queue(1, priority=5, asid=1, size=4, first=4), 60
+    assert await tb.did(tb.ask(queue)) is ACCEPTED
+    row = await _running(tb, queue, 4)
+    begun, next_end = tb.cycle, tb.cycle
+    while queue.put < 60:
+        if tb.cycle >= next_end:
+            tb.rows.finish(row, row.oldest)
+            next_end += period
+        if room := tb.freed(queue) + queue.size - queue.put:
+            assert await tb.append(queue, room) is ACCEPTED
+        await tb.step()
+        assert row.running, "it rests"
+    print(f"60 entries in {tb.cycle - begun} cycles, up to {tb.lag} until OUTER_GET follows")
+    assert await tb.append(queue, CLOSE) is ACCEPTED
+    tb.rows.end = 0.5
+    await tb.finish()
+
+
+@cocotb.test()
+async def others_go_on(dut: Any) -> None:
+    """While queues advance all the time, launches are accepted and tasks get slots."""
+    tb = await QueueTestbench(dut, place=1.0, end=0.3).start()
+    queues = [Queue(n, priority=5, asid=1 + n, size=256, first=256) for n in range(6)]
+    for queue in queues:
+        assert await tb.did(tb.ask(queue)) is ACCEPTED
+    for number in range(20):
+        task = Task(100 + number, priority=6, asid=20 + number, blocks=1)
+        begun = tb.cycle
+        assert await tb.did(tb.ask(task)) is ACCEPTED
+        await tb.until(lambda task=task: task.outcome != "new", "it has a slot", 1000)
+        assert tb.cycle - begun < 1000
+    assert sum(queue.freed for queue in queues) > 100
+    for queue in queues:
+        assert await tb.append(queue, CLOSE) is ACCEPTED
+    await tb.finish()
 
 
 @cocotb.test()
@@ -369,6 +478,27 @@ async def progress_cannot_be_written(dut: Any, status: MemoryStatus) -> None:
     assert await tb.append(other, CLOSE) is ACCEPTED
     await tb.finish()
     assert other.outcome == "ended" and len(other.done) == 5
+
+
+@cocotb.test()
+async def progress_can_be_written_later(dut: Any) -> None:
+    """If OUTER_GET cannot be written while blocks run, this is reported when all have ended, unless
+    it was written in between (ASID-26)."""
+    tb = await QueueTestbench(dut, place=1.0, end=0.0).start()
+    queue = Queue(1, priority=5, asid=1, size=64, first=WINDOW)
+    assert await tb.did(tb.ask(queue)) is ACCEPTED
+    row = await _running(tb, queue, WINDOW)
+    _unwritable(tb, queue, MemoryStatus.FAULT)
+    tb.rows.finish(row, 0)
+    await tb.steps(SOON)
+    assert tb.freed(queue) == 0 and queue.outcome == "runs"
+    tb.contents.failing = []
+    tb.rows.finish(row, 1)
+    await tb.until(lambda: tb.freed(queue) == 2, "it is written", SOON)
+    assert await tb.append(queue, CLOSE) is ACCEPTED
+    tb.rows.end = 0.5
+    await tb.finish()
+    assert queue.outcome == "ended"
 
 
 @cocotb.test()

@@ -1,6 +1,7 @@
 """Model of queues: appended entries, and blocks that may run for them."""
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 from typing import Any
 
 from signalbox.hw.records.launch import LaunchAction
@@ -16,6 +17,8 @@ from signalbox.tb.units.task_unit.task_testbench import (
 )
 
 __all__ = ["CLOSE", "Ask", "Queue", "QueueTestbench"]
+
+WINDOW = CONFIG.queue_window
 
 CLOSE = 0
 """Number of appended entries that closes a queue."""
@@ -34,6 +37,13 @@ class Queue(Task):
     taken: int = 0
     """Blocks given to rows."""
     faulty: bool = False
+    """It is killed or had a fault: its further blocks may end early."""
+    processed: int = 0
+    """Entries before its oldest unfinished block; of a faulty one, before that happened."""
+    freed: int = 0
+    """OUTER_GET as last seen."""
+    awaited: deque[tuple[int, int]] = field(default_factory=deque)
+    """Values that OUTER_GET has to reach, with the cycles in which they were due at once."""
 
     def __post_init__(self) -> None:
         self.put = self.first
@@ -51,6 +61,10 @@ class Queue(Task):
         """Number of blocks for the entries so far."""
         return -(-self.put // self.per_block) if self.closed else self.put // self.per_block
 
+    def entries(self, blocks: int) -> int:
+        """Entries of the first `blocks` blocks."""
+        return min(blocks * self.per_block, self.put)
+
 
 @dataclass
 class Ask:
@@ -63,14 +77,22 @@ class Ask:
 
 
 class QueueTestbench(TaskTestbench):
-    """Testbench in which each task has its own address space, which identifies its rows.
+    """Testbench in which each task has its own address space, which identifies its rows. OUTER_GET
+    of each queue is checked in every cycle: it never goes back and never passes an unfinished
+    block, and it follows the oldest one.
 
     Members
     -------
     asks : all requests so far.
     limit : strobe that limits the slots of a context.
     most : maximum number of tasks in slots.
+    limit_of_lag : most cycles from the end of a queue's oldest block to OUTER_GET in memory; not
+        checked while the memory fails.
+    lag : the most seen.
     """
+
+    limit_of_lag = 3000
+    lag = 0
 
     def __init__(self, dut: Any, place: float = 0.3, end: float = 0.3) -> None:
         super().__init__(dut, place, end)
@@ -136,7 +158,38 @@ class QueueTestbench(TaskTestbench):
         found = self.contents.read((queue.asid, 0), (queue.page << 8) + 4, 4)
         return int.from_bytes(found, "little")
 
+    async def step(self) -> None:
+        await super().step()
+        for task in self.tasks.values():
+            if isinstance(task, Queue) and task.outcome not in ("new", "refused"):
+                self._follow(task)
+
+    def _follow(self, queue: Queue) -> None:
+        """Compare OUTER_GET with the oldest unfinished block."""
+        found = self.freed(queue)
+        row = self.rows.rows.get(-1 if queue.row is None else queue.row)
+        if not queue.faulty:
+            queue.processed = queue.entries(row.oldest if row else len(queue.done))
+        oldest = queue.processed
+        assert queue.taken <= queue.total, "blocks without entries"
+        assert queue.freed <= found, "OUTER_GET goes back"
+        assert found <= oldest, "OUTER_GET passes an unfinished block"
+        queue.freed, awaited = found, queue.awaited
+        if oldest > (awaited[-1][1] if awaited else found):
+            awaited.append((self.cycle, oldest))
+        while awaited and awaited[0][1] <= found:
+            since, _ = awaited.popleft()
+            self.lag = max(self.lag, self.cycle - since)
+        if queue.faulty or queue.outcome == "failed" or self.contents.failing:
+            awaited.clear()
+        if awaited:
+            assert self.cycle - awaited[0][0] <= self.limit_of_lag, "OUTER_GET does not follow"
+
     # -- expectations -----------------------------------------------------------------------------
+
+    def _full(self, queue: Queue) -> bool:
+        """The window of its row has no room for further blocks."""
+        return queue.taken * queue.per_block >= self.freed(queue) + WINDOW * queue.per_block
 
     def _launched(self, verdict: Verdict, nothing: int) -> None:
         ask = next(one for one in self.asks if one.verdict is None)
@@ -152,7 +205,7 @@ class QueueTestbench(TaskTestbench):
             task.closed = task.closed or closes
             runs = task.row is not None and not self.rows.rows[task.row].stopped
             if runs and not task.faulty:
-                assert task.taken == task.total, "entries without a block"
+                assert task.taken == task.total or self._full(task), "entries without a block"
 
     def _opened(self, row: Opened) -> None:
         assert sum(not one.stopped for one in self.rows.rows.values()) <= self.most, "more slots"
@@ -162,8 +215,10 @@ class QueueTestbench(TaskTestbench):
         assert row.priority == task.priority
         if isinstance(task, Queue):
             assert row.grid == ENDLESS and row.next == task.taken, "the queue does not continue"
+            before = task.taken
             task.taken += row.left
-            assert task.taken == task.total, "blocks without entries, or too few"
+            most = min(task.total, before + WINDOW)
+            assert task.taken == most, "blocks without entries, or too few"
         else:
             assert row.next == len(task.done)
         task.row, self.held[row.row] = row.row, task

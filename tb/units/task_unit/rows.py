@@ -1,5 +1,6 @@
 """Models the rows behind the task unit, whose blocks are placed and end."""
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +20,8 @@ ENDLESS = ((1 << 32) - 1, 1, 1)
 
 @dataclass
 class Opened:
-    """An open row, with `left` blocks to be placed, from number `next` on."""
+    """An open row, with `left` blocks to be placed, from number `next` on; `running` ones have not
+    ended."""
 
     row: int
     priority: int
@@ -29,8 +31,13 @@ class Opened:
     next: int
     left: int
     placed: list[int] = field(default_factory=list)
-    running: int = 0
+    running: list[int] = field(default_factory=list)
     stopped: bool = False
+
+    @property
+    def oldest(self) -> int:
+        """The first block that has not ended."""
+        return min(self.running, default=self.next)
 
 
 class Rows(Participant):
@@ -39,6 +46,10 @@ class Rows(Participant):
     In each cycle a block of some row is placed with probability `place`, and one ends with
     probability `end`. Hooks are called when a row is opened, gets more blocks, is stopped, or is
     closed; in one cycle in this order.
+
+    Members
+    -------
+    rows : open rows by number.
     """
 
     def __init__(self, tb: Testbench, config: Config, place: float, end: float) -> None:
@@ -49,6 +60,8 @@ class Rows(Participant):
         self.stopped: Callable[[Opened], None] = lambda row: None
         self.closed: Callable[[Opened], None] = lambda row: None
         self._tb, self._all = tb, (1 << config.rows) - 1
+        self._window = config.queue_window
+        self._over: deque[tuple[int, int]] = deque()
         pace = tb.share(0.8)
         self._stopped = Source(tb, "port__stopped", pace)
         Sink(tb, "port__open", pace, self._open)
@@ -60,7 +73,21 @@ class Rows(Participant):
     def drive(self, cycle: int) -> None:
         self._work()
         busy = mask(one.row for one in self.rows.values() if one.left or one.running)
-        self._tb.drive(port__drained=self._all & ~busy)
+        tells = mask(row for row, _ in self._over)
+        self._tb.drive(port__drained=self._all & ~busy & ~tells, port__ended=self._ended())
+
+    def finish(self, row: Opened, block: int | None = None) -> None:
+        """A running block of the row ends, a random one unless it is given."""
+        block = self._tb.random.choice(row.running) if block is None else block
+        row.running.remove(block)
+        self._over.append((row.row, block))
+
+    def _ended(self) -> dict[str, int]:
+        """The next ended block to be reported, one per cycle."""
+        if not self._over:
+            return {"valid": 0}
+        row, block = self._over.popleft()
+        return {"valid": 1, "row": row, "number": block % (2 * self._window)}
 
     def _open(self, word: dict[str, Any]) -> None:
         number = word["row"]
@@ -79,13 +106,20 @@ class Rows(Participant):
         if grid != ENDLESS:
             assert row.next + row.left == grid[0] * grid[1] * grid[2]
         self.rows[number] = row
+        self._check(row)
         self.opened(row)
 
     def _add(self, word: dict[str, int]) -> None:
         row = self.rows[word["row"]]
         assert not row.stopped and word["blocks"] > 0
         row.left += word["blocks"]
+        self._check(row)
         self.added(row, word["blocks"])
+
+    def _check(self, row: Opened) -> None:
+        """Blocks of a queue are close enough to the oldest one to be followed."""
+        if row.grid == ENDLESS:
+            assert row.next + row.left - row.oldest <= self._window, "too many blocks"
 
     def _stop(self, number: int) -> None:
         row = self.rows[number]
@@ -99,6 +133,7 @@ class Rows(Participant):
     def _close(self, number: int) -> None:
         row = self.rows.pop(number)
         assert not row.left and not row.running, "closed before it was drained"
+        assert number not in (row for row, _ in self._over)
         self.closed(row)
 
     def _work(self) -> None:
@@ -108,10 +143,11 @@ class Rows(Participant):
         if ready and random.random() < self.place:
             row = random.choice(ready)
             row.placed.append(row.next)
-            row.next, row.left, row.running = row.next + 1, row.left - 1, row.running + 1
+            row.running.append(row.next)
+            row.next, row.left = row.next + 1, row.left - 1
         busy = [row for row in rows if row.running]
         if busy and random.random() < self.end:
-            random.choice(busy).running -= 1
+            self.finish(random.choice(busy))
 
 
 def _place(word: dict[str, int]) -> Place:

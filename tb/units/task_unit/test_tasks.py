@@ -31,7 +31,7 @@ def test_tasks(simulator: str, name: str) -> None:
 
 
 def test_queues(simulator: str) -> None:
-    run(simulator, "queues", "default", minimum=23)
+    run(simulator, "queues", "default", minimum=28)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_queues(simulator: str) -> None:
     ),
 )
 def test_kills(simulator: str, name: str) -> None:
-    run(simulator, "kills", name, minimum=18)
+    run(simulator, "kills", name, minimum=19)
 
 
 def test_two_queues(simulator: str) -> None:
