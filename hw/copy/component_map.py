@@ -4,9 +4,9 @@ Source beats pass it before they are realigned, so the map costs ordinary copies
 realigner needs to know nothing but a write mask.
 
 ```
- settings by tag ─► expand to 16 bytes ─► base ─► current ── 1 step per beat
-                                            └──────► index     │
- source beat ─► 16:1 per byte, inside its 16 bytes ─► or constant ─► data, mask
+ settings ─► 1 byte per cycle ─► rows by tag ─► base ─► current ── 1 step per beat
+                                      └───────► moves     │
+ source beat ─► 8:1 per byte, inside its 16 bytes ─► or constant ─► data, mask
 ```
 
 A line without a source repeats the element's bytes with a period of 16, 12 or 9: the least of these
@@ -14,8 +14,11 @@ that is a multiple of the element, whose size is 1, 2, 3, 4, 6, 8, 9, 12 or 16. 
 period from the next beat on, and a beat shifts it by the beat's size modulo the period, so each
 beat is full whatever the element. Beats from a source are mapped only if the elements of both sides
 have the same size, a power of two that divides the beat, and lie at multiples of it
-(`RemapPlan`): then all groups of 16 bytes are mapped alike, at any width of the beat, with a 16:1
-multiplexer per byte.
+(`RemapPlan`): then all groups of 16 bytes are mapped alike, at any width of the beat. A byte moves
+by a multiple of its component's size inside the element, so its place and its source's differ by
+one of 8 patterns of bits.
+
+A row is made when a copy is accepted, while earlier copies move their bytes.
 """
 
 from amaranth import Cat, Module, Mux, Signal, Value
@@ -35,11 +38,20 @@ _GROUP = 16
 
 _PERIODS = (16, 12, 9)
 
-_ELEMENTS = {1: 16, 2: 16, 3: 12, 4: 16, 6: 12, 8: 16, 9: 9, 12: 12, 16: 16}
-"""Period of each size of an element."""
+_MOVES = (0, 1, 2, 3, 4, 6, 8, 12)
+"""Place of a byte's source, XOR its own place: bits 3:2 for components of 4 bytes, 2:1 for those of
+2, 1:0 for those of 1."""
 
 _byte = data.StructLayout({"constant": 1, "source": 1, "value": 8})
 """Contents of a byte: `value`, a byte of the source, or neither: it is not written."""
+
+
+_row = data.StructLayout({
+    "bytes": data.ArrayLayout(_byte, _GROUP),
+    "moves": data.ArrayLayout(range(len(_MOVES)), _GROUP),
+    "period": range(len(_PERIODS)),
+})
+"""Contents of the first 16 bytes of a line, numbers of their moves and of the period."""
 
 
 def stored_settings() -> data.StructLayout:
@@ -55,8 +67,9 @@ class ComponentMap(wiring.Component):
 
     Members
     -------
-    settings : stores the settings of a copy.
-    load : level, loads those of copy `tag`; `loaded` 3 cycles later.
+    settings : stores the settings of a copy; not while `busy`.
+    busy : settings are being expanded, for 17 cycles.
+    load : level, loads those of copy `tag`; `loaded` 1 cycle later, or after their expansion.
     tag : see `load`.
     loaded : the settings are those of `tag`; until `restart`.
     restart : strobe, the next beat is the first of a line.
@@ -71,6 +84,7 @@ class ComponentMap(wiring.Component):
     def __init__(self, config: Config) -> None:
         super().__init__({
             "settings": In(stored_settings()),
+            "busy": Out(1),
             "load": In(1),
             "tag": In(TAG_BITS),
             "loaded": Out(1),
@@ -86,85 +100,96 @@ class ComponentMap(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        self.chosen = Signal(records.remap_settings())
-        self.element = Signal(data.ArrayLayout(_byte, _GROUP))
-        self.within = Signal(data.ArrayLayout(4, _GROUP))
-        """Bytes of one element; the place in the source element of those from the source."""
-        self.base = Signal(data.ArrayLayout(_byte, _GROUP))
+        self.made = Signal(_row)
+        """The row being made; bytes enter at the top."""
+        self.base = Signal(_row)
         self.current = Signal(data.ArrayLayout(_byte, _GROUP))
-        self.index = Signal(data.ArrayLayout(4, _GROUP))
-        """Place of a byte's source among its 16 bytes."""
-        self.period = Signal(range(len(_PERIODS)))
-        self._load(m)
-        self._expand(m)
-        self._repeat(m)
+        self._load(m, self._make(m))
         self._step(m)
         self._map(m)
         return m
 
-    def _load(self, m: Module) -> None:
-        """Reads the settings, and times the two stages of their expansion."""
-        m.submodules.rows = rows = Memory(shape=records.remap_settings(), depth=COPIES, init=[])
+    def _load(self, m: Module, pending: Signal) -> None:
+        """Reads a row."""
+        m.submodules.rows = rows = Memory(shape=_row, depth=COPIES, init=[])
         write, read = rows.write_port(), rows.read_port(domain="comb")
-        settings = self.settings
-        stages = Signal(2)
+        ready = Signal()
         m.d.comb += [
-            write.en.eq(settings.valid),
-            write.addr.eq(settings.tag),
-            write.data.eq(settings.value),
+            write.en.eq(self.busy),
+            write.addr.eq(self.making),
+            write.data.eq(self.made),
             read.addr.eq(self.tag),
+            ready.eq(self.load & ~(pending & (self.making == self.tag))),
         ]
-        with m.If(self.load):
-            m.d.sync += self.chosen.eq(read.data)
-        m.d.sync += [
-            stages.eq(Mux(self.load, Cat(self.load, stages), 0)),
-            self.loaded.eq(self.load & stages.all()),
+        m.d.sync += self.loaded.eq(ready & ~self.restart)
+        with m.If(ready):
+            m.d.sync += self.base.eq(read.data)
+
+    def _make(self, m: Module) -> Signal:
+        """Makes a row, one byte per cycle. Returns whether one is being made."""
+        self.making = Signal(TAG_BITS)
+        chosen = Signal(records.remap_settings())
+        components = chosen.components
+        place = Signal(range(_GROUP))
+        start = Signal(range(_GROUP))
+        component = Signal(2)
+        byte = Signal(2)
+        """Byte that enters next: its place, that of its element, its component, its number
+        there."""
+        last = Signal()
+        source = Signal(3)
+        found = Signal(_byte)
+        m.d.comb += [
+            source.eq(Value.cast(components.dst).word_select(component, 3)),
+            found.source.eq(~source[2]),
+            found.constant.eq((source == RemapSource.CONST_A) | (source == RemapSource.CONST_B)),
+            found.value.eq(Mux(source[0], chosen.const_b, chosen.const_a).word_select(byte, 8)),
         ]
-        with m.If(self.restart):
-            m.d.sync += self.loaded.eq(0)
+        move = self._move(m, components.size, source[:2], place, start + byte)
+        with m.If(self.settings.valid):
+            m.d.sync += [
+                self.busy.eq(1),
+                self.making.eq(self.settings.tag),
+                chosen.eq(self.settings.value),
+                Cat(place, start, component, byte, last).eq(0),
+            ]
+        with m.Elif(last):
+            m.d.sync += self.busy.eq(0)
+        with m.Elif(self.busy):
+            bytes_, moves = (Value.cast(self.made[name]) for name in ("bytes", "moves"))
+            m.d.sync += [
+                bytes_.eq(Cat(bytes_[len(found.as_value()) :], found)),
+                moves.eq(Cat(moves[len(move) :], move)),
+                place.eq(place + 1),
+                last.eq(place == _GROUP - 1),
+                byte.eq(byte + 1),
+            ]
+            with m.If(byte == components.size):
+                m.d.sync += [byte.eq(0), component.eq(component + 1)]
+                with m.If(component == components.targets):
+                    m.d.sync += [component.eq(0), start.eq(place + 1)]
+        threes = (components.size == 2) + (components.targets == 2)
+        m.d.sync += self.made.period.eq(threes)
+        return self.busy
 
-    def _expand(self, m: Module) -> None:
-        """Bytes of an element with components of each size."""
-        components = self.chosen.components
-        constants = (self.chosen.const_a, self.chosen.const_b)
-        with m.Switch(components.size):
-            for size in (1, 2, 3, 4):
-                with m.Case(size - 1):
-                    for place in range(4 * size):
-                        component, byte = divmod(place, size)
-                        source = components.dst[component]
-                        first, second = (word.word_select(byte, 8) for word in constants)
-                        m.d.sync += [
-                            self.element[place].source.eq(source <= RemapSource.SRC_W),
-                            self.element[place].constant.eq(
-                                (source == RemapSource.CONST_A) | (source == RemapSource.CONST_B)
-                            ),
-                            self.element[place].value.eq(Mux(source[0], second, first)),
-                            self.within[place].eq(source[:2] * size + byte),
-                        ]
-
-    def _repeat(self, m: Module) -> None:
-        """Repeats the element up to the period."""
-        components = self.chosen.components
-        with m.Switch(Cat(components.size, components.targets)):
-            for size in (1, 2, 3, 4):
-                for targets in (1, 2, 3, 4):
-                    with m.Case((targets - 1) << 2 | (size - 1)):
-                        self._repeat_element(m, size * targets)
-
-    def _repeat_element(self, m: Module, size: int) -> None:
-        period = _ELEMENTS[size]
-        m.d.sync += self.period.eq(_PERIODS.index(period))
-        for place in range(period):
-            first = place - place % size
-            m.d.sync += self.base[place].eq(self.element[place % size])
-            if period == _GROUP:
-                m.d.sync += self.index[place].eq(self.within[place % size] + first)
+    def _move(self, m: Module, size: Value, source: Value, place: Value, first: Value) -> Signal:
+        """Number of the move of a byte from component `source`; `first`: its place in the first
+        component."""
+        move = Signal(range(len(_MOVES)))
+        index = Signal(range(_GROUP))
+        moved = Signal(range(_GROUP))
+        shifted = Mux(size[1], source << 2, Mux(size[0], source << 1, source))
+        m.d.comb += [index.eq(first + shifted), moved.eq(index ^ place)]
+        with m.Switch(moved):
+            for number, bits in enumerate(_MOVES):
+                with m.Case(bits):
+                    m.d.comb += move.eq(number)
+        return move
 
     def _step(self, m: Module) -> None:
         """Moves on by one beat."""
         with m.If(self.restart):
-            m.d.sync += self.current.eq(self.base)
+            m.d.sync += self.current.eq(self.base.bytes)
         with m.Elif(self.advance):
             for place in range(_GROUP):
                 m.d.sync += self.current[place].eq(self._at(place + self.config.beat_bytes))
@@ -174,7 +199,7 @@ class ComponentMap(wiring.Component):
         contents = Value.cast(self.current[offset % _PERIODS[0]])
         for number, period in enumerate(_PERIODS[1:], 1):
             other = Value.cast(self.current[offset % period])
-            contents = Mux(self.period == number, other, contents)
+            contents = Mux(self.base.period == number, other, contents)
         return contents
 
     def _map(self, m: Module) -> None:
@@ -182,9 +207,12 @@ class ComponentMap(wiring.Component):
         group = min(_GROUP, beat_bytes)
         for place in range(beat_bytes):
             contents = Signal(_byte, name=f"contents_{place}")
-            first = place - place % group
-            bytes_ = self.beat[8 * first : 8 * (first + group)]
-            source = bytes_.word_select(self.index[place % group][: (group - 1).bit_length()], 8)
+            source = Signal(8, name=f"source_{place}")
+            with m.Switch(self.base.moves[place % group]):
+                for number, bits in enumerate(_MOVES):
+                    if bits < group:
+                        with m.Case(number):
+                            m.d.comb += source.eq(self.beat.word_select(place ^ bits, 8))
             replaced = Mux(contents.constant, contents.value, source)
             m.d.comb += [
                 contents.eq(self._at(place)),

@@ -93,10 +93,12 @@ class CopyEngine(wiring.Component):
         unfinished = Signal(range(COPIES + 1))
         accepted = Signal()
         ended = Signal()
+        free = Signal()
         m.d.comb += [
-            lines.command.valid.eq(command.valid & room),
+            free.eq(room & ~(command.p.remap & self.steps.busy)),
+            lines.command.valid.eq(command.valid & free),
             lines.command.payload.eq(command.payload),
-            command.ready.eq(lines.command.ready & room),
+            command.ready.eq(lines.command.ready & free),
             accepted.eq(command.valid & command.ready),
             ended.eq(self.port.done.valid & self.port.done.ready),
             self.port.idle.eq(unfinished == 0),
@@ -106,7 +108,7 @@ class CopyEngine(wiring.Component):
             self.endings.i.p[name].eq(lines.copy[name]) for name in completion(self.config).members
         ]
         m.d.comb += [
-            self.steps.settings.valid.eq(self.endings.i.valid),
+            self.steps.settings.valid.eq(self.endings.i.valid & lines.copy.remap),
             self.steps.settings.tag.eq(lines.current),
             *(
                 self.steps.settings.value[name].eq(lines.copy[name])

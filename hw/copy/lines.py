@@ -57,6 +57,7 @@ class Lines(wiring.Component):
         start = Signal()
         done = Signal()
         self._plan(m)
+        self._pick(m)
         self._measure(m)
         with m.FSM() as fsm:
             m.d.comb += self.command.ready.eq(fsm.ongoing("ACCEPT"))
@@ -98,6 +99,8 @@ class Lines(wiring.Component):
             with m.State("SCALE"):
                 self._scale(m, self.copy.components.size)
                 self._choose(m)
+            with m.State("PICK"):
+                m.next = "RUN"
             with m.State("RUN"):
                 self._run(m)
                 m.next = "MAKE"
@@ -117,11 +120,20 @@ class Lines(wiring.Component):
         self.line_dst = Signal(VA_BITS)
         self.element_src = Signal(VA_BITS)
         self.element_dst = Signal(VA_BITS)
-        """Of RUNS: start of the line and of the next element."""
+        """Of RUNS: start of the next line and of the next element."""
+        self.next_src = Signal(VA_BITS)
+        self.next_dst = Signal(VA_BITS)
+        m.d.comb += [
+            self.next_src.eq(self.copy.src + self.copy.pitch_in),
+            self.next_dst.eq(self.copy.dst + self.copy.pitch_out),
+        ]
         self.elements = Signal(32)
         """Elements after the next one."""
         self.left = Signal.like(self.plan.begins)
         """Runs left in the next element."""
+        self.rest = Signal.like(self.left)
+        self.run = Signal.like(self.plan.runs[0])
+        """The first of them, and those after it; a cycle late."""
         self.ended = Signal()
         """No run is left in the line."""
 
@@ -168,8 +180,8 @@ class Lines(wiring.Component):
 
     def _advance(self, m: Module) -> None:
         m.d.sync += [
-            self.copy.src.eq(self.copy.src + self.copy.pitch_in),
-            self.copy.dst.eq(self.copy.dst + self.copy.pitch_out),
+            self.copy.src.eq(self.next_src),
+            self.copy.dst.eq(self.next_dst),
             self.copy.line_count.eq(self.copy.line_count - 1),
         ]
         with m.If(self.copy.line_count == 1):
@@ -189,8 +201,8 @@ class Lines(wiring.Component):
         with m.If(self.runs | (way == RemapWay.RUNS)):
             m.d.sync += [
                 self.runs.eq(1),
-                self.line_src.eq(copy.src),
-                self.line_dst.eq(copy.dst),
+                self.line_src.eq(self.next_src),
+                self.line_dst.eq(self.next_dst),
                 self.element_src.eq(copy.src),
                 self.element_dst.eq(copy.dst),
                 self.elements.eq(copy.line_length - 1),
@@ -201,7 +213,7 @@ class Lines(wiring.Component):
             with m.If(self.plan.constants):
                 m.d.sync += copy.src.eq(0)
             with m.Else():
-                m.next = "RUN"
+                m.next = "PICK"
         with m.Elif(way == RemapWay.FILL):
             m.d.sync += [
                 Cat(self.remap, self.sourceless).eq(3),
@@ -213,22 +225,15 @@ class Lines(wiring.Component):
 
     def _run(self, m: Module) -> None:
         """Prepares the line of a run, and moves on to the next run or element."""
-        plan = self.plan
-        chosen = Signal.like(self.left)
-        rest = Signal.like(self.left)
-        run = Signal.like(plan.runs[0])
-        m.d.comb += [chosen.eq(lowest(self.left)), rest.eq(self.left & ~chosen)]
-        for number in range(len(self.left)):
-            with m.If(chosen[number]):
-                m.d.comb += run.eq(plan.runs[number])
+        plan, run = self.plan, self.run
         m.d.sync += [
             self.copy.src.eq(self.element_src + run.source),
             self.copy.dst.eq(self.element_dst + run.target),
             self.extent.eq(run.extent),
             Cat(self.remap, self.sourceless).eq(0),
-            self.left.eq(rest),
+            self.left.eq(self.rest),
         ]
-        with m.If(rest == 0):
+        with m.If(self.rest == 0):
             m.d.sync += [
                 self.left.eq(plan.begins),
                 self.element_src.eq(self.element_src + plan.source_bytes),
@@ -237,12 +242,21 @@ class Lines(wiring.Component):
                 self.ended.eq(self.elements == 0),
             ]
 
+    def _pick(self, m: Module) -> None:
+        """Registers the next run."""
+        chosen = Signal.like(self.left)
+        m.d.comb += chosen.eq(lowest(self.left))
+        m.d.sync += self.rest.eq(self.left & ~chosen)
+        for number in range(len(self.left)):
+            with m.If(chosen[number]):
+                m.d.sync += self.run.eq(self.plan.runs[number])
+
     def _next_line(self, m: Module) -> None:
         """Prepares the next line of RUNS, or the end."""
         copy = self.copy
         m.d.sync += [
-            copy.src.eq(self.line_src + copy.pitch_in),
-            copy.dst.eq(self.line_dst + copy.pitch_out),
+            copy.src.eq(self.line_src),
+            copy.dst.eq(self.line_dst),
             copy.line_count.eq(copy.line_count - 1),
             self.extent.eq(copy.line_length - 1),
         ]

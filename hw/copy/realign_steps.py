@@ -42,14 +42,14 @@ class RealignSteps(wiring.Component):
     A burst that ends early, as one that faults does, is padded to its planned length, so that
     later stages can rely on the planned count. Beats of a remapped line pass `ComponentMap`, or,
     without a source, are made there, one per cycle; the first segment of a remapped copy is
-    accepted only after its settings are loaded, at least 4 cycles after the segment before has
+    accepted only after its settings are loaded, at least 2 cycles after the segment before has
     ended.
 
     Members
     -------
     segment : planned reads, in order.
     beat : read data from memory. Stalls for one cycle where a line ends with a put without a take.
-    settings : see `ComponentMap`.
+    settings, busy : see `ComponentMap`.
     o : the step, 1 cycle later; no back-pressure.
     taken : strobe, with `o`: a requested beat has arrived, or will not.
     failure : strobe, the first failed read of a copy, with its step.
@@ -61,6 +61,7 @@ class RealignSteps(wiring.Component):
             "segment": In(stream.Signature(records.segment(config))),
             "beat": In(stream.Signature(read_beat(config))),
             "settings": In(stored_settings()),
+            "busy": Out(1),
             "o": Out(realign_step(config)),
             "taken": Out(1),
             "failure": Out(stream.Signature(records.failure(), always_ready=True)),
@@ -103,6 +104,7 @@ class RealignSteps(wiring.Component):
         changes = segment.valid & segment.p.remap & segment.p.start
         m.d.comb += [
             map_.settings.eq(self.settings),
+            self.busy.eq(map_.busy),
             map_.tag.eq(segment.p.tag),
             map_.load.eq(changes & ~self.active),
             unprepared.eq(changes & ~map_.loaded),
