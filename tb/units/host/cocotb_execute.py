@@ -1030,7 +1030,7 @@ class Play:
             settings.copy["remap"] = 0x0333_0000 | numbers.getrandbits(18) & 0x3_3333
         for name in ("line_length", "line_count"):
             settings.copy[name] *= numbers.random() < 0.8
-        inline = Inline(room=numbers.choice((0, 1, 63)))
+        inline = Inline(room=numbers.choice((0, 0, 1, 63)))
         if numbers.random() < 0.2:
             inline = replace(inline, open=True, failed=numbers.random() < 0.3)
         return State(settings, inline=inline)
@@ -1122,7 +1122,8 @@ class Play:
         """Clear the error of a halted channel; a refused method is replaced, often by itself."""
         tb, one = self.tb, self.tb.channels[channel]
         if one.refused:
-            method = one.method if self.random.random() < 0.3 else self.method(one)
+            repeats = 0.6 if one.state.inline.failed else 0.3
+            method = one.method if self.random.random() < repeats else self.method(one)
             tb.model.met["replaced"] += 1
             await tb.edit(channel, method=method)
         else:
@@ -1150,7 +1151,7 @@ class Play:
         if one.copies and copies and numbers.random() < 0.3:
             return self.launch(data, numbers.choice(copies))
         computes = [s for s, kind in enumerate(bound) if kind == ObjectKind.COMPUTE]
-        if computes and numbers.random() < (0.3 if one.state.inline.open else 0.03):
+        if computes and numbers.random() < (0.4 if one.state.inline.open else 0.05):
             place = LOAD if one.state.inline.open else ComputeMethod.LAUNCH_DMA
             return Method(place, data, numbers.choice(computes))
         match numbers.randrange(12):
