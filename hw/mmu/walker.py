@@ -111,8 +111,8 @@ class Walker(wiring.Component):
     An invalidation turns the walks that it covers into RETRY, whatever size up to 2 MiB the page
     may have. A walk that ends at the PTE of a 512 MiB page is covered by every invalidation of its
     address space, of a page or of all. One that has found no such page may still fault, as faults
-    are not shared. Nothing else returns RETRY. A bind has to be in the ASID
-    table one cycle before its invalidation.
+    are not shared. Nothing else returns RETRY. A bind has to be in the ASID table one cycle before
+    its invalidation.
 
     Parameters
     ----------
