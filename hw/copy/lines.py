@@ -1,6 +1,6 @@
 """Splits a copy command into lines."""
 
-from amaranth import Cat, Const, Module, Mux, Signal, Value
+from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -47,7 +47,7 @@ class Lines(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         self.extent = Signal(LINE_BITS)
-        """Bytes of the line, minus 1; before `_scale`, elements."""
+        """Bytes of the line, minus 1; before it is scaled, elements."""
         self.remap = Signal()
         self.sourceless = Signal()
         self.runs = Signal()
@@ -56,6 +56,7 @@ class Lines(wiring.Component):
         """The last line has been issued."""
         start = Signal()
         done = Signal()
+        scaled = self._scale(m)
         self._plan(m)
         self._pick(m)
         self._measure(m)
@@ -66,6 +67,7 @@ class Lines(wiring.Component):
                     m.d.sync += [
                         self.copy.eq(self.command.payload),
                         self.extent.eq(self.command.p.line_length - 1),
+                        self.less.eq(self.command.p.components.targets),
                         self.current.eq(self.tag),
                         start.eq(1),
                         self.no_more.eq(~self.command.p.transfer),
@@ -94,10 +96,10 @@ class Lines(wiring.Component):
                     with m.If(self.ended):
                         m.next = "NEXT"
             with m.State("COUNT"):
-                self._scale(m, self.copy.components.targets)
+                m.d.sync += [self.extent.eq(scaled), self.less.eq(self.copy.components.size)]
                 m.next = "SCALE"
             with m.State("SCALE"):
-                self._scale(m, self.copy.components.size)
+                m.d.sync += self.extent.eq(scaled)
                 self._choose(m)
             with m.State("PICK"):
                 m.next = "RUN"
@@ -187,12 +189,21 @@ class Lines(wiring.Component):
         with m.If(self.copy.line_count == 1):
             m.d.sync += self.no_more.eq(1)
 
-    def _scale(self, m: Module, less: Value) -> None:
+    def _scale(self, m: Module) -> Signal:
         """Multiplies the number of which `extent` is one less by `less` + 1."""
-        extent = self.extent
-        double = Mux(less == 3, Cat(Const(3, 2), extent), Cat(Const(1, 1), extent))
-        most = Mux(less == 0, extent, double)
-        m.d.sync += extent.eq(most + Mux(less == 2, extent, 0) + (less == 2))
+        self.less = Signal(2)
+        extent, scaled = self.extent, Signal(LINE_BITS)
+        threefold = self.less == 2
+        most = Signal(LINE_BITS)
+        with m.Switch(self.less):
+            with m.Case(0):
+                m.d.comb += most.eq(extent)
+            with m.Case(3):
+                m.d.comb += most.eq(Cat(Const(3, 2), extent))
+            with m.Default():
+                m.d.comb += most.eq(Cat(Const(1, 1), extent))
+        m.d.comb += scaled.eq(most + Mux(threefold, extent, 0) + threefold)
+        return scaled
 
     def _choose(self, m: Module) -> None:
         """Prepares the first line, or a line of RUNS."""
@@ -259,6 +270,7 @@ class Lines(wiring.Component):
             copy.dst.eq(self.line_dst),
             copy.line_count.eq(copy.line_count - 1),
             self.extent.eq(copy.line_length - 1),
+            self.less.eq(copy.components.targets),
         ]
         m.next = "COUNT"
         with m.If(copy.line_count == 1):
