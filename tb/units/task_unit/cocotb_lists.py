@@ -160,7 +160,7 @@ async def order(dut: Any) -> None:
 async def full(dut: Any) -> None:
     """A full list refuses, loses nothing, and does not affect its neighbours; returning tasks find
     room."""
-    tb = await ListsTestbench(dut, log_size=5).start()
+    tb = await ListsTestbench(dut, log_size=6).start()
     for where in ((0, 7), (0, 8), (0, 6)):
         for task in range(tb.room + 2):
             await tb.pushes(where, task << 32 & (RESUMED - 1) | where[1], head=task == 2)
@@ -209,7 +209,7 @@ async def memory_fails(dut: Any) -> None:
 async def dropped(dut: Any) -> None:
     """A visit reads the tasks of a list in order; dropped ones keep their places until they are
     popped, and a list without others is empty (PREEMPT-7)."""
-    tb = await ListsTestbench(dut, log_size=5).start()
+    tb = await ListsTestbench(dut, log_size=6).start()
     where = (CONFIG.contexts - 1, 9)
     assert await tb.visits(where, first=True) is None
     for task in range(1, 6):
@@ -239,7 +239,7 @@ async def dropped(dut: Any) -> None:
 async def visited_under_way(dut: Any) -> None:
     """Tasks may be pushed and popped between the steps of a visit: it reads each task of its
     beginning that is still in the list, and no other."""
-    tb = await ListsTestbench(dut, log_size=5).start()
+    tb = await ListsTestbench(dut, log_size=6).start()
     where = (0, 20)
     for task in range(1, 5):
         await tb.pushes(where, task)
@@ -258,7 +258,7 @@ async def visited_under_way(dut: Any) -> None:
 @cocotb.test()
 async def emptied_under_way(dut: Any) -> None:
     """A visit ends with a list of which only dropped tasks are left."""
-    tb = await ListsTestbench(dut, log_size=5).start()
+    tb = await ListsTestbench(dut, log_size=6).start()
     where = (0, 20)
     for task in range(1, 4):
         await tb.pushes(where, task)
@@ -277,7 +277,7 @@ async def emptied_under_way(dut: Any) -> None:
 @cocotb.test()
 async def visits_without_memory(dut: Any) -> None:
     """A task that cannot be read is passed over; one that cannot be dropped stays."""
-    tb = await ListsTestbench(dut, log_size=5).start()
+    tb = await ListsTestbench(dut, log_size=6).start()
     where, everywhere = (0, 3), range(BASE, BASE + (1 << 20))
     for task in range(1, 4):
         await tb.pushes(where, task)
@@ -310,7 +310,7 @@ async def latency(dut: Any) -> None:
 @cocotb.test()
 async def random_operations(dut: Any) -> None:
     """Random operations are correct for any speed of memory."""
-    tb = await ListsTestbench(dut, log_size=5, share=0.6, latency=(0, 9)).start()
+    tb = await ListsTestbench(dut, log_size=6, share=0.6, latency=(0, 9)).start()
     rng = tb.random
     places = [(rng.randrange(CONFIG.contexts), rng.randrange(64)) for _ in range(4)]
     for _ in range(300):
