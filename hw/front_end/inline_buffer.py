@@ -100,7 +100,7 @@ class InlineBuffer(wiring.Component):
         loads = setting.valid & (setting.address == ComputeMethod.LOAD_INLINE_DATA >> 2)
         coming = self._next(m, loads)
         where = Signal(_NUMBER_BITS)
-        who = Signal(config.channel_bits)
+        owner = Signal(config.channel_bits)
         dwords = config.beat_dwords
         lane = (dwords - 1).bit_length()
         ram = Memory(shape=config.data_width, depth=self._beats << config.channel_bits, init=[])
@@ -109,8 +109,8 @@ class InlineBuffer(wiring.Component):
         m.d.comb += [
             self.free.eq(~setting.valid),
             where.eq(Mux(loads_qmd, number, coming)),
-            who.eq(Mux(setting.valid, setting.channel, self.channel)),
-            write.addr.eq(Cat(where[lane:], who)),
+            owner.eq(Mux(setting.valid, setting.channel, self.channel)),
+            write.addr.eq(Cat(where[lane:], owner)),
             write.data.eq(Mux(setting.valid, setting.data, self.dword).replicate(dwords)),
             write.en.eq(Mux(loads_qmd | loads | (self.store & self.free), 1 << where[:lane], 0)),
             read.addr.eq(Cat(following, self.channel)),
@@ -123,10 +123,10 @@ class InlineBuffer(wiring.Component):
         places = Memory(shape=_NUMBER_BITS, depth=1 << self._config.channel_bits, init=[])
         m.submodules.places = places
         write, read = places.write_port(), places.read_port(domain="comb")
-        who = Mux(setting.valid, setting.channel, self.channel)
+        owner = Mux(setting.valid, setting.channel, self.channel)
         m.d.comb += [
-            read.addr.eq(who),
-            write.addr.eq(who),
+            read.addr.eq(owner),
+            write.addr.eq(owner),
             write.data.eq(Mux(setting.valid, read.data + 1, self.to)),
             write.en.eq(Mux(setting.valid, loads, self.move)),
         ]

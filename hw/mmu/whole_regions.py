@@ -13,11 +13,10 @@ __all__ = ["WholeRegions"]
 class WholeRegions(wiring.Component):
     """One bit per ASID: the TLBs may hold pieces of its 512 MiB pages.
 
-    The pieces of a page do not know it, and lie in many sets of the second-level TLB. So the
-    invalidation of one page of such a space has to cover all of the space.
+    A cached piece does not tell which page it belongs to, and the pieces of a page lie in many sets
+    of the second-level TLB. So the invalidation of one page of such a space covers all of it.
 
-    After reset bits may be 1 without need: some page invalidations then cover more than they have
-    to.
+    After a reset a bit may be 1 without need: page invalidations then cover more than necessary.
 
     Members
     -------

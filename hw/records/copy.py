@@ -40,11 +40,11 @@ def copy_command(config: Config) -> data.StructLayout:
 
     `line_length` bytes per line; `line_count` lines, `pitch_in`/`pitch_out` bytes apart (unsigned,
     addresses wrap at 49 bits); `transfer` 0 copies nothing. With `remap`, `line_length` counts
-    elements and `components` says what is written to each (HOST-16): at the destination `targets` ×
-    `size` bytes, at the source `sources` × `size`. Once the last byte is visible, the
-    semaphore, if any, is released: ONE_WORD writes the payload only, FOUR_WORDS adds a timestamp;
-    `reduction_enable` turns the release into a reduction. `subchannel` and `data` identify the
-    method and return with `copy_done`.
+    elements of `components` (HOST-16): `targets` × `size` bytes each at the destination, `sources`
+    × `size` at the source. Once the last byte is visible, the semaphore, if any, is released:
+    ONE_WORD writes the payload only, FOUR_WORDS adds a timestamp; `reduction_enable` turns the
+    release into a reduction. `subchannel` and `data` identify the method and return with
+    `copy_done`.
     """
     return data.StructLayout({
         "channel": config.channel_bits,

@@ -385,7 +385,7 @@ class QueueTable(wiring.Component):
             m.next = "COUNT"
 
     def _compare(self, m: Module) -> None:
-        """What is left to be placed, and what is done."""
+        """Blocks left to be placed; whether all are done."""
         kept, total, end = self._kept, self._total, self._end
         m.d.sync += [
             self.blocks.eq(total - kept.taken),

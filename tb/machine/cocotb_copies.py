@@ -1,5 +1,7 @@
 """Copy class C7B5 through the host (HOST-8; spec 4)."""
 
+from typing import Any
+
 import cocotb
 
 from signalbox.driver.commands.pushbuffer import CopyFence, Pushbuffer
@@ -268,6 +270,18 @@ async def refused_modes(dut):
     assert tb.copied(dst, src, 64)
 
 
+async def execute(
+    tb: MachineTestbench, channel: Any, commands: Pushbuffer, work: list[tuple[int, bytes]]
+) -> None:
+    """Execute `commands` and check `work`: addresses and the contents there, with 32 bytes of 0
+    behind them."""
+    channel.segment(commands)
+    await channel.kick()
+    await tb.until_idle(channel)
+    for place, wanted in work:
+        assert tb.machine.memory_read(place, len(wanted) + 32) == wanted + bytes(32)
+
+
 @cocotb.test(**LIMIT)
 async def fills(dut):
     """HOST-16: public memsets of 1, 4 and 8 bytes, and one of 16 bytes in lines, write exactly
@@ -290,11 +304,7 @@ async def fills(dut):
     commands.copy_2d(dst, 100, hole, 0, 5, 3, remap=1)
     line = (element[0] + element[1] + bytes(4) + element[0]) * 5 + bytes(20)
     work.append((dst, line * 3))
-    channel.segment(commands)
-    await channel.kick()
-    await tb.until_idle(channel)
-    for place, wanted in work:
-        assert tb.machine.memory_read(place, len(wanted) + 32) == wanted + bytes(32)
+    await execute(tb, channel, commands, work)
 
 
 @cocotb.test(**LIMIT)
@@ -319,11 +329,7 @@ async def swizzles(dut):
         plain = tb.allocate(64)
         commands.copy(plain, src, 9, transfer=1)
         work.append((plain, data[:9]))
-    channel.segment(commands)
-    await channel.kick()
-    await tb.until_idle(channel)
-    for place, wanted in work:
-        assert tb.machine.memory_read(place, len(wanted) + 32) == wanted + bytes(32)
+    await execute(tb, channel, commands, work)
 
 
 @cocotb.test(**LIMIT)

@@ -30,7 +30,7 @@ class OldestBlocksProof(Proof):
 
     name = "task_unit.oldest_blocks"
     shows = (
-        "what is told of a row with a queue is a later block than before, and all earlier ones "
+        "each block told of a row with a queue is later than the one before, and all earlier ones "
         "have ended; when nothing is to be told or looked at, the oldest one has not ended"
     )
     induction = 2
