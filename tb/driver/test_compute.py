@@ -541,8 +541,8 @@ def test_inline_and_report():
 
 
 def test_write_inline():
-    """Bytes in the pushbuffer reach memory before anything behind them, and their fence is released; a
-    place that is not mapped is reported, and the stream goes on after it (HOST-14)."""
+    """Bytes in the pushbuffer reach memory before anything behind them, and their fence is
+    released; a place that is not mapped is reported, and the stream goes on after it (HOST-14)."""
 
     async def body(device, machine):
         stream = await device.stream()
