@@ -287,18 +287,22 @@ async def evicted(dut: Any) -> None:
     queue = Queue(1, priority=1, asid=1, size=256, first=40)
     assert await tb.did(tb.ask(queue)) is ACCEPTED
     for turn in range(3):
-        await tb.until(lambda: queue.row is not None, "it runs", 20_000)
+        tb.rows.place = 0.0
+        assert await tb.append(queue, 20) is ACCEPTED
+        await tb.until(lambda: queue.row is not None, "it has a slot", 20_000)
+        before = queue.stops
         asks = [
             tb.ask(Task(100 * turn + n, priority=9, asid=20 + n, blocks=3))
             for n in range(2 * CONFIG.slots)
         ]
         for ask in asks:
             assert await tb.did(ask) is ACCEPTED
-        assert await tb.append(queue, 20) is ACCEPTED
+        await tb.until(lambda before=before: queue.stops > before, "it has lost it", 20_000)
+        tb.rows.place = 0.05
         for ask in asks:
             await tb.until(lambda task=ask.task: task.outcome == "ended", "urgent ones", 20_000)
             ask.task.asid = 1000
-    assert queue.stops
+    assert queue.stops >= 3
     assert await tb.append(queue, CLOSE) is ACCEPTED
     await tb.finish()
     assert queue.done == list(range(100))
