@@ -31,11 +31,6 @@ def measured(sms: int) -> dict[str, int]:
     return collect(done)
 
 
-def test_rates_are_as_recorded() -> None:
-    """Rates of the smallest machine are as recorded."""
-    compare(measured(placement.SIZES[0]), placement.of_size(placement.SIZES[0]))
-
-
 @pytest.mark.bench
 def test_rates() -> None:
     """Rates of all sizes are as recorded."""

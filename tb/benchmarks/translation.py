@@ -15,7 +15,6 @@ __all__ = [
     "LATENCIES",
     "LOOKS",
     "NEAR",
-    "QUICK",
     "ROWS",
     "SIZES",
     "WINDOW",
@@ -128,13 +127,3 @@ ROWS = {
     "walks_least": Row("the same, at least"),
     **{name: row for kind in INVALIDATIONS for name, row in _invalidation(kind).items()},
 }
-
-QUICK = [
-    *("l1_hit", "l1_lookups", "l2_hit", "l2_hit_whole", "walk_level", "walk_full", "walk_known"),
-    *(
-        invalidation_key(kind, what)
-        for kind in INVALIDATIONS
-        for what in ("effect", "acknowledge", "next")
-    ),
-]
-"""Rows that are the same with one client of default size, which builds faster."""

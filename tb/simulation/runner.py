@@ -40,6 +40,7 @@ __all__ = [
     "SIMULATORS",
     "choose_seed",
     "simulate",
+    "waves_wanted",
 ]
 
 SIMULATORS = ("verilator", "icarus")
@@ -123,7 +124,7 @@ def simulate(
     RuntimeError : the design did not build, there is no usable simulator, or `SIGNALBOX_SEED` is
         not a number.
     """
-    waves = waves or os.environ.get("WAVES", "0") not in {"", "0"}
+    waves = waves or waves_wanted()
     coverage = os.environ.get(COVERAGE, "") if simulator == "verilator" else ""
     seed = choose_seed(seed)
     if only := os.environ.get(ONLY, ""):
@@ -179,6 +180,11 @@ def simulate(
         what = f"{name} on {simulator}, seed {seed}" + (f", see {run / log}" if log else "")
         _check(run / "results.xml", what, minimum, failure)
     return run
+
+
+def waves_wanted() -> bool:
+    """Whether the environment asks for waveforms (`WAVES`)."""
+    return os.environ.get("WAVES", "0") not in {"", "0"}
 
 
 def choose_seed(seed: int | None = None) -> int:

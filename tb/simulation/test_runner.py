@@ -109,6 +109,7 @@ def test_only(simulator: str, monkeypatch: pytest.MonkeyPatch):
         simulate(Counter(), TESTS, **options)
 
 
+@pytest.mark.nightly
 def test_waves(simulator: str):
     run = simulate(Counter(), TESTS, simulator=simulator, name="runner-waves", waves=True)
     assert (run / "dump.fst").stat().st_size > 0

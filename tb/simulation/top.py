@@ -22,10 +22,11 @@ from signalbox.hw.lib.amaranth_private import PortDirection
 from signalbox.tb.folders import SIM_BUILD
 from signalbox.tb.simulation import backdoor
 from signalbox.tb.simulation.monitor import monitor
-from signalbox.tb.simulation.runner import DESIGN, simulate
+from signalbox.tb.simulation.runner import COVERAGE, DESIGN, simulate, waves_wanted
 
 __all__ = [
     "FEW_SMS",
+    "FEW_VISIBLE_SMS",
     "LARGEST_MEMORY",
     "MEMORY_BYTES",
     "TRACE",
@@ -45,8 +46,11 @@ LARGEST_MEMORY = 1 << 28
 TRACE = "trace.txt"
 """Name of the trace file in the run folder."""
 
-FEW_SMS = 16
+FEW_SMS = 1
 """Maximum number of SMs that are compiled together with the rest of the design."""
+
+FEW_VISIBLE_SMS = 16
+"""The same for waveforms and coverage, which then show the insides of SMs."""
 
 _MEMORY = Path(__file__).with_name("memory.sv")
 _INNER = ("axi__", "trace__")
@@ -160,10 +164,16 @@ def simulate_top(design: Design, tests: str, *, simulator: str, name: str, **opt
         top="sim",
         public=[*public, *options.pop("public", ())],
         watched=watched,
-        apart=design.config.sms > FEW_SMS,
+        apart=_apart(design.config.sms, options.get("waves", False)),
         plusargs=[f"+trace={TRACE}", *options.pop("plusargs", ())],
         **options,
     )
+
+
+def _apart(sms: int, waves: bool) -> bool:
+    """Whether SMs are compiled apart (`tb.simulation.apart`)."""
+    visible = waves or waves_wanted() or os.environ.get(COVERAGE)
+    return sms > (FEW_VISIBLE_SMS if visible else FEW_SMS)
 
 
 def instance(module: str, name: str, connections: dict[str, str]) -> str:

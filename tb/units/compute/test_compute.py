@@ -13,6 +13,7 @@ def test_compute(simulator: str) -> None:
         "signalbox.tb.units.compute.cocotb_compute",
         simulator=simulator,
         name="work-compute",
+        apart=True,
         minimum=10,
     )
 
@@ -23,6 +24,7 @@ def test_timing(simulator: str) -> None:
         "signalbox.tb.units.compute.cocotb_timing",
         simulator=simulator,
         name="work-timing",
+        apart=True,
         minimum=3,
     )
 
@@ -32,9 +34,9 @@ def test_timing(simulator: str) -> None:
 def test_smoke(simulator: str) -> None:
     """One test of the engine, for every change."""
     simulate(
-        ComputeEngine(COMPUTE),
-        "signalbox.tb.units.compute.cocotb_compute",
+        ComputeEngine(TIMING),
+        "signalbox.tb.units.compute.cocotb_timing",
         simulator=simulator,
-        name="work-compute",
-        testcase="dependent_tasks",
+        name="work-timing",
+        testcase="one_record_is_missing",
     )

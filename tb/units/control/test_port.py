@@ -8,8 +8,13 @@ from signalbox.hw.control.port import ControlPort
 from signalbox.tb.simulation.runner import simulate
 from signalbox.tb.simulation.tiers import tiers
 
+SMOKE = ["identity_and_reset", "doorbells", "interrupts", "forwarding"]
+"""Tests on Icarus for every change."""
 
-@pytest.mark.parametrize("config", tiers(["tiny", "default", "large"], smoke=["tiny"]))
+
+@pytest.mark.parametrize(
+    "config", tiers(["tiny", "default", "large"], smoke={"tiny": SMOKE}, nightly=["large"])
+)
 def test_port(simulator: str, config: str):
     simulate(
         ControlPort(CONFIGS[config]),

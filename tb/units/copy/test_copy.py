@@ -10,21 +10,19 @@ from signalbox.tb.simulation.tiers import tiers
 from signalbox.tb.units.copy.testbench import config
 
 WIDTHS = [64, 128, 512]
+TESTS = [("cocotb_copy", 14), ("cocotb_rate", 10), ("cocotb_remap", 32)]
 
 
 @pytest.mark.parametrize(
     ("tests", "minimum", "width"),
     tiers(
-        [
-            (*tests, width)
-            for tests in (("cocotb_copy", 14), ("cocotb_rate", 10), ("cocotb_remap", 32))
-            for width in WIDTHS
-        ],
+        [(*tests, width) for tests in TESTS for width in WIDTHS],
         smoke={
-            ("cocotb_copy", 14, 64): ["alignment_and_length", "failed_reads", "random_copies"],
+            ("cocotb_copy", 14, 64): ["alignment_and_length", "failed_reads"],
             ("cocotb_rate", 10, 64): ["slow_memory"],
-            ("cocotb_remap", 32, 64): ["known_results", "failures", "random_remaps"],
+            ("cocotb_remap", 32, 64): ["known_results", "failures"],
         },
+        nightly=[(*tests, 128) for tests in TESTS],
     ),
 )
 def test_copy(simulator: str, tests: str, minimum: int, width: int) -> None:

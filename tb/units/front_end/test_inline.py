@@ -7,8 +7,13 @@ from signalbox.hw.front_end.compute_methods import ComputeMethodUnit
 from signalbox.tb.simulation.runner import simulate
 from signalbox.tb.simulation.tiers import tiers
 
+SMOKE = ["bytes_exact", "latency", "faults"]
+"""Tests on Icarus for every change."""
 
-@pytest.mark.parametrize("size", tiers(["default", "tiny", "large"], smoke=["default"]))
+
+@pytest.mark.parametrize(
+    "size", tiers(["default", "tiny", "large"], smoke={"default": SMOKE}, nightly=["large"])
+)
 def test_inline(simulator: str, size: str) -> None:
     simulate(
         ComputeMethodUnit(CONFIGS[size]),

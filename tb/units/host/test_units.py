@@ -33,7 +33,13 @@ def run(unit: wiring.Component, name: str, simulator: str, size: str, minimum: i
     )
 
 
-@pytest.mark.parametrize("size", tiers(fetch_testbench.CONFIGS, smoke=["narrow"]))
+@pytest.mark.parametrize(
+    "size",
+    tiers(
+        fetch_testbench.CONFIGS,
+        smoke={"narrow": ["segments_in_order", "starts_from_an_empty_ring", "rate"]},
+    ),
+)
 def test_fetch(simulator: str, size: str) -> None:
     run(FetchUnit(fetch_testbench.CONFIGS[size]), "fetch", simulator, size, 9)
 
@@ -53,14 +59,24 @@ def test_barrier(simulator: str, size: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "size", tiers(["tiny", "default", "large"], smoke=["tiny"], nightly=["large"])
+    "size",
+    tiers(
+        ["tiny", "default", "large"],
+        smoke={"tiny": ["in_turn", "asked_again", "started_anew"]},
+        nightly=["large"],
+    ),
 )
 def test_memops(simulator: str, size: str) -> None:
     run(MemOps(CONFIGS[size]), "mem_ops", simulator, size, 5)
 
 
 @pytest.mark.parametrize(
-    "size", tiers(["tiny", "default", "large"], smoke=["tiny"], nightly=["large"])
+    "size",
+    tiers(
+        ["tiny", "default", "large"],
+        smoke={"tiny": ["by_age", "by_priority", "dropped", "epochs"]},
+        nightly=["large"],
+    ),
 )
 def test_compute_waits(simulator: str, size: str) -> None:
     minimum = 10 if size == "tiny" else 11
@@ -68,21 +84,36 @@ def test_compute_waits(simulator: str, size: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "size", tiers(["tiny", "default", "large"], smoke=["tiny"], nightly=["large"])
+    "size",
+    tiers(
+        ["tiny", "default", "large"],
+        smoke={"tiny": ["patience", "slices_of_the_holder"]},
+        nightly=["large"],
+    ),
 )
 def test_scheduler(simulator: str, size: str) -> None:
     run(Scheduler(CONFIGS[size]), "scheduler", simulator, size, 1 if size == "tiny" else 8)
 
 
 @pytest.mark.parametrize(
-    "size", tiers(["tiny", "default", "large"], smoke=["tiny"], nightly=["large"])
+    "size",
+    tiers(
+        ["tiny", "default", "large"],
+        smoke={"tiny": ["every_wait", "turns", "groups_wake"]},
+        nightly=["large"],
+    ),
 )
 def test_parking(simulator: str, size: str) -> None:
     run(Parking(CONFIGS[size]), "parking", simulator, size, 9)
 
 
 @pytest.mark.parametrize(
-    "size", tiers(["tiny", "default", "two-engines", "large"], smoke=["tiny"], nightly=["large"])
+    "size",
+    tiers(
+        ["tiny", "default", "two-engines", "large"],
+        smoke={"tiny": ["copies_end_in_order", "reservations", "failures"]},
+        nightly=["large"],
+    ),
 )
 def test_copy_launcher(simulator: str, size: str) -> None:
     minimum = {"tiny": 4, "default": 5}.get(size, 6)
@@ -103,7 +134,10 @@ def test_memory_semaphores(simulator: str, size: str) -> None:
     run(MemorySemaphores(CONFIGS[size]), "memory_semaphores", simulator, size, 4)
 
 
-@pytest.mark.parametrize("size", tiers(["tiny", "default"], smoke=["tiny"]))
+@pytest.mark.parametrize(
+    "size",
+    tiers(["tiny", "default"], smoke={"tiny": ["state_methods", "own_copies_first", "launches"]}),
+)
 def test_execute(simulator: str, size: str) -> None:
     run(Execute(CONFIGS[size]), "execute", simulator, size, 23 if size == "tiny" else 24)
 

@@ -34,10 +34,6 @@ CONFIGS = {
 }
 
 
-SMOKE = ["overflows", "wraps", "nothing_bound", "permissions", "bus_errors"]
-"""Tests of faults on Icarus for every change."""
-
-
 class System(MemorySystem):
     """Virtual memory for the testbench, with its configuration as only parameter."""
 
@@ -76,15 +72,18 @@ def test_maintenance(simulator: str, name: str) -> None:
     system(simulator, name, "cocotb_maintenance", 46)
 
 
-@pytest.mark.parametrize(
-    "name", tiers(CONFIGS, smoke={"small": SMOKE}, nightly=["default", "wide"])
-)
+@pytest.mark.parametrize("name", tiers(CONFIGS, nightly=["small", "default", "wide"]))
 def test_faults(simulator: str, name: str) -> None:
     system(simulator, name, "cocotb_faults", 43)
 
 
 @pytest.mark.parametrize(
-    "width", tiers([64, 128, 512], smoke={64: ["switched_in_any_cycle/delay=0/status=1"]})
+    "width",
+    tiers(
+        [64, 128, 512],
+        smoke={64: ["switched_in_any_cycle/delay=0/status=1"]},
+        nightly=[128],
+    ),
 )
 def test_recorder(simulator: str, width: int) -> None:
     simulate(

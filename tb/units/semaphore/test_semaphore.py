@@ -12,8 +12,8 @@ from signalbox.tb.units.semaphore.configs import SIZES
     "size",
     tiers(
         SIZES,
-        smoke={"tiny": ["every_operation", "refusals", "rate_and_visibility", "racing_on_chip"]},
-        nightly=["large"],
+        smoke={"tiny": ["every_operation", "refusals"]},
+        nightly=["large", "odd"],
     ),
 )
 def test_unit(size: str, simulator: str) -> None:

@@ -19,7 +19,10 @@ SIZES = {
 }
 
 
-@pytest.mark.parametrize("name", tiers(SIZES, smoke=["tiny"], nightly=["many"]))
+@pytest.mark.parametrize(
+    "name",
+    tiers(SIZES, smoke={"tiny": ["random_fast", "whole_resources"]}, nightly=["odd", "many"]),
+)
 def test_controller(simulator: str, name: str) -> None:
     size = SIZES[name]
     simulate(
@@ -32,7 +35,7 @@ def test_controller(simulator: str, name: str) -> None:
     )
 
 
-@pytest.mark.smoke
+@pytest.mark.smoke("most_urgent_first", "chooses_again", "barrier_blocks_in_turns")
 def test_rules(simulator: str) -> None:
     size = Size(registers=128)
     simulate(

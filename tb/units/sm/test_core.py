@@ -41,8 +41,8 @@ TESTS = pytest.mark.parametrize(
     tiers(
         [("core", 6), ("control", 11)],
         smoke={
-            ("core", 6): ["every_operation", "neighbouring_words_go_together"],
-            ("control", 11): ["every_cause", "kill", "barriers_hold_all"],
+            ("core", 6): ["every_operation"],
+            ("control", 11): ["kill", "barriers_hold_all"],
         },
     ),
 )
@@ -53,6 +53,7 @@ def test_core(simulator: str, tests: str, minimum: int) -> None:
     run("four", tests, minimum, simulator)
 
 
+@pytest.mark.nightly
 @TESTS
 def test_one_lane(tests: str, minimum: int) -> None:
     run("one", tests, minimum, "verilator")

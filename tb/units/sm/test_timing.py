@@ -22,7 +22,16 @@ def fields(size: str) -> dict[str, int]:
     return {"slots": 4, "sm_registers": 8192, "sm_shared": 4096, **SIZES[size]}
 
 
-TESTS = pytest.mark.parametrize(("tests", "minimum"), [("timing", 5), ("timing_ends", 10)])
+TESTS = pytest.mark.parametrize(
+    ("tests", "minimum"),
+    tiers(
+        [("timing", 5), ("timing_ends", 10)],
+        smoke={
+            ("timing", 5): ["addresses_and_numbers_of_big_grids"],
+            ("timing_ends", 10): ["kill", "accesses_overlap"],
+        },
+    ),
+)
 
 
 def run(size: str, tests: str, minimum: int, simulator: str) -> None:
@@ -37,7 +46,7 @@ def run(size: str, tests: str, minimum: int, simulator: str) -> None:
 
 
 @TESTS
-@pytest.mark.parametrize("size", tiers(["six", "many"], smoke=["six"]))
+@pytest.mark.parametrize("size", tiers(["six", "many"], nightly=["many"]))
 def test_timing(simulator: str, size: str, tests: str, minimum: int) -> None:
     run(size, tests, minimum, simulator)
 

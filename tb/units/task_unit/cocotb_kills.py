@@ -199,7 +199,7 @@ async def progress_of_a_queue(dut: Any) -> None:
 async def woken_queues(dut: Any) -> None:
     """Queues of a disabled channel to which others append at any moment are killed, although all
     slots are held: entries do not bring them back."""
-    for delay in range(0, 20 * CONFIG.rows, 10):
+    for delay in range(cocotb.RANDOM_SEED % 40, 20 * CONFIG.rows, 40):
         tb = await KillTestbench(dut).start()
         fillers = crowd(CONFIG.slots, (7,))
         queues = [Queue(50 + n, priority=4, asid=50 + n, channel=3) for n in range(3)]

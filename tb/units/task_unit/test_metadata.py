@@ -8,7 +8,7 @@ from signalbox.tb.simulation.tiers import tiers
 from signalbox.tb.testbench.configs import METADATA
 
 
-@pytest.mark.parametrize("name", tiers(METADATA, smoke=["tiny"]))
+@pytest.mark.parametrize("name", tiers(METADATA, smoke=["tiny"], nightly=["large"]))
 def test_metadata(simulator: str, name: str) -> None:
     simulate(
         QmdReader(METADATA[name]),
