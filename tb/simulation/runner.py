@@ -155,7 +155,8 @@ def simulate(
     )
     build = _build(recipe)
     failure = None
-    values = {**(env or {}), "COCOTB_RANDOM_SEED": str(seed), BUILD: str(SIM_BUILD)}
+    values = {**_pytest(tests), **(env or {})}
+    values |= {"COCOTB_RANDOM_SEED": str(seed), BUILD: str(SIM_BUILD)}
     with _run_folder(SIM_BUILD / name, simulator) as run, _environment(waves, values):
         print(f"{name}: {tests} on {simulator}, SIGNALBOX_SEED={seed}, in {shown(run)}")
         try:
@@ -198,6 +199,14 @@ def choose_seed(seed: int | None = None) -> int:
     if not chosen.isdecimal():
         raise RuntimeError(f"SIGNALBOX_SEED = {chosen!r} is not a whole number")
     return int(chosen)
+
+
+def _pytest(tests: str) -> dict[str, str]:
+    """Environment in which pytest explains failed assertions of the test module and of the
+    testbench. By default it would compile all imported modules anew, libraries too, which takes
+    longer than many tests."""
+    files = f"{tests.rpartition('.')[2]}.py */signalbox/tb/*.py"
+    return {"COCOTB_REWRITE_ASSERTION_FILES": files, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 
 
 def _filter(names: str) -> str:

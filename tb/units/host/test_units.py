@@ -87,7 +87,7 @@ def test_compute_waits(simulator: str, size: str) -> None:
     "size",
     tiers(
         ["tiny", "default", "large"],
-        smoke={"tiny": ["patience", "slices_of_the_holder"]},
+        smoke={"default": ["patience", "slices_of_the_holder"]},
         nightly=["large"],
     ),
 )
