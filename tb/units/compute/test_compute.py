@@ -18,6 +18,7 @@ def test_compute(simulator: str) -> None:
     )
 
 
+@pytest.mark.nightly
 def test_timing(simulator: str) -> None:
     simulate(
         ComputeEngine(TIMING),

@@ -8,7 +8,7 @@ from signalbox.tb.units.host.channel_registers_testbench import ChannelRegisters
 
 LIMIT = {"timeout_time": 50, "timeout_unit": "ms"}
 
-ENOUGH = 3
+ENOUGH = 2
 """Number of times that each goal has to be met."""
 
 

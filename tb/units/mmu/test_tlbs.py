@@ -91,6 +91,7 @@ def test_walker(simulator: str, width: int, walks: int) -> None:
     walker(simulator, width, walks, minimum=14)
 
 
+@pytest.mark.nightly
 def test_many_walks(simulator: str) -> None:
     """With as many walks as page 70 requires, all are in flight."""
     walker(simulator, 128, 32, testcase="walks_in_flight")
