@@ -110,6 +110,9 @@ class Cause(enum.IntEnum, shape=6):
     last dword, which ends it."""
     INLINE_ZERO = 47
     """Inline transfer of no bytes."""
+    TASK_TIMEOUT = 48
+    """The task's context had to leave the SMs, and blocks of the task had not ended after
+    CONTEXT_TIMEOUT cycles."""
 
 
 CODE_OF = {
@@ -160,6 +163,7 @@ CODE_OF = {
     Cause.TASK_KILLED: Code.DEVICE,
     Cause.INLINE_ORDER: Code.HCE_RE_ILLEGAL_OP,
     Cause.INLINE_ZERO: Code.HCE_RE_ILLEGAL_OP,
+    Cause.TASK_TIMEOUT: Code.DEVICE,
 }
 """Public interrupt of every cause. `METHOD0` and `DATA0` hold the offending method; the cause and
 `ERROR_VA` give the details."""

@@ -55,7 +55,7 @@ ADDRESS_BITS = 16
 ID = 0x5349_4742
 """`ID` of every Signalbox: "SIGB"."""
 
-VERSION = (2, 4)
+VERSION = (2, 5)
 """Major and minor version of the register map; the major number grows with incompatible changes."""
 
 
@@ -654,6 +654,13 @@ GLOBAL = Block(
             Access.RW,
             "Cycles that a context runs while others wait.",
             reset=20_000,
+        ),
+        Register(
+            "CONTEXT_TIMEOUT",
+            0x2B8,
+            Access.RW,
+            "Cycles in which a context that has to leave ends its blocks. Tasks with blocks on SMs "
+            "after that are killed, and halt their channels (TASK_TIMEOUT). 0: no limit.",
         ),
         Register(
             "CONTEXT_BROKEN",

@@ -50,6 +50,8 @@ class ComputeSettings:
     -------
     waiting : maximum number of waiting tasks of one priority in each context.
     slice_cycles : time slice of a context, in cycles.
+    timeout_cycles : cycles after the end of its slice until the tasks of a context that still have
+        blocks on SMs are killed (TASK_TIMEOUT); 0: they are waited for.
     placement : default placement of contexts; None for that of the environment variable
         SIGNALBOX_PLACEMENT.
     spaces_each : maximum number of address spaces that join one context by default.
@@ -57,6 +59,7 @@ class ComputeSettings:
 
     waiting: int = 64
     slice_cycles: int = 20_000
+    timeout_cycles: int = 1_000_000
     placement: Placement | str | None = None
     spaces_each: int = SUBCONTEXTS
 
@@ -115,6 +118,7 @@ class ComputeEngine:
         if self._system is not None:
             await self._lists.place(self._system, await self._spaces.acquire(self._system))
         await self._control.write("CONTEXT_SLICE", self._settings.slice_cycles)
+        await self._control.write("CONTEXT_TIMEOUT", self._settings.timeout_cycles)
         await self.contexts.open()
         await self._control.write("TASK_STATUS", WARP_FAULT=1, LOST=1)
 

@@ -64,6 +64,7 @@ _MEANING = {
     Cause.TASK_KERNEL: "a warp of the task faulted",
     Cause.TASK_RELEASE: "the task is complete, but a release at its end was refused",
     Cause.TASK_KILLED: "a kill request named the task, its address space or its context",
+    Cause.TASK_TIMEOUT: "its context had to leave the SMs, and its blocks did not end in time",
     Cause.TASK_QUEUE: "the record is not an open queue, or the context cannot open another one",
 }
 

@@ -130,6 +130,8 @@ class ComputeEngine(wiring.Component):
                 for inner, outer in zip(contexts.settings, self.settings, strict=True)
             ],
             contexts.slice.eq(control.slice),
+            contexts.timeout.eq(control.timeout),
+            tasks.overdue.eq(contexts.overdue),
             contexts.mend.eq(control.mend),
             contexts.waiting.eq(tasks.waiting),
             # An ending task may launch another one, so its context is not empty yet.

@@ -44,7 +44,8 @@ class Contexts(wiring.Component):
     Before a context runs, its instance block is read, and each subcontext with a page directory is
     bound: ASID to page directory base and address limit, one after the other; the next one is read
     meanwhile. Once all binds are acknowledged, its tasks may have slots (`active`). A context that
-    leaves gives up all slots first.
+    leaves gives up all slots first. If it has not done so `timeout` cycles after `leave`, its tasks
+    that still have blocks on SMs are killed (`overdue`).
 
     A context whose instance block cannot be read, or has a page directory that cannot be bound, is
     `broken`: its tasks stay in their lists until `mend`.
@@ -56,11 +57,13 @@ class Contexts(wiring.Component):
     -------
     settings : in, per context.
     slice : in, time slice in cycles while other contexts wait; counted from `active` on.
+    timeout : in, cycles from `leave` to `overdue`; 0: never.
     waiting : in, per context: one of its lists is not empty.
     empty : in, see `TaskUnit`.
     context : out, the running context.
     active : out, see `TaskUnit`.
     leave : out, see `TaskUnit`.
+    overdue : out, see `TaskUnit`.
     automatic : out, see `TaskUnit`.
     mmu : out, binds.
     read : out, the memory.
@@ -74,11 +77,13 @@ class Contexts(wiring.Component):
         super().__init__({
             "settings": In(context_setting()).array(config.contexts),
             "slice": In(32),
+            "timeout": In(32),
             "waiting": In(config.contexts),
             "empty": In(1),
             "context": Out(config.context_bits),
             "active": Out(1),
             "leave": Out(1, init=1),
+            "overdue": Out(1),
             "automatic": Out(Policy),
             "mmu": Out(MmuPort(config)),
             "read": Out(ReadPort(config)),
@@ -252,6 +257,11 @@ class Contexts(wiring.Component):
         mine, others = (requests & self._turn).any(), (requests & ~self._turn).any()
         m.d.comb += over.eq(count >= self.slice)
         m.d.sync += count.eq(Mux(self.active, count + ~over, 0))
+        left = Signal(32)
+        m.d.sync += [
+            left.eq(Mux(self.leave, left - left.bool(), self.timeout)),
+            self.overdue.eq(self.active & (self.overdue | (self.leave & (left == 1)))),
+        ]
         with m.State("RUNS"):
             with m.If(others & (over | (self.empty & ~mine))):
                 m.d.sync += self.leave.eq(1)

@@ -34,6 +34,7 @@ _CAUSES = {
     Refusal.RELEASE: Cause.TASK_RELEASE,
     Refusal.QUEUE: Cause.TASK_QUEUE,
     Refusal.KILLED: Cause.TASK_KILLED,
+    Refusal.TIMEOUT: Cause.TASK_TIMEOUT,
 }
 
 

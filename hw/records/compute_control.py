@@ -61,6 +61,7 @@ class ComputeControl(wiring.Signature):
     -------
     area : out, memory of the task lists.
     slice : out, time slice of a context in cycles, while others wait.
+    timeout : out, cycles in which a leaving context ends its blocks; 0: no limit.
     mend : out, strobe per context: allow a broken context to run again.
     broken : in, per context: it cannot run.
     active : in, a context runs.
@@ -75,6 +76,7 @@ class ComputeControl(wiring.Signature):
         super().__init__({
             "area": Out(list_area(config)),
             "slice": Out(32),
+            "timeout": Out(32),
             "mend": Out(config.contexts),
             "kill": Out(stream.Signature(kill_request(config))),
             "broken": In(config.contexts),

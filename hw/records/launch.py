@@ -43,6 +43,8 @@ class Refusal(enum.Enum, shape=4):
     """It is not an open queue, or no further queue may be opened."""
     KILLED = 10
     """Its channel was disabled, or a kill request named it."""
+    TIMEOUT = 11
+    """It had blocks on SMs when the time of its leaving context was over."""
 
 
 task_verdict = data.StructLayout({"refusal": Refusal, "check": SkedCheck})

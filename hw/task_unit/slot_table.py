@@ -49,6 +49,7 @@ class SlotTable(wiring.Component):
     drained : in, per row: no block is undistributed or on an SM; see `GlobalPort`.
     fault : in, strobe per row: one of its warps faulted.
     kills : in, strobe: the task of `row` is to be killed.
+    overdue : in, tasks of all rows that are not drained are to be killed.
     limit : in, slots that may be held.
     free : out, a free row, if a slot is free as well.
     crowded : out, a row is free, but no slot.
@@ -58,6 +59,7 @@ class SlotTable(wiring.Component):
     ended : out, a row whose task has ended.
     returning : out, a row whose task returns to its list.
     kill : out, per row: it had a fault, or is to be killed.
+    late : out, per row: it is to be killed as it was overdue.
     runs : out, per row: it runs, and `kill` is 0.
     idle : out, all rows are free.
     """
@@ -72,6 +74,7 @@ class SlotTable(wiring.Component):
             "drained": In(config.rows),
             "fault": In(config.rows),
             "kills": In(row_choice(config)),
+            "overdue": In(1),
             "limit": In(range(config.slots + 1)),
             "free": Out(row_choice(config)),
             "crowded": Out(1),
@@ -81,6 +84,7 @@ class SlotTable(wiring.Component):
             "ended": Out(row_choice(config)),
             "returning": Out(row_choice(config)),
             "kill": Out(config.rows),
+            "late": Out(config.rows),
             "runs": Out(config.rows),
             "idle": Out(1),
         })
@@ -143,20 +147,23 @@ class SlotTable(wiring.Component):
 
     def _follow(self, m: Module, number: int, priority: Signal) -> None:
         """State of one row."""
-        state, kill = self.states[number], self.kill[number]
+        state, kill, late = self.states[number], self.kill[number], self.late[number]
         opened, stopped, closed = (
             getattr(self, name).valid & at[number]
             for name, at in zip(_EVENTS, self._at, strict=True)
         )
         killed = self.kills.valid & (self.kills.row == number)
-        with m.If((self.fault[number] | killed) & (state != RowState.FREE)):
-            m.d.sync += kill.eq(1)
+        overdue = self.overdue & ~self.drained[number]
+        with m.If((self.fault[number] | killed | overdue) & (state != RowState.FREE)):
+            m.d.sync += [kill.eq(1), late.eq(late | ~(kill | self.fault[number] | killed))]
         with m.If(opened):
-            m.d.sync += [state.eq(RowState.RUNS), priority.eq(self.opened.priority), kill.eq(0)]
+            m.d.sync += [state.eq(RowState.RUNS), priority.eq(self.opened.priority)]
         with m.If(stopped):
             m.d.sync += state.eq(Mux(self.stopped.left, RowState.RETURNS, RowState.LEAVES))
         with m.If(closed):
-            m.d.sync += [state.eq(RowState.FREE), kill.eq(0)]
+            m.d.sync += state.eq(RowState.FREE)
+        with m.If(opened | closed):
+            m.d.sync += [kill.eq(0), late.eq(0)]
 
     def _victim(self, m: Module, runs: Signal, priorities: list[Signal]) -> None:
         """A tree with one level per cycle; ties go to the highest row number."""

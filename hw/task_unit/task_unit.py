@@ -74,6 +74,7 @@ class TaskUnit(wiring.Component):
         `active` rises.
     leave : in, all its tasks must give up their slots.
     automatic : in, placement policy of tasks that leave the choice to the context (ASID-32).
+    overdue : in, tasks with blocks on SMs are to end early (TIMEOUT).
     limit : in, strobe: slots that a context's tasks may hold. Tasks beyond a new limit keep their
         slots until a task of higher priority waits: then tasks of lower priority are stopped until
         it has a slot.
@@ -112,6 +113,7 @@ class TaskUnit(wiring.Component):
             "automatic": In(Policy),
             "launch": In(stream.Signature(task_launch(config))),
             "launched": Out(task_launched),
+            "overdue": In(1),
             "limit": In(slot_limit(config)),
             "on": In(config.channels),
             "kill_request": In(stream.Signature(kill_request(config))),
@@ -206,6 +208,7 @@ class TaskUnit(wiring.Component):
             ],
             slots.drained.eq(self.port.drained),
             slots.fault.eq(self.fault),
+            slots.overdue.eq(self.overdue),
             self.kill.eq(slots.kill),
             metadata.request.p.asid.eq(self.task.asid),
             metadata.request.p.page.eq(self.task.page),
@@ -476,7 +479,9 @@ class TaskUnit(wiring.Component):
                 self._head.eq(1),
                 self._holds.eq(~self._advances),
                 self._store.eq(Stored.PLACE),
-                self._verdict.refusal.eq(Refusal.KERNEL),
+                self._verdict.refusal.eq(
+                    Mux(self._slots.late.bit_select(self._row, 1), Refusal.TIMEOUT, Refusal.KERNEL)
+                ),
             ]
             with m.If(self._slots.kill.bit_select(self._row, 1)):
                 m.next = "DIE"

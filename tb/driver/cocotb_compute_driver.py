@@ -4,6 +4,7 @@ import cocotb
 
 from signalbox.driver.channel.priority_policy import PriorityPolicy
 from signalbox.driver.commands.pushbuffer import Pushbuffer
+from signalbox.driver.compute.engine import ComputeSettings
 from signalbox.driver.compute.tasks import Task
 from signalbox.driver.device import Device
 from signalbox.driver.faults.channel_error import read_error
@@ -115,6 +116,30 @@ async def runaway(dut, kind: str, closes: bool):
     await compute_bodies.vector_adds(again)
     await again.close()
     assert await again.control.read("INTR") == 0
+
+
+@cocotb.test(**LIMIT)
+async def past_its_slice(dut):
+    """A warp that never ends keeps its context on the SMs for the slice and the time-out, no
+    longer. Its task fails with TASK_TIMEOUT; other contexts run, and its stream goes on
+    (PREEMPT-1)."""
+    machine, limit = await SimMachine.start(dut), 3000
+    settings = ComputeSettings(slice_cycles=2000, timeout_cycles=limit, spaces_each=1)
+    device = await Device.open(machine, PriorityPolicy(1), compute=settings)
+    mine = await device.stream()
+    other = await device.stream(space=device.create_space("other"))
+    task = await mine.launch(ENDLESS, 1, 32, {})
+    await machine.wait_cycles(3000)
+    began = machine.now()
+    await (await other.launch(SHORT, 4, 64, {})).synchronize()
+    print(f"the other context's task is over after {machine.now() - began} cycles")
+    assert limit <= machine.now() - began < limit + ACTIVE_CYCLES
+    error = await compute_bodies.failure(task)
+    assert error.cause is Cause.TASK_TIMEOUT and error.record == task.record, str(error)
+    await mine.channel.resume()
+    await (await mine.launch(SHORT, 4, 64, {})).synchronize()
+    await device.close()
+    assert await device.control.read("INTR") == 0
 
 
 @cocotb.test(**LIMIT)

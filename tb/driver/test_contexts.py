@@ -82,14 +82,14 @@ def test_registers(name):
     machine = FakeMachine(config)
 
     async def main():
-        settings = ComputeSettings(waiting=10, slice_cycles=777)
+        settings = ComputeSettings(waiting=10, slice_cycles=777, timeout_cycles=888)
         device = await Device.open(machine, NoPriorityPolicy(1), compute=settings)
         stream = await device.stream()
         await stream.synchronize()
         words = machine.compute.words
         asid, log = words["TASK_LISTS_SIZE"] >> 16, words["TASK_LISTS_SIZE"] & 0x1F
         assert (asid, log) == (config.asids - 1, 4 if name == "tiny" else 6)
-        assert words["CONTEXT_SLICE"] == 777
+        assert (words["CONTEXT_SLICE"], words["CONTEXT_TIMEOUT"]) == (777, 888)
         va = words["TASK_LISTS_HI"] << 32 | words["TASK_LISTS_LO"]
         (space,) = [space for space in device.spaces if space.asid == asid]
         assert (space is device.space) == (config.asids == 1)

@@ -41,5 +41,5 @@ def test_compute(simulator: str) -> None:
         "signalbox.tb.driver.cocotb_compute_driver",
         simulator=simulator,
         name="driver-compute",
-        minimum=26,
+        minimum=27,
     )

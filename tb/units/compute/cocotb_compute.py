@@ -111,6 +111,30 @@ async def slices_have_their_length(dut: Any) -> None:
 
 
 @cocotb.test()
+async def past_its_slice(dut: Any) -> None:
+    """A task with a warp that never ends keeps its context on the SMs for the slice and the
+    time-out, no longer. It fails; the others of its context do not, and end in later turns
+    (PREEMPT-1)."""
+    limit, leaving = 2000, 300
+    tb = ComputeTestbench(dut, slice_cycles=SLICE)
+    two_contexts(tb)
+    tb.drive(control__timeout=limit)
+    await tb.start()
+    endless = Job(SPIN, (1, 1, 1), (32, 1, 1), {"CYCLES": 1 << 31})
+    victims = [Launch(10 + n, endless, asid=2 * n, context=0) for n in range(2)]
+    tasks = [Launch(n, spinning(16), asid=n, context=n % 2) for n in range(4)]
+    for task in (*victims, *tasks):
+        tb.launch(task)
+    await tb.finish()
+    for task in tasks:
+        tb.check(task)
+    assert [one.verdict for one in victims] == [Refusal.TIMEOUT] * 2
+    first = tb.turns[0]
+    assert first.context == 0 and first.over is not None
+    assert SLICE + limit <= first.over - first.begun <= SLICE + limit + leaving
+
+
+@cocotb.test()
 async def urgent_task(dut: Any) -> None:
     """On a full machine, an urgent task is over long before earlier ones (PLACE-5)."""
     tb = await ComputeTestbench(dut).start()

@@ -320,7 +320,9 @@ async def compute_registers(dut):
     await tb.write(address("TASK_LISTS_SIZE"), size | 3 << 16)
     await tb.write(address("CONTEXT_SLICE"), 1234)
     area = {"asid": 3 & (1 << CONFIG.asid_bits) - 1, "base": base, "log_size": size}
+    await tb.write(address("CONTEXT_TIMEOUT"), 5678)
     assert tb.get("compute__area") == area and tb.get("compute__slice") == 1234
+    assert tb.get("compute__timeout") == 5678
     tb.drive(compute__active=1)
     await tb.steps(2)
     assert await tb.read(address("TASK_STATE")) == 3

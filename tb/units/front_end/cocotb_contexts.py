@@ -163,6 +163,31 @@ async def takes_turns(dut: Any) -> None:
 
 
 @cocotb.test()
+async def overdue(dut: Any) -> None:
+    """A context whose blocks have not ended some cycles after its slice is overdue until it has
+    left; with a limit of 0, none is (PREEMPT-1)."""
+    tb = await ContextsTestbench(dut, slice_cycles=30).start()
+    tb.wait_for({0, 1})
+    for turn, limit in enumerate((1, 2, 100, 300, 0, 50)):
+        tb.drive(timeout=limit, empty=0)
+        await tb.until(lambda t=turn: len(tb.order) == t + 1, "next context")
+        await tb.until(lambda: tb.get("leave"), "slice over")
+        began = tb.cycle
+        for _ in range(400):
+            late = tb.cycle - began
+            assert tb.get("overdue") == (limit > 0 and late >= limit), (limit, late)
+            await tb.step()
+        tb.drive(empty=1)
+        await tb.until(lambda: not tb.active, "left")
+        await tb.step()
+        assert not tb.get("overdue")
+    tb.drive(timeout=20, empty=1)
+    for turn in range(7, 10):
+        await tb.until(lambda t=turn: len(tb.order) == t, "next context")
+        assert not tb.get("overdue"), "it left in time"
+
+
+@cocotb.test()
 async def alone_it_keeps_running(dut: Any) -> None:
     """The end of a slice has no effect while no context waits, and binds are not repeated."""
     tb = await ContextsTestbench(dut, slice_cycles=50).start()

@@ -142,6 +142,59 @@ async def rows_of_others(dut: Any) -> None:
 
 
 @cocotb.test()
+async def overdue(dut: Any) -> None:
+    """When a leaving context is overdue, its tasks with blocks on SMs fail. Those whose blocks have
+    ended do not, and waiting ones wait on (PREEMPT-1)."""
+    tb = await KillTestbench(dut).start()
+    tasks = crowd(2 * CONFIG.slots, (3, 6))
+    await tb.launch_all(tasks)
+    rows = tb.rows.rows
+    await tb.until(
+        lambda: len(tb.held) == CONFIG.slots and all(rows[one].running for one in tb.held),
+        "all slots have blocks on SMs",
+    )
+    await tb.steps(tb.random.randrange(40))
+    tb.drive(leave=1)
+    await tb.until(lambda: all(row.stopped for row in rows.values()), "all are stopped")
+    stuck = [task for number, task in tb.held.items() if number % 2]
+    for number in set(tb.held):
+        for block in [] if tb.held[number] in stuck else [*rows[number].running]:
+            tb.rows.finish(rows[number], block)
+    await tb.until(lambda: len(tb.held) == len(stuck), "the others leave")
+    assert stuck and not tb.get("empty")
+    tb.drive(overdue=1)
+    await tb.until(lambda: tb.get("empty"), "the context leaves")
+    failed = [one for one in tasks if one.outcome == "failed"]
+    assert {one.number for one in failed} == {one.number for one in stuck}
+    assert {tb.verdicts[one.number] for one in failed} == {Refusal.TIMEOUT}
+    tb.drive(active=0, overdue=0)
+    await tb.steps(2)
+    tb.drive(leave=0, active=1)
+    tb.rows.end = 0.5
+    await tb.finish()
+    assert all(one.outcome == "ended" for one in tasks if one not in failed)
+
+
+@cocotb.test()
+async def late_row(dut: Any) -> None:
+    """A row that opens while the context is overdue is killed, too: nothing keeps it from leaving
+    (PREEMPT-1)."""
+    for delay in range(0, 120, 3):
+        tb = await KillTestbench(dut, place=1.0).start()
+        task = Task(1, priority=5, asid=1, channel=3, blocks=4)
+        tb.ask(task)
+        await tb.steps(delay)
+        tb.drive(leave=1)
+        await tb.step()
+        tb.drive(overdue=1)
+        await tb.until(lambda tb=tb: tb.asks[0].verdict is ACCEPTED, "it is accepted")
+        await tb.until(lambda tb=tb: tb.get("empty"), "the context leaves")
+        await tb.steps(20)
+        assert task.row is None
+        assert tb.verdicts.get(1, Refusal.TIMEOUT) is Refusal.TIMEOUT
+
+
+@cocotb.test()
 async def queues(dut: Any) -> None:
     """Queues of a disabled channel are killed, whether they rest, run or wait; those of other
     channels remain."""

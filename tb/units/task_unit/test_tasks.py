@@ -41,7 +41,7 @@ def test_queues(simulator: str) -> None:
     ),
 )
 def test_kills(simulator: str, name: str) -> None:
-    run(simulator, "kills", name, minimum=19)
+    run(simulator, "kills", name, minimum=21)
 
 
 def test_two_queues(simulator: str) -> None:
