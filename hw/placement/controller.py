@@ -6,23 +6,31 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from signalbox.hw.config import Config
 from signalbox.hw.placement.block_numbers import BlockNumbers
+from signalbox.hw.placement.block_recall import BlockRecall, block_move
 from signalbox.hw.placement.kernel_table import KernelTable, decision
 from signalbox.hw.placement.row_order import row_event
 from signalbox.hw.placement.row_requests import RowRequests
 from signalbox.hw.placement.running_blocks import RunningBlocks
 from signalbox.hw.placement.sm_choice import PipelinedOr, SmChoice
 from signalbox.hw.placement.sm_table import Rank, SmRow, sm_flags
-from signalbox.hw.records.placement import GlobalPort, Policy, SmLink, block_record
+from signalbox.hw.records.placement import (
+    LEVEL_BITS,
+    GlobalPort,
+    Policy,
+    SmLink,
+    block_record,
+)
 
 __all__ = ["GlobalController", "Step", "block_run", "placed", "refused"]
 
 
 class Step(enum.Enum, shape=2):
-    """The step that found the SM (PLACE-2, 4, 5)."""
+    """The step that found the SM (PLACE-2, 4, 5); MOVED: the block has waited on another SM."""
 
     WHOLE = 0
     WARP = 1
     LOWER = 2
+    MOVED = 3
 
 
 def placed(config: Config) -> data.StructLayout:
@@ -81,6 +89,9 @@ class GlobalController(wiring.Component):
     cycles plus the rounds of the choice; from `freed` of a resource that a waiting kernel needs: 3
     cycles plus the rounds. With 132 SMs: 10 and 8.
 
+    A block placed by step C that has not begun moves to another SM that can begin it
+    (`BlockRecall`). While one waits, blocks of lower priority do not take the last slot of an SM.
+
     Members
     -------
     port : in, requests of the task unit.
@@ -122,11 +133,16 @@ class GlobalController(wiring.Component):
         self._taken = Signal(config.sms)
         self._sm = Signal(config.sm_bits)
         self._batch = Signal(block_run(config), name="block_run")
+        self._move = Signal(block_move(config), name="block_move")
+        self._pause = Signal(name="pause")
+        self._level = Signal(LEVEL_BITS, name="claimed_level")
         self._steps = self._decisions(m)
         self._ask(m)
         self._look(m)
         self._decide(m)
         self._send(m)
+        if config.sms > 1:
+            self._recall(m)
         return m
 
     def _decisions(self, m: Module) -> list[data.View]:
@@ -162,7 +178,7 @@ class GlobalController(wiring.Component):
             self._running.fill.eq(asks.fills),
             self.port.drained.eq(self._running.drained),
             self.port.ended.eq(self._running.over),
-            self._restart.eq(asks.holds | kernels.overtakes | kernels.lost),
+            self._restart.eq(asks.holds | kernels.overtakes | kernels.lost | self._pause),
             kernels.restart.eq(self._restart),
             kernels.flush.eq(self._flush),
         ]
@@ -172,17 +188,20 @@ class GlobalController(wiring.Component):
         """Inputs and outputs of the SM rows."""
         asked, last, source = self.kernels.begins, self.kernels.last, self._steps[-1]
         needs, asid = source.needs.as_value(), source.asid
-        sent = Mux(self._batch.valid, self._batch.needs.as_value(), needs)
-        space = Mux(self._batch.valid, self._batch.asid, asid)
+        move, batch = self._move, self._batch
+        sent = Mux(batch.valid, batch.needs.as_value(), needs)
+        space = Mux(batch.valid, batch.asid, asid)
         for n, (row, link) in enumerate(zip(self.rows, self.sm, strict=True)):
             m.d.comb += [
                 row.needs.eq(asked.needs),
+                row.spares.eq(asked.needs.priority + 1 < self._level),
                 row.asid.eq(asked.asid),
                 row.policy.eq(asked.policy),
                 row.last.eq(last.valid & (last.sm == n)),
                 row.taken.eq(self._taken[n]),
-                row.sent.eq(sent),
-                row.space.eq(space),
+                row.returned.eq(move.valid & move.source[n]),
+                row.sent.eq(Mux(move.valid, move.needs.as_value(), sent)),
+                row.space.eq(Mux(move.valid, move.asid, space)),
                 row.freed.eq(link.freed),
                 row.highest.eq(link.highest),
                 row.received.eq(link.received),
@@ -224,6 +243,7 @@ class GlobalController(wiring.Component):
             self._taken.eq(
                 Cat(places & (self.choice.number == n) for n in range(self._config.sms))
                 | Mux(continues, batch.at, 0)
+                | Mux(self._move.valid, self._move.target, 0)
             ),
         ]
         none = (best.rank == Rank.NONE) & ~seen.whole & ~seen.warp & ~seen.lower
@@ -283,9 +303,35 @@ class GlobalController(wiring.Component):
         reads = self._requests.reads
         m.d.comb += numbering.ahead.eq(Mux(reads.valid, reads.row, self._steps[-2].row))
 
+    def _recall(self, m: Module) -> None:
+        """Blocks that move to another SM."""
+        m.submodules.recall = recall = BlockRecall(self._config)
+        opened = self._requests.open.p
+        m.d.comb += [
+            recall.open.valid.eq(self._requests.opens),
+            recall.open.row.eq(opened.row),
+            recall.open.asid.eq(opened.asid),
+            recall.room.eq(
+                Cat(link.room & row.accepts for link, row in zip(self.sm, self.rows, strict=True))
+            ),
+            recall.heard.eq(Cat(row.count == row.received for row in self.rows)),
+            self._move.eq(recall.move),
+            self._pause.eq(recall.pause),
+            self._level.eq(Mux(recall.claim.valid, recall.claim.level, 0)),
+        ]
+        for n, link in enumerate(self.sm):
+            m.d.comb += [
+                recall.waits[n].eq(link.waits),
+                recall.returned[n].eq(link.returned),
+                link.claim.eq(recall.claim),
+                link.claim.valid.eq(recall.claim.valid & ~recall.owner[n]),
+                link.recall.eq(recall.recall[n]),
+            ]
+
     def _send(self, m: Module) -> None:
         """Send the block to its SM and update all counts."""
         batch, numbering, kernels = self._batch, self.numbering, self.kernels
+        move = self._move
         running, asks = self._running, self._requests
         row = Signal(self._config.row_bits)
         empties = Signal(row_event(self._config))
@@ -307,8 +353,10 @@ class GlobalController(wiring.Component):
             with m.If(self._taken[n]):
                 m.d.sync += [
                     link.block.valid.eq(1),
-                    link.block.p.row.eq(row),
-                    link.block.p.at.eq(numbering.at),
+                    link.block.p.row.eq(Mux(move.valid, move.row, row)),
+                    link.block.p.at.eq(
+                        Mux(move.valid, move.at.as_value(), numbering.at.as_value())
+                    ),
                 ]
             with m.Elif(link.block.ready):
                 m.d.sync += link.block.valid.eq(0)
@@ -320,6 +368,12 @@ class GlobalController(wiring.Component):
             self.placed.sm.eq(self._sm),
             self.placed.step.eq(_step(rank)),
         ]
+        with m.If(move.valid):
+            m.d.sync += [
+                self.placed.valid.eq(1),
+                [self.placed[name].eq(move[name]) for name in ("row", "at", "sm")],
+                self.placed.step.eq(Step.MOVED),
+            ]
 
 
 def _step(rank: Value) -> Value:

@@ -74,6 +74,7 @@ class SmRow(wiring.Component):
     Members
     -------
     needs : in, needs of the current kernel.
+    spares : in, the last free block slot is no place for it.
     asid : in, its address space.
     policy : in, its policy.
     last : in, the SM received the kernel's last block.
@@ -84,8 +85,11 @@ class SmRow(wiring.Component):
     highest : in, see `SmLink`.
     received : in, see `SmLink`.
     ready : in, the link can accept a block.
+    returned : in, strobe: a block with needs `sent` leaves the SM without having begun; not
+        together with `taken`.
     candidate : out, the SM as a candidate for the kernel of the previous cycle. Its rank is NONE in
         the cycle after a block was sent, since the free amounts were not up to date.
+    accepts : out, the link can accept a block, and a block slot is free.
     seen : out, flags for the kernel of the previous cycle, also valid in that cycle.
     one : out, the SM had room for one whole block in the previous cycle.
     two : out, for two whole blocks.
@@ -115,6 +119,7 @@ class SmRow(wiring.Component):
         self.count = Signal(6)
         super().__init__({
             "needs": In(kernel_needs),
+            "spares": In(1),
             "asid": In(config.asid_bits),
             "policy": In(Policy),
             "last": In(1),
@@ -125,7 +130,9 @@ class SmRow(wiring.Component):
             "highest": In(LEVEL_BITS),
             "received": In(6),
             "ready": In(1),
+            "returned": In(1),
             "candidate": Out(candidate(config)),
+            "accepts": Out(1),
             "seen": Out(sm_flags(config)),
             "one": Out(1),
             "two": Out(1),
@@ -148,9 +155,13 @@ class SmRow(wiring.Component):
             (self.shared, freed.shared, sent.shared),
         ):
             kept = left + back
-            m.d.sync += left.eq(Mux(self.taken, kept - needed, kept))
+            m.d.sync += left.eq(kept)
+            with m.If(self.taken):
+                m.d.sync += left.eq(kept - needed)
+            with m.Elif(self.returned):
+                m.d.sync += left.eq(kept + needed)
         m.d.sync += [
-            self.blocks.eq(self.blocks + self.taken - freed.block),
+            self.blocks.eq(self.blocks + self.taken - freed.block - self.returned),
             self.count.eq(self.count + self.taken),
         ]
 
@@ -180,9 +191,10 @@ class SmRow(wiring.Component):
             sees.registers.eq(self.registers >= needs.block_registers),
             sees.warps.eq(self.warps >= needs.warps),
             sees.shared.eq(self.shared >= needs.shared),
-            sees.slot.eq(self.blocks != config.sm_blocks),
+            sees.slot.eq(self.blocks < config.sm_blocks - self.spares),
             sees.below.eq(self.top <= needs.priority),
             open_.eq(sees.slot & self.ready),
+            self.accepts.eq((self.blocks != config.sm_blocks) & self.ready),
             sees.whole.eq(sees.registers & sees.warps & sees.shared & open_),
             sees.preferred.eq(sees.whole & preferred),
             sees.warp.eq(
@@ -223,6 +235,6 @@ class SmRow(wiring.Component):
                 (self.registers >= needs.block_registers << 1)
                 & (self.warps >= needs.warps << 1)
                 & (self.shared >= needs.shared << 1)
-                & (self.blocks + 2 <= slots)
+                & (self.blocks + 2 <= slots - self.spares)
             ),
         ]

@@ -15,6 +15,7 @@ __all__ = [
     "KernelWord",
     "Policy",
     "SmLink",
+    "block_claim",
     "block_record",
     "coordinates",
     "ended_block",
@@ -22,6 +23,7 @@ __all__ = [
     "kernel_open",
     "kernel_word",
     "queue_span",
+    "returned_block",
     "row_blocks",
     "row_left",
     "sm_report",
@@ -169,6 +171,26 @@ def sm_report(config: Config) -> data.StructLayout:
     })
 
 
+block_claim = data.StructLayout({
+    "valid": 1,
+    "level": LEVEL_BITS,
+    "registers": kernel_needs.members["block_registers"],
+    "warps": kernel_needs.members["warps"],
+    "shared": kernel_needs.members["shared"],
+})
+"""A block that has not begun: its priority + 1, and what its first warp takes, in units."""
+
+
+def returned_block(config: Config) -> data.StructLayout:
+    """Strobe, answer to a recall; with `some`, a block that leaves its SM without having begun."""
+    return data.StructLayout({
+        "valid": 1,
+        "some": 1,
+        **block_record(config).members,
+        "needs": kernel_needs,
+    })
+
+
 class SmLink(wiring.Signature):
     """An SM, seen from the global logic controller.
 
@@ -181,6 +203,15 @@ class SmLink(wiring.Signature):
     highest : in, highest priority of any block on the SM, of LEVEL_BITS.
     received : in, blocks accepted since reset, modulo 64. `highest` covers all of them, so the
         controller can tell whether it covers all blocks sent.
+    waits : in, the most urgent block with warps to start, if it has not begun and lacks resources.
+    claim : out, the most urgent block that waits on another SM. No warp of lower priority starts
+        before it, except as rules 3 and 4 of `hw/sm/README.md` say.
+    room : in, its first warp can start, and no block of the SM that is as urgent has warps to
+        start; stays as long as the claim, and until such a block arrives.
+    recall : out, strobe: the SM is to return the block that it reported in `waits` and that is
+        claimed. Not again before `returned`.
+    returned : in, see `returned_block`. Resources of the block are not in `freed`, and it has no
+        end.
     """
 
     def __init__(self, config: Config) -> None:
@@ -190,6 +221,11 @@ class SmLink(wiring.Signature):
             "ended": In(stream.Signature(ended_block(config))),
             "highest": In(LEVEL_BITS),
             "received": In(6),
+            "waits": In(block_claim),
+            "claim": Out(block_claim),
+            "room": In(1),
+            "recall": Out(1),
+            "returned": In(returned_block(config)),
         })
 
 

@@ -87,6 +87,8 @@ class BlockTable(wiring.Component):
     idle : out, per slot: it has warps to start, and may have begun only without a barrier.
     withdraw : in, one-hot strobe: no further warp of the block in an `idle` slot starts; not
         together with `start`.
+    leaves : in, one-hot strobe: the block in this slot leaves the table; it has warps to start and
+        has not begun. Not together with `start`.
     highest : out, see `hw.records.placement.SmLink`; of the table two cycles ago.
     received : out, likewise.
 
@@ -180,7 +182,7 @@ class BlockTable(wiring.Component):
         ends, (partial, entire) = self._ends[0], self._stays
         # It precedes all other begun blocks.
         others = partial.any().replicate(self._config.sm_blocks)
-        gone = self.withdraw
+        gone = self.withdraw | self.leaves
         follow = [
             self._follow(m, 0, self.waiting, order.placed, order.behind | gone),
             self._follow(m, 1, self.partial, partial, ends | others | gone),
@@ -257,7 +259,7 @@ class BlockTable(wiring.Component):
         over = Mux(self.over.valid, self.over.place, 0)
         barrier = self.urgent.block.needs.barrier
         begins, stays = Signal(self._config.sm_blocks, name="begins"), Signal(name="stays")
-        ends = self._ends[0] | self._ends[1] | self._ends[2] | self.withdraw
+        ends = self._ends[0] | self._ends[1] | self._ends[2] | self.withdraw | self.leaves
         m.d.comb += [
             self.idle.eq(self.waiting & ~self.entire),
             begins.eq(Mux(self.start[0] & ~self.urgent.begun, self.urgent.place, 0)),
@@ -266,7 +268,7 @@ class BlockTable(wiring.Component):
             self._stays[1].eq(Mux(stays & barrier, self.urgent.place, 0)),
         ]
         m.d.sync += [
-            self.valid.eq((self.valid | self._order.placed) & ~over),
+            self.valid.eq((self.valid | self._order.placed) & ~(over | self.leaves)),
             self.waiting.eq(self.waiting & ~ends | self._order.placed),
             self.begun.eq((self.begun | begins) & ~over),
             self.partial.eq(self.partial & ~ends | self._stays[0]),

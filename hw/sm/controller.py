@@ -9,6 +9,7 @@ from signalbox.hw.lib.onehot import select
 from signalbox.hw.lib.stream import StreamFIFO
 from signalbox.hw.records.placement import ENDS_WAITING, SmLink, ended_block, kernel_word
 from signalbox.hw.sm.block_needs import BlockNeeds
+from signalbox.hw.sm.block_return import BlockReturn
 from signalbox.hw.sm.block_table import BlockTable
 from signalbox.hw.sm.block_withdrawal import BlockWithdrawal, withdrawn_block
 from signalbox.hw.sm.port import SmControl, block_begin, warp_start
@@ -74,6 +75,7 @@ class SmController(wiring.Component):
         m.submodules.warps = self._warps = WarpSlots(config)
         m.submodules.resources = self._resources = Resources(config)
         m.submodules.withdrawal = self._withdrawal = BlockWithdrawal(config)
+        m.submodules.returns = self._returns = BlockReturn(config)
         m.d.comb += [
             needs.kernel.eq(self.kernel),
             self.port.kernel.eq(self.kernel),
@@ -87,6 +89,7 @@ class SmController(wiring.Component):
         self._decide(m)
         self._start(m)
         self._withdraw(m)
+        self._return(m)
         self._end(m)
         self._free(m)
         self._tell(m)
@@ -102,14 +105,21 @@ class SmController(wiring.Component):
         ready, may, can, lacks, turn = (Signal(name=name) for name in names)
         goes = Signal(3)
         finishes = Signal(3)
+        held, spared = Signal(name="held"), Signal(name="spared")
+        keeps = self._returns.keeps
         m.d.comb += [
-            ready.eq(self._room & self._warps.found & ~self._withdrawal.stall),
+            ready.eq(
+                self._room & self._warps.found & ~(self._withdrawal.stall | self._returns.freezes)
+            ),
             may.eq(ready & ~go.any() & urgent.valid & ~blocks.overtaken),
             can.eq(fits.registers & fits.warps & fits.shared),
-            lacks.eq(~fits.shared & other.registers & other.warps),
-            goes[0].eq(may & can & ~(whole.valid & turn)),
-            goes[1].eq(may & lacks & going.valid & ~whole.valid),
-            goes[2].eq(may & whole.valid & (turn | ~can)),
+            lacks.eq((~fits.shared | held) & other.registers & other.warps),
+            # Begun blocks have to end before the shared memory of the claimed one is free.
+            spared.eq(keeps & self._resources.claim_fits.shared),
+            held.eq(spared | (keeps & ~urgent.begun)),
+            goes[0].eq(may & can & ~held & ~(whole.valid & turn)),
+            goes[1].eq(may & lacks & ~spared & going.valid & ~whole.valid),
+            goes[2].eq(may & whole.valid & (turn | ~can | held)),
             blocks.start.eq(go),
             blocks.finish.eq(finishes),
             self._resources.wants[0].eq(urgent.takes),
@@ -167,6 +177,28 @@ class SmController(wiring.Component):
             withdrawal.idle.eq(blocks.idle),
             withdrawal.seen.eq(blocks.seen),
             blocks.withdraw.eq(withdrawal.withdraw),
+        ]
+
+    def _return(self, m: Module) -> None:
+        """Return a block that has not begun, and keep room for such blocks of other SMs."""
+        returns, blocks, link, resources = self._returns, self._blocks, self.link, self._resources
+        m.d.comb += [
+            returns.urgent.eq(blocks.urgent),
+            returns.fits.eq(resources.fits[0].as_value().all()),
+            returns.settled.eq(~(self._withdrawal.stall | self._go.any() | blocks.overtaken)),
+            returns.starts.eq(self._go[:2].any()),
+            returns.claim.eq(link.claim),
+            returns.claim_fits.eq(resources.claim_fits),
+            returns.recall.eq(link.recall),
+            [
+                resources.claim[name].eq(link.claim[name])
+                for name in resources.claim.shape().members
+            ],
+            [
+                getattr(link, name).eq(getattr(returns, name))
+                for name in ("waits", "room", "returned")
+            ],
+            blocks.leaves.eq(returns.leaves),
         ]
 
     def _end(self, m: Module) -> None:

@@ -8,7 +8,7 @@ from signalbox.hw.config import Config
 from signalbox.hw.lib.onehot import select
 from signalbox.hw.records.placement import kernel_needs
 
-__all__ = ["Resources", "capacity", "remainder", "wanted"]
+__all__ = ["Resources", "capacity", "fits", "remainder", "wanted"]
 
 wanted = data.StructLayout({
     "registers": kernel_needs.members["block_registers"],
@@ -16,6 +16,10 @@ wanted = data.StructLayout({
     "shared": kernel_needs.members["shared"],
 })
 """Amounts needed, in units, as wide as in the kernel words, so that nothing is truncated."""
+
+
+fits = data.StructLayout(dict.fromkeys(wanted.members, 1))
+"""Per resource: enough is free."""
 
 
 def capacity(config: Config) -> dict[str, int]:
@@ -44,18 +48,21 @@ class Resources(wiring.Component):
     fits : out, per request and resource: enough is free; combinational.
     take : in, one-hot: the granted request; it fits.
     freed : in, amounts freed in this cycle.
+    claim : in, further amounts.
+    claim_fits : out, likewise for these.
     left : out, free amounts.
     """
 
     def __init__(self, config: Config) -> None:
         amounts = capacity(config)
         left = remainder(config)
-        each = data.StructLayout(dict.fromkeys(amounts, 1))
         super().__init__({
             "wants": In(wanted).array(2),
-            "fits": Out(each).array(2),
+            "fits": Out(fits).array(2),
             "take": In(2),
             "freed": In(left),
+            "claim": In(wanted),
+            "claim_fits": Out(fits),
             "left": Out(left, init=amounts),
         })
 
@@ -64,7 +71,10 @@ class Resources(wiring.Component):
         for name in self.left.shape().members:
             left, freed = self.left[name], self.freed[name]
             wants = [want[name] for want in self.wants]
-            m.d.comb += [self.fits[n][name].eq(left >= wants[n]) for n in range(2)]
+            m.d.comb += [
+                self.claim_fits[name].eq(left >= self.claim[name]),
+                *(self.fits[n][name].eq(left >= wants[n]) for n in range(2)),
+            ]
             taken = Signal.like(wants[0], name=f"taken_{name}")
             m.d.comb += taken.eq(select(self.take, wants))
             m.d.sync += left.eq(_difference(left, freed, taken))

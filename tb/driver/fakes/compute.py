@@ -115,7 +115,12 @@ class FakeCompute:
         self._release, self._ended = release, ended
         names = ("LISTS_LO", "LISTS_HI", "LISTS_SIZE", "STATUS", "STATE", "KILL", "KILL_RECORD")
         self.words = {f"TASK_{name}": 0 for name in names}
-        self.words |= {"CONTEXT_SLICE": 0, "CONTEXT_TIMEOUT": 0, "CONTEXT_BROKEN": 0, "WARP_FAULT": 0}
+        self.words |= {
+            "CONTEXT_SLICE": 0,
+            "CONTEXT_TIMEOUT": 0,
+            "CONTEXT_BROKEN": 0,
+            "WARP_FAULT": 0,
+        }
         self.words |= {f"WARP_FAULT_{n}_{h}": 0 for n in ("AT", "VA") for h in ("LO", "HI")}
         registers = ("INSTANCE_LO", "INSTANCE_HI", "PLACEMENT")
         self.contexts = [dict.fromkeys(registers, 0) for _ in range(config.contexts)]

@@ -1,4 +1,4 @@
-"""Checks every placed block, and every decision without an SM (PLACE-1 … 10).
+"""Checks every placed or moved block, and every decision without an SM (PLACE-1 … 10).
 
 The model has its own tables, based on requests and freed resources, with one state per cycle. The
 only property of the design that it uses is the number of cycles of a decision.
@@ -17,7 +17,8 @@ from signalbox.tb.units.placement.sm import Block, Sm
 
 __all__ = ["LOWER", "WARP", "WHOLE", "Blocks", "place", "rounds"]
 
-WHOLE, WARP, LOWER = Step
+WHOLE, WARP, LOWER, MOVED = Step
+STEPS = (WHOLE, WARP, LOWER)
 
 
 def rounds(sms: int) -> int:
@@ -35,7 +36,8 @@ class Left:
     """The model's row of an SM: available resources, blocks, and the spaces served last.
 
     `sent` is the number of blocks sent. `top` is the highest level (priority + 1) of the SM's last
-    complete report, and of the blocks sent since.
+    complete report, and of the blocks sent since. `claimed` is the level of the claimed block: one
+    slot is kept from those below.
     """
 
     amounts: list[int]
@@ -44,6 +46,7 @@ class Left:
     spaces: list[int] = field(default_factory=list)
     sent: int = 0
     top: int = 0
+    claimed: int = 0
 
     def copy(self) -> "Left":
         return replace(
@@ -56,8 +59,12 @@ class Left:
     def has(self, needs: tuple[int, int, int]) -> bool:
         return all(left >= need for left, need in zip(self.amounts, needs, strict=True))
 
+    def open_to(self, kernel: Kernel) -> bool:
+        """Whether there is a block slot for the kernel."""
+        return len(self.kernels) < self.slots - (kernel.priority + 1 < self.claimed)
+
     def qualifies(self, kernel: Kernel, step: Step) -> bool:
-        if len(self.kernels) >= self.slots:
+        if not self.open_to(kernel):
             return False
         if step is WHOLE:
             return self.has(kernel.whole)
@@ -68,7 +75,7 @@ class Left:
     def refuses(self, kernel: Kernel) -> bool:
         """Whether it qualifies by no step, as far as its current work is known."""
         whole, warp = self.qualifies(kernel, WHOLE), self.qualifies(kernel, WARP)
-        lower = len(self.kernels) < self.slots and self.top <= kernel.priority
+        lower = self.open_to(kernel) and self.top <= kernel.priority
         return not (whole or warp or lower)
 
 
@@ -110,12 +117,21 @@ class Blocks(Participant):
         self._hear(placed["sm"] if placed["valid"] else None)
         if placed["valid"]:
             assert not refused["valid"], "a block is placed by a decision that found no SM"
-            self._check_block(placed, cycle - 1)
+            if placed["step"] is MOVED:
+                self._check_move(placed, cycle - 1)
+            else:
+                self._check_block(placed, cycle - 1)
         if refused["valid"]:
             self._check_refusal(refused)
         # The state of this cycle's registers, as used by a decision that begins now.
         ready = [sm.coming is None or sm.link.open for sm in self._sms]
+        claims = [self._tb.get(f"sm__{n}__claim") for n in range(len(self._sms))]
+        claimed = max(claim["level"] if claim["valid"] else 0 for claim in claims)
+        for row in self.table:
+            row.claimed = claimed
         self._history.append(([row.copy() for row in self.table], ready, dict(self.last)))
+        for row in self.table:
+            row.claimed = 0  # a decision in flight may be older than the claim
         for row, sm in zip(self.table, self._sms, strict=True):
             if sm.freed:
                 row.amounts = [
@@ -158,7 +174,7 @@ class Blocks(Participant):
         amounts = [
             all(row.amounts[n] < need for row in table) for n, need in enumerate(kernel.whole)
         ]
-        slots = all(len(row.kernels) >= row.slots for row in table)
+        slots = not any(row.open_to(kernel) for row in table)
         return (*amounts, slots, all(row.top > kernel.priority for row in table))
 
     # Every block
@@ -185,17 +201,40 @@ class Blocks(Participant):
         kernel.at = kernel.after()
         kernel.on_sms += 1
         kernel.placed.append(at)
-        self.log.append((commit, row, sm, step))
         self.last[row] = sm
-        entry = self.table[sm]
-        needs = kernel.whole
-        entry.amounts = [have - need for have, need in zip(entry.amounts, needs, strict=True)]
+        self._send(Block(kernel, at, kernel.warps), sm, step, commit)
+
+    def _send(self, block: Block, sm: int, step: Step, commit: int) -> None:
+        """A block is on its way to an SM."""
+        kernel, entry = block.kernel, self.table[sm]
+        self.log.append((commit, kernel.row, sm, step))
+        entry.amounts = [
+            have - need for have, need in zip(entry.amounts, kernel.whole, strict=True)
+        ]
         entry.kernels.append(kernel)
         entry.sent += 1
         entry.top = max(entry.top, kernel.priority + 1)
         if kernel.asid not in entry.spaces[:1]:
             entry.spaces = [kernel.asid, *entry.spaces[:1]]
-        target.coming = Block(kernel, at, kernel.warps)
+        self._sms[sm].coming = block
+
+    def _check_move(self, placed: dict[str, Any], commit: int) -> None:
+        """Check a block that its SM has returned, and that goes to another one."""
+        sm, row, at = placed["sm"], placed["row"], place(placed["at"])
+        (source,) = (n for n, one in enumerate(self._sms) if one.returned)
+        block, target = self._sms[source].returned, self._sms[sm]
+        assert block and (block.kernel.row, block.at) == (row, at), "not the returned block"
+        assert self._tb.get(f"sm__{sm}__block__valid"), "not offered"
+        assert self._tb.get(f"sm__{sm}__block__payload") == {"row": row, "at": placed["at"]}
+        assert sm != source and target.coming is None
+        entry = self.table[source]
+        entry.amounts = [
+            have + need for have, need in zip(entry.amounts, block.kernel.whole, strict=True)
+        ]
+        entry.kernels.remove(block.kernel)
+        self._sms[source].returned = None
+        assert self.table[sm].qualifies(block.kernel, LOWER) or target.room, "no room there"
+        self._send(block, sm, MOVED, commit)
 
     def _follows(self, row: int, sm: int) -> bool:
         """Whether the block may follow another one to its SM without a decision."""
@@ -208,12 +247,12 @@ class Blocks(Participant):
             return
         open_ = [n for n, row in enumerate(table) if ready[n]]
         qualified = {
-            n: next(s for s in Step if table[n].qualifies(kernel, s))
+            n: next(s for s in STEPS if table[n].qualifies(kernel, s))
             for n in open_
-            if any(table[n].qualifies(kernel, s) for s in Step)
+            if any(table[n].qualifies(kernel, s) for s in STEPS)
         }
         assert sm in qualified, f"SM {sm} did not qualify when the decision began"
-        best = next(s for s in Step if s in qualified.values())
+        best = next(s for s in STEPS if s in qualified.values())
         assert step is best is qualified[sm], f"step {step}, while step {best} had an SM"
         recent = [one for one in self.log if one[0] >= commit - self._decision]
         if not recent and step is not LOWER:

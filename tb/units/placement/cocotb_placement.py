@@ -8,7 +8,7 @@ from itertools import pairwise
 import cocotb
 
 from signalbox.hw.config import Config
-from signalbox.tb.units.placement.blocks import LOWER, WARP, WHOLE, rounds
+from signalbox.tb.units.placement.blocks import LOWER, MOVED, WARP, WHOLE, rounds
 from signalbox.tb.units.placement.kernel import AFFINITY, DEEP, FOREVER, WIDE, Kernel
 from signalbox.tb.units.placement.testbench import PlacementTestbench
 
@@ -22,6 +22,10 @@ SETTLED = 60
 
 OPEN_LATENCY, FREED_LATENCY = 5 + rounds(SMS), 3 + rounds(SMS)
 """Cycles until a block is valid at an SM; it is logged one cycle earlier."""
+
+MOVE_LATENCY = 11 + (SMS - 1).bit_length() + 6
+"""Bound of the cycles from an SM's room for the claimed block until that is valid there; the
+models of the SMs take up to six cycles to return it."""
 
 
 async def start(dut) -> PlacementTestbench:
@@ -105,6 +109,73 @@ async def only_to_lower_work(dut):
     tb.end_all(target[0])
     await tb.steps(SETTLED)
     assert len(placed(tb, urgent)) == 3
+
+
+@cocotb.test(**LIMIT)
+async def moves_to_room(dut):
+    """A block that waits on its SM moves to the SM that first has room for it, and begins there
+    within a bound, although its own SM never has room (PLACE-5)."""
+    for target in range(SMS):
+        tb = await start(dut)
+        await fill(tb, 0, 1)
+        urgent = Kernel(1, 9, 1, 1, 1, asid=1)
+        await tb.opened(urgent)
+        await tb.steps(SETTLED)
+        ((home, step),) = placed(tb, urgent)
+        assert step is LOWER and tb.sms[home].waiting
+        tb.end_one(target)
+        await tb.step()
+        now = tb.cycle
+        await tb.steps(SETTLED)
+        moves = [one for one in tb.blocks.log if one[3] is MOVED]
+        if target == home:
+            assert not moves, "it has begun where it was"
+        else:
+            ((cycle, row, sm, _),) = moves
+            assert (row, sm) == (1, target) and cycle + 1 - now <= MOVE_LATENCY, cycle + 1 - now
+            assert 1 in tb.blocks.table[sm].spaces
+        await tb.until(lambda tb=tb: tb.drained(1), "it has ended")
+
+
+@cocotb.test(**LIMIT)
+async def most_urgent_moves_first(dut):
+    """Of the waiting blocks, the most urgent one has the room, wherever that appears (PLACE-5)."""
+    tb = await start(dut)
+    await fill(tb, 0, 1)
+    kernels = [Kernel(n, 3 + n, 1, 1, 1, runs=LONG) for n in range(1, SMS)]
+    for kernel in kernels:
+        await tb.opened(kernel)
+        await tb.steps(SETTLED)
+    homes = [sm for kernel in kernels for sm, _ in placed(tb, kernel)]
+    (other,) = {*range(SMS)} - {*homes}
+    for kernel in reversed(kernels):
+        tb.end_one(other)
+        await tb.steps(SETTLED)
+        assert placed(tb, kernel)[1:] == [(other, MOVED)]
+    assert all(len(placed(tb, kernel)) == 2 for kernel in kernels)
+
+
+@cocotb.test(**LIMIT)
+async def keeps_the_last_slot(dut):
+    """While a block waits, blocks of lower priority leave it a slot on every SM (PLACE-5)."""
+    tb = await start(dut)
+    large = Kernel(0, 1, SMS, 1, REGISTERS - 12, runs=LONG)
+    await tb.opened(large)
+    await tb.steps(SETTLED)
+    urgent = Kernel(1, 9, 1, 1, 13)
+    await tb.opened(urgent)
+    await tb.steps(SETTLED)
+    ((home, _),) = placed(tb, urgent)
+    small = Kernel(2, 1, SMS * SLOTS, 1, 1, runs=LONG)
+    await tb.opened(small)
+    await tb.steps(SETTLED)
+    counts = [len(row.kernels) for row in tb.blocks.table]
+    assert small.left and counts == [2 if n == home else SLOTS - 1 for n in range(SMS)]
+    target = (home + 1) % SMS
+    tb.end_one(target)
+    await tb.steps(SETTLED)
+    assert placed(tb, urgent)[1:] == [(target, MOVED)]
+    assert all(len(row.kernels) == SLOTS for row in tb.blocks.table)
 
 
 @cocotb.test(**LIMIT)

@@ -1,0 +1,194 @@
+"""Moves blocks that have not begun to SMs that can begin them (PLACE-5)."""
+
+from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from signalbox.hw.config import Config
+from signalbox.hw.lib.onehot import select
+from signalbox.hw.records.placement import (
+    LEVEL_BITS,
+    block_claim,
+    block_record,
+    kernel_needs,
+    returned_block,
+)
+
+__all__ = ["BlockRecall", "block_move"]
+
+_SETTLE = 3
+"""Cycles from the beginning of a pause until the SM table reflects all blocks sent, and from a
+change of the claim until `room` reflects it."""
+
+
+def block_move(config: Config) -> data.StructLayout:
+    """Strobe: a block moves from SM `source` to SM `target`, both one-hot; `sm`: number of the
+    target; `asid`: its address space."""
+    return data.StructLayout({
+        "valid": 1,
+        "source": config.sms,
+        "target": config.sms,
+        "sm": config.sm_bits,
+        **block_record(config).members,
+        "needs": kernel_needs,
+        "asid": config.asid_bits,
+    })
+
+
+class BlockRecall(wiring.Component):
+    """Claims room for the most urgent block that waits on an SM; among equals, that on the SM of
+    the lowest number. When another SM has room for it, it is recalled and sent there.
+
+    With r rounds of a binary tree among all SMs: a block is claimed r + 2 cycles after its SM has
+    reported it. From the cycle in which another SM has room for the claimed block to the cycle in
+    which the block is valid at that SM: r + 11 cycles, and as many as its old SM needs to settle;
+    during the last 9 of these, no other block is placed.
+
+    Members
+    -------
+    waits : in, see `SmLink`.
+    room : in, per SM: it keeps room for the claimed block, and has a free block slot.
+    heard : in, per SM: its reports cover all blocks sent to it.
+    returned : in, see `SmLink`.
+    open : in, strobe: a row opens, with its address space.
+    claim : out, the claim; not for the SM of the block.
+    owner : out, the SM of the claimed block, one-hot.
+    recall : out, see `SmLink`.
+    pause : out, no block may be placed from the next cycle on.
+    move : out, a block moves.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config, sms = config, config.sms
+        super().__init__({
+            "waits": In(block_claim).array(sms),
+            "room": In(sms),
+            "heard": In(sms),
+            "returned": In(returned_block(config)).array(sms),
+            "open": In(
+                data.StructLayout({"valid": 1, "row": config.row_bits, "asid": config.asid_bits})
+            ),
+            "claim": Out(block_claim),
+            "owner": Out(sms),
+            "recall": Out(sms),
+            "pause": Out(1),
+            "move": Out(block_move(config)),
+        })
+        self._rounds = (sms - 1).bit_length()
+        self._left = Signal(range(self._rounds + _SETTLE + 1), name="cycles_left")
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        waits, count = self.waits, len(self.waits)
+        best = self._highest(
+            m, "waiting", [one.valid for one in waits], [one.level for one in waits]
+        )
+        found = self._highest(m, "room", list(self.room & ~self.owner), [0] * count)
+        self._space(m)
+        with m.If(self._left != 0):
+            m.d.sync += self._left.eq(self._left - 1)
+        with m.FSM(name="recall"):
+            self._claim(m, best, found)
+            self._settle(m)
+            self._fetch(m)
+            self._send(m)
+        return m
+
+    def _highest(
+        self, m: Module, name: str, valid: list[Value], levels: list[Value | int]
+    ) -> data.View:
+        """The valid SM of the highest level, and of the lowest number among these; a tree with one
+        round per cycle."""
+        shape = data.StructLayout({"valid": 1, "level": LEVEL_BITS, "sm": self._config.sm_bits})
+        nodes = [Signal(shape, name=f"{name}_{number}") for number in range(len(valid))]
+        for number, node in enumerate(nodes):
+            m.d.comb += [
+                node.valid.eq(valid[number]),
+                node.level.eq(levels[number]),
+                node.sm.eq(number),
+            ]
+        while len(nodes) > 1:
+            nodes = [_higher(m, nodes[n : n + 2]) for n in range(0, len(nodes), 2)]
+        return nodes[0]
+
+    def _space(self, m: Module) -> None:
+        """Address space of the row of the block that moves."""
+        config, opens = self._config, self.open
+        m.submodules.asids = asids = Memory(
+            shape=config.asid_bits, depth=1 << config.row_bits, init=[]
+        )
+        write, read = asids.write_port(), asids.read_port(domain="comb")
+        m.d.comb += [
+            write.en.eq(opens.valid),
+            write.addr.eq(opens.row),
+            write.data.eq(opens.asid),
+            read.addr.eq(self.move.row),
+            self.move.asid.eq(read.data),
+        ]
+
+    def _claim(self, m: Module, best: data.View, found: data.View) -> None:
+        """Claim the most urgent block, until an SM with room is found."""
+        chosen = Signal.like(self.owner, name="chosen")
+        with m.State("SEEK"):
+            m.d.sync += [
+                chosen.eq(Mux(best.valid, 1 << best.sm, 0)),
+                self.owner.eq(chosen),
+                self.claim.eq(select(chosen, [one.as_value() for one in self.waits])),
+                self.move.target.eq(1 << found.sm),
+                self.move.sm.eq(found.sm),
+            ]
+            with m.If(found.valid & (self._left == 0)):
+                m.d.sync += self._left.eq(_SETTLE)
+                m.next = "SETTLE"
+
+    def _seek(self, m: Module) -> None:
+        """Seek again; what SMs have said of the last claim passes."""
+        m.d.sync += self._left.eq(self._rounds + _SETTLE)
+        m.next = "SEEK"
+
+    def _settle(self, m: Module) -> None:
+        """Wait until the SM table is up to date, and recall the block if there is still room."""
+        with m.State("SETTLE"):
+            m.d.comb += self.pause.eq(1)
+            with m.If(self._left == 0):
+                self._seek(m)
+                with m.If(self.claim.valid & (self.room & self.move.target & ~self.owner).any()):
+                    m.d.sync += self.recall.eq(self.owner)
+                    m.next = "WAIT"
+
+    def _fetch(self, m: Module) -> None:
+        """The answer of the block's SM."""
+        move, answers = self.move, [one.as_value() for one in self.returned]
+        answer = Signal(self.returned[0].shape(), name="answer")
+        m.d.sync += answer.eq(select(self.owner, answers))
+        with m.State("WAIT"):
+            m.d.comb += self.pause.eq(1)
+            m.d.sync += [
+                self.recall.eq(0),
+                move.source.eq(self.owner),
+                [move[name].eq(answer[name]) for name in ("row", "at", "needs")],
+            ]
+            with m.If(answer.valid & answer.some):
+                m.next = "SEND"
+            with m.Elif(answer.valid):
+                self._seek(m)
+
+    def _send(self, m: Module) -> None:
+        """Send the block. Its room is kept until it is in the table of its new SM."""
+        with m.State("SEND"):
+            m.d.comb += [self.pause.eq(1), self.move.valid.eq(1)]
+            m.d.sync += self._left.eq(1)
+            m.next = "ARRIVE"
+        with m.State("ARRIVE"):
+            with m.If((self._left == 0) & (self.heard & self.move.target).any()):
+                self._seek(m)
+
+
+def _higher(m: Module, pair: list[data.View]) -> data.View:
+    """The valid one of higher level, the first one among equals; registered."""
+    one, other = pair[0], pair[-1]
+    higher, first = Signal(one.shape(), name="higher"), Signal(name="first")
+    m.d.comb += first.eq(one.valid & (~other.valid | (one.level >= other.level)))
+    m.d.sync += higher.eq(Mux(first, one, other))
+    return higher

@@ -1,0 +1,98 @@
+"""Blocks that wait on their SM while another SM could begin them (PLACE-5)."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from signalbox.hw.config import Config
+from signalbox.hw.records.placement import block_claim, returned_block
+from signalbox.hw.sm.block_table import chosen_block
+from signalbox.hw.sm.resources import fits
+
+__all__ = ["BlockReturn"]
+
+_AMOUNTS = ("registers", "warps", "shared")
+
+
+class BlockReturn(wiring.Component):
+    """Reports the most urgent block while it has not begun and lacks resources, keeps room for the
+    claimed block of another SM, and returns the most urgent block.
+
+    Room is kept if the claimed block is more urgent than all blocks with warps to start.
+
+    A recall is answered in the second cycle or later, once no start is under way. The most urgent
+    block is returned if it has not begun, and is the claimed one or needs the same.
+
+    Members
+    -------
+    urgent : in, the most urgent block.
+    fits : in, its next warp can start.
+    settled : in, `urgent` is the most urgent block, and does not begin in this cycle.
+    starts : in, a warp that takes resources starts in this cycle.
+    claim : in, see `SmLink`.
+    claim_fits : in, per resource: enough is free for the first warp of the claimed block.
+    recall : in, see `SmLink`.
+    waits : out, see `SmLink`.
+    room : out, see `SmLink`.
+    returned : out, see `SmLink`.
+    keeps : out, resources are left for the claimed block.
+    freezes : out, no warp may start.
+    leaves : out, one-hot strobe: the slot of the block that is returned.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({
+            "urgent": In(chosen_block(config)),
+            "fits": In(1),
+            "settled": In(1),
+            "starts": In(1),
+            "claim": In(block_claim),
+            "claim_fits": In(fits),
+            "recall": In(1),
+            "waits": Out(block_claim),
+            "room": Out(1),
+            "returned": Out(returned_block(config)),
+            "keeps": Out(1),
+            "freezes": Out(1),
+            "leaves": Out(config.sm_blocks),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        urgent, claim, waits = self.urgent, self.claim, self.waits
+        level = Signal.like(claim.level, name="level")
+        m.d.comb += level.eq(urgent.block.needs.priority + 1)
+        m.d.sync += [
+            waits.valid.eq(urgent.valid & ~urgent.begun & ~self.fits),
+            waits.level.eq(level),
+            [waits[name].eq(urgent.takes[name]) for name in _AMOUNTS],
+        ]
+        m.d.sync += [
+            self.keeps.eq(claim.valid & (~urgent.valid | (level < claim.level))),
+            self.room.eq(
+                self.keeps & claim.valid & self.claim_fits.as_value().all() & ~self.starts
+            ),
+        ]
+        self._return(m, level)
+        return m
+
+    def _return(self, m: Module, level: Signal) -> None:
+        urgent, claim, returned = self.urgent, self.claim, self.returned
+        decides, gives, same = Signal(), Signal(), Signal()
+        m.d.comb += [
+            same.eq(
+                Cat(urgent.takes[name] == claim[name] for name in _AMOUNTS).all()
+                & (level == claim.level)
+            ),
+            decides.eq(self.freezes & self.settled),
+            gives.eq(decides & urgent.valid & ~urgent.begun & same),
+            self.leaves.eq(Mux(gives, urgent.place, 0)),
+        ]
+        m.d.sync += [
+            self.freezes.eq(self.recall | (self.freezes & ~decides)),
+            returned.valid.eq(decides),
+            returned.some.eq(gives),
+            returned.row.eq(urgent.block.row),
+            returned.at.eq(urgent.block.at),
+            returned.needs.eq(urgent.block.needs),
+        ]
