@@ -48,7 +48,8 @@ class BlockRecall(wiring.Component):
     Members
     -------
     waits : in, see `SmLink`.
-    room : in, per SM: it keeps room for the claimed block, and has a free block slot.
+    room : in, see `SmLink`.
+    accepts : in, per SM: a block can be sent to it.
     heard : in, per SM: its reports cover all blocks sent to it.
     returned : in, see `SmLink`.
     open : in, strobe: a row opens, with its address space.
@@ -64,6 +65,7 @@ class BlockRecall(wiring.Component):
         super().__init__({
             "waits": In(block_claim).array(sms),
             "room": In(sms),
+            "accepts": In(sms),
             "heard": In(sms),
             "returned": In(returned_block(config)).array(sms),
             "open": In(
@@ -84,13 +86,15 @@ class BlockRecall(wiring.Component):
         best = self._highest(
             m, "waiting", [one.valid for one in waits], [one.level for one in waits]
         )
-        found = self._highest(m, "room", list(self.room & ~self.owner), [0] * count)
+        able = Signal.like(self.room, name="able")
+        m.d.comb += able.eq(self.room & self.accepts & self.heard & ~self.owner)
+        found = self._highest(m, "room", list(able), [0] * count)
         self._space(m)
         with m.If(self._left != 0):
             m.d.sync += self._left.eq(self._left - 1)
         with m.FSM(name="recall"):
             self._claim(m, best, found)
-            self._settle(m)
+            self._settle(m, able)
             self._fetch(m)
             self._send(m)
         return m
@@ -147,13 +151,13 @@ class BlockRecall(wiring.Component):
         m.d.sync += self._left.eq(self._rounds + _SETTLE)
         m.next = "SEEK"
 
-    def _settle(self, m: Module) -> None:
+    def _settle(self, m: Module, able: Signal) -> None:
         """Wait until the SM table is up to date, and recall the block if there is still room."""
         with m.State("SETTLE"):
             m.d.comb += self.pause.eq(1)
             with m.If(self._left == 0):
                 self._seek(m)
-                with m.If(self.claim.valid & (self.room & self.move.target & ~self.owner).any()):
+                with m.If(self.claim.valid & (able & self.move.target).any()):
                     m.d.sync += self.recall.eq(self.owner)
                     m.next = "WAIT"
 

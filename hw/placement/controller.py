@@ -311,9 +311,8 @@ class GlobalController(wiring.Component):
             recall.open.valid.eq(self._requests.opens),
             recall.open.row.eq(opened.row),
             recall.open.asid.eq(opened.asid),
-            recall.room.eq(
-                Cat(link.room & row.accepts for link, row in zip(self.sm, self.rows, strict=True))
-            ),
+            recall.room.eq(Cat(link.room for link in self.sm)),
+            recall.accepts.eq(Cat(row.accepts for row in self.rows)),
             recall.heard.eq(Cat(row.count == row.received for row in self.rows)),
             self._move.eq(recall.move),
             self._pause.eq(recall.pause),

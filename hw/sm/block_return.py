@@ -29,7 +29,7 @@ class BlockReturn(wiring.Component):
     fits : in, its next warp can start.
     settled : in, `urgent` is the most urgent block, and does not begin in this cycle.
     starts : in, a warp that takes resources starts in this cycle.
-    claim : in, see `SmLink`.
+    claim : in, the block claimed in the last cycle; see `SmLink`.
     claim_fits : in, per resource: enough is free for the first warp of the claimed block.
     recall : in, see `SmLink`.
     waits : out, see `SmLink`.
@@ -61,17 +61,17 @@ class BlockReturn(wiring.Component):
         m = Module()
         urgent, claim, waits = self.urgent, self.claim, self.waits
         level = Signal.like(claim.level, name="level")
-        m.d.comb += level.eq(urgent.block.needs.priority + 1)
+        m.d.comb += [
+            level.eq(urgent.block.needs.priority + 1),
+            self.keeps.eq(claim.valid & (~urgent.valid | urgent.outranked)),
+        ]
         m.d.sync += [
             waits.valid.eq(urgent.valid & ~urgent.begun & ~self.fits),
             waits.level.eq(level),
             [waits[name].eq(urgent.takes[name]) for name in _AMOUNTS],
         ]
         m.d.sync += [
-            self.keeps.eq(claim.valid & (~urgent.valid | (level < claim.level))),
-            self.room.eq(
-                self.keeps & claim.valid & self.claim_fits.as_value().all() & ~self.starts
-            ),
+            self.room.eq(self.keeps & self.claim_fits.as_value().all() & ~self.starts),
         ]
         self._return(m, level)
         return m

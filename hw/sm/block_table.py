@@ -22,7 +22,8 @@ _INDEX = 6
 def chosen_block(config: Config) -> data.StructLayout:
     """A block with warps to start. `begun`: some have started; `index`: number of the next one.
     `place`: its slot, one-hot; `last`: the next warp is its last one; `takes`: resources that warp
-    takes."""
+    takes. `outranked`, of the most urgent block: the block claimed in the last cycle is more
+    urgent."""
     return data.StructLayout({
         "valid": 1,
         "slot": config.block_bits,
@@ -32,6 +33,7 @@ def chosen_block(config: Config) -> data.StructLayout:
         "index": _INDEX,
         "last": 1,
         "takes": wanted,
+        "outranked": 1,
     })
 
 
@@ -87,6 +89,7 @@ class BlockTable(wiring.Component):
     idle : out, per slot: it has warps to start, and may have begun only without a barrier.
     withdraw : in, one-hot strobe: no further warp of the block in an `idle` slot starts; not
         together with `start`.
+    claimed : in, level of the claimed block, 0 without one.
     leaves : in, one-hot strobe: the block in this slot leaves the table; it has warps to start and
         has not begun. Not together with `start`.
     highest : out, see `hw.records.placement.SmLink`; of the table two cycles ago.
@@ -119,6 +122,8 @@ class BlockTable(wiring.Component):
             "over": Out(block_over(config)),
             "seen": Out(block_seen(config)),
             "idle": Out(slots),
+            "claimed": In(LEVEL_BITS),
+            "leaves": In(slots),
             "withdraw": In(slots),
             "highest": Out(LEVEL_BITS),
             "received": Out(6),
@@ -244,6 +249,8 @@ class BlockTable(wiring.Component):
             choice.takes.warps.eq(Mux(has, 0, first.warps)),
             choice.takes.shared.eq(Mux(begun, 0, first.shared)),
         ]
+        if n == 0:
+            m.d.sync += choice.outranked.eq(needs.data.needs.priority + 1 < self.claimed)
         m.d.comb += [
             needs.addr.eq(Mux(follow.moves, encode(follow.following), choice.slot)),
             name.addr.eq(choice.slot),

@@ -182,23 +182,23 @@ class SmController(wiring.Component):
     def _return(self, m: Module) -> None:
         """Return a block that has not begun, and keep room for such blocks of other SMs."""
         returns, blocks, link, resources = self._returns, self._blocks, self.link, self._resources
+        claim = Signal.like(link.claim, name="claim")
+        m.d.sync += claim.eq(link.claim)
         m.d.comb += [
             returns.urgent.eq(blocks.urgent),
             returns.fits.eq(resources.fits[0].as_value().all()),
             returns.settled.eq(~(self._withdrawal.stall | self._go.any() | blocks.overtaken)),
             returns.starts.eq(self._go[:2].any()),
-            returns.claim.eq(link.claim),
+            returns.claim.eq(claim),
             returns.claim_fits.eq(resources.claim_fits),
             returns.recall.eq(link.recall),
-            [
-                resources.claim[name].eq(link.claim[name])
-                for name in resources.claim.shape().members
-            ],
+            [resources.claim[name].eq(claim[name]) for name in resources.claim.shape().members],
             [
                 getattr(link, name).eq(getattr(returns, name))
                 for name in ("waits", "room", "returned")
             ],
             blocks.leaves.eq(returns.leaves),
+            blocks.claimed.eq(Mux(link.claim.valid, link.claim.level, 0)),
         ]
 
     def _end(self, m: Module) -> None:

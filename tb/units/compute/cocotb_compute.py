@@ -7,6 +7,7 @@ import cocotb
 
 from signalbox.driver.kernels.library import SPIN, Kernel
 from signalbox.hw.errors import Cause
+from signalbox.hw.qmd import Placement
 from signalbox.hw.records.launch import Refusal
 from signalbox.hw.records.memory import MemoryStatus
 from signalbox.tb.testbench.contents import Failing
@@ -33,6 +34,8 @@ FIRST_FAILS = Kernel(
 )
 """The first block's warps fail after CYCLES cycles, at `pop` without a mask; the others never
 end."""
+
+ENDLESS = Kernel("endless", "again: bra again", {})
 
 IS_QUEUE = 1 << 136 | 64 << 160
 """A queue of 64 entries, one for each block."""
@@ -120,8 +123,8 @@ async def past_its_slice(dut: Any) -> None:
     two_contexts(tb)
     tb.drive(control__timeout=limit)
     await tb.start()
-    endless = Job(SPIN, (1, 1, 1), (32, 1, 1), {"CYCLES": 1 << 31})
-    victims = [Launch(10 + n, endless, asid=2 * n, context=0) for n in range(2)]
+    endless = Job(ENDLESS, (1, 1, 1), (32, 1, 1), {})
+    victims = [Launch(10 + n, endless, asid=4 + 2 * n) for n in range(2)]
     tasks = [Launch(n, spinning(16), asid=n, context=n % 2) for n in range(4)]
     for task in (*victims, *tasks):
         tb.launch(task)
@@ -152,6 +155,29 @@ async def urgent_task(dut: Any) -> None:
     assert all(task.over is None for task in low)
     tb.check(urgent)
     await tb.finish()
+
+
+@cocotb.test()
+async def not_tied_to_an_sm(dut: Any) -> None:
+    """An urgent block that was sent to an SM whose blocks run on for long begins on the other SM,
+    whose warps end all the time (PLACE-5)."""
+    longest, busy = 0, Job(SPIN, (400, 1, 1), (64, 1, 1), {"CYCLES": 300})
+    for turn in range(6):
+        tb = ComputeTestbench(dut)
+        tb.context(0, range(CONFIG.asids), Placement.DEEP)
+        await tb.start()
+        long = Launch(0, Job(SPIN, (2, 1, 1), (96, 1, 1), {"CYCLES": 40_000}), asid=1, priority=1)
+        tb.launch(long)
+        await tb.steps(1500)
+        tb.launch(Launch(1, busy, asid=1, priority=1))
+        await tb.steps(1500 + 37 * turn)
+        urgent = Launch(2, Job(SPIN, (1, 1, 1), (32, 1, 1), {"CYCLES": 10}), asid=2, priority=9)
+        tb.launch(urgent)
+        begun = tb.cycle
+        await tb.until(lambda one=urgent: one.over is not None, "urgent task over", 45_000)
+        longest = max(longest, tb.cycle - begun)
+    print(f"urgent tasks over after at most {longest} cycles")
+    assert longest < 1200
 
 
 @cocotb.test()

@@ -14,7 +14,7 @@ def test_compute(simulator: str) -> None:
         simulator=simulator,
         name="work-compute",
         apart=True,
-        minimum=11,
+        minimum=12,
     )
 
 

@@ -144,3 +144,36 @@ async def killed_in_any_slot(dut):
         tb.revive()
     tb.hold = set()
     await tb.rest()
+
+
+@cocotb.test(**LIMIT)
+async def random_claims(dut):
+    """While room is claimed for a block of another SM, warps start as the rules say, and room is
+    reported if it is there. Blocks are recalled at any moment: those that have not begun leave, and
+    all others run as if they had never been there (PLACE-5)."""
+    numbers = Random(cocotb.RANDOM_SEED)
+    tb = await ControllerTestbench(dut).start()
+    tb.pace = Pace(begin=0.7, start=0.7, runs=(1, numbers.choice([10, 50])))
+    known = kernels(tb.random, tb.size, tb.size.slots)
+    for kernel in known:
+        await tb.describe(kernel)
+    left, stayed, rounds = 0, 0, Rounds(60)
+    several = tb.size.blocks > 1  # with one slot, a block waits for nothing
+    while rounds.more((left > 20 or not several) and stayed > 20, (left, stayed)):
+        sent = [tb.send(tb.random.choice(known))[0] for _ in range(4)]
+        for _ in range(numbers.randrange(4)):
+            tb.claim(numbers.choice((None, *known)))
+            await tb.steps(numbers.choice((1, 3, 10, 30)))
+            if numbers.random() < 0.5:
+                tb.claim(None)
+                await tb.steps(numbers.choice((1, 3, 10, 30)))
+        tb.claim(None)
+        if waiting := [one for one in tb.model.waiting() if not one.begun]:
+            block = await tb.recall(waiting[0].kernel)
+            left += block is not None
+            stayed += block is None
+        if tb.random.random() < 0.3:
+            await tb.rest()
+            check_all(tb, [one for one in sent if one not in tb.returned])
+    await tb.rest()
+    print(f"{left} blocks returned, {stayed} not, in {tb.cycle} cycles")

@@ -103,6 +103,11 @@ class _Decision:
         return [one for one in arrived if one.kernel.priority > self.head]
 
 
+def _claimed(kernel: Kernel) -> tuple[int, dict[str, int]]:
+    """Level and first needs of a claimed block."""
+    return kernel.priority + 1, Sm.share(Block(kernel, (0, 0, 0)))
+
+
 class ControllerTestbench(Testbench):
     """Drives the unit cycle by cycle and compares it with the model.
 
@@ -114,6 +119,7 @@ class ControllerTestbench(Testbench):
     seen : events so far.
     rows : finished blocks that have not been reported: row, and low bits of x.
     killed : rows that are killed.
+    returned : answers to recalls: blocks, and None for those that returned none.
     """
 
     timeout = 2_000
@@ -135,6 +141,10 @@ class ControllerTestbench(Testbench):
         self.by_hand: list[int] = []
         self.rows: list[dict[str, int]] = []
         self.killed: set[int] = set()
+        self.returned: list[Block | None] = []
+        self._claims: deque[Kernel | None] = deque([None] * 4, maxlen=4)  # of the last cycles
+        self._claim: Kernel | None = None
+        self._room_since = self._room_until = 0
         self._withdrawn: deque[Block] = deque()  # one entry per warp that has not been counted
         self._kernels = kernels
         self._now = 0  # the cycle that is driven and checked
@@ -181,6 +191,25 @@ class ControllerTestbench(Testbench):
         self.todo += blocks
         return blocks
 
+    def claim(self, kernel: Kernel | None) -> None:
+        """Claim room for a block of the kernel, from the next cycle on."""
+        self._claim = kernel
+        word: dict[str, int] = {"valid": 0}
+        if kernel is not None:
+            level, needs = _claimed(kernel)
+            word = {"valid": 1, "level": level, **needs}
+        self.drive(link__claim=word)
+
+    async def recall(self, kernel: Kernel) -> Block | None:
+        """Claim a block of the kernel that waits here, and recall it."""
+        level, needs = _claimed(kernel)
+        self.drive(link__claim={"valid": 0, "level": level, **needs}, link__recall=1)
+        answers = len(self.returned)
+        await self.step()
+        self.drive(link__recall=0)
+        await self.until(lambda: len(self.returned) > answers, "the recall is answered", 20)
+        return self.returned[-1]
+
     def kill(self, row: int) -> None:
         """Kill a row: none of its blocks is sent any more, and its warps end at any time."""
         self.todo = [block for block in self.todo if block.kernel.row != row]
@@ -210,6 +239,8 @@ class ControllerTestbench(Testbench):
         self._commits(old)
         self._changes()
         self._outputs()
+        self._room()
+        self._claims.append(self._claim)
         self._transfers()
 
     async def rest(self, limit: int = 30_000) -> None:
@@ -327,6 +358,7 @@ class ControllerTestbench(Testbench):
     def _changes(self) -> None:
         """Enter blocks into the table and remove warps and blocks, as expected."""
         self._reported = [self._reported[1], (self.model.highest, self._count)]
+        self._returns()
         freed = dict.fromkeys(("registers", "warps", "shared", "slots"), 0)
         finished = 0
         for what, one in self._due.pop(self._now, []):
@@ -348,6 +380,8 @@ class ControllerTestbench(Testbench):
             freed |= self.model.drop(block)
             self._counted(block)
         self._withdraws()
+        claim = self._claims[-1]  # claims take effect one cycle late
+        self.model.claim = _claimed(claim) if claim else None
         waiting = self.model.waiting()
         head = waiting[0].kernel.priority if waiting else -1
         self._decisions = [self._decisions[1], _Decision(self.model.next(), head)]
@@ -355,6 +389,37 @@ class ControllerTestbench(Testbench):
         told = {name: told[name] for name in ("registers", "warps", "shared", "block")}
         assert told == {**{k: v for k, v in freed.items() if k != "slots"}, "block": freed["slots"]}
         assert self.get("port__finish") == finished
+
+    def _returns(self) -> None:
+        """A block may leave that was recalled."""
+        told = self.get("link__returned")
+        if not told["valid"]:
+            return
+        at = tuple(told["at"][axis] for axis in "xyz")
+        here = [
+            one for one in self.model.waiting() if (one.kernel.row, one.at) == (told["row"], at)
+        ]
+        self.returned.append(here[0] if told["some"] else None)
+        if told["some"]:
+            (block,) = here
+            assert block is self.model.waiting()[0] and block is not self._first
+            needs = told["needs"]
+            names = ("priority", "barrier", "warps", "registers", "shared")
+            assert all(needs[name] == getattr(block.kernel, name) for name in names), told
+            assert needs["block_registers"] == block.kernel.registers * block.kernel.warps
+            self.model.give_back(block)
+            self._slots += 1
+
+    def _room(self) -> None:
+        """Room is kept as soon as there is some, and only then."""
+        claims, told = [*self._claims, self._claim], self.get("link__room")
+        steady = all(one is claims[0] for one in claims)
+        arrived = any(self._arrivals[self._now - n] for n in range(4))
+        has = steady and self.model.room()
+        self._room_since = self._room_since if has and not arrived else self._now
+        self._room_until = self._now if has else self._room_until
+        assert told or self._now - self._room_since < 6, "room is not reported"
+        assert not (told and steady) or self._now - self._room_until < 3, "there is no room"
 
     def _counted(self, block: Block) -> None:
         """A warp of the block counts as ended."""

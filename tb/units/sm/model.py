@@ -52,6 +52,7 @@ class Sm:
     blocks : resident blocks, in order of arrival.
     running : block of each busy hardware warp.
     turn : whether the last start was of the most urgent block.
+    claim : level (priority + 1) and needs of the first warp of a claimed block, or None.
     """
 
     capacity: dict[str, int]
@@ -59,6 +60,7 @@ class Sm:
     blocks: list[Block] = field(default_factory=list)
     running: dict[int, Block] = field(default_factory=dict)
     turn: bool = False
+    claim: tuple[int, dict[str, int]] | None = None
 
     def __post_init__(self) -> None:
         self.left = dict(self.capacity)
@@ -74,19 +76,38 @@ class Sm:
 
     def next(self) -> tuple[Block, bool] | None:
         """The block of the next warp to start, and whether it starts as the most urgent one; None
-        if no warp may start (rules 2 to 4)."""
+        if no warp may start (rules 2 to 4, 7)."""
         waiting = self.waiting()
         going = [block for block in waiting if block.begun]
         whole = [one for one in going if one.kernel.barrier and one is not waiting[0]]
         fits = bool(waiting) and self._fits(self.share(waiting[0]))
+        kept = self.outranked()
+        spared = kept and self.claim is not None and self.left["shared"] >= self.claim[1]["shared"]
+        held = spared or (kept and waiting and not waiting[0].begun)
+        fits = fits and not held
         if whole and (self.turn or not fits):
             return whole[-1], False
         if fits:
             return waiting[0], True
         lacks = waiting and self.share(waiting[0])["shared"] > self.left["shared"]
-        if lacks and going and self._fits(self.share(going[0])):
+        if (lacks or held) and not spared and going and self._fits(self.share(going[0])):
             return going[0], False
         return None
+
+    def outranked(self) -> bool:
+        """Whether the claimed block is more urgent than all blocks with warps to start."""
+        top = max((block.kernel.priority + 1 for block in self.waiting()), default=0)
+        return self.claim is not None and top < self.claim[0]
+
+    def room(self) -> bool:
+        """Whether the claimed block could begin here (rule 7)."""
+        return self.claim is not None and self.outranked() and self._fits(self.claim[1])
+
+    def give_back(self, block: Block) -> None:
+        """Remove a block that has not begun."""
+        assert not block.begun and not block.withdrawn
+        self.blocks.remove(block)
+        self._give({"slots": 1})
 
     def waiting(self) -> list[Block]:
         """Blocks with warps to start, the most urgent one first."""

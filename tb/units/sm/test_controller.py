@@ -31,7 +31,7 @@ def test_controller(simulator: str, name: str) -> None:
         simulator=simulator,
         name=f"sm-controller-{name}",
         env=size.environment(),
-        minimum=5,
+        minimum=6,
     )
 
 
