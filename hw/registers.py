@@ -656,13 +656,6 @@ GLOBAL = Block(
             reset=20_000,
         ),
         Register(
-            "CONTEXT_TIMEOUT",
-            0x2B8,
-            Access.RW,
-            "Cycles in which a context that has to leave ends its blocks. Tasks with blocks on SMs "
-            "after that are killed, and halt their channels (TASK_TIMEOUT). 0: no limit.",
-        ),
-        Register(
             "CONTEXT_BROKEN",
             0x290,
             Access.W1C,
@@ -731,6 +724,13 @@ GLOBAL = Block(
                 Field("CONTEXT", 7, 4, "Context of the tasks."),
                 Field("ASID", 25, 16, "Address space of the tasks."),
             ),
+        ),
+        Register(
+            "CONTEXT_TIMEOUT",
+            0x2B8,
+            Access.RW,
+            "Cycles in which a context that has to leave ends its blocks. Tasks with blocks on SMs "
+            "after that are killed, and halt their channels (TASK_TIMEOUT). 0: no limit.",
         ),
     ),
 )

@@ -26,7 +26,8 @@ class BlockReturn(wiring.Component):
     Members
     -------
     urgent : in, the most urgent block.
-    fits : in, its next warp can start.
+    some : in, some block has warps to start.
+    fits : in, the next warp of `urgent` can start.
     settled : in, `urgent` is the most urgent block, and does not begin in this cycle.
     starts : in, a warp that takes resources starts in this cycle.
     claim : in, the block claimed in the last cycle; see `SmLink`.
@@ -43,6 +44,7 @@ class BlockReturn(wiring.Component):
     def __init__(self, config: Config) -> None:
         super().__init__({
             "urgent": In(chosen_block(config)),
+            "some": In(1),
             "fits": In(1),
             "settled": In(1),
             "starts": In(1),
@@ -63,7 +65,7 @@ class BlockReturn(wiring.Component):
         level = Signal.like(claim.level, name="level")
         m.d.comb += [
             level.eq(urgent.block.needs.priority + 1),
-            self.keeps.eq(claim.valid & (~urgent.valid | urgent.outranked)),
+            self.keeps.eq(claim.valid & Mux(urgent.valid, urgent.outranked, ~self.some)),
         ]
         m.d.sync += [
             waits.valid.eq(urgent.valid & ~urgent.begun & ~self.fits),

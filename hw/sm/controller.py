@@ -186,6 +186,7 @@ class SmController(wiring.Component):
         m.d.sync += claim.eq(link.claim)
         m.d.comb += [
             returns.urgent.eq(blocks.urgent),
+            returns.some.eq(blocks.waiting.any()),
             returns.fits.eq(resources.fits[0].as_value().all()),
             returns.settled.eq(~(self._withdrawal.stall | self._go.any() | blocks.overtaken)),
             returns.starts.eq(self._go[:2].any()),

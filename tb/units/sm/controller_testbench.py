@@ -415,8 +415,8 @@ class ControllerTestbench(Testbench):
         claims, told = [*self._claims, self._claim], self.get("link__room")
         steady = all(one is claims[0] for one in claims)
         arrived = any(self._arrivals[self._now - n] for n in range(4))
-        has = steady and self.model.room()
-        self._room_since = self._room_since if has and not arrived else self._now
+        has = self.model.room()
+        self._room_since = self._room_since if has and steady and not arrived else self._now
         self._room_until = self._now if has else self._room_until
         assert told or self._now - self._room_since < 6, "room is not reported"
         assert not (told and steady) or self._now - self._room_until < 3, "there is no room"
