@@ -114,8 +114,13 @@ class SmController(wiring.Component):
             may.eq(ready & ~go.any() & urgent.valid & ~blocks.overtaken),
             can.eq(fits.registers & fits.warps & fits.shared),
             lacks.eq((~fits.shared | held) & other.registers & other.warps),
-            # Begun blocks have to end before the shared memory of the claimed one is free.
-            spared.eq(keeps & self._resources.claim_fits.shared),
+            # Begun blocks have to end before the shared memory of the claimed one is free; those
+            # with a barrier have all they need.
+            spared.eq(
+                keeps
+                & self._resources.claim_fits.shared
+                & ~(urgent.begun & urgent.block.needs.barrier)
+            ),
             held.eq(spared | (keeps & ~urgent.begun)),
             goes[0].eq(may & can & ~held & ~(whole.valid & turn)),
             goes[1].eq(may & lacks & ~spared & going.valid & ~whole.valid),

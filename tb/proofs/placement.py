@@ -64,7 +64,7 @@ class SmRowProof(Proof):
         dut = SmRow(CONFIG)
         m.submodules.dut = wrap(dut)
         for name in ("needs", "asid", "policy", "last", "sent", "space", "freed", "highest",
-                     "ready", "taken"):  # fmt: skip
+                     "ready", "taken", "returned", "spares"):  # fmt: skip
             arbitrary(m, getattr(dut, name), name)
         self._amounts(m, dut)
         rank = self._decision(m, dut)
@@ -78,14 +78,16 @@ class SmRowProof(Proof):
             (dut.shared, CONFIG.shared_units, dut.sent.shared, dut.freed.shared),
             (CONFIG.sm_blocks - dut.blocks, CONFIG.sm_blocks, 1, dut.freed.block),
         )
+        m.d.comb += Assume(~(dut.taken & dut.returned))
         for n, (left, size, sent, freed) in enumerate(amounts):
-            held = Signal(8, name=f"held_{n}")
-            m.d.sync += held.eq(held + Mux(dut.taken, sent, 0) - freed)
+            held, back = Signal(8, name=f"held_{n}"), Signal(8, name=f"back_{n}")
+            m.d.comb += back.eq(freed + Mux(dut.returned, sent, 0))
+            m.d.sync += held.eq(held + Mux(dut.taken, sent, 0) - back)
             m.d.comb += [
-                Assume(freed <= held),
+                Assume(back <= held),
                 Assume(sent <= size),
                 # The remaining held resources belong to the remaining blocks.
-                Assume(held - freed <= size * (dut.blocks - dut.freed.block)),
+                Assume(held - back <= size * (dut.blocks - dut.freed.block - dut.returned)),
                 Assert(left + held == size),
                 Assert(held <= size * dut.blocks),
             ]

@@ -215,13 +215,14 @@ class ChoiceProof(Proof):
         kept = [needs.read_port(domain="comb") for _ in range(SLOTS)]
         m.submodules.dut = wrap(dut)
         choices = (dut.urgent, dut.going, dut.whole)
-        for name in ("start", "finish", "end", "withdraw"):
+        for name in ("start", "finish", "end", "withdraw", "claimed", "leaves"):
             arbitrary(m, getattr(dut, name), name)
         arbitrary(m, dut.arrive.valid, "arrives")
         arbitrary(m, dut.arrive.payload, "block")
         over = Mux(dut.over.valid, dut.over.place, 0)
-        quiet, withdraws = Signal(), dut.withdraw.any()
+        quiet, withdraws = Signal(), (dut.withdraw | dut.leaves).any()
         m.d.sync += quiet.eq(~dut.start.any() & ~withdraws & ~dut.overtaken & dut.urgent.valid)
+        self._leaves(m, dut)
         m.d.comb += [
             Assume(~(dut.withdraw & (dut.withdraw - 1)).any() & ~(withdraws & dut.start.any())),
             Assume(~(dut.withdraw & ~dut.idle).any()),
@@ -262,6 +263,21 @@ class ChoiceProof(Proof):
         with m.If(dut.whole.valid & dut.urgent.valid):
             m.d.comb += Assert(~(dut.whole.place & dut.urgent.place).any())
         self._stays(m, dut, choices, quiet)
+
+    @staticmethod
+    def _leaves(m: Module, dut: BlockTable) -> None:
+        """A block leaves as `BlockReturn` allows; the block chosen is compared with the claim."""
+        urgent, claimed = dut.urgent, Signal.like(dut.claimed, name="claimed_before")
+        m.d.sync += claimed.eq(dut.claimed)
+        mine = (dut.leaves == urgent.place) & urgent.valid & ~urgent.begun
+        m.d.comb += [
+            Assume((dut.leaves == 0) | (mine & ~dut.overtaken & ~dut.start.any())),
+            Assume((dut.leaves == 0) | (dut.withdraw == 0)),
+            Assert(
+                ~urgent.valid | (urgent.outranked == (urgent.block.needs.priority + 1 < claimed))
+            ),
+            Cover(dut.leaves.any() & (dut.valid == 7)),
+        ]
 
     @staticmethod
     def _told(m: Module, dut: BlockTable, placed: Value, slot: int, kept: data.View) -> None:

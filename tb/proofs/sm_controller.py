@@ -38,7 +38,8 @@ class BarrierProof(Proof):
         "a block with a barrier begins only with a hardware warp for each of its warps, which no "
         "other block gets; there is always one for the next; it starts as soon as the core takes "
         "it, or one warp of another block does, after which it is its turn; only looks at "
-        "blocks to be withdrawn (`stall`) hold it up"
+        "blocks to be withdrawn (`stall`) and recalls (`freezes`) hold it up; a block that is "
+        "returned has not begun"
     )
     induction = 3
     cover = 12
@@ -49,10 +50,14 @@ class BarrierProof(Proof):
         inside.abstract("blocks")
         self._turn, self._go, self._room = (inside.signal(name) for name in ("turn", "go", "room"))
         self._blocks, self._warps = inside.submodule("blocks"), inside.submodule("warps")
-        self._withdrawal = inside.submodule("withdrawal")
+        self._withdrawal, self._returns = (
+            inside.submodule(name) for name in ("withdrawal", "returns")
+        )
         m.submodules.dut = wrap(dut)
         for name in ("block", "ended"):
             self._free(m, getattr(dut.link, name), name)
+        for name in ("claim", "recall"):
+            arbitrary(m, getattr(dut.link, name), name)
         arbitrary(m, dut.kill, "kill")
         for name in ("begin", "start", "end"):
             self._free(m, getattr(dut.port, name), name)
@@ -90,7 +95,13 @@ class BarrierProof(Proof):
         blocks, owed, go = self._blocks, self._owed, self._go
         urgent, whole = blocks.urgent, blocks.whole
         quiet = Signal(name="quiet")
-        undisturbed = ~blocks.overtaken & ~blocks.withdraw.any()
+        undisturbed = ~blocks.overtaken & ~(blocks.withdraw | blocks.leaves).any()
+        leaves = blocks.leaves.any()
+        m.d.comb += [
+            Assert(~leaves | (urgent.valid & ~urgent.begun & ~go.any() & ~blocks.overtaken)),
+            Assert(~leaves | ((blocks.leaves == urgent.place) & ~blocks.withdraw.any())),
+            Cover(leaves),
+        ]
         m.d.sync += quiet.eq(urgent.valid & ~go.any() & undisturbed)
         for choice, name in ((urgent, "urgent"), (whole, "whole"), (blocks.going, "going")):
             was = Signal(choice.shape(), name=f"{name}_before")
@@ -131,7 +142,7 @@ class BarrierProof(Proof):
         with m.If(go.any()):
             m.d.sync += others.eq(~starts & (self._owed != 0))
         m.d.comb += able.eq(
-            (self._room & ~self._withdrawal.stall & (self._owed != 0))
+            (self._room & ~self._withdrawal.stall & ~self._returns.freezes & (self._owed != 0))
             & (urgent.valid & ~overtaken & ~go.any() & ~started)
         )
         m.d.sync += [could.eq(able), started.eq(go.any())]

@@ -83,6 +83,7 @@ class Sm:
         fits = bool(waiting) and self._fits(self.share(waiting[0]))
         kept = self.outranked()
         spared = kept and self.claim is not None and self.left["shared"] >= self.claim[1]["shared"]
+        spared = spared and not (waiting and waiting[0].begun and waiting[0].kernel.barrier)
         held = spared or (kept and waiting and not waiting[0].begun)
         fits = fits and not held
         if whole and (self.turn or not fits):

@@ -1,0 +1,128 @@
+"""Proof of the moves of blocks between SMs (PLACE-5)."""
+
+from dataclasses import replace
+
+from amaranth import Cat, Module, Signal
+from amaranth.hdl import Value
+
+from signalbox.hw.placement.block_recall import BlockRecall
+from signalbox.tb.proofs.formal import Assert, Assume, Cover, Inside, Proof, Wrap, arbitrary
+from signalbox.tb.proofs.placement import TWO_SMS
+
+__all__ = ["PROOFS"]
+
+SMS = 3
+PAUSE = 4
+"""Cycles without placement before a recall."""
+
+LATEST = 2
+"""Cycles from the answer of an SM to the move."""
+
+
+def _at_most_one(bits: Value) -> Value:
+    return ~(bits & (bits - 1)).any()
+
+
+class RecallProof(Proof):
+    """SMs answer a recall at any time, with any block or none."""
+
+    name = "placement.recall"
+    shows = (
+        "at most one block is on its way between SMs: it is sent once, two cycles after its SM has "
+        "returned it, to another SM, which had room when nothing could be sent to it any more; "
+        "nothing else is sent meanwhile; no SM is recalled from before it has answered"
+    )
+    induction = 8
+    cover = 30
+
+    def build(self, m: Module, wrap: Wrap) -> None:
+        dut = BlockRecall(replace(TWO_SMS, sms=SMS))
+        inside = Inside(dut)
+        self._state = inside.machine("recall")
+        self._answer = inside.signal("answer", dut.returned[0].shape())
+        self._left, self._chosen = inside.signal("cycles_left"), inside.signal("chosen")
+        m.submodules.dut = wrap(dut)
+        for name in ("room", "accepts", "heard", "open"):
+            arbitrary(m, getattr(dut, name), name)
+        for n in range(SMS):
+            arbitrary(m, dut.waits[n], f"waits_{n}")
+            arbitrary(m, dut.returned[n], f"returned_{n}")
+        self._recalls(m, dut)
+        self._moves(m, dut)
+
+    def _in(self, *states: str) -> Value:
+        return Cat(self._state.ongoing(state) for state in states).any()
+
+    def _recalls(self, m: Module, dut: BlockRecall) -> None:
+        """One recall at a time, of the SM whose block is claimed, after a pause."""
+        asked, paused = Signal(SMS, name="asked"), Signal(range(PAUSE + 1), name="paused")
+        answers = Cat(one.valid for one in dut.returned)
+        m.d.sync += [
+            asked.eq((asked | dut.recall) & ~answers),
+            paused.eq((paused + (paused != PAUSE)) & dut.pause.replicate(len(paused))),
+        ]
+        m.d.comb += [
+            Assume(~(answers & ~asked).any()),
+            Assert(_at_most_one(dut.recall) & _at_most_one(asked)),
+            Assert(~(dut.recall & asked).any()),
+            Assert(~dut.recall.any() | (dut.recall == dut.owner)),
+            Assert(~asked.any() | (asked == dut.owner)),
+            Assert(~(dut.recall | asked).any() | (dut.pause & dut.claim.valid)),
+            Assert(~dut.recall.any() | (paused >= PAUSE)),
+        ]
+        pending = Cat(dut.recall.any(), asked.any(), self._answer.valid)
+        fixed = self._in("WAIT", "SEND", "ARRIVE")
+        m.d.comb += [
+            Assert(self._in("WAIT") == pending.any()),
+            Assert(_at_most_one(pending)),
+            Assert(~self._in("SETTLE") | (paused + self._left == PAUSE - 1)),
+            Assert(~self._in("WAIT", "SEND") | (paused == PAUSE)),
+            Assert(_at_most_one(self._chosen) & _at_most_one(dut.owner)),
+            Assert(_at_most_one(dut.move.target)),
+            Assert(~dut.claim.valid | dut.owner.any()),
+            Assert(~fixed | dut.claim.valid),
+            Assert(~fixed | (dut.move.target.any() & ~(dut.move.target & dut.owner).any())),
+        ]
+
+    def _moves(self, m: Module, dut: BlockRecall) -> None:
+        """Every block that is returned moves, and no other."""
+        move, record = dut.move, dut.returned[0].shape()
+        some, held = Signal(name="some"), Signal(record, name="held")
+        since, able = Signal(range(LATEST + 2), name="since"), Signal(SMS, name="able_then")
+        for n, one in enumerate(dut.returned):
+            with m.If(one.valid & one.some):
+                m.d.sync += [some.eq(1), held.eq(one), since.eq(1)]
+                m.d.comb += [Assert(~some), Assert(dut.owner == 1 << n)]
+        with m.If(some):
+            m.d.sync += since.eq(since + 1)
+        with m.If(dut.recall.any()):
+            m.d.comb += Assert((able & move.target).any())
+        m.d.sync += able.eq(dut.room & dut.accepts & dut.heard & ~dut.owner)
+        with m.If(move.valid):
+            m.d.sync += some.eq(0)
+        m.d.comb += [
+            Assert(~move.valid | some),
+            Assert(~some | (since <= LATEST)),
+            Assert(~some | dut.pause),
+            Assert(~move.valid | (dut.pause & dut.claim.valid)),
+            Assert(~move.valid | ((move.source == dut.owner) & ~(move.source & move.target).any())),
+            Assert(_at_most_one(move.target) & move.target.any() | ~move.valid),
+            Cover(move.valid & move.target[2] & move.source[1]),
+        ]
+        told = self._answer.valid & self._answer.some
+        m.d.comb += [
+            Assert(some == (told | self._in("SEND"))),
+            Assert(~told | ((since == 1) & (self._answer.as_value() == held.as_value()))),
+            Assert(~self._in("SEND") | (since == LATEST)),
+        ]
+        told = self._answer.valid & self._answer.some
+        m.d.comb += [
+            Assert(some == (told | self._in("SEND"))),
+            Assert(~told | ((since == 1) & (self._answer.as_value() == held.as_value()))),
+            Assert(~self._in("SEND") | (since == LATEST)),
+        ]
+        with m.If(move.valid):
+            m.d.comb += [Assert(move[name] == held[name]) for name in ("row", "at", "needs")]
+
+
+PROOFS = [RecallProof()]
