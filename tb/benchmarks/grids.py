@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
@@ -111,6 +111,10 @@ def lives(events: Iterable[Event]) -> list[Life]:
             case TaskOpened(cycle, row, asid, page):
                 rows[row] = life = spaces[asid, page]
                 life.opened = life.opened or cycle
+            case BlockPlaced(_, row, sm, Step.MOVED, x):
+                placed = rows[row].placed
+                number = next(n for n, one in enumerate(placed) if one.block == x)
+                placed[number] = replace(placed[number], sm=sm, step=Step.MOVED)
             case BlockPlaced(cycle, row, sm, step, x):
                 rows[row].placed.append(Placed(x, cycle, sm, step))
             case WarpStarted(cycle, sm, warp, row):

@@ -25,8 +25,8 @@ __all__ = [
     "kernel_activity",
 ]
 
-STEPS = {Step.WHOLE: "A", Step.WARP: "B", Step.LOWER: "C"}
-"""Letters for the ways of placing a block, as in PLACE."""
+STEPS = {Step.WHOLE: "A", Step.WARP: "B", Step.LOWER: "C", Step.MOVED: "M"}
+"""Letters for the ways of placing a block, as in PLACE; M: by step C, then moved to another SM."""
 
 
 class Lost(Exception):
@@ -46,8 +46,8 @@ class WarpLife:
 
 @dataclass
 class BlockLife:
-    """A block of a kernel: it was placed on SM `sm` by `step` in cycle `placed`, and got block slot
-    `slot` when its first warp started."""
+    """A block of a kernel: it was placed in cycle `placed`, ran on SM `sm`, to which it came by
+    `step`, and got block slot `slot` when its first warp started."""
 
     kernel: "KernelLife"
     at: tuple[int, int, int]
@@ -224,6 +224,8 @@ class _Reader:
                 self._rows[row].opened.append(cycle)
             case trace.TaskOver(_, channel, page):
                 self._channels[channel, page].over = cycle
+            case trace.BlockPlaced(_, row, sm, Step.MOVED, x, y, z):
+                self._moved(self._rows[row], (x, y, z), sm)
             case trace.BlockPlaced(_, row, sm, step, x, y, z):
                 block = BlockLife(self._rows[row], (x, y, z), sm, step, cycle)
                 block.kernel.blocks.append(block)
@@ -245,6 +247,16 @@ class _Reader:
         life.launched = cycle
         self._channels[channel, page] = self._spaces[asid, page] = life
         self._done.kernels.append(life)
+
+    def _moved(self, kernel: KernelLife, at: tuple[int, int, int], sm: int) -> None:
+        """A block that has not begun goes to another SM."""
+        for placed in self._placed:
+            for block in [one for one in placed if one.kernel is kernel and one.at == at]:
+                placed.remove(block)
+                block.sm, block.step = sm, Step.MOVED
+                self._placed[sm].append(block)
+                return
+        raise Lost(f"{kernel.title} {at}: it moved, although no SM had it")
 
     def _warp(self, cycle: int, event: trace.WarpStarted) -> None:
         """Add a warp; the first warp of a block tells its slot."""

@@ -7,6 +7,8 @@ from random import Random
 import cocotb
 
 from signalbox.hw.config import Config
+from signalbox.tb.testbench.goals import Rounds
+from signalbox.tb.units.placement.blocks import MOVED
 from signalbox.tb.units.placement.kernel import AFFINITY, DEEP, WIDE, Kernel
 from signalbox.tb.units.placement.testbench import PlacementTestbench
 
@@ -75,4 +77,41 @@ async def random_work(dut):
             await tb.closed(*over)
         await tb.steps(numbers.choice((0, 0, 0, 1, 3, 10, 40)))
     await close_all(tb)
-    dut._log.info(f"{len(tb.blocks.log)} blocks in {tb.cycle} cycles")
+    moved = sum(step is MOVED for *_, step in tb.blocks.log)
+    dut._log.info(f"{len(tb.blocks.log)} blocks in {tb.cycle} cycles, {moved} moved")
+
+
+@cocotb.test(**LIMIT)
+async def random_moves(dut):
+    """While less urgent blocks fill all SMs, urgent ones wait there and move to SMs with room; rows
+    open, get blocks, stop and close meanwhile, and SMs may be slow (PLACE-5)."""
+    tb = await PlacementTestbench(dut, CONFIG).start()
+    numbers, rounds, moved = tb.random, Rounds(60), 0
+    while rounds.more(moved > 20 or CONFIG.sms == 1, moved):
+        tb.eager = numbers.choice((1.0, 1.0, 0.5, 0.2))
+        await tb.closed(*[row for row in tb.kernels if tb.drained(row)])
+        free = [row for row in range(CONFIG.rows) if row not in tb.kernels]
+        if free and sum(kernel.left for kernel in tb.kernels.values()) < CONFIG.sms:
+            await tb.opened(filling_kernel(free.pop()))
+        if free and numbers.random() < 0.6:
+            kernel = random_kernel(numbers, free.pop())
+            kernel.priority, kernel.blocks = numbers.choice((5, 9, 63)), numbers.choice((1, 2))
+            await tb.opened(kernel)
+        known, event = list(tb.kernels), numbers.random()
+        if known and event < 0.2:
+            tb.add.put({"row": numbers.choice(known), "blocks": 1})
+            await tb.until(lambda: not tb.add.pending, "the request is taken")
+        elif known and event < 0.4:
+            answers = len(tb.answers)
+            tb.stop.put(numbers.choice(known))
+            await tb.until(lambda count=answers: len(tb.answers) > count, "the row is stopped")
+        await tb.steps(numbers.choice((1, 3, 10, 40)))
+        moved = sum(step is MOVED for *_, step in tb.blocks.log)
+    await close_all(tb)
+    dut._log.info(f"{moved} of {len(tb.blocks.log)} blocks moved in {tb.cycle} cycles")
+
+
+def filling_kernel(row: int) -> Kernel:
+    """Blocks that take all warps of an SM."""
+    warps = CONFIG.sm_warps
+    return Kernel(row, 1, 2 * CONFIG.sms, warps, CONFIG.register_units // warps, runs=(20, 200))

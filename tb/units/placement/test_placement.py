@@ -32,7 +32,7 @@ def place(simulator: str, tests: str, config: Config, name: str, **options: Any)
 @pytest.mark.parametrize("sms", tiers([1, 5], smoke=[1]))
 def test_random(simulator: str, sms: int) -> None:
     config = Config(slots=8, spare_rows=2, sms=sms, asids=4, **SIZES)
-    place(simulator, "cocotb_random", config, f"random-{sms}")
+    place(simulator, "cocotb_random", config, f"random-{sms}", minimum=2)
 
 
 @pytest.mark.parametrize(
