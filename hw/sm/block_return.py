@@ -80,7 +80,7 @@ class BlockReturn(wiring.Component):
 
     def _return(self, m: Module, level: Signal) -> None:
         urgent, claim, returned = self.urgent, self.claim, self.returned
-        decides, gives, same = Signal(), Signal(), Signal()
+        decides, gives, same = (Signal(name=name) for name in ("decides", "gives", "same"))
         m.d.comb += [
             same.eq(
                 Cat(urgent.takes[name] == claim[name] for name in _AMOUNTS).all()
