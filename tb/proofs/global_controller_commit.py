@@ -16,7 +16,7 @@ from signalbox.tb.proofs.formal import (
     Wrap,
     arbitrary,
 )
-from signalbox.tb.proofs.placement import TWO_SMS, decisions, run_of_blocks
+from signalbox.tb.proofs.placement import TWO_SMS, decisions, moves, run_of_blocks
 
 __all__ = ["PROOFS"]
 
@@ -41,9 +41,10 @@ class CommitProof(Proof):
     def build(self, m: Module, wrap: Wrap) -> None:
         self._dut = dut = GlobalController(TWO_SMS)
         inside = Inside(dut)
-        inside.abstract("kernels", "numbering")
+        inside.abstract("kernels", "numbering", "recall")
         self._steps, self._batch = decisions(dut, inside), run_of_blocks(inside)
         m.submodules.dut = wrap(dut)
+        self._move = moves(m, dut, inside)
         self._environment(m)
         for one in (*self._steps, self._batch):
             m.d.comb += self._fits_empty(one.needs, Assume if one is self._steps[0] else Assert)
@@ -75,20 +76,21 @@ class CommitProof(Proof):
                 (link.ended.valid, "ended"),
             ):  # fmt: skip
                 arbitrary(m, port, f"{name}_{n}")
-            freed = link.freed
+            freed, needs = link.freed, self._move.needs
+            back = freed.block + row.returned
             m.d.comb += [
-                Assume(~freed.block | (row.blocks > link.block.valid)),
+                Assume((back == 0) | (row.blocks >= back + link.block.valid)),
                 Assume(link.highest <= row.top),
                 Assert(row.blocks <= SLOTS),
             ]
-            for left, size, free in (
-                (row.registers, TWO_SMS.register_units, freed.registers),
-                (row.warps, TWO_SMS.sm_warps, freed.warps),
-                (row.shared, TWO_SMS.shared_units, freed.shared),
+            for left, size, amount, returned in (
+                (row.registers, TWO_SMS.register_units, freed.registers, needs.block_registers),
+                (row.warps, TWO_SMS.sm_warps, freed.warps, needs.warps),
+                (row.shared, TWO_SMS.shared_units, freed.shared, needs.shared),
             ):
-                held = size - left
+                held, free = size - left, amount + Mux(row.returned, returned, 0)
                 m.d.comb += [
-                    Assume((free <= held) & (held - free <= size * (row.blocks - freed.block))),
+                    Assume((free <= held) & (held - free <= size * (row.blocks - back))),
                     Assert((held >= 0) & (held <= size * row.blocks)),
                 ]
 
@@ -145,7 +147,7 @@ class CommitProof(Proof):
         levels = []
         for row in dut.rows:
             whole, warp, lower = self._level(row, self._steps[0].needs)
-            may = (row.blocks != SLOTS) & row.ready
+            may = (row.blocks < SLOTS - row.spares) & row.ready
             levels.append(Mux(may, Mux(whole, 3, Mux(warp, 2, lower)), 0))
         one, other = levels
         m.d.comb += level.eq(Mux(one > other, one, other))
@@ -156,7 +158,10 @@ class CommitProof(Proof):
         rank = dut.choice.best.rank
         step = Mux(rank >= Rank.WHOLE, 3, Mux(rank >= Rank.WARP, 2, rank != Rank.NONE))
         started, sent = Signal(2, name="started"), Signal(2, init=3, name="sent")
-        m.d.sync += [started.eq(Cat(1, started[0])), sent.eq(Cat(dut.commit, sent[0]))]
+        m.d.sync += [
+            started.eq(Cat(1, started[0])),
+            sent.eq(Cat(dut.commit | self._move.valid, sent[0])),
+        ]
         chosen = self._steps[-1].valid & ~self._batch.valid
         decided = chosen & ~dut.kernels.flush & ~dut.numbering.empty
         with m.If(decided & started[1]):

@@ -27,7 +27,7 @@ from signalbox.tb.proofs.formal import (
     arbitrary,
 )
 
-__all__ = ["PROOFS", "TWO_SMS", "decisions", "run_of_blocks"]
+__all__ = ["PROOFS", "TWO_SMS", "decisions", "moves", "run_of_blocks"]
 
 TWO_SMS = Config(
     channels=1, semaphores=8, counters=1, asids=2, slots=4, spare_rows=1, sms=2,
@@ -46,6 +46,27 @@ def decisions(dut: GlobalController, inside: Inside) -> list[data.View]:
 def run_of_blocks(inside: Inside) -> data.View:
     """Blocks that the global logic controller sends to one SM, one after another."""
     return inside.signal("block_run", block_run(TWO_SMS))
+
+
+def moves(m: Module, dut: GlobalController, inside: Inside) -> data.View:
+    """Blocks that move between SMs, as `placement.recall` shows: after a pause, to another SM that
+    accepts one. The unit has to be abstract. Returns the move."""
+    recall, paused = inside.submodule("recall"), Signal(3, name="paused")
+    move = recall.move
+    m.d.sync += paused.eq(Cat(recall.pause, paused))
+    accepts = Cat(row.accepts for row in dut.rows)
+    needs = move.needs
+    m.d.comb += [
+        Assume(~move.valid | (paused.all() & recall.pause)),
+        Assume(~move.valid | ((move.source ^ move.target).all() & (move.target & accepts).any())),
+        Assume((move.target == 1) | (move.target == 2)),
+        Assume(~move.valid | (move.target == 1 << move.sm)),
+        Assume(needs.warps <= TWO_SMS.sm_warps),
+        Assume(needs.block_registers <= TWO_SMS.register_units),
+        Assume(needs.shared <= TWO_SMS.shared_units),
+        Cover(move.valid),
+    ]
+    return move
 
 
 class SmRowProof(Proof):
