@@ -39,5 +39,5 @@ def test_smoke(simulator: str) -> None:
         "signalbox.tb.units.compute.cocotb_timing",
         simulator=simulator,
         name="work-timing",
-        testcase="one_record_is_missing",
+        testcase="every_block_once",
     )
