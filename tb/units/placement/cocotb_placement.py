@@ -156,6 +156,23 @@ async def most_urgent_moves_first(dut):
 
 
 @cocotb.test(**LIMIT)
+async def equals_move_by_number(dut):
+    """Of equally urgent blocks that wait, that on the SM of the lowest number has the room."""
+    tb = await start(dut)
+    await fill(tb, 0, 1)
+    kernels = [Kernel(n, 9, 1, 1, 1, runs=LONG) for n in range(1, SMS)]
+    for kernel in kernels:
+        await tb.opened(kernel)
+        await tb.steps(SETTLED)
+    homes = {placed(tb, kernel)[0][0]: kernel for kernel in kernels}
+    (other,) = {*range(SMS)} - {*homes}
+    tb.end_one(other)
+    await tb.steps(SETTLED)
+    moved = [sm for sm, kernel in homes.items() if len(placed(tb, kernel)) == 2]
+    assert moved == [min(homes)]
+
+
+@cocotb.test(**LIMIT)
 async def keeps_the_last_slot(dut):
     """While a block waits, blocks of lower priority leave it a slot on every SM (PLACE-5)."""
     tb = await start(dut)

@@ -52,4 +52,4 @@ def test_exports(name: str) -> None:
 @pytest.mark.smoke
 def test_directed(simulator: str) -> None:
     config = Config(slots=8, spare_rows=2, sms=3, asids=8, **SIZES)
-    place(simulator, "cocotb_placement", config, "directed", minimum=20)
+    place(simulator, "cocotb_placement", config, "directed", minimum=21)

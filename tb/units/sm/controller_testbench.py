@@ -144,7 +144,8 @@ class ControllerTestbench(Testbench):
         self.returned: list[Block | None] = []
         self._claims: deque[Kernel | None] = deque([None] * 4, maxlen=4)  # of the last cycles
         self._claim: Kernel | None = None
-        self._room_since = self._room_until = 0
+        self._room_since = self._room_until = self._waits_since = 0
+        self._heads: deque[Block | None] = deque([None] * 4, maxlen=4)  # blocks that waited last
         self._withdrawn: deque[Block] = deque()  # one entry per warp that has not been counted
         self._kernels = kernels
         self._now = 0  # the cycle that is driven and checked
@@ -240,6 +241,7 @@ class ControllerTestbench(Testbench):
         self._changes()
         self._outputs()
         self._room()
+        self._waits()
         self._claims.append(self._claim)
         self._transfers()
 
@@ -420,6 +422,20 @@ class ControllerTestbench(Testbench):
         self._room_until = self._now if has else self._room_until
         assert told or self._now - self._room_since < 6, "room is not reported"
         assert not (told and steady) or self._now - self._room_until < 3, "there is no room"
+
+    def _waits(self) -> None:
+        """The most urgent block is reported while it waits, with what it needs."""
+        told, waiting = self.get("link__waits"), self.model.waiting()
+        lacks = waiting and not waiting[0].begun and not self.model.fits(waiting[0])
+        head = waiting[0] if lacks and waiting[0] is not self._first else None
+        self._waits_since = self._waits_since if head is self._heads[-1] else self._now
+        self._heads.append(head)
+        if told["valid"] and not self.killed:
+            needs = {name: told[name] for name in ("registers", "warps", "shared")}
+            known = [_claimed(one.kernel) for one in self._heads if one]
+            assert (told["level"], needs) in known, (told, known)
+        late = head is not None and self._now - self._waits_since > 5
+        assert told["valid"] or not late or self.killed, "the waiting block is not reported"
 
     def _counted(self, block: Block) -> None:
         """A warp of the block counts as ended."""

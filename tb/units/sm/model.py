@@ -104,6 +104,10 @@ class Sm:
         """Whether the claimed block could begin here (rule 7)."""
         return self.claim is not None and self.outranked() and self._fits(self.claim[1])
 
+    def fits(self, block: Block) -> bool:
+        """Whether there is enough for the block's next warp."""
+        return self._fits(self.share(block))
+
     def give_back(self, block: Block) -> None:
         """Remove a block that has not begun."""
         assert not block.begun and not block.withdrawn
