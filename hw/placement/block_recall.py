@@ -6,7 +6,8 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
-from signalbox.hw.lib.onehot import select
+from signalbox.hw.lib.onehot import lowest_number, select
+from signalbox.hw.lib.tournament import tournament
 from signalbox.hw.records.placement import (
     LEVEL_BITS,
     block_claim,
@@ -42,7 +43,7 @@ class BlockRecall(wiring.Component):
 
     With r rounds of a binary tree among all SMs: a block is claimed r + 2 cycles after its SM has
     reported it. From the cycle in which another SM has room for the claimed block to the cycle in
-    which the block is valid at that SM: r + 11 cycles, and as many as its old SM needs to settle;
+    which the block is valid at that SM: 12 cycles, and as many as its old SM needs to settle;
     during the last 9 of these, no other block is placed.
 
     Members
@@ -77,44 +78,34 @@ class BlockRecall(wiring.Component):
             "pause": Out(1),
             "move": Out(block_move(config)),
         })
-        self._rounds = (sms - 1).bit_length()
-        self._left = Signal(range(self._rounds + _SETTLE + 1), name="cycles_left")
+        self._left = Signal(range(_SETTLE + 1), name="cycles_left")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        waits, count = self.waits, len(self.waits)
-        best = self._highest(
-            m, "waiting", [one.valid for one in waits], [one.level for one in waits]
-        )
         able = Signal.like(self.room, name="able")
         m.d.comb += able.eq(self.room & self.accepts & self.heard & ~self.owner)
-        found = self._highest(m, "room", list(able), [0] * count)
         self._space(m)
         with m.If(self._left != 0):
             m.d.sync += self._left.eq(self._left - 1)
         with m.FSM(name="recall"):
-            self._claim(m, best, found)
+            self._claim(m, self._most_urgent(m), *lowest_number(m, able))
             self._settle(m, able)
             self._fetch(m)
             self._send(m)
         return m
 
-    def _highest(
-        self, m: Module, name: str, valid: list[Value], levels: list[Value | int]
-    ) -> data.View:
-        """The valid SM of the highest level, and of the lowest number among these; a tree with one
-        round per cycle."""
+    def _most_urgent(self, m: Module) -> data.View:
+        """The SM with the most urgent waiting block; the lowest number among equals."""
         shape = data.StructLayout({"valid": 1, "level": LEVEL_BITS, "sm": self._config.sm_bits})
-        nodes = [Signal(shape, name=f"{name}_{number}") for number in range(len(valid))]
-        for number, node in enumerate(nodes):
+        nodes = [Signal(shape, name=f"waiting_{number}") for number in range(len(self.waits))]
+        for number, (node, block) in enumerate(zip(nodes, self.waits, strict=True)):
             m.d.comb += [
-                node.valid.eq(valid[number]),
-                node.level.eq(levels[number]),
+                node.valid.eq(block.valid),
+                node.level.eq(block.level),
                 node.sm.eq(number),
             ]
-        while len(nodes) > 1:
-            nodes = [_higher(m, nodes[n : n + 2]) for n in range(0, len(nodes), 2)]
-        return nodes[0]
+        best, _ = tournament(m, nodes, _higher)
+        return best
 
     def _space(self, m: Module) -> None:
         """Address space of the row of the block that moves."""
@@ -131,24 +122,24 @@ class BlockRecall(wiring.Component):
             self.move.asid.eq(read.data),
         ]
 
-    def _claim(self, m: Module, best: data.View, found: data.View) -> None:
-        """Claim the most urgent block, until an SM with room is found."""
+    def _claim(self, m: Module, best: data.View, found: Value, sm: Value) -> None:
+        """Claim the most urgent block, until SM `sm` with room is found."""
         chosen = Signal.like(self.owner, name="chosen")
         with m.State("SEEK"):
             m.d.sync += [
                 chosen.eq(Mux(best.valid, 1 << best.sm, 0)),
                 self.owner.eq(chosen),
                 self.claim.eq(select(chosen, [one.as_value() for one in self.waits])),
-                self.move.target.eq(1 << found.sm),
-                self.move.sm.eq(found.sm),
+                self.move.target.eq(1 << sm),
+                self.move.sm.eq(sm),
             ]
-            with m.If(found.valid & (self._left == 0)):
+            with m.If(found & (self._left == 0)):
                 m.d.sync += self._left.eq(_SETTLE)
                 m.next = "SETTLE"
 
     def _seek(self, m: Module) -> None:
         """Seek again; what SMs have said of the last claim passes."""
-        m.d.sync += self._left.eq(self._rounds + _SETTLE)
+        m.d.sync += self._left.eq(_SETTLE)
         m.next = "SEEK"
 
     def _settle(self, m: Module, able: Signal) -> None:
@@ -189,10 +180,6 @@ class BlockRecall(wiring.Component):
                 self._seek(m)
 
 
-def _higher(m: Module, pair: list[data.View]) -> data.View:
-    """The valid one of higher level, the first one among equals; registered."""
-    one, other = pair[0], pair[-1]
-    higher, first = Signal(one.shape(), name="higher"), Signal(name="first")
-    m.d.comb += first.eq(one.valid & (~other.valid | (one.level >= other.level)))
-    m.d.sync += higher.eq(Mux(first, one, other))
-    return higher
+def _higher(one: data.View, other: data.View) -> Value:
+    """The first one is valid, and of no lower level if both are."""
+    return one.valid & (~other.valid | (one.level >= other.level))

@@ -30,6 +30,7 @@ __all__ = [
     "space_word",
     "task_level",
     "task_pointer",
+    "wanted",
 ]
 
 BLOCK_COUNT_BITS = 32
@@ -171,13 +172,14 @@ def sm_report(config: Config) -> data.StructLayout:
     })
 
 
-block_claim = data.StructLayout({
-    "valid": 1,
-    "level": LEVEL_BITS,
+wanted = data.StructLayout({
     "registers": kernel_needs.members["block_registers"],
     "warps": kernel_needs.members["warps"],
     "shared": kernel_needs.members["shared"],
 })
+"""Amounts needed, in units, as wide as in the kernel words, so that nothing is truncated."""
+
+block_claim = data.StructLayout({"valid": 1, "level": LEVEL_BITS, **wanted.members})
 """A block that has not begun: its priority + 1, and what its first warp takes, in units."""
 
 

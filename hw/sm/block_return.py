@@ -5,13 +5,13 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
-from signalbox.hw.records.placement import block_claim, returned_block
+from signalbox.hw.records.placement import block_claim, returned_block, wanted
 from signalbox.hw.sm.block_table import chosen_block
 from signalbox.hw.sm.resources import fits
 
 __all__ = ["BlockReturn"]
 
-_AMOUNTS = ("registers", "warps", "shared")
+_AMOUNTS = tuple(wanted.members)
 
 
 class BlockReturn(wiring.Component):

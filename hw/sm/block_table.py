@@ -7,11 +7,16 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
 from signalbox.hw.lib.onehot import encode, lowest, select
-from signalbox.hw.records.placement import LEVEL_BITS, block_record, ended_block, kernel_needs
+from signalbox.hw.records.placement import (
+    LEVEL_BITS,
+    block_record,
+    ended_block,
+    kernel_needs,
+    wanted,
+)
 from signalbox.hw.sm.block_choice import BlockChoice
 from signalbox.hw.sm.block_needs import needed_block
 from signalbox.hw.sm.block_order import BlockOrder
-from signalbox.hw.sm.resources import wanted
 
 __all__ = ["BlockTable", "block_over", "block_seen", "chosen_block"]
 

@@ -6,17 +6,9 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
 from signalbox.hw.lib.onehot import select
-from signalbox.hw.records.placement import kernel_needs
+from signalbox.hw.records.placement import wanted
 
-__all__ = ["Resources", "capacity", "fits", "remainder", "wanted"]
-
-wanted = data.StructLayout({
-    "registers": kernel_needs.members["block_registers"],
-    "warps": kernel_needs.members["warps"],
-    "shared": kernel_needs.members["shared"],
-})
-"""Amounts needed, in units, as wide as in the kernel words, so that nothing is truncated."""
-
+__all__ = ["Resources", "capacity", "fits", "remainder"]
 
 fits = data.StructLayout(dict.fromkeys(wanted.members, 1))
 """Per resource: enough is free."""

@@ -1,11 +1,12 @@
 """States of the task table's rows, and selection of rows for the next job (ASID-24, ASID-25)."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
 from signalbox.hw.lib.onehot import lowest_number
+from signalbox.hw.lib.tournament import tournament
 
 __all__ = ["RowState", "SlotTable", "row_choice", "row_victim"]
 
@@ -167,7 +168,7 @@ class SlotTable(wiring.Component):
 
     def _victim(self, m: Module, runs: Signal, priorities: list[Signal]) -> None:
         """A tree with one level per cycle; ties go to the highest row number."""
-        shape, rounds = self.victim.shape(), 0
+        shape = self.victim.shape()
         level = [Signal(shape, name=f"candidate_{number}") for number in range(len(runs))]
         for number, candidate in enumerate(level):
             m.d.comb += [
@@ -175,10 +176,8 @@ class SlotTable(wiring.Component):
                 candidate.priority.eq(priorities[number]),
                 candidate.valid.eq(runs[number]),
             ]
-        while len(level) > 1:
-            pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
-            level, rounds = [_lower(m, pair) for pair in pairs], rounds + 1
-        m.d.comb += self.victim.eq(level[0])
+        victim, rounds = tournament(m, level, _lower)
+        m.d.comb += self.victim.eq(victim)
         changes = Signal()
         recent = Signal(rounds)
         m.d.comb += [
@@ -188,10 +187,6 @@ class SlotTable(wiring.Component):
         m.d.sync += recent.eq(Cat(changes, recent))
 
 
-def _lower(m: Module, pair: list[data.View]) -> data.View:
-    """The valid one of lower priority, registered."""
-    one, other = pair[0], pair[-1]
-    lower, first = Signal(one.shape(), name="lower"), Signal(name="first")
-    m.d.comb += first.eq(one.valid & (~other.valid | (one.priority < other.priority)))
-    m.d.sync += lower.eq(Mux(first, one, other))
-    return lower
+def _lower(one: data.View, other: data.View) -> Value:
+    """The first one is valid, and of lower priority if both are."""
+    return one.valid & (~other.valid | (one.priority < other.priority))

@@ -50,9 +50,6 @@ class RecallProof(Proof):
         self._recalls(m, dut)
         self._moves(m, dut)
 
-    def _in(self, *states: str) -> Value:
-        return Cat(self._state.ongoing(state) for state in states).any()
-
     def _recalls(self, m: Module, dut: BlockRecall) -> None:
         """One recall at a time, of the SM whose block is claimed, after a pause."""
         asked, paused = Signal(SMS, name="asked"), Signal(range(PAUSE + 1), name="paused")
@@ -71,12 +68,12 @@ class RecallProof(Proof):
             Assert(~dut.recall.any() | (paused >= PAUSE)),
         ]
         pending = Cat(dut.recall.any(), asked.any(), self._answer.valid)
-        fixed = self._in("WAIT", "SEND", "ARRIVE")
+        fixed = self._state.ongoing("WAIT", "SEND", "ARRIVE")
         m.d.comb += [
-            Assert(self._in("WAIT") == pending.any()),
+            Assert(self._state.ongoing("WAIT") == pending.any()),
             Assert(_at_most_one(pending)),
-            Assert(~self._in("SETTLE") | (paused + self._left == PAUSE - 1)),
-            Assert(~self._in("WAIT", "SEND") | (paused == PAUSE)),
+            Assert(~self._state.ongoing("SETTLE") | (paused + self._left == PAUSE - 1)),
+            Assert(~self._state.ongoing("WAIT", "SEND") | (paused == PAUSE)),
             Assert(_at_most_one(self._chosen) & _at_most_one(dut.owner)),
             Assert(_at_most_one(dut.move.target)),
             Assert(~dut.claim.valid | dut.owner.any()),
@@ -111,15 +108,9 @@ class RecallProof(Proof):
         ]
         told = self._answer.valid & self._answer.some
         m.d.comb += [
-            Assert(some == (told | self._in("SEND"))),
+            Assert(some == (told | self._state.ongoing("SEND"))),
             Assert(~told | ((since == 1) & (self._answer.as_value() == held.as_value()))),
-            Assert(~self._in("SEND") | (since == LATEST)),
-        ]
-        told = self._answer.valid & self._answer.some
-        m.d.comb += [
-            Assert(some == (told | self._in("SEND"))),
-            Assert(~told | ((since == 1) & (self._answer.as_value() == held.as_value()))),
-            Assert(~self._in("SEND") | (since == LATEST)),
+            Assert(~self._state.ongoing("SEND") | (since == LATEST)),
         ]
         with m.If(move.valid):
             m.d.comb += [Assert(move[name] == held[name]) for name in ("row", "at", "needs")]

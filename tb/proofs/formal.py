@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from amaranth import (
+    Cat,
     Elaboratable,
     EnableInserter,
     Module,
@@ -76,6 +77,17 @@ class Proof:
         raise NotImplementedError
 
 
+class Machine:
+    """The states of a state machine."""
+
+    def __init__(self, machine: Any) -> None:
+        self._machine = machine
+
+    def ongoing(self, *states: str) -> Value:
+        """Whether it is in one of these states."""
+        return Cat(self._machine.ongoing(state) for state in states).any()
+
+
 class Inside:
     """Access to registers, wires, state machines and submodules of a component by their names in
     the RTL, for invariants: what SystemVerilog gives to a module by `bind`.
@@ -99,9 +111,9 @@ class Inside:
         (signal,) = self._signals[name]
         return signal if shape is None else shape(signal)
 
-    def machine(self, name: str) -> Any:
-        """The state machine of that name; its `ongoing` tells states."""
-        return state_machine(self._module, name)
+    def machine(self, name: str) -> Machine:
+        """The state machine of that name."""
+        return Machine(state_machine(self._module, name))
 
     def submodule(self, name: str) -> Any:
         """The submodule of this name."""

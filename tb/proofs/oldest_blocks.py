@@ -60,9 +60,6 @@ class OldestBlocksProof(Proof):
         self._tables(m)
         self._look(m)
 
-    def _is(self, *states: str) -> Value:
-        return Cat(self._state.ongoing(state) for state in states).any()
-
     def _mine(self, event: Value) -> Value:
         return event.valid & (event.row == self._row)
 
@@ -154,33 +151,37 @@ class OldestBlocksProof(Proof):
         oldest = self._rams["oldest"].data
         passed = (position - told)[: len(told)]
         before = ((1 << passed) - 1)[:WINDOW]
-        walks = here & self._is("STEP", "KEEP", "TELL")
+        walks = here & self._state.ongoing("STEP", "KEEP", "TELL")
         at = (seen & (1 << passed)[:WINDOW]).any()
-        rests = ~(here & self._is("LOAD", "STEP", "KEEP", "TELL")) & ~looks & ~self._marks
+        rests = (
+            ~(here & self._state.ongoing("LOAD", "STEP", "KEEP", "TELL")) & ~looks & ~self._marks
+        )
         m.d.comb += [
-            Assert(self._is("SEEK", "LOAD", "STEP", "KEEP", "TELL")),
+            Assert(self._state.ongoing("SEEK", "LOAD", "STEP", "KEEP", "TELL")),
             Assert(looked < CONFIG.rows),
-            Assert(~dut.moved.valid | self._is("TELL")),
-            Assert(~self._is("TELL") | (dut.moved.valid & (dut.moved.row == looked))),
-            Assert(self._open | ~(looks | (here & ~self._is("SEEK")))),
-            Assert(~self._open | (oldest == Mux(here & self._is("TELL"), position, told))),
+            Assert(~dut.moved.valid | self._state.ongoing("TELL")),
+            Assert(~self._state.ongoing("TELL") | (dut.moved.valid & (dut.moved.row == looked))),
+            Assert(self._open | ~(looks | (here & ~self._state.ongoing("SEEK")))),
+            Assert(
+                ~self._open | (oldest == Mux(here & self._state.ongoing("TELL"), position, told))
+            ),
             Assert(~self._open | ~rests | ~seen[0]),
         ]
         with m.If(walks):
             m.d.comb += [
                 Assert(passed <= WINDOW),
                 Assert((seen | ~before).all()),
-                Assert(self._is("STEP") | (passed != 0)),
+                Assert(self._state.ongoing("STEP") | (passed != 0)),
                 Assert((passed != 0) == some),
             ]
-        with m.If(here & self._is("STEP")):
+        with m.If(here & self._state.ongoing("STEP")):
             m.d.comb += [
                 Assert(~ended | at),
                 Assert(ended | ~at | looks),
             ]
-        with m.If(here & self._is("KEEP", "TELL")):
+        with m.If(here & self._state.ongoing("KEEP", "TELL")):
             m.d.comb += Assert(~at | looks | self._marks)
-        with m.If(here & self._is("TELL")):
+        with m.If(here & self._state.ongoing("TELL")):
             m.d.comb += Assert(dut.moved.number == (position - self._base)[: len(told)])
 
 

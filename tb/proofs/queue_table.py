@@ -121,17 +121,13 @@ class QueueTableProof(Proof):
         self._search(m)
         self._ends(m)
 
-    def _is(self, *states: str) -> Value:
-        """The table is in one of these states."""
-        return Cat(self._state.ongoing(state) for state in states).any()
-
     def _asks(self, *ops: QueueOp) -> Value:
         """The current request is one of these."""
         return Cat(self._asked.op == op for op in ops).any()
 
     @property
     def _busy(self) -> Value:
-        return ~self._is("IDLE")
+        return ~self._state.ongoing("IDLE")
 
     @property
     def _done(self) -> Value:
@@ -241,28 +237,30 @@ class QueueTableProof(Proof):
                 m.d.comb += table.eq(place)
         enters = self._asks(QueueOp.ENTER)
         record = Mux(enters, own(dut.task, dut.context), own(table.task, table.context))
-        carried = self._is(*CHOSEN) & self._mine & (~refused | checked)
+        carried = self._state.ongoing(*CHOSEN) & self._mine & (~refused | checked)
         current = self._current
         kept = Value.cast(current)
         with m.If(self._mine & ~refused):
             m.d.comb += [
-                Assert(~self._is(*KEEPING) | enters | (kept == Value.cast(self._kept))),
-                Assert(~self._is(*CHANGED) | (kept == Value.cast(self._then))),
+                Assert(~self._state.ongoing(*KEEPING) | enters | (kept == Value.cast(self._kept))),
+                Assert(~self._state.ongoing(*CHANGED) | (kept == Value.cast(self._then))),
             ]
         same = own(current.task, current.context) == record
         m.d.comb += [
-            Assert(dut.done == self._is("DONE")),
-            Assert(~self._is(*KEEPING) | enters | same),
-            Assert(~self._is(*CHANGED) | same),
-            Assert(~self._is("WEIGH", "COMPARE") | self._asks(QueueOp.APPEND)),
+            Assert(dut.done == self._state.ongoing("DONE")),
+            Assert(~self._state.ongoing(*KEEPING) | enters | same),
+            Assert(~self._state.ongoing(*CHANGED) | same),
+            Assert(~self._state.ongoing("WEIGH", "COMPARE") | self._asks(QueueOp.APPEND)),
             Assert(Cat(asked.op == op for op in QueueOp).any()),
-            Assert(~self._is(*SEEKING) | searches),
-            Assert(~self._is(*READING) | ~enters),
-            Assert(~self._is(*SEEKING, *READING, *KEEPING) | ~refused),
-            Assert(~(self._is(*CHANGED) & refused) | checked),
+            Assert(~self._state.ongoing(*SEEKING) | searches),
+            Assert(~self._state.ongoing(*READING) | ~enters),
+            Assert(~self._state.ongoing(*SEEKING, *READING, *KEEPING) | ~refused),
+            Assert(~(self._state.ongoing(*CHANGED) & refused) | checked),
             Assert(~(self._busy & checked) | self._asks(QueueOp.APPEND)),
             Assert(~(self._busy & ~searches) | (dut.queue == asked.queue)),
-            Assert(~self._is(*CHOSEN) | (refused & ~checked) | (dut.queue < self.places)),
+            Assert(
+                ~self._state.ongoing(*CHOSEN) | (refused & ~checked) | (dut.queue < self.places)
+            ),
             Assert(~(carried & ~enters) | self._open),
             Assert(~(carried & enters) | ~self._open),
         ]
@@ -278,14 +276,14 @@ class QueueTableProof(Proof):
         ]
         m.d.comb += [
             Assert(asked == self._busy),
-            Assert(~self._is("SEEK") | (cycles == self._step + 1)),
-            Assert(~self._is("FOUND", "ROOM") | (cycles <= places + 3)),
+            Assert(~self._state.ongoing("SEEK") | (cycles == self._step + 1)),
+            Assert(~self._state.ongoing("FOUND", "ROOM") | (cycles <= places + 3)),
         ]
         for number, state in enumerate(CHOSEN, 1):
             direct = number if state in READING else number - 2  # two fewer states
             found = number + places + 3
             most = Mux(self._asks(*SEARCHES), Mux(enters, found - 4, found), direct)
-            m.d.comb += Assert(~self._is(state) | (cycles <= most))
+            m.d.comb += Assert(~self._state.ongoing(state) | (cycles <= most))
 
     def _products(self, m: Module) -> None:
         """Intermediate values of the decision, each in the states that use it."""
@@ -303,32 +301,34 @@ class QueueTableProof(Proof):
         near, begun = then.group[:2], (then.done << then.group)[:ENTRIES]
         end = then.done + WINDOW
         part = (then.put & ((1 << then.group) - 1)).any()
-        with m.If(self._is("COMPARE", "CHANGE") & self._mine & self._asks(QueueOp.APPEND)):
+        with m.If(
+            self._state.ongoing("COMPARE", "CHANGE") & self._mine & self._asks(QueueOp.APPEND)
+        ):
             m.d.comb += [
                 Assert(after == kept.put + span.count),
                 Assert(room == kept.freed + kept.size),
                 Assert(joins == (span.behind | (span.start[:STARTS] == kept.put[:STARTS]))),
             ]
-            with m.If(self._is("CHANGE")):
+            with m.If(self._state.ongoing("CHANGE")):
                 m.d.comb += Assert(much == ((after > room) | after[ENTRIES]))
         with m.If(self._mine & (dut.verdict.refusal == Refusal.NONE)):
-            with m.If(self._is("FAR")):
+            with m.If(self._state.ongoing("FAR")):
                 m.d.comb += [
                     Assert(blocks_now == then.put >> near),
                     Assert(begun_now == (then.done << near)[:ENTRIES]),
                 ]
-            with m.If(self._is("TOTAL")):
+            with m.If(self._state.ongoing("TOTAL")):
                 m.d.comb += [
                     Assert(blocks_now == then.put >> then.group),
                     Assert(odd == (then.closed & part)),
                 ]
-            with m.If(self._is("TOTAL", "COUNT", "DECIDE")):
+            with m.If(self._state.ongoing("TOTAL", "COUNT", "DECIDE")):
                 m.d.comb += Assert(begun_now == begun)
-            with m.If(self._is("COUNT", "DECIDE")):
+            with m.If(self._state.ongoing("COUNT", "DECIDE")):
                 m.d.comb += Assert(blocks_now == total)
-            with m.If(self._is("FAR", "TOTAL", "COUNT", "DECIDE")):
+            with m.If(self._state.ongoing("FAR", "TOTAL", "COUNT", "DECIDE")):
                 m.d.comb += Assert(window_end == end)
-            with m.If(self._is("DECIDE")):
+            with m.If(self._state.ongoing("DECIDE")):
                 m.d.comb += [
                     Assert(dut.blocks == (total - then.taken)[:BLOCKS]),
                     Assert(none == (total == then.taken)),
@@ -347,7 +347,7 @@ class QueueTableProof(Proof):
             late.eq(~span.behind & (span.start[:STARTS] != kept.put[:STARTS])),
             wrong.eq(late | kept.closed | (after - kept.freed > kept.size) | after[ENTRIES]),
         ]
-        appends = self._is(*CHANGED, "DONE") & self._mine & self._asks(QueueOp.APPEND)
+        appends = self._state.ongoing(*CHANGED, "DONE") & self._mine & self._asks(QueueOp.APPEND)
         with m.If(appends & (dut.verdict.refusal != Refusal.QUEUE)):
             m.d.comb += [
                 Assert((dut.verdict.refusal == Refusal.CHECK) == wrong),
@@ -484,15 +484,15 @@ class QueueTableProof(Proof):
             same = held[number] & (own(place.task, place.context) == record)
             m.d.comb += [
                 fits[number].eq(held[number] & self._fits(place)),
-                seen[number].eq((self._step > number + 1) | self._is("ROOM")),
-                compared[number].eq((self._step > number + 2) | self._is("ROOM")),
+                seen[number].eq((self._step > number + 1) | self._state.ongoing("ROOM")),
+                compared[number].eq((self._step > number + 2) | self._state.ongoing("ROOM")),
                 Assert(~(self._open & same) | (self._queue == number)),
             ]
         for number in range(CONTEXTS):
             at = Cat(place.context == number for place in self._table) & held
             other = dut.context != number
             m.d.comb += [has[number].eq(at.any()), others[number].eq((at & seen).any() & other)]
-        with m.If(self._is("SEEK", "ROOM")):
+        with m.If(self._state.ongoing("SEEK", "ROOM")):
             free = sum(~held[number] & seen[number] for number in places)
             m.d.comb += [
                 Assert((fits & compared) == 0),
@@ -508,14 +508,14 @@ class QueueTableProof(Proof):
         """Progress of the search: each step but the first two has compared a queue."""
         dut, found = self._dut, self._inside.signal("found")
         back, fitting = Signal.like(dut.queue, name="compared_last"), Signal(name="fits_last")
-        with m.If(self._is("SEEK")):
+        with m.If(self._state.ongoing("SEEK")):
             m.d.comb += [
                 back.eq(dut.queue - 2),
                 Assert(self._step <= self.places + 1),
                 Assert(dut.queue == self._step[: len(dut.queue)]),
                 Assert((self._step < 2) | (found == fitting)),
             ]
-        with m.If(self._is("FOUND")):
+        with m.If(self._state.ongoing("FOUND")):
             m.d.comb += [back.eq(dut.queue - 3), Assert(fitting), Assert(back < self.places)]
         m.d.comb += fitting.eq(fits.bit_select(back, 1))
 
@@ -524,7 +524,7 @@ class QueueTableProof(Proof):
         dut, held, places = self._dut, self._held, range(self.places)
         enters, refused = self._asks(QueueOp.ENTER), dut.verdict.refusal == Refusal.QUEUE
         needs, free = Signal(2, name="others_need"), Signal(2, name="free_places")
-        carried, told = self._is(*CHOSEN) & ~refused, dut.done & refused
+        carried, told = self._state.ongoing(*CHOSEN) & ~refused, dut.done & refused
         fit = fits.bit_select(dut.queue, 1)
         m.d.comb += [
             free.eq(sum(~held[number] for number in places)),

@@ -224,9 +224,9 @@ async def check_by_base(
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(latency=[0, 9], how=["bind", "page"])
 async def reused(dut, latency, how):
-    """Page 20, example 4: if an ASID gets other tables, or a page another address, in any cycle (in
-    Icarus in some) of walks that fill all slots, no access uses the old ones after the
-    acknowledgement (ASID-8)."""
+    """Page 20, example 4: if an ASID gets other tables, or a page another address, in every
+    other cycle (in Icarus in some) of walks that fill all slots, no access uses the old ones after
+    the acknowledgement (ASID-8)."""
     tb = MemorySystemTestbench(dut)
     tb.bus.latency = latency
     await tb.start()

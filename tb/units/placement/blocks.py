@@ -233,7 +233,7 @@ class Blocks(Participant):
         ]
         entry.kernels.remove(block.kernel)
         self._sms[source].returned = None
-        assert self.table[sm].qualifies(block.kernel, LOWER) or target.room, "no room there"
+        assert target.room, "no room there"
         self._send(block, sm, MOVED, commit)
 
     def _follows(self, row: int, sm: int) -> bool:

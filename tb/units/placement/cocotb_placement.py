@@ -23,7 +23,7 @@ SETTLED = 60
 OPEN_LATENCY, FREED_LATENCY = 5 + rounds(SMS), 3 + rounds(SMS)
 """Cycles until a block is valid at an SM; it is logged one cycle earlier."""
 
-MOVE_LATENCY = 11 + (SMS - 1).bit_length() + 6
+MOVE_LATENCY = 12 + 6
 """Bound of the cycles from an SM's room for the claimed block until that is valid there; the
 models of the SMs take up to six cycles to return it."""
 
