@@ -82,6 +82,11 @@ class Rows(Participant):
         row.running.remove(block)
         self._over.append((row.row, block))
 
+    @property
+    def reported(self) -> bool:
+        """All ends of blocks have been reported."""
+        return not self._over
+
     def _ended(self) -> dict[str, int]:
         """The next ended block to be reported, one per cycle."""
         if not self._over:
