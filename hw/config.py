@@ -106,6 +106,7 @@ LIMITS = {
     "sm_registers": Limits(256, 65536, note=f"a multiple of {REGISTER_UNIT}"),
     "sm_shared": Limits(1024, 228 * 1024, note=f"a multiple of {SHARED_UNIT}"),
     "lanes": Limits(1, 32, power_of_two=True),
+    "save_places": Limits(0, 8192, note="0: no preemption at instruction level"),
 }
 """By name of the `Config` member. Some members also constrain each other."""
 
@@ -146,6 +147,8 @@ class Config:
     sm_registers : 32-bit registers per SM, shared by its warps.
     sm_shared : bytes of shared memory per SM.
     lanes : threads of a warp that an SM core executes per cycle.
+    save_places : stopped blocks whose state can be in memory at the same time (PREEMPT-4); 0: blocks
+        are never stopped.
     timing_core : SMs have the timing core, which takes time but computes nothing.
     trace : the top level has the `trace` port, for recording by simulations.
     """
@@ -177,6 +180,7 @@ class Config:
     sm_registers: int = 4096
     sm_shared: int = 48 * 1024
     lanes: int = 4
+    save_places: int = 0
     timing_core: bool = False
     trace: bool = False
 
@@ -311,6 +315,16 @@ class Config:
     def warp_bits(self) -> int:
         """Width of a hardware warp's number."""
         return _bits(self.sm_warps)
+
+    @property
+    def preemption(self) -> bool:
+        """Whether blocks can be stopped and their state saved."""
+        return self.save_places > 0
+
+    @property
+    def place_bits(self) -> int:
+        """Width of a save place's number."""
+        return _bits(self.save_places)
 
 
 CONFIGS = {

@@ -185,3 +185,5 @@ class CoreCause(enum.Enum, shape=4):
     """Past the block's shared memory, or not a multiple of 4."""
     MASK_STACK = 8
     """Overflow or underflow of the lane-mask stack."""
+    STATE_BUS = 9
+    """The state of a block could not be saved or restored."""

@@ -15,7 +15,8 @@ __all__ = ["MemoryGate"]
 
 
 class MemoryGate(wiring.Component):
-    """Adds the ASID of the kernel row to each request; a core cannot use any other.
+    """Adds the ASID of the kernel row to each request; a core cannot use any other. Physical
+    requests are for the state of blocks only.
 
     Requests are registered: latency one cycle, one per cycle. Beats and responses pass unchanged.
 
@@ -62,4 +63,4 @@ class MemoryGate(wiring.Component):
         with m.If(i.ready):
             m.d.sync += o.valid.eq(i.valid)
         with m.If(takes):
-            m.d.sync += [o.p.va.eq(i.p.va), o.p.beats.eq(i.p.beats)]
+            m.d.sync += [o.p[name].eq(i.p[name]) for name in i.p.shape().members if name != "row"]

@@ -6,18 +6,20 @@ from amaranth.hdl import Shape
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from signalbox.hw.config import VA_BITS, Config
+from signalbox.hw.config import PA_BITS, VA_BITS, Config
 from signalbox.hw.errors import CoreCause
 from signalbox.hw.records.memory import MemoryStatus, read_beat, write_beat
 from signalbox.hw.records.placement import coordinates, kernel_word
 
 __all__ = [
+    "PLACE_PAGE_BITS",
     "CoreError",
     "CoreFactory",
     "SmControl",
     "SmMemory",
     "SmPort",
     "block_begin",
+    "block_stop",
     "core_fault",
     "core_request",
     "make_core",
@@ -25,14 +27,26 @@ __all__ = [
 ]
 
 
+PLACE_PAGE_BITS = PA_BITS - 12
+"""Width of the 4 KiB page number at which a save place begins."""
+
+
 def block_begin(config: Config) -> data.StructLayout:
-    """A block enters a slot."""
+    """A block enters a slot. With preemption, `restores`: it continues from the state saved at
+    `place`."""
+    saved = {"restores": 1, "place": PLACE_PAGE_BITS} if config.preemption else {}
     return data.StructLayout({
         "slot": config.block_bits,
         "row": config.row_bits,
         "at": coordinates,
         "shared": range(config.shared_units + 1),
+        **saved,
     })
+
+
+def block_stop(config: Config) -> data.StructLayout:
+    """The block in `slot` is to be saved at `place`; if it was restored, at the same place."""
+    return data.StructLayout({"slot": config.block_bits, "place": PLACE_PAGE_BITS})
 
 
 def warp_start(config: Config) -> data.StructLayout:
@@ -47,8 +61,10 @@ def warp_start(config: Config) -> data.StructLayout:
 
 
 def core_request(config: Config) -> data.StructLayout:
-    """A burst of a core, like `hw.records.memory.memory_request`, for kernel row `row`."""
-    return data.StructLayout({"row": config.row_bits, "va": VA_BITS, "beats": 8})
+    """A burst of a core, like `hw.records.memory.memory_request`, for kernel row `row`; `physical`
+    only for the state of blocks."""
+    physical = {"physical": 1} if config.preemption else {}
+    return data.StructLayout({"row": config.row_bits, "va": VA_BITS, "beats": 8, **physical})
 
 
 def core_fault(config: Config) -> data.StructLayout:
@@ -71,11 +87,19 @@ class SmControl(wiring.Signature):
     begin : out, blocks that enter a slot.
     start : out, warps that start.
     end : in, hardware warps that have ended.
-    finish : out, strobe per block slot: the block is over.
+    finish : out, strobe per block slot: the block is over; of a stopped block: its warps have
+        ended.
+    stop : out, with preemption: blocks to be saved.
+    saved : in, with preemption; strobe per block slot: the stopped block's state is in memory.
     """
 
     def __init__(self, config: Config) -> None:
+        stops = {
+            "stop": Out(stream.Signature(block_stop(config))),
+            "saved": In(config.sm_blocks),
+        }
         super().__init__({
+            **(stops if config.preemption else {}),
             "kernel": Out(kernel_word(config)),
             "begin": Out(stream.Signature(block_begin(config))),
             "start": Out(stream.Signature(warp_start(config))),

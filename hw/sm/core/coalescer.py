@@ -31,6 +31,7 @@ def access(config: Config, words: int) -> data.StructLayout:
         "warp": config.warp_bits,
         "row": config.row_bits,
         "slot": config.block_bits,
+        "transfer": 1,
         "store": 1,
         "last": 1,
         "cause": CoreCause,
@@ -66,6 +67,7 @@ def first_failure(
     earlier = kept.cause != CoreCause.NONE
     m.d.comb += [
         out.p.warp.eq(one.warp),
+        out.p.transfer.eq(one.transfer),
         out.p.cause.eq(Mux(earlier, kept.cause, cause)),
         out.p.va.eq(Mux(earlier, kept.va, one.va)),
     ]
@@ -152,7 +154,7 @@ class Coalescer(wiring.Component):
 
     def _offer(self, m: Module, row: data.View, match: Value, lead: Value, rest: Value) -> None:
         out, source = self.o.p, row.row
-        for name in ("warp", "store", "dest"):
+        for name in ("warp", "transfer", "store", "dest"):
             m.d.comb += out[name].eq(source[name])
         m.d.comb += [
             out.row.eq(source.place.row),

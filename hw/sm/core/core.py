@@ -11,10 +11,11 @@ from signalbox.hw.sm.core.fetch import Fetch
 from signalbox.hw.sm.core.kernel_rows import KernelRows
 from signalbox.hw.sm.core.load_store import LoadStoreUnit
 from signalbox.hw.sm.core.read_port import ReadArbiter
-from signalbox.hw.sm.core.records import context, place
+from signalbox.hw.sm.core.records import context, context_write, place, warp_place
 from signalbox.hw.sm.core.register_file import RegisterFile
-from signalbox.hw.sm.core.retire import Retire
+from signalbox.hw.sm.core.retire import Retire, warp_next
 from signalbox.hw.sm.core.shared_memory import SharedMemory
+from signalbox.hw.sm.core.state_transfer import StateTransfer, WarpWait
 from signalbox.hw.sm.core.warp_exit import WarpExit
 from signalbox.hw.sm.core.warp_scheduler import WarpScheduler
 from signalbox.hw.sm.core.warp_start import WarpStart
@@ -50,6 +51,7 @@ class Core(wiring.Component):
         m.submodules.shared = self._shared = SharedMemory(config)
         m.submodules.start = self._start = WarpStart(config)
         m.submodules.ending = self._ending = WarpExit(config, 3)
+        self._transfer = StateTransfer(config) if config.preemption else None
         self._blocks(m)
         self._contexts(m)
         self._turns(m)
@@ -57,6 +59,13 @@ class Core(wiring.Component):
         self._begin_warps(m)
         self._end_warps(m)
         self._bus(m)
+        if self._transfer is None:
+            self._without_transfer(m)
+        else:
+            m.submodules.transfer = self._transfer
+            self._stop_blocks(m, self._transfer)
+            self._transfer_warps(m, self._transfer)
+            self._transfer_instructions(m, self._transfer)
         return m
 
     def _blocks(self, m: Module) -> None:
@@ -73,7 +82,6 @@ class Core(wiring.Component):
             begin.ready.eq(shared.free & ~shared.clear.bit_select(begin.p.slot, 1)),
             shared.begin.valid.eq(begins),
             shared.begin.what.eq(begin.payload),
-            shared.finish.eq(self.finish),
             write.en.eq(begins),
             write.addr.eq(begin.p.slot),
             write.data.eq(begin.p.at),
@@ -98,14 +106,17 @@ class Core(wiring.Component):
         m.submodules.places = places = memory.Memory(shape=place(config), depth=depth, init=[])
         new, read = contexts.write_port(), contexts.read_port()
         put, look = places.write_port(), places.read_port()
+        self._written = written = Signal(context_write(config), name="written")
+        self._context_ram, self._place_ram = contexts, places
         warp = Signal(config.warp_bits)
         pick = self._warps.pick
         m.d.sync += warp.eq(pick.warp)
         m.d.comb += [
             start.free_write.eq(~done.valid),
-            new.en.eq(done.valid | start.write.valid),
-            new.addr.eq(Mux(done.valid, done.warp, start.write.warp)),
-            new.data.eq(Mux(done.valid, done.context, start.write.context)),
+            written.eq(Mux(done.valid, done, start.write)),
+            new.en.eq(written.valid),
+            new.addr.eq(written.warp),
+            new.data.eq(written.context),
             put.en.eq(start.take),
             put.addr.eq(self.start.p.warp),
             put.data.eq(start.place),
@@ -118,14 +129,18 @@ class Core(wiring.Component):
 
     def _turns(self, m: Module) -> None:
         """Warp scheduling: wait, wake, pick."""
-        warps, fetch, waits, next_ = self._warps, self._fetch, self._waits, self._retire.next
+        warps, fetch, waits = self._warps, self._fetch, self._waits
+        self._next = next_ = Signal(warp_next(self._config), name="next")
+        self._waiting = waiting = Signal(warp_place(self._config), name="waiting")
+        done = self._ending.failed
         m.d.comb += [
             warps.admit.eq(fetch.admit),
             fetch.pick.eq(warps.pick),
             warps.started.valid.eq(self._start.write.valid),
             warps.started.warp.eq(self._start.write.warp),
             warps.next.eq(next_),
-            warps.done.eq(self._ending.failed),
+            warps.done.valid.eq(done.valid & ~done.what.transfer),
+            warps.done.what.eq(done.what),
             warps.wake.eq(waits.wake),
             warps.outcome.eq(fetch.outcome),
             warps.open.program.eq(fetch.program.open),
@@ -134,27 +149,26 @@ class Core(wiring.Component):
             warps.open.shared.eq(fetch.room.shared),
             warps.ended.eq(self._ending.ended),
             fetch.dying.eq(warps.dying),
+            fetch.over.eq(warps.over),
             fetch.kill.eq(self.kill),
             waits.kill.eq(self.kill),
-            waits.at.eq(self._execute.retired.at),
+            waits.at.eq(waiting),
+            waits.start.valid.eq(self._start.take),
+            waits.start.warp.eq(self.start.p.warp),
             waits.next.eq(next_),
             waits.release.eq(self._barriers.release),
             self._barriers.arrive.valid.eq(next_.barrier),
             self._barriers.arrive.slot.eq(next_.slot),
-            self._barriers.leave.valid.eq(fetch.last.valid),
-            self._barriers.leave.slot.eq(fetch.last.slot),
+            self._barriers.undo.eq(waits.undo),
+            self._barriers.leave.valid.eq(fetch.last.valid & ~fetch.last.saves),
+            self._barriers.leave.slot.eq(fetch.last.place.slot),
         ]
 
     def _pipeline(self, m: Module) -> None:
         fetch, execute, registers = self._fetch, self._execute, self._registers
         memory_, shared, kernels, retire = self._memory, self._shared, self._kernels, self._retire
-        connect(m, fetch.o, execute.i)
-        for own, other in ((memory_, "memory"), (shared, "shared")):
-            m.d.comb += [
-                fetch.room[other].eq(own.room),
-                own.reserve.eq(fetch.reserve[other]),
-                own.row.row.eq(execute.row.row),
-            ]
+        for own in (memory_, shared):
+            m.d.comb += own.row.row.eq(execute.row.row)
         connect(m, memory_.result, registers.loads[0])
         connect(m, shared.result, registers.loads[1])
         rests = Signal()
@@ -198,7 +212,6 @@ class Core(wiring.Component):
         connect(m, self._memory.ends[0], ending.ends[0])
         connect(m, self._memory.ends[1], ending.ends[1])
         connect(m, self._shared.ends, ending.ends[2])
-        connect(m, ending.fault, flipped(self.fault))
         connect(m, ending.end, flipped(self.end))
         connect(m, ending.give, self._registers.give)
 
@@ -218,3 +231,112 @@ class Core(wiring.Component):
         connect(m, own.request, flipped(self.write_request))
         connect(m, own.data, flipped(self.write_beat))
         connect(m, flipped(self.write_done), own.done)
+
+    def _rooms(self) -> tuple[tuple[str, LoadStoreUnit | SharedMemory], ...]:
+        return ("memory", self._memory), ("shared", self._shared)
+
+    def _without_transfer(self, m: Module) -> None:
+        """Blocks are never stopped."""
+        fetch = self._fetch
+        connect(m, fetch.o, self._execute.i)
+        connect(m, self._ending.fault, flipped(self.fault))
+        for name, unit in self._rooms():
+            m.d.comb += [fetch.room[name].eq(unit.room), unit.reserve.eq(fetch.reserve[name])]
+        m.d.comb += [
+            self._shared.finish.eq(self.finish),
+            self._next.eq(self._retire.next),
+            self._waiting.eq(self._execute.retired.at),
+        ]
+
+    def _stop_blocks(self, m: Module, transfer: StateTransfer) -> None:
+        """Stopped blocks, and blocks that continue."""
+        start, fetch = self.start, self._fetch
+        connect(m, flipped(self.stop), transfer.stop)
+        m.d.comb += [
+            transfer.begin.eq(self._shared.begin),
+            transfer.finish.eq(self.finish),
+            transfer.kill.eq(self.kill),
+            self.saved.eq(transfer.saved),
+            self._shared.finish.eq((self.finish & ~transfer.stopped) | transfer.saved),
+            fetch.stopped.eq(transfer.stopped),
+            self._waits.stopped.eq(transfer.stopped),
+            transfer.start.valid.eq(self._start.take),
+            transfer.start.warp.eq(start.p.warp),
+            transfer.start.registers.eq(start.p.registers),
+            transfer.over.eq(self._ending.over),
+        ]
+
+    def _transfer_warps(self, m: Module, transfer: StateTransfer) -> None:
+        """Warps that are saved and restored; a warp that ended before continues for its end."""
+        warps, start, waits = self._warps, self._start, self._waits
+        put, retire, lost = transfer.put, self._retire, transfer.lost
+        context_, place_ = self._context_ram.read_port(), self._place_ram.read_port()
+        timed, barred = (
+            waits.cut[name].bit_select(transfer.look, 1) for name in ("timed", "barred")
+        )
+        waits_for = Signal(WarpWait, name="waits_for")
+        puts = put.valid & put.ready
+        m.d.comb += [
+            transfer.at.eq(start.at),
+            start.fate.eq(transfer.fate),
+            transfer.resume.eq(start.resume),
+            warps.done_before.valid.eq(start.over.valid | lost.valid),
+            warps.done_before.warp.eq(Mux(start.over.valid, start.over.warp, lost.payload)),
+            lost.ready.eq(~start.over.valid),
+            transfer.saving.eq(warps.saving),
+            warps.saved.eq(transfer.gone),
+            context_.addr.eq(transfer.look),
+            place_.addr.eq(transfer.look),
+            waits.look.eq(transfer.look),
+            transfer.context.eq(context_.data),
+            transfer.place.eq(place_.data),
+            transfer.wait.eq(waits_for),
+            transfer.left.eq(waits.left),
+            put.ready.eq(~(retire.retired.valid | start.write.valid)),
+            self._next.eq(retire.next),
+            self._waiting.eq(self._execute.retired.at),
+        ]
+        m.d.sync += waits_for.eq(
+            Mux(barred, WarpWait.BARRIER, Mux(timed, WarpWait.TIME, WarpWait.NONE))
+        )
+        with m.If(puts):
+            m.d.comb += [
+                self._written.valid.eq(1),
+                self._written.warp.eq(put.p.warp),
+                self._written.context.eq(put.p.context),
+                self._next.warp.eq(put.p.warp),
+                self._next.slot.eq(put.p.place.slot),
+                self._next.ready.eq(put.p.wait == WarpWait.NONE),
+                self._next.barrier.eq(put.p.wait == WarpWait.BARRIER),
+                self._next.waits.eq(put.p.wait == WarpWait.TIME),
+                self._next.word.eq(put.p.left),
+                self._waiting.place.eq(put.p.place),
+            ]
+
+    def _transfer_instructions(self, m: Module, transfer: StateTransfer) -> None:
+        """Instructions of the transfer alternate with those of the warps."""
+        fetch, execute, fault = self._fetch, self._execute, self._ending.fault
+        mine, last = Signal(name="transfers"), Signal(name="transferred")
+        i = execute.i
+        m.d.comb += [
+            mine.eq(transfer.o.valid & ~(last & fetch.o.valid)),
+            i.valid.eq(transfer.o.valid | fetch.o.valid),
+            i.payload.eq(Mux(mine, transfer.o.payload, fetch.o.payload)),
+            transfer.o.ready.eq(i.ready & mine),
+            fetch.o.ready.eq(i.ready & ~mine),
+            transfer.retired.eq(execute.retired),
+            transfer.top.eq(self._retire.top),
+            transfer.done.eq(self._ending.failed),
+            self.fault.valid.eq(fault.valid | transfer.fault.valid),
+            self.fault.payload.eq(Mux(fault.valid, fault.payload, transfer.fault.payload)),
+            fault.ready.eq(self.fault.ready),
+            transfer.fault.ready.eq(self.fault.ready & ~fault.valid),
+        ]
+        with m.If(i.valid & i.ready):
+            m.d.sync += last.eq(mine)
+        for name, unit in self._rooms():
+            m.d.comb += [
+                transfer.room[name].eq(unit.room),
+                fetch.room[name].eq(unit.room & ~transfer.wants[name]),
+                unit.reserve.eq(fetch.reserve[name] | transfer.reserve[name]),
+            ]

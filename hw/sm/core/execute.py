@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -132,6 +132,7 @@ class Execute(wiring.Component):
         long = controls.memory & ~controls.shared
         m.d.comb += [
             look.warp.eq(what.at.warp),
+            look.own.eq(what.own),
             look.line.eq(step.line),
             look.registers[0].eq(what.a | step.high),
             look.registers[1].eq(Mux(long, what.a | 1, what.value[:8])),
@@ -193,6 +194,7 @@ class Execute(wiring.Component):
             self.row.valid.eq(step.valid & step.memory),
             self.row.shared.eq(step.shared),
             row.warp.eq(step.what.at.warp),
+            row.transfer.eq(step.what.transfer),
             row.place.eq(step.what.at.place),
             row.store.eq(step.store),
             row.last.eq(step.last),
@@ -203,10 +205,18 @@ class Execute(wiring.Component):
             m.d.comb += [
                 result.words[n].eq(lane.result),
                 row.lanes[n].active.eq(mask[n]),
-                row.lanes[n].va.eq(Cat(lane.result, lane.address)),
+                row.lanes[n].va.eq(
+                    Mux(step.what.transfer, self._word_at(step, n), Cat(lane.result, lane.address))
+                ),
                 row.lanes[n].data.eq(lane.third),
             ]
         self._retire(m, step, mask, lanes)
+
+    def _word_at(self, step: data.View, lane: int) -> Value:
+        """Address of the word of a lane in a transfer."""
+        config = self._config
+        inside = Cat(Const(0, 2), Const(lane, (config.lanes - 1).bit_length()), step.line)[:7]
+        return Cat(inside, step.what.at.context.pc[7:])
 
     def _retire(self, m: Module, step: data.View, mask: Value, lanes: list[AluLane]) -> None:
         """Collect results of all rows for the warp."""
@@ -215,6 +225,7 @@ class Execute(wiring.Component):
         word = of_lowest(m, mask, [lane.result for lane in lanes], "first_lane")
         m.d.sync += [
             out.valid.eq(step.valid & step.last),
+            out.transfer.eq(step.what.transfer),
             out.at.eq(step.what.at),
             out.op.eq(step.what.op),
             out.offset.eq(step.what.value),

@@ -12,7 +12,7 @@ from signalbox.hw.records.placement import KernelWord, coordinates
 from signalbox.hw.sm.core.constant_cache import ReadOnlyCache
 from signalbox.hw.sm.core.decode import InstructionCheck, holds
 from signalbox.hw.sm.core.kernel_rows import kernel_traits, word_look
-from signalbox.hw.sm.core.records import instruction, warp_place
+from signalbox.hw.sm.core.records import instruction, place, warp_place
 from signalbox.hw.sm.core.warp_scheduler import warp_event, warp_outcome
 from signalbox.hw.sm.isa import IMMEDIATE, INSTRUCTION_BYTES, LAYOUT, Opcode, Operand, Special
 from signalbox.hw.sm.port import core_request
@@ -22,10 +22,11 @@ __all__ = ["CONSTANT_LINES", "PROGRAM_LINES", "Fetch", "last_words"]
 PROGRAM_LINES, CONSTANT_LINES = 32, 8
 """64-byte lines of the program and constant caches."""
 
-_BASE = ("valid", "dead", "dying", "odd", "at")
+_BASE = ("valid", "dead", "dying", "saves", "odd", "at")
 _WORD = ("missed", "status", "word")
 """Pipeline payload of a warp: it must not execute (`dead`), because its memory access failed
-(`dying`); its pc is misaligned (`odd`); its instruction, or the reason for its absence."""
+(`dying`), or its block is stopped (`saves`); its pc is misaligned (`odd`); its instruction, or the
+reason for its absence."""
 
 _DEPTH = 16
 """Instructions in flight from pick to execution."""
@@ -33,13 +34,14 @@ _DEPTH = 16
 
 def last_words(config: Config) -> data.StructLayout:
     """Reason for the end of a warp, with the address of its instruction and the address accessed.
-    `dying`: its memory access failed, as reported at the end of the access."""
+    `dying`: its memory access failed, as reported at the end of the access. `saves`: it is to be
+    saved."""
     return data.StructLayout({
         "valid": 1,
         "dying": 1,
+        "saves": 1,
         "warp": config.warp_bits,
-        "row": config.row_bits,
-        "slot": config.block_bits,
+        "place": place(config),
         "cause": CoreCause,
         "at": VA_BITS,
         "va": VA_BITS,
@@ -57,6 +59,8 @@ class Fetch(wiring.Component):
     at : in, the picked warp, 1 cycle later.
     kill : in, per kernel row: execute nothing more.
     dying : in, per warp: execute nothing more.
+    over : in, likewise.
+    stopped : in, per block slot: execute nothing more, save the warp.
     row : out, see `KernelRows`.
     traits : in, see `KernelRows`.
     look : out, see `KernelRows`.
@@ -87,6 +91,8 @@ class Fetch(wiring.Component):
             "at": In(warp_place(config)),
             "kill": In(config.rows),
             "dying": In(config.sm_warps),
+            "over": In(config.sm_warps),
+            "stopped": In(config.sm_blocks),
             "row": Out(config.row_bits),
             "traits": In(kernel_traits(config)),
             "look": Out(word_look(config)),
@@ -106,7 +112,8 @@ class Fetch(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config = self._config
-        base = {"valid": 1, "dead": 1, "dying": 1, "odd": 1, "at": warp_place(config)}
+        flags = dict.fromkeys(("valid", "dead", "dying", "saves", "odd"), 1)
+        base = {**flags, "at": warp_place(config)}
         word = {"missed": 1, "status": MemoryStatus, "word": LAYOUT}
         late = {"wrong": 1, "stack": 1, "constant": 1, "va": VA_BITS}
         m.submodules.program = self._programs = ReadOnlyCache(config, PROGRAM_LINES, 64)
@@ -137,12 +144,21 @@ class Fetch(wiring.Component):
         at = self.at
         asked = self._asked
         look = self._programs.look
-        dying = self.dying.bit_select(at.warp, 1)
+        dying, stopped = Signal(name="dying"), Signal(name="stopped")
+        ends = Signal()
+        m.d.comb += [
+            dying.eq(self.dying.bit_select(at.warp, 1)),
+            stopped.eq(self.stopped.bit_select(at.place.slot, 1)),
+            ends.eq(
+                dying | self.over.bit_select(at.warp, 1) | self.kill.bit_select(at.place.row, 1)
+            ),
+        ]
         m.d.sync += [
             picked.eq(self.pick.valid),
             asked.valid.eq(picked),
             asked.at.eq(at),
-            asked.dead.eq(dying | self.kill.bit_select(at.place.row, 1)),
+            asked.dead.eq(ends | stopped),
+            asked.saves.eq(stopped & ~ends),
             asked.dying.eq(dying),
             asked.odd.eq(at.context.pc[:3].any()),
         ]
@@ -261,15 +277,16 @@ class Fetch(wiring.Component):
         m.d.sync += [
             outcome.valid.eq(final.valid),
             outcome.warp.eq(final.at.warp),
-            outcome.ended.eq(ended),
+            outcome.ended.eq(ended & ~final.saves),
+            outcome.saves.eq(final.saves),
             outcome.held.program.eq(final.missed & ~ended),
             outcome.held.constants.eq(missed & ~ended),
             outcome.held.memory.eq(memory & lacks & ~final.missed & ~ended),
             outcome.held.shared.eq(shared & lacks & ~final.missed & ~ended),
             last.valid.eq(final.valid & ended),
             last.warp.eq(final.at.warp),
-            last.row.eq(final.at.place.row),
-            last.slot.eq(final.at.place.slot),
+            last.place.eq(final.at.place),
+            last.saves.eq(final.saves),
             last.cause.eq(Mux(final.dead, CoreCause.NONE, cause)),
             last.dying.eq(final.dying),
             last.at.eq(final.at.context.pc - Mux(final.dying, INSTRUCTION_BYTES, 0)),

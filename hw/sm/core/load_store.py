@@ -89,11 +89,14 @@ class LoadStoreUnit(wiring.Component):
 
     def _request(self, m: Module, target: stream.Interface, one: data.View) -> None:
         m.d.comb += [target.p.row.eq(one.row), target.p.va.eq(one.va), target.p.beats.eq(0)]
+        if self._config.preemption:
+            m.d.comb += target.p.physical.eq(one.transfer)
 
     def _load(self, m: Module, one: data.View, wanted: Value) -> Value:
         """Returns whether the access is accepted."""
         shape = access(self._config, 1)
-        kept = {name: one[name] for name in ("warp", "last", "cause", "va", "dest", "mask")}
+        names = ("warp", "transfer", "last", "cause", "va", "dest", "mask")
+        kept = {name: one[name] for name in names}
         layout = data.StructLayout({
             **{name: shape[name].shape for name in kept},
             "places": self._access["places"].shape,
@@ -142,9 +145,8 @@ class LoadStoreUnit(wiring.Component):
     def _store(self, m: Module, one: data.View, wanted: Value) -> Value:
         """Returns whether the access is accepted."""
         config = self._config
-        layout = data.StructLayout({
-            name: self._access[name].shape for name in ("warp", "last", "cause", "va", "mask")
-        })
+        names = ("warp", "transfer", "last", "cause", "va", "mask")
+        layout = data.StructLayout({name: self._access[name].shape for name in names})
         entry = Signal(layout)
         head = Signal(layout)
         m.submodules.stores = order = StreamFIFO(layout, OUTSTANDING)
@@ -155,7 +157,7 @@ class LoadStoreUnit(wiring.Component):
         real, taken = one.mask.any(), Signal()
         free = requests.i.ready & beats.i.ready | ~real
         m.d.comb += [
-            *(entry[name].eq(one[name]) for name in ("warp", "last", "cause", "va", "mask")),
+            *(entry[name].eq(one[name]) for name in names),
             taken.eq(order.i.ready & free),
             order.i.valid.eq(wanted & taken),
             order.i.payload.eq(entry),

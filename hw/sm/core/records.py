@@ -7,6 +7,7 @@ from signalbox.hw.errors import CoreCause
 from signalbox.hw.sm.isa import MASKS, Opcode
 
 __all__ = [
+    "OWN_UNITS",
     "QUEUED",
     "THREAD_BITS",
     "Control",
@@ -18,6 +19,7 @@ __all__ = [
     "context",
     "context_write",
     "dest_bits",
+    "file_units",
     "instruction",
     "place",
     "result_row",
@@ -42,9 +44,18 @@ def row_count(config: Config) -> int:
     return WARP_THREADS // config.lanes
 
 
+OWN_UNITS = 2
+"""Units of registers of `StateTransfer`."""
+
+
+def file_units(config: Config) -> int:
+    """Units of the register file: those of warps, then those of `StateTransfer`."""
+    return config.register_units + OWN_UNITS * config.preemption
+
+
 def dest_bits(config: Config) -> int:
     """Width of the location of one row of one register in the register file."""
-    return bits(config.register_units) + 2 + (row_count(config) - 1).bit_length()
+    return bits(file_units(config)) + 2 + (row_count(config) - 1).bit_length()
 
 
 def place(config: Config) -> data.StructLayout:
@@ -68,9 +79,15 @@ def warp_place(config: Config) -> data.StructLayout:
 
 def instruction(config: Config) -> data.StructLayout:
     """A checked instruction of a warp; registers by number, `value` as in `isa.LAYOUT`. Loads of
-    constants and of special registers common to all lanes have become moves of a value."""
+    constants and of special registers common to all lanes have become moves of a value.
+
+    `transfer`: an instruction of `StateTransfer`. Lane n accesses the word n of the 128 bytes at
+    `at.context.pc`, a physical address or an offset in shared memory. `own`: its registers are
+    those of the unit instead of the warp's."""
     return data.StructLayout({
         "at": warp_place(config),
+        "transfer": 1,
+        "own": 1,
         "op": Opcode,
         "immediate": 1,
         "d": 8,
@@ -127,11 +144,12 @@ class Control(data.Struct):
 
 def access_row(config: Config) -> data.StructLayout:
     """One row of a memory instruction: `va` and data of each active lane. `dest`: destination of a
-    load. `last`: last row of the instruction."""
+    load. `last`: last row of the instruction. `transfer`: of `StateTransfer`."""
     lane = data.StructLayout({"active": 1, "va": 64, "data": 32})
     return data.StructLayout({
         "warp": config.warp_bits,
         "place": place(config),
+        "transfer": 1,
         "store": 1,
         "last": 1,
         "dest": dest_bits(config),
@@ -149,15 +167,22 @@ def result_row(config: Config) -> data.StructLayout:
 
 
 def completion(config: Config) -> data.StructLayout:
-    """A memory instruction of `warp` has completed, successfully if `cause` is NONE."""
-    return data.StructLayout({"warp": config.warp_bits, "cause": CoreCause, "va": VA_BITS})
+    """A memory instruction of `warp` has completed, successfully if `cause` is NONE. `transfer`: an
+    instruction of `StateTransfer`."""
+    return data.StructLayout({
+        "warp": config.warp_bits,
+        "transfer": 1,
+        "cause": CoreCause,
+        "va": VA_BITS,
+    })
 
 
 def retired(config: Config) -> data.StructLayout:
     """The last row of an instruction has left the lanes. `nonzero`: active lanes with operand a not
-    0; `word`: result of the lowest active lane."""
+    0; `word`: result of the lowest active lane. `transfer`: an instruction of `StateTransfer`."""
     return data.StructLayout({
         "valid": 1,
+        "transfer": 1,
         "at": warp_place(config),
         "op": Opcode,
         "offset": 32,

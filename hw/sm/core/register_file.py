@@ -1,12 +1,12 @@
 """Register file: rows of `lanes` words, in units located through a map."""
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from signalbox.hw.config import Config
 from signalbox.hw.lib.arbiter import RoundRobin
-from signalbox.hw.sm.core.records import dest_bits, result_row, row_count
+from signalbox.hw.sm.core.records import bits, dest_bits, file_units, result_row, row_count
 from signalbox.hw.sm.core.unit_allocator import UnitAllocator
 
 __all__ = ["UNIT_REGISTERS", "RegisterFile", "register_look"]
@@ -19,9 +19,10 @@ _MOST = 64
 
 
 def register_look(config: Config) -> data.StructLayout:
-    """Four registers of one row of a warp."""
+    """Four registers of one row of a warp, or with `own` of `StateTransfer`."""
     return data.StructLayout({
         "warp": config.warp_bits,
+        "own": 1,
         "line": 5,
         "registers": data.ArrayLayout(8, 4),
     })
@@ -71,7 +72,7 @@ class RegisterFile(wiring.Component):
         connect(m, flipped(self.give), self._units.give)
         m.d.comb += [self.busy.eq(self._units.busy), self.owner.eq(self._units.owner)]
         lanes = self._config.lanes
-        depth = self._config.register_units * UNIT_REGISTERS * row_count(self._config)
+        depth = file_units(self._config) * UNIT_REGISTERS * row_count(self._config)
         m.submodules.file = self._file = memory.Memory(
             shape=data.ArrayLayout(32, lanes), depth=depth, init=[]
         )
@@ -87,11 +88,14 @@ class RegisterFile(wiring.Component):
         for number in range(4):
             register = self.look.registers[number]
             inside = look.registers[number][:2]
+            own = self._config.register_units + look.registers[number][2:]
+            unit = Signal(bits(file_units(self._config)), name=f"unit_{number}")
             m.d.comb += [
+                unit.eq(Mux(look.own, own, self._units.unit[number])),
                 self._units.look[number].number.eq(register[2:]),
                 self._units.look[number].owner.eq(self.look.warp),
             ]
-            places.append(Cat(look.line[:row_bits], inside, self._units.unit[number]))
+            places.append(Cat(look.line[:row_bits], inside, unit))
         for place, word in zip(places[:3], self.words, strict=True):
             port = self._file.read_port()
             m.d.comb += [port.addr.eq(place), word.eq(port.data)]

@@ -31,8 +31,9 @@ class Retire(wiring.Component):
     -------
     ahead : in, warp of the next cycle's instruction.
     retired : in, the instruction.
-    write : out, new context of the warp; combinational.
-    next : out, next state of the warp; combinational.
+    write : out, new context of the warp; combinational; none of an instruction of `StateTransfer`.
+    next : out, next state of the warp; combinational; likewise.
+    top : out, top of the warp's mask stack.
     """
 
     def __init__(self, config: Config) -> None:
@@ -42,12 +43,13 @@ class Retire(wiring.Component):
             "retired": In(retired(config)),
             "write": Out(context_write(config)),
             "next": Out(warp_next(config)),
+            "top": Out(WARP_THREADS),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         done, context, new = self.retired, self.retired.at.context, self.write.context
-        kept = self._masks(m)
+        kept, own = self._masks(m), Signal(name="own")
         taken = Signal()
         jump = Signal(VA_BITS)
         op, hit = done.op, done.nonzero.any()
@@ -55,7 +57,9 @@ class Retire(wiring.Component):
         m.d.comb += [
             taken.eq((op == Opcode.BRA) | (op == Opcode.BANY) & hit | (op == Opcode.BNONE) & ~hit),
             jump.eq(Mux(taken, Cat(done.offset, sign), INSTRUCTION_BYTES)),
-            self.write.valid.eq(done.valid),
+            own.eq(done.valid & ~done.transfer),
+            self.write.valid.eq(own),
+            self.top.eq(kept),
             self.write.warp.eq(done.at.warp),
             new.pc.eq(context.pc + jump),
             new.mask.eq(context.mask),
@@ -68,7 +72,7 @@ class Retire(wiring.Component):
                 m.d.comb += new.mask.eq(kept & ~context.mask)
             with m.Case(Opcode.POP):
                 m.d.comb += [new.mask.eq(kept), new.depth.eq(context.depth - 1)]
-        self._next(m)
+        self._next(m, own)
         return m
 
     def _masks(self, m: Module) -> Signal:
@@ -85,7 +89,7 @@ class Retire(wiring.Component):
         ]
         return read.data
 
-    def _next(self, m: Module) -> None:
+    def _next(self, m: Module, own: Signal) -> None:
         done, next_, op = self.retired, self.next, self.retired.op
         memory_ops = (Opcode.LDG, Opcode.STG, Opcode.LDS, Opcode.STS)
         waits, barrier = op == Opcode.WAIT, op == Opcode.BAR
@@ -96,8 +100,8 @@ class Retire(wiring.Component):
         m.d.comb += [
             next_.warp.eq(done.at.warp),
             next_.slot.eq(done.at.place.slot),
-            next_.waits.eq(done.valid & waits),
-            next_.barrier.eq(done.valid & barrier),
-            next_.ready.eq(done.valid & ~waits & ~barrier & ~elsewhere),
+            next_.waits.eq(own & waits),
+            next_.barrier.eq(own & barrier),
+            next_.ready.eq(own & ~waits & ~barrier & ~elsewhere),
             next_.word.eq(done.word),
         ]

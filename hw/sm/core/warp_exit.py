@@ -9,17 +9,17 @@ from signalbox.hw.errors import CoreCause
 from signalbox.hw.lib.arbiter import RoundRobin
 from signalbox.hw.lib.onehot import encode
 from signalbox.hw.sm.core.fetch import last_words
-from signalbox.hw.sm.core.records import completion
+from signalbox.hw.sm.core.records import completion, place
 from signalbox.hw.sm.core.warp_scheduler import warp_event
 from signalbox.hw.sm.port import core_fault
 
 __all__ = ["WarpExit"]
 
-_WHERE = ("dying", "row", "cause", "at", "va")
+_WHERE = ("dying", "saves", "place", "cause", "at", "va")
 
 
 class WarpExit(wiring.Component):
-    """One warp at a time, round robin.
+    """Of warps that end or are saved; one at a time, round robin.
 
     Members
     -------
@@ -31,6 +31,7 @@ class WarpExit(wiring.Component):
     end : out, see `SmPort`.
     give : out, free the registers of a warp.
     ended : out, strobe: the warp is gone.
+    over : out, with `ended`: unless it is saved, the place of the warp.
     """
 
     def __init__(self, config: Config, sides: int) -> None:
@@ -44,6 +45,7 @@ class WarpExit(wiring.Component):
             "end": Out(stream.Signature(config.warp_bits)),
             "give": Out(stream.Signature(config.warp_bits)),
             "ended": Out(warp_event(config)),
+            "over": Out(data.StructLayout({"valid": 1, "place": place(config)})),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -85,7 +87,9 @@ class WarpExit(wiring.Component):
             turns.requests.eq(self.ending),
             why.addr.eq(warp),
             where.addr.eq(warp),
-            fault.row.eq(where.data.row),
+            fault.row.eq(where.data.place.row),
+            self.over.valid.eq(self.ended.valid & ~where.data.saves),
+            self.over.place.eq(where.data.place),
             fault.cause.eq(cause),
             fault.at.eq(where.data.at),
             fault.va.eq(Mux(where.data.dying, why.data.va, where.data.va)),

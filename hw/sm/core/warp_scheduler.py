@@ -29,11 +29,13 @@ def warp_event(config: Config) -> data.StructLayout:
 
 def warp_outcome(config: Config) -> data.StructLayout:
     """Outcome of a picked warp: its instruction executes; or it does not, because the warp has
-    `ended` or is held (one bit of `held`) and fetches it again."""
+    `ended`, is stopped and to be saved (`saves`), or is held (one bit of `held`) and fetches it
+    again."""
     return data.StructLayout({
         "valid": 1,
         "warp": config.warp_bits,
         "ended": 1,
+        "saves": 1,
         "held": data.StructLayout(dict.fromkeys(HELD, 1)),
     })
 
@@ -52,9 +54,13 @@ class WarpScheduler(wiring.Component):
     wake : in, per warp: its wait is over and it becomes ready.
     outcome : in, outcome of a picked warp.
     open : in, per reason of `HELD`: held warps may retry.
+    done_before : in, strobe: the warp had ended before its block was saved, so it ends at once.
     dying : out, per warp: its memory access failed; it ends instead of executing its next
         instruction.
-    ending : out, per warp: it has left the pipeline.
+    over : out, per warp: it had ended before its block was saved; likewise.
+    saving : out, per warp: it has left the pipeline, and is to be saved.
+    saved : in, strobe: it is saved.
+    ending : out, per warp: it has left the pipeline for good.
     ended : in, strobe: the warp is gone.
     """
 
@@ -70,7 +76,11 @@ class WarpScheduler(wiring.Component):
             "wake": In(count),
             "outcome": In(warp_outcome(config)),
             "open": In(data.StructLayout(dict.fromkeys(HELD, 1))),
+            "done_before": In(warp_event(config)),
             "dying": Out(count),
+            "over": Out(count),
+            "saving": Out(count),
+            "saved": In(warp_event(config)),
             "ending": Out(count),
             "ended": In(warp_event(config)),
         })
@@ -82,6 +92,10 @@ class WarpScheduler(wiring.Component):
         back = Signal(count)
         m.submodules.turns = turns = RoundRobin(count)
         gone = one_hot(self.ended.valid, self.ended.warp, count)
+        failed = done.valid & (done.what.cause != CoreCause.NONE)
+        leaves = one_hot(outcome.valid & (outcome.ended | outcome.saves), outcome.warp, count)
+        saved = one_hot(self.saved.valid, self.saved.warp, count)
+        over = one_hot(self.done_before.valid, self.done_before.warp, count)
         m.d.comb += [
             turns.requests.eq(Mux(self.admit, ready, 0)),
             turns.advance.eq(1),
@@ -91,17 +105,17 @@ class WarpScheduler(wiring.Component):
                 | one_hot(self.started.valid, self.started.warp, count)
                 | one_hot(next_.ready, next_.warp, count)
                 | one_hot(done.valid, done.what.warp, count)
+                | over
             ),
         ]
-        failed = done.valid & (done.what.cause != CoreCause.NONE)
         m.d.sync += [
             self.pick.valid.eq(turns.grant.any()),
             self.pick.warp.eq(encode(turns.grant)),
             ready.eq(ready & ~turns.grant | back),
             self.dying.eq(self.dying & ~gone | one_hot(failed, done.what.warp, count)),
-            self.ending.eq(
-                self.ending & ~gone | one_hot(outcome.valid & outcome.ended, outcome.warp, count)
-            ),
+            self.over.eq(self.over & ~gone | over),
+            self.saving.eq(self.saving & ~saved | Mux(outcome.saves, leaves, 0)),
+            self.ending.eq(self.ending & ~gone | saved | Mux(outcome.saves, 0, leaves)),
         ]
         return m
 

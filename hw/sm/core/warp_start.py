@@ -15,6 +15,8 @@ from signalbox.hw.sm.core.records import (
     thread,
     thread_look,
 )
+from signalbox.hw.sm.core.warp_fates import warp_fate, warp_number
+from signalbox.hw.sm.core.warp_scheduler import warp_event
 from signalbox.hw.sm.port import warp_start
 
 __all__ = ["WarpStart"]
@@ -42,7 +44,11 @@ class WarpStart(wiring.Component):
     look : out, see `KernelRows`.
     word : in, see `KernelRows`.
     place : out, with `take`: place of the warp.
-    write : out, its first context, which makes it ready.
+    at : out, block slot and number of the starting warp.
+    fate : in, what becomes of it, 1 cycle later.
+    over : out, strobe: the warp had ended before its block was saved.
+    resume : out, strobe: it is to be restored.
+    write : out, otherwise, its first context, which makes it ready.
     free_write : in, `write` is possible in this cycle.
     forget : in, strobe: a block begins; do not continue from the previous warp.
     threads : in, a row of threads.
@@ -59,6 +65,10 @@ class WarpStart(wiring.Component):
             "look": Out(word_look(config)),
             "word": In(32),
             "place": Out(place(config)),
+            "at": Out(warp_number(config)),
+            "fate": In(warp_fate),
+            "over": Out(warp_event(config)),
+            "resume": Out(warp_event(config)),
             "write": Out(context_write(config)),
             "free_write": In(1),
             "forget": In(1),
@@ -111,8 +121,13 @@ class WarpStart(wiring.Component):
                 with m.If(self._lane == WARP_THREADS - 1):
                     m.next = "RUN"
             with m.State("RUN"):
-                m.d.comb += self.write.valid.eq(self.got & self.free_write)
-                with m.If(self.write.valid):
+                goes, fate = self.got & ~self.fate.waits, self.fate
+                m.d.comb += [
+                    self.over.valid.eq(goes & fate.over),
+                    self.resume.valid.eq(goes & ~fate.over & fate.saved),
+                    self.write.valid.eq(goes & ~(fate.over | fate.saved) & self.free_write),
+                ]
+                with m.If(self.over.valid | self.resume.valid | self.write.valid):
                     m.next = "TAKE"
         self._walk(m, walks)
         with m.If(self.forget):
@@ -189,7 +204,9 @@ class WarpStart(wiring.Component):
             *(write.data[n].eq(at) for n in range(config.lanes)),
             read.addr.eq(Cat(self.threads.line[:line_bits], self.threads.warp)),
             self.thread.eq(read.data),
-            self.write.warp.eq(warp.warp),
+            self.at.slot.eq(warp.slot),
+            self.at.index.eq(warp.index),
+            *(event.warp.eq(warp.warp) for event in (self.over, self.resume, self.write)),
             self.write.context.pc.eq(self._program),
             self.write.context.mask.eq(self._mask),
             self.write.context.depth.eq(0),

@@ -1,6 +1,6 @@
 """Waiting warps: for a time, or at a barrier."""
 
-from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -19,8 +19,8 @@ def one_hot(valid: Value, number: Value, width: int) -> Value:
 
 
 class WarpWaits(wiring.Component):
-    """Checks one warp per cycle, round robin: its time has expired, or its kernel was killed. So a
-    warp waits for the requested time and up to `sm_warps` + 4 cycles more.
+    """Checks one warp per cycle, round robin: its time has expired, its kernel was killed, or its
+    block was stopped. So a warp waits for the requested time and up to `sm_warps` + 4 cycles more.
 
     Members
     -------
@@ -28,7 +28,13 @@ class WarpWaits(wiring.Component):
     next : in, its wait.
     release : in, strobe per block slot: its barrier is complete.
     kill : in, per kernel row.
-    wake : out, per warp: its wait is over.
+    stopped : in, per block slot.
+    wake : out, per warp: its wait is over, or interrupted.
+    cut : out, per warp: its wait was interrupted by `stopped`: for a time, at the barrier.
+    undo : out, strobe: a warp of the block leaves the barrier, as it is `cut`.
+    start : in, strobe: the warp starts; its `cut` is 0 again.
+    look : in, a warp.
+    left : out, cycles that it would still wait, 1 cycle later.
     """
 
     def __init__(self, config: Config) -> None:
@@ -38,7 +44,13 @@ class WarpWaits(wiring.Component):
             "next": In(warp_next(config)),
             "release": In(config.sm_blocks),
             "kill": In(config.rows),
+            "stopped": In(config.sm_blocks),
             "wake": Out(config.sm_warps),
+            "cut": Out(data.StructLayout({"timed": config.sm_warps, "barred": config.sm_warps})),
+            "undo": Out(block_event(config)),
+            "start": In(data.StructLayout({"valid": 1, "warp": config.warp_bits})),
+            "look": In(config.warp_bits),
+            "left": Out(32),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -48,33 +60,48 @@ class WarpWaits(wiring.Component):
         timed = Signal(count)
         barred = Signal(count)
         released = Signal(count)
-        found = self._look(m, timed, barred)
         slots = Signal(data.ArrayLayout(config.block_bits, count))
+        found, stops, slot = self._look(m, timed, barred, slots)
+        cut_timed, cut_barred = (Signal(count, name=f"cuts_{name}") for name in ("timed", "barred"))
+        started = one_hot(self.start.valid, self.start.warp, count)
         m.d.comb += [
             released.eq(barred & Cat(self.release.bit_select(slots[n], 1) for n in range(count))),
             self.wake.eq(released | found),
+            cut_timed.eq(Mux(stops, found & timed, 0)),
+            cut_barred.eq(Mux(stops, found & barred & ~released, 0)),
+            self.undo.valid.eq(cut_barred.any()),
+            self.undo.slot.eq(slot),
+        ]
+        m.d.sync += [
+            self.cut.timed.eq(self.cut.timed & ~started | cut_timed),
+            self.cut.barred.eq(self.cut.barred & ~started | cut_barred),
         ]
         m.d.sync += [
             timed.eq(timed & ~self.wake | one_hot(next_.waits, next_.warp, count)),
             barred.eq(barred & ~self.wake | one_hot(next_.barrier, next_.warp, count)),
         ]
-        with m.If(next_.barrier):
+        with m.If(next_.barrier | next_.waits):
             m.d.sync += slots[next_.warp].eq(next_.slot)
         return m
 
-    def _look(self, m: Module, timed: Signal, barred: Signal) -> Value:
-        """A warp whose wait is over. The value read is valid only if the warp was already waiting
-        at the read."""
+    def _look(
+        self, m: Module, timed: Signal, barred: Signal, slots: data.View
+    ) -> tuple[Value, Signal, Signal]:
+        """A warp whose wait is over, one-hot; whether it is interrupted by `stopped`; its block
+        slot. The value read is valid only if the warp was already waiting at the read."""
         config, next_ = self._config, self.next
         now = Signal(_TIME_BITS)
         turn = Signal(config.warp_bits)
         before = Signal(config.warp_bits)
         late = Signal()
-        stopped = Signal()
+        killed = Signal()
+        stops = Signal()
+        slot = Signal(config.block_bits)
         was = Signal(2)
         shape = data.StructLayout({"until": _TIME_BITS, "row": config.row_bits})
         m.submodules.until = until = memory.Memory(shape=shape, depth=config.sm_warps, init=[])
-        read, write = until.read_port(), until.write_port()
+        read, write, ask = until.read_port(), until.write_port(), until.read_port()
+        rest = Signal(_TIME_BITS)
         m.d.comb += [
             read.addr.eq(turn),
             write.en.eq(next_.waits | next_.barrier),
@@ -82,7 +109,12 @@ class WarpWaits(wiring.Component):
             write.data.until.eq(now + next_.word),
             write.data.row.eq(self.at.place.row),
             late.eq(~(now - read.data.until)[_TIME_BITS - 1]),
-            stopped.eq(self.kill.bit_select(read.data.row, 1)),
+            killed.eq(self.kill.bit_select(read.data.row, 1)),
+            slot.eq(slots[before]),
+            stops.eq(self.stopped.bit_select(slot, 1) & ~killed & ~(was[0] & late)),
+            ask.addr.eq(self.look),
+            rest.eq(ask.data.until - now),
+            self.left.eq(Mux(rest[-1], 0, rest)),
         ]
         m.d.sync += [
             now.eq(now + 1),
@@ -93,9 +125,10 @@ class WarpWaits(wiring.Component):
             m.d.sync += turn.eq(0)
         with m.Else():
             m.d.sync += turn.eq(turn + 1)
-        wakes = (was[0] & (late | stopped)) | (was[1] & stopped)
+        ends = killed | stops
+        wakes = (was[0] & (late | ends)) | (was[1] & ends)
         still = timed | barred
-        return one_hot(wakes, before, config.sm_warps) & still
+        return one_hot(wakes, before, config.sm_warps) & still, stops, slot
 
 
 def block_event(config: Config) -> data.StructLayout:
@@ -111,6 +144,7 @@ class Barriers(wiring.Component):
     begin : in, strobe: a block begins.
     warps : in, with `begin`: its number of warps.
     arrive : in, strobe: one of its warps arrives at the barrier.
+    undo : in, strobe: one leaves it again.
     leave : in, strobe: one of its warps ends.
     release : out, strobe per slot, 1 cycle after the last arrival: all warps left are at the
         barrier and continue.
@@ -122,6 +156,7 @@ class Barriers(wiring.Component):
             "begin": In(block_event(config)),
             "warps": In(7),
             "arrive": In(block_event(config)),
+            "undo": In(block_event(config)),
             "leave": In(block_event(config)),
             "release": Out(config.sm_blocks),
         })
@@ -139,8 +174,8 @@ class Barriers(wiring.Component):
             m.d.sync += left.eq(left - mine(self.leave))
             with m.If(release):
                 m.d.sync += here.eq(0)
-            with m.Elif(mine(self.arrive)):
-                m.d.sync += here.eq(here + 1)
+            with m.Else():
+                m.d.sync += here.eq(here + mine(self.arrive) - mine(self.undo))
             with m.If(mine(self.begin)):
                 m.d.sync += [left.eq(self.warps), here.eq(0)]
         return m

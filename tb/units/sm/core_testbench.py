@@ -144,7 +144,7 @@ class CoreTestbench(Testbench):
         self.read = Sink(self, "read_request", self._pace, self._read)
         self._beats = Source(self, "read_beat", self._pace)
         self.write = Sink(self, "write_request", self._pace, self._write)
-        self._writes: deque[tuple[int, int]] = deque()
+        self._writes: deque[tuple[Memory, int]] = deque()
         Sink(self, "write_beat", self._pace, self._take)
         self._given: deque[dict[str, int]] = deque()
         self._dones = Source(self, "write_done", self._pace)
@@ -195,8 +195,12 @@ class CoreTestbench(Testbench):
     def _pace(self) -> bool:
         return self.eager >= 1 or self.random.random() < self.eager
 
+    def memory(self, request: dict[str, int]) -> Memory:
+        """Memory accessed by a request."""
+        return self.memories[request["row"]]
+
     def _read(self, request: dict[str, int]) -> None:
-        va, beats, memory = request["va"], request["beats"] + 1, self.memories[request["row"]]
+        va, beats, memory = request["va"], request["beats"] + 1, self.memory(request)
         low, delay = va // WIDTH * WIDTH, self.random.randint(*self.latency)
         assert va // _PAGE == (low + beats * WIDTH - 1) // _PAGE, "crosses 4 KiB"
         status = MemoryStatus(memory.status(va))
@@ -212,7 +216,7 @@ class CoreTestbench(Testbench):
 
     def _write(self, request: dict[str, int]) -> None:
         assert request["beats"] == 0
-        self._writes.append((request["row"], request["va"] // WIDTH * WIDTH))
+        self._writes.append((self.memory(request), request["va"] // WIDTH * WIDTH))
         self._store()
 
     def _take(self, beat: dict[str, int]) -> None:
@@ -224,8 +228,7 @@ class CoreTestbench(Testbench):
         """Perform the next write, if its request and its beat are there."""
         if not (self._writes and self._given):
             return
-        (row, va), beat = self._writes.popleft(), self._given.popleft()
-        memory = self.memories[row]
+        (memory, va), beat = self._writes.popleft(), self._given.popleft()
         status = MemoryStatus(memory.status(va))
         if status is MemoryStatus.OK:
             content = beat["data"].to_bytes(WIDTH, "little")
@@ -245,9 +248,18 @@ class CoreTestbench(Testbench):
         block.running.remove(warp)
         index, start = self._starts.pop(warp)
         self.spans.append(Span(block.task.row, block.at, index, start, self.cycle))
+        self.check(slot)
+
+    def check(self, slot: int) -> None:
+        """Finish the block if all its warps have ended."""
+        block = self.slots[slot]
         if not block.running and not block.waiting:
-            del self.slots[slot]
-            self._finish = 1 << slot
+            self.finish(slot)
+
+    def finish(self, slot: int) -> None:
+        """All warps of the block have ended."""
+        del self.slots[slot]
+        self._finish |= 1 << slot
 
     def _begun(self, block: dict[str, Any]) -> None:
         self.slots[block["slot"]].begun = True
@@ -276,8 +288,12 @@ class CoreTestbench(Testbench):
             return
         slot, at = self.random.choice(free), task.blocks.popleft()
         self.slots[slot] = Running(task, at, deque(range(warps)))
-        where = dict(zip("xyz", at, strict=True))
-        self._begin.put({"slot": slot, "row": task.row, "at": where, "shared": task.shared})
+        self._begin.put({"slot": slot, **self.beginning(self.slots[slot])})
+
+    def beginning(self, block: Running) -> dict[str, Any]:
+        """The block, for the core."""
+        where = dict(zip("xyz", block.at, strict=True))
+        return {"row": block.task.row, "at": where, "shared": block.task.shared}
 
     def _start_warp(self) -> None:
         free = [warp for warp in range(CONFIG.sm_warps) if warp not in self.warps]

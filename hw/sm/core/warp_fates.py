@@ -1,0 +1,90 @@
+"""Warps of each block that have ended or are saved (PREEMPT-2, PREEMPT-7)."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from signalbox.hw.config import Config
+from signalbox.hw.sm.core.records import place
+
+__all__ = ["WarpFates", "block_fates", "warp_fate", "warp_number"]
+
+
+def block_fates(config: Config) -> data.StructLayout:
+    """One bit per warp of a block: it has ended; its state is in memory."""
+    return data.StructLayout({"over": config.sm_warps, "saved": config.sm_warps})
+
+
+def warp_number(config: Config) -> data.StructLayout:
+    """A warp of a block."""
+    warp = place(config).members
+    return data.StructLayout({name: warp[name] for name in ("slot", "index")})
+
+
+warp_fate = data.StructLayout({"waits": 1, "over": 1, "saved": 1})
+"""What becomes of a warp that is to start: it waits for the bits of its block; it had ended; it is
+restored. Otherwise it starts as any other."""
+
+
+class WarpFates(wiring.Component):
+    """Two bits per warp of each block: it has ended; its state is in memory.
+
+    Members
+    -------
+    fresh : in, strobe per block slot: a block begins, whose bits are 0.
+    over : in, strobe: the warp has ended.
+    change : in, strobe: the warp is saved, or no longer; not together with `load`.
+    load : in, bits of a block slot.
+    look : in, block slot of each port.
+    fates : out, its bits, 1 cycle later; those of a changed block 2 cycles later.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        fates = block_fates(config)
+        loaded = data.StructLayout({"slot": config.block_bits, "fates": fates})
+        super().__init__({
+            "fresh": In(config.sm_blocks),
+            "over": In(data.StructLayout({"valid": 1, "place": place(config)})),
+            "change": In(data.StructLayout({"valid": 1, "place": place(config), "saved": 1})),
+            "load": In(stream.Signature(loaded)),
+            "look": In(config.block_bits).array(2),
+            "fates": Out(fates).array(2),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        over, change = self.over, self.change
+        loads = Signal(name="loads")
+        m.d.comb += [
+            self.load.ready.eq(~over.valid),
+            loads.eq(self.load.valid & self.load.ready),
+        ]
+        self._marks(m, "over", loads, over, Const(1))
+        self._marks(m, "saved", loads, change, change.saved)
+        return m
+
+    def _marks(self, m: Module, name: str, loads: Value, event: data.View, bit: Value) -> None:
+        """One of the two bits. The first write for a new block replaces those of the last one."""
+        config, load = self._config, self.load.p
+        m.submodules[name] = marks = Memory(
+            shape=data.ArrayLayout(1, config.sm_warps), depth=config.sm_blocks, init=[]
+        )
+        write = marks.write_port(granularity=1)
+        empty, slot = Signal(config.sm_blocks, name=f"no_{name}"), Signal(config.block_bits)
+        one, all_ = Signal(config.sm_warps, name=f"{name}_one"), Signal(name=f"{name}_all")
+        m.d.comb += [
+            slot.eq(Mux(loads, load.slot, event.place.slot)),
+            one.eq(1 << event.place.index),
+            all_.eq(loads | empty.bit_select(slot, 1)),
+            write.addr.eq(slot),
+            write.data.eq(Mux(loads, load.fates[name], Mux(bit, one, 0))),
+            write.en.eq(Mux(loads | event.valid, Mux(all_, ~0, one), 0)),
+        ]
+        written = Cat((loads | event.valid) & (slot == n) for n in range(config.sm_blocks))
+        m.d.sync += empty.eq(empty & ~written | self.fresh)
+        for look, fates in zip(self.look, self.fates, strict=True):
+            read, none = marks.read_port(), Signal(name=f"none_{name}")
+            m.d.comb += [read.addr.eq(look), fates[name].eq(Mux(none, 0, read.data))]
+            m.d.sync += none.eq(empty.bit_select(look, 1))
