@@ -14,6 +14,7 @@ __all__ = [
     "REGISTER_UNIT",
     "SHARED_UNIT",
     "SLOT_BYTES",
+    "STATE_LINE",
     "VA_BITS",
     "WARP_THREADS",
     "WINDOW_BASE",
@@ -51,6 +52,9 @@ it."""
 
 SHARED_UNIT = 1024
 """Allocation unit of an SM's shared memory, in bytes."""
+
+STATE_LINE = 4 * WARP_THREADS
+"""Unit of a saved block's state, in bytes: one register of a warp."""
 
 
 class ConfigError(ValueError):
@@ -147,8 +151,8 @@ class Config:
     sm_registers : 32-bit registers per SM, shared by its warps.
     sm_shared : bytes of shared memory per SM.
     lanes : threads of a warp that an SM core executes per cycle.
-    save_places : stopped blocks whose state can be in memory at the same time (PREEMPT-4); 0: blocks
-        are never stopped.
+    save_places : stopped blocks whose state can be in memory at the same time (PREEMPT-4); 0:
+        blocks are never stopped.
     timing_core : SMs have the timing core, which takes time but computes nothing.
     trace : the top level has the `trace` port, for recording by simulations.
     """
@@ -320,6 +324,13 @@ class Config:
     def preemption(self) -> bool:
         """Whether blocks can be stopped and their state saved."""
         return self.save_places > 0
+
+    @property
+    def place_bytes(self) -> int:
+        """Bytes of a save place, in whole pages, for the largest block: its shared memory and its
+        registers, a line for the fates of its warps, and one for the state of each."""
+        memory = self.sm_shared + 4 * self.sm_registers
+        return -(-(memory + STATE_LINE * (1 + self.sm_warps)) // 4096) * 4096
 
     @property
     def place_bits(self) -> int:

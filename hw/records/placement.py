@@ -4,19 +4,22 @@ from amaranth.hdl import ShapeLike
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from signalbox.hw.config import Config
+from signalbox.hw.config import PA_BITS, Config
 
 __all__ = [
     "BLOCK_COUNT_BITS",
     "ENDS_WAITING",
-    "KERNEL_WORDS",
     "LEVEL_BITS",
+    "SAVE_PAGE_BITS",
+    "STATE_BITS",
     "GlobalPort",
     "KernelWord",
     "Policy",
     "SmLink",
     "block_claim",
     "block_record",
+    "block_stop",
+    "block_victim",
     "coordinates",
     "ended_block",
     "kernel_needs",
@@ -28,6 +31,7 @@ __all__ = [
     "row_left",
     "sm_report",
     "space_word",
+    "stopped_block",
     "task_level",
     "task_pointer",
     "wanted",
@@ -41,6 +45,12 @@ ENDS_WAITING = 8
 
 LEVEL_BITS = 7
 """Width of an optional priority: 0 means none, otherwise the device priority + 1."""
+
+SAVE_PAGE_BITS = PA_BITS - 12
+"""Width of the number of a 4 KiB page at which a save place or area begins."""
+
+STATE_BITS = 11
+"""Width of the size of a block's state, in units of registers."""
 
 task_pointer = data.StructLayout({
     "page": 32,
@@ -124,8 +134,10 @@ def row_left(config: Config) -> data.StructLayout:
 
 
 def ended_block(config: Config) -> data.StructLayout:
-    """An ended block: its row, and the low bits of its x position, in a queue task its number."""
-    return data.StructLayout({"row": config.row_bits, "number": config.number_bits})
+    """An ended block: its row, and the low bits of its x position, in a queue task its number. With
+    preemption, `restores`: its state was at `save_place`."""
+    saved = {"restores": 1, "save_place": config.place_bits} if config.preemption else {}
+    return data.StructLayout({"row": config.row_bits, "number": config.number_bits, **saved})
 
 
 class GlobalPort(wiring.Signature):
@@ -157,8 +169,10 @@ class GlobalPort(wiring.Signature):
 
 
 def block_record(config: Config) -> data.StructLayout:
-    """One block sent to an SM; the kernel words of its row are sent earlier."""
-    return data.StructLayout({"row": config.row_bits, "at": coordinates})
+    """One block sent to an SM; the kernel words of its row are sent earlier. With preemption,
+    `restores`: it continues from the state saved at `save_place`."""
+    saved = {"restores": 1, "save_place": config.place_bits} if config.preemption else {}
+    return data.StructLayout({"row": config.row_bits, "at": coordinates, **saved})
 
 
 def sm_report(config: Config) -> data.StructLayout:
@@ -181,6 +195,35 @@ wanted = data.StructLayout({
 
 block_claim = data.StructLayout({"valid": 1, "level": LEVEL_BITS, **wanted.members})
 """A block that has not begun: its priority + 1, and what its first warp takes, in units."""
+
+
+block_victim = data.StructLayout({
+    "valid": 1,
+    "leaves": 1,
+    "level": LEVEL_BITS,
+    "state": STATE_BITS,
+})
+"""The block to be stopped next: its row is to leave, or its priority + 1, and the size of its
+state."""
+
+
+def block_stop(config: Config) -> data.StructLayout:
+    """Strobe: the victim is to be stopped, if its row is to leave or it is lower than `level`. Its
+    state is saved at `save_place`, unless it has been restored from another one."""
+    return data.StructLayout({"valid": 1, "level": LEVEL_BITS, "save_place": config.place_bits})
+
+
+def stopped_block(config: Config) -> data.StructLayout:
+    """Answer to a stop; with `some`, this block has left its SM. `restores`: it has a state, at
+    `save_place`. `unused`: the place given with the stop is not used."""
+    return data.StructLayout({
+        "some": 1,
+        "unused": 1,
+        "restores": 1,
+        "row": config.row_bits,
+        "at": coordinates,
+        "save_place": config.place_bits,
+    })
 
 
 def returned_block(config: Config) -> data.StructLayout:
@@ -214,10 +257,24 @@ class SmLink(wiring.Signature):
         claimed. Not again before `returned`.
     returned : in, see `returned_block`. Resources of the block are not in `freed`, and it has no
         end.
+
+    With preemption
+    ---------------
+    leave : out, per row: its blocks are to leave.
+    victim : in, the block to be stopped next.
+    stop : out, see `block_stop`. Not again before `stopped` is accepted.
+    stopped : in, see `stopped_block`. Resources of the block are in `freed`; it has no end.
     """
 
     def __init__(self, config: Config) -> None:
+        stops = {
+            "leave": Out(config.rows),
+            "victim": In(block_victim),
+            "stop": Out(block_stop(config)),
+            "stopped": In(stream.Signature(stopped_block(config))),
+        }
         super().__init__({
+            **(stops if config.preemption else {}),
             "block": Out(stream.Signature(block_record(config))),
             "freed": In(sm_report(config)),
             "ended": In(stream.Signature(ended_block(config))),
@@ -232,7 +289,8 @@ class SmLink(wiring.Signature):
 
 
 class KernelWord(enum.IntEnum, shape=4):
-    """Kernel words kept per row by the SMs, 32 bits each; fields listed from the lowest bit."""
+    """Kernel words kept per row by the SMs, 32 bits each; fields listed from the lowest bit. The
+    task unit sends them before it opens the row, in this order."""
 
     NEEDS = 0
     """priority 6, barrier 1, warps 7, registers 7, shared 8: `kernel_needs` without the last
@@ -252,13 +310,12 @@ class KernelWord(enum.IntEnum, shape=4):
     """threads of a block in x 16, in y 16."""
     BLOCK_Z = 9
     """threads of a block in z 16, constant buffer 0 in 16-byte units 13."""
+    SAVE_AREA = 10
+    """With preemption: number of the first 4 KiB page of the context's save area."""
 
 
 space_word = data.StructLayout({"block_registers": 10, "thread_registers": 9, "asid": 10})
 """KernelWord.SPACE."""
-
-KERNEL_WORDS = len(KernelWord)
-"""Words of a row sent by the task unit before it opens the row, NEEDS first."""
 
 
 def kernel_word(config: Config) -> ShapeLike:

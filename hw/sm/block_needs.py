@@ -7,9 +7,9 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
 from signalbox.hw.records.placement import (
+    SAVE_PAGE_BITS,
     KernelWord,
     block_record,
-    coordinates,
     kernel_needs,
     kernel_word,
 )
@@ -18,18 +18,19 @@ __all__ = ["BlockNeeds", "needed_block"]
 
 
 def needed_block(config: Config) -> data.StructLayout:
-    """A block of kernel row `row` at grid position `at`, with its resource needs."""
+    """A block, with its resource needs, and with preemption the first page of its save area."""
+    area = {"area": SAVE_PAGE_BITS} if config.preemption else {}
     return data.StructLayout({
-        "row": config.row_bits,
-        "at": coordinates,
+        **block_record(config).members,
         "needs": kernel_needs,
+        **area,
     })
 
 
 class BlockNeeds(wiring.Component):
     """The SM's copy of the needs of each kernel row, added to arriving blocks.
 
-    Two RAMs, since the needs of a row come in two words. Latency one cycle, one block per cycle.
+    A RAM for each word used. Latency one cycle, one block per cycle.
 
     Members
     -------
@@ -58,16 +59,17 @@ class BlockNeeds(wiring.Component):
         with m.If(self.i.ready):
             m.d.sync += self.o.valid.eq(self.i.valid)
         with m.If(takes):
-            m.d.sync += [
-                self.o.p.row.eq(self.i.p.row),
-                self.o.p.at.eq(self.i.p.at),
-            ]
+            m.d.sync += [self.o.p[name].eq(self.i.p[name]) for name in self.i.p.shape().members]
         for name, word, kept in (
             ("needs", KernelWord.NEEDS, data.StructLayout(members)),
             ("space", KernelWord.SPACE, data.StructLayout(whole)),
         ):
             found = self._words(m, name, word, kept, takes)
             m.d.comb += [self.o.p.needs[field].eq(found[field]) for field in kept.members]
+        if self._config.preemption:
+            kept = data.StructLayout({"area": SAVE_PAGE_BITS})
+            found = self._words(m, "areas", KernelWord.SAVE_AREA, kept, takes)
+            m.d.comb += self.o.p.area.eq(found.area)
         return m
 
     def _words(

@@ -5,7 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
-from signalbox.hw.records.placement import block_claim, returned_block, wanted
+from signalbox.hw.records.placement import block_claim, block_record, returned_block, wanted
 from signalbox.hw.sm.block_table import chosen_block
 from signalbox.hw.sm.resources import fits
 
@@ -42,6 +42,7 @@ class BlockReturn(wiring.Component):
     """
 
     def __init__(self, config: Config) -> None:
+        self._record = block_record(config).members
         super().__init__({
             "urgent": In(chosen_block(config)),
             "some": In(1),
@@ -94,7 +95,6 @@ class BlockReturn(wiring.Component):
             self.freezes.eq(self.recall | (self.freezes & ~decides)),
             returned.valid.eq(decides),
             returned.some.eq(gives),
-            returned.row.eq(urgent.block.row),
-            returned.at.eq(urgent.block.at),
             returned.needs.eq(urgent.block.needs),
+            [returned[name].eq(urgent.block[name]) for name in self._record],
         ]

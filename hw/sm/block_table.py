@@ -89,7 +89,11 @@ class BlockTable(wiring.Component):
         valid and the same as in the previous cycle.
     finish : in, with each `start`: it is the block's last warp.
     end : in, strobe: a warp of the block in `slot` has ended, or a withdrawn one counts as ended.
-    over : out, two cycles later, if that was its last one; the slot is free from the next cycle on.
+    stopped : in, the block being stopped, one-hot.
+    over : out, two cycles later, if that was its last one; the slot is free from the next cycle on,
+        and only then `valid`, unless the block is stopped.
+    quiet : out, with `over`: the stopped block's last warp has ended.
+    release : in, strobe: the stopped block leaves the table, one-hot.
     seen : out, current state of the block in the `slot` of `end` of the previous cycle.
     idle : out, per slot: it has warps to start, and may have begun only without a barrier.
     withdraw : in, one-hot strobe: no further warp of the block in an `idle` slot starts; not
@@ -99,6 +103,8 @@ class BlockTable(wiring.Component):
         has not begun. Not together with `start`.
     highest : out, see `hw.records.placement.SmLink`; of the table two cycles ago.
     received : out, likewise.
+    levels : out, see `BlockOrder`.
+    arrives : out, strobe: the block of `arrive` enters slot `place` (one-hot) in the next cycle.
 
     Attributes
     ----------
@@ -112,6 +118,7 @@ class BlockTable(wiring.Component):
     def __init__(self, config: Config) -> None:
         self._config = config
         slots = config.sm_blocks
+        self._kept = ("restores", "save_place") if config.preemption else ()
         self.valid, self.waiting, self.begun, self.partial, self.entire = (
             Signal(slots, name=name) for name in ("valid", "waiting", "begun", "partial", "entire")
         )
@@ -124,7 +131,10 @@ class BlockTable(wiring.Component):
             "start": In(3),
             "finish": In(3),
             "end": In(data.StructLayout({"valid": 1, "slot": config.block_bits})),
+            "stopped": In(slots),
             "over": Out(block_over(config)),
+            "quiet": Out(1),
+            "release": In(slots),
             "seen": Out(block_seen(config)),
             "idle": Out(slots),
             "claimed": In(LEVEL_BITS),
@@ -132,6 +142,8 @@ class BlockTable(wiring.Component):
             "withdraw": In(slots),
             "highest": Out(LEVEL_BITS),
             "received": Out(6),
+            "levels": Out(data.ArrayLayout(LEVEL_BITS, slots)),
+            "arrives": Out(data.StructLayout({"valid": 1, "place": slots})),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -142,7 +154,11 @@ class BlockTable(wiring.Component):
         depth = 1 << config.block_bits
         m.submodules.order = self._order = BlockOrder(slots, choices=3)
         m.submodules.needs = self._needs = Memory(shape=needs, depth=depth, init=[])
-        m.submodules.names = self._names = Memory(shape=block_record(config), depth=depth, init=[])
+        named = {name: shape for name, shape in needed_block(config).members.items()}
+        del named["needs"]
+        m.submodules.names = self._names = Memory(
+            shape=data.StructLayout(named), depth=depth, init=[]
+        )
         m.submodules.started = self._started = Memory(shape=_INDEX, depth=depth, init=[])
         m.submodules.ended = self._ended = Memory(shape=_INDEX, depth=depth, init=[])
         self._choices = (self.urgent, self.going, self.whole)
@@ -169,6 +185,9 @@ class BlockTable(wiring.Component):
             arrive.ready.eq(found),
             order.arrive.valid.eq(arrive.valid & arrive.ready),
             order.arrive.place.eq(place),
+            self.arrives.valid.eq(order.arrive.valid),
+            self.arrives.place.eq(place),
+            self.levels.eq(order.levels),
             order.arrive.priority.eq(kernel.priority),
             needs.data.needs.eq(kernel),
             needs.data.final.eq(kernel.warps - 1),
@@ -177,8 +196,7 @@ class BlockTable(wiring.Component):
             ),
             needs.data.takes.warps.eq(Mux(kernel.barrier, kernel.warps, 1)),
             needs.data.takes.shared.eq(kernel.shared),
-            name.data.row.eq(arrive.p.row),
-            name.data.at.eq(arrive.p.at),
+            [name.data[each].eq(arrive.p[each]) for each in name.data.shape().members],
         ]
         for write in (needs, name):
             m.d.comb += [write.en.eq(order.arrive.valid), write.addr.eq(encode(place))]
@@ -260,15 +278,14 @@ class BlockTable(wiring.Component):
             needs.addr.eq(Mux(follow.moves, encode(follow.following), choice.slot)),
             name.addr.eq(choice.slot),
             count.addr.eq(choice.slot),
-            choice.block.row.eq(name.data.row),
-            choice.block.at.eq(name.data.at),
+            [choice.block[each].eq(name.data[each]) for each in name.data.shape().members],
             choice.index.eq(Mux(choice.begun, count.data, 0)),
             choice.last.eq(choice.index == final),
         ]
 
     def _step(self, m: Module) -> None:
         """Effects of a start, an arrival, a withdrawal and the end of a block."""
-        over = Mux(self.over.valid, self.over.place, 0)
+        over = Mux(self.over.valid, self.over.place, 0) | self.release
         barrier = self.urgent.block.needs.barrier
         begins, stays = Signal(self._config.sm_blocks, name="begins"), Signal(name="stays")
         ends = self._ends[0] | self._ends[1] | self._ends[2] | self.withdraw | self.leaves
@@ -320,12 +337,15 @@ class BlockTable(wiring.Component):
         ]
         with m.If(valid):
             m.d.sync += some.eq(Mux(over, some & ~place, some | place))
+        stopped = (self.stopped & place).any()
         m.d.sync += [
-            self.over.valid.eq(over),
+            self.over.valid.eq(over & ~stopped),
+            self.quiet.eq(over & stopped),
             self.over.place.eq(place),
             self.over.begun.eq((self.begun & place).any()),
             self.over.row.eq(name.data.row),
             self.over.number.eq(name.data.at.x),
+            *(self.over[kept].eq(name.data[kept]) for kept in self._kept),
             self.over.shared.eq(needs.data.needs.shared),
         ]
         self._look(m, needs.data, name.data, count.addr, place)
@@ -338,7 +358,7 @@ class BlockTable(wiring.Component):
         begun = (self.begun & place).any()
         m.d.comb += [
             started.addr.eq(slot),
-            [self.seen[each].eq(name[each]) for each in name.shape().members],
+            [self.seen[each].eq(name[each]) for each in block_record(self._config).members],
             self.seen.left.eq(needs.final + 1 - Mux(begun, started.data, 0)),
             self.seen.registers.eq(needs.needs.registers),
         ]

@@ -5,6 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
+from signalbox.hw.lib.onehot import encode
 from signalbox.hw.sm.block_table import block_seen
 from signalbox.hw.sm.warp_slots import warp_user
 
@@ -18,9 +19,10 @@ def withdrawn_block(config: Config) -> data.StructLayout:
 
 class BlockWithdrawal(wiring.Component):
     """Looks at one block slot after the other, while a row is killed and a block has warps to
-    start. Warps left to start of a killed row's block are withdrawn, and then counted as ended, one
-    by one, although they never had any resources. Blocks with a barrier that have begun are left
-    alone: they hold all their resources, so their warps start and end soon.
+    start; first at that of a stopped block. Warps left to start of a killed row's block, or of the
+    stopped one, are withdrawn, and then counted as ended, one by one, although they never had any
+    resources. Blocks with a barrier that have begun are left alone: they hold all their resources,
+    so their warps start and end soon.
 
     Per slot 4 cycles; for a block to be withdrawn 1 more, and 3 per warp. Half of the cycles, and
     two of these 3, are left for ends of warps.
@@ -28,6 +30,7 @@ class BlockWithdrawal(wiring.Component):
     Members
     -------
     kill : in, per kernel row: it is killed.
+    stop : in, one-hot: the block in this slot is stopped, likewise.
     idle : in, see `BlockTable`.
     seen : in, likewise.
     stall : out, no start may be decided in this cycle.
@@ -43,6 +46,7 @@ class BlockWithdrawal(wiring.Component):
         self._config = config
         super().__init__({
             "kill": In(config.rows),
+            "stop": In(config.sm_blocks),
             "idle": In(config.sm_blocks),
             "seen": In(block_seen(config)),
             "stall": Out(1),
@@ -72,7 +76,10 @@ class BlockWithdrawal(wiring.Component):
         """Find a block to withdraw."""
         idle = self.idle.bit_select(self._slot, 1)
         with m.State("PAUSE"):
-            with m.If(self.kill.any() & self.idle.any()):
+            stops = (self.stop & self.idle).any()
+            with m.If(stops):
+                m.d.sync += self._slot.eq(encode(self.stop))
+            with m.If(stops | (self.kill.any() & self.idle.any())):
                 m.next = "HOLD"
         with m.State("HOLD"):
             m.d.comb += self.hold.eq(1)
@@ -82,7 +89,8 @@ class BlockWithdrawal(wiring.Component):
             m.next = "JUDGE"
         with m.State("JUDGE"):
             m.d.comb += self.stall.eq(1)
-            with m.If(idle & self.kill.bit_select(self.seen.row, 1)):
+            stopped = self.stop.bit_select(self._slot, 1)
+            with m.If(idle & (self.kill.bit_select(self.seen.row, 1) | stopped)):
                 m.next = "TAKE"
             with m.Else():
                 self._pass(m)

@@ -10,7 +10,8 @@ from signalbox.hw.lib.stream import StreamFIFO
 from signalbox.hw.records.placement import ENDS_WAITING, SmLink, ended_block, kernel_word
 from signalbox.hw.sm.block_needs import BlockNeeds
 from signalbox.hw.sm.block_return import BlockReturn
-from signalbox.hw.sm.block_table import BlockTable
+from signalbox.hw.sm.block_stop import BlockStop, place_page
+from signalbox.hw.sm.block_table import BlockTable, block_over
 from signalbox.hw.sm.block_withdrawal import BlockWithdrawal, withdrawn_block
 from signalbox.hw.sm.port import SmControl, block_begin, warp_start
 from signalbox.hw.sm.resources import Resources, remainder
@@ -86,10 +87,15 @@ class SmController(wiring.Component):
         connect(m, flipped(self.link.block), needs.i)
         connect(m, needs.o, blocks.arrive)
         self._go, self._room = Signal(3, name="go"), Signal(name="room")
+        self._finish = Signal(config.sm_blocks, name="stopped_finish")
         self._decide(m)
         self._start(m)
         self._withdraw(m)
         self._return(m)
+        self._gone = Signal(block_over(config), name="gone")
+        m.d.comb += self._gone.eq(blocks.over)
+        if config.preemption:
+            self._stop(m)
         self._end(m)
         self._free(m)
         self._tell(m)
@@ -148,6 +154,12 @@ class SmController(wiring.Component):
                 begin.p.at.eq(urgent.block.at),
                 begin.p.shared.eq(urgent.block.needs.shared),
             ]
+            if self._config.preemption:
+                page = place_page(self._config, urgent.block.area, urgent.block.save_place)
+                m.d.sync += [
+                    begin.p.restores.eq(urgent.block.restores),
+                    begin.p.page.eq(page),
+                ]
 
     def _start(self, m: Module) -> None:
         """Offer the warp, after `begin` of its block."""
@@ -207,6 +219,36 @@ class SmController(wiring.Component):
             blocks.claimed.eq(Mux(link.claim.valid, link.claim.level, 0)),
         ]
 
+    def _stop(self, m: Module) -> None:
+        """Stop blocks, and let them leave once their state is saved."""
+        blocks, link, port, arrive = self._blocks, self.link, self.port, self._blocks.arrive
+        m.submodules.stop = stop = BlockStop(self._config)
+        m.d.comb += [
+            stop.arrive.valid.eq(blocks.arrives.valid),
+            stop.arrive.place.eq(blocks.arrives.place),
+            stop.arrive.block.eq(arrive.payload),
+            stop.valid.eq(blocks.valid),
+            stop.begun.eq(blocks.begun),
+            stop.levels.eq(blocks.levels),
+            stop.idle.eq(blocks.idle),
+            stop.leave.eq(link.leave),
+            link.victim.eq(stop.victim),
+            stop.stop.eq(link.stop),
+            stop.over.eq(blocks.over),
+            stop.quiet.eq(blocks.quiet),
+            stop.settled.eq(~(self._go.any() | port.begin.valid)),
+            stop.returns.eq(blocks.leaves),
+            stop.saved.eq(port.saved),
+            blocks.stopped.eq(stop.slot),
+            blocks.release.eq(Mux(stop.release.valid, stop.release.place, 0)),
+            self._withdrawal.stop.eq(stop.withdraw),
+            self._finish.eq(stop.finish),
+        ]
+        with m.If(stop.release.valid):
+            m.d.comb += self._gone.eq(stop.release)
+        connect(m, stop.tell, flipped(port.stop))
+        connect(m, stop.stopped, flipped(link.stopped))
+
     def _end(self, m: Module) -> None:
         """Warp ends, of withdrawn warps too, and a queue of ended blocks. An end is
         accepted only while the queue is sure to have room for its block."""
@@ -221,16 +263,16 @@ class SmController(wiring.Component):
             blocks.end.valid.eq(warps.ended.valid | withdrawal.end.valid),
             blocks.end.slot.eq(Mux(warps.ended.valid, warps.ended.slot, withdrawal.end.slot)),
             queue.i.valid.eq(blocks.over.valid),
-            queue.i.p.row.eq(blocks.over.row),
-            queue.i.p.number.eq(blocks.over.number),
+            [queue.i.p[name].eq(blocks.over[name]) for name in queue.i.p.shape().members],
         ]
         connect(m, queue.o, flipped(ended))
 
     def _free(self, m: Module) -> None:
         """Free resources; report them one cycle later, when they are available. What was withdrawn
         was never taken, and is reported only."""
-        over, ended, freed = self._blocks.over, self._warps.ended, self._resources.freed
+        over, ended, freed = self._gone, self._warps.ended, self._resources.freed
         link, withdrawn, begun = self.link.freed, self._withdrawal.end, Signal(name="was_begun")
+        blocks = self._blocks
         m.d.comb += [
             begun.eq(over.valid & over.begun),
             freed.registers.eq(ended.registers),
@@ -242,7 +284,7 @@ class SmController(wiring.Component):
             link.warps.eq(ended.valid | withdrawn.valid),
             link.shared.eq(Mux(over.valid, over.shared, 0)),
             link.block.eq(over.valid),
-            self.port.finish.eq(Mux(begun, over.place, 0)),
+            self.port.finish.eq(Mux(blocks.over.valid & begun, over.place, 0) | self._finish),
         ]
 
     def _tell(self, m: Module) -> None:

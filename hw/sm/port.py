@@ -6,20 +6,19 @@ from amaranth.hdl import Shape
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from signalbox.hw.config import PA_BITS, VA_BITS, Config
+from signalbox.hw.config import VA_BITS, Config
 from signalbox.hw.errors import CoreCause
 from signalbox.hw.records.memory import MemoryStatus, read_beat, write_beat
-from signalbox.hw.records.placement import coordinates, kernel_word
+from signalbox.hw.records.placement import SAVE_PAGE_BITS, coordinates, kernel_word
 
 __all__ = [
-    "PLACE_PAGE_BITS",
     "CoreError",
     "CoreFactory",
     "SmControl",
     "SmMemory",
     "SmPort",
     "block_begin",
-    "block_stop",
+    "block_save",
     "core_fault",
     "core_request",
     "make_core",
@@ -27,14 +26,10 @@ __all__ = [
 ]
 
 
-PLACE_PAGE_BITS = PA_BITS - 12
-"""Width of the 4 KiB page number at which a save place begins."""
-
-
 def block_begin(config: Config) -> data.StructLayout:
-    """A block enters a slot. With preemption, `restores`: it continues from the state saved at
-    `place`."""
-    saved = {"restores": 1, "place": PLACE_PAGE_BITS} if config.preemption else {}
+    """A block enters a slot. With preemption, `restores`: it continues from the state saved
+    from page `page` on."""
+    saved = {"restores": 1, "page": SAVE_PAGE_BITS} if config.preemption else {}
     return data.StructLayout({
         "slot": config.block_bits,
         "row": config.row_bits,
@@ -44,9 +39,10 @@ def block_begin(config: Config) -> data.StructLayout:
     })
 
 
-def block_stop(config: Config) -> data.StructLayout:
-    """The block in `slot` is to be saved at `place`; if it was restored, at the same place."""
-    return data.StructLayout({"slot": config.block_bits, "place": PLACE_PAGE_BITS})
+def block_save(config: Config) -> data.StructLayout:
+    """The block in `slot` is to be saved from page `page` on. A restored block is saved at its old
+    place."""
+    return data.StructLayout({"slot": config.block_bits, "page": SAVE_PAGE_BITS})
 
 
 def warp_start(config: Config) -> data.StructLayout:
@@ -95,7 +91,7 @@ class SmControl(wiring.Signature):
 
     def __init__(self, config: Config) -> None:
         stops = {
-            "stop": Out(stream.Signature(block_stop(config))),
+            "stop": Out(stream.Signature(block_save(config))),
             "saved": In(config.sm_blocks),
         }
         super().__init__({

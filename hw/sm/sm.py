@@ -62,6 +62,9 @@ class Sm(wiring.Component):
         for name in SmMemory(config).members:
             connect(m, getattr(gate.core, name), getattr(core, name))
         connect(m, core.fault, flipped(self.fault))
+        if config.preemption:
+            connect(m, controller.port.stop, core.stop)
+            m.d.comb += controller.port.saved.eq(core.saved)
         m.d.comb += [
             core.kernel.eq(controller.port.kernel),
             core.finish.eq(controller.port.finish),

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
 from signalbox.hw.qmd import QMD
-from signalbox.hw.records.placement import KERNEL_WORDS, KernelWord, kernel_needs, kernel_word
+from signalbox.hw.records.placement import SAVE_PAGE_BITS, KernelWord, kernel_needs, kernel_word
 
 __all__ = ["KernelWords"]
 
@@ -22,10 +22,12 @@ class KernelWords(wiring.Component):
     asid : in, address space of the task; stable until `done`.
     record : in, its QMD; stable until `done`.
     needs : in, its resource needs; stable until `done`.
+    area : in, with preemption, first page of its save area; stable until `done`.
     kernel : out, the words.
     """
 
     def __init__(self, config: Config) -> None:
+        self._config = config
         super().__init__({
             "start": In(1),
             "done": Out(1),
@@ -33,26 +35,27 @@ class KernelWords(wiring.Component):
             "asid": In(config.asid_bits),
             "record": In(QMD),
             "needs": In(kernel_needs),
+            "area": In(SAVE_PAGE_BITS),
             "kernel": Out(kernel_word(config)),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        kernel = self.kernel
+        kernel, words = self.kernel, self._words()
         sends = Signal()
-        number = Signal(range(KERNEL_WORDS))
+        number = Signal(range(len(words)))
         m.d.comb += [
             kernel.valid.eq(sends),
             kernel.row.eq(self.row),
             kernel.word.eq(number),
-            self.done.eq(sends & (number == KERNEL_WORDS - 1)),
+            self.done.eq(sends & (number == len(words) - 1)),
         ]
         with m.If(self.start):
             m.d.sync += sends.eq(1)
         with m.Elif(sends):
             m.d.sync += [sends.eq(~self.done), number.eq(Mux(self.done, 0, number + 1))]
         with m.Switch(number):
-            for word, value in self._words().items():
+            for word, value in words.items():
                 with m.Case(word):
                     m.d.comb += kernel.data.eq(value)
         return m
@@ -60,6 +63,7 @@ class KernelWords(wiring.Component):
     def _words(self) -> dict[KernelWord, Value]:
         qmd, needs = self.record, self.needs
         space = Cat(needs.block_registers, qmd.REGISTER_COUNT_V, self.asid)
+        area = {KernelWord.SAVE_AREA: self.area} if self._config.preemption else {}
         return {
             KernelWord.NEEDS: needs.as_value()[: -len(needs.block_registers)],
             KernelWord.SPACE: space,
@@ -74,4 +78,5 @@ class KernelWords(wiring.Component):
                 qmd.CTA_THREAD_DIMENSION2,
                 Mux(qmd.CONSTANT_BUFFER_0_VALID, qmd.CONSTANT_BUFFER_0_SIZE_SHIFTED4, 0),
             ),
+            **area,
         }

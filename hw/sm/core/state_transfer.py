@@ -4,10 +4,11 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, enum, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from signalbox.hw.config import SHARED_UNIT, Config
+from signalbox.hw.config import SHARED_UNIT, STATE_LINE, Config
 from signalbox.hw.errors import CoreCause
 from signalbox.hw.lib.arbiter import RoundRobin
 from signalbox.hw.lib.onehot import encode, lowest
+from signalbox.hw.records.placement import SAVE_PAGE_BITS
 from signalbox.hw.sm.core.records import (
     completion,
     context,
@@ -19,32 +20,22 @@ from signalbox.hw.sm.core.register_file import UNIT_REGISTERS
 from signalbox.hw.sm.core.warp_fates import WarpFates, warp_fate, warp_number
 from signalbox.hw.sm.core.warp_scheduler import warp_event
 from signalbox.hw.sm.isa import Opcode
-from signalbox.hw.sm.port import PLACE_PAGE_BITS, block_begin, block_stop, core_fault
+from signalbox.hw.sm.port import block_begin, block_save, core_fault
 
-__all__ = ["LINE", "Job", "StateTransfer", "WarpWait", "place_lines", "restored_warp"]
-
-LINE = 128
-"""Bytes of a line: one register of a warp."""
+__all__ = ["Job", "StateTransfer", "WarpWait", "restored_warp"]
 
 _STATE_WORDS = 4
 """Words of a warp's state ahead of its mask stack."""
 
-_LINES = SHARED_UNIT // LINE
+_LINES = SHARED_UNIT // STATE_LINE
 _IN_UNIT = (_LINES - 1).bit_length()
 """Lines of a unit of shared memory; the unit has a register for each."""
 
 _LINE_BITS = 16
 """Width of the number of a line in its place."""
 
-_AT_BITS = PLACE_PAGE_BITS + 5
+_AT_BITS = SAVE_PAGE_BITS + 5
 """Width of the number of a line in memory."""
-
-
-def place_lines(config: Config) -> int:
-    """Lines of a save place, for the largest block: fates of its warps; shared memory; per warp its
-    state and its registers."""
-    registers = config.register_units * UNIT_REGISTERS
-    return 1 + config.shared_units * _LINES + config.sm_warps + registers
 
 
 class WarpWait(enum.Enum, shape=2):
@@ -126,7 +117,7 @@ class StateTransfer(wiring.Component):
         started = {"valid": 1, "warp": config.warp_bits, "registers": range(65)}
         super().__init__({
             "begin": In(data.StructLayout({"valid": 1, "what": block_begin(config)})),
-            "stop": In(stream.Signature(block_stop(config))),
+            "stop": In(stream.Signature(block_save(config))),
             "stopped": Out(config.sm_blocks),
             "finish": In(config.sm_blocks),
             "saved": Out(config.sm_blocks),
@@ -197,7 +188,7 @@ class StateTransfer(wiring.Component):
             Signal(slots, name=f"{name}_blocks") for name in ("opening", "closing")
         )
         self._opened, self._closed = (Signal(slots, name=name) for name in ("opened", "closed"))
-        m.submodules.pages = pages = memory.Memory(shape=PLACE_PAGE_BITS, depth=slots, init=[])
+        m.submodules.pages = pages = memory.Memory(shape=SAVE_PAGE_BITS, depth=slots, init=[])
         owner = data.StructLayout({"row": config.row_bits, "shared": self._shared.shape()})
         m.submodules.owners = owners = memory.Memory(shape=owner, depth=slots, init=[])
         page, given = pages.write_port(), owners.write_port()
@@ -208,7 +199,7 @@ class StateTransfer(wiring.Component):
             stop.ready.eq(~begin.valid),
             page.en.eq(begin.valid | stop.valid),
             page.addr.eq(Mux(begin.valid, begin.what.slot, stop.p.slot)),
-            page.data.eq(Mux(begin.valid, begin.what.place, stop.p.place)),
+            page.data.eq(Mux(begin.valid, begin.what.page, stop.p.page)),
             given.en.eq(begin.valid),
             given.addr.eq(begin.what.slot),
             given.data.row.eq(begin.what.row),

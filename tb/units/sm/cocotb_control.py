@@ -184,7 +184,7 @@ async def one_bad_beat(dut):
         broken = deepcopy(launch)
         broken.memory.broken.add(at // 4096)
         wanted, _ = expected(broken, 0)
-        tb.bad = {at // 4096: beat}
+        tb.port.bad = {at // 4096: beat}
         tb.faults.clear()
         tb.launch(Task(0, launch))
         await tb.rest(3000)
@@ -206,7 +206,7 @@ ENDLESS = {
 async def kill(dut):
     """Warps of a killed kernel end soon, whatever they execute; those of another row continue."""
     tb = await CoreTestbench(dut).start()
-    tb.latency = (3, 20)
+    tb.port.latency = (3, 20)
     for name in chosen(ENDLESS, 3):
         text = ENDLESS[name]
         ends = len(tb.spans)
@@ -243,7 +243,7 @@ async def ends_in_turn(dut):
     """If ends are accepted so slowly that new warps end meanwhile, a warp waits for at most one of
     each other hardware warp."""
     tb = await CoreTestbench(dut).start()
-    tb.latency = (1, 3)
+    tb.port.latency = (1, 3)
     launch = make("exit", warps=1)
     several, count = CONFIG.sm_blocks, CONFIG.sm_blocks + 2 * CONFIG.sm_warps
     launch.grid = (count, 1, 1)
@@ -311,7 +311,7 @@ async def waits_last(dut):
         text += ["wait r1" if n % 2 else f"wait {time}", "s2r r5, clock", "sub r5, r5, r4"]
         text += [f"stg [r2 + {4 * n}], r5"]
     launch = make("\n".join([*text, "exit"]), warps=1)
-    tb.latency = (1, 3)
+    tb.port.latency = (1, 3)
     tb.launch(Task(0, launch))
     await tb.rest(5000)
     found = [launch.memory.word(DATA + 4 * n) for n in range(len(times))]
@@ -330,7 +330,7 @@ async def new_words_drop_lines(dut):
         launch = make(f"{text}stg [r2 + 4], r4\nexit", warps=1)
         launch.memory.write(ARGUMENTS + 24, bytes([n + 1]))
         task = Task(3, launch)
-        tb.latency = (150, 160) if n % 2 else (2, 9)
+        tb.port.latency = (150, 160) if n % 2 else (2, 9)
         tb.launch(task)
         if n % 2:
             await tb.until(lambda: tb.warps, "a warp starts")
@@ -356,17 +356,17 @@ async def fill_without_its_warp(dut):
         first = make("ldc r1, [0]\nexit", warps=1)
         if lost == "argument":
             first.memory.broken.add(ARGUMENTS // Memory.PAGE)
-        tb.read.taken.clear()
-        tb.latency = (10, 10)
+        tb.port.read.taken.clear()
+        tb.port.latency = (10, 10)
         tb.launch(Task(0, first))
-        await tb.until(lambda: tb.read.taken, "the program is read")
-        tb.latency = (300, 300)
-        await tb.until(lambda: len(tb.read.taken) == 2, "the argument is read")
-        assert {read["va"] // Memory.PAGE for _, read in tb.read.taken} == pages
-        tb.latency = (10, 10)
+        await tb.until(lambda: tb.port.read.taken, "the program is read")
+        tb.port.latency = (300, 300)
+        await tb.until(lambda: len(tb.port.read.taken) == 2, "the argument is read")
+        assert {read["va"] // Memory.PAGE for _, read in tb.port.read.taken} == pages
+        tb.port.latency = (10, 10)
         other = make(POINTERS + "mov r1, 77\nstg [r2], r1\nexit", warps=1)
         tb.launch(Task(1, other))
-        await tb.until(lambda: len(tb.read.taken) == 3, "the other program is read")
+        await tb.until(lambda: len(tb.port.read.taken) == 3, "the other program is read")
         if lost == "program":
             del first.memory.pages[PROGRAM // Memory.PAGE]
         else:

@@ -158,10 +158,10 @@ async def random_programs(dut, eager):
     """Two random kernels in different address spaces at the same addresses run correctly, with
     branches, loops, masks, all kinds of memory, barriers, and back-pressure."""
     tb = await CoreTestbench(dut).start()
-    tb.eager = eager
+    tb.port.eager = eager
     numbers = tb.random
     for _ in range(ROUNDS):
-        tb.latency = numbers.choice(((1, 2), (3, 20), (30, 90)))
+        tb.port.latency = numbers.choice(((1, 2), (3, 20), (30, 90)))
         launches = {}
         while len(launches) < 2:
             threads = numbers.choice(((3, 5, 2), (40, 1, 1), (7, 2, 5), (32, 2, 1)))
@@ -191,11 +191,11 @@ async def neighbouring_words_go_together(dut):
     launch = data_launch("lea r4, r2, r0, 2\nldg r6, [r4]\nldg r7, [r2]\nstg [r4], r7", 1)
     await against_model(tb, {0: launch})
     words = min(CONFIG.lanes, WIDTH // 4)
-    loads = [one["va"] for _, one in tb.read.taken if one["va"] // 4096 == PAGE // 4096]
+    loads = [one["va"] for _, one in tb.port.read.taken if one["va"] // 4096 == PAGE // 4096]
     beats = [PAGE + 4 * words * n // WIDTH * WIDTH for n in range(32 // words)]
     assert loads[: len(beats)] == beats
     assert len(loads) == 32 // words + 32 // CONFIG.lanes
-    assert len(tb.write.taken) == 32 // words
+    assert len(tb.port.write.taken) == 32 // words
 
 
 @cocotb.test(**LIMIT)

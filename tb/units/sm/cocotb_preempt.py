@@ -38,10 +38,10 @@ class Stopping(PreemptingTestbench):
 async def random_programs(dut, eager):
     """Two random kernels whose blocks are stopped again and again compute as undisturbed ones."""
     tb = await Stopping(dut).start()
-    tb.eager = eager
+    tb.port.eager = eager
     numbers = tb.random
     for _ in range(ROUNDS):
-        tb.latency = numbers.choice(((1, 2), (3, 20), (30, 90)))
+        tb.port.latency = numbers.choice(((1, 2), (3, 20), (30, 90)))
         tb.rate = numbers.choice((0.001, 0.003, 0.01))
         launches = {}
         while len(launches) < 2:

@@ -53,7 +53,7 @@ def made(tb: CoreTestbench, row: int) -> tuple[Counter[int], Counter[int]]:
     """Loads and stores of a row, without those of its record."""
     loads, stores = (
         Counter(request["va"] for _, request in sink.taken if request["row"] == row)
-        for sink in (tb.read, tb.write)
+        for sink in (tb.port.read, tb.port.write)
     )
     del loads[RECORD]
     return loads, stores
@@ -67,7 +67,7 @@ def check_spans(spans: list[Span], task: Launch, row: int) -> None:
 
 async def run(tb: CoreTestbench, tasks: dict[int, Launch], limit: int = 20_000) -> None:
     """Run these tasks, by row, concurrently."""
-    for kept in (tb.faults, tb.spans, tb.read.taken, tb.write.taken):
+    for kept in (tb.faults, tb.spans, tb.port.read.taken, tb.port.write.taken):
         kept.clear()
     for row, task in tasks.items():
         tb.launch(Task(row, task))
@@ -98,10 +98,10 @@ async def every_warp_once(dut, eager):
     """With several tasks in different spaces at the same addresses, each warp runs once and makes
     exactly its accesses."""
     tb = await CoreTestbench(dut).start()
-    tb.eager = eager
+    tb.port.eager = eager
     numbers = tb.random
     for _ in range(3):
-        tb.latency = numbers.choice(((1, 2), (3, 20), (30, 90)))
+        tb.port.latency = numbers.choice(((1, 2), (3, 20), (30, 90)))
         timings, tasks = {}, {}
         for row in numbers.sample(range(CONFIG.rows), 3):
             warps = numbers.randint(1, CONFIG.sm_warps)
@@ -160,7 +160,7 @@ async def durations(dut, store):
     tb = await CoreTestbench(dut).start()
     extra = []
     for latency, count in ((5, 4), (200, 2), (60, 0)):
-        tb.latency = (latency, latency)
+        tb.port.latency = (latency, latency)
         timing = Timing(count, store, WIDTH, DATA, 100, 255, 0, 0)
         task = launch(timing, (4, 1, 1), min(2, CONFIG.sm_warps))
         # The record has already been read.

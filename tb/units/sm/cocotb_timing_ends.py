@@ -73,7 +73,7 @@ async def failing_accesses(dut, store, broken):
                 wanted[Fault(2, cause, number << 16 | access + 1, va)] += 1
                 break
     assert wanted or warps == 1
-    tb.eager = 0.5
+    tb.port.eager = 0.5
     await run(tb, {2: task})
     check_spans(tb.spans, task, 2)
     assert Counter(tb.faults) == wanted
@@ -92,7 +92,7 @@ async def kill(dut):
     """Warps of a killed row end within two rounds and their access, without a fault; those of
     another row continue. A warp that starts later ends as fast."""
     tb = await CoreTestbench(dut).start()
-    tb.latency = (10, 30)
+    tb.port.latency = (10, 30)
     for name, timing in ENDLESS.items():
         warps = max(1, CONFIG.sm_warps - 1)
         tb.spans.clear()
@@ -121,10 +121,10 @@ async def new_words_drop_records(dut):
     numbers = tb.random
     for n in range(6):
         killed = bool(n % 2)
-        tb.latency = (150, 160) if killed else (2, 9)
+        tb.port.latency = (150, 160) if killed else (2, 9)
         timing = Timing(n + 1, 1, WIDTH, DATA + n * WIDTH, 3)
         task = launch(timing)
-        tb.write.taken.clear()
+        tb.port.write.taken.clear()
         if killed:
             tb.launch(Task(3, task))
             await tb.steps(numbers.randrange(20, 120))
@@ -143,13 +143,13 @@ async def words_that_come_too_soon(dut):
     """Words that arrive, against the rules, while the record is being read drop it: the new one is
     used."""
     tb = await CoreTestbench(dut).start()
-    tb.latency = (60, 60)
+    tb.port.latency = (60, 60)
     for delay in range(0, 42, 3):
         old, new = Timing(1, 1, 0, DATA, 1), Timing(2, 1, WIDTH, DATA + PAGE - 2 * WIDTH, 1)
         task, later = launch(old), launch(new)
         later.constants += 64 - 2 * PAGE
         task.memory.map(later.constants, new.record())
-        tb.write.taken.clear()
+        tb.port.write.taken.clear()
         tb.launch(Task(1, task))
         await tb.steps(14 + delay)
         tb.launch(Task(1, later, deque()))
@@ -167,9 +167,9 @@ async def words_of_other_rows(dut):
     tb = await CoreTestbench(dut).start()
     timing = Timing(2, 1, WIDTH, DATA + WIDTH, 1, 0, 4 * WIDTH, 2 * WIDTH)
     for delay in range(20):
-        tb.latency = (15, 15)
+        tb.port.latency = (15, 15)
         task, other = launch(timing, (2, 1, 1)), launch(timing, warps=1)
-        tb.write.taken.clear()
+        tb.port.write.taken.clear()
         tb.launch(Task(1, task))
         await tb.steps(20 + delay)
         tb.launch(Task(2, other))
@@ -186,7 +186,7 @@ async def accesses_overlap(dut):
     """Accesses of different warps overlap; each warp waits for its own."""
     tb = await CoreTestbench(dut).start()
     warps, latency, count = min(CONFIG.sm_warps, 20), 300, 3
-    tb.latency = (latency, latency)
+    tb.port.latency = (latency, latency)
     for store in (0, 1):
         task = launch(Timing(count, store, WIDTH, DATA, 0, 0, 0, count * WIDTH), warps=warps)
         task.memory.map(DATA, bytes(2 * PAGE))

@@ -10,7 +10,6 @@ from typing import Any, Self
 from amaranth.lib import wiring
 
 from signalbox.hw.config import Config
-from signalbox.hw.records.memory import MemoryStatus
 from signalbox.hw.records.placement import KernelWord, kernel_needs, space_word
 from signalbox.hw.sm.port import SmPort
 from signalbox.tb.models.isa import Launch, Memory
@@ -18,6 +17,7 @@ from signalbox.tb.testbench.clocked import Testbench
 from signalbox.tb.testbench.ends import Sink, Source
 from signalbox.tb.testbench.record import Record
 from signalbox.tb.testbench.strobe import Strobe
+from signalbox.tb.units.sm.memory_end import CORE_PORTS, MemoryEnd
 
 __all__ = ["CONFIG", "WIDTH", "CoreTestbench", "Fault", "Span", "Task"]
 
@@ -26,7 +26,6 @@ CONFIG = Config(**json.loads(os.environ.get("CONFIG", "{}")))
 WIDTH = CONFIG.beat_bytes
 
 _NEEDS, _SPACE = Record(kernel_needs), Record(space_word)
-_PAGE = 4096
 
 
 @dataclass(frozen=True)
@@ -113,43 +112,31 @@ class Running:
 
 
 class CoreTestbench(Testbench):
-    """Drives a core, of any kind. Its memory is no server of the library: it is the interpreter's,
-    a read returns the contents of its cycle, and request and beat of a write come in either order.
+    """Drives a core, of any kind.
 
     Members
     -------
-    latency : range of the cycles from a request to its answer.
-    eager : fraction of cycles in which the core's offers are accepted, and answers begin.
+    port : its memory, whose pace applies to faults and ends, too.
     tasks : tasks whose blocks begin when there is room.
     memories : memory of each row.
     slots, warps : blocks by slot; slot and register units of each running warp.
     faults, spans : faults reported by the core; finished warps.
     end : sink of the ends.
-    read, write : sinks of the requests.
-    bad : for each page, the beat of each burst with a bus error, modulo the burst's length.
     """
 
     timeout = 20_000
 
     def __init__(self, dut: Any) -> None:
         super().__init__(dut, wiring.Component(SmPort(CONFIG).flip()))
-        self.latency, self.eager = (4, 30), 1.0
         self.memories: dict[int, Memory] = {}
         self.tasks: list[Task] = []
         self.slots: dict[int, Running] = {}
         self.warps: dict[int, tuple[int, int]] = {}
-        self.bad: dict[int, int] = {}
         self.faults: list[Fault] = []
         self.spans: list[Span] = []
-        self.read = Sink(self, "read_request", self._pace, self._read)
-        self._beats = Source(self, "read_beat", self._pace)
-        self.write = Sink(self, "write_request", self._pace, self._write)
-        self._writes: deque[tuple[Memory, int]] = deque()
-        Sink(self, "write_beat", self._pace, self._take)
-        self._given: deque[dict[str, int]] = deque()
-        self._dones = Source(self, "write_done", self._pace)
-        Sink(self, "fault", self._pace, self._report)
-        self.end = Sink(self, "end", self._pace, self._end)
+        self.port = port = MemoryEnd(self, WIDTH, CORE_PORTS, self.memory)
+        Sink(self, "fault", port.pace, self._report)
+        self.end = Sink(self, "end", port.pace, self._end)
         self._kernel = Strobe(self, "kernel")
         self._words: deque[dict[str, int]] = deque()
         self._begin = Source(self, "begin", then=self._begun)
@@ -190,54 +177,9 @@ class CoreTestbench(Testbench):
         self._finish = 0
         await super().step()
 
-    # -- memory -----------------------------------------------------------------------------------
-
-    def _pace(self) -> bool:
-        return self.eager >= 1 or self.random.random() < self.eager
-
     def memory(self, request: dict[str, int]) -> Memory:
         """Memory accessed by a request."""
         return self.memories[request["row"]]
-
-    def _read(self, request: dict[str, int]) -> None:
-        va, beats, memory = request["va"], request["beats"] + 1, self.memory(request)
-        low, delay = va // WIDTH * WIDTH, self.random.randint(*self.latency)
-        assert va // _PAGE == (low + beats * WIDTH - 1) // _PAGE, "crosses 4 KiB"
-        status = MemoryStatus(memory.status(va))
-        if status is MemoryStatus.FAULT:
-            self._beats.put({"last": 1, "status": status}, delay)
-            return
-        bad = self.bad.get(va // _PAGE)
-        for n in range(beats):
-            content = memory.read(low + n * WIDTH, WIDTH)
-            beat = {"data": int.from_bytes(content, "little"), "last": n == beats - 1}
-            here = MemoryStatus.BUS if bad is not None and n == bad % beats else status
-            self._beats.put({**beat, "status": here}, delay)
-
-    def _write(self, request: dict[str, int]) -> None:
-        assert request["beats"] == 0
-        self._writes.append((self.memory(request), request["va"] // WIDTH * WIDTH))
-        self._store()
-
-    def _take(self, beat: dict[str, int]) -> None:
-        assert beat["last"] == 1
-        self._given.append(beat)
-        self._store()
-
-    def _store(self) -> None:
-        """Perform the next write, if its request and its beat are there."""
-        if not (self._writes and self._given):
-            return
-        (memory, va), beat = self._writes.popleft(), self._given.popleft()
-        status = MemoryStatus(memory.status(va))
-        if status is MemoryStatus.OK:
-            content = beat["data"].to_bytes(WIDTH, "little")
-            for n in range(WIDTH):
-                if beat["strobe"] >> n & 1:
-                    memory.write(va + n, content[n : n + 1])
-        self._dones.put({"status": status}, self.random.randint(*self.latency))
-
-    # -- controller -------------------------------------------------------------------------------
 
     def _report(self, fault: dict[str, Any]) -> None:
         self.faults.append(Fault(**fault | {"cause": fault["cause"].value}))

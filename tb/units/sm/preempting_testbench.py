@@ -3,13 +3,12 @@
 from collections import Counter
 from typing import Any
 
-from signalbox.hw.sm.core.state_transfer import place_lines
 from signalbox.tb.models.isa import Memory
 from signalbox.tb.units.sm.core_testbench import CONFIG, CoreTestbench, Running
 
 __all__ = ["PAGES", "PreemptingTestbench"]
 
-PAGES = -(-place_lines(CONFIG) * 128 // 4096)
+PAGES = CONFIG.place_bytes // 4096
 """Pages of a place."""
 
 _FIRST = 0x40
@@ -65,7 +64,7 @@ class PreemptingTestbench(CoreTestbench):
         if key not in self.places:
             self.places[key] = self._free.pop()
         self.stopping.add(slot)
-        self._stop.put({"slot": slot, "place": self.places[key]})
+        self._stop.put({"slot": slot, "page": self.places[key]})
 
     def key(self, slot: int) -> tuple[int, tuple[int, int, int]]:
         """Identifies the block in a slot."""
@@ -98,7 +97,7 @@ class PreemptingTestbench(CoreTestbench):
 
     def beginning(self, block: Running) -> dict[str, Any]:
         place = self.places.get(self._key(block))
-        again = {"restores": place is not None, "place": place or 0}
+        again = {"restores": place is not None, "page": place or 0}
         return super().beginning(block) | again
 
     def memory(self, request: dict[str, int]) -> Memory:

@@ -1,0 +1,245 @@
+"""Stops blocks, so that their state is saved (PREEMPT-2, PREEMPT-5)."""
+
+from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from signalbox.hw.config import Config
+from signalbox.hw.lib.onehot import encode
+from signalbox.hw.records.placement import (
+    LEVEL_BITS,
+    SAVE_PAGE_BITS,
+    STATE_BITS,
+    block_stop,
+    block_victim,
+    stopped_block,
+)
+from signalbox.hw.sm.block_needs import needed_block
+from signalbox.hw.sm.block_table import block_over
+from signalbox.hw.sm.port import block_save
+
+__all__ = ["BlockStop", "place_page"]
+
+_NAMED = ("row", "at", "restores", "save_place")
+
+
+def place_page(config: Config, area: Value, place: Value) -> Value:
+    """Number of the first page of a save place in an area that begins at page `area`."""
+    return (area + place * (config.place_bytes >> 12))[:SAVE_PAGE_BITS]
+
+
+class BlockStop(wiring.Component):
+    """Looks for the block to be stopped next, one slot per cycle: one of a row that is to leave,
+    otherwise the one of lowest priority, among equals that with the smallest state. A block that
+    has not begun has none.
+
+    A stopped block starts no further warps, unless it has begun and has a barrier; then the core
+    saves its warps. When all have ended, the core saves the rest; then the block leaves the table,
+    and `stopped` answers. If the block has ended or left meanwhile, the answer is that none was
+    stopped.
+
+    From `stop` to `tell`: at most 10 cycles and 4 per warp that is withdrawn, and those in which
+    ends of warps are not accepted.
+
+    Members
+    -------
+    arrive : in, strobe: a block enters slot `place` (one-hot) in the next cycle.
+    valid : in, see `BlockTable`.
+    begun : in, likewise.
+    levels : in, likewise.
+    idle : in, likewise.
+    leave : in, per kernel row: its blocks are to leave.
+    victim : out, see `SmLink`.
+    stop : in, see `SmLink`.
+    stopped : out, see `SmLink`.
+    over : in, see `BlockTable`.
+    quiet : in, see `BlockTable`.
+    settled : in, no start is under way, and all begun blocks are known to the core.
+    returns : in, one-hot strobe: this block leaves its SM without having begun.
+    slot : out, the block being stopped, one-hot.
+    withdraw : out, likewise, while it may have warps to start.
+    tell : out, see `SmPort`.
+    finish : out, one-hot strobe: all its warps have ended.
+    saved : in, see `SmPort`.
+    release : out, strobe: it leaves the table; never together with `over`.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        slots = config.sm_blocks
+        arrival = {"valid": 1, "place": slots, "block": needed_block(config)}
+        super().__init__({
+            "arrive": In(data.StructLayout(arrival)),
+            "valid": In(slots),
+            "begun": In(slots),
+            "levels": In(data.ArrayLayout(LEVEL_BITS, slots)),
+            "idle": In(slots),
+            "leave": In(config.rows),
+            "victim": Out(block_victim),
+            "stop": In(block_stop(config)),
+            "stopped": Out(stream.Signature(stopped_block(config))),
+            "over": In(block_over(config)),
+            "quiet": In(1),
+            "settled": In(1),
+            "returns": In(slots),
+            "slot": Out(slots),
+            "withdraw": Out(slots),
+            "tell": Out(stream.Signature(block_save(config))),
+            "finish": Out(slots),
+            "saved": In(slots),
+            "release": Out(block_over(config)),
+        })
+        known = {"state": STATE_BITS, "area": SAVE_PAGE_BITS}
+        name = needed_block(config).members
+        known |= {each: name[each] for each in _NAMED}
+        self._known = data.StructLayout(known)
+        self._number = Signal(config.block_bits, name="number")
+        """The slot of the block being stopped."""
+        self._block = Signal(self._known, name="block")
+        self._place = Signal(config.place_bits, name="given_place")
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self._config
+        m.submodules.blocks = self._blocks = Memory(
+            shape=self._known, depth=1 << config.block_bits, init=[]
+        )
+        write, arrived = self._blocks.write_port(), self.arrive.block
+        needs = arrived.needs
+        m.d.comb += [
+            write.en.eq(self.arrive.valid),
+            write.addr.eq(encode(self.arrive.place)),
+            [write.data[each].eq(arrived[each]) for each in _NAMED],
+            write.data.area.eq(arrived.area),
+            write.data.state.eq(needs.block_registers + (needs.shared << 1)),
+        ]
+        self._seek(m)
+        self._stop(m)
+        return m
+
+    def _seek(self, m: Module) -> None:
+        """Compare one block after the other with the best one of this round."""
+        config = self._config
+        here = Signal(config.block_bits, name="here")
+        shape = data.StructLayout({**block_victim.members, "slot": config.block_bits})
+        looked, best = Signal(shape, name="looked"), Signal(shape, name="best")
+        self._victim = victim = Signal(shape, name="found")
+        read = self._blocks.read_port(domain="comb")
+        last = here == config.sm_blocks - 1
+        better, chosen = Signal(name="better"), Signal(shape, name="chosen")
+        state = Mux(self.begun.bit_select(here, 1), read.data.state, 0)
+        m.d.comb += [
+            read.addr.eq(here),
+            looked.valid.eq(self.valid.bit_select(here, 1)),
+            looked.leaves.eq(self.leave.bit_select(read.data.row, 1)),
+            looked.level.eq(self.levels[here]),
+            looked.state.eq(state),
+            looked.slot.eq(here),
+            better.eq(looked.valid & (~best.valid | (_rank(looked) < _rank(best)))),
+            chosen.eq(Mux(better, looked, best)),
+            [self.victim[each].eq(victim[each]) for each in block_victim.members],
+        ]
+        m.d.sync += [here.eq(Mux(last, 0, here + 1)), best.eq(chosen)]
+        with m.If(last):
+            m.d.sync += [victim.eq(chosen), best.valid.eq(0)]
+        with m.If((self.slot | self.returns).any() | self.over.valid):
+            m.d.sync += [victim.valid.eq(0), best.valid.eq(0)]
+
+    def _stop(self, m: Module) -> None:
+        config, stop, victim, over = self._config, self.stop, self._victim, self.over
+        read = self._blocks.read_port(domain="comb")
+        row_leaves, fits, lost = (Signal(name=name) for name in ("row_leaves", "fits", "lost"))
+        quiet, ended = Signal(name="is_quiet"), Signal(block_over(config), name="ended")
+        in_slot = Signal(config.sm_blocks, name="in_slot")
+        m.d.comb += [
+            read.addr.eq(victim.slot),
+            row_leaves.eq(self.leave.bit_select(read.data.row, 1)),
+            fits.eq(victim.valid & (row_leaves | (victim.level < stop.level))),
+            in_slot.eq(1 << victim.slot),
+            lost.eq(
+                (over.valid & (over.place & self.slot).any())
+                | ~(self.valid & self.slot).any()
+                | (self.returns & self.slot).any()
+            ),
+        ]
+        with m.If(self.quiet):
+            m.d.sync += [quiet.eq(1), ended.eq(over)]
+        with m.FSM(name="stop"):
+            with m.State("SEEK"):
+                m.d.sync += [
+                    self._place.eq(stop.save_place),
+                    self._block.eq(read.data),
+                    self._number.eq(victim.slot),
+                    quiet.eq(0),
+                    self.stopped.p.some.eq(0),
+                ]
+                with m.If(stop.valid):
+                    m.d.sync += self.slot.eq(Mux(fits, in_slot, 0))
+                    m.next = "CHECK"
+                    self._answer(m, ~fits)
+            with m.State("CHECK"):
+                m.next = "WITHDRAW"
+                self._answer(m, lost)
+            with m.State("WITHDRAW"):
+                m.d.comb += self.withdraw.eq(self.slot)
+                with m.If(self.settled & ~(self.idle & self.slot).any()):
+                    m.next = "QUIET"
+                    with m.If((self.begun & self.slot).any()):
+                        m.next = "TELL"
+                self._answer(m, lost)
+            with m.State("TELL"):
+                m.d.comb += self.tell.valid.eq(1)
+                with m.If(self.tell.ready):
+                    m.next = "QUIET"
+            with m.State("QUIET"):
+                with m.If(quiet):
+                    m.next = "RELEASE"
+                    with m.If(ended.begun):
+                        m.d.comb += self.finish.eq(self.slot)
+                        m.next = "SAVING"
+            with m.State("SAVING"):
+                with m.If((self.saved & self.slot).any()):
+                    m.next = "RELEASE"
+            with m.State("RELEASE"):
+                m.d.comb += self.release.valid.eq(~over.valid)
+                m.d.sync += self.stopped.p.some.eq(1)
+                self._answer(m, ~over.valid)
+            with m.State("ANSWER"):
+                m.d.comb += self.stopped.valid.eq(1)
+                with m.If(self.stopped.ready):
+                    m.next = "SEEK"
+        self._tell(m, ended)
+
+    def _answer(self, m: Module, when: Value) -> None:
+        """The block has left, or was not stopped."""
+        with m.If(when):
+            m.d.sync += self.slot.eq(0)
+            m.next = "ANSWER"
+
+    def _tell(self, m: Module, ended: data.View) -> None:
+        config, block, stopped = self._config, self._block, self.stopped.p
+        place = Mux(block.restores, block.save_place, self._place)
+        m.d.comb += [
+            self.tell.p.slot.eq(self._number),
+            self.tell.p.page.eq(place_page(config, block.area, place)),
+            [
+                self.release[each].eq(ended[each])
+                for each in ended.shape().members
+                if each != "valid"
+            ],
+        ]
+        m.d.comb += [
+            stopped.row.eq(block.row),
+            stopped.at.eq(block.at),
+            stopped.save_place.eq(place),
+            stopped.unused.eq(block.restores),
+            stopped.restores.eq(block.restores | ended.begun),
+        ]
+
+
+def _rank(one: data.View) -> Value:
+    """The lower, the sooner it is to be stopped."""
+    return (
+        Value.cast(one.state) | (one.level << STATE_BITS) | (~one.leaves << STATE_BITS + LEVEL_BITS)
+    )
