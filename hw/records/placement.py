@@ -17,6 +17,7 @@ __all__ = [
     "Policy",
     "SmLink",
     "block_claim",
+    "block_lack",
     "block_record",
     "block_stop",
     "block_victim",
@@ -89,11 +90,13 @@ kernel_needs = data.StructLayout({
     "warps": 7,
     "registers": 7,
     "shared": 8,
+    "saves": 1,
     "block_registers": 10,
 })
 """Resource needs of a kernel's blocks: `warps` per block, 1 … 64; `registers` units per warp, 1 …
 64, and `block_registers` units per block; `shared` units per block. `barrier`: its warps
-synchronize, so a block must become resident as a whole (PLACE-26). The opener of a row has checked
+synchronize, so a block must become resident as a whole (PLACE-26). `saves`: blocks of lower
+priority may be stopped for it (PREEMPT-5). The opener of a row has checked
 that a block fits an empty SM (PLACE-27)."""
 
 
@@ -200,25 +203,35 @@ block_claim = data.StructLayout({"valid": 1, "level": LEVEL_BITS, **wanted.membe
 block_victim = data.StructLayout({
     "valid": 1,
     "leaves": 1,
+    "restores": 1,
     "level": LEVEL_BITS,
     "state": STATE_BITS,
 })
-"""The block to be stopped next: its row is to leave, or its priority + 1, and the size of its
-state."""
+"""The block to be stopped next: its row is to leave; it already has a save place; its priority + 1;
+the size of its state."""
+
+block_lack = data.StructLayout({"valid": 1, "level": LEVEL_BITS})
+"""The most urgent block with warps to start lacks resources, and may have others stopped: its
+priority + 1."""
 
 
 def block_stop(config: Config) -> data.StructLayout:
-    """Strobe: the victim is to be stopped, if its row is to leave or it is lower than `level`. Its
-    state is saved at `save_place`, unless it has been restored from another one."""
-    return data.StructLayout({"valid": 1, "level": LEVEL_BITS, "save_place": config.place_bits})
+    """Strobe: the victim is to be stopped, if its row is to leave or it is lower than `level`.
+    `given`: it has no save place, and gets `save_place`."""
+    return data.StructLayout({
+        "valid": 1,
+        "level": LEVEL_BITS,
+        "given": 1,
+        "save_place": config.place_bits,
+    })
 
 
 def stopped_block(config: Config) -> data.StructLayout:
-    """Answer to a stop; with `some`, this block has left its SM. `restores`: it has a state, at
-    `save_place`. `unused`: the place given with the stop is not used."""
+    """Answer to a stop; with `some`, this block has left its SM. `save_place`: its place, or the
+    one that was `given` and not used. `restores`: its state is there."""
     return data.StructLayout({
         "some": 1,
-        "unused": 1,
+        "given": 1,
         "restores": 1,
         "row": config.row_bits,
         "at": coordinates,
@@ -262,6 +275,7 @@ class SmLink(wiring.Signature):
     ---------------
     leave : out, per row: its blocks are to leave.
     victim : in, the block to be stopped next.
+    lacks : in, the most urgent block lacks resources.
     stop : out, see `block_stop`. Not again before `stopped` is accepted.
     stopped : in, see `stopped_block`. Resources of the block are in `freed`; it has no end.
     """
@@ -270,6 +284,7 @@ class SmLink(wiring.Signature):
         stops = {
             "leave": Out(config.rows),
             "victim": In(block_victim),
+            "lacks": In(block_lack),
             "stop": Out(block_stop(config)),
             "stopped": In(stream.Signature(stopped_block(config))),
         }
@@ -293,8 +308,8 @@ class KernelWord(enum.IntEnum, shape=4):
     task unit sends them before it opens the row, in this order."""
 
     NEEDS = 0
-    """priority 6, barrier 1, warps 7, registers 7, shared 8: `kernel_needs` without the last
-    member."""
+    """priority 6, barrier 1, warps 7, registers 7, shared 8, saves 1: `kernel_needs` without the
+    last member."""
     SPACE = 1
     """block_registers 10, registers per thread 9, ASID 10."""
     PROGRAM_LOW = 2

@@ -11,12 +11,13 @@ from signalbox.hw.records.placement import (
     LEVEL_BITS,
     SAVE_PAGE_BITS,
     STATE_BITS,
+    block_lack,
     block_stop,
     block_victim,
     stopped_block,
 )
 from signalbox.hw.sm.block_needs import needed_block
-from signalbox.hw.sm.block_table import block_over
+from signalbox.hw.sm.block_table import block_over, chosen_block
 from signalbox.hw.sm.port import block_save
 
 __all__ = ["BlockStop", "place_page"]
@@ -57,6 +58,9 @@ class BlockStop(wiring.Component):
     quiet : in, see `BlockTable`.
     settled : in, no start is under way, and all begun blocks are known to the core.
     returns : in, one-hot strobe: this block leaves its SM without having begun.
+    urgent : in, see `BlockTable`.
+    fits : in, its next warp can start.
+    lacks : out, see `SmLink`.
     slot : out, the block being stopped, one-hot.
     withdraw : out, likewise, while it may have warps to start.
     tell : out, see `SmPort`.
@@ -85,6 +89,9 @@ class BlockStop(wiring.Component):
             "returns": In(slots),
             "slot": Out(slots),
             "withdraw": Out(slots),
+            "urgent": In(chosen_block(config)),
+            "fits": In(1),
+            "lacks": Out(block_lack),
             "tell": Out(stream.Signature(block_save(config))),
             "finish": Out(slots),
             "saved": In(slots),
@@ -97,7 +104,9 @@ class BlockStop(wiring.Component):
         self._number = Signal(config.block_bits, name="number")
         """The slot of the block being stopped."""
         self._block = Signal(self._known, name="block")
-        self._place = Signal(config.place_bits, name="given_place")
+        self._given = Signal(name="given")
+        self._place = Signal(config.place_bits, name="save_place")
+        """Its place, given with the stop or before."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -113,6 +122,11 @@ class BlockStop(wiring.Component):
             [write.data[each].eq(arrived[each]) for each in _NAMED],
             write.data.area.eq(arrived.area),
             write.data.state.eq(needs.block_registers + (needs.shared << 1)),
+        ]
+        urgent = self.urgent
+        m.d.sync += [
+            self.lacks.valid.eq(urgent.valid & ~self.fits & urgent.block.needs.saves),
+            self.lacks.level.eq(urgent.block.needs.priority + 1),
         ]
         self._seek(m)
         self._stop(m)
@@ -133,6 +147,7 @@ class BlockStop(wiring.Component):
             read.addr.eq(here),
             looked.valid.eq(self.valid.bit_select(here, 1)),
             looked.leaves.eq(self.leave.bit_select(read.data.row, 1)),
+            looked.restores.eq(read.data.restores),
             looked.level.eq(self.levels[here]),
             looked.state.eq(state),
             looked.slot.eq(here),
@@ -155,7 +170,11 @@ class BlockStop(wiring.Component):
         m.d.comb += [
             read.addr.eq(victim.slot),
             row_leaves.eq(self.leave.bit_select(read.data.row, 1)),
-            fits.eq(victim.valid & (row_leaves | (victim.level < stop.level))),
+            fits.eq(
+                victim.valid
+                & (row_leaves | (victim.level < stop.level))
+                & (victim.restores != stop.given)
+            ),
             in_slot.eq(1 << victim.slot),
             lost.eq(
                 (over.valid & (over.place & self.slot).any())
@@ -168,7 +187,8 @@ class BlockStop(wiring.Component):
         with m.FSM(name="stop"):
             with m.State("SEEK"):
                 m.d.sync += [
-                    self._place.eq(stop.save_place),
+                    self._given.eq(stop.given),
+                    self._place.eq(Mux(stop.given, stop.save_place, read.data.save_place)),
                     self._block.eq(read.data),
                     self._number.eq(victim.slot),
                     quiet.eq(0),
@@ -219,10 +239,9 @@ class BlockStop(wiring.Component):
 
     def _tell(self, m: Module, ended: data.View) -> None:
         config, block, stopped = self._config, self._block, self.stopped.p
-        place = Mux(block.restores, block.save_place, self._place)
         m.d.comb += [
             self.tell.p.slot.eq(self._number),
-            self.tell.p.page.eq(place_page(config, block.area, place)),
+            self.tell.p.page.eq(place_page(config, block.area, self._place)),
             [
                 self.release[each].eq(ended[each])
                 for each in ended.shape().members
@@ -232,8 +251,8 @@ class BlockStop(wiring.Component):
         m.d.comb += [
             stopped.row.eq(block.row),
             stopped.at.eq(block.at),
-            stopped.save_place.eq(place),
-            stopped.unused.eq(block.restores),
+            stopped.save_place.eq(self._place),
+            stopped.given.eq(self._given),
             stopped.restores.eq(block.restores | ended.begun),
         ]
 

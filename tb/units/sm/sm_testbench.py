@@ -74,8 +74,8 @@ class SmTestbench(Testbench):
         self.stopped: Counter[str] = Counter()
         self.faults: list[dict[str, Any]] = []
         self.killed: set[int] = set()
-        self._given: int | None = None
-        """Place given with the stop in progress."""
+        self._stops, self._given = False, None
+        """A stop is in progress; the place given with it."""
         self._words: deque[dict[str, int]] = deque()
         self._kernel, self._stop = Strobe(self, "kernel"), Strobe(self, "link__stop")
         self._block = Source(self, "link__block")
@@ -95,16 +95,18 @@ class SmTestbench(Testbench):
 
     @property
     def busy(self) -> bool:
-        return bool(self.waiting or self.there or self._words or self._given is not None)
+        return bool(self.waiting or self.there or self._words or self._stops)
 
     def stop(self, level: int = 127) -> None:
         """Stop the victim; no other stop is in progress, and a place is free."""
-        self._given = self.places.pop()
-        self._stop.send(level=level, save_place=self._given)
+        given = not self.get("link__victim")["restores"]
+        self._stops = True
+        self._given = self.places.pop() if given else None
+        self._stop.send(level=level, given=given, save_place=self._given or 0)
 
     @property
     def can_stop(self) -> bool:
-        return self._given is None and bool(self.places)
+        return not self._stops and bool(self.places)
 
     def kill(self, row: int) -> None:
         self.killed.add(row)
@@ -129,18 +131,20 @@ class SmTestbench(Testbench):
         self._block.put({"row": work.task.row, "at": where, **saved})
 
     def _answered(self, answer: dict[str, Any]) -> None:
-        given, self._given = self._given, None
-        assert given is not None, "answers no stop"
+        assert self._stops, "answers no stop"
+        given, self._given, self._stops = self._given, None, False
+        assert answer["given"] == (given is not None)
         if not answer["some"]:
             self.stopped["none"] += 1
-            self.places.append(given)
+            if given is not None:
+                assert answer["save_place"] == given
+                self.places.append(given)
             return
         work = self.there.pop((answer["row"], tuple(answer["at"][axis] for axis in "xyz")))
-        assert answer["unused"] == (work.place is not None)
-        if answer["unused"]:
-            assert answer["save_place"] == work.place
+        assert (given is None) == (work.place is not None)
+        assert answer["save_place"] == (work.place if given is None else given)
+        if given is None:
             assert answer["restores"]
-            self.places.append(given)
         elif answer["restores"]:
             work.place = given
         else:
