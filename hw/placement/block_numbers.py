@@ -33,7 +33,8 @@ class BlockNumbers(wiring.Component):
     at : out, position of the first one.
     empty : out, there is none.
     last : out, there is exactly one.
-    take : in, strobe: that block is distributed.
+    take : in, strobe: a block is distributed.
+    saved : in, with `take`: another one than that at `at`.
     change : in, strobe: the selected row has `count` undistributed blocks from now on; never
         together with `take`.
     ask : in, a second row to read.
@@ -58,6 +59,7 @@ class BlockNumbers(wiring.Component):
             "empty": Out(1),
             "last": Out(1),
             "take": In(1),
+            "saved": In(1),
             "change": In(data.StructLayout({"valid": 1, "count": BLOCK_COUNT_BITS})),
             "ask": In(config.row_bits),
             "asked": Out(BLOCK_COUNT_BITS),
@@ -76,8 +78,8 @@ class BlockNumbers(wiring.Component):
             [raster.open[name].eq(self.open[name]) for name in ("valid", "row", "first", "grid")],
             raster.fresh.eq(fresh.bit_select(self.ahead, 1)),
             raster.ahead.eq(self.ahead),
-            raster.take.eq(self.take),
-            raster.keep.eq(self.change.valid),
+            raster.take.eq(self.take & ~self.saved),
+            raster.keep.eq(self.change.valid | (self.take & self.saved)),
             self.at.eq(raster.at),
         ]
         with m.If(writes):
@@ -106,6 +108,7 @@ class BlockNumbers(wiring.Component):
             write_opened.addr.eq(self.open.row),
             write_opened.data.blocks.eq(self.open.blocks),
             write_opened.data.last.eq(self.open.blocks == 1),
+            write_opened.data.empty.eq(self.open.blocks == 0),
             write.en.eq(writes),
             write.addr.eq(row),
             write.data.eq(then),

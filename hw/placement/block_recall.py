@@ -162,7 +162,8 @@ class BlockRecall(wiring.Component):
             m.d.sync += [
                 self.recall.eq(0),
                 move.source.eq(self.owner),
-                [move[name].eq(answer[name]) for name in ("row", "at", "needs")],
+                move.needs.eq(answer.needs),
+                [move[name].eq(answer[name]) for name in block_record(self._config).members],
             ]
             with m.If(answer.valid & answer.some):
                 m.next = "SEND"

@@ -8,9 +8,11 @@ from signalbox.hw.config import Config
 from signalbox.hw.placement.block_numbers import BlockNumbers
 from signalbox.hw.placement.block_recall import BlockRecall, block_move
 from signalbox.hw.placement.kernel_table import KernelTable, decision
+from signalbox.hw.placement.preemption import Preemption
 from signalbox.hw.placement.row_order import row_event
 from signalbox.hw.placement.row_requests import RowRequests
-from signalbox.hw.placement.running_blocks import RunningBlocks
+from signalbox.hw.placement.running_blocks import RunningBlocks, StreamMerger
+from signalbox.hw.placement.saved_blocks import SavedBlocks
 from signalbox.hw.placement.sm_choice import PipelinedOr, SmChoice
 from signalbox.hw.placement.sm_table import Rank, SmRow, sm_flags
 from signalbox.hw.records.placement import (
@@ -19,6 +21,7 @@ from signalbox.hw.records.placement import (
     Policy,
     SmLink,
     block_record,
+    stopped_block,
 )
 
 __all__ = ["GlobalController", "Step", "block_run", "placed", "refused"]
@@ -134,8 +137,11 @@ class GlobalController(wiring.Component):
         self._sm = Signal(config.sm_bits)
         self._batch = Signal(block_run(config), name="block_run")
         self._move = Signal(block_move(config), name="block_move")
-        self._pause = Signal(name="pause")
+        self._pause, self._changes = Signal(name="pause"), Signal(name="lists_change")
         self._level = Signal(LEVEL_BITS, name="claimed_level")
+        self._saved = SavedBlocks(config) if config.preemption else None
+        self._from_list = Signal(name="from_list")
+        """The next block of the selected row is a saved one."""
         self._steps = self._decisions(m)
         self._ask(m)
         self._look(m)
@@ -143,6 +149,12 @@ class GlobalController(wiring.Component):
         self._send(m)
         if config.sms > 1:
             self._recall(m)
+        if self._saved is None:
+            connect(m, flipped(self.port.add), self._requests.add)
+        else:
+            m.submodules.saved = self._saved
+            self._save(m, self._saved)
+            self._preempt(m, self._saved)
         return m
 
     def _decisions(self, m: Module) -> list[data.View]:
@@ -159,7 +171,7 @@ class GlobalController(wiring.Component):
     def _ask(self, m: Module) -> None:
         """Requests of the task unit."""
         asks, kernels, numbering = self._requests, self.kernels, self.numbering
-        for name in ("open", "add", "stop", "close"):
+        for name in ("open", "stop", "close"):
             connect(m, flipped(getattr(self.port, name)), getattr(asks, name))
         connect(m, asks.stopped, flipped(self.port.stopped))
         opened = asks.open.p
@@ -178,7 +190,9 @@ class GlobalController(wiring.Component):
             self._running.fill.eq(asks.fills),
             self.port.drained.eq(self._running.drained),
             self.port.ended.eq(self._running.over),
-            self._restart.eq(asks.holds | kernels.overtakes | kernels.lost | self._pause),
+            self._restart.eq(
+                asks.holds | kernels.overtakes | kernels.lost | self._pause | self._changes
+            ),
             kernels.restart.eq(self._restart),
             kernels.flush.eq(self._flush),
         ]
@@ -280,7 +294,7 @@ class GlobalController(wiring.Component):
             room.eq(
                 batch.valid
                 & ~self._flush
-                & ~numbering.empty
+                & ~(numbering.empty | self._from_list)
                 & (self._steps[1].row == batch.row)
                 & (decided.row == batch.row)
                 & Mux(batch.just, two, one)
@@ -290,7 +304,7 @@ class GlobalController(wiring.Component):
                 places
                 & (decided.policy != Policy.WIDE)
                 & (self.choice.best.rank >= Rank.WHOLE)
-                & ~numbering.last
+                & ~(numbering.last | self._from_list)
             ),
             goes_on.eq(room & ~(continues & numbering.last)),
         ]
@@ -327,6 +341,53 @@ class GlobalController(wiring.Component):
                 link.recall.eq(recall.recall[n]),
             ]
 
+    def _save(self, m: Module, saved: SavedBlocks) -> None:
+        """Lists of saved blocks."""
+        config, asks, port, running = self._config, self._requests, self.port, self._running
+        opened, over = asks.open.p, running.over
+        m.submodules.answers = answers = StreamMerger(stopped_block(config), config.sms)
+        for link, answer in zip(self.sm, answers.i, strict=True):
+            connect(m, flipped(link.stopped), answer)
+        connect(m, answers.o, saved.stopped)
+        connect(m, flipped(port.keep), saved.keep)
+        connect(m, saved.kept, flipped(port.kept))
+        m.d.comb += [
+            saved.open.valid.eq(asks.opens),
+            saved.open.row.eq(opened.row),
+            saved.open.adopts.eq(opened.saved.some),
+            saved.open.save_place.eq(opened.saved.save_place),
+            saved.stop.eq(asks.empties),
+            saved.close.eq(asks.closes),
+            saved.ahead.eq(self.numbering.ahead),
+            saved.take.eq(self.commit),
+            saved.ended.valid.eq(over.valid & over.restores),
+            saved.ended.save_place.eq(over.save_place),
+            self._from_list.eq(saved.first.some),
+            self._changes.eq(saved.pause),
+            asks.busy.eq(saved.busy),
+            asks.saved.eq(Mux(saved.first.some, saved.first.count, 0)),
+            running.leaves.eq(saved.leaves),
+            # Blocks that were stopped go first.
+            asks.add.valid.eq(saved.add.valid | port.add.valid),
+            asks.add.payload.eq(Mux(saved.add.valid, saved.add.payload, port.add.payload)),
+            saved.add.ready.eq(asks.add.ready),
+            port.add.ready.eq(asks.add.ready & ~saved.add.valid),
+        ]
+
+    def _preempt(self, m: Module, saved: SavedBlocks) -> None:
+        """Stop blocks."""
+        m.submodules.preemption = preemption = Preemption(self._config)
+        connect(m, saved.place, preemption.place)
+        m.d.comb += preemption.waits.eq(self.kernels.waits)
+        for number, link in enumerate(self.sm):
+            m.d.comb += [
+                preemption.victims[number].eq(link.victim),
+                preemption.lacks[number].eq(link.lacks),
+                preemption.answered[number].eq(link.stopped.valid & link.stopped.ready),
+                link.stop.eq(preemption.stop[number]),
+                link.leave.eq(self.port.leave),
+            ]
+
     def _send(self, m: Module) -> None:
         """Send the block to its SM and update all counts."""
         batch, numbering, kernels = self._batch, self.numbering, self.kernels
@@ -337,6 +398,7 @@ class GlobalController(wiring.Component):
         m.d.comb += [
             row.eq(Mux(batch.valid, batch.row, self._steps[-1].row)),
             numbering.take.eq(self.commit),
+            numbering.saved.eq(self._from_list),
             kernels.sent.valid.eq(self.commit),
             kernels.sent.row.eq(row),
             kernels.sent.sm.eq(self._sm),
@@ -347,30 +409,35 @@ class GlobalController(wiring.Component):
             kernels.empty.eq(empties),
             running.empty.eq(empties),
         ]
+        block = Signal(block_record(self._config), name="next_block")
+        m.d.comb += [block.row.eq(row), block.at.eq(numbering.at)]
+        if self._saved is not None:
+            first = self._saved.first
+            with m.If(first.some):
+                m.d.comb += block.at.eq(first.at)
+            m.d.comb += [
+                block.restores.eq(first.some & first.restores),
+                block.save_place.eq(first.save_place),
+            ]
+        with m.If(move.valid):
+            m.d.comb += [block[name].eq(move[name]) for name in block.shape().members]
         for n, link in enumerate(self.sm):
             connect(m, flipped(link.ended), running.ended[n])
             with m.If(self._taken[n]):
-                m.d.sync += [
-                    link.block.valid.eq(1),
-                    link.block.p.row.eq(Mux(move.valid, move.row, row)),
-                    link.block.p.at.eq(
-                        Mux(move.valid, move.at.as_value(), numbering.at.as_value())
-                    ),
-                ]
+                m.d.sync += [link.block.valid.eq(1), link.block.p.eq(block)]
             with m.Elif(link.block.ready):
                 m.d.sync += link.block.valid.eq(0)
         rank = Mux(batch.valid, Rank.WHOLE, self.choice.best.rank)
         m.d.sync += [
             self.placed.valid.eq(self.commit),
-            self.placed.row.eq(row),
-            self.placed.at.eq(numbering.at),
+            [self.placed[name].eq(block[name]) for name in block.shape().members],
             self.placed.sm.eq(self._sm),
             self.placed.step.eq(_step(rank)),
         ]
         with m.If(move.valid):
             m.d.sync += [
                 self.placed.valid.eq(1),
-                [self.placed[name].eq(move[name]) for name in ("row", "at", "sm")],
+                self.placed.sm.eq(move.sm),
                 self.placed.step.eq(Step.MOVED),
             ]
 

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
 from signalbox.hw.placement.row_order import RowOrder, row_event
-from signalbox.hw.records.placement import BLOCK_COUNT_BITS, Policy, kernel_needs
+from signalbox.hw.records.placement import BLOCK_COUNT_BITS, Policy, block_lack, kernel_needs
 
 __all__ = ["KernelTable", "decision", "kernel"]
 
@@ -67,6 +67,7 @@ class KernelTable(wiring.Component):
     restart : in, serve the first kernel.
     flush : in, `restart` delayed by one cycle.
     batch : in, blocks are being sent without decisions.
+    waits : out, the served kernel waits, and may have blocks of lower priority stopped.
     """
 
     def __init__(self, config: Config) -> None:
@@ -90,6 +91,7 @@ class KernelTable(wiring.Component):
             "restart": In(1),
             "flush": In(1),
             "batch": In(1),
+            "waits": Out(block_lack),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -221,6 +223,10 @@ class KernelTable(wiring.Component):
             ),
             self.begins.valid.eq(begins & ~self.flush),
             [self.begins[name].eq(served[name]) for name in served.shape().members],
+        ]
+        m.d.comb += [
+            self.waits.valid.eq(self._serves & waits & some & served.needs.saves),
+            self.waits.level.eq(served.needs.priority + 1),
         ]
         m.d.sync += flight.eq(Mux(self._moves_on | ~self._serves, 0, after - self._settles))
         with m.If(self.sent.valid):

@@ -40,7 +40,9 @@ class RowRequests(wiring.Component):
     empties : out, strobe: the blocks of a row were withdrawn.
     holds : out, in the next cycle, drop all decisions and issue none.
     reads : out, the row to be selected in the next cycle.
+    busy : in, no row may open or close.
     blocks : in, undistributed blocks of the selected row.
+    saved : in, those of them that are saved.
     at : in, position of the first one.
     change : out, strobe: the new count of the selected row.
     """
@@ -61,7 +63,9 @@ class RowRequests(wiring.Component):
             "empties": Out(event),
             "holds": Out(1),
             "reads": Out(event),
+            "busy": In(1),
             "blocks": In(BLOCK_COUNT_BITS),
+            "saved": In(range(config.save_places + 1)),
             "at": In(coordinates),
             "change": Out(data.StructLayout({"valid": 1, "count": BLOCK_COUNT_BITS})),
         })
@@ -93,7 +97,7 @@ class RowRequests(wiring.Component):
             m.d.sync += [
                 self.stopped.valid.eq(1),
                 self.stopped.p.row.eq(held.row),
-                self.stopped.p.blocks.eq(self.blocks),
+                self.stopped.p.blocks.eq(self.blocks - self.saved),
                 self.stopped.p.next.eq(self.at),
             ]
         with m.Elif(self.stopped.ready):
@@ -107,12 +111,12 @@ class RowRequests(wiring.Component):
         looks = Signal()
         m.d.sync += opened.eq(self.opens)
         m.d.comb += [
-            self.close.ready.eq(1),
-            self.open.ready.eq(~self.close.valid),
+            self.close.ready.eq(~self.busy),
+            self.open.ready.eq(~self.close.valid & ~self.busy),
             looks.eq(~self.close.valid & ~self.open.valid & ~opened),
             self.stop.ready.eq(looks & ~self.stopped.valid),
             self.add.ready.eq(looks & ~(self.stop.valid & self.stop.ready)),
-            self.closes.valid.eq(self.close.valid),
+            self.closes.valid.eq(self.close.valid & self.close.ready),
             self.closes.row.eq(self.close.payload),
             self.opens.eq(self.open.valid & self.open.ready),
             self.fills.valid.eq(self.opens | (self.add.valid & self.add.ready)),

@@ -15,20 +15,24 @@ __all__ = ["RunningBlocks", "StreamMerger"]
 
 
 class StreamMerger(wiring.Component):
-    """Merges streams of ended blocks into one, at one per cycle: a tree of small round-robin
-    arbiters, each with a register at its output. An input waits for at most one transfer of every
-    other input.
+    """Merges streams into one, at one payload per cycle: a tree of small round-robin arbiters, each
+    with a register at its output. An input waits for at most one transfer of every other input.
+
+    Parameters
+    ----------
+    shape : of the payloads.
+    count : number of streams.
 
     Members
     -------
-    i : in, streams of ended blocks.
+    i : in, streams.
     o : out, the merged stream.
     """
 
-    def __init__(self, config: Config, count: int) -> None:
-        self._count, self._shape = count, ended_block(config)
-        ends = stream.Signature(self._shape)
-        super().__init__({"i": In(ends).array(count), "o": Out(ends)})
+    def __init__(self, shape: data.Layout, count: int) -> None:
+        self._count, self._shape = count, shape
+        merged = stream.Signature(shape)
+        super().__init__({"i": In(merged).array(count), "o": Out(merged)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -64,6 +68,7 @@ class RunningBlocks(wiring.Component):
     -------
     sent : in, strobe: a block of the row is sent to an SM.
     ended : in, ended blocks, per SM.
+    leaves : in, strobe: a block of the row leaves its SM without having ended.
     fill : in, strobe: the row has undistributed blocks, from the next cycle on.
     empty : in, strobe: it has none.
     drained : out, per row: no block is undistributed or on an SM.
@@ -87,6 +92,7 @@ class RunningBlocks(wiring.Component):
         super().__init__({
             "sent": In(event),
             "ended": In(stream.Signature(ended_block(config))).array(config.sms),
+            "leaves": In(event),
             "fill": In(event),
             "empty": In(event),
             "drained": Out(config.rows),
@@ -95,20 +101,20 @@ class RunningBlocks(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.collect = collect = StreamMerger(self._config, self._config.sms)
+        m.submodules.collect = collect = StreamMerger(ended_block(self._config), self._config.sms)
         for outer, inner in zip(self.ended, collect.i, strict=True):
             connect(m, flipped(outer), inner)
         over = self.over
         m.d.comb += [
             collect.o.ready.eq(1),
             over.valid.eq(collect.o.valid),
-            over.row.eq(collect.o.p.row),
-            over.number.eq(collect.o.p.number),
+            [over[name].eq(collect.o.p[name]) for name in collect.o.p.shape().members],
         ]
         for row, count in enumerate(self.counts):
             sent = self.sent.valid & (self.sent.row == row)
             ended = over.valid & (over.row == row)
-            m.d.sync += count.eq(count + sent - ended)
+            leaves = self.leaves.valid & (self.leaves.row == row)
+            m.d.sync += count.eq(count + sent - ended - leaves)
             with m.If(self.fill.valid & (self.fill.row == row)):
                 m.d.sync += self.filled[row].eq(1)
             with m.Elif(self.empty.valid & (self.empty.row == row)):

@@ -30,6 +30,7 @@ __all__ = [
     "returned_block",
     "row_blocks",
     "row_left",
+    "saved_list",
     "sm_report",
     "space_word",
     "stopped_block",
@@ -109,8 +110,11 @@ class Policy(enum.Enum, shape=2):
 
 
 def kernel_open(config: Config) -> data.StructLayout:
-    """Opens a row for a task: `blocks` ≥ 1 undistributed blocks, the first one at `first`."""
+    """Opens a row for a task: `blocks` undistributed blocks, the first one at `first`. With
+    preemption, those of the list `saved` precede them. There is at least one."""
+    saved = {"saved": saved_list(config)} if config.preemption else {}
     return data.StructLayout({
+        **saved,
         "row": config.row_bits,
         "needs": kernel_needs,
         "asid": config.asid_bits,
@@ -119,6 +123,11 @@ def kernel_open(config: Config) -> data.StructLayout:
         "first": coordinates,
         "grid": coordinates,
     })
+
+
+def saved_list(config: Config) -> data.StructLayout:
+    """With `some`, a list of saved blocks, the first one at `save_place`."""
+    return data.StructLayout({"some": 1, "save_place": config.place_bits})
 
 
 def row_blocks(config: Config) -> data.StructLayout:
@@ -157,10 +166,23 @@ class GlobalPort(wiring.Signature):
     drained : in, per row: no block is undistributed or on an SM. 0 from the cycle after `open` or
         `add` is accepted; 1 for a free row.
     ended : in, strobe: a block has ended; before `drained` reflects it.
+
+    With preemption
+    ---------------
+    leave : out, per row: its blocks are to leave the SMs; only for stopped rows.
+    keep : out, take back the saved blocks of a drained row; answered by `kept`. Otherwise, they are
+        lost when the row closes.
+    kept : in, the list of these blocks.
     """
 
     def __init__(self, config: Config) -> None:
+        saves = {
+            "leave": Out(config.rows),
+            "keep": Out(stream.Signature(config.row_bits)),
+            "kept": In(stream.Signature(saved_list(config))),
+        }
         super().__init__({
+            **(saves if config.preemption else {}),
             "open": Out(stream.Signature(kernel_open(config))),
             "add": Out(stream.Signature(row_blocks(config))),
             "stop": Out(stream.Signature(config.row_bits)),

@@ -1,0 +1,116 @@
+"""Decides which SM stops a block (PREEMPT-1, PREEMPT-5)."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from signalbox.hw.config import Config
+from signalbox.hw.lib.onehot import lowest_number, select
+from signalbox.hw.lib.tournament import tournament
+from signalbox.hw.records.placement import (
+    LEVEL_BITS,
+    STATE_BITS,
+    block_lack,
+    block_stop,
+    block_victim,
+)
+
+__all__ = ["Preemption"]
+
+
+class Preemption(wiring.Component):
+    """At most one block per SM is being stopped, and one stop per cycle begins:
+
+    * on an SM with a block that is to leave;
+    * on an SM whose most urgent block lacks resources, may have others stopped, and is more urgent
+      than the SM's victim;
+    * if no stop is in progress, for a kernel that finds no SM, on the SM with the least urgent
+      victim, among equals that with the smallest state.
+
+    A victim without a save place waits for a free one.
+
+    Members
+    -------
+    victims : in, see `SmLink`.
+    lacks : in, likewise.
+    waits : in, the served kernel finds no SM, and may have blocks stopped: its priority + 1.
+    place : in, a free save place.
+    stop : out, see `SmLink`.
+    answered : in, strobe per SM: its answer is accepted.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config, sms = config, config.sms
+        super().__init__({
+            "victims": In(block_victim).array(sms),
+            "lacks": In(block_lack).array(sms),
+            "waits": In(block_lack),
+            "place": In(stream.Signature(config.place_bits)),
+            "stop": Out(block_stop(config)).array(sms),
+            "answered": In(sms),
+        })
+        self._busy = Signal(sms, name="stopping")
+        self._sm = Signal(sms, name="sm")
+        self._level = Signal.like(self.waits.level, name="level")
+        """The SM that is told to stop a block below this level, one-hot."""
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        sms = self._config.sms
+        able = Signal(sms, name="able")
+        for number, (victim, lacks) in enumerate(zip(self.victims, self.lacks, strict=True)):
+            lower = lacks.valid & (victim.level < lacks.level)
+            m.d.comb += able[number].eq(victim.valid & (victim.leaves | lower))
+        found, number = lowest_number(m, able & ~(self._busy | self._sm))
+        urgent = select(self._sm, [lacks.level for lacks in self.lacks])
+        best, best_sm = self._least_urgent(m)
+        fits = Signal(name="fits")
+        m.d.comb += fits.eq(self.waits.valid & best & ~(self._busy | self._sm).any())
+        m.d.sync += self._sm.eq(0)
+        with m.If(found):
+            m.d.sync += [self._sm.eq(1 << number), self._level.eq(0)]
+        with m.Elif(fits):
+            m.d.sync += [self._sm.eq(1 << best_sm), self._level.eq(self.waits.level)]
+        self._send(m, Mux(self._level == 0, urgent, self._level))
+        return m
+
+    def _least_urgent(self, m: Module) -> tuple[Value, Value]:
+        """Whether some victim is less urgent than the waiting kernel; the SM of the least urgent
+        one."""
+        shape = data.StructLayout({
+            "valid": 1,
+            "rank": LEVEL_BITS + STATE_BITS,
+            "sm": self._config.sm_bits,
+        })
+        nodes = [Signal(shape, name=f"victim_{n}") for n in range(self._config.sms)]
+        for number, (node, victim) in enumerate(zip(nodes, self.victims, strict=True)):
+            m.d.sync += [
+                node.valid.eq(victim.valid & (victim.level < self.waits.level)),
+                node.rank.eq(Cat(victim.state, victim.level)),
+                node.sm.eq(number),
+            ]
+        best, _ = tournament(m, nodes, _lower)
+        return best.valid, best.sm
+
+    def _send(self, m: Module, level: Value) -> None:
+        """Stop the victim of the SM, with a place if it needs one."""
+        sends, given = Signal(self._config.sms, name="sends"), Signal(name="given")
+        m.d.comb += self.place.ready.eq((sends & self._sm).any() & given)
+        restored = Cat(victim.restores for victim in self.victims)
+        m.d.comb += [
+            given.eq(~(restored & self._sm).any()),
+            sends.eq(Mux(~given | self.place.valid, self._sm & ~self._busy, 0)),
+        ]
+        m.d.sync += self._busy.eq(self._busy & ~self.answered | sends)
+        for number, stop in enumerate(self.stop):
+            m.d.sync += [
+                stop.valid.eq(sends[number]),
+                stop.level.eq(level),
+                stop.given.eq(given),
+                stop.save_place.eq(self.place.payload),
+            ]
+
+
+def _lower(one: data.View, other: data.View) -> Value:
+    """The first one is valid, and of no higher rank if both are."""
+    return one.valid & (~other.valid | (one.rank <= other.rank))
