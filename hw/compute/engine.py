@@ -141,7 +141,7 @@ class ComputeEngine(wiring.Component):
             control.context.eq(contexts.context),
             [
                 getattr(tasks, name).eq(getattr(contexts, name))
-                for name in ("context", "active", "leave", "automatic")
+                for name in ("context", "active", "leave", "automatic", "saves", "save_area")
             ],
         ]
 

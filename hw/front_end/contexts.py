@@ -32,9 +32,15 @@ _VIDEO = 0
 
 
 def context_setting() -> data.StructLayout:
-    """Settings of a context: physical address >> 12 of its instance block, and its placement
-    policy; CONTEXT selects automatically (ASID-32)."""
-    return data.StructLayout({"instance": PA_BITS - 12, "placement": Placement})
+    """Settings of a context: physical address >> 12 of its instance block; its placement policy,
+    CONTEXT selects automatically (ASID-32); `saves`: its tasks may have blocks of lower priority
+    stopped (PREEMPT-5); physical address >> 12 of its save area (PREEMPT-4)."""
+    return data.StructLayout({
+        "instance": PA_BITS - 12,
+        "placement": Placement,
+        "saves": 1,
+        "save_area": PA_BITS - 12,
+    })
 
 
 class Contexts(wiring.Component):
@@ -65,6 +71,8 @@ class Contexts(wiring.Component):
     leave : out, see `TaskUnit`.
     overdue : out, see `TaskUnit`.
     automatic : out, see `TaskUnit`.
+    saves : out, likewise.
+    save_area : out, likewise.
     mmu : out, binds.
     read : out, the memory.
     broken : out, per context: it cannot run.
@@ -85,6 +93,8 @@ class Contexts(wiring.Component):
             "leave": Out(1, init=1),
             "overdue": Out(1),
             "automatic": Out(Policy),
+            "saves": Out(1),
+            "save_area": Out(PA_BITS - 12),
             "mmu": Out(MmuPort(config)),
             "read": Out(ReadPort(config)),
             "broken": Out(config.contexts),
@@ -274,7 +284,11 @@ class Contexts(wiring.Component):
                 m.next = "NONE"
 
     def _place(self, m: Module) -> None:
-        """Policy of tasks that leave the choice to the context."""
+        """Policy of tasks that leave the choice to the context; preemption."""
+        m.d.comb += [
+            self.saves.eq(self._setting.saves),
+            self.save_area.eq(self._setting.save_area),
+        ]
         with m.Switch(self._setting.placement):
             for name in Policy:
                 with m.Case(Placement[name.name]):

@@ -356,7 +356,7 @@ class GlobalController(wiring.Component):
             saved.open.row.eq(opened.row),
             saved.open.adopts.eq(opened.saved.some),
             saved.open.save_place.eq(opened.saved.save_place),
-            saved.stop.eq(asks.empties),
+            saved.stop.eq(asks.drop),
             saved.close.eq(asks.closes),
             saved.ahead.eq(self.numbering.ahead),
             saved.take.eq(self.commit),
@@ -365,6 +365,7 @@ class GlobalController(wiring.Component):
             self._from_list.eq(saved.first.some),
             self._changes.eq(saved.pause),
             asks.busy.eq(saved.busy),
+            asks.drops.eq(port.drops),
             asks.saved.eq(Mux(saved.first.some, saved.first.count, 0)),
             running.leaves.eq(saved.leaves),
             # Blocks that were stopped go first.

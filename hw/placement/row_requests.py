@@ -31,13 +31,15 @@ class RowRequests(wiring.Component):
     open : in, see `GlobalPort`.
     add : in, see `GlobalPort`.
     stop : in, see `GlobalPort`.
+    drops : in, likewise.
     stopped : out, see `GlobalPort`.
     close : in, see `GlobalPort`.
     opens : out, strobe: a row opens, with the payload of `open`.
     fills : out, strobe: a row has undistributed blocks now, or will have them.
     closes : out, strobe: a row closes.
     refills : out, strobe: blocks were added to a row.
-    empties : out, strobe: the blocks of a row were withdrawn.
+    empties : out, strobe: all undistributed blocks of a row were withdrawn.
+    drop : out, strobe: the saved ones, too.
     holds : out, in the next cycle, drop all decisions and issue none.
     reads : out, the row to be selected in the next cycle.
     busy : in, no row may open or close.
@@ -54,6 +56,7 @@ class RowRequests(wiring.Component):
             "open": In(stream.Signature(kernel_open(config))),
             "add": In(stream.Signature(row_blocks(config))),
             "stop": In(stream.Signature(config.row_bits)),
+            "drops": In(1),
             "stopped": Out(stream.Signature(row_left(config))),
             "close": In(stream.Signature(config.row_bits)),
             "opens": Out(1),
@@ -61,6 +64,7 @@ class RowRequests(wiring.Component):
             "closes": Out(event),
             "refills": Out(event),
             "empties": Out(event),
+            "drop": Out(event),
             "holds": Out(1),
             "reads": Out(event),
             "busy": In(1),
@@ -74,6 +78,8 @@ class RowRequests(wiring.Component):
         m = Module()
         held = Signal(row_blocks(self._config), name="held")
         stops, begins = Signal(name="stops"), Signal(name="begins")
+        self._drops = drops = Signal(name="drops")
+        kept = Mux(drops, 0, self.saved)
         with m.FSM(name="state"):
             with m.State("TAKE"):
                 self._take(m, held, stops, begins)
@@ -87,12 +93,13 @@ class RowRequests(wiring.Component):
                 m.d.comb += [
                     self.holds.eq(1),
                     self.change.valid.eq(1),
-                    self.change.count.eq(Mux(stops, 0, self.blocks + held.blocks)),
-                    self.empties.valid.eq(stops),
+                    self.change.count.eq(Mux(stops, kept, self.blocks + held.blocks)),
+                    self.empties.valid.eq(stops & (kept == 0)),
+                    self.drop.valid.eq(stops & drops),
                     self.refills.valid.eq(~stops),
                 ]
                 m.next = "TAKE"
-        m.d.comb += [self.empties.row.eq(held.row), self.refills.row.eq(held.row)]
+        m.d.comb += [one.row.eq(held.row) for one in (self.empties, self.refills, self.drop)]
         with m.If(self.change.valid & stops):
             m.d.sync += [
                 self.stopped.valid.eq(1),
@@ -125,6 +132,7 @@ class RowRequests(wiring.Component):
         ]
         m.d.sync += [
             stops.eq(self.stop.ready & self.stop.valid),
+            self._drops.eq(self.drops),
             held.row.eq(Mux(self.stop.ready & self.stop.valid, self.stop.payload, self.add.p.row)),
             held.blocks.eq(self.add.p.blocks),
         ]

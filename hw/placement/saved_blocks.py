@@ -30,8 +30,8 @@ class SavedBlocks(wiring.Component):
     """One list of saved blocks per row, linked through the places. The last block saved is the
     first one in the list.
 
-    A block that was stopped enters the list of its row, and is undistributed again, unless its row
-    was stopped. The list of a drained row leaves with its task (`keep`), and enters the row in
+    A block that was stopped enters the list of its row, and is undistributed again, unless the row
+    drops its blocks. The list of a drained row leaves with its task (`keep`), and enters the row in
     which the task continues (`open` with `adopts`). That of a row that closes is freed.
 
     While lists change, no block is placed (`pause`), and no row opens or closes (`busy`): for a few
@@ -40,7 +40,7 @@ class SavedBlocks(wiring.Component):
     Members
     -------
     open : in, strobe: a row opens; with `adopts`, the blocks of this list are undistributed, too.
-    stop : in, strobe: the undistributed blocks of a row are withdrawn.
+    stop : in, strobe: no saved block of the row is placed any more.
     close : in, strobe: a row closes.
     keep : in, a drained row whose list its task keeps; answered by `kept`.
     kept : out, the list.
@@ -82,7 +82,7 @@ class SavedBlocks(wiring.Component):
         self._block = Signal(saved_block(config), name="block")
         """The row whose list changes, and the block in question."""
         self._ceased = Signal(config.rows, name="ceased")
-        """Per row: its undistributed blocks were withdrawn."""
+        """Per row: its saved blocks are not placed any more."""
         self._drops, self._adopts = Signal(name="drops"), Signal(name="adopts")
         self._event = Signal(config.row_bits, name="event_row")
         self._list = Signal(place, name="adopted_list")

@@ -169,6 +169,8 @@ class GlobalPort(wiring.Signature):
 
     With preemption
     ---------------
+    drops : out, with `stop`: withdraw saved blocks, too. Otherwise, they are placed again and end,
+        like those on SMs.
     leave : out, per row: its blocks are to leave the SMs; only for stopped rows.
     keep : out, take back the saved blocks of a drained row; answered by `kept`. Otherwise, they are
         lost when the row closes.
@@ -177,6 +179,7 @@ class GlobalPort(wiring.Signature):
 
     def __init__(self, config: Config) -> None:
         saves = {
+            "drops": Out(1),
             "leave": Out(config.rows),
             "keep": Out(stream.Signature(config.row_bits)),
             "kept": In(stream.Signature(saved_list(config))),

@@ -20,6 +20,7 @@ from signalbox.hw.records.launch import (
 )
 from signalbox.hw.records.memory import MemoryStatus, ReadPort, WritePort
 from signalbox.hw.records.placement import (
+    SAVE_PAGE_BITS,
     GlobalPort,
     Policy,
     coordinates,
@@ -74,6 +75,8 @@ class TaskUnit(wiring.Component):
         `active` rises.
     leave : in, all its tasks must give up their slots.
     automatic : in, placement policy of tasks that leave the choice to the context (ASID-32).
+    saves : in, its tasks may have blocks of lower priority stopped (PREEMPT-5).
+    save_area : in, number of the first 4 KiB page of its save area.
     overdue : in, tasks with blocks on SMs are to end early (TIMEOUT).
     limit : in, strobe: slots that a context's tasks may hold. Tasks beyond a new limit keep their
         slots until a task of higher priority waits: then tasks of lower priority are stopped until
@@ -111,6 +114,8 @@ class TaskUnit(wiring.Component):
             "active": In(1),
             "leave": In(1),
             "automatic": In(Policy),
+            "saves": In(1),
+            "save_area": In(SAVE_PAGE_BITS),
             "launch": In(stream.Signature(task_launch(config))),
             "launched": Out(task_launched),
             "overdue": In(1),
@@ -220,6 +225,8 @@ class TaskUnit(wiring.Component):
             words.record.eq(metadata.record),
             words.needs.eq(metadata.needs),
             words.needs.priority.eq(self._level),
+            words.needs.saves.eq(self.saves),
+            words.area.eq(self.save_area),
             self.kernel.eq(words.kernel),
             self.failed.p.task.eq(self.task),
         ]
@@ -409,6 +416,7 @@ class TaskUnit(wiring.Component):
             opens.p.blocks.eq(Mux(queued, self._queues.blocks, metadata.blocks)),
             opens.p.first.eq(Mux(queued, self._queues.first, metadata.first.as_value())),
             opens.p.needs.priority.eq(self._level),
+            opens.p.needs.saves.eq(self.saves),
             slots.opened.row.eq(slots.free.row),
             slots.opened.priority.eq(self._level),
         ]
@@ -456,6 +464,8 @@ class TaskUnit(wiring.Component):
             slots.stopped.row.eq(self._row),
             slots.stopped.left.eq(stopped.p.blocks != 0),
         ]
+        if self._config.preemption:
+            m.d.comb += self.port.drops.eq(slots.kill.bit_select(self._row, 1))
         with m.State("STOP"):
             m.d.comb += stop.valid.eq(1)
             with m.If(stop.ready):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from signalbox.hw.config import CONFIGS, Config
 
-__all__ = ["COMPUTE", "LISTS", "METADATA", "OLDEST", "TASKS", "TIMING"]
+__all__ = ["COMPUTE", "LISTS", "METADATA", "OLDEST", "SAVING", "TASKS", "TIMING"]
 
 COMPUTE = Config(
     asids=16,
@@ -22,6 +22,9 @@ COMPUTE = Config(
 
 TIMING = replace(COMPUTE, timing_core=True)
 """A compute engine with timing cores."""
+
+SAVING = replace(COMPUTE, save_places=6)
+"""A compute engine that saves stopped blocks; it has as many block slots."""
 
 METADATA = {
     "tiny": CONFIGS["tiny"],

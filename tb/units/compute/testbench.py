@@ -1,5 +1,6 @@
 """Testbench of the compute engine, with memory, MMU and semaphores in Python."""
 
+import os
 from collections.abc import Collection
 from typing import Any
 
@@ -12,7 +13,7 @@ from signalbox.hw.qmd import Placement, SkedCheck
 from signalbox.hw.records.launch import Refusal
 from signalbox.hw.records.semaphore import COMPUTE_CLIENTS
 from signalbox.tb.testbench.clocked import Testbench
-from signalbox.tb.testbench.configs import COMPUTE
+from signalbox.tb.testbench.configs import COMPUTE, SAVING
 from signalbox.tb.testbench.contents import Contents
 from signalbox.tb.testbench.ends import Pace, Sink, Source
 from signalbox.tb.testbench.masks import mask
@@ -23,8 +24,9 @@ from signalbox.tb.units.compute.turns import TurnWatch
 
 __all__ = ["CONFIG", "ComputeTestbench"]
 
-CONFIG = COMPUTE
+CONFIG = SAVING if os.environ.get("SAVING") else COMPUTE
 AREA = 0x4000_0000
+SAVE_AREA = 0x5000_0000
 SYSTEM = 0
 """Address space of the lists."""
 SCHEDULE = 1 << 1
@@ -98,11 +100,21 @@ class ComputeTestbench(Testbench):
         Sink(self, f"{port}__request", pace, release)
 
     def context(
-        self, number: int, asids: Collection[int], placement: Placement = Placement.CONTEXT
+        self,
+        number: int,
+        asids: Collection[int],
+        placement: Placement = Placement.CONTEXT,
+        *,
+        saves: bool = False,
     ) -> None:
-        """Write an instance block."""
+        """Write an instance block. `saves` : its tasks may have blocks of lower priority
+        stopped."""
         instance = 0x7_0000 + number
-        self.drive(**{f"settings__{number}": {"instance": instance, "placement": placement}})
+        setting = {"instance": instance, "placement": placement, "saves": saves}
+        self.drive(**{f"settings__{number}": {**setting, "save_area": SAVE_AREA >> 12}})
+        for asid in asids:
+            size = CONFIG.save_places * CONFIG.place_bytes
+            self.contents.write((asid, 1), SAVE_AREA, self.random.randbytes(size))
         block = bytearray(4096)
         block[664:672] = mask(asids).to_bytes(8, "little")
         for asid in asids:

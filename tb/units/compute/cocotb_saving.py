@@ -1,0 +1,66 @@
+"""Urgent tasks whose blocks have others stopped (PREEMPT-3, PREEMPT-5)."""
+
+from typing import Any
+
+import cocotb
+
+from signalbox.driver.kernels.library import SPIN
+from signalbox.tb.testbench.jobs import JOBS, Job
+from signalbox.tb.units.compute.launch import Launch
+from signalbox.tb.units.compute.testbench import CONFIG, ComputeTestbench
+
+
+@cocotb.test()
+async def urgent_among_endless(dut: Any) -> None:
+    """SMs are full of warps that take very long: an urgent task is over after a few thousand
+    cycles, and the others still compute what they should."""
+    tb = ComputeTestbench(dut)
+    tb.context(0, range(CONFIG.asids), saves=True)
+    await tb.start()
+    long = Job(SPIN, (2, 1, 1), (96, 1, 1), {"CYCLES": 60_000})
+    low = [Launch(n, long, asid=1 + n, priority=1) for n in range(2)]
+    for task in low:
+        tb.launch(task)
+    await tb.until(lambda: not tb.waiting, "launches answered")
+    await tb.steps(2000)
+    for turn in range(3):
+        urgent = Launch(50 + turn, JOBS[turn], asid=5 + turn, priority=9)
+        tb.launch(urgent)
+        begun = tb.cycle
+        await tb.until(lambda one=urgent: one.over is not None, "urgent task over")
+        print(f"urgent task over after {tb.cycle - begun} cycles")
+        tb.check(urgent)
+    assert all(task.over is None for task in low)
+    await tb.until(lambda: all(task.over is not None for task in low), "the others", 200_000)
+    await tb.finish()
+    for task in low:
+        tb.check(task)
+
+
+@cocotb.test()
+@cocotb.parametrize(turn=range(4))
+async def random_tasks(dut: Any, turn: int) -> None:
+    """Tasks of random priorities in two contexts, at random times, have blocks of others stopped,
+    again and again: all results are correct."""
+    tb = ComputeTestbench(dut, slice_cycles=4000)
+    numbers = tb.random
+    numbers.seed(numbers.random() + turn)
+    for number in range(2):
+        tb.context(number, range(number, CONFIG.asids, 2), saves=numbers.random() < 0.8)
+    await tb.start()
+    tasks = []
+    for number in range(CONFIG.asids - 2):
+        cycles = numbers.choice((10, 300, 2000))
+        spins = Job(SPIN, (numbers.randint(1, 4), 1, 1), (96, 1, 1), {"CYCLES": cycles})
+        job = numbers.choice((numbers.choice(JOBS), spins))
+        priority = numbers.choice((0, 1, 5, 9, 30, 63))
+        tasks.append(Launch(number, job, asid=number, context=number % 2, priority=priority))
+    for task in tasks:
+        tb.launch(task)
+        await tb.steps(numbers.choice((1, 100, 1000, 5000)))
+    await tb.until(lambda: all(task.over is not None for task in tasks), "all tasks", 300_000)
+    await tb.finish()
+    for task in tasks:
+        tb.check(task)
+    stops = sum(burst.space[1] for port in tb.sm_writes for burst in port.bursts)
+    print(f"{stops} writes of state")
