@@ -55,7 +55,7 @@ ADDRESS_BITS = 16
 ID = 0x5349_4742
 """`ID` of every Signalbox: "SIGB"."""
 
-VERSION = (2, 5)
+VERSION = (2, 6)
 """Major and minor version of the register map; the major number grows with incompatible changes."""
 
 
@@ -466,6 +466,18 @@ GLOBAL = Block(
         _size("LANES", 0x068, "Threads of a warp that an SM executes per cycle."),
         _size("QUEUES", 0x06C, "Open queue tasks, at most."),
         _size("SPARE_ROWS", 0x070, "Evicted tasks with running blocks, at most."),
+        _size(
+            "SAVE_PLACES",
+            0x074,
+            "Stopped blocks whose state is in memory, at most; 0: no block is stopped.",
+        ),
+        Register(
+            "SAVE_PLACE_BYTES",
+            0x078,
+            Access.RO,
+            "Bytes of memory for each of these; a multiple of 4096.",
+            constant=lambda config: config.place_bytes,
+        ),
         Register(
             "TIME_0",
             0x080,
@@ -997,6 +1009,30 @@ CONTEXT = Block(
             Access.RW,
             "Distribution of blocks over SMs, for tasks that do not set it.",
             (Field("POLICY", 1, 0, _PLACEMENTS),),
+        ),
+        Register(
+            "SAVE_AREA",
+            0xC,
+            Access.RW,
+            "Preemption, if SAVE_PLACES is not 0. Both fields are read when the context starts to "
+            "run.",
+            (
+                Field(
+                    "PAGE",
+                    PA_BITS - 13,
+                    0,
+                    "Physical address >> 12 of SAVE_PLACES × SAVE_PLACE_BYTES bytes, which no "
+                    "address space of applications may map. Contexts may share them, as each place "
+                    "is used by one block at a time.",
+                ),
+                Field(
+                    "SAVE",
+                    31,
+                    31,
+                    "While a task lacks room, blocks of lower priority are stopped and their state "
+                    "is saved there; otherwise it waits until they end.",
+                ),
+            ),
         ),
     ),
 )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from signalbox.driver.compute.instance_block import INSTANCE_BYTES, InstanceBlock
 from signalbox.driver.compute.placement import AUTO, placement
+from signalbox.driver.compute.urgency import Urgency, UrgencyError, urgency
 from signalbox.driver.memory.address_space import AddressSpace
 from signalbox.driver.memory.physical import Memory
 from signalbox.driver.platform.control_port import ControlPort
@@ -21,6 +22,8 @@ _POLL_CYCLES = 50
 
 _PATIENCE_CYCLES = 200_000
 """Cycles after which a context switch counts as hung."""
+
+_NO_PLACES = "this machine cannot stop blocks: it was built with save_places = 0"
 
 
 class ContextError(Exception):
@@ -56,6 +59,7 @@ class Context:
     -------
     number : number of the hardware context.
     placement : default placement of its tasks.
+    urgency : of its tasks.
     block : its instance block.
     chosen : whether address spaces join it only through `Contexts.choose`.
     broken : why it cannot run, or None.
@@ -64,6 +68,7 @@ class Context:
     number: int
     name: str
     placement: Placement
+    urgency: Urgency
     block: InstanceBlock
     chosen: bool = False
     broken: ContextBroken | None = None
@@ -98,6 +103,9 @@ class Contexts:
     ----------
     count : number of contexts of the machine.
     default : placement of contexts that have none of their own.
+    default_urgency : likewise.
+    save_bytes : size of the memory for saved blocks, which all contexts share; 0 for a machine that
+        cannot stop blocks.
     spaces_each : maximum number of address spaces that join one context by default.
     """
 
@@ -108,11 +116,18 @@ class Contexts:
         count: int,
         *,
         default: Placement = AUTO,
+        default_urgency: Urgency = Urgency.DRAIN,
+        save_bytes: int = 0,
         spaces_each: int = SUBCONTEXTS,
     ) -> None:
         if not 1 <= spaces_each <= SUBCONTEXTS:
             raise ValueError(f"spaces_each = {spaces_each} is outside 1 … {SUBCONTEXTS}")
         self._control, self._default, self._spaces_each = control, default, spaces_each
+        if default_urgency is Urgency.SAVE and not save_bytes:
+            raise UrgencyError(_NO_PLACES)
+        self._urgency, self._area = default_urgency, None
+        if save_bytes:
+            self._area = memory.allocate(save_bytes, align=4096, name="saved blocks")
         self._buffer = memory.allocate(count * INSTANCE_BYTES, align=4096, name="instance blocks")
         self._free = [
             InstanceBlock(self._buffer, number * INSTANCE_BYTES) for number in range(count)
@@ -127,11 +142,14 @@ class Contexts:
             await self._write(number, "INSTANCE_LO", block.address & 0xFFFF_FFFF)
             await self._write(number, "INSTANCE_HI", block.address >> 32)
             await self._write(number, "PLACEMENT", self._default)
+            await self._urge(number, self._urgency)
         await self._control.write("CONTEXT_BROKEN", (1 << len(self._free)) - 1)
 
     def free(self) -> None:
-        """Free the instance blocks, once nothing runs any more."""
+        """Free the instance blocks and the save area, once nothing runs any more."""
         self._buffer.free()
+        if self._area is not None:
+            self._area.free()
 
     def __iter__(self) -> Iterator[Context]:
         """All contexts in use, by number."""
@@ -166,6 +184,17 @@ class Contexts:
         self.check(context)
         await self._place(context, placement(wanted))
 
+    async def urge(self, context: Context, wanted: Urgency | str) -> None:
+        """Set the urgency of a context, from its next start on: what happens to blocks of lower
+        priority while one of its tasks lacks room. Raises `UrgencyError`, or `ContextError` if
+        `check` does."""
+        self.check(context)
+        chosen = urgency(wanted)
+        if chosen is Urgency.SAVE and self._area is None:
+            raise UrgencyError(_NO_PLACES)
+        context.urgency = chosen
+        await self._urge(context.number, chosen)
+
     def check(self, context: Context) -> None:
         """Raise `ContextError` if a context was ended, or is of another machine."""
         if context not in [*self]:
@@ -198,6 +227,8 @@ class Contexts:
         self._contexts[context.number] = None
         if context.placement is not self._default:
             await self._place(context, self._default)
+        if context.urgency is not self._urgency:
+            await self._urge(context.number, self._urgency)
         if context.broken is not None:
             await self._mend(context)
 
@@ -205,11 +236,18 @@ class Contexts:
         context.placement = policy
         await self._write(context.number, "PLACEMENT", policy)
 
+    async def _urge(self, number: int, wanted: Urgency) -> None:
+        """Nothing to set on a machine that cannot stop blocks."""
+        if self._area is not None:
+            word = self._area.address >> 12 | (wanted is Urgency.SAVE) << 31
+            await self._write(number, "SAVE_AREA", word)
+
     def _new(self, name: str, *, chosen: bool) -> Context | None:
         for number, context in enumerate(self._contexts):
             if context is None:
                 name = name or f"context {number}"
-                fresh = Context(number, name, self._default, self._free[number], chosen)
+                block = self._free[number]
+                fresh = Context(number, name, self._default, self._urgency, block, chosen)
                 self._contexts[number] = fresh
                 return fresh
         return None

@@ -19,6 +19,7 @@ from signalbox.driver.compute.qmd import Release, TaskRecord
 from signalbox.driver.compute.task_lists import TaskListError, TaskLists
 from signalbox.driver.compute.task_memory import TaskMemory, TaskPool
 from signalbox.driver.compute.tasks import Task, Tasks
+from signalbox.driver.compute.urgency import Urgency, urgency
 from signalbox.driver.faults.channel_error import ChannelError
 from signalbox.driver.faults.fault_log import FaultLog
 from signalbox.driver.faults.task_error import TaskError
@@ -54,6 +55,7 @@ class ComputeSettings:
         blocks on SMs are killed (TASK_TIMEOUT); 0: they are waited for.
     placement : default placement of contexts; None for that of the environment variable
         SIGNALBOX_PLACEMENT.
+    urgency : default urgency of contexts.
     spaces_each : maximum number of address spaces that join one context by default.
     """
 
@@ -61,6 +63,7 @@ class ComputeSettings:
     slice_cycles: int = 20_000
     timeout_cycles: int = 1_000_000
     placement: Placement | str | None = None
+    urgency: Urgency | str = Urgency.DRAIN
     spaces_each: int = SUBCONTEXTS
 
     @property
@@ -91,7 +94,13 @@ class ComputeEngine:
         self._info, self._settings, self._fences = info, settings, fences
         default = settings.policy
         self.contexts = Contexts(
-            control, memory, info.contexts, default=default, spaces_each=settings.spaces_each
+            control,
+            memory,
+            info.contexts,
+            default=default,
+            default_urgency=urgency(settings.urgency),
+            save_bytes=info.save_places * info.save_place_bytes,
+            spaces_each=settings.spaces_each,
         )
         self.warp_faults = WarpFaults(control)
         rows = info.slots + info.spare_rows

@@ -35,6 +35,8 @@ class DeviceInfo:
     contexts: int
     slots: int
     spare_rows: int
+    save_places: int
+    save_place_bytes: int
     queues: int
     sms: int
     sm_warps: int
@@ -85,6 +87,8 @@ class DeviceInfo:
             contexts=await control.read("CONTEXTS"),
             slots=await control.read("SLOTS"),
             spare_rows=await control.read("SPARE_ROWS"),
+            save_places=await control.read("SAVE_PLACES"),
+            save_place_bytes=await control.read("SAVE_PLACE_BYTES"),
             queues=await control.read("QUEUES"),
             sms=await control.read("SMS"),
             sm_warps=await control.read("SM_WARPS"),

@@ -1,4 +1,4 @@
-"""Registers of the contexts: instance block address and placement policy."""
+"""Registers of the contexts: instance block address, placement policy, save area."""
 
 from functools import reduce
 from operator import or_
@@ -66,12 +66,13 @@ class ContextRegisters(wiring.Component):
             here = access.address[_WORD_BITS:] == number
             parts = []
             for register in CONTEXT:
-                (field,) = register.fields
-                part = Signal(field.width, name=f"{register.name.lower()}_{number}")
                 mine = access.address[:_WORD_BITS] == register.offset // 4
-                with m.If(writes[number] & mine):
-                    m.d.sync += part.eq(access.data[field.lo :])
-                parts.append(part)
-                found.append(Mux(here & mine, part << field.lo, 0))
+                for field in register.fields:
+                    name = f"{register.name}_{field.name}_{number}".lower()
+                    part = Signal(field.width, name=name)
+                    with m.If(writes[number] & mine):
+                        m.d.sync += part.eq(access.data[field.lo :])
+                    parts.append(part)
+                    found.append(Mux(here & mine, part << field.lo, 0))
             m.d.comb += setting.eq(Cat(parts))
         return found

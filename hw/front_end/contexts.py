@@ -33,13 +33,13 @@ _VIDEO = 0
 
 def context_setting() -> data.StructLayout:
     """Settings of a context: physical address >> 12 of its instance block; its placement policy,
-    CONTEXT selects automatically (ASID-32); `saves`: its tasks may have blocks of lower priority
-    stopped (PREEMPT-5); physical address >> 12 of its save area (PREEMPT-4)."""
+    CONTEXT selects automatically (ASID-32); physical address >> 12 of its save area (PREEMPT-4);
+    `saves`: its tasks may have blocks of lower priority stopped (PREEMPT-5)."""
     return data.StructLayout({
         "instance": PA_BITS - 12,
         "placement": Placement,
-        "saves": 1,
         "save_area": PA_BITS - 12,
+        "saves": 1,
     })
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from signalbox.hw.top import Signalbox
-from signalbox.tb.simulation.sizes import COMPUTE, SIZES
+from signalbox.tb.simulation.sizes import COMPUTE, SAVING, SIZES
 from signalbox.tb.simulation.top import simulate_top
 
 CHANNELS = ("copies", "errors", "spaces")
@@ -42,4 +42,15 @@ def test_compute(simulator: str) -> None:
         simulator=simulator,
         name="driver-compute",
         minimum=27,
+    )
+
+
+def test_saving(simulator: str) -> None:
+    """Urgent tasks on a machine that saves blocks."""
+    simulate_top(
+        Signalbox(SAVING),
+        "signalbox.tb.driver.cocotb_saving",
+        simulator=simulator,
+        name="driver-saving",
+        minimum=2,
     )

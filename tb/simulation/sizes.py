@@ -7,7 +7,7 @@ from signalbox.hw.config import CONFIGS, Config
 from signalbox.tb.simulation.top import MEMORY_BYTES
 from signalbox.tb.testbench import configs
 
-__all__ = ["COMPUTE", "SIZES"]
+__all__ = ["COMPUTE", "SAVING", "SIZES"]
 
 _NARROW = Config(
     channels=3,
@@ -43,3 +43,6 @@ COMPUTE = replace(
     trace=True,
 )
 """A machine with a compute engine that fills up quickly."""
+
+SAVING = replace(COMPUTE, save_places=6)
+"""The same, but it saves stopped blocks; it has as many block slots."""

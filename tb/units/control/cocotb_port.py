@@ -301,11 +301,16 @@ async def context_registers(dut):
         kept[place] = value & register.mask
         assert {at: await tb.read(at) for at in kept} == kept
     for index in range(CONFIG.contexts):
-        low, high, policy = (
+        low, high, policy, save = (
             kept.get(CONTEXT.address(name, index), 0)
-            for name in ("INSTANCE_LO", "INSTANCE_HI", "PLACEMENT")
+            for name in ("INSTANCE_LO", "INSTANCE_HI", "PLACEMENT", "SAVE_AREA")
         )
-        setting = {"instance": (high << 32 | low) >> 12, "placement": policy}
+        setting = {
+            "instance": (high << 32 | low) >> 12,
+            "placement": policy,
+            "save_area": save & (1 << 28) - 1,
+            "saves": save >> 31,
+        }
         assert tb.get(f"contexts__{index}") == setting
 
 

@@ -1,0 +1,68 @@
+"""Urgent tasks on SMs full of warps that never end: with SAVE they run at once (PREEMPT-5)."""
+
+import cocotb
+import numpy as np
+
+from signalbox.driver.channel.priority_policy import PriorityPolicy
+from signalbox.driver.compute.engine import ComputeSettings
+from signalbox.driver.compute.urgency import Urgency
+from signalbox.driver.device import Device
+from signalbox.driver.kernels.library import Kernel
+from signalbox.tb.driver import compute_bodies
+from signalbox.tb.simulation.machine import SimMachine
+
+LIMIT = {"timeout_time": 4, "timeout_unit": "ms"}
+
+PATIENCE = 30_000
+"""Cycles in which an urgent task is over; or is waited for in vain."""
+
+COUNTING = Kernel(
+    "counting",
+    """
+    s2r   r0, ctaid.x
+    s2r   r1, ntid.x
+    s2r   r2, tid.x
+    mad   r0, r0, r1, r2
+    ldc   r2, [0]
+    ldc   r3, [4]
+    lea   r2, r2, r0, 2
+    mov   r1, 0
+    again: add r1, r1, 1
+    stg   [r2], r1
+    bra   again
+    """,
+    {"OUT": 8},
+)
+"""Each thread stores the numbers from 1 on, one after the other, and never ends."""
+
+
+@cocotb.test(**LIMIT)
+@cocotb.parametrize(urgency=[Urgency.SAVE, Urgency.DRAIN])
+async def urgent_among_endless(dut, urgency: Urgency):
+    """All warps never end. Urgent tasks are over soon, and the others go on counting; with DRAIN
+    they are not over."""
+    machine = await SimMachine.start(dut)
+    settings = ComputeSettings(urgency=urgency)
+    device = await Device.open(machine, PriorityPolicy(2), compute=settings)
+    endless, urgent = await device.stream(), await device.stream(-1)
+    info = device.info
+    out = await device.allocate(4 * 32 * info.sm_warps * info.sms)
+    out.fill(0)
+    counting = await endless.launch(COUNTING, info.sms, 32 * info.sm_warps, {"OUT": out})
+    await machine.wait_cycles(5000)
+    for turn in range(2):
+        began = machine.now()
+        task, args = await compute_bodies.addition(device, urgent, turn)
+        while not task.query() and machine.now() - began < PATIENCE:
+            await machine.wait_cycles(100)
+        assert task.query() == (urgency is Urgency.SAVE)
+        if urgency is Urgency.DRAIN:
+            break
+        print(f"urgent task over after {machine.now() - began} cycles")
+        compute_bodies.check(args)
+        before = out.read(np.uint32)
+        await machine.wait_cycles(5000)
+        assert (out.read(np.uint32) > before).all(), "every warp goes on"
+    assert not counting.query()
+    await device.close()
+    assert await device.control.read("INTR") == 0
