@@ -120,7 +120,7 @@ class RowRequests(wiring.Component):
         m.d.comb += [
             self.close.ready.eq(~self.busy),
             self.open.ready.eq(~self.close.valid & ~self.busy),
-            looks.eq(~self.close.valid & ~self.open.valid & ~opened),
+            looks.eq(~(self.closes.valid | self.opens | opened)),
             self.stop.ready.eq(looks & ~self.stopped.valid),
             self.add.ready.eq(looks & ~(self.stop.valid & self.stop.ready)),
             self.closes.valid.eq(self.close.valid & self.close.ready),
