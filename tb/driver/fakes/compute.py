@@ -122,7 +122,7 @@ class FakeCompute:
             "WARP_FAULT": 0,
         }
         self.words |= {f"WARP_FAULT_{n}_{h}": 0 for n in ("AT", "VA") for h in ("LO", "HI")}
-        registers = ("INSTANCE_LO", "INSTANCE_HI", "PLACEMENT")
+        registers = ("INSTANCE_LO", "INSTANCE_HI", "PLACEMENT", "SAVE_AREA")
         self.contexts = [dict.fromkeys(registers, 0) for _ in range(config.contexts)]
         self.running: list[FakeTask] = []
         self.over: list[FakeTask] = []

@@ -4,7 +4,7 @@ import pytest
 
 from signalbox.hw.compute.engine import ComputeEngine
 from signalbox.tb.simulation.runner import simulate
-from signalbox.tb.testbench.configs import COMPUTE, TIMING
+from signalbox.tb.testbench.configs import COMPUTE, SAVING, TIMING
 
 
 def test_compute(simulator: str) -> None:
@@ -15,6 +15,19 @@ def test_compute(simulator: str) -> None:
         name="work-compute",
         apart=True,
         minimum=12,
+    )
+
+
+def test_saving(simulator: str) -> None:
+    """Tasks that have blocks of others stopped."""
+    simulate(
+        ComputeEngine(SAVING),
+        "signalbox.tb.units.compute.cocotb_saving",
+        simulator=simulator,
+        name="work-saving",
+        apart=True,
+        env={"SAVING": "1"},
+        minimum=2,
     )
 
 
