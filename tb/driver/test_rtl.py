@@ -45,6 +45,7 @@ def test_compute(simulator: str) -> None:
     )
 
 
+@pytest.mark.nightly
 def test_saving(simulator: str) -> None:
     """Urgent tasks on a machine that saves blocks."""
     simulate_top(
