@@ -288,12 +288,13 @@ class SavedBlocks(wiring.Component):
                     m.d.comb += stopped.ready.eq(1)
                     m.next = "WAIT"
         with m.State("ADD ONE"):
+            ceased = self._ceased.bit_select(self._row, 1)
             m.d.comb += [
-                self.add.valid.eq(1),
+                self.add.valid.eq(~ceased),
                 self.add.p.row.eq(self._row),
                 self.add.p.blocks.eq(1),
             ]
-            with m.If(self.add.ready):
+            with m.If(self.add.ready | ceased):
                 m.next = "LEAVE"
         with m.State("LEAVE"):
             m.d.comb += [

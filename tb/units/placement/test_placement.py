@@ -1,5 +1,6 @@
 """Work distribution alone."""
 
+import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from signalbox.hw import export
 from signalbox.hw.config import CONFIGS, Config
 from signalbox.hw.placement.controller import GlobalController
+from signalbox.hw.placement.saved_blocks import SavedBlocks
 from signalbox.tb.simulation.runner import simulate
 from signalbox.tb.simulation.tiers import tiers
 
@@ -53,3 +55,15 @@ def test_exports(name: str) -> None:
 def test_directed(simulator: str) -> None:
     config = Config(slots=8, spare_rows=2, sms=3, asids=8, **SIZES)
     place(simulator, "cocotb_placement", config, "directed", minimum=21)
+
+
+@pytest.mark.parametrize("places", tiers([2, 7, 64], smoke=[2], nightly=[64]))
+def test_saved_blocks(simulator: str, places: int) -> None:
+    fields = {"slots": 4, "spare_rows": 1, "save_places": places}
+    simulate(
+        SavedBlocks(Config(**fields)),
+        "signalbox.tb.units.placement.cocotb_saved",
+        simulator=simulator,
+        name=f"saved-blocks-{places}",
+        env={"CONFIG": json.dumps(fields)},
+    )

@@ -1,0 +1,236 @@
+"""Lists of saved blocks, against a model in which each is a Python list (PREEMPT-3, PREEMPT-4,
+PREEMPT-7)."""
+
+import json
+import os
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import cocotb
+
+from signalbox.hw.config import Config
+from signalbox.hw.placement.saved_blocks import SavedBlocks
+from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.ends import Sink, Source
+from signalbox.tb.testbench.strobe import Strobe
+
+CONFIG = Config(**json.loads(os.environ["CONFIG"]))
+
+ROWS = 4
+"""Rows in use, so that their lists grow."""
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A block in a list. `restores` : its state is at the place."""
+
+    at: tuple[int, int, int]
+    place: int
+    restores: bool
+
+
+class SavedTestbench(Testbench):
+    """Drives the unit at random, as the global controller may; compares it with the model.
+
+    Members
+    -------
+    free : free places.
+    out : places of blocks on SMs; and those given with stops in progress.
+    lists : saved blocks of each row, the next one last.
+    kept : lists that their tasks have kept, by their first places.
+    open, ceased : rows that are open; those of them that drop their blocks.
+    met : number of events of each kind.
+    """
+
+    timeout = 5_000
+
+    def __init__(self, dut: Any) -> None:
+        super().__init__(dut, SavedBlocks(CONFIG))
+        self.free = set(range(CONFIG.save_places))
+        self.out: list[int] = []
+        self.given: list[int] = []
+        self.lists: dict[int, list[Saved]] = {row: [] for row in range(ROWS)}
+        self.kept: dict[int, list[Saved]] = {}
+        self.open: set[int] = set()
+        self.ceased: set[int] = set()
+        self.met: Counter[str] = Counter()
+        self._blocks: Counter[int] = Counter()
+        """Undistributed saved blocks of each row, as the unit has told."""
+        self._ahead = self._last = 0
+        self._paused = True
+        self._push: tuple[int, Saved] | None = None
+        self._keeping: int | None = None
+        self._opens, self._closes, self._stop, self._ended = (
+            Strobe(self, name) for name in ("open", "close", "stop", "ended")
+        )
+        self._stopped = Source(self, "stopped")
+        self._keep = Source(self, "keep")
+        self._places = Sink(self, "place", lambda: self.random.random() < 0.3, self._give)
+        Sink(self, "add", lambda: self.random.random() < 0.5, self._add)
+        Sink(self, "kept", lambda: self.random.random() < 0.5, self._take_list)
+
+    def _give(self, place: int) -> None:
+        """A place for a block that is to be stopped."""
+        assert place in self.free, f"place {place} is in use"
+        self.free.remove(place)
+        self.given.append(place)
+
+    def _add(self, blocks: dict[str, int]) -> None:
+        assert blocks["row"] not in self.ceased
+        self._blocks[blocks["row"]] += blocks["blocks"]
+
+    def _take_list(self, answer: dict[str, int]) -> None:
+        row, self._keeping = self._keeping, None
+        assert row is not None
+        blocks, self.lists[row] = self.lists[row], []
+        assert answer["some"] == bool(blocks)
+        if blocks:
+            assert answer["save_place"] == blocks[-1].place
+            self.kept[blocks[-1].place] = blocks
+            self.met["kept"] += 1
+
+    async def step(self) -> None:
+        busy = self.get("busy") if self.cycle else 1
+        if self.random.random() < 0.05:
+            self._ahead = self.random.randrange(ROWS)
+        self._events(bool(busy))
+        takes = self._takes()
+        self.drive(ahead=self._ahead, take=takes)
+        await super().step()
+        self._check(takes)
+        self._last, self._paused = self._ahead, bool(self.get("pause"))
+
+    def _takes(self) -> bool:
+        """Send a block of the selected row, if it has a saved one and may."""
+        row = self._last
+        return not self._paused and self._blocks[row] > 0 and self.random.random() < 0.3
+
+    def _check(self, takes: bool) -> None:
+        """Outputs of the cycle that has ended."""
+        row, first = self._last, self.get("first")
+        blocks = self.lists[row]
+        settled = not (self._paused or self.get("pause") or self._after)
+        if settled and self._push is None and self._keeping is None:
+            assert first["some"] == bool(blocks), (self.cycle, row, blocks)
+            if blocks:
+                found = Saved(
+                    tuple(first["at"][axis] for axis in "xyz"),
+                    first["save_place"],
+                    bool(first["restores"]),
+                )
+                assert found == blocks[-1] and first["count"] == len(blocks)
+        if takes:
+            block = blocks.pop()
+            self._blocks[row] -= 1
+            self.met["taken"] += 1
+            if block.restores:
+                self.out.append(block.place)
+            else:
+                self.free.add(block.place)
+        leaves = self.get("leaves")
+        if leaves["valid"]:
+            assert self._push is not None and leaves["row"] == self._push[0]
+        if self._push is not None and not self._stopped.pending:
+            row, block = self._push
+            self._push = None
+            if row >= 0:
+                self.lists[row].append(block)
+
+    def _events(self, busy: bool) -> None:
+        """Begin at most one of each kind of event."""
+        numbers = self.random
+        if self.out and numbers.random() < 0.02:
+            place = self.out.pop(numbers.randrange(len(self.out)))
+            self._ended.send(save_place=place)
+            self.free.add(place)
+            self.met["ended"] += 1
+        if self.given and self._push is None and numbers.random() < 0.1:
+            self._answer(self.given.pop())
+        elif self.out and self.open and self._push is None and numbers.random() < 0.03:
+            place = self.out.pop()
+            self._save(numbers.choice([*self.open]), place, given=False, restores=True)
+        quiet = self._push is None and self._keeping is None and not self._stopped.pending
+        self._after = max(0, self._after - 1)
+        if quiet and not (busy or self._after):
+            self._rows()
+
+    _after = 0
+    """Cycles until the lists reflect the last event of a row."""
+
+    def _answer(self, place: int) -> None:
+        """A stop with this place has stopped a block, or none."""
+        if self.open and self.random.random() < 0.8:
+            row = self.random.choice([*self.open])
+            self._save(row, place, given=True, restores=self.random.random() < 0.7)
+            return
+        self._stopped.put({"some": 0, "given": 1, "save_place": place})
+        self._push = (-1, Saved((0, 0, 0), place, False))
+        self.free.add(place)
+        self.met["none"] += 1
+
+    def _save(self, row: int, place: int, *, given: bool, restores: bool) -> None:
+        at = (self.random.getrandbits(32), self.random.getrandbits(16), self.random.getrandbits(16))
+        where = dict(zip("xyz", at, strict=True))
+        answer = {"some": 1, "given": given, "restores": restores, "row": row, "at": where}
+        self._stopped.put({**answer, "save_place": place})
+        self._push = (row, Saved(at, place, restores))
+        self.met["saved"] += 1
+
+    def _rows(self) -> None:
+        """Open, close or stop a row, or take back its blocks."""
+        numbers, closed = self.random, [row for row in range(ROWS) if row not in self.open]
+        chance = numbers.random()
+        self._after = 3 if chance < 0.10 else 0
+        if closed and chance < 0.05:
+            self._open(numbers.choice(closed))
+        elif self.open and chance < 0.06:
+            row = numbers.choice([*self.open])
+            self._stop.send(row=row)
+            self.ceased.add(row)
+            self._blocks[row] = 0
+        elif self.ceased and chance < 0.10:
+            row = numbers.choice([*self.ceased])
+            if self.lists[row] and numbers.random() < 0.5:
+                self._keeping = row
+                self._keep.put(row)
+            else:
+                self._close(row)
+
+    def _open(self, row: int) -> None:
+        self.open.add(row)
+        self.ceased.discard(row)
+        list_ = self.random.choice([None, *self.kept])
+        self._opens.send(row=row, adopts=list_ is not None, save_place=list_ or 0)
+        if list_ is not None:
+            self.lists[row] = self.kept.pop(list_)
+            self.met["adopted"] += 1
+
+    def _close(self, row: int) -> None:
+        self._closes.send(row=row)
+        self.open.remove(row)
+        self.ceased.remove(row)
+        self.free.update(block.place for block in self.lists[row])
+        self.met["dropped"] += len(self.lists[row])
+        self.lists[row] = []
+
+    @property
+    def held(self) -> set[int]:
+        """Places that are in use."""
+        lists = [*self.lists.values(), *self.kept.values()]
+        return {block.place for blocks in lists for block in blocks} | {*self.out} | {*self.given}
+
+
+@cocotb.test(timeout_time=10, timeout_unit="ms")
+async def random_lists(dut: Any) -> None:
+    """Blocks are saved, sent again, kept with their tasks and dropped, in any order: the next one
+    of each row is that of the model, and no place is lost or used twice."""
+    tb = await SavedTestbench(dut).start()
+    wanted = ("saved", "taken", "kept", "adopted", "dropped", "ended", "none")
+    for _ in range(60_000):
+        await tb.step()
+        assert not tb.held & tb.free
+        if tb.cycle > 5000 and all(tb.met[kind] >= 10 for kind in wanted):
+            break
+    assert all(tb.met[kind] >= 10 for kind in wanted), tb.met
+    print(tb.met)
