@@ -147,9 +147,9 @@ class SavedTestbench(Testbench):
             self.met["ended"] += 1
         if self.given and self._push is None and numbers.random() < 0.1:
             self._answer(self.given.pop())
-        elif self.out and self.open and self._push is None and numbers.random() < 0.03:
+        elif self.out and self._running and self._push is None and numbers.random() < 0.03:
             place = self.out.pop()
-            self._save(numbers.choice([*self.open]), place, given=False, restores=True)
+            self._save(numbers.choice(self._running), place, given=False, restores=True)
         quiet = self._push is None and self._keeping is None and not self._stopped.pending
         self._after = max(0, self._after - 1)
         if quiet and not (busy or self._after):
@@ -160,8 +160,8 @@ class SavedTestbench(Testbench):
 
     def _answer(self, place: int) -> None:
         """A stop with this place has stopped a block, or none."""
-        if self.open and self.random.random() < 0.8:
-            row = self.random.choice([*self.open])
+        if self._running and self.random.random() < 0.8:
+            row = self.random.choice(self._running)
             self._save(row, place, given=True, restores=self.random.random() < 0.7)
             return
         self._stopped.put({"some": 0, "given": 1, "save_place": place})
@@ -176,6 +176,11 @@ class SavedTestbench(Testbench):
         self._stopped.put({**answer, "save_place": place})
         self._push = (row, Saved(at, place, restores))
         self.met["saved"] += 1
+
+    @property
+    def _running(self) -> list[int]:
+        """Rows with blocks on SMs: not those that are drained."""
+        return [row for row in self.open if row != self._keeping]
 
     def _rows(self) -> None:
         """Open, close or stop a row, or take back its blocks."""
