@@ -65,6 +65,8 @@ async def random_programs(dut, eager):
         for row, launch in launches.items():
             tb.launch(Task(row, launch), numbers.randrange(64))
         await tb.until(lambda: not tb.busy, "all blocks end", 500_000)
+        tb.rate = 0
+        await tb.until(lambda: not tb.busy, "the last stop is answered")
         await tb.steps(5)
         assert not any(tb.charged.values()), tb.charged
         assert len(tb.places) == CONFIG.save_places
