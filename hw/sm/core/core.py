@@ -66,6 +66,7 @@ class Core(wiring.Component):
             self._stop_blocks(m, self._transfer)
             self._transfer_warps(m, self._transfer)
             self._transfer_instructions(m, self._transfer)
+            self._transfer_faults(m, self._transfer)
         return m
 
     def _blocks(self, m: Module) -> None:
@@ -315,7 +316,7 @@ class Core(wiring.Component):
 
     def _transfer_instructions(self, m: Module, transfer: StateTransfer) -> None:
         """Instructions of the transfer alternate with those of the warps."""
-        fetch, execute, fault = self._fetch, self._execute, self._ending.fault
+        fetch, execute = self._fetch, self._execute
         mine, last = Signal(name="transfers"), Signal(name="transferred")
         i = execute.i
         m.d.comb += [
@@ -327,10 +328,6 @@ class Core(wiring.Component):
             transfer.retired.eq(execute.retired),
             transfer.top.eq(self._retire.top),
             transfer.done.eq(self._ending.failed),
-            self.fault.valid.eq(fault.valid | transfer.fault.valid),
-            self.fault.payload.eq(Mux(fault.valid, fault.payload, transfer.fault.payload)),
-            fault.ready.eq(self.fault.ready),
-            transfer.fault.ready.eq(self.fault.ready & ~fault.valid),
         ]
         with m.If(i.valid & i.ready):
             m.d.sync += last.eq(mine)
@@ -340,3 +337,16 @@ class Core(wiring.Component):
                 fetch.room[name].eq(unit.room & ~transfer.wants[name]),
                 unit.reserve.eq(fetch.reserve[name] | transfer.reserve[name]),
             ]
+
+    def _transfer_faults(self, m: Module, transfer: StateTransfer) -> None:
+        """Faults of warps go first, but an offered one stays until it is taken."""
+        warp, state = self._ending.fault, transfer.fault
+        chosen, stays = Signal(name="state_fault"), Signal(name="state_fault_stays")
+        m.d.comb += [
+            chosen.eq(state.valid & (stays | ~warp.valid)),
+            self.fault.valid.eq(warp.valid | state.valid),
+            self.fault.payload.eq(Mux(chosen, state.payload, warp.payload)),
+            warp.ready.eq(self.fault.ready & ~chosen),
+            state.ready.eq(self.fault.ready & chosen),
+        ]
+        m.d.sync += stays.eq(chosen & ~self.fault.ready)
