@@ -137,7 +137,7 @@ class Core(wiring.Component):
         m.d.comb += [
             warps.admit.eq(fetch.admit),
             fetch.pick.eq(warps.pick),
-            warps.started.valid.eq(self._start.write.valid),
+            warps.started.valid.eq(self._start.write.valid & self._start.free_write),
             warps.started.warp.eq(self._start.write.warp),
             warps.next.eq(next_),
             warps.done.valid.eq(done.valid & ~done.what.transfer),
@@ -172,9 +172,10 @@ class Core(wiring.Component):
             m.d.comb += own.row.row.eq(execute.row.row)
         connect(m, memory_.result, registers.loads[0])
         connect(m, shared.result, registers.loads[1])
-        rests = Signal()
-        """One row pauses for a waiting memory result; never two in consecutive cycles."""
-        m.d.sync += rests.eq(registers.waiting & ~rests)
+        rests, self._late = Signal(), Signal(name="late")
+        """One row pauses for a waiting memory result, or for a context that is to be written; never
+        two in consecutive cycles."""
+        m.d.sync += rests.eq((registers.waiting | self._late) & ~rests)
         m.d.comb += [
             kernels.row[0].eq(fetch.row),
             fetch.traits.eq(kernels.traits[0]),
@@ -244,6 +245,7 @@ class Core(wiring.Component):
         for name, unit in self._rooms():
             m.d.comb += [fetch.room[name].eq(unit.room), unit.reserve.eq(fetch.reserve[name])]
         m.d.comb += [
+            self._late.eq(self._start.write.valid & ~self._start.free_write),
             self._shared.finish.eq(self.finish),
             self._next.eq(self._retire.next),
             self._waiting.eq(self._execute.retired.at),
@@ -294,6 +296,7 @@ class Core(wiring.Component):
             transfer.wait.eq(waits_for),
             transfer.left.eq(waits.left),
             put.ready.eq(~(retire.retired.valid | start.write.valid)),
+            self._late.eq((start.write.valid | put.valid) & retire.retired.valid),
             self._next.eq(retire.next),
             self._waiting.eq(self._execute.retired.at),
         ]

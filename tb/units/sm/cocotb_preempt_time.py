@@ -4,6 +4,7 @@ latency (PREEMPT-6). They are printed, and must be within the bound."""
 import cocotb
 
 from signalbox.hw.config import STATE_LINE
+from signalbox.hw.sm.core.read_port import OUTSTANDING
 from signalbox.tb.models.isa import Launch
 from signalbox.tb.units.sm.cocotb_control import make
 from signalbox.tb.units.sm.cocotb_preempt_ways import OWN, begin, stop
@@ -34,16 +35,16 @@ def lines(launch: Launch) -> int:
 
 
 def bound(launch: Launch, masks: int, latency: int) -> int:
-    """The longest access under way; all lines at the speed of the port; per warp and unit of shared
-    memory, which are saved one after the other, the latency of its last write, that of the
-    pipeline, and for a warp its words, one after the other."""
+    """The longest access under way, behind those of other warps; all lines at the speed of the
+    port, which has at most `OUTSTANDING` accesses; per warp and unit of shared memory, as they are
+    saved one after the other, the latency of its last write and of the pipeline; per mask of a
+    warp, two instructions one after the other."""
     units = launch.shared // 1024
-    word = 2 * ROWS + 20
-    warp = latency + 6 * ROWS + 60 + masks * 2 * word
+    warp = latency + 6 * ROWS + 60 + masks * (ROWS + 20)
     unit = latency + 10 * ROWS + 40
     access = latency + 4 * ACCESSES * CONFIG.sm_warps
-    window = max(ACCESSES, -(-ACCESSES * latency // 24))
-    return access + lines(launch) * window + launch.warps * warp + (units + 1) * unit + 100
+    line = ACCESSES * max(1, -(-(latency + 12) // OUTSTANDING))
+    return access + lines(launch) * line + launch.warps * warp + (units + 1) * unit
 
 
 @cocotb.test(**LIMIT)

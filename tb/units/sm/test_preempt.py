@@ -36,13 +36,14 @@ TESTS = pytest.mark.parametrize(
             (Core, "preempt", 2),
             (Core, "preempt_ways", 10),
             (Core, "preempt_ends", 17),
-            (Sm, "stops", 2),
+            (Core, "preempt_time", 1),
+            (Sm, "stops", 5),
         ],
         smoke={
             (Core, "preempt", 2): ["random_programs"],
             (Core, "preempt_ways", 10): ["barriers"],
             (Core, "preempt_ends", 17): ["faults_are_not_lost"],
-            (Sm, "stops", 2): ["random_programs"],
+            (Sm, "stops", 5): ["random_programs"],
         },
     ),
 )
@@ -64,3 +65,15 @@ def test_one_lane(design: type[wiring.Component], tests: str, minimum: int) -> N
 def test_all_lanes(design: type[wiring.Component], tests: str, minimum: int) -> None:
     """The build takes minutes."""
     run("all", design, tests, minimum, "verilator")
+
+
+def test_many_warps() -> None:
+    sizes = {**fields("four"), "save_places": 4, "sm_warps": 24, "sm_registers": 6144}
+    simulate(
+        Core(Config(**sizes)),
+        "signalbox.tb.units.sm.cocotb_preempt_busy",
+        simulator="verilator",
+        name="sm-preempt_busy",
+        env={"CONFIG": json.dumps(sizes)},
+        minimum=4,
+    )
