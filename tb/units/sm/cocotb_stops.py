@@ -44,8 +44,19 @@ class Stopping(SmTestbench):
         for row in {fault["row"] for fault in self.faults} - self.killed:
             self.kill(row)
         await super().step()
+        if self.still:
+            check_order(self)
         if self.calm > CALM:
             check_victim(self)
+
+
+def check_order(tb: SmTestbench) -> None:
+    """No block that has been there for some time is to be stopped sooner than the victim."""
+    found = tb.get("link__victim")
+    rank = not found["leaves"], found["level"] - 1, found["state"]
+    for work in tb.there.values():
+        if found["valid"] and tb.cycle - work.since > CALM:
+            assert rank <= tb.rank(work), (found, work)
 
 
 def check_victim(tb: SmTestbench) -> None:
@@ -128,7 +139,7 @@ async def kills_and_faults(dut, breaks):
     its blocks end, the other row computes what it should, and the next kernels run."""
     tb = await Stopping(dut).start()
     numbers = tb.random
-    for _ in range(2 * ROUNDS):
+    for _ in range(ROUNDS):
         tb.port.latency = numbers.choice(((1, 2), (3, 20), (30, 90)))
         tb.rate = 0.01
         launches = random_launches(tb)

@@ -28,12 +28,14 @@ _PAGES = CONFIG.place_bytes // 4096
 
 @dataclass(eq=False)
 class Work:
-    """A block. `place` : of its state, if it has one. `begun` : it has begun since it was sent."""
+    """A block. `place` : of its state, if it has one. `begun` : it has begun since it was sent.
+    `since` : cycle in which it came, began, or its row was to leave or to stay."""
 
     task: Task
     at: tuple[int, int, int]
     priority: int
     begun: bool = False
+    since: int = 0
     place: int | None = None
     stops: int = 0
 
@@ -142,18 +144,26 @@ class SmTestbench(Testbench):
     def leaves(self, rows: set[int]) -> None:
         """The blocks of these rows are to leave."""
         self.calm = 0
+        for work in self.there.values():
+            if work.task.row in rows ^ self.leave:
+                work.since = self.cycle
         self.leave = rows
         self.drive(link__leave=sum(1 << row for row in rows))
+
+    def rank(self, work: Work) -> tuple[bool, int, int]:
+        """The lower, the sooner it is to be stopped."""
+        return work.task.row not in self.leave, work.priority, work.state
 
     @property
     def victims(self) -> list[Work]:
         """Blocks of which one is to be stopped next."""
+        least = min(map(self.rank, self.there.values()), default=None)
+        return [work for work in self.there.values() if self.rank(work) == least]
 
-        def rank(work: Work) -> tuple[bool, int, int]:
-            return work.task.row not in self.leave, work.priority, work.state
-
-        least = min(map(rank, self.there.values()), default=None)
-        return [work for work in self.there.values() if rank(work) == least]
+    @property
+    def still(self) -> bool:
+        """No block is on its way to or from the SM."""
+        return self._inside == len(self.there) and self._given is None
 
     async def step(self) -> None:
         if self._words:
@@ -167,9 +177,9 @@ class SmTestbench(Testbench):
         self._inside -= freed["block"]
         self.calm += 1
         if begin["valid"]:
-            self.there[begin["row"], tuple(begin["at"][axis] for axis in "xyz")].begun = True
-        still = self._inside == len(self.there) and self._given is None
-        if begin["valid"] or freed["block"] or not still:
+            work = self.there[begin["row"], tuple(begin["at"][axis] for axis in "xyz")]
+            work.begun, work.since = True, self.cycle
+        if begin["valid"] or freed["block"] or not self.still:
             self.calm = 0
 
     def _arrived(self, block: dict[str, Any]) -> None:
@@ -177,7 +187,7 @@ class SmTestbench(Testbench):
         self.calm = 0
 
     def _send(self, work: Work) -> None:
-        work.begun = False
+        work.begun, work.since = False, self.cycle
         self.there[work.task.row, work.at] = work
         self.charged.update(work.needs)
         where = dict(zip("xyz", work.at, strict=True))
