@@ -133,7 +133,8 @@ class BlockStop(wiring.Component):
         return m
 
     def _seek(self, m: Module) -> None:
-        """Compare one block after the other with the best one of this round."""
+        """Compare one block after the other with the best one of this round. A round begins anew
+        when a block leaves, which may be that one."""
         config = self._config
         here = Signal(config.block_bits, name="here")
         shape = data.StructLayout({**block_victim.members, "slot": config.block_bits})
@@ -159,7 +160,7 @@ class BlockStop(wiring.Component):
         with m.If(last):
             m.d.sync += [victim.eq(chosen), best.valid.eq(0)]
         with m.If((self.slot | self.returns).any() | self.over.valid):
-            m.d.sync += [victim.valid.eq(0), best.valid.eq(0)]
+            m.d.sync += [victim.valid.eq(0), best.valid.eq(0), here.eq(0)]
 
     def _stop(self, m: Module) -> None:
         config, stop, victim, over = self._config, self.stop, self._victim, self.over

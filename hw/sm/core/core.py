@@ -66,6 +66,7 @@ class Core(wiring.Component):
             self._stop_blocks(m, self._transfer)
             self._transfer_warps(m, self._transfer)
             self._transfer_instructions(m, self._transfer)
+            self._transfer_faults(m, self._transfer)
         return m
 
     def _blocks(self, m: Module) -> None:
@@ -136,7 +137,7 @@ class Core(wiring.Component):
         m.d.comb += [
             warps.admit.eq(fetch.admit),
             fetch.pick.eq(warps.pick),
-            warps.started.valid.eq(self._start.write.valid),
+            warps.started.valid.eq(self._start.write.valid & self._start.free_write),
             warps.started.warp.eq(self._start.write.warp),
             warps.next.eq(next_),
             warps.done.valid.eq(done.valid & ~done.what.transfer),
@@ -171,9 +172,14 @@ class Core(wiring.Component):
             m.d.comb += own.row.row.eq(execute.row.row)
         connect(m, memory_.result, registers.loads[0])
         connect(m, shared.result, registers.loads[1])
-        rests = Signal()
-        """One row pauses for a waiting memory result; never two in consecutive cycles."""
-        m.d.sync += rests.eq(registers.waiting & ~rests)
+        rests, self._late = Signal(), Signal(name="late")
+        waited = Signal(3)
+        """One row pauses for a waiting memory result, or for a context that has been waiting to be
+        written for long; never two in consecutive cycles."""
+        m.d.sync += [
+            waited.eq(Mux(self._late, waited + (waited != 7), 0)),
+            rests.eq((registers.waiting | (waited == 7)) & ~rests),
+        ]
         m.d.comb += [
             kernels.row[0].eq(fetch.row),
             fetch.traits.eq(kernels.traits[0]),
@@ -243,6 +249,7 @@ class Core(wiring.Component):
         for name, unit in self._rooms():
             m.d.comb += [fetch.room[name].eq(unit.room), unit.reserve.eq(fetch.reserve[name])]
         m.d.comb += [
+            self._late.eq(self._start.write.valid & ~self._start.free_write),
             self._shared.finish.eq(self.finish),
             self._next.eq(self._retire.next),
             self._waiting.eq(self._execute.retired.at),
@@ -293,6 +300,7 @@ class Core(wiring.Component):
             transfer.wait.eq(waits_for),
             transfer.left.eq(waits.left),
             put.ready.eq(~(retire.retired.valid | start.write.valid)),
+            self._late.eq((start.write.valid | put.valid) & retire.retired.valid),
             self._next.eq(retire.next),
             self._waiting.eq(self._execute.retired.at),
         ]
@@ -315,7 +323,7 @@ class Core(wiring.Component):
 
     def _transfer_instructions(self, m: Module, transfer: StateTransfer) -> None:
         """Instructions of the transfer alternate with those of the warps."""
-        fetch, execute, fault = self._fetch, self._execute, self._ending.fault
+        fetch, execute = self._fetch, self._execute
         mine, last = Signal(name="transfers"), Signal(name="transferred")
         i = execute.i
         m.d.comb += [
@@ -327,10 +335,6 @@ class Core(wiring.Component):
             transfer.retired.eq(execute.retired),
             transfer.top.eq(self._retire.top),
             transfer.done.eq(self._ending.failed),
-            self.fault.valid.eq(fault.valid | transfer.fault.valid),
-            self.fault.payload.eq(Mux(fault.valid, fault.payload, transfer.fault.payload)),
-            fault.ready.eq(self.fault.ready),
-            transfer.fault.ready.eq(self.fault.ready & ~fault.valid),
         ]
         with m.If(i.valid & i.ready):
             m.d.sync += last.eq(mine)
@@ -340,3 +344,16 @@ class Core(wiring.Component):
                 fetch.room[name].eq(unit.room & ~transfer.wants[name]),
                 unit.reserve.eq(fetch.reserve[name] | transfer.reserve[name]),
             ]
+
+    def _transfer_faults(self, m: Module, transfer: StateTransfer) -> None:
+        """Faults of warps go first, but an offered one stays until it is taken."""
+        warp, state = self._ending.fault, transfer.fault
+        chosen, stays = Signal(name="state_fault"), Signal(name="state_fault_stays")
+        m.d.comb += [
+            chosen.eq(state.valid & (stays | ~warp.valid)),
+            self.fault.valid.eq(warp.valid | state.valid),
+            self.fault.payload.eq(Mux(chosen, state.payload, warp.payload)),
+            warp.ready.eq(self.fault.ready & ~chosen),
+            state.ready.eq(self.fault.ready & chosen),
+        ]
+        m.d.sync += stays.eq(chosen & ~self.fault.ready)

@@ -65,7 +65,8 @@ class WarpExit(wiring.Component):
         m.submodules.where = wheres = memory.Memory(shape=where, depth=config.sm_warps, init=[])
         tell, write = whys.write_port(), wheres.write_port()
         m.d.comb += [
-            tell.en.eq(chosen.valid),
+            # An instruction of `StateTransfer` may carry the number of a warp that is gone.
+            tell.en.eq(chosen.valid & ~chosen.what.transfer),
             tell.addr.eq(chosen.what.warp),
             tell.data.cause.eq(chosen.what.cause),
             tell.data.va.eq(chosen.what.va),

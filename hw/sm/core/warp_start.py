@@ -48,7 +48,7 @@ class WarpStart(wiring.Component):
     fate : in, what becomes of it, 1 cycle later.
     over : out, strobe: the warp had ended before its block was saved.
     resume : out, strobe: it is to be restored.
-    write : out, otherwise, its first context, which makes it ready.
+    write : out, otherwise, its first context, which makes it ready; held until `free_write`.
     free_write : in, `write` is possible in this cycle.
     forget : in, strobe: a block begins; do not continue from the previous warp.
     threads : in, a row of threads.
@@ -125,9 +125,10 @@ class WarpStart(wiring.Component):
                 m.d.comb += [
                     self.over.valid.eq(goes & fate.over),
                     self.resume.valid.eq(goes & ~fate.over & fate.saved),
-                    self.write.valid.eq(goes & ~(fate.over | fate.saved) & self.free_write),
+                    self.write.valid.eq(goes & ~(fate.over | fate.saved)),
                 ]
-                with m.If(self.over.valid | self.resume.valid | self.write.valid):
+                writes = self.write.valid & self.free_write
+                with m.If(self.over.valid | self.resume.valid | writes):
                     m.next = "TAKE"
         self._walk(m, walks)
         with m.If(self.forget):

@@ -6,11 +6,13 @@ from copy import deepcopy
 
 import cocotb
 
-from signalbox.tb.models.isa import Launch, run_block
+from signalbox.hw.config import STATE_LINE
+from signalbox.tb.models.isa import Launch, Memory, run_block
+from signalbox.tb.units.sm.cocotb_control import make
 from signalbox.tb.units.sm.cocotb_core import difference
 from signalbox.tb.units.sm.core_testbench import CONFIG, Task
 from signalbox.tb.units.sm.programs import random_launch
-from signalbox.tb.units.sm.sm_testbench import SmTestbench
+from signalbox.tb.units.sm.sm_testbench import AREA, SmTestbench
 
 LIMIT = {"timeout_time": 40, "timeout_unit": "ms"}
 
@@ -20,9 +22,16 @@ MOST = 5
 ROUNDS = int(os.environ.get("ROUNDS", "1"))
 
 
+CALM = 2 * CONFIG.sm_blocks + 2 * CONFIG.shared_units + 10
+"""Cycles after which the victim is the right one."""
+
+STATE_BUS = 9
+"""Cause, as in `CoreCause`."""
+
+
 class Stopping(SmTestbench):
     """Stops the victim in a fraction of the cycles; now and then, all blocks of some rows are to
-    leave."""
+    leave. Checks the victim. Kills a row that faults."""
 
     rate = 0.0
 
@@ -31,8 +40,33 @@ class Stopping(SmTestbench):
         if self.random.random() < self.rate and self.can_stop and few:
             self.stop(0 if self.get("link__victim")["leaves"] else 127)
         if self.random.random() < self.rate / 2:
-            self.drive(link__leave=self.random.choice((0, 0, 1, 2, 3)))
+            self.leaves(self.random.choice(({0}, {1}, {0, 1}, set(), set())))
+        for row in {fault["row"] for fault in self.faults} - self.killed:
+            self.kill(row)
         await super().step()
+        if self.still:
+            check_order(self)
+        if self.calm > CALM:
+            check_victim(self)
+
+
+def check_order(tb: SmTestbench) -> None:
+    """No block that has been there for some time is to be stopped sooner than the victim."""
+    found = tb.get("link__victim")
+    rank = not found["leaves"], found["level"] - 1, found["state"]
+    for work in tb.there.values():
+        if found["valid"] and tb.cycle - work.since > CALM:
+            assert rank <= tb.rank(work), (found, work)
+
+
+def check_victim(tb: SmTestbench) -> None:
+    """The victim is one of those that the contract of `BlockStop` names."""
+    found, victims = tb.get("link__victim"), tb.victims
+    assert found["valid"] == bool(victims), (found, victims)
+    if victims:
+        leaves = victims[0].task.row in tb.leave
+        wanted = (leaves, victims[0].priority + 1, victims[0].state)
+        assert (found["leaves"], found["level"], found["state"]) == wanted, (found, victims)
 
 
 def fits(launch: Launch) -> bool:
@@ -45,6 +79,37 @@ def fits(launch: Launch) -> bool:
     )
 
 
+async def free(tb: Stopping) -> None:
+    """All blocks end, and then nothing is in use."""
+    await tb.until(lambda: not tb.busy, "all blocks end", 500_000)
+    tb.rate = 0
+    await tb.until(lambda: not tb.busy, "the last stop is answered")
+    await tb.steps(5)
+    assert not any(tb.charged.values()), tb.charged
+    assert len(tb.places) == CONFIG.save_places
+    tb.leaves(set())
+
+
+def random_launches(tb: Stopping) -> dict[int, Launch]:
+    """Two kernels, by row."""
+    numbers = tb.random
+    launches: dict[int, Launch] = {}
+    while len(launches) < 2:
+        threads = numbers.choice(((3, 5, 2), (40, 1, 1), (7, 2, 5), (32, 2, 1)))
+        launch = random_launch(numbers, threads, 3, numbers.randrange(5, 8 * ROUNDS))
+        if fits(launch):
+            launches[len(launches)] = launch
+    return launches
+
+
+def computed(launch: Launch) -> Memory:
+    """Memory after all blocks, according to the interpreter."""
+    model = deepcopy(launch)
+    for x in range(launch.grid[0]):
+        assert not any(warp.failure for warp in run_block(model, (x, 0, 0)).warps)
+    return model.memory
+
+
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(eager=[1.0, 0.4])
 async def random_programs(dut, eager):
@@ -55,25 +120,94 @@ async def random_programs(dut, eager):
     for _ in range(ROUNDS):
         tb.port.latency = numbers.choice(((1, 2), (3, 20), (30, 90)))
         tb.rate = numbers.choice((0.001, 0.003, 0.01))
-        launches: dict[int, Launch] = {}
-        while len(launches) < 2:
-            threads = numbers.choice(((3, 5, 2), (40, 1, 1), (7, 2, 5), (32, 2, 1)))
-            launch = random_launch(numbers, threads, 3, numbers.randrange(5, 8 * ROUNDS))
-            if fits(launch):
-                launches[len(launches)] = launch
-        before = {row: deepcopy(launch.memory) for row, launch in launches.items()}
+        launches = random_launches(tb)
+        wanted = {row: computed(launch) for row, launch in launches.items()}
         for row, launch in launches.items():
             tb.launch(Task(row, launch), numbers.randrange(64))
-        await tb.until(lambda: not tb.busy, "all blocks end", 500_000)
-        await tb.steps(5)
-        assert not any(tb.charged.values()), tb.charged
-        assert len(tb.places) == CONFIG.save_places
+        await free(tb)
         assert not tb.faults
         for row, launch in launches.items():
-            model = deepcopy(launch)
-            model.memory = before[row]
-            for x in range(launch.grid[0]):
-                assert not any(warp.failure for warp in run_block(model, (x, 0, 0)).warps)
-            assert launch.memory.pages == model.memory.pages, difference(launch, model.memory)
+            assert launch.memory.pages == wanted[row].pages, difference(launch, wanted[row])
     assert tb.stopped["state"]
     dut._log.info("stopped: %s", tb.stopped)
+
+
+@cocotb.test(**LIMIT)
+@cocotb.parametrize(breaks=[False, True])
+async def kills_and_faults(dut, breaks):
+    """One of two rows is killed at any time, or when a line of the save area has bus errors: all of
+    its blocks end, the other row computes what it should, and the next kernels run."""
+    tb = await Stopping(dut).start()
+    numbers = tb.random
+    for _ in range(ROUNDS):
+        tb.port.latency = numbers.choice(((1, 2), (3, 20), (30, 90)))
+        tb.rate = 0.01
+        launches = random_launches(tb)
+        wanted = {row: computed(launch) for row, launch in launches.items()}
+        if breaks:
+            tb.state.bad_lines = bad_lines(tb)
+        for row, launch in launches.items():
+            tb.launch(Task(row, launch), numbers.randrange(64))
+        if not breaks:
+            await tb.steps(numbers.randrange(3000))
+            tb.kill(numbers.randrange(2))
+        await free(tb)
+        assert {fault["cause"].value for fault in tb.faults} <= ({STATE_BUS} if breaks else set())
+        for row in set(launches) - tb.killed:
+            launch = launches[row]
+            assert launch.memory.pages == wanted[row].pages, difference(launch, wanted[row])
+        tb.faults.clear()
+        tb.state.bad_lines.clear()
+        tb.revive()
+
+
+def bad_lines(tb: Stopping) -> set[int]:
+    """The first line of one place, or some line of each."""
+    first = AREA * 4096 // STATE_LINE
+    step = CONFIG.place_bytes // STATE_LINE
+    if tb.random.random() < 0.5:
+        return {first + step * tb.random.randrange(CONFIG.save_places)}
+    return {first + step * place + tb.random.randrange(40) for place in range(CONFIG.save_places)}
+
+
+def endless(warps: int, shared: int) -> Launch:
+    return make("top: bra top", warps=warps, shared=shared)
+
+
+@cocotb.test(**LIMIT)
+async def levels(dut):
+    """A stop whose level is not above that of the victim finds none; with the next level the victim
+    is stopped, and then the next one, as `check_victim` says. A block of a row that leaves is
+    stopped at any level."""
+    tb = await Stopping(dut).start()
+    tb.holds = True
+    for _ in range(ROUNDS):
+        for row in range(CONFIG.sm_blocks):
+            size = tb.random.choice(((1, 0), (1, 1024), (CONFIG.sm_warps // 3, 0)))
+            tb.launch(Task(row, endless(*size)), tb.random.randrange(4))
+        await tb.until(lambda: len(tb.there) == CONFIG.sm_blocks, "all blocks are sent")
+        await tb.until(lambda: all(work.begun for work in tb.there.values()), "all begin")
+        if tb.random.random() < 0.5:
+            tb.leaves({tb.random.randrange(CONFIG.sm_blocks)})
+        while tb.there:
+            await tb.until(lambda: tb.calm > CALM, "the victim is known")
+            await stops_at_levels(tb)
+        for row in range(CONFIG.sm_blocks):
+            tb.kill(row)
+        await free(tb)
+        tb.revive()
+
+
+async def stops_at_levels(tb: Stopping) -> None:
+    """Stop the next block, whose priority decides unless it is to leave."""
+    victims = tb.victims
+    leaves, level = victims[0].task.row in tb.leave, victims[0].priority + 1
+    for above in [-level] if leaves else [tb.random.randint(-level, 0), 1]:
+        tb.answers.clear()
+        tb.stop(level + above)
+        await tb.until(lambda: tb.answers, "the stop is answered")
+        (found,) = tb.answers
+        if above > 0 or leaves:
+            assert found in victims, (found, victims)
+        else:
+            assert found is None, (found, level, above)

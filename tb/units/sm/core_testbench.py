@@ -121,7 +121,7 @@ class CoreTestbench(Testbench):
     memories : memory of each row.
     slots, warps : blocks by slot; slot and register units of each running warp.
     faults, spans : faults reported by the core; finished warps.
-    end : sink of the ends.
+    report, end : sinks of the faults, and of the ends.
     """
 
     timeout = 20_000
@@ -135,7 +135,7 @@ class CoreTestbench(Testbench):
         self.faults: list[Fault] = []
         self.spans: list[Span] = []
         self.port = port = MemoryEnd(self, WIDTH, CORE_PORTS, self.memory)
-        Sink(self, "fault", port.pace, self._report)
+        self.report = Sink(self, "fault", port.pace, self._report)
         self.end = Sink(self, "end", port.pace, self._end)
         self._kernel = Strobe(self, "kernel")
         self._words: deque[dict[str, int]] = deque()

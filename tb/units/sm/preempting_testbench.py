@@ -3,10 +3,12 @@
 from collections import Counter
 from typing import Any
 
+from signalbox.hw.config import STATE_LINE
 from signalbox.tb.models.isa import Memory
+from signalbox.tb.testbench.ends import Source
 from signalbox.tb.units.sm.core_testbench import CONFIG, CoreTestbench, Running
 
-__all__ = ["PAGES", "PreemptingTestbench"]
+__all__ = ["PAGES", "PreemptingTestbench", "StateMemory"]
 
 PAGES = CONFIG.place_bytes // 4096
 """Pages of a place."""
@@ -15,44 +17,57 @@ _FIRST = 0x40
 """First page of the first place."""
 
 
+class StateMemory(Memory):
+    """Memory in which an access to one of `bad_lines`, numbers of 128 bytes, is a bus error."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bad_lines: set[int] = set()
+
+    def status(self, va: int) -> int:
+        return 1 if va // STATE_LINE in self.bad_lines else super().status(va)
+
+
 class PreemptingTestbench(CoreTestbench):
     """Also stops blocks, and begins them again.
 
     Members
     -------
     state : physical memory with the places.
-    places : place of each block that has one, by row and position.
+    places : first page of the place of each block that has one, by row and position.
     stopping : slots of blocks being stopped.
     saved : number of blocks saved.
     stops : how often each block was stopped, by row and position.
+    waits : of each saved block, the cycles in which its stop was accepted and it was saved.
+    most : warps that may run at the same time.
+    killed : killed rows.
     """
 
     def __init__(self, dut: Any) -> None:
         super().__init__(dut)
-        self.state = Memory()
+        self.state = StateMemory()
         self.places: dict[tuple[int, tuple[int, int, int]], int] = {}
         self.stopping: set[int] = set()
-        self._stopped: set[int] = set()
         self.saved = 0
         self.stops: Counter[tuple[int, tuple[int, int, int]]] = Counter()
+        self.waits: list[tuple[int, int]] = []
+        self.most = CONFIG.sm_warps
+        self.killed: set[int] = set()
+        self._stopped: dict[int, int] = {}
+        """Cycle in which the stop was accepted, by slot."""
         self._free = [_FIRST + PAGES * n for n in range(CONFIG.save_places)]
         for page in self._free:
             noise = self.random.randbytes(4096 * PAGES)
             self.state.map(page * 4096, noise)
-        self._stop = self.source("stop", self._accept)
-
-    def source(self, name: str, then: Any) -> Any:
-        from signalbox.tb.testbench.ends import Source
-
-        return Source(self, name, then=then)
+        self._stop = Source(self, "stop", then=self._accept)
 
     @property
     def stoppable(self) -> list[int]:
-        """Slots of blocks that have begun and can be stopped."""
+        """Slots of blocks of which a warp has started, and that can be stopped."""
         return [
             slot
             for slot, block in self.slots.items()
-            if block.begun
+            if len(block.waiting) < block.task.launch.warps
             and slot not in self.stopping
             and (self._key(block) in self.places or self._free)
         ]
@@ -66,6 +81,35 @@ class PreemptingTestbench(CoreTestbench):
         self.stopping.add(slot)
         self._stop.put({"slot": slot, "page": self.places[key]})
 
+    @property
+    def next_place(self) -> int:
+        """First page of the next place that a block gets."""
+        return self._free[-1]
+
+    def kill(self, row: int) -> None:
+        """Kill a row, whose blocks outside of the core are gone. Of a block without a barrier no
+        further warps start; its first one always does."""
+        self.killed.add(row)
+        self._drive_kill()
+        self.tasks = [task for task in self.tasks if task.row != row]
+        there = {slot: block for slot, block in self.slots.items() if block.task.row == row}
+        for key in [key for key in self.places if key[0] == row]:
+            if key not in map(self._key, there.values()):
+                self._free.append(self.places.pop(key))
+        for slot, block in there.items():
+            if not block.task.launch.barrier and block.waiting:
+                while len(block.waiting) > (not block.running and not block.waiting[0]):
+                    block.waiting.pop()
+                self.check(slot)
+
+    def revive(self) -> None:
+        """No row is killed any more."""
+        self.killed.clear()
+        self._drive_kill()
+
+    def _drive_kill(self) -> None:
+        self.drive(kill=sum(1 << row for row in self.killed))
+
     def key(self, slot: int) -> tuple[int, tuple[int, int, int]]:
         """Identifies the block in a slot."""
         return self._key(self.slots[slot])
@@ -77,7 +121,7 @@ class PreemptingTestbench(CoreTestbench):
     def _accept(self, stop: dict[str, int]) -> None:
         slot = stop["slot"]
         block = self.slots[slot]
-        self._stopped.add(slot)
+        self._stopped[slot] = self.cycle
         if not block.task.launch.barrier:
             block.waiting.clear()
         self.check(slot)
@@ -90,10 +134,13 @@ class PreemptingTestbench(CoreTestbench):
         if slot in self._stopped:
             self._finish |= 1 << slot
         else:
-            place = self.places.pop(self._key(self.slots[slot]), None)
-            if place is not None:
-                self._free.append(place)
+            self._leave_place(self._key(self.slots[slot]))
             super().finish(slot)
+
+    def _leave_place(self, key: tuple[int, tuple[int, int, int]]) -> None:
+        place = self.places.pop(key, None)
+        if place is not None:
+            self._free.append(place)
 
     def beginning(self, block: Running) -> dict[str, Any]:
         place = self.places.get(self._key(block))
@@ -103,13 +150,24 @@ class PreemptingTestbench(CoreTestbench):
     def memory(self, request: dict[str, int]) -> Memory:
         return self.state if request["physical"] else super().memory(request)
 
+    def _start_warp(self) -> None:
+        if len(self.warps) < self.most:
+            super()._start_warp()
+
     async def step(self) -> None:
         await super().step()
         saved = self.get("saved")
         for slot in range(CONFIG.sm_blocks):
             if saved >> slot & 1:
-                block = self.slots.pop(slot)
-                self._stopped.remove(slot)
-                self.stopping.remove(slot)
-                self.saved += 1
-                block.task.blocks.appendleft(block.at)
+                self._save(slot)
+
+    def _save(self, slot: int) -> None:
+        """The block's state is in memory."""
+        block = self.slots.pop(slot)
+        self.waits.append((self._stopped.pop(slot), self.cycle))
+        self.stopping.remove(slot)
+        self.saved += 1
+        if block.task.row in self.killed:
+            self._leave_place(self._key(block))
+        else:
+            block.task.blocks.appendleft(block.at)

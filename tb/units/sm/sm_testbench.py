@@ -14,12 +14,13 @@ from signalbox.tb.testbench.record import Record
 from signalbox.tb.testbench.strobe import Strobe
 from signalbox.tb.units.sm.core_testbench import CONFIG, WIDTH, Task
 from signalbox.tb.units.sm.memory_end import SM_PORTS, MemoryEnd
+from signalbox.tb.units.sm.preempting_testbench import StateMemory
 
-__all__ = ["SmTestbench", "Work"]
+__all__ = ["AREA", "SmTestbench", "Work"]
 
 _SPACE = Record(space_word)
 
-_AREA = 0x40
+AREA = 0x40
 """First page of the save area."""
 
 _PAGES = CONFIG.place_bytes // 4096
@@ -27,10 +28,14 @@ _PAGES = CONFIG.place_bytes // 4096
 
 @dataclass(eq=False)
 class Work:
-    """A block. `place` : of its state, if it has one."""
+    """A block. `place` : of its state, if it has one. `begun` : it has begun since it was sent.
+    `since` : cycle in which it came, began, or its row was to leave or to stay."""
 
     task: Task
     at: tuple[int, int, int]
+    priority: int
+    begun: bool = False
+    since: int = 0
     place: int | None = None
     stops: int = 0
 
@@ -39,6 +44,11 @@ class Work:
         launch, task = self.task.launch, self.task
         registers = launch.warps * task.units
         return Counter(registers=registers, warps=launch.warps, shared=task.shared, block=1)
+
+    @property
+    def state(self) -> int:
+        """Size of its state, in units of registers."""
+        return self.begun * (self.needs["registers"] + 2 * self.task.shared)
 
 
 class SmTestbench(Testbench):
@@ -50,10 +60,14 @@ class SmTestbench(Testbench):
     state : physical memory with the places.
     memories : memory of each row, which is also its ASID.
     waiting : blocks that are to be sent.
+    holds : stopped blocks are not sent again.
     there : blocks sent, by row and position.
     charged : what they need, less what was freed.
     places : free places.
     stopped : number of blocks saved; without a state; stops that found none.
+    answers : block of each stop, None if it found none.
+    leave : rows whose blocks are to leave.
+    calm : cycles since blocks last came, began, left, or were to leave.
     faults : faults reported.
     killed : rows.
     """
@@ -63,22 +77,29 @@ class SmTestbench(Testbench):
     def __init__(self, dut: Any) -> None:
         super().__init__(dut, Sm(CONFIG))
         self.port = MemoryEnd(self, WIDTH, SM_PORTS, self._memory)
-        self.state = Memory()
+        self.state = StateMemory()
         size = CONFIG.place_bytes * CONFIG.save_places
-        self.state.map(_AREA * 4096, self.random.randbytes(size))
+        self.state.map(AREA * 4096, self.random.randbytes(size))
         self.memories: dict[int, Memory] = {}
         self.waiting: list[Work] = []
+        self.holds = False
+        self._held: list[Work] = []
         self.there: dict[tuple[int, tuple[int, int, int]], Work] = {}
         self.charged: Counter[str] = Counter()
         self.places = list(range(CONFIG.save_places))
         self.stopped: Counter[str] = Counter()
+        self.answers: list[Work | None] = []
+        self.leave: set[int] = set()
+        self.calm = 0
         self.faults: list[dict[str, Any]] = []
         self.killed: set[int] = set()
+        self._inside = 0
+        """Blocks in the SM."""
         self._stops, self._given = False, None
         """A stop is in progress; the place given with it."""
         self._words: deque[dict[str, int]] = deque()
         self._kernel, self._stop = Strobe(self, "kernel"), Strobe(self, "link__stop")
-        self._block = Source(self, "link__block")
+        self._block = Source(self, "link__block", then=self._arrived)
         Sink(self, "link__ended", self.port.pace, self._ended)
         Sink(self, "link__stopped", self.port.pace, self._answered)
         Sink(self, "fault", self.port.pace, self.faults.append)
@@ -88,10 +109,10 @@ class SmTestbench(Testbench):
         words = task.words()
         words[KernelWord.NEEDS] |= priority
         words[KernelWord.SPACE] |= _SPACE.pack({"asid": task.row})
-        words[KernelWord.SAVE_AREA] = _AREA
+        words[KernelWord.SAVE_AREA] = AREA
         for word, value in words.items():
             self._words.append({"row": task.row, "word": word, "data": value})
-        self.waiting += [Work(task, at) for at in task.blocks]
+        self.waiting += [Work(task, at, priority) for at in task.blocks]
 
     @property
     def busy(self) -> bool:
@@ -109,9 +130,42 @@ class SmTestbench(Testbench):
         return not self._stops and bool(self.places)
 
     def kill(self, row: int) -> None:
+        """Kill a row; its blocks outside of the SM are gone."""
         self.killed.add(row)
-        self.waiting = [work for work in self.waiting if work.task.row != row]
+        for several in (self.waiting, self._held):
+            for work in [work for work in several if work.task.row == row]:
+                several.remove(work)
+                self._drop(work)
         self.drive(kill=sum(1 << one for one in self.killed))
+
+    def revive(self) -> None:
+        """No row is killed any more."""
+        self.killed.clear()
+        self.drive(kill=0)
+
+    def leaves(self, rows: set[int]) -> None:
+        """The blocks of these rows are to leave."""
+        self.calm = 0
+        for work in self.there.values():
+            if work.task.row in rows ^ self.leave:
+                work.since = self.cycle
+        self.leave = rows
+        self.drive(link__leave=sum(1 << row for row in rows))
+
+    def rank(self, work: Work) -> tuple[bool, int, int]:
+        """The lower, the sooner it is to be stopped."""
+        return work.task.row not in self.leave, work.priority, work.state
+
+    @property
+    def victims(self) -> list[Work]:
+        """Blocks of which one is to be stopped next."""
+        least = min(map(self.rank, self.there.values()), default=None)
+        return [work for work in self.there.values() if self.rank(work) == least]
+
+    @property
+    def still(self) -> bool:
+        """No block is on its way to or from the SM."""
+        return self._inside == len(self.there) and not self._stops
 
     async def step(self) -> None:
         if self._words:
@@ -119,11 +173,23 @@ class SmTestbench(Testbench):
         elif self.waiting and not self._block.pending and len(self.there) < CONFIG.sm_blocks:
             self._send(self.waiting.pop(self.random.randrange(len(self.waiting))))
         await super().step()
-        freed = self.get("link__freed")
+        freed, begin = self.get("link__freed"), self.get("events")["begin"]
         self.charged.subtract({name: freed[name] for name in ("registers", "warps", "shared")})
         self.charged.subtract(block=freed["block"])
+        self._inside -= freed["block"]
+        self.calm += 1
+        if begin["valid"]:
+            work = self.there[begin["row"], tuple(begin["at"][axis] for axis in "xyz")]
+            work.begun, work.since = True, self.cycle
+        if begin["valid"] or freed["block"] or not self.still:
+            self.calm = 0
+
+    def _arrived(self, block: dict[str, Any]) -> None:
+        self._inside += 1
+        self.calm = 0
 
     def _send(self, work: Work) -> None:
+        work.begun, work.since = False, self.cycle
         self.there[work.task.row, work.at] = work
         self.charged.update(work.needs)
         where = dict(zip("xyz", work.at, strict=True))
@@ -139,6 +205,7 @@ class SmTestbench(Testbench):
             if given is not None:
                 assert answer["save_place"] == given
                 self.places.append(given)
+            self.answers.append(None)
             return
         work = self.there.pop((answer["row"], tuple(answer["at"][axis] for axis in "xyz")))
         assert (given is None) == (work.place is not None)
@@ -151,10 +218,11 @@ class SmTestbench(Testbench):
             self.places.append(given)
         self.stopped["state" if answer["restores"] else "fresh"] += 1
         work.stops += 1
+        self.answers.append(work)
         if work.task.row in self.killed:
             self._drop(work)
         else:
-            self.waiting.append(work)
+            (self._held if self.holds else self.waiting).append(work)
 
     def _drop(self, work: Work) -> None:
         if work.place is not None:

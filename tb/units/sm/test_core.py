@@ -69,15 +69,3 @@ def test_all_lanes(tests: str, minimum: int) -> None:
 @pytest.mark.parametrize("config", ["tiny", pytest.param("large", marks=pytest.mark.soak)])
 def test_elaborates(config: str) -> None:
     assert "module dut" in export.verilog(Core(CONFIGS[config]), DESIGN)
-
-
-def test_preempt(simulator: str) -> None:
-    sizes = {**fields("four"), "save_places": 4}
-    simulate(
-        Core(Config(**sizes)),
-        "signalbox.tb.units.sm.cocotb_preempt",
-        simulator=simulator,
-        name="sm-preempt-four",
-        env={"CONFIG": json.dumps(sizes), "ROUNDS": "1" if simulator == "icarus" else "3"},
-        minimum=1,
-    )

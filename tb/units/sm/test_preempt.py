@@ -1,0 +1,79 @@
+"""Blocks that stop and continue: in the supplied core alone, and in a whole SM (PREEMPT-2, 3, 5 to
+7)."""
+
+import json
+
+import pytest
+from amaranth.lib import wiring
+
+from signalbox.hw.config import Config
+from signalbox.hw.sm.core.core import Core
+from signalbox.hw.sm.sm import Sm
+from signalbox.tb.simulation.runner import simulate
+from signalbox.tb.simulation.tiers import tiers
+from signalbox.tb.units.sm.test_core import fields
+
+
+def run(
+    size: str, design: type[wiring.Component], tests: str, minimum: int, simulator: str
+) -> None:
+    sizes = {**fields(size), "save_places": 4}
+    simulate(
+        design(Config(**sizes)),
+        f"signalbox.tb.units.sm.cocotb_{tests}",
+        simulator=simulator,
+        name=f"sm-{tests}-{size}",
+        # Icarus is some hundred times slower.
+        env={"CONFIG": json.dumps(sizes), "ROUNDS": "1" if simulator == "icarus" else "3"},
+        minimum=minimum,
+    )
+
+
+TESTS = pytest.mark.parametrize(
+    ("design", "tests", "minimum"),
+    tiers(
+        [
+            (Core, "preempt", 2),
+            (Core, "preempt_ways", 10),
+            (Core, "preempt_ends", 17),
+            (Core, "preempt_time", 1),
+            (Sm, "stops", 5),
+        ],
+        smoke={
+            (Core, "preempt", 2): ["random_programs"],
+            (Core, "preempt_ways", 10): ["barriers"],
+            (Core, "preempt_ends", 17): ["faults_are_not_lost"],
+            (Sm, "stops", 5): ["random_programs"],
+        },
+    ),
+)
+
+
+@TESTS
+def test_preempt(simulator: str, design: type[wiring.Component], tests: str, minimum: int) -> None:
+    run("four", design, tests, minimum, simulator)
+
+
+@pytest.mark.nightly
+@TESTS
+def test_one_lane(design: type[wiring.Component], tests: str, minimum: int) -> None:
+    run("one", design, tests, minimum, "verilator")
+
+
+@pytest.mark.soak
+@TESTS
+def test_all_lanes(design: type[wiring.Component], tests: str, minimum: int) -> None:
+    """The build takes minutes."""
+    run("all", design, tests, minimum, "verilator")
+
+
+def test_many_warps() -> None:
+    sizes = {**fields("four"), "save_places": 4, "sm_warps": 24, "sm_registers": 6144}
+    simulate(
+        Core(Config(**sizes)),
+        "signalbox.tb.units.sm.cocotb_preempt_busy",
+        simulator="verilator",
+        name="sm-preempt_busy",
+        env={"CONFIG": json.dumps(sizes)},
+        minimum=4,
+    )
