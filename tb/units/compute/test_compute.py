@@ -18,6 +18,7 @@ def test_compute(simulator: str) -> None:
     )
 
 
+@pytest.mark.nightly
 def test_saving(simulator: str) -> None:
     """Tasks that have blocks of others stopped."""
     simulate(

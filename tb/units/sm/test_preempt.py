@@ -10,12 +10,17 @@ from signalbox.hw.config import Config
 from signalbox.hw.sm.core.core import Core
 from signalbox.hw.sm.sm import Sm
 from signalbox.tb.simulation.runner import simulate
-from signalbox.tb.simulation.tiers import tiers
 from signalbox.tb.units.sm.test_core import fields
 
 
 def run(
-    size: str, design: type[wiring.Component], tests: str, minimum: int, simulator: str
+    size: str,
+    design: type[wiring.Component],
+    tests: str,
+    minimum: int,
+    simulator: str,
+    *,
+    rounds: int = 3,
 ) -> None:
     sizes = {**fields(size), "save_places": 4}
     simulate(
@@ -24,34 +29,28 @@ def run(
         simulator=simulator,
         name=f"sm-{tests}-{size}",
         # Icarus is some hundred times slower.
-        env={"CONFIG": json.dumps(sizes), "ROUNDS": "1" if simulator == "icarus" else "3"},
+        env={
+            "CONFIG": json.dumps(sizes),
+            "ROUNDS": "1" if simulator == "icarus" else str(rounds),
+        },
         minimum=minimum,
     )
 
 
-TESTS = pytest.mark.parametrize(
-    ("design", "tests", "minimum"),
-    tiers(
-        [
-            (Core, "preempt", 2),
-            (Core, "preempt_ways", 10),
-            (Core, "preempt_ends", 17),
-            (Core, "preempt_time", 1),
-            (Sm, "stops", 5),
-        ],
-        smoke={
-            (Core, "preempt", 2): ["random_programs"],
-            (Core, "preempt_ways", 10): ["barriers"],
-            (Core, "preempt_ends", 17): ["faults_are_not_lost"],
-            (Sm, "stops", 5): ["random_programs"],
-        },
-    ),
-)
+CORE = [("preempt", 2), ("preempt_ways", 10), ("preempt_ends", 17), ("preempt_time", 1)]
+EVERY = [*((Core, *one) for one in CORE), (Sm, "stops", 5)]
+TESTS = pytest.mark.parametrize(("design", "tests", "minimum"), EVERY)
 
 
+@pytest.mark.nightly
 @TESTS
 def test_preempt(simulator: str, design: type[wiring.Component], tests: str, minimum: int) -> None:
     run("four", design, tests, minimum, simulator)
+
+
+def test_stops() -> None:
+    """With every change, one round in a whole SM."""
+    run("four", Sm, "stops", 5, "verilator", rounds=1)
 
 
 @pytest.mark.nightly
@@ -67,6 +66,7 @@ def test_all_lanes(design: type[wiring.Component], tests: str, minimum: int) -> 
     run("all", design, tests, minimum, "verilator")
 
 
+@pytest.mark.nightly
 def test_many_warps() -> None:
     sizes = {**fields("four"), "save_places": 4, "sm_warps": 24, "sm_registers": 6144}
     simulate(
