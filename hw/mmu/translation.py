@@ -57,7 +57,8 @@ class Mmu(wiring.Component):
     Fairness: misses are arbitrated round robin, one per cycle, and walked in that order. So a miss
     waits for at most one walk of every other outstanding miss of all clients; it never waits if
     there are as many walks as those. A walk restarts when an invalidation covers its page or
-    address space.
+    address space. A miss that waits for a walk is not looked up in L2 again: if its page has been
+    walked meanwhile, it is walked again, from the walk cache on.
 
     Both levels hold 512 MiB pages as pieces of 2 MiB (HOST-17), which the walker makes from the
     page in its walk cache. So neither level grows or slows down. In return, the invalidation of one

@@ -290,7 +290,9 @@ class SmLink(wiring.Signature):
     claim : out, the most urgent block that waits on another SM. No warp of lower priority starts
         before it, except as rules 3 and 4 of `hw/sm/README.md` say.
     room : in, its first warp can start, and no block of the SM that is as urgent has warps to
-        start; stays as long as the claim, and until such a block arrives.
+        start. It is reported 2 cycles after the claim changed, or 3 if a warp starts meanwhile, and
+        1 cycle after anything else changed. Stays as long as the claim, and until such a block
+        arrives; pauses for a cycle if another block arrives or is withdrawn.
     recall : out, strobe: the SM is to return the block that it reported in `waits` and that is
         claimed. Not again before `returned`.
     returned : in, see `returned_block`. Resources of the block are not in `freed`, and it has no

@@ -88,6 +88,8 @@ class SmController(wiring.Component):
         connect(m, needs.o, blocks.arrive)
         self._go, self._room = Signal(3, name="go"), Signal(name="room")
         self._finish = Signal(config.sm_blocks, name="stopped_finish")
+        self._owns = Signal(name="owns")
+        """The most urgent block has all that its further warps need."""
         self._decide(m)
         self._start(m)
         self._withdraw(m)
@@ -112,7 +114,7 @@ class SmController(wiring.Component):
         goes = Signal(3)
         finishes = Signal(3)
         held, spared = Signal(name="held"), Signal(name="spared")
-        keeps = self._returns.keeps
+        keeps, owns = self._returns.keeps, self._owns
         m.d.comb += [
             ready.eq(
                 self._room & self._warps.found & ~(self._withdrawal.stall | self._returns.freezes)
@@ -120,13 +122,10 @@ class SmController(wiring.Component):
             may.eq(ready & ~go.any() & urgent.valid & ~blocks.overtaken),
             can.eq(fits.registers & fits.warps & fits.shared),
             lacks.eq((~fits.shared | held) & other.registers & other.warps),
+            owns.eq(urgent.begun & urgent.block.needs.barrier),
             # Begun blocks have to end before the shared memory of the claimed one is free; those
             # with a barrier have all they need.
-            spared.eq(
-                keeps
-                & self._resources.claim_fits.shared
-                & ~(urgent.begun & urgent.block.needs.barrier)
-            ),
+            spared.eq(keeps & self._resources.claim_fits.shared & ~owns),
             held.eq(spared | (keeps & ~urgent.begun)),
             goes[0].eq(may & can & ~held & ~(whole.valid & turn)),
             goes[1].eq(may & lacks & ~spared & going.valid & ~whole.valid),
@@ -206,7 +205,7 @@ class SmController(wiring.Component):
             returns.some.eq(blocks.waiting.any()),
             returns.fits.eq(resources.fits[0].as_value().all()),
             returns.settled.eq(~(self._withdrawal.stall | self._go.any() | blocks.overtaken)),
-            returns.starts.eq(self._go[:2].any()),
+            returns.starts.eq((self._go[0] & ~self._owns) | self._go[1]),
             returns.claim.eq(claim),
             returns.claim_fits.eq(resources.claim_fits),
             returns.recall.eq(link.recall),

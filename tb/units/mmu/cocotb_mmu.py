@@ -460,7 +460,10 @@ async def largest_pages(dut):
             reads.append(tb.reads)
         return reads[1] - reads[0], reads[2] - reads[1]
 
-    assert await access() == (3, 5)
+    # Misses of one page by more clients than there are walks: the later ones find its region in
+    # the walk cache, and read the other two levels again. That of 512 MiB is in the walk cache.
+    again = 2 * ((CLIENTS - 1) // WALKS)
+    assert await access() == (3, 5 + again)
     assert await access() == (0, 0)
     before = tb.reads
     tb.todo[0].append(Look(0, 0, LARGEST + (1 << 24)))

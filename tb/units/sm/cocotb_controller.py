@@ -6,14 +6,20 @@ from typing import Any
 import cocotb
 
 from signalbox.tb.testbench.goals import Rounds
-from signalbox.tb.units.sm.controller_testbench import ControllerTestbench, Pace, Size
+from signalbox.tb.units.sm.controller_testbench import (
+    MOST_REGISTERS,
+    ControllerTestbench,
+    Pace,
+    Size,
+)
 from signalbox.tb.units.sm.model import Block, Kernel
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 
 
 def kernels(numbers: Random, size: Size, count: int) -> list[Kernel]:
-    """Random kernels, each of which fits into an empty SM; some need all of a resource."""
+    """Random kernels. Blocks fit into an empty SM, except that some without a barrier have more
+    warps than fit at a time; some need all of a resource."""
     found = []
     for row in range(count):
         warps = numbers.choice([1, 1, 2, 3, size.warps, numbers.randint(1, size.warps)])
@@ -23,7 +29,7 @@ def kernels(numbers: Random, size: Size, count: int) -> list[Kernel]:
         shared = numbers.choice([0, 0, 1, size.shared, numbers.randint(0, size.shared)])
         barrier = numbers.random() < 0.4
         if not barrier and numbers.random() < 0.2:
-            registers = min(64, size.registers)
+            registers = min(64, size.registers, MOST_REGISTERS // warps)
         priority = numbers.choice([0, 1, 2, 63, numbers.randrange(64)])
         found.append(Kernel(row, priority, warps, registers, shared, barrier))
     return found
@@ -101,11 +107,13 @@ async def random_kills(dut):
     while rounds.more(withdrawn > 20 or tb.size.blocks == 1, withdrawn):
         usable = [kernel for kernel in known if kernel.row not in tb.killed]
         sent = [tb.send(tb.random.choice(usable))[0] for _ in range(4)]
+        tb.claim(numbers.choice((None, *known)))
         await tb.steps(numbers.choice((1, 10, 30, 100)))
         victims = tb.random.sample(sent, 2)
         for one in victims[: len(usable) - 1]:
             tb.kill(one.kernel.row)
         await tb.steps(numbers.choice((1, 10, 30)))
+        tb.claim(None)
         if tb.random.random() < 0.3:
             await tb.rest()
         tb.revive()

@@ -369,6 +369,26 @@ async def killed_while_it_waits(dut, barrier: bool):
 
 
 @cocotb.test(**LIMIT)
+async def room_beside_a_barrier_block(dut):
+    """While the warps of a begun block with a barrier start, room for a more urgent block of
+    another SM stays: they take nothing (rule 7)."""
+    whole, claimed = Kernel(1, 1, 8, 2, 3, barrier=True), Kernel(2, 5)
+    tb = await ControllerTestbench(dut, (whole, claimed)).start()
+    for pace in (0.2, 1.0):
+        tb.pace.start = pace
+        (block,) = tb.send(whole)
+        await tb.until(lambda one=block: one.started == 1, "the block begins")
+        tb.claim(claimed)
+        await tb.steps(3)
+        assert block.started < 4
+        while block.waits:
+            assert tb.get("link__room"), "room is given up"
+            await tb.step()
+        tb.claim(None)
+        await tb.rest()
+
+
+@cocotb.test(**LIMIT)
 async def killed_behind_a_barrier(dut):
     """A block with a barrier that has begun is not withdrawn: its other warps start and end."""
     block = Kernel(1, 5, 8, 1, 0, barrier=True)

@@ -20,12 +20,15 @@ from signalbox.tb.testbench.record import Record
 from signalbox.tb.testbench.strobe import Strobe
 from signalbox.tb.units.sm.model import Block, Kernel, Sm
 
-__all__ = ["ControllerTestbench", "Pace", "Size", "config"]
+__all__ = ["MOST_REGISTERS", "ControllerTestbench", "Pace", "Size", "config"]
 
 _NEEDS, _SPACE = 0, 1
 """The words of a kernel row that the controller uses."""
 
 _NEEDS_RECORD = Record(kernel_needs)
+
+MOST_REGISTERS = (1 << 10) - 1
+"""Limit of a block's registers, in units: `block_registers` of a kernel word has 10 bits."""
 
 
 @dataclass(frozen=True)
@@ -142,10 +145,14 @@ class ControllerTestbench(Testbench):
         self.rows: list[dict[str, int]] = []
         self.killed: set[int] = set()
         self.returned: list[Block | None] = []
-        self._claims: deque[Kernel | None] = deque([None] * 4, maxlen=4)  # of the last cycles
         self._claim: Kernel | None = None
-        self._room_since = self._room_until = self._waits_since = 0
+        self._claimed_before: Kernel | None = None  # in the last cycle
+        self._had_room = False  # in the last cycle
+        self._took = -1  # last cycle in which the start of a warp took resources
+        self._withdrew = -2  # last cycle in which a block was withdrawn
+        self._waits_since = 0
         self._heads: deque[Block | None] = deque([None] * 4, maxlen=4)  # blocks that waited last
+        self._recalled = False  # a recall has not been answered
         self._withdrawn: deque[Block] = deque()  # one entry per warp that has not been counted
         self._kernels = kernels
         self._now = 0  # the cycle that is driven and checked
@@ -177,6 +184,7 @@ class ControllerTestbench(Testbench):
     async def describe(self, kernel: Kernel) -> None:
         """Send the words of a kernel row, including those that the controller ignores."""
         total = kernel.registers * kernel.warps
+        assert total <= MOST_REGISTERS, kernel
         needs = ("priority", "barrier", "warps", "registers", "shared")
         words = [_NEEDS_RECORD.pack({name: getattr(kernel, name) for name in needs})]
         words += [total | self.random.getrandbits(22) << 10]
@@ -205,7 +213,7 @@ class ControllerTestbench(Testbench):
         """Claim a block of the kernel that waits here, and recall it."""
         level, needs = _claimed(kernel)
         self.drive(link__claim={"valid": 0, "level": level, **needs}, link__recall=1)
-        answers = len(self.returned)
+        self._recalled, answers = True, len(self.returned)
         await self.step()
         self.drive(link__recall=0)
         await self.until(lambda: len(self.returned) > answers, "the recall is answered", 20)
@@ -242,7 +250,7 @@ class ControllerTestbench(Testbench):
         self._outputs()
         self._room()
         self._waits()
-        self._claims.append(self._claim)
+        self._claimed_before = self._claim
         self._transfers()
 
     async def rest(self, limit: int = 30_000) -> None:
@@ -309,13 +317,14 @@ class ControllerTestbench(Testbench):
             self._begun(begin, self._decisions[1], self._arrivals[self._now])
         decision = self._decisions[1]
         waits = not (self._first or self._start.offered or begun) and decision.start
-        waits = waits and not decision.higher(self._arrivals[self._now])
+        waits = waits and not (self._recalled or decision.higher(self._arrivals[self._now]))
         self._late = self._late + 1 if waits else 0
         # Decisions are stalled for two of five cycles while blocks are withdrawn.
         assert self._late <= (9 if self.killed else 3), f"{decision} could have been for cycles"
 
     def _commit(self, block: Block, urgent: bool) -> None:
         self.seen.starts.append((self._now - 1, block, block.started))
+        self._took = self._now if any(self.model.share(block).values()) else self._took
         self.model.start(block, urgent)
 
     def _started(self, start: dict[str, Any], decision: _Decision, arrived: list[Block]) -> None:
@@ -382,7 +391,7 @@ class ControllerTestbench(Testbench):
             freed |= self.model.drop(block)
             self._counted(block)
         self._withdraws()
-        claim = self._claims[-1]  # claims take effect one cycle late
+        claim = self._claimed_before  # claims take effect one cycle late
         self.model.claim = _claimed(claim) if claim else None
         waiting = self.model.waiting()
         head = waiting[0].kernel.priority if waiting else -1
@@ -397,6 +406,7 @@ class ControllerTestbench(Testbench):
         told = self.get("link__returned")
         if not told["valid"]:
             return
+        self._recalled = False
         at = tuple(told["at"][axis] for axis in "xyz")
         here = [
             one for one in self.model.waiting() if (one.kernel.row, one.at) == (told["row"], at)
@@ -413,15 +423,14 @@ class ControllerTestbench(Testbench):
             self._slots += 1
 
     def _room(self) -> None:
-        """Room is kept as soon as there is some, and only then."""
-        claims, told = [*self._claims, self._claim], self.get("link__room")
-        steady = all(one is claims[0] for one in claims)
-        arrived = any(self._arrivals[self._now - n] for n in range(4))
-        has = self.model.room()
-        self._room_since = self._room_since if has and steady and not arrived else self._now
-        self._room_until = self._now if has else self._room_until
-        assert told or self._now - self._room_since < 6, "room is not reported"
-        assert not (told and steady) or self._now - self._room_until < 3, "there is no room"
+        """Room is reported one cycle late, unless the start of a warp took resources. It may pause
+        when a block has arrived or was withdrawn."""
+        told = self.get("link__room")
+        right = self._had_room and self._took != self._now
+        pauses = self._arrivals[self._now - 1] or self._now - self._withdrew <= 2
+        assert right or not told, "there is no room"
+        assert told or pauses or not right, "room is not reported"
+        self._had_room = self.model.room()
 
     def _waits(self) -> None:
         """The most urgent block is reported while it waits, with what it needs."""
@@ -452,6 +461,7 @@ class ControllerTestbench(Testbench):
             ]
             assert len(here) == 1 and event["row"] in self.killed, (event, here)
             left = self.model.withdraw(here[0])
+            self._withdrew = self._now
             assert event["left"] == left, (event, here)
             assert not self._withdrawn, "two at once"
             self._withdrawn.extend(here * left)

@@ -44,7 +44,7 @@ def test_rules(simulator: str) -> None:
         simulator=simulator,
         name="sm-rules",
         env=size.environment(),
-        minimum=16,
+        minimum=17,
     )
 
 

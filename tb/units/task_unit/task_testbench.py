@@ -24,7 +24,8 @@ CONFIG: Config = TASKS[os.environ["WORK_CONFIG"]]
 SYSTEM = 0
 """Address space of the lists."""
 AREA = 0x4000_0000
-LOG_SIZE = 7
+LOG_SIZE = max(7, (2 * CONFIG.slots + CONFIG.rows).bit_length())
+"""Lists have room for at least twice as many tasks as there are slots."""
 TIMEOUT = 4000
 
 Verdict = Refusal | SkedCheck
