@@ -172,7 +172,7 @@ class Core(wiring.Component):
             m.d.comb += own.row.row.eq(execute.row.row)
         connect(m, memory_.result, registers.loads[0])
         connect(m, shared.result, registers.loads[1])
-        rests, self._late = Signal(), Signal(name="late")
+        rests, self._late = Signal(name="rests"), Signal(name="late")
         waited = Signal(3)
         """One row pauses for a waiting memory result, or for a context that has been waiting to be
         written for long; never two in consecutive cycles."""

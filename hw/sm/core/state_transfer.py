@@ -221,7 +221,7 @@ class StateTransfer(wiring.Component):
         self._tell_fate(m)
 
     def _tell_fate(self, m: Module) -> None:
-        at, fates = Signal.like(self.at), self._fates.fates[0]
+        at, fates = Signal.like(self.at, name="asked"), self._fates.fates[0]
         m.d.sync += at.eq(self.at)
         m.d.comb += [
             self.fate.waits.eq(self._opening.bit_select(at.slot, 1)),

@@ -72,7 +72,10 @@ class WarpFates(wiring.Component):
             shape=data.ArrayLayout(1, config.sm_warps), depth=config.sm_blocks, init=[]
         )
         write = marks.write_port(granularity=1)
-        empty, slot = Signal(config.sm_blocks, name=f"no_{name}"), Signal(config.block_bits)
+        empty, slot = (
+            Signal(config.sm_blocks, name=f"no_{name}"),
+            Signal(config.block_bits, name="slot"),
+        )
         one, all_ = Signal(config.sm_warps, name=f"{name}_one"), Signal(name=f"{name}_all")
         m.d.comb += [
             slot.eq(Mux(loads, load.slot, event.place.slot)),
