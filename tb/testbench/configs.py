@@ -45,6 +45,7 @@ TASKS = {
     "default": Config(queue_window=8),
     "large": Config(asids=256, data_width=512, slots=64, contexts=16, queues=21, queue_window=16),
 }
+"""With more than three address spaces per slot."""
 
 OLDEST = {
     "tiny": CONFIGS["tiny"],

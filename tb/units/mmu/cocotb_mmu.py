@@ -460,8 +460,8 @@ async def largest_pages(dut):
             reads.append(tb.reads)
         return reads[1] - reads[0], reads[2] - reads[1]
 
-    # Misses of one page by more clients than there are walks: the later ones find its region in
-    # the walk cache, and read the other two levels again. That of 512 MiB is in the walk cache.
+    # With more misses of a page than walks, later walks find its region in the walk cache and read
+    # the two levels below again. A page of 512 MiB is in the walk cache itself.
     again = 2 * ((CLIENTS - 1) // WALKS)
     assert await access() == (3, 5 + again)
     assert await access() == (0, 0)

@@ -23,6 +23,9 @@ from signalbox.tb.units.task_unit.task_testbench import (
 
 KILLED = Refusal.KILLED
 
+SWEEP = 20 * CONFIG.rows
+"""More cycles than a visit of all rows, queues and lists takes while few tasks are there."""
+
 
 class KillTestbench(QueueTestbench):
     """Testbench in which tasks are killed. Warps of a killed row end at once, unless `stuck`; other
@@ -253,10 +256,11 @@ async def progress_of_a_queue(dut: Any) -> None:
 async def woken_queues(dut: Any) -> None:
     """Queues of a disabled channel to which others append at any moment are killed, although all
     slots are held: entries do not bring them back."""
-    for delay in range(cocotb.RANDOM_SEED % 40, 20 * CONFIG.rows, 40):
+    for delay in range(cocotb.RANDOM_SEED % 40, SWEEP, 40):
         tb = await KillTestbench(dut).start()
         fillers = crowd(CONFIG.slots, (7,))
-        queues = [Queue(50 + n, priority=4, asid=50 + n, channel=3) for n in range(3)]
+        numbers = range(CONFIG.slots + 1, CONFIG.slots + 4)  # behind those of the others
+        queues = [Queue(n, priority=4, asid=n, channel=3) for n in numbers]
         await tb.launch_all([*fillers, *queues])
         await tb.until(lambda tb=tb: len(tb.held) == CONFIG.slots, "slots are full")
         tb.switch_off(3)
@@ -382,11 +386,11 @@ async def ending_tasks(dut: Any) -> None:
     chain = Task(1, 5, asid=7, channel=3, blocks=1)
     tb.drive(finishing=1)
     tb.request(KillScope.SPACE, chain)
-    await tb.steps(500)
+    await tb.steps(SWEEP)
     tb.drive(calm=0)
     await tb.steps(2)
     tb.drive(finishing=0)
-    await tb.steps(500)
+    await tb.steps(SWEEP)
     assert tb.requests.pending
     assert await tb.did(tb.ask(chain)) is KILLED
     chain.asid = 1000
@@ -404,7 +408,7 @@ async def one_more_end(dut: Any) -> None:
     tasks = [Task(n, 5, asid=n, channel=3, blocks=1) for n in (1, 2)]
     tb.drive(finishing=1)
     tb.request(KillScope.SPACE, Task(3, 5, asid=3))
-    await tb.steps(500)
+    await tb.steps(SWEEP)
     for task in tasks:
         assert tb.requests.pending
         await tb.launch_all([task])
