@@ -9,6 +9,7 @@ from signalbox.tb.models.isa import Launch
 from signalbox.tb.units.sm.cocotb_control import POINTERS, ROUNDS, make
 from signalbox.tb.units.sm.cocotb_preempt_ways import (
     OWN,
+    SLOW,
     agree,
     begin,
     begun,
@@ -28,7 +29,7 @@ MEMORY_BUS, STATE_BUS = 4, 9
 VICTIM, OTHER = 2, 1
 """Rows."""
 
-BOUND = 8000
+BOUND = 4000 * SLOW
 """Cycles in which a killed row ends."""
 
 
@@ -99,9 +100,19 @@ class Neighbour:
         agree(self.launch, self.wanted, "the other row")
 
 
+async def gone(tb: PreemptingTestbench) -> None:
+    """The blocks of the killed row end."""
+
+    def blocks() -> list[int]:
+        return [slot for slot, block in tb.slots.items() if block.task.row == VICTIM]
+
+    await tb.until(lambda: not blocks(), "the blocks of the killed row end", BOUND)
+
+
 async def ended(tb: PreemptingTestbench) -> None:
     """After the kill: everything ends, and nothing is lost."""
-    await tb.rest(BOUND)
+    await gone(tb)
+    await tb.rest()
     tb.tasks.clear()
     tb.revive()
     assert not tb.places
@@ -187,11 +198,11 @@ async def bus_errors(dut, kind, restores):
         neighbour = Neighbour(tb)
         breaks(tb, task, kind)
         await (go_on(tb, task) if restores else stop(tb, task))
-        await tb.until(lambda: tb.faults, "the fault is reported", 4000)
+        await tb.until(lambda: tb.faults, "the fault is reported", BOUND)
         await tb.steps(tb.random.randrange(2000))
         tb.state.bad_lines.clear()
         tb.kill(VICTIM)
-        await tb.rest(BOUND)
+        await gone(tb)
         assert [(one.row, one.cause) for one in tb.faults] == [(VICTIM, STATE_BUS)], tb.faults
         await ended(tb)
         neighbour.check()
@@ -231,7 +242,7 @@ async def faults_are_not_lost(dut):
             place = tb.places[VICTIM, (0, 0, 0)] * 4096
             await tb.until(lambda va=place: read(tb, va), "its fates are read")
         tb.kill(VICTIM)
-        await tb.rest(BOUND)
+        await tb.rest()
         tb.tasks.clear()
         tb.revive()
         causes = [(one.row, one.cause) for one in tb.faults]

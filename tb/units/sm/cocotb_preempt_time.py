@@ -74,7 +74,7 @@ async def measured(tb: PreemptingTestbench, launch: Launch, latency: int) -> int
         task = await begin(tb, launch, 2)
         await tb.until(lambda: len(tb.warps) == launch.warps, "all warps start")
         await tb.steps(2 * latency + 600 + tb.random.randrange(100))
-        await stop(tb, task, 20_000)
+        await stop(tb, task, 200_000)
         accepted, saved = tb.waits[-1]
         found.append(saved - accepted)
         tb.kill(2)

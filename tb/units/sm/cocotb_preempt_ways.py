@@ -16,6 +16,9 @@ from signalbox.tb.units.sm.programs import DATA
 
 LIMIT = {"timeout_time": 60, "timeout_unit": "ms"}
 
+SLOW = max(1, 4 // CONFIG.lanes)
+"""Factor of limits in cycles."""
+
 SHARE = int(os.environ.get("SHARE", "100" if ROUNDS == 1 else "24"))
 """`every_cycle` stops in every `SHARE`th cycle."""
 
@@ -110,7 +113,7 @@ async def rest(tb: PreemptingTestbench) -> None:
     assert not tb.faults, tb.faults
 
 
-async def stop(tb: PreemptingTestbench, task: Task, limit: int = 6000) -> None:
+async def stop(tb: PreemptingTestbench, task: Task, limit: int = 6000 * SLOW) -> None:
     """Stop the block of the task, and wait until it is saved. It is held until it is added to
     `tb.tasks` again."""
     (slot,) = (slot for slot in tb.stoppable if tb.slots[slot].task is task)
