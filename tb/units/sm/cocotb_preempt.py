@@ -14,6 +14,9 @@ LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 
 MOST = 5
 
+MANY = 40
+"""Rounds in which some block is stopped."""
+
 ROUNDS = int(os.environ.get("ROUNDS", "1"))
 
 
@@ -40,7 +43,9 @@ async def random_programs(dut, eager):
     tb = await Stopping(dut).start()
     tb.port.eager = eager
     numbers = tb.random
-    for _ in range(ROUNDS):
+    for number in range(MANY):
+        if number >= ROUNDS and tb.saved:
+            break
         tb.port.latency = numbers.choice(((1, 2), (3, 20), (30, 90)))
         tb.rate = numbers.choice((0.001, 0.003, 0.01))
         launches = {}

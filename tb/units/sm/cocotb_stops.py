@@ -19,6 +19,9 @@ LIMIT = {"timeout_time": 40, "timeout_unit": "ms"}
 MOST = 5
 """Stops of a block."""
 
+MANY = 40
+"""Rounds in which some state is saved."""
+
 ROUNDS = int(os.environ.get("ROUNDS", "1"))
 
 
@@ -113,11 +116,14 @@ def computed(launch: Launch) -> Memory:
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(eager=[1.0, 0.4])
 async def random_programs(dut, eager):
-    """Random kernels of several priorities, with more blocks than fit."""
+    """Random kernels of several priorities, with more blocks than fit; until some state was
+    saved."""
     tb = await Stopping(dut).start()
     tb.port.eager = eager
     numbers = tb.random
-    for _ in range(ROUNDS):
+    for number in range(MANY):
+        if number >= ROUNDS and tb.stopped["state"]:
+            break
         tb.port.latency = numbers.choice(((1, 2), (3, 20), (30, 90)))
         tb.rate = numbers.choice((0.001, 0.003, 0.01))
         launches = random_launches(tb)

@@ -74,8 +74,10 @@ class MetadataTestbench(Testbench):
             return None
         assert verdict["refusal"] is Refusal.NONE, verdict
         queue = self.record >> FIELDS["is_queue"][0] & 1
+        needs = self.get("needs")
+        assert not needs.pop("saves"), "that is for the context to say"
         return Task(
-            **self.get("needs"),
+            **needs,
             grid=_place(self.get("grid")),
             first=(0, 0, 0) if queue else _place(self.get("first")),
             blocks=0 if queue else self.get("blocks"),
