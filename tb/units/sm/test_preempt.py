@@ -77,3 +77,18 @@ def test_many_warps() -> None:
         env={"CONFIG": json.dumps(sizes)},
         minimum=4,
     )
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("offset", range(8))
+def test_every_cycle(offset: int) -> None:
+    """Every cycle of a kernel, one in eight in each run."""
+    sizes = {**fields("four"), "save_places": 4}
+    simulate(
+        Core(Config(**sizes)),
+        "signalbox.tb.units.sm.cocotb_preempt_ways",
+        simulator="verilator",
+        name="sm-preempt_every_cycle",
+        env={"CONFIG": json.dumps(sizes), "SHARE": "8", "OFFSET": str(offset)},
+        testcase="every_cycle",
+    )
