@@ -117,11 +117,12 @@ class SavedBlocks(wiring.Component):
         return m
 
     def _places(self, m: Module) -> None:
-        """Free places: after reset, all. Ends of blocks go first."""
+        """Free places: after reset, all, one per cycle in which none is freed. Ends of blocks go
+        first."""
         count = self._config.save_places
         m.submodules.free = free = StreamFIFO(self._config.place_bits, count + 1)
         filled = Signal(range(count + 1), name="filled")
-        fills = filled != count
+        fills = (filled != count) & ~(self.ended.valid | self._frees)
         m.d.sync += filled.eq(filled + fills)
         m.d.comb += [
             free.i.valid.eq(fills | self.ended.valid | self._frees),
