@@ -17,6 +17,9 @@ from signalbox.tb.testbench.strobe import Strobe
 
 CONFIG = Config(**json.loads(os.environ["CONFIG"]))
 
+EARLY = 200
+"""First cycles, with many events."""
+
 ROWS = 4
 """Rows in use, so that their lists grow."""
 
@@ -41,6 +44,7 @@ class SavedTestbench(Testbench):
     kept : lists that their tasks have kept, by their first places.
     open, ceased : rows that are open; those of them that drop their blocks.
     met : number of events of each kind.
+    ends : no more events begin, but all free places are taken.
     """
 
     timeout = 5_000
@@ -55,6 +59,7 @@ class SavedTestbench(Testbench):
         self.open: set[int] = set()
         self.ceased: set[int] = set()
         self.met: Counter[str] = Counter()
+        self.ends = False
         self._blocks: Counter[int] = Counter()
         """Undistributed saved blocks of each row, as the unit has told."""
         self._ahead = self._last = 0
@@ -66,7 +71,7 @@ class SavedTestbench(Testbench):
         )
         self._stopped = Source(self, "stopped")
         self._keep = Source(self, "keep")
-        self._places = Sink(self, "place", lambda: self.random.random() < 0.3, self._give)
+        Sink(self, "place", lambda: self.random.random() < self._pace(0.3), self._give)
         Sink(self, "add", lambda: self.random.random() < 0.5, self._add)
         Sink(self, "kept", lambda: self.random.random() < 0.5, self._take_list)
 
@@ -137,15 +142,22 @@ class SavedTestbench(Testbench):
             if row >= 0:
                 self.lists[row].append(block)
 
+    def _pace(self, share: float) -> float:
+        """Places come and return fast while the unit still lists those that are free after
+        reset."""
+        return 1.0 if self.ends or self.cycle < EARLY else share
+
     def _events(self, busy: bool) -> None:
         """Begin at most one of each kind of event."""
         numbers = self.random
+        if self.ends:
+            return
         if self.out and numbers.random() < 0.02:
             place = self.out.pop(numbers.randrange(len(self.out)))
             self._ended.send(save_place=place)
             self.free.add(place)
             self.met["ended"] += 1
-        if self.given and self._push is None and numbers.random() < 0.1:
+        if self.given and self._push is None and numbers.random() < self._pace(0.1):
             self._answer(self.given.pop())
         elif self.out and self._running and self._push is None and numbers.random() < 0.03:
             place = self.out.pop()
@@ -239,3 +251,5 @@ async def random_lists(dut: Any) -> None:
             break
     assert all(tb.met[kind] >= 10 for kind in wanted), tb.met
     print(tb.met)
+    tb.ends = True
+    await tb.until(lambda: not tb.free, "every free place is given")
