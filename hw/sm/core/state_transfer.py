@@ -458,7 +458,7 @@ class StateTransfer(wiring.Component):
 
     def _restore(self, m: Module) -> None:
         """Registers of a warp; fates and shared memory of a block."""
-        fates, words, unit = self._fates, Value.cast(self._words), self._unit
+        fates, words = self._fates, Value.cast(self._words)
         load, bad = fates.load, self._bad
         self._access(m, "REGISTERS IN", Opcode.LDG, self._registers - 1, "DRAIN", own=False)
         m.d.comb += [
@@ -470,36 +470,32 @@ class StateTransfer(wiring.Component):
             m.d.comb += load.valid.eq(1)
             with m.If(load.ready):
                 m.next = "SHARED IN"
-        with m.State("SHARED IN"):
-            m.next = "UNIT IN"
+        self._move_shared(m, "SHARED IN", Opcode.LDG, Opcode.STS, "DRAIN")
+
+    def _move_shared(self, m: Module, state: str, load: Opcode, store: Opcode, then: str) -> None:
+        """Shared memory, unit by unit, by way of the own registers."""
+        unit = self._unit
+        with m.State(state):
+            m.next = f"{state} LOAD"
             with m.If(unit == self._shared):
-                m.next = "DRAIN"
-        self._access(m, "UNIT IN", Opcode.LDG, _LINES - 1, "UNIT LOADED")
-        self._settle(m, "UNIT LOADED", "UNIT STORED")
-        self._access(m, "UNIT STORED", Opcode.STS, _LINES - 1, "UNIT RESTORED")
-        with m.State("UNIT RESTORED"):
+                m.next = then
+        self._access(m, f"{state} LOAD", load, _LINES - 1, f"{state} HERE")
+        self._settle(m, f"{state} HERE", f"{state} STORE")
+        self._access(m, f"{state} STORE", store, _LINES - 1, f"{state} DONE")
+        with m.State(f"{state} DONE"):
             m.d.sync += unit.eq(unit + 1)
-            m.next = "SHARED IN"
+            m.next = state
 
     def _save_block(self, m: Module) -> None:
         """Shared memory, then fates."""
-        fates, count, unit = self._fates.fates[1], self._count, self._unit
+        fates, count = self._fates.fates[1], self._count
         words = Signal(data.ArrayLayout(32, 4), name="fate_words")
         m.d.comb += Value.cast(words).eq(
             Cat(fates.over, Const(0, 64 - len(fates.over)), fates.saved)
         )
-        with m.State("SHARED OUT"):
-            m.next = "UNIT READ"
-            with m.If(unit == self._shared):
-                m.d.sync += self._line.eq(self._page.data << 5)
-                m.next = "FATES OUT"
-        self._access(m, "UNIT READ", Opcode.LDS, _LINES - 1, "UNIT HERE")
-        self._settle(m, "UNIT HERE", "UNIT OUT")
-        self._access(m, "UNIT OUT", Opcode.STG, _LINES - 1, "UNIT SAVED")
-        with m.State("UNIT SAVED"):
-            m.d.sync += unit.eq(unit + 1)
-            m.next = "SHARED OUT"
+        self._move_shared(m, "SHARED OUT", Opcode.LDS, Opcode.STG, "FATES OUT")
         with m.State("FATES OUT"):
+            m.d.sync += self._line.eq(self._page.data << 5)
             self._write_word(m, count[:2], words[count[:2]])
             self._counts(m, 3, "FATES WRITTEN")
         self._settle(m, "FATES WRITTEN", "FATES SAVED")
