@@ -4,6 +4,7 @@ import pytest
 
 from signalbox.hw.top import Signalbox
 from signalbox.tb.simulation.sizes import COMPUTE
+from signalbox.tb.simulation.tiers import ON_ICARUS
 from signalbox.tb.simulation.top import simulate_top
 
 
@@ -38,7 +39,7 @@ def test_inline(simulator: str) -> None:
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("simulator", ["icarus"], indirect=True)
+@ON_ICARUS
 def test_smoke(simulator: str) -> None:
     """A launch from its channel to its end, for every change."""
     simulate_top(

@@ -6,7 +6,7 @@ import pytest
 
 from signalbox.hw.top import Signalbox
 from signalbox.tb.simulation.sizes import SIZES
-from signalbox.tb.simulation.tiers import tiers
+from signalbox.tb.simulation.tiers import ON_ICARUS, ON_VERILATOR, tiers
 from signalbox.tb.simulation.top import simulate_top
 
 SINGLE = {
@@ -69,14 +69,14 @@ def run(simulator: str, size: str, module: str, tests: Sequence[str] = ()) -> No
     )
 
 
-@pytest.mark.parametrize("simulator", ["verilator"], indirect=True)
+@ON_VERILATOR
 @pytest.mark.parametrize("module", [*SINGLE, *TOGETHER])
 def test_default(simulator: str, module: str):
     """The module's tests pass with one engine, eight channels and a 128-bit bus."""
     run(simulator, "default", module)
 
 
-@pytest.mark.parametrize("simulator", ["icarus"], indirect=True)
+@ON_ICARUS
 @pytest.mark.parametrize(
     ("size", "module"),
     tiers(
@@ -97,7 +97,7 @@ def test_two_engines(simulator: str, module: str):
     run(simulator, "two-engines", module, ENGINES["two-engines"] if few else ())
 
 
-@pytest.mark.parametrize("simulator", ["verilator"], indirect=True)
+@ON_VERILATOR
 @pytest.mark.parametrize("module", ["cocotb_rings", "cocotb_headers", "cocotb_errors"])
 @pytest.mark.parametrize("size", ["tiny", "narrow"])
 def test_small(simulator: str, size: str, module: str):
@@ -106,7 +106,7 @@ def test_small(simulator: str, size: str, module: str):
     run(simulator, size, module)
 
 
-@pytest.mark.parametrize("simulator", ["verilator"], indirect=True)
+@ON_VERILATOR
 def test_engines(simulator: str):
     """Priorities hold with two engines."""
     run(simulator, "narrow", "cocotb_priorities", ENGINES["narrow"])

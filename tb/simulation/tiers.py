@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 
-__all__ = ["tiers"]
+__all__ = ["ON_ICARUS", "ON_VERILATOR", "tiers"]
+
+ON_VERILATOR = pytest.mark.parametrize("simulator", ["verilator"], indirect=True)
+"""Mark of a test that runs on Verilator only. The test has the parameter `simulator`, so `--seeds`
+repeats it."""
+
+ON_ICARUS = pytest.mark.parametrize("simulator", ["icarus"], indirect=True)
+"""Mark of a test that runs on Icarus only."""
 
 
 def tiers(

@@ -4,7 +4,7 @@ import pytest
 
 from signalbox.hw.top import Signalbox
 from signalbox.tb.simulation.sizes import SIZES
-from signalbox.tb.simulation.tiers import tiers
+from signalbox.tb.simulation.tiers import ON_VERILATOR, tiers
 from signalbox.tb.simulation.top import simulate_top
 
 
@@ -37,12 +37,14 @@ def test_malformed_programs(simulator: str):
 
 @pytest.mark.soak
 @pytest.mark.parametrize("size", SIZES)
-def test_soak(size: str):
+@ON_VERILATOR
+def test_soak(simulator: str, size: str):
     """A hundred rounds of programs."""
-    _run("cocotb_random", "verilator", size, 100, 900)
+    _run("cocotb_random", simulator, size, 100, 900)
 
 
 @pytest.mark.soak
-def test_malformed_soak():
+@ON_VERILATOR
+def test_malformed_soak(simulator: str):
     """Two hundred rounds of malformed programs."""
-    _run("cocotb_fuzz", "verilator", "default", 200, 200)
+    _run("cocotb_fuzz", simulator, "default", 200, 200)

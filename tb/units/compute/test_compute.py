@@ -4,6 +4,7 @@ import pytest
 
 from signalbox.hw.compute.engine import ComputeEngine
 from signalbox.tb.simulation.runner import simulate
+from signalbox.tb.simulation.tiers import ON_ICARUS
 from signalbox.tb.testbench.configs import COMPUTE, SAVING, TIMING
 
 
@@ -45,7 +46,7 @@ def test_timing(simulator: str) -> None:
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("simulator", ["icarus"], indirect=True)
+@ON_ICARUS
 def test_smoke(simulator: str) -> None:
     """One test of the engine, for every change."""
     simulate(

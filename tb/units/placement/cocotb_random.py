@@ -112,6 +112,7 @@ async def random_moves(dut):
 
 
 def filling_kernel(row: int) -> Kernel:
-    """Blocks that take all warps of an SM."""
-    warps = CONFIG.sm_warps
-    return Kernel(row, 1, 2 * CONFIG.sms, warps, CONFIG.register_units // warps, runs=(20, 200))
+    """Blocks that take all warps of an SM, and run until there is one in each SM."""
+    warps, slower = CONFIG.sm_warps, max(1, CONFIG.sms // 5)
+    runs = (20 * slower, 200 * slower)
+    return Kernel(row, 1, 2 * CONFIG.sms, warps, CONFIG.register_units // warps, runs=runs)

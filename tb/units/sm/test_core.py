@@ -8,7 +8,7 @@ from signalbox.hw import export
 from signalbox.hw.config import CONFIGS, Config
 from signalbox.hw.sm.core.core import Core
 from signalbox.tb.simulation.runner import DESIGN, simulate
-from signalbox.tb.simulation.tiers import tiers
+from signalbox.tb.simulation.tiers import ON_VERILATOR, tiers
 
 SIZES = {
     "four": {"lanes": 4, "data_width": 128, "sm_warps": 6, "sm_blocks": 3, "sm_registers": 3072},
@@ -55,15 +55,17 @@ def test_core(simulator: str, tests: str, minimum: int) -> None:
 
 @pytest.mark.nightly
 @TESTS
-def test_one_lane(tests: str, minimum: int) -> None:
-    run("one", tests, minimum, "verilator")
+@ON_VERILATOR
+def test_one_lane(simulator: str, tests: str, minimum: int) -> None:
+    run("one", tests, minimum, simulator)
 
 
 @pytest.mark.soak
 @TESTS
-def test_all_lanes(tests: str, minimum: int) -> None:
+@ON_VERILATOR
+def test_all_lanes(simulator: str, tests: str, minimum: int) -> None:
     """The build takes minutes."""
-    run("all", tests, minimum, "verilator")
+    run("all", tests, minimum, simulator)
 
 
 @pytest.mark.parametrize("config", ["tiny", pytest.param("large", marks=pytest.mark.soak)])

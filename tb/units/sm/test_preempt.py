@@ -10,6 +10,7 @@ from signalbox.hw.config import Config
 from signalbox.hw.sm.core.core import Core
 from signalbox.hw.sm.sm import Sm
 from signalbox.tb.simulation.runner import simulate
+from signalbox.tb.simulation.tiers import ON_VERILATOR
 from signalbox.tb.units.sm.test_core import fields
 
 
@@ -48,31 +49,37 @@ def test_preempt(simulator: str, design: type[wiring.Component], tests: str, min
     run("four", design, tests, minimum, simulator)
 
 
-def test_stops() -> None:
+@ON_VERILATOR
+def test_stops(simulator: str) -> None:
     """With every change, one round in a whole SM."""
-    run("four", Sm, "stops", 5, "verilator", rounds=1)
+    run("four", Sm, "stops", 5, simulator, rounds=1)
 
 
 @pytest.mark.nightly
 @TESTS
-def test_one_lane(design: type[wiring.Component], tests: str, minimum: int) -> None:
-    run("one", design, tests, minimum, "verilator")
+@ON_VERILATOR
+def test_one_lane(simulator: str, design: type[wiring.Component], tests: str, minimum: int) -> None:
+    run("one", design, tests, minimum, simulator)
 
 
 @pytest.mark.soak
 @TESTS
-def test_all_lanes(design: type[wiring.Component], tests: str, minimum: int) -> None:
+@ON_VERILATOR
+def test_all_lanes(
+    simulator: str, design: type[wiring.Component], tests: str, minimum: int
+) -> None:
     """The build takes minutes."""
-    run("all", design, tests, minimum, "verilator")
+    run("all", design, tests, minimum, simulator)
 
 
 @pytest.mark.nightly
-def test_many_warps() -> None:
+@ON_VERILATOR
+def test_many_warps(simulator: str) -> None:
     sizes = {**fields("four"), "save_places": 4, "sm_warps": 24, "sm_registers": 6144}
     simulate(
         Core(Config(**sizes)),
         "signalbox.tb.units.sm.cocotb_preempt_busy",
-        simulator="verilator",
+        simulator=simulator,
         name="sm-preempt_busy",
         env={"CONFIG": json.dumps(sizes)},
         minimum=4,
@@ -81,13 +88,14 @@ def test_many_warps() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("offset", range(8))
-def test_every_cycle(offset: int) -> None:
+@ON_VERILATOR
+def test_every_cycle(simulator: str, offset: int) -> None:
     """Every cycle of a kernel, one in eight in each run."""
     sizes = {**fields("four"), "save_places": 4}
     simulate(
         Core(Config(**sizes)),
         "signalbox.tb.units.sm.cocotb_preempt_ways",
-        simulator="verilator",
+        simulator=simulator,
         name="sm-preempt_every_cycle",
         env={"CONFIG": json.dumps(sizes), "SHARE": "8", "OFFSET": str(offset)},
         testcase="every_cycle",

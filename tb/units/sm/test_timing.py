@@ -8,7 +8,7 @@ from signalbox.hw import export
 from signalbox.hw.config import CONFIGS, Config
 from signalbox.hw.sm.timing.core import TimingCore
 from signalbox.tb.simulation.runner import DESIGN, simulate
-from signalbox.tb.simulation.tiers import tiers
+from signalbox.tb.simulation.tiers import ON_VERILATOR, tiers
 
 SIZES = {
     "six": {"data_width": 128, "sm_warps": 6, "sm_blocks": 3},
@@ -54,8 +54,9 @@ def test_timing(simulator: str, size: str, tests: str, minimum: int) -> None:
 @TESTS
 @pytest.mark.soak
 @pytest.mark.parametrize("size", ["one", "wide"])
-def test_other_sizes(size: str, tests: str, minimum: int) -> None:
-    run(size, tests, minimum, "verilator")
+@ON_VERILATOR
+def test_other_sizes(simulator: str, size: str, tests: str, minimum: int) -> None:
+    run(size, tests, minimum, simulator)
 
 
 @pytest.mark.parametrize("config", ["tiny", "large"])
