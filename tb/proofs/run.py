@@ -134,7 +134,7 @@ def _sby(folder: Path, task: str, depth: int) -> str:
     """Result of one task: PASS, FAIL, UNKNOWN, TIMEOUT or ERROR."""
     (folder / f"{task}.sby").write_text(
         f"[options]\nmode {task}\ndepth {depth}\ntimeout {_TIMEOUT}\n"
-        "[engines]\nsmtbmc z3\n"
+        "[engines]\nsmtbmc --nomem z3\n"
         "[script]\nread_rtlil top.il\nprep -top top\n"
         f"[files]\n{folder / 'top.il'}\n"
     )

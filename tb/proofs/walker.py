@@ -119,6 +119,7 @@ class WalkerProof(Proof):
     )
     induction = 1
     cover = 12
+    long = True
 
     def build(self, m: Module, wrap: Wrap) -> None:
         self._base(m, wrap)
@@ -696,6 +697,22 @@ class WalkerProof(Proof):
                     m.d.comb += Assert(~ask[_OLD])
 
 
+class WalkerResultsProof(WalkerProof):
+    """Without the choice of an invalidation, after which data are new."""
+
+    name = "mmu.walker_results"
+    shows = (
+        "every request has exactly one result, once no other has its tag; at most as many reads as "
+        "walks are under way; who follows, follows a read that is under way"
+    )
+    long = False
+
+    def build(self, m: Module, wrap: Wrap) -> None:
+        self._base(m, wrap)
+        follows = self._dut.sets[State.FOLLOW].any()
+        m.d.comb += [Assume(~self._fresh), Cover(self._dut.result.valid), Cover(follows)]
+
+
 def _one(slot: Value) -> Value:
     return slot.any() & ~slot.all()
 
@@ -807,4 +824,4 @@ class WalkerWaitsProof(WalkerProof):
             m.d.comb += Assert(~follows)
 
 
-PROOFS = [WalkerProof(), WalkerWaitsProof()]
+PROOFS = [WalkerProof(), WalkerResultsProof(), WalkerWaitsProof()]
