@@ -22,6 +22,7 @@ __all__ = [
     "Config",
     "ConfigError",
     "Limits",
+    "list_entry_bytes",
 ]
 
 VA_BITS = 49
@@ -59,6 +60,11 @@ STATE_LINE = 4 * WARP_THREADS
 
 class ConfigError(ValueError):
     """A configuration outside the limits; the message names field, value and limits."""
+
+
+def list_entry_bytes(save_places: int) -> int:
+    """Bytes of an entry of the task lists: the task, and with preemption its saved blocks."""
+    return 16 if save_places else 8
 
 
 def _bits(count: int) -> int:
@@ -335,6 +341,11 @@ class Config:
         registers, a line for the fates of its warps, and one for the state of each."""
         memory = self.sm_shared + 4 * self.sm_registers
         return -(-(memory + STATE_LINE * (1 + self.sm_warps)) // 4096) * 4096
+
+    @property
+    def list_entry_bytes(self) -> int:
+        """See `list_entry_bytes`."""
+        return list_entry_bytes(self.save_places)
 
     @property
     def place_bits(self) -> int:

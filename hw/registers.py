@@ -40,6 +40,7 @@ __all__ = [
     "Field",
     "KillScope",
     "MmuOperation",
+    "PreemptionLevel",
     "Register",
     "Wait",
     "address",
@@ -55,7 +56,7 @@ ADDRESS_BITS = 16
 ID = 0x5349_4742
 """`ID` of every Signalbox: "SIGB"."""
 
-VERSION = (2, 6)
+VERSION = (2, 7)
 """Major and minor version of the register map; the major number grows with incompatible changes."""
 
 
@@ -357,6 +358,17 @@ _INTERRUPTS = (
 _MMU_OPERATIONS = ", ".join(f"{one.value} {one.name}" for one in MmuOperation)
 
 
+class PreemptionLevel(amaranth_enum.IntEnum, shape=2):
+    """How tasks leave their slots, by a switch of the context or an eviction (PREEMPT-1)."""
+
+    CTA = 0
+    """At block boundaries: no block is placed any more, those on SMs end."""
+    WFI = 1
+    """Wait for idle: they end."""
+    CILP = 2
+    """At instruction boundaries: blocks on SMs are stopped and saved. CTA without preemption."""
+
+
 class KillScope(amaranth_enum.IntEnum, shape=2):
     """Tasks named by TASK_KILL."""
 
@@ -409,6 +421,12 @@ _PLACEMENTS = (
     "0 automatic: DEEP if the context has several address spaces, else WIDE; "
     + ", ".join(f"{one.value} {one.name}" for one in Placement if one != Placement.CONTEXT)
     + "."
+)
+
+_LEVELS = (
+    "How tasks leave when the context is switched or they are evicted: "
+    "0 CTA, no block is placed any more, those on SMs end; 1 WFI, they end; "
+    "2 CILP, blocks on SMs are stopped and their state is saved (CTA if SAVE_PLACES is 0)."
 )
 
 _CHECKS = ", ".join(f"{check.value} {check.name}" for check in SkedCheck)
@@ -653,7 +671,8 @@ GLOBAL = Block(
                     "LOG_SIZE",
                     4,
                     0,
-                    "Each list has 2^LOG_SIZE entries of 8 bytes, at most 2^20. SLOTS + SPARE_ROWS "
+                    "Each list has 2^LOG_SIZE entries, at most 2^20, of 8 bytes, or 16 if "
+                    "SAVE_PLACES is not 0. SLOTS + SPARE_ROWS "
                     "are reserved for tasks that return. There are 64 lists per "
                     "context, one per priority, ordered by context, then by priority.",
                 ),
@@ -1014,8 +1033,8 @@ CONTEXT = Block(
             "SAVE_AREA",
             0xC,
             Access.RW,
-            "Preemption, if SAVE_PLACES is not 0. Both fields are read when the context starts to "
-            "run.",
+            "Preemption. The fields are read when the context starts to run; PAGE and SAVE have no "
+            "effect if SAVE_PLACES is 0.",
             (
                 Field(
                     "PAGE",
@@ -1025,6 +1044,7 @@ CONTEXT = Block(
                     "address space of applications may map. Contexts may share them, as each place "
                     "is used by one block at a time.",
                 ),
+                Field("LEVEL", 29, 28, _LEVELS),
                 Field(
                     "SAVE",
                     31,

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 from signalbox.driver.compute.instance_block import INSTANCE_BYTES, InstanceBlock
 from signalbox.driver.compute.placement import AUTO, placement
-from signalbox.driver.compute.urgency import Urgency, UrgencyError, urgency
+from signalbox.driver.compute.preemption import PreemptionError, Urgency, level, urgency
 from signalbox.driver.memory.address_space import AddressSpace
 from signalbox.driver.memory.physical import Memory
 from signalbox.driver.platform.control_port import ControlPort
 from signalbox.hw.instance_block import SUBCONTEXTS
 from signalbox.hw.qmd import Placement
+from signalbox.hw.registers import CONTEXT, PreemptionLevel
 
 __all__ = ["Context", "ContextBroken", "ContextError", "Contexts", "OutOfContexts"]
 
@@ -60,6 +61,7 @@ class Context:
     number : number of the hardware context.
     placement : default placement of its tasks.
     urgency : of its tasks.
+    level : its preemption level.
     block : its instance block.
     chosen : whether address spaces join it only through `Contexts.choose`.
     broken : why it cannot run, or None.
@@ -69,6 +71,7 @@ class Context:
     name: str
     placement: Placement
     urgency: Urgency
+    level: PreemptionLevel
     block: InstanceBlock
     chosen: bool = False
     broken: ContextBroken | None = None
@@ -104,6 +107,7 @@ class Contexts:
     count : number of contexts of the machine.
     default : placement of contexts that have none of their own.
     default_urgency : likewise.
+    default_level : likewise.
     save_bytes : size of the memory for saved blocks, which all contexts share; 0 for a machine that
         cannot stop blocks.
     spaces_each : maximum number of address spaces that join one context by default.
@@ -117,17 +121,17 @@ class Contexts:
         *,
         default: Placement = AUTO,
         default_urgency: Urgency = Urgency.DRAIN,
+        default_level: PreemptionLevel = PreemptionLevel.CTA,
         save_bytes: int = 0,
         spaces_each: int = SUBCONTEXTS,
     ) -> None:
         if not 1 <= spaces_each <= SUBCONTEXTS:
             raise ValueError(f"spaces_each = {spaces_each} is outside 1 … {SUBCONTEXTS}")
         self._control, self._default, self._spaces_each = control, default, spaces_each
-        if default_urgency is Urgency.SAVE and not save_bytes:
-            raise UrgencyError(_NO_PLACES)
-        self._urgency, self._area = default_urgency, None
+        self._urgency, self._level, self._area = default_urgency, default_level, None
         if save_bytes:
             self._area = memory.allocate(save_bytes, align=4096, name="saved blocks")
+        self._check_places(default_urgency, default_level)
         self._buffer = memory.allocate(count * INSTANCE_BYTES, align=4096, name="instance blocks")
         self._free = [
             InstanceBlock(self._buffer, number * INSTANCE_BYTES) for number in range(count)
@@ -142,7 +146,7 @@ class Contexts:
             await self._write(number, "INSTANCE_LO", block.address & 0xFFFF_FFFF)
             await self._write(number, "INSTANCE_HI", block.address >> 32)
             await self._write(number, "PLACEMENT", self._default)
-            await self._urge(number, self._urgency)
+            await self._preempt(number, self._urgency, self._level)
         await self._control.write("CONTEXT_BROKEN", (1 << len(self._free)) - 1)
 
     def free(self) -> None:
@@ -186,14 +190,22 @@ class Contexts:
 
     async def urge(self, context: Context, wanted: Urgency | str) -> None:
         """Set the urgency of a context, from its next start on: what happens to blocks of lower
-        priority while one of its tasks lacks room. Raises `UrgencyError`, or `ContextError` if
+        priority while one of its tasks lacks room. Raises `PreemptionError`, or `ContextError` if
         `check` does."""
         self.check(context)
         chosen = urgency(wanted)
-        if chosen is Urgency.SAVE and self._area is None:
-            raise UrgencyError(_NO_PLACES)
+        self._check_places(chosen, context.level)
         context.urgency = chosen
-        await self._urge(context.number, chosen)
+        await self._preempt(context.number, chosen, context.level)
+
+    async def set_level(self, context: Context, wanted: PreemptionLevel | str) -> None:
+        """Set the preemption level of a context, from its next start on: how its tasks leave the
+        SMs. Raises `PreemptionError`, or `ContextError` if `check` does."""
+        self.check(context)
+        chosen = level(wanted)
+        self._check_places(context.urgency, chosen)
+        context.level = chosen
+        await self._preempt(context.number, context.urgency, chosen)
 
     def check(self, context: Context) -> None:
         """Raise `ContextError` if a context was ended, or is of another machine."""
@@ -227,8 +239,8 @@ class Contexts:
         self._contexts[context.number] = None
         if context.placement is not self._default:
             await self._place(context, self._default)
-        if context.urgency is not self._urgency:
-            await self._urge(context.number, self._urgency)
+        if (context.urgency, context.level) != (self._urgency, self._level):
+            await self._preempt(context.number, self._urgency, self._level)
         if context.broken is not None:
             await self._mend(context)
 
@@ -236,18 +248,25 @@ class Contexts:
         context.placement = policy
         await self._write(context.number, "PLACEMENT", policy)
 
-    async def _urge(self, number: int, wanted: Urgency) -> None:
-        """Nothing to set on a machine that cannot stop blocks."""
+    def _check_places(self, wanted: Urgency, wanted_level: PreemptionLevel) -> None:
+        """Raise `PreemptionError` if the machine cannot stop blocks, but would have to."""
+        stops = wanted is Urgency.SAVE or wanted_level is PreemptionLevel.CILP
+        if stops and self._area is None:
+            raise PreemptionError(_NO_PLACES)
+
+    async def _preempt(self, number: int, wanted: Urgency, wanted_level: PreemptionLevel) -> None:
+        fields = {"SAVE": wanted is Urgency.SAVE, "LEVEL": wanted_level}
         if self._area is not None:
-            word = self._area.address >> 12 | (wanted is Urgency.SAVE) << 31
-            await self._write(number, "SAVE_AREA", word)
+            fields["PAGE"] = self._area.address >> 12
+        await self._write(number, "SAVE_AREA", CONTEXT["SAVE_AREA"].pack(**fields))
 
     def _new(self, name: str, *, chosen: bool) -> Context | None:
         for number, context in enumerate(self._contexts):
             if context is None:
                 name = name or f"context {number}"
                 block = self._free[number]
-                fresh = Context(number, name, self._default, self._urgency, block, chosen)
+                settings = self._default, self._urgency, self._level
+                fresh = Context(number, name, *settings, block, chosen)
                 self._contexts[number] = fresh
                 return fresh
         return None

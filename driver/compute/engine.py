@@ -14,12 +14,12 @@ from signalbox.driver.compute.contexts import Context, ContextBroken, Contexts
 from signalbox.driver.compute.launch import Extent, KernelLaunch, sizes
 from signalbox.driver.compute.occupancy import Occupancy, occupancy
 from signalbox.driver.compute.placement import AUTO, from_environment, placement
+from signalbox.driver.compute.preemption import Urgency, level, urgency
 from signalbox.driver.compute.program import Program
 from signalbox.driver.compute.qmd import Release, TaskRecord
 from signalbox.driver.compute.task_lists import TaskListError, TaskLists
 from signalbox.driver.compute.task_memory import TaskMemory, TaskPool
 from signalbox.driver.compute.tasks import Task, Tasks
-from signalbox.driver.compute.urgency import Urgency, urgency
 from signalbox.driver.faults.channel_error import ChannelError
 from signalbox.driver.faults.fault_log import FaultLog
 from signalbox.driver.faults.task_error import TaskError
@@ -35,7 +35,7 @@ from signalbox.driver.platform.info import DeviceInfo
 from signalbox.hw.errors import Cause
 from signalbox.hw.instance_block import SUBCONTEXTS
 from signalbox.hw.qmd import QMD_BYTES, Placement
-from signalbox.hw.registers import KillScope
+from signalbox.hw.registers import KillScope, PreemptionLevel
 
 __all__ = ["ComputeEngine", "ComputeSettings"]
 
@@ -56,6 +56,7 @@ class ComputeSettings:
     placement : default placement of contexts; None for that of the environment variable
         SIGNALBOX_PLACEMENT.
     urgency : default urgency of contexts.
+    level : default preemption level of contexts.
     spaces_each : maximum number of address spaces that join one context by default.
     """
 
@@ -64,6 +65,7 @@ class ComputeSettings:
     timeout_cycles: int = 1_000_000
     placement: Placement | str | None = None
     urgency: Urgency | str = Urgency.DRAIN
+    level: PreemptionLevel | str = PreemptionLevel.CTA
     spaces_each: int = SUBCONTEXTS
 
     @property
@@ -99,12 +101,14 @@ class ComputeEngine:
             info.contexts,
             default=default,
             default_urgency=urgency(settings.urgency),
+            default_level=level(settings.level),
             save_bytes=info.save_places * info.save_place_bytes,
             spaces_each=settings.spaces_each,
         )
         self.warp_faults = WarpFaults(control)
         rows = info.slots + info.spare_rows
         counts = {"rows": rows, "contexts": info.contexts, "waiting": settings.waiting}
+        counts["save_places"] = info.save_places
         self._lists = TaskLists(control, memory, **counts)
         self._system = self._own_space()
         self._lost = False

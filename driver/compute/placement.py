@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 
+from signalbox.driver.compute.names import by_name
 from signalbox.hw.qmd import Placement
 
 __all__ = ["AUTO", "NAMES", "VARIABLE", "PlacementError", "from_environment", "placement"]
@@ -27,13 +28,8 @@ class PlacementError(ValueError):
 
 
 def placement(wanted: Placement | str) -> Placement:
-    """Look up a placement by name; a `Placement` is returned as is. Raises `PlacementError`."""
-    if isinstance(wanted, Placement):
-        return wanted
-    found = NAMES.get(wanted.strip().lower())
-    if found is None:
-        raise PlacementError(f"{wanted!r} is not a placement: choose from {', '.join(NAMES)}")
-    return found
+    """Look up a placement by name, as `by_name` does. Raises `PlacementError`."""
+    return by_name(wanted, NAMES, "a placement", PlacementError)
 
 
 def from_environment(environment: Mapping[str, str] | None = None) -> Placement:

@@ -4,11 +4,10 @@ from signalbox.driver.memory.address_space import AddressSpace
 from signalbox.driver.memory.physical import Memory
 from signalbox.driver.platform.control_port import ControlPort
 from signalbox.driver.platform.fair_lock import FairLock
-from signalbox.hw.config import PRIORITIES
+from signalbox.hw.config import PRIORITIES, list_entry_bytes
 
 __all__ = ["TaskListError", "TaskLists", "log_size"]
 
-_ENTRY_BYTES = 8
 _MOST_LOG_SIZE = 20
 
 _POLL_CYCLES = 50
@@ -39,15 +38,23 @@ class TaskLists:
     ----------
     rows, contexts : numbers of kernel table rows and contexts of the machine.
     waiting : maximum number of waiting tasks of one priority in each context.
+    save_places : of the machine.
     """
 
     def __init__(
-        self, control: ControlPort, memory: Memory, *, rows: int, contexts: int, waiting: int
+        self,
+        control: ControlPort,
+        memory: Memory,
+        *,
+        rows: int,
+        contexts: int,
+        waiting: int,
+        save_places: int,
     ) -> None:
         self._control = control
         self._lock = FairLock(control.machine)
         self._log_size = log_size(rows, waiting)
-        size = PRIORITIES * contexts * _ENTRY_BYTES << self._log_size
+        size = PRIORITIES * contexts * list_entry_bytes(save_places) << self._log_size
         self._buffer = memory.allocate_pages(size, name="task lists")
         self._space: AddressSpace | None = None
 

@@ -24,6 +24,9 @@ from signalbox.hw.task_unit.task_unit import TaskUnit
 
 __all__ = ["ComputeEngine"]
 
+_OF_CONTEXT = "context", "active", "leave", "automatic", "level", "saves", "save_area"
+"""What the task unit knows of the running context."""
+
 
 class ComputeEngine(wiring.Component):
     """Front end, task unit, contexts, global logic controller and SMs with `core` (see `Sm`).
@@ -139,10 +142,7 @@ class ComputeEngine(wiring.Component):
             control.broken.eq(contexts.broken),
             control.active.eq(contexts.active),
             control.context.eq(contexts.context),
-            [
-                getattr(tasks, name).eq(getattr(contexts, name))
-                for name in ("context", "active", "leave", "automatic", "saves", "save_area")
-            ],
+            [getattr(tasks, name).eq(getattr(contexts, name)) for name in _OF_CONTEXT],
         ]
 
     def _sms(self, m: Module) -> None:

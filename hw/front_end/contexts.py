@@ -22,7 +22,7 @@ from signalbox.hw.qmd import Placement
 from signalbox.hw.records.memory import MemoryStatus, ReadPort
 from signalbox.hw.records.placement import Policy
 from signalbox.hw.records.translation import MmuPort
-from signalbox.hw.registers import MmuOperation
+from signalbox.hw.registers import MmuOperation, PreemptionLevel
 from signalbox.hw.task_unit.word_access import WordAccess
 
 __all__ = ["Contexts", "context_setting"]
@@ -34,11 +34,13 @@ _VIDEO = 0
 def context_setting() -> data.StructLayout:
     """Settings of a context: physical address >> 12 of its instance block; its placement policy,
     CONTEXT selects automatically (ASID-32); physical address >> 12 of its save area (PREEMPT-4);
-    `saves`: its tasks may have blocks of lower priority stopped (PREEMPT-5)."""
+    preemption level (PREEMPT-1); `saves`: its tasks may have blocks of lower priority stopped
+    (PREEMPT-5)."""
     return data.StructLayout({
         "instance": PA_BITS - 12,
         "placement": Placement,
         "save_area": PA_BITS - 12,
+        "level": PreemptionLevel,
         "saves": 1,
     })
 
@@ -50,8 +52,8 @@ class Contexts(wiring.Component):
     Before a context runs, its instance block is read, and each subcontext with a page directory is
     bound: ASID to page directory base and address limit, one after the other; the next one is read
     meanwhile. Once all binds are acknowledged, its tasks may have slots (`active`). A context that
-    leaves gives up all slots first. If it has not done so `timeout` cycles after `leave`, its tasks
-    that still have blocks on SMs are killed (`overdue`).
+    leaves gives up all slots first, as its level says. If it has not done so `timeout` cycles after
+    `leave`, its tasks that still have blocks on SMs are killed (`overdue`).
 
     A context whose instance block cannot be read, or has a page directory that cannot be bound, is
     `broken`: its tasks stay in their lists until `mend`.
@@ -71,6 +73,7 @@ class Contexts(wiring.Component):
     leave : out, see `TaskUnit`.
     overdue : out, see `TaskUnit`.
     automatic : out, see `TaskUnit`.
+    level : out, likewise.
     saves : out, likewise.
     save_area : out, likewise.
     mmu : out, binds.
@@ -93,6 +96,7 @@ class Contexts(wiring.Component):
             "leave": Out(1, init=1),
             "overdue": Out(1),
             "automatic": Out(Policy),
+            "level": Out(PreemptionLevel),
             "saves": Out(1),
             "save_area": Out(PA_BITS - 12),
             "mmu": Out(MmuPort(config)),
@@ -286,6 +290,7 @@ class Contexts(wiring.Component):
     def _place(self, m: Module) -> None:
         """Policy of tasks that leave the choice to the context; preemption."""
         m.d.comb += [
+            self.level.eq(self._setting.level),
             self.saves.eq(self._setting.saves),
             self.save_area.eq(self._setting.save_area),
         ]

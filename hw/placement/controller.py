@@ -351,6 +351,7 @@ class GlobalController(wiring.Component):
         connect(m, answers.o, saved.stopped)
         connect(m, flipped(port.keep), saved.keep)
         connect(m, saved.kept, flipped(port.kept))
+        connect(m, flipped(port.discard), saved.discard)
         m.d.comb += [
             saved.open.valid.eq(asks.opens),
             saved.open.row.eq(opened.row),

@@ -44,6 +44,7 @@ class SavedBlocks(wiring.Component):
     close : in, strobe: a row closes.
     keep : in, a drained row whose list its task keeps; answered by `kept`.
     kept : out, the list.
+    discard : in, a list that was kept and is freed.
     ahead : in, the row to be selected in the next cycle.
     first : out, the first saved block of the selected row.
     take : in, strobe: a block of the selected row is sent to an SM: the saved one, if there is one.
@@ -65,6 +66,7 @@ class SavedBlocks(wiring.Component):
             "close": In(event),
             "keep": In(stream.Signature(config.row_bits)),
             "kept": Out(stream.Signature(saved_list(config))),
+            "discard": In(stream.Signature(place)),
             "ahead": In(config.row_bits),
             "first": Out(saved_block(config)),
             "take": In(1),
@@ -190,6 +192,10 @@ class SavedBlocks(wiring.Component):
                 m.d.comb += self.keep.ready.eq(1)
                 m.d.sync += row.eq(self.keep.payload)
                 m.next = "KEEP"
+            with m.Elif(self.discard.valid):
+                m.d.comb += self.discard.ready.eq(1)
+                m.d.sync += block.next.eq(self.discard.payload)
+                m.next = "DISCARD"
             with m.Elif(stopped.valid):
                 m.d.sync += [
                     row.eq(stopped.p.row),
@@ -217,6 +223,9 @@ class SavedBlocks(wiring.Component):
     def _drop(self, m: Module) -> None:
         """Free the places of a list, one per cycle."""
         block = self._block
+        with m.State("DISCARD"):
+            m.d.sync += [block.eq(self._link.data), block.save_place.eq(block.next)]
+            m.next = "FREE"
         with m.State("DROP"):
             m.d.sync += [block.eq(self._head.data), self._listed.bit_select(self._row, 1).eq(0)]
             m.next = "FREE"

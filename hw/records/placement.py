@@ -36,6 +36,7 @@ __all__ = [
     "stopped_block",
     "task_level",
     "task_pointer",
+    "task_saved",
     "wanted",
 ]
 
@@ -64,12 +65,19 @@ task_pointer = data.StructLayout({
     "is_queue": 1,
     "queue": 6,
     "dropped": 1,
-    "reserved": 1,
+    "saved": 1,
 })
 """A task without a slot, 8 bytes in the lists: virtual address `page` << 8 of its QMD in its
 address space, the launching channel, nesting depth. `resumed`: it has run before and resumes.
 `epoch`: tag of the host for its waits, inherited by launched tasks. `is_queue`: it is open queue
-number `queue`. `dropped`: it was killed in its list and is already reported."""
+number `queue`. `dropped`: it was killed in its list and is already reported. `saved`: some of its
+blocks are saved, see `task_saved`."""
+
+
+def task_saved(config: Config) -> data.StructLayout:
+    """Saved blocks of a task without a slot, the second word of its list entry: the list that
+    begins at `save_place`. `placed`: there are no other blocks left."""
+    return data.StructLayout({"save_place": config.place_bits, "placed": 1})
 
 
 queue_span = data.StructLayout({"start": 24, "count": 8, "behind": 1})
@@ -111,7 +119,7 @@ class Policy(enum.Enum, shape=2):
 
 def kernel_open(config: Config) -> data.StructLayout:
     """Opens a row for a task: `blocks` undistributed blocks, the first one at `first`. With
-    preemption, those of the list `saved` precede them. There is at least one."""
+    preemption, those of the list `saved` precede them. There is at least one block."""
     saved = {"saved": saved_list(config)} if config.preemption else {}
     return data.StructLayout({
         **saved,
@@ -175,6 +183,7 @@ class GlobalPort(wiring.Signature):
     keep : out, take back the saved blocks of a drained row; answered by `kept`. Otherwise, they are
         lost when the row closes.
     kept : in, the list of these blocks.
+    discard : out, a list that was taken back, and will not return: its places are free again.
     """
 
     def __init__(self, config: Config) -> None:
@@ -183,6 +192,7 @@ class GlobalPort(wiring.Signature):
             "leave": Out(config.rows),
             "keep": Out(stream.Signature(config.row_bits)),
             "kept": In(stream.Signature(saved_list(config))),
+            "discard": Out(stream.Signature(config.place_bits)),
         }
         super().__init__({
             **(saves if config.preemption else {}),

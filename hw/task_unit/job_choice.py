@@ -46,7 +46,7 @@ class JobChoice(wiring.Component):
     3. return a stopped task with undistributed blocks to its list, once its blocks on SMs have
        ended;
     4. hand on a closed resting queue;
-    5. while `leave` is 1, stop a running task;
+    5. while `leave` is 1, stop a running task, unless `drains`;
     6. visit a task, if something else was done since the last visit, or cannot be done;
     7. advance a queue;
     8. accept a launch, if 9 or 10 was done since the last launch, or cannot be done;
@@ -65,6 +65,7 @@ class JobChoice(wiring.Component):
     settled : out, no job was done recently or starts now.
     active : in, see `TaskUnit`.
     leave : in, see `TaskUnit`.
+    drains : in, running tasks are not stopped in favour of others, nor while `leave` is 1.
     highest : in, the highest non-empty list.
     faulty : in, see `SlotTable`.
     ended : in, see `SlotTable`.
@@ -90,6 +91,7 @@ class JobChoice(wiring.Component):
             "settled": Out(1),
             "active": In(1),
             "leave": In(1),
+            "drains": In(1),
             "highest": In(highest_level),
             "faulty": In(choice),
             "ended": In(choice),
@@ -157,8 +159,8 @@ class JobChoice(wiring.Component):
             known.eq(self._known & (self.settle == 0)),
             places.eq(self.active & ~self.leave & self.highest.valid),
             fills.eq(places & self.free.valid),
-            evicts.eq(places & self.crowded & known & self._lower),
-            waits.eq(places & self.crowded & ~known),
+            evicts.eq(places & self.crowded & known & self._lower & ~self.drains),
+            waits.eq(places & self.crowded & ~known & ~self.drains),
         ]
 
         def choose(job: Job) -> list:
@@ -166,6 +168,7 @@ class JobChoice(wiring.Component):
 
         end = [*choose(Job.END), row.eq(self.ended.row)]
         advance = [*choose(Job.ADVANCE), row.eq(self.moved.row)]
+        stops = self.leave & ~self.drains
         m.d.comb += ends.eq(self.ended.valid & ~self.delivers)
         m.d.sync += row.eq(victim.row)
         with m.If(self.faulty.valid):
@@ -176,9 +179,9 @@ class JobChoice(wiring.Component):
             m.d.sync += [*choose(Job.RETURN), row.eq(self.returning.row)]
         with m.Elif(self.over & ~self.delivers):
             m.d.sync += choose(Job.RECALL)
-        with m.Elif(self.leave & ~self.sure):
+        with m.Elif(stops & ~self.sure):
             pass  # the victim will be known soon
-        with m.Elif(self.leave & victim.valid):
+        with m.Elif(stops & victim.valid):
             m.d.sync += choose(Job.STOP)
         with m.Elif(self.visits & ~self._visited):
             m.d.sync += choose(Job.VISIT)

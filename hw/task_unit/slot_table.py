@@ -44,7 +44,8 @@ class SlotTable(wiring.Component):
 
     Members
     -------
-    opened : in, strobe: `row` runs, with `priority`.
+    opened : in, strobe: `row` runs, with `priority`; `saves`: its blocks on SMs are saved
+        when it is stopped.
     stopped : in, strobe: `row` was stopped; `left`: not all of its blocks were placed.
     closed : in, strobe: `row` is free.
     drained : in, per row: no block is undistributed or on an SM; see `GlobalPort`.
@@ -62,6 +63,8 @@ class SlotTable(wiring.Component):
     kill : out, per row: it had a fault, or is to be killed.
     late : out, per row: it is to be killed as it was overdue.
     runs : out, per row: it runs, and `kill` is 0.
+    saves : out, per row: its blocks on SMs are saved when it is stopped.
+    leave : out, per row: it is stopped, and its blocks are saved; late by one cycle.
     idle : out, all rows are free.
     """
 
@@ -69,7 +72,7 @@ class SlotTable(wiring.Component):
         self._config = config
         row = config.row_bits
         super().__init__({
-            "opened": In(data.StructLayout({"valid": 1, "row": row, "priority": 6})),
+            "opened": In(data.StructLayout({"valid": 1, "row": row, "priority": 6, "saves": 1})),
             "stopped": In(data.StructLayout({"valid": 1, "row": row, "left": 1})),
             "closed": In(row_choice(config)),
             "drained": In(config.rows),
@@ -87,6 +90,8 @@ class SlotTable(wiring.Component):
             "kill": Out(config.rows),
             "late": Out(config.rows),
             "runs": Out(config.rows),
+            "saves": Out(config.rows),
+            "leave": Out(config.rows),
             "idle": Out(1),
         })
         self._at = [Signal(config.rows, name=f"{name}_at") for name in _EVENTS]
@@ -121,6 +126,8 @@ class SlotTable(wiring.Component):
                 returning[number].eq(drained & returns),
             ]
         m.d.comb += self.runs.eq(runs & ~self.kill)
+        if self._config.preemption:
+            m.d.sync += self.leave.eq(self.saves & ~(runs | none))
         m.d.sync += [
             at.eq(1 << getattr(self, name).row) for name, at in zip(_EVENTS, self._at, strict=True)
         ]
@@ -165,6 +172,9 @@ class SlotTable(wiring.Component):
             m.d.sync += state.eq(RowState.FREE)
         with m.If(opened | closed):
             m.d.sync += [kill.eq(0), late.eq(0)]
+        if self._config.preemption:
+            with m.If(opened):
+                m.d.sync += self.saves[number].eq(self.opened.saves)
 
     def _victim(self, m: Module, runs: Signal, priorities: list[Signal]) -> None:
         """A tree with one level per cycle; ties go to the highest row number."""

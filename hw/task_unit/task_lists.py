@@ -1,13 +1,13 @@
 """Tasks without a slot: one list per context and priority level (ASID-23, PREEMPT-7)."""
 
-from amaranth.hdl import Const, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Const, Module, Mux, ShapeLike, Signal, Value, signed
 from amaranth.lib import data, enum, memory, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from signalbox.hw.config import PRIORITIES, VA_BITS, Config
 from signalbox.hw.records.compute_control import MOST_LOG_SIZE, list_area
 from signalbox.hw.records.memory import MemoryStatus, ReadPort, WritePort
-from signalbox.hw.records.placement import task_level, task_pointer
+from signalbox.hw.records.placement import task_level, task_pointer, task_saved
 from signalbox.hw.task_unit.word_access import WORD_BYTES, WordAccess, word_request
 
 __all__ = ["ListOutcome", "ListVisit", "TaskLists", "list_push", "list_visit"]
@@ -53,9 +53,15 @@ class _Op(enum.Enum, shape=3):
     DROP = 4
 
 
+def _entry(config: Config) -> dict[str, ShapeLike]:
+    """Entry of a list; with preemption, also the saved blocks of the task, if it has some."""
+    saved = {"saved": task_saved(config)} if config.preemption else {}
+    return {"task": task_pointer, **saved}
+
+
 def list_push(config: Config) -> data.StructLayout:
     """`task` goes to the tail of its list, or with `head` to the head."""
-    return data.StructLayout({"where": task_level(config), "head": 1, "task": task_pointer})
+    return data.StructLayout({"where": task_level(config), "head": 1, **_entry(config)})
 
 
 def list_visit(config: Config) -> data.StructLayout:
@@ -68,9 +74,9 @@ class TaskLists(wiring.Component):
     corrupt the list of another, and capacity is limited by memory alone. The last places of each
     list, one per row, are reserved for returning tasks (`resumed`), so these always find room.
 
-    One operation at a time, which takes the memory latency plus 8 cycles; a push to a full list
-    fails after 6. Pop goes ahead of push, and push ahead of visits. `area` may change only while
-    all lists are empty.
+    One operation at a time, which takes the memory latency plus 8 cycles, and again the latency
+    plus 3 for a task with saved blocks; a push to a full list fails after 6. Pop goes ahead of
+    push, and push ahead of visits. `area` may change only while all lists are empty.
 
     A visit reads the tasks of one list in order. Between its steps, tasks may be pushed and popped:
     it passes over those pushed at the head, includes those pushed at the tail before its last step,
@@ -92,7 +98,7 @@ class TaskLists(wiring.Component):
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        found = data.StructLayout({"valid": 1, "outcome": ListOutcome, "task": task_pointer})
+        found = data.StructLayout({"valid": 1, "outcome": ListOutcome, **_entry(config)})
         super().__init__({
             "area": In(list_area(config)),
             "push": In(stream.Signature(list_push(config))),
@@ -128,6 +134,12 @@ class TaskLists(wiring.Component):
         self._at = Signal(MOST_LOG_SIZE)
         self._left = Signal(_COUNT)
         """The visit: its list, ring position of the next task, and number of tasks left."""
+        self._task = Signal(task_pointer, name="accessed_task")
+        """The task that is pushed, or was read."""
+        self._first = Signal(task_pointer, name="first_word")
+        """The first word of the entry."""
+        self._saved = Signal(task_saved(config), name="saved")
+        """The second word of a task that is pushed."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -141,7 +153,7 @@ class TaskLists(wiring.Component):
             keep.addr.eq(self._number),
             keep.data.eq(self._after),
             word.request.p.eq(self._request),
-            self.popped.task.eq(word.answer.data),
+            [out.task.eq(self._task) for out in (self.popped, self.visited)],
             [out.outcome.eq(self._outcome) for out in (self.popped, self.pushed, self.visited)],
         ]
         held = self._find(m)
@@ -164,11 +176,43 @@ class TaskLists(wiring.Component):
             with m.State("ASK"):
                 m.d.comb += word.request.valid.eq(~self._none)
                 m.next = "WAIT"
-            with m.State("WAIT"):
-                with m.If(self._none | word.answer.valid):
-                    self._end(m, keep, word.answer)
-                    m.next = "IDLE"
+            self._wait(m, keep, word)
+            if self._config.preemption:
+                self._second_word(m, keep, word)
         return m
+
+    def _wait(self, m: Module, keep: memory.WritePort, word: WordAccess) -> None:
+        """Wait for the answer; a task with saved blocks has a second word."""
+        answer, pushes, more = word.answer, self._op == _Op.PUSH, Const(0)
+        if self._config.preemption:
+            kept = (self._op != _Op.DROP) & self._task.saved
+            more = ~self._none & (answer.status == MemoryStatus.OK) & kept
+        with m.State("WAIT"):
+            m.d.comb += self._task.eq(Mux(pushes, self._request.data, answer.data))
+            with m.If(self._none | answer.valid):
+                m.d.sync += self._first.eq(self._task)
+                with m.If(more):
+                    m.next = "ASK SECOND"
+                with m.Else():
+                    self._end(m, keep, answer)
+                    m.next = "IDLE"
+
+    def _second_word(self, m: Module, keep: memory.WritePort, word: WordAccess) -> None:
+        """Access the second word of an entry."""
+        answer = word.answer
+        m.d.comb += [out.saved.eq(answer.data) for out in (self.popped, self.visited)]
+        with m.State("ASK SECOND"):
+            m.d.comb += [
+                word.request.valid.eq(1),
+                word.request.p.va.eq(self._request.va | WORD_BYTES),
+                word.request.p.data.eq(self._saved),
+            ]
+            m.next = "WAIT SECOND"
+        with m.State("WAIT SECOND"):
+            m.d.comb += self._task.eq(self._first)
+            with m.If(answer.valid):
+                self._end(m, keep, answer)
+                m.next = "IDLE"
 
     def _accept(self, m: Module) -> None:
         pop, push, visit = self.pop, self.push, self.visit
@@ -186,6 +230,8 @@ class TaskLists(wiring.Component):
                 self._number.eq(push.p.where.as_value()),
                 self._request.data.eq(push.p.task),
             ]
+            if self._config.preemption:
+                m.d.sync += self._saved.eq(push.p.saved)
         with m.Else():
             m.d.sync += self._op.eq(_Op.FIRST)
             with m.Switch(visit.p.step):
@@ -255,7 +301,9 @@ class TaskLists(wiring.Component):
             request.asid.eq(area.asid),
             request.write.eq((self._op == _Op.PUSH) | (self._op == _Op.DROP)),
             request.strobe.eq((1 << WORD_BYTES) - 1),
-            request.va.eq((area.base << 12) + (self._ring | self._index) * WORD_BYTES),
+            request.va.eq(
+                (area.base << 12) + (self._ring | self._index) * self._config.list_entry_bytes
+            ),
             self._some.eq(live != 0),
             self._one.eq(live == 1),
         ]
@@ -264,7 +312,7 @@ class TaskLists(wiring.Component):
         """Answer and update the list: a failed pop has lost its task."""
         op, none = self._op, self._none
         pops, pushes = op == _Op.POP, op == _Op.PUSH
-        task = data.View(task_pointer, answer.data)
+        task = self._task
         failed, less, some = Signal(name="failed"), Signal(name="less"), Signal(name="some")
         m.d.comb += [
             failed.eq(~none & (answer.status != MemoryStatus.OK)),
@@ -273,7 +321,6 @@ class TaskLists(wiring.Component):
             self.popped.valid.eq(pops),
             self.pushed.valid.eq(pushes),
             self.visited.valid.eq(~pops & ~pushes),
-            self.visited.task.eq(task),
             keep.en.eq(pops | ((pushes | (op == _Op.DROP)) & ~none & ~failed)),
             keep.data.live.eq(self._after.live - less),
         ]

@@ -27,7 +27,9 @@ from signalbox.hw.records.placement import (
     kernel_word,
     queue_span,
     task_pointer,
+    task_saved,
 )
+from signalbox.hw.registers import PreemptionLevel
 from signalbox.hw.task_unit.highest_level import HighestLevel
 from signalbox.hw.task_unit.job_choice import Job, JobChoice
 from signalbox.hw.task_unit.kernel_words import KernelWords
@@ -56,7 +58,8 @@ class TaskUnit(wiring.Component):
       its task goes to its list.
     * OUTER_GET of a queue follows its oldest unfinished block, until its task fails.
     * A task stopped with blocks left returns to the head of its list once its blocks on SMs have
-      ended; its resume position is written into the QMD (CTA_RASTER_*_RESUME).
+      ended; its resume position is written into the QMD (CTA_RASTER_*_RESUME). At level CILP, its
+      blocks on SMs are stopped and saved, unless it is a queue; it returns with them.
     * An ended task is handed on. A queue that is not closed rests outside of lists and rows until
       entries are appended.
     * Tasks of disabled channels, and those named by a kill request, fail (KILLED): in a list or
@@ -73,8 +76,9 @@ class TaskUnit(wiring.Component):
     active : in, its tasks may have slots (ASID-21). `context` and `active` change only while
         `leave` and `empty` are 1, or before the first launch; `context` two cycles or more before
         `active` rises.
-    leave : in, all its tasks must give up their slots.
+    leave : in, all its tasks must give up their slots; at level WFI, once they have ended.
     automatic : in, placement policy of tasks that leave the choice to the context (ASID-32).
+    level : in, how its tasks leave their slots (PREEMPT-1).
     saves : in, its tasks may have blocks of lower priority stopped (PREEMPT-5).
     save_area : in, number of the first 4 KiB page of its save area.
     overdue : in, tasks with blocks on SMs are to end early (TIMEOUT).
@@ -114,6 +118,7 @@ class TaskUnit(wiring.Component):
             "active": In(1),
             "leave": In(1),
             "automatic": In(Policy),
+            "level": In(PreemptionLevel),
             "saves": In(1),
             "save_area": In(SAVE_PAGE_BITS),
             "launch": In(stream.Signature(task_launch(config))),
@@ -160,6 +165,8 @@ class TaskUnit(wiring.Component):
         """A dependence counter has reached 0; a resting queue is on its way to its list."""
         self._verdict = Signal(task_verdict)
         self._enters = Signal(name="enters")
+        self._saved = Signal(task_saved(config), name="saved")
+        """Saved blocks of the task, if `task.saved`."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -214,6 +221,7 @@ class TaskUnit(wiring.Component):
             slots.drained.eq(self.port.drained),
             slots.fault.eq(self.fault),
             slots.overdue.eq(self.overdue),
+            slots.opened.saves.eq((self.level == PreemptionLevel.CILP) & ~self.task.is_queue),
             self.kill.eq(slots.kill),
             metadata.request.p.asid.eq(self.task.asid),
             metadata.request.p.page.eq(self.task.page),
@@ -260,6 +268,7 @@ class TaskUnit(wiring.Component):
             task.addr.eq(slots.opened.row),
             task.en.eq(slots.opened.valid),
             task.data.task.eq(self.task),
+            task.data.task.saved.eq(0),
             task.data.level.eq(self._level),
             place.addr.eq(self._row),
             place.en.eq(slots.stopped.valid),
@@ -326,6 +335,8 @@ class TaskUnit(wiring.Component):
                 self._of.eq(self.context),
                 self._level.eq(level),
             ]
+            if self._config.preemption:
+                m.d.sync += self._saved.eq(popped.saved)
             with m.If(popped.valid):
                 m.next = "READ"
                 with m.If(popped.outcome != ListOutcome.DONE):
@@ -377,6 +388,9 @@ class TaskUnit(wiring.Component):
                 m.next = "CLOSE"
             with m.Elif(self._launches | self.failed.ready):
                 m.next = "IDLE"
+            if self._config.preemption:
+                with m.If(self.task.saved & self.failed.ready):
+                    m.next = "DISCARD"
         appends = self._action == LaunchAction.INCREMENT_PUT
         # The row keeps a kill request in progress.
         killed = self._holds & self._filter.kills
@@ -417,6 +431,7 @@ class TaskUnit(wiring.Component):
             opens.p.first.eq(Mux(queued, self._queues.first, metadata.first.as_value())),
             opens.p.needs.priority.eq(self._level),
             opens.p.needs.saves.eq(self.saves),
+            *self._return_blocks(opens.p),
             slots.opened.row.eq(slots.free.row),
             slots.opened.priority.eq(self._level),
         ]
@@ -432,6 +447,18 @@ class TaskUnit(wiring.Component):
                 ]
                 m.next = "IDLE"
 
+    def _return_blocks(self, row: data.View) -> list:
+        """Saved blocks go into the row; there may be no others."""
+        if not self._config.preemption:
+            return []
+        saved = self.task.saved
+        blocks = Mux(saved & self._saved.placed, 0, self._metadata.blocks)
+        return [
+            row.saved.some.eq(saved),
+            row.saved.save_place.eq(self._saved.save_place),
+            row.blocks.eq(Mux(self.task.is_queue, self._queues.blocks, blocks)),
+        ]
+
     def _push(self, m: Module) -> None:
         """The task goes to its list."""
         push, pushed = self._lists.push, self._lists.pushed
@@ -441,6 +468,8 @@ class TaskUnit(wiring.Component):
             push.p.head.eq(self._head),
             push.p.task.eq(self.task),
         ]
+        if self._config.preemption:
+            m.d.comb += push.p.saved.eq(self._saved)
         with m.State("PUSH"):
             m.d.comb += push.valid.eq(1)
             with m.If(push.ready):
@@ -465,7 +494,11 @@ class TaskUnit(wiring.Component):
             slots.stopped.left.eq(stopped.p.blocks != 0),
         ]
         if self._config.preemption:
-            m.d.comb += self.port.drops.eq(slots.kill.bit_select(self._row, 1))
+            drops = slots.kill | slots.saves
+            m.d.comb += [
+                self.port.drops.eq(drops.bit_select(self._row, 1)),
+                self.port.leave.eq(slots.leave),
+            ]
         with m.State("STOP"):
             m.d.comb += stop.valid.eq(1)
             with m.If(stop.ready):
@@ -501,6 +534,9 @@ class TaskUnit(wiring.Component):
                 m.next = "ADVANCE"
             with m.Elif(kept.task.is_queue):
                 m.next = "DRAIN"
+            if self._config.preemption:
+                with m.Elif(self._slots.leave.bit_select(self._row, 1)):
+                    m.next = "KEEP"
             with m.Elif(self._returns):
                 m.next = "STORE"
             with m.Else():
@@ -520,6 +556,42 @@ class TaskUnit(wiring.Component):
                 m.next = "CLOSE"
             with m.Else():
                 m.next = "IDLE"
+        if self._config.preemption:
+            self._keep_blocks(m)
+
+    def _keep_blocks(self, m: Module) -> None:
+        """Take back the saved blocks of a row: a task that has some returns, too, even if all its
+        others have ended. Or give up those of a failing task."""
+        keep, kept, discard = self.port.keep, self.port.kept, self.port.discard
+        m.d.comb += [
+            keep.payload.eq(self._row),
+            kept.ready.eq(1),
+            discard.payload.eq(self._saved.save_place),
+        ]
+        with m.State("KEEP"):
+            m.d.comb += keep.valid.eq(1)
+            with m.If(keep.ready):
+                m.next = "KEPT"
+        with m.State("KEPT"):
+            m.d.sync += [
+                self._saved.save_place.eq(kept.p.save_place),
+                self._saved.placed.eq(~self._returns),
+            ]
+            with m.If(kept.valid):
+                m.d.sync += self.task.saved.eq(kept.p.some)
+                with m.If(self._returns):
+                    m.next = "STORE"
+                with m.Elif(kept.p.some):
+                    m.d.sync += self.task.resumed.eq(1)
+                    m.next = "PUSH"
+                with m.Else():
+                    m.next = "END"
+        with m.State("DISCARD"):
+            m.d.comb += discard.valid.eq(1)
+            with m.If(discard.ready):
+                m.next = "IDLE"
+                with m.If(self._holds):
+                    m.next = "CLOSE"
 
     def _write(self, m: Module) -> None:
         """Write a field of the QMD."""
@@ -600,6 +672,7 @@ class TaskUnit(wiring.Component):
             [getattr(choice, name).eq(getattr(slots, name)) for name in choices],
             choice.active.eq(self.active),
             choice.leave.eq(self.leave),
+            choice.drains.eq(self.level == PreemptionLevel.WFI),
             choice.highest.eq(self._levels.highest),
             choice.delivers.eq(self.ended.valid),
             choice.over.eq(self._queues.over.valid),
@@ -797,6 +870,8 @@ class TaskUnit(wiring.Component):
         with m.State("SCANNED"):
             found = lists.visited
             m.d.sync += [self.task.eq(found.task), self._of.eq(visit.where.context)]
+            if self._config.preemption:
+                m.d.sync += self._saved.eq(found.saved)
             with m.If(found.valid):
                 m.next = "JUDGE"
                 with m.If(found.outcome == ListOutcome.NONE):

@@ -5,7 +5,7 @@ import numpy as np
 
 from signalbox.driver.channel.priority_policy import PriorityPolicy
 from signalbox.driver.compute.engine import ComputeSettings
-from signalbox.driver.compute.urgency import Urgency
+from signalbox.driver.compute.preemption import Urgency
 from signalbox.driver.device import Device
 from signalbox.driver.kernels.library import Kernel
 from signalbox.tb.driver import compute_bodies

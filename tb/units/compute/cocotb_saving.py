@@ -1,13 +1,21 @@
 """Urgent tasks whose blocks have others stopped (PREEMPT-3, PREEMPT-5)."""
 
+from itertools import pairwise
 from typing import Any
 
 import cocotb
 
 from signalbox.driver.kernels.library import SPIN
+from signalbox.hw.registers import PreemptionLevel
 from signalbox.tb.testbench.jobs import JOBS, Job
 from signalbox.tb.units.compute.launch import Launch
 from signalbox.tb.units.compute.testbench import CONFIG, ComputeTestbench
+
+SLICE = 3000
+"""Cycles that a context runs while another waits."""
+
+LEAVING = 4000
+"""Most cycles in which a context of level CILP leaves, and the next one begins to run."""
 
 
 @cocotb.test()
@@ -38,15 +46,44 @@ async def urgent_among_endless(dut: Any) -> None:
 
 
 @cocotb.test()
+async def contexts_in_turn(dut: Any) -> None:
+    """At level CILP, contexts whose warps take very long run in turn, each for little more than its
+    slice, and all compute what they should (PREEMPT-8)."""
+    tb = ComputeTestbench(dut, slice_cycles=SLICE)
+    for number in range(2):
+        tb.context(number, range(number, CONFIG.asids, 2), level=PreemptionLevel.CILP)
+    await tb.start()
+    long = Job(SPIN, (3, 1, 1), (96, 1, 1), {"CYCLES": 30_000})
+    tasks = [Launch(n, long, asid=n, context=n % 2, priority=n) for n in range(2)]
+    for task in tasks:
+        tb.launch(task)
+    turns: list[tuple[int, int]] = []
+    while any(task.over is None for task in tasks):
+        running = tb.get("control__context"), tb.get("control__active")
+        if running[1] and (not turns or turns[-1][0] != running[0]):
+            turns.append((running[0], tb.cycle))
+        await tb.step()
+        assert tb.cycle < 400_000, turns
+    lengths = [after - before for (_, before), (_, after) in pairwise(turns)]
+    print(f"turns of {min(lengths)} … {max(lengths)} cycles")
+    assert len(turns) > 8
+    assert all(SLICE <= length < SLICE + LEAVING for length in lengths[1:-3])
+    await tb.finish()
+    for task in tasks:
+        tb.check(task)
+
+
+@cocotb.test()
 @cocotb.parametrize(turn=range(4))
 async def random_tasks(dut: Any, turn: int) -> None:
-    """Tasks of random priorities in two contexts, at random times, have blocks of others stopped,
-    again and again: all results are correct."""
+    """Tasks of random priorities in two contexts of random levels, at random times, have blocks of
+    others stopped, again and again: all results are correct."""
     tb = ComputeTestbench(dut, slice_cycles=4000)
     numbers = tb.random
     numbers.seed(numbers.random() + turn)
     for number in range(2):
-        tb.context(number, range(number, CONFIG.asids, 2), saves=numbers.random() < 0.8)
+        spaces, level = range(number, CONFIG.asids, 2), numbers.choice([*PreemptionLevel])
+        tb.context(number, spaces, saves=numbers.random() < 0.8, level=level)
     await tb.start()
     tasks = []
     for number in range(CONFIG.asids - 2):

@@ -12,6 +12,7 @@ from signalbox.hw.methods import ComputeMethod, PcasAction
 from signalbox.hw.qmd import Placement, SkedCheck
 from signalbox.hw.records.launch import Refusal
 from signalbox.hw.records.semaphore import COMPUTE_CLIENTS
+from signalbox.hw.registers import PreemptionLevel
 from signalbox.tb.testbench.clocked import Testbench
 from signalbox.tb.testbench.configs import COMPUTE, SAVING
 from signalbox.tb.testbench.contents import Contents
@@ -106,11 +107,13 @@ class ComputeTestbench(Testbench):
         placement: Placement = Placement.CONTEXT,
         *,
         saves: bool = False,
+        level: PreemptionLevel = PreemptionLevel.CTA,
     ) -> None:
         """Write an instance block. `saves` : its tasks may have blocks of lower priority
-        stopped."""
+        stopped. `level` : how its tasks leave."""
         instance = 0x7_0000 + number
-        setting = {"instance": instance, "placement": placement, "saves": saves}
+        setting = {"instance": instance, "placement": placement}
+        setting |= {"saves": saves, "level": level}
         self.drive(**{f"settings__{number}": {**setting, "save_area": SAVE_AREA >> 12}})
         for asid in asids:
             size = CONFIG.save_places * CONFIG.place_bytes

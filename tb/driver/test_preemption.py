@@ -9,7 +9,7 @@ import pytest
 from signalbox.driver.channel.priority_policy import NoPriorityPolicy
 from signalbox.driver.compute.contexts import ContextError
 from signalbox.driver.compute.engine import ComputeSettings
-from signalbox.driver.compute.urgency import Urgency, UrgencyError, urgency
+from signalbox.driver.compute.preemption import PreemptionError, Urgency, urgency
 from signalbox.driver.device import Device
 from signalbox.hw.config import Config
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
@@ -44,7 +44,7 @@ def test_names(wanted: Urgency | str):
 
 
 def test_unknown_name():
-    with pytest.raises(UrgencyError, match="'soon' is not an urgency: choose from drain, save"):
+    with pytest.raises(PreemptionError, match="'soon' is not an urgency: choose from drain, save"):
         urgency("soon")
 
 
@@ -92,10 +92,10 @@ def test_without_places():
     async def body(device: Device, machine: FakeMachine):
         assert not any(areas(machine))
         context = await device.compute.contexts.create("mine")
-        with pytest.raises(UrgencyError, match="cannot stop blocks: it was built with save_places"):
+        with pytest.raises(PreemptionError, match="it was built with save_places"):
             await device.compute.contexts.urge(context, "save")
         assert context.urgency is Urgency.DRAIN
 
     run(body, Config(memory_bytes=SPACE))
-    with pytest.raises(UrgencyError, match="cannot stop blocks"):
+    with pytest.raises(PreemptionError, match="cannot stop blocks"):
         run(body, Config(memory_bytes=SPACE), urgency="save")
