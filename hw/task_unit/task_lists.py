@@ -183,19 +183,23 @@ class TaskLists(wiring.Component):
 
     def _wait(self, m: Module, keep: memory.WritePort, word: WordAccess) -> None:
         """Wait for the answer; a task with saved blocks has a second word."""
-        answer, pushes, more = word.answer, self._op == _Op.PUSH, Const(0)
-        if self._config.preemption:
-            kept = (self._op != _Op.DROP) & self._task.saved
-            more = ~self._none & (answer.status == MemoryStatus.OK) & kept
+        answer, pushes = word.answer, self._op == _Op.PUSH
         with m.State("WAIT"):
             m.d.comb += self._task.eq(Mux(pushes, self._request.data, answer.data))
+            m.d.sync += self._first.eq(self._task)
             with m.If(self._none | answer.valid):
-                m.d.sync += self._first.eq(self._task)
-                with m.If(more):
-                    m.next = "ASK SECOND"
-                with m.Else():
+                if self._config.preemption:
+                    with m.If(self._has_second(answer)):
+                        m.next = "ASK SECOND"
+                    with m.Else():
+                        self._end(m, keep, answer)
+                else:
                     self._end(m, keep, answer)
-                    m.next = "IDLE"
+
+    def _has_second(self, answer: data.View) -> Value:
+        """The entry that was just accessed has a second word."""
+        reads = ~self._none & (answer.status == MemoryStatus.OK)
+        return reads & (self._op != _Op.DROP) & self._task.saved
 
     def _second_word(self, m: Module, keep: memory.WritePort, word: WordAccess) -> None:
         """Access the second word of an entry."""
@@ -212,7 +216,6 @@ class TaskLists(wiring.Component):
             m.d.comb += self._task.eq(self._first)
             with m.If(answer.valid):
                 self._end(m, keep, answer)
-                m.next = "IDLE"
 
     def _accept(self, m: Module) -> None:
         pop, push, visit = self.pop, self.push, self.visit
@@ -313,6 +316,7 @@ class TaskLists(wiring.Component):
         op, none = self._op, self._none
         pops, pushes = op == _Op.POP, op == _Op.PUSH
         task = self._task
+        m.next = "IDLE"
         failed, less, some = Signal(name="failed"), Signal(name="less"), Signal(name="some")
         m.d.comb += [
             failed.eq(~none & (answer.status != MemoryStatus.OK)),

@@ -43,6 +43,7 @@ LISTS = {
 TASKS = {
     "tiny": CONFIGS["tiny"],
     "default": Config(queue_window=8),
+    "saving": Config(queue_window=8, save_places=64),
     "large": Config(asids=256, data_width=512, slots=64, contexts=16, queues=21, queue_window=16),
 }
 """With more than three address spaces per slot."""

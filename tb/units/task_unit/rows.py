@@ -21,7 +21,8 @@ ENDLESS = ((1 << 32) - 1, 1, 1)
 @dataclass
 class Opened:
     """An open row, with `left` blocks to be placed, from number `next` on; `running` ones have not
-    ended."""
+    ended. `back` ones were saved and are to be placed again; `saved` ones were saved in it.
+    `kept`: its task keeps saved blocks."""
 
     row: int
     priority: int
@@ -32,7 +33,11 @@ class Opened:
     left: int
     placed: list[int] = field(default_factory=list)
     running: list[int] = field(default_factory=list)
+    ended: list[int] = field(default_factory=list)
+    back: list[int] = field(default_factory=list)
+    saved: list[int] = field(default_factory=list)
     stopped: bool = False
+    kept: bool = False
 
     @property
     def oldest(self) -> int:
@@ -43,18 +48,21 @@ class Opened:
 class Rows(Participant):
     """The kernel status register table.
 
-    In each cycle a block of some row is placed with probability `place`, and one ends with
-    probability `end`. Hooks are called when a row is opened, gets more blocks, is stopped, or is
-    closed; in one cycle in this order.
+    In each cycle a block of some row is placed with probability `place`, one ends with
+    probability `end`, and one of a row that leaves is saved with probability `save`. Hooks are
+    called when a row is opened, gets more blocks, is stopped, or is closed; in one cycle in this
+    order.
 
     Members
     -------
     rows : open rows by number.
+    lists : lists of saved blocks that tasks keep, by their first place.
     """
 
     def __init__(self, tb: Testbench, config: Config, place: float, end: float) -> None:
-        self.place, self.end = place, end
+        self.place, self.end, self.save = place, end, 0.3
         self.rows: dict[int, Opened] = {}
+        self.lists: dict[int, list[int]] = {}
         self.opened: Callable[[Opened], None] = lambda row: None
         self.added: Callable[[Opened, int], None] = lambda row, blocks: None
         self.stopped: Callable[[Opened], None] = lambda row: None
@@ -68,11 +76,16 @@ class Rows(Participant):
         Sink(tb, "port__add", pace, self._add)
         Sink(tb, "port__stop", pace, self._stop)
         Sink(tb, "port__close", pace, self._close)
+        self._config = config
+        if config.preemption:
+            self._kept = Source(tb, "port__kept", pace)
+            Sink(tb, "port__keep", pace, self._keep)
+            Sink(tb, "port__discard", pace, lambda place: self.lists.pop(place))
         tb.join(self)
 
     def drive(self, cycle: int) -> None:
         self._work()
-        busy = mask(one.row for one in self.rows.values() if one.left or one.running)
+        busy = mask(one.row for one in self.rows.values() if one.left or one.running or one.back)
         tells = mask(row for row, _ in self._over)
         self._tb.drive(port__drained=self._all & ~busy & ~tells, port__ended=self._ended())
 
@@ -80,6 +93,7 @@ class Rows(Participant):
         """A running block of the row ends, a random one unless it is given."""
         block = self._tb.random.choice(row.running) if block is None else block
         row.running.remove(block)
+        row.ended.append(block)
         self._over.append((row.row, block))
 
     @property
@@ -97,7 +111,9 @@ class Rows(Participant):
     def _open(self, word: dict[str, Any]) -> None:
         number = word["row"]
         assert number not in self.rows, "opened twice"
-        assert word["blocks"] > 0
+        saved = word.get("saved", {"some": 0})
+        back = self.lists.pop(saved["save_place"]) if saved["some"] else []
+        assert word["blocks"] > 0 or back
         grid, first = _place(word["grid"]), _place(word["first"])
         row = Opened(
             row=number,
@@ -107,8 +123,9 @@ class Rows(Participant):
             grid=grid,
             next=(first[2] * grid[1] + first[1]) * grid[0] + first[0],
             left=word["blocks"],
+            back=back,
         )
-        if grid != ENDLESS:
+        if grid != ENDLESS and row.left:
             assert row.next + row.left == grid[0] * grid[1] * grid[2]
         self.rows[number] = row
         self._check(row)
@@ -134,25 +151,50 @@ class Rows(Participant):
         self._stopped.put({"row": number, "blocks": row.left, "next": place})
         self.stopped(row)
         row.stopped, row.left = True, 0
+        if self._config.preemption and self._tb.get("port__drops"):
+            row.saved, row.back = row.back, []
+
+    def _keep(self, number: int) -> None:
+        """The saved blocks of a drained row go with its task."""
+        row = self.rows[number]
+        assert row.stopped and not row.running and not row.back
+        place = self._tb.random.randrange(self._config.save_places)
+        while place in self.lists:
+            place = (place + 1) % self._config.save_places
+        if row.saved:
+            self.lists[place], row.saved, row.kept = row.saved, [], True
+            self._kept.put({"some": 1, "save_place": place})
+        else:
+            self._kept.put({"some": 0, "save_place": place})
 
     def _close(self, number: int) -> None:
         row = self.rows.pop(number)
-        assert not row.left and not row.running, "closed before it was drained"
+        assert not row.left + len(row.running + row.back), "closed before it was drained"
         assert number not in (row for row, _ in self._over)
         self.closed(row)
 
     def _work(self) -> None:
-        """Place a block, end a block."""
+        """Place a block, end a block, save a block of a row that leaves."""
         rows, random = list(self.rows.values()), self._tb.random
-        ready = [row for row in rows if row.left]
+        ready = [row for row in rows if row.left or row.back]
         if ready and random.random() < self.place:
             row = random.choice(ready)
-            row.placed.append(row.next)
-            row.running.append(row.next)
-            row.next, row.left = row.next + 1, row.left - 1
+            if row.back:
+                row.running.append(row.back.pop())
+            else:
+                row.placed.append(row.next)
+                row.running.append(row.next)
+                row.next, row.left = row.next + 1, row.left - 1
         busy = [row for row in rows if row.running]
         if busy and random.random() < self.end:
             self.finish(random.choice(busy))
+        if self._config.preemption:
+            leave = self._tb.get("port__leave")
+            busy = [row for row in rows if row.running and leave >> row.row & 1]
+            assert all(row.stopped for row in busy), "blocks of a row that runs are to leave"
+            if busy and random.random() < self.save:
+                row = random.choice(busy)
+                row.saved.append(row.running.pop(random.randrange(len(row.running))))
 
 
 def _place(word: dict[str, int]) -> Place:

@@ -9,6 +9,7 @@ from signalbox.hw.config import Config
 from signalbox.hw.qmd import SkedCheck
 from signalbox.hw.records.launch import Refusal
 from signalbox.hw.records.placement import Policy
+from signalbox.hw.registers import PreemptionLevel
 from signalbox.hw.task_unit.task_unit import TaskUnit
 from signalbox.tb.models.tasks import record
 from signalbox.tb.testbench.clocked import Testbench
@@ -46,6 +47,7 @@ class Task:
     channel: int = min(3, CONFIG.channels - 1)
     fields: dict[str, int] = field(default_factory=dict)
     done: list[int] = field(default_factory=list)
+    placed: int = 0
     outcome: str = "new"
     row: int | None = None
     stops: int = 0
@@ -87,13 +89,20 @@ class TaskTestbench(Testbench):
 
     timeout = TIMEOUT
 
-    def __init__(self, dut: Any, place: float = 0.3, end: float = 0.3) -> None:
+    def __init__(
+        self,
+        dut: Any,
+        place: float = 0.3,
+        end: float = 0.3,
+        level: PreemptionLevel = PreemptionLevel.CTA,
+    ) -> None:
         super().__init__(dut, TaskUnit(CONFIG))
-        self.automatic = self.random.choice(list(Policy))
+        self.automatic, self.level = self.random.choice(list(Policy)), level
         self.drive(
             area={"asid": SYSTEM, "base": AREA >> 12, "log_size": LOG_SIZE},
             active=1,
             automatic=self.automatic,
+            level=level,
             on=(1 << CONFIG.channels) - 1,
         )
         # Rows first: an open for a launch comes in the cycle of its answer.
@@ -143,6 +152,7 @@ class TaskTestbench(Testbench):
         await self.steps(3)
         await self.until(lambda: self.get("idle"), "idle", 40 * TIMEOUT)
         assert not any(self.lists.values()) and not self.held, "idle while tasks are held"
+        assert not self.rows.lists, "saved blocks are lost"
         for task in self.accepted:
             assert task.outcome in ("ended", "failed"), task
             if task.outcome == "ended":
@@ -180,7 +190,7 @@ class TaskTestbench(Testbench):
         asked = task.fields.get("placement", 0)
         policy = Policy(asked - 1) if asked else self.automatic
         assert row.policy is policy, "not as requested (ASID-32)"
-        assert row.next == len(task.done), "does not continue where it stopped"
+        assert not row.left or row.next == task.placed, "does not continue where it stopped"
         task.outcome, task.row = "runs", row.row
         self.held[row.row] = task
         self.running.add(row.row)
@@ -192,6 +202,7 @@ class TaskTestbench(Testbench):
     def _stopped(self, row: Opened) -> None:
         assert row.row in self.running, "stopped without a slot"
         faulty = self.held[row.row].number in self.faults
+        assert faulty or self.level is not PreemptionLevel.WFI, "stopped before its end"
         if not self.get("leave") and not faulty:
             assert len(self.running) == CONFIG.slots, "stopped although a slot is free"
             lowest = min(self.held[one].priority for one in self.running)
@@ -227,16 +238,19 @@ class TaskTestbench(Testbench):
         task.outcome = "ended"
 
     def _fails(self, task: Task) -> None:
-        if task.row is None:  # it was first in its list and could not be read
-            assert self.lists[self.get("context"), task.priority].popleft() is task
+        if task.row is None:  # it was first in its list and could not be read, or was killed
+            where = self.lists[task.context, task.priority]
+            assert where[0] is task or self.verdicts[task.number] is Refusal.KILLED
+            where.remove(task)
         task.outcome = "failed"
 
     def _closed(self, row: Opened) -> None:
         task = self.held.pop(row.row)
         self.running.discard(row.row)
-        task.done += row.placed
+        task.done += row.ended
+        task.placed += len(row.placed)
         task.row = None
-        if task.outcome == "returns":
+        if task.outcome == "returns" or (task.outcome == "leaves" and row.kept):
             task.outcome, task.resumed = "waits", True
             self.lists[self.get("context"), task.priority].appendleft(task)
         elif task.outcome in ("runs", "leaves"):

@@ -25,9 +25,19 @@ def run(simulator: str, tests: str, name: str, **options: Any) -> None:
 SMOKE = ["highest_list_first", "eviction_and_resume", "random_tasks"]
 
 
-@pytest.mark.parametrize("name", tiers(TASKS, smoke={"tiny": SMOKE}, nightly=["large"]))
+SIZES = [name for name in TASKS if name != "saving"]
+
+
+@pytest.mark.parametrize("name", tiers(SIZES, smoke={"tiny": SMOKE}, nightly=["large"]))
 def test_tasks(simulator: str, name: str) -> None:
     run(simulator, "tasks", name, minimum=12)
+
+
+@pytest.mark.parametrize(
+    "name", tiers(["default", "saving"], smoke={"saving": ["saved_blocks_return"]})
+)
+def test_levels(simulator: str, name: str) -> None:
+    run(simulator, "levels", name, minimum=2 if name == "default" else 8)
 
 
 def test_queues(simulator: str) -> None:

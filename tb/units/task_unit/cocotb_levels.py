@@ -1,0 +1,185 @@
+"""Preemption levels: how tasks leave their slots (PREEMPT-1, PREEMPT-7, PREEMPT-8)."""
+
+from typing import Any
+
+import cocotb
+
+from signalbox.hw.records.launch import Refusal
+from signalbox.hw.registers import PreemptionLevel
+from signalbox.tb.testbench.goals import Rounds
+from signalbox.tb.testbench.masks import mask
+from signalbox.tb.units.task_unit.task_testbench import CONFIG, TIMEOUT, Task, TaskTestbench
+
+CILP = PreemptionLevel.CILP
+WITH_PLACES = {"skip": not CONFIG.preemption}
+
+
+async def switch(tb: TaskTestbench, *, to: int) -> None:
+    """The context leaves, and another one is active."""
+    tb.drive(leave=1)
+    tb.late = 0
+    await tb.step()
+    await tb.until(lambda: tb.get("empty"), "context has left", 4 * TIMEOUT)
+    assert not tb.held
+    tb.drive(active=0, context=to)
+    await tb.steps(3)
+    tb.drive(active=1, leave=0)
+
+
+async def fill(tb: TaskTestbench, *, priority: int = 5, blocks: int = 20) -> list[Task]:
+    """All slots are held."""
+    tasks = [
+        Task(number, priority=priority, blocks=blocks + number, channel=2 + number % 2)
+        for number in range(CONFIG.slots)
+    ]
+    place, tb.rows.place = tb.rows.place, 0.0
+    for task in tasks:
+        tb.submit(task)
+    await tb.until(lambda: len(tb.running) == CONFIG.slots, "all slots held", 20 * TIMEOUT)
+    tb.rows.place = place
+    return tasks
+
+
+async def saved(tb: TaskTestbench, tasks: list[Task]) -> None:
+    """All blocks of the tasks are placed and none ends; then their context leaves."""
+    tb.rows.end, tb.rows.place = 0.0, 1.0
+    rows = tb.rows.rows.values()
+    await tb.until(lambda: not any(row.left for row in rows), "all blocks placed", 4 * TIMEOUT)
+    await switch(tb, to=1)
+    assert sum(map(len, tb.rows.lists.values())) == sum(task.blocks for task in tasks)
+
+
+@cocotb.test()
+async def wait_for_idle(dut: Any) -> None:
+    """At level WFI, tasks end before their context leaves; none is stopped, not even for one of
+    higher priority."""
+    tb = await TaskTestbench(dut, place=0.1, end=0.1, level=PreemptionLevel.WFI).start()
+    running = await fill(tb)
+    other, urgent = Task(90, priority=5, blocks=3), Task(91, priority=60, blocks=4)
+    tb.submit(other)
+    tb.submit(urgent)
+    await tb.until(lambda: not tb.offered, "launches accepted")
+    await tb.until(lambda: urgent.outcome == "runs", "a slot is free", 20 * TIMEOUT)
+    assert sum(task.outcome != "runs" for task in running) == 1
+    await switch(tb, to=0)
+    assert all(task.outcome in ("ended", "closed") for task in (*running, urgent))
+    await tb.finish()
+
+
+@cocotb.test()
+async def wait_for_idle_of_a_fault(dut: Any) -> None:
+    """At level WFI, a task with a failed warp is stopped all the same."""
+    tb = await TaskTestbench(dut, place=0.0, end=0.1, level=PreemptionLevel.WFI).start()
+    tasks = await fill(tb)
+    tb.faults = frozenset({1})
+    assert tasks[1].row is not None
+    tb.drive(fault=1 << tasks[1].row)
+    await tb.step()
+    tb.drive(fault=0)
+    tb.rows.place = 0.3
+    await tb.finish()
+    assert tasks[1].outcome == "failed"
+    assert all(task.outcome == "ended" for task in tasks if task is not tasks[1])
+
+
+@cocotb.test(**WITH_PLACES)
+async def saved_blocks_return(dut: Any) -> None:
+    """At level CILP, a context leaves although no block ends; its tasks return with all their
+    blocks, also those without others."""
+    tb = await TaskTestbench(dut, level=CILP).start()
+    tasks = await fill(tb)
+    await saved(tb, tasks)
+    assert all(task.resumed for task in tasks)
+    await switch(tb, to=0)
+    await saved(tb, tasks)
+    tb.rows.end = 0.3
+    await switch(tb, to=0)
+    await tb.finish()
+    assert all(task.outcome == "ended" for task in tasks)
+
+
+@cocotb.test(**WITH_PLACES)
+async def evicted_with_their_blocks(dut: Any) -> None:
+    """At level CILP, an evicted task's blocks are saved, so that its row is free soon."""
+    tb = await TaskTestbench(dut, place=0.5, end=0.0, level=CILP).start()
+    await fill(tb)
+    await tb.steps(200)
+    urgent = [Task(100 + number, priority=50, blocks=300 + number) for number in range(3)]
+    for task in urgent:
+        tb.submit(task)
+    await tb.until(lambda: all(task.outcome == "runs" for task in urgent), "urgent ones run")
+    await tb.until(lambda: len(tb.rows.lists) == len(urgent), "the others have left")
+    tb.rows.end = 0.5
+    await tb.finish()
+
+
+@cocotb.test(**WITH_PLACES)
+@cocotb.parametrize(before=[False, True])
+async def unreadable_when_it_returns(dut: Any, before: bool) -> None:
+    """The saved blocks of a task that fails when it is to return, or before its place in the list
+    is written, are dropped; others return."""
+    tb = await TaskTestbench(dut, level=CILP).start()
+    tasks = await fill(tb)
+    bad = tasks[1]
+    if before:
+        await tb.steps(100)
+    else:
+        await saved(tb, tasks)
+    tb.contents.write((0, 0), bad.page << 8, bytes(256))
+    tb.rows.end = 0.3
+    await switch(tb, to=1)
+    await switch(tb, to=0)
+    await tb.finish()
+    if bad.resumed:
+        assert bad.outcome == "failed" and tb.verdicts[1] is Refusal.MODEL
+    assert all(task.outcome == "ended" for task in tasks if task is not bad)
+
+
+@cocotb.test(**WITH_PLACES)
+@cocotb.parametrize(off=[(2, 3), (2,)])
+async def killed_in_their_lists(dut: Any, off: tuple[int, ...]) -> None:
+    """The saved blocks of tasks that are killed in their lists, as their channels are disabled, are
+    dropped; others return."""
+    tb = await TaskTestbench(dut, level=CILP).start()
+    tasks = await fill(tb)
+    chosen = [task for task in tasks if task.channel in off]
+    await saved(tb, tasks)
+    tb.drive(on=((1 << CONFIG.channels) - 1) & ~mask(off))
+    await tb.until(lambda: all(task.outcome == "failed" for task in chosen), "killed", 4 * TIMEOUT)
+    await tb.steps(20)
+    assert len(tb.rows.lists) == len(tasks) - len(chosen)
+    tb.rows.end = 0.3
+    await switch(tb, to=0)
+    await tb.finish()
+
+
+@cocotb.test(**WITH_PLACES)
+async def random_levels(dut: Any) -> None:
+    """Contexts of any level in turn, with tasks of any size and priority: each block ends once."""
+    tb = await TaskTestbench(dut, place=0.5, end=0.1).start()
+    rng, rounds, lists, number = tb.random, Rounds(12), 0, 0
+    while rounds.more(lists > 10, lists):
+        tb.level = rng.choice(list(PreemptionLevel))
+        tb.drive(level=tb.level)
+        tb.rows.end = rng.choice((0.02, 0.1, 0.5)) if tb.level is CILP else 0.5
+        for _ in range(rng.randrange(CONFIG.slots)):
+            task = Task(
+                number,
+                priority=rng.choice((0, 5, 20, 63)),
+                blocks=1 + number + rng.choice((0, 0, 40)),
+                head=rng.random() < 0.2,
+                context=rng.randrange(2),
+                asid=rng.randrange(min(CONFIG.asids, 4)),
+            )
+            number += 1
+            tb.submit(task)
+            await tb.steps(rng.choice((0, 20, 200)))
+        await tb.steps(rng.choice((0, 50, 1000)))
+        await switch(tb, to=rng.randrange(2))
+        lists += len(tb.rows.lists)
+    tb.rows.place = tb.rows.end = 1.0
+    for _ in range(2):
+        await tb.steps(4 * TIMEOUT)
+        await switch(tb, to=1 - tb.get("context"))
+    await tb.finish()
+    print(f"{number} tasks, {lists} times saved blocks")
