@@ -7,7 +7,6 @@ import cocotb
 from signalbox.hw.records.launch import Refusal
 from signalbox.hw.registers import PreemptionLevel
 from signalbox.tb.testbench.goals import Rounds
-from signalbox.tb.testbench.masks import mask
 from signalbox.tb.units.task_unit.task_testbench import CONFIG, TIMEOUT, Task, TaskTestbench
 
 CILP = PreemptionLevel.CILP
@@ -144,7 +143,7 @@ async def killed_in_their_lists(dut: Any, off: tuple[int, ...]) -> None:
     tasks = await fill(tb)
     chosen = [task for task in tasks if task.channel in off]
     await saved(tb, tasks)
-    tb.drive(on=((1 << CONFIG.channels) - 1) & ~mask(off))
+    tb.disable(*off)
     await tb.until(lambda: all(task.outcome == "failed" for task in chosen), "killed", 4 * TIMEOUT)
     await tb.steps(20)
     assert len(tb.rows.lists) == len(tasks) - len(chosen)
@@ -155,7 +154,9 @@ async def killed_in_their_lists(dut: Any, off: tuple[int, ...]) -> None:
 
 @cocotb.test(**WITH_PLACES)
 async def random_levels(dut: Any) -> None:
-    """Contexts of any level in turn, with tasks of any size and priority: each block ends once."""
+    """Contexts of any level in turn, with tasks of any size and priority, some of whose channels
+    are disabled now and then: each block of the others ends once, no list of saved blocks is
+    lost."""
     tb = await TaskTestbench(dut, place=0.5, end=0.1).start()
     rng, rounds, lists, number = tb.random, Rounds(12), 0, 0
     while rounds.more(lists > 10, lists):
@@ -170,16 +171,22 @@ async def random_levels(dut: Any) -> None:
                 head=rng.random() < 0.2,
                 context=rng.randrange(2),
                 asid=rng.randrange(min(CONFIG.asids, 4)),
+                channel=rng.choice((2, 3, 3)),
             )
             number += 1
             tb.submit(task)
             await tb.steps(rng.choice((0, 20, 200)))
+        if rng.random() < 0.2:
+            tb.disable(2)
         await tb.steps(rng.choice((0, 50, 1000)))
         await switch(tb, to=rng.randrange(2))
+        tb.disable()
         lists += len(tb.rows.lists)
     tb.rows.place = tb.rows.end = 1.0
     for _ in range(2):
         await tb.steps(4 * TIMEOUT)
         await switch(tb, to=1 - tb.get("context"))
     await tb.finish()
-    print(f"{number} tasks, {lists} times saved blocks")
+    failed = [task for task in tb.accepted if task.outcome == "failed"]
+    assert all(tb.verdicts[task.number] is Refusal.KILLED for task in failed)
+    print(f"{number} tasks, {len(failed)} killed, {lists} times saved blocks")

@@ -16,6 +16,7 @@ from signalbox.tb.testbench.clocked import Testbench
 from signalbox.tb.testbench.configs import TASKS
 from signalbox.tb.testbench.contents import Contents
 from signalbox.tb.testbench.ends import Sink, Source
+from signalbox.tb.testbench.masks import mask
 from signalbox.tb.testbench.servers import ReadServer, WriteServer
 from signalbox.tb.units.task_unit.rows import Opened, Rows
 
@@ -83,6 +84,7 @@ class TaskTestbench(Testbench):
     tasks : by address space and page.
     offered : launches without an answer.
     faults : numbers of tasks with a failed warp.
+    off : disabled channels.
     late : number of tasks that got a slot after their context had to leave; at most one may be in
         progress.
     """
@@ -103,8 +105,8 @@ class TaskTestbench(Testbench):
             active=1,
             automatic=self.automatic,
             level=level,
-            on=(1 << CONFIG.channels) - 1,
         )
+        self.disable()
         # Rows first: an open for a launch comes in the cycle of its answer.
         self.rows = Rows(self, CONFIG, place, end)
         self.rows.opened, self.rows.stopped = self._opened, self._stopped
@@ -125,6 +127,7 @@ class TaskTestbench(Testbench):
         self.accepted: list[Task] = []
         self.verdicts: dict[int, Verdict] = {}
         self.faults: frozenset[int] = frozenset()
+        self.off: frozenset[int] = frozenset()
         self.late = 0
 
     # -- events -----------------------------------------------------------------------------------
@@ -139,6 +142,11 @@ class TaskTestbench(Testbench):
         self.know(task)
         self.offered.append(task)
         self.launch.put({"context": task.context, "task": task.pointer})
+
+    def disable(self, *channels: int) -> None:
+        """Disable these channels, and enable all others."""
+        self.off = frozenset(channels)
+        self.drive(on=((1 << CONFIG.channels) - 1) & ~mask(channels))
 
     async def step(self) -> None:
         await super().step()
@@ -201,7 +209,8 @@ class TaskTestbench(Testbench):
 
     def _stopped(self, row: Opened) -> None:
         assert row.row in self.running, "stopped without a slot"
-        faulty = self.held[row.row].number in self.faults
+        task = self.held[row.row]
+        faulty = task.number in self.faults or task.channel in self.off
         assert faulty or self.level is not PreemptionLevel.WFI, "stopped before its end"
         if not self.get("leave") and not faulty:
             assert len(self.running) == CONFIG.slots, "stopped although a slot is free"
