@@ -287,6 +287,10 @@ PERFORMANCE = {
     "NO_LOWER": "Likewise, as all SMs ran blocks of the same or a higher priority.",
     "IGNORED": "Compute methods ignored, as they set state that this machine does not have, or "
     "are data of a dropped inline transfer.",
+    "CONTEXT_STARTS": "Times that a context began to run.",
+    "CONTEXT_SWITCH": "Cycles in which a context leaves, or one with waiting tasks is being bound.",
+    "BLOCKS_SAVED": "Blocks that were stopped, and whose state is saved.",
+    "BLOCKS_RESTORED": "Those that were sent to SMs again.",
 }
 """Performance counters and their events; 32 bits, wrap, never cleared."""
 

@@ -13,6 +13,7 @@ from signalbox.hw.host.host import Host
 from signalbox.hw.host.scheduling.wake_counter import WakeCounter
 from signalbox.hw.lib.popcount import popcount
 from signalbox.hw.mmu.memory_system import MemorySystem, requesters
+from signalbox.hw.placement.controller import Step
 from signalbox.hw.records.launch import LaunchAction
 from signalbox.hw.records.semaphore import COMPUTE_CLIENTS, HOST_CLIENTS, SemaphoreError
 from signalbox.hw.registers import ADDRESS_BITS
@@ -150,7 +151,17 @@ class Signalbox(wiring.Component):
             events.no_slots.eq(refused.valid & refused.slots),
             events.no_lower.eq(refused.valid & refused.lower),
             events.ignored.eq(host.ignored),
+            events.context_starts.eq(compute.contexts.bound),
+            events.context_switch.eq(compute.contexts.switches),
         ]
+        if self._config.preemption:
+            placed = compute.placement.placed
+            m.d.sync += [
+                events.blocks_saved.eq(compute.placement.saved),
+                events.blocks_restored.eq(
+                    placed.valid & placed.restores & (placed.step != Step.MOVED)
+                ),
+            ]
         m.d.comb += events.warps.eq(popcount(m, starts, "warps"))
 
     def _count(self, m: Module, events, host: Host, engines) -> None:

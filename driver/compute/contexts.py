@@ -5,6 +5,7 @@ Tasks of all address spaces of one context share the SMs; contexts are time-slic
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from signalbox.driver.compute.instance_block import INSTANCE_BYTES, InstanceBlock
 from signalbox.driver.compute.placement import AUTO, placement
@@ -16,7 +17,7 @@ from signalbox.hw.instance_block import SUBCONTEXTS
 from signalbox.hw.qmd import Placement
 from signalbox.hw.registers import CONTEXT, PreemptionLevel
 
-__all__ = ["Context", "ContextBroken", "ContextError", "Contexts", "OutOfContexts"]
+__all__ = ["Context", "ContextBroken", "ContextError", "Contexts", "OutOfContexts", "Switches"]
 
 _POLL_CYCLES = 50
 """Cycles between two polls of a context switch."""
@@ -94,6 +95,23 @@ class _Member:
     context: Context
     users: int = 0
     entered: bool = False
+
+
+class Switches(NamedTuple):
+    """Cost of context switches and preemption, since the machine was reset; modulo 2^32.
+
+    Members
+    -------
+    starts : times that a context began to run.
+    cycles : in which a context left, or one with waiting tasks was being bound.
+    saved : blocks that were stopped, and whose state was saved.
+    restored : those that were sent to SMs again.
+    """
+
+    starts: int
+    cycles: int
+    saved: int
+    restored: int
 
 
 class Contexts:
@@ -351,6 +369,11 @@ class Contexts:
                 raise ContextError(f"no context has begun to run for {waited} cycles")
             await self._control.machine.wait_cycles(_POLL_CYCLES)
             waited += _POLL_CYCLES
+
+    async def switches(self) -> Switches:
+        """Read what switches have cost so far."""
+        names = ("CONTEXT_STARTS", "CONTEXT_SWITCH", "BLOCKS_SAVED", "BLOCKS_RESTORED")
+        return Switches(*[await self._control.read(name) for name in names])
 
     # -- errors ------------------------------------------------------------------------------------
 

@@ -46,6 +46,7 @@ class ComputeEngine(wiring.Component):
     Attributes
     ----------
     placement : the global logic controller, for counters and trace.
+    contexts : the context scheduler, for counters.
     sms : the SMs, likewise.
     tasks : the task unit, likewise.
     """
@@ -67,18 +68,18 @@ class ComputeEngine(wiring.Component):
             "sm_write": Out(WritePort(config)).array(config.sms),
         })
         self._front = ComputeMethodUnit(config)
-        self._contexts, self._launches = Contexts(config), LaunchArbiter(config)
+        self.contexts, self._launches = Contexts(config), LaunchArbiter(config)
         self._finish, self._faults = TaskEnd(config), WarpFaults(config)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.front = self._front
-        m.submodules.contexts, m.submodules.launches = self._contexts, self._launches
+        m.submodules.contexts, m.submodules.launches = self.contexts, self._launches
         m.submodules.tasks, m.submodules.finish = self.tasks, self._finish
         m.submodules.placement, m.submodules.faults = self.placement, self._faults
         self._launch(m)
         self._context(m)
-        readers = (self.tasks, self._finish, self._contexts)
+        readers = (self.tasks, self._finish, self.contexts)
         writers = (self.tasks, self._finish, self._front)
         share_memory(m, self._config, self, readers, writers)
         self._sms(m)
@@ -125,7 +126,7 @@ class ComputeEngine(wiring.Component):
         m.d.sync += self.control.idle.eq(tasks.idle & finish.idle & launches.idle & front.idle)
 
     def _context(self, m: Module) -> None:
-        contexts, tasks, control = self._contexts, self.tasks, self.control
+        contexts, tasks, control = self.contexts, self.tasks, self.control
         connect(m, contexts.mmu, flipped(self.mmu))
         m.d.comb += [
             [

@@ -81,6 +81,7 @@ class Contexts(wiring.Component):
     broken : out, per context: it cannot run.
     mend : in, strobe per context: allow it to run again.
     bound : out, strobe: all binds of `context` are acknowledged.
+    switches : out, a context leaves, or one with waiting tasks is being bound.
     """
 
     def __init__(self, config: Config) -> None:
@@ -104,6 +105,7 @@ class Contexts(wiring.Component):
             "broken": Out(config.contexts),
             "mend": In(config.contexts),
             "bound": Out(1),
+            "switches": Out(1),
         })
         self._word = WordAccess(config)
         self._setting = Signal(context_setting())
@@ -126,6 +128,7 @@ class Contexts(wiring.Component):
         connect(m, self._word.read, flipped(self.read))
         m.d.sync += turns.requests.eq(self.waiting & ~self.broken)
         m.d.sync += self.broken.eq(self.broken & ~self.mend)
+        m.d.comb += self.switches.eq(self.leave & (self.active | turns.requests.any()))
         self._place(m)
         self._bind(m)
         with m.FSM(name="context"):

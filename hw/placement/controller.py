@@ -101,6 +101,7 @@ class GlobalController(wiring.Component):
     sm : out, one link per SM.
     placed : out, for traces and counters; in the first cycle in which the block is valid at the SM.
     refused : out, for traces and counters.
+    saved : out, strobe: a block with saved state has left its SM; for counters.
 
     Attributes
     ----------
@@ -119,6 +120,7 @@ class GlobalController(wiring.Component):
             "sm": Out(SmLink(config)).array(config.sms),
             "placed": Out(placed(config)),
             "refused": Out(refused),
+            "saved": Out(1),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -349,6 +351,8 @@ class GlobalController(wiring.Component):
         for link, answer in zip(self.sm, answers.i, strict=True):
             connect(m, flipped(link.stopped), answer)
         connect(m, answers.o, saved.stopped)
+        answer = answers.o
+        m.d.comb += self.saved.eq(answer.valid & answer.ready & answer.p.some & answer.p.restores)
         connect(m, flipped(port.keep), saved.keep)
         connect(m, saved.kept, flipped(port.kept))
         connect(m, flipped(port.discard), saved.discard)

@@ -13,6 +13,9 @@ from signalbox.tb.simulation.machine import SimMachine
 
 LIMIT = {"timeout_time": 4, "timeout_unit": "ms"}
 
+SLICE = 4000
+"""Cycles that a context runs while another waits."""
+
 PATIENCE = 30_000
 """Cycles in which an urgent task is over; or is waited for in vain."""
 
@@ -64,5 +67,38 @@ async def urgent_among_endless(dut, urgency: Urgency):
         await machine.wait_cycles(5000)
         assert (out.read(np.uint32) > before).all(), "every warp goes on"
     assert not counting.query()
+    await device.close()
+    assert await device.control.read("INTR") == 0
+
+
+@cocotb.test(**LIMIT)
+async def contexts_of_endless(dut):
+    """All warps of two contexts never end. At level CILP, both contexts run in turn, and every warp
+    goes on counting; their tasks can be cancelled, wherever their blocks are (PREEMPT-8)."""
+    machine = await SimMachine.start(dut)
+    settings = ComputeSettings(level="cilp", slice_cycles=SLICE)
+    device = await Device.open(machine, PriorityPolicy(1), compute=settings)
+    info, counting = device.info, []
+    for name in ("first", "second"):
+        space = device.create_space(name)
+        device.compute.contexts.choose(space, await device.compute.contexts.create(name))
+        stream = await device.stream(space=space)
+        out = await device.allocate(4 * 32 * info.sm_warps * info.sms, space=space)
+        out.fill(0)
+        args = {"OUT": out}
+        task = await stream.launch(COUNTING, info.sms, 32 * info.sm_warps, args)
+        counting.append((task, out))
+    await machine.wait_cycles(4 * SLICE)
+    for _ in range(3):
+        before = [out.read(np.uint32) for _, out in counting]
+        await machine.wait_cycles(5 * SLICE)
+        for (_, out), were in zip(counting, before, strict=True):
+            assert (out.read(np.uint32) > were).all(), "every warp goes on"
+    cost = await device.compute.contexts.switches()
+    print(f"{cost}: {cost.cycles // cost.starts} cycles each")
+    assert cost.starts >= 8 and cost.saved >= cost.restored >= 8
+    assert cost.cycles < cost.starts * SLICE
+    for task, _ in counting:
+        await task.cancel()
     await device.close()
     assert await device.control.read("INTR") == 0

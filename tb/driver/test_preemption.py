@@ -1,4 +1,4 @@
-"""Urgency of contexts (PREEMPT-4, PREEMPT-5)."""
+"""Preemption settings of contexts (PREEMPT-1, PREEMPT-4, PREEMPT-5)."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -9,9 +9,10 @@ import pytest
 from signalbox.driver.channel.priority_policy import NoPriorityPolicy
 from signalbox.driver.compute.contexts import ContextError
 from signalbox.driver.compute.engine import ComputeSettings
-from signalbox.driver.compute.preemption import PreemptionError, Urgency, urgency
+from signalbox.driver.compute.preemption import PreemptionError, Urgency, level, urgency
 from signalbox.driver.device import Device
 from signalbox.hw.config import Config
+from signalbox.hw.registers import CONTEXT, PreemptionLevel
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
 from signalbox.tb.driver.hangs import HANGS
 
@@ -99,3 +100,53 @@ def test_without_places():
     run(body, Config(memory_bytes=SPACE))
     with pytest.raises(PreemptionError, match="cannot stop blocks"):
         run(body, Config(memory_bytes=SPACE), urgency="save")
+
+
+def levels(machine: FakeMachine) -> list[int]:
+    """SAVE_AREA.LEVEL of each context."""
+    return [CONTEXT["SAVE_AREA"].unpack(word)["LEVEL"] for word in areas(machine)]
+
+
+def test_levels():
+    """The level of a context is set by name until it ends, apart from its urgency."""
+
+    async def body(device: Device, machine: FakeMachine):
+        assert set(levels(machine)) == {PreemptionLevel.CTA}
+        contexts = device.compute.contexts
+        own = await contexts.create("own")
+        await contexts.urge(own, "save")
+        for name in ("wfi", "cta", "cilp"):
+            await contexts.set_level(own, name)
+            assert levels(machine)[own.number] == own.level == level(name)
+            assert areas(machine)[own.number] >> 31 and own.urgency is Urgency.SAVE
+        with pytest.raises(PreemptionError, match="'soon' is not a preemption level: choose from"):
+            await contexts.set_level(own, "soon")
+        await contexts.end(own)
+        assert set(levels(machine)) == {PreemptionLevel.CTA}
+        with pytest.raises(ContextError, match="was ended"):
+            await contexts.set_level(own, "wfi")
+
+    run(body)
+
+
+def test_default_level():
+    async def body(device: Device, machine: FakeMachine):
+        assert set(levels(machine)) == {PreemptionLevel.CILP}
+
+    run(body, level="cilp")
+
+
+def test_levels_without_places():
+    """CILP needs save places; the other levels do not."""
+
+    async def body(device: Device, machine: FakeMachine):
+        context = await device.compute.contexts.create("mine")
+        with pytest.raises(PreemptionError, match="it was built with save_places"):
+            await device.compute.contexts.set_level(context, "cilp")
+        assert context.level is PreemptionLevel.CTA
+        await device.compute.contexts.set_level(context, "wfi")
+        assert levels(machine)[context.number] == PreemptionLevel.WFI
+
+    run(body, Config(memory_bytes=SPACE))
+    with pytest.raises(PreemptionError, match="cannot stop blocks"):
+        run(body, Config(memory_bytes=SPACE), level="cilp")

@@ -70,7 +70,7 @@ class SavedTestbench(Testbench):
             Strobe(self, name) for name in ("open", "close", "stop", "ended")
         )
         self._stopped = Source(self, "stopped")
-        self._keep = Source(self, "keep")
+        self._keep, self._discard = Source(self, "keep"), Source(self, "discard")
         Sink(self, "place", lambda: self.random.random() < self._pace(0.3), self._give)
         Sink(self, "add", lambda: self.random.random() < 0.5, self._add)
         Sink(self, "kept", lambda: self.random.random() < 0.5, self._take_list)
@@ -195,7 +195,7 @@ class SavedTestbench(Testbench):
         return [row for row in self.open if row != self._keeping]
 
     def _rows(self) -> None:
-        """Open, close or stop a row, or take back its blocks."""
+        """Open, close or stop a row, or take back its blocks; or drop a list that was kept."""
         numbers, closed = self.random, [row for row in range(ROWS) if row not in self.open]
         chance = numbers.random()
         self._after = 3 if chance < 0.10 else 0
@@ -213,6 +213,11 @@ class SavedTestbench(Testbench):
                 self._keep.put(row)
             else:
                 self._close(row)
+        elif self.kept and not self._discard.pending and chance > 0.99:
+            blocks = self.kept.pop(numbers.choice([*self.kept]))
+            self._discard.put(blocks[-1].place)
+            self.free.update(block.place for block in blocks)
+            self.met["discarded"] += 1
 
     def _open(self, row: int) -> None:
         self.open.add(row)
@@ -243,7 +248,7 @@ async def random_lists(dut: Any) -> None:
     """Blocks are saved, sent again, kept with their tasks and dropped, in any order: the next one
     of each row is that of the model, and no place is lost or used twice."""
     tb = await SavedTestbench(dut).start()
-    wanted = ("saved", "taken", "kept", "adopted", "dropped", "ended", "none")
+    wanted = ("saved", "taken", "kept", "adopted", "dropped", "discarded", "ended", "none")
     for _ in range(60_000):
         await tb.step()
         assert not tb.held & tb.free
