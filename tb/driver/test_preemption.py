@@ -130,7 +130,11 @@ def test_levels():
 
 
 def test_default_level():
+    """Contexts have the level of the settings."""
+
     async def body(device: Device, machine: FakeMachine):
+        context = await device.compute.contexts.create("own")
+        assert context.level is PreemptionLevel.CILP
         assert set(levels(machine)) == {PreemptionLevel.CILP}
 
     run(body, level="cilp")

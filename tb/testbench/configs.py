@@ -37,6 +37,7 @@ METADATA = {
 LISTS = {
     "tiny": CONFIGS["tiny"],
     "default": CONFIGS["default"],
+    "saving": Config(data_width=64, save_places=40),
     "large": Config(data_width=512, contexts=16),
 }
 

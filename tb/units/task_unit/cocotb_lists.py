@@ -24,6 +24,7 @@ BASE = 0x1_2345_6000
 TASK = 1 << 54  # values of the used fields of a task
 RESUMED = 1 << 53
 DROPPED = 1 << 62
+SAVED = 1 << 63
 POINTER = Record(task_pointer)
 
 Level = tuple[int, int]
@@ -62,13 +63,18 @@ class ListsTestbench(Testbench):
 
     async def push(self, where: Level, task: int, head: bool = False) -> ListOutcome:
         """Push a task. Returns the outcome."""
-        self._push.put({"where": _level(where), "head": head, "task": task})
+        self._push.put({"where": _level(where), "head": head, "task": task, **_saved(task)})
         return (await self._answer("pushed"))["outcome"]
 
     async def pop(self, where: Level) -> tuple[ListOutcome, dict[str, int]]:
         """Pop a task. Returns outcome and task."""
         self._pop.put(_level(where))
-        answer = await self._answer("popped")
+        return self._found(await self._answer("popped"))
+
+    def _found(self, answer: dict[str, Any]) -> tuple[ListOutcome, dict[str, int]]:
+        """Outcome and task, whose saved blocks are checked."""
+        if answer["outcome"] is DONE and answer["task"]["saved"]:
+            assert {"saved": answer["saved"]} == _saved(POINTER.pack(answer["task"]))
         return answer["outcome"], answer["task"]
 
     async def _answer(self, name: str) -> dict[str, Any]:
@@ -114,7 +120,7 @@ class ListsTestbench(Testbench):
         """Take a step of a visit. Returns outcome and task."""
         self._visit.put({"where": _level(where), "step": step})
         answer = await self._answer("visited")
-        return answer["outcome"], answer["task"]
+        return self._found(answer) if step is not ListVisit.DROP else (answer["outcome"], {})
 
     async def visits(self, where: Level, *, first: bool) -> int | None:
         """Visit the first or the next task, and check it. Returns the task, None if there is
@@ -135,6 +141,14 @@ class ListsTestbench(Testbench):
         tasks[tasks.index(task)] = task | DROPPED
         self._clear(where)
         assert (await self.visit(where, ListVisit.DROP))[0] is DONE
+
+
+def _saved(task: int) -> dict[str, dict[str, int]]:
+    """Saved blocks that a task has in these tests; without preemption, nothing."""
+    if not CONFIG.preemption:
+        return {}
+    place = task % TASK % CONFIG.save_places
+    return {"saved": {"save_place": place, "placed": task >> 5 & 1}}
 
 
 def _level(where: Level) -> dict[str, int]:
@@ -181,8 +195,8 @@ async def longest(dut: Any) -> None:
     number = where[0] * 64 + where[1]
     place = {burst.va for burst in tb.write.bursts}
     assert len(place) == 1
-    low = BASE + number * 8 * tb.size
-    assert low <= place.pop() < low + 8 * tb.size
+    low = BASE + number * CONFIG.list_entry_bytes * tb.size
+    assert low <= place.pop() < low + CONFIG.list_entry_bytes * tb.size
     await tb.pops(where)
 
 
@@ -323,4 +337,46 @@ async def random_operations(dut: Any) -> None:
             if task is not None and not task & DROPPED and rng.random() < 0.7:
                 await tb.drops(task)
         else:
-            await tb.pushes(where, rng.randrange(TASK), head=rng.random() < 0.3)
+            saved = SAVED * CONFIG.preemption * rng.randrange(2)
+            await tb.pushes(where, rng.randrange(TASK) | saved, head=rng.random() < 0.3)
+
+
+@cocotb.test(skip=not CONFIG.preemption)
+async def second_words(dut: Any) -> None:
+    """Saved blocks are in a second word behind their task; if it cannot be accessed, the task is
+    not in the list, or lost, as with the first one. A dropped task keeps its own."""
+    tb = await ListsTestbench(dut, log_size=6, latency=(20, 20)).start()
+    where, task = (0, 3), SAVED | RESUMED | 37
+    begun = tb.cycle
+    await tb.pushes(where, task)
+    took = tb.cycle - begun
+    await tb.pushes(where, 38)
+    first = BASE + 3 * 16 * tb.size
+    content = tb.contents.read((ASID, 0), first, 16 * tb.size)
+    at = content.index(task.to_bytes(8, "little"))
+    word = int.from_bytes(content[at + 8 : at + 16], "little")
+    assert word == task % TASK % CONFIG.save_places | 1 << CONFIG.place_bits
+    print(f"latency 20: push with saved blocks {took} cycles")
+    assert took <= 2 * 20 + 16
+    assert await tb.visits(where, first=True) == task
+    await tb.drops(task)
+    assert (await tb.pop(where))[1]["dropped"]
+    tb.model[where].popleft()
+    await tb.pops(where)
+    for write in (True, False):
+        if not write:
+            await tb.pushes(where, task)
+        tb.contents.failing = [
+            Failing((ASID, 0), range(at + 8, at + 16), MemoryStatus.BUS, write=write)
+            for at in range(first, first + 16 * tb.size, 16)
+        ]
+        if write:
+            assert await tb.push(where, task) is MEMORY
+            await tb.pushes(where, 39)
+            await tb.pops(where)
+        else:
+            tb.model[where].clear()
+            assert (await tb.pop(where))[0] is MEMORY
+        tb.contents.failing = []
+    await tb.pushes(where, task)
+    await tb.pops(where)
