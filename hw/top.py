@@ -154,7 +154,7 @@ class Signalbox(wiring.Component):
             events.context_starts.eq(compute.contexts.bound),
             events.context_switch.eq(compute.contexts.switches),
         ]
-        if self._config.preemption:
+        if self.config.preemption:
             placed = compute.placement.placed
             m.d.sync += [
                 events.blocks_saved.eq(compute.placement.saved),
