@@ -309,6 +309,7 @@ async def context_registers(dut):
             "instance": (high << 32 | low) >> 12,
             "placement": policy,
             "save_area": save & (1 << 28) - 1,
+            "level": save >> 28 & 3,
             "saves": save >> 31,
         }
         assert tb.get(f"contexts__{index}") == setting

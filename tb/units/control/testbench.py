@@ -39,6 +39,10 @@ EVENTS = (
     "no_slots",
     "no_lower",
     "ignored",
+    "context_starts",
+    "context_switch",
+    "blocks_saved",
+    "blocks_restored",
 )
 
 
