@@ -290,7 +290,7 @@ PERFORMANCE = {
     "CONTEXT_STARTS": "Times that a context began to run.",
     "CONTEXT_SWITCH": "Cycles in which a context leaves, or one with waiting tasks is being bound.",
     "BLOCKS_SAVED": "Blocks that were stopped, and whose state is saved.",
-    "BLOCKS_RESTORED": "Those that were sent to SMs again.",
+    "BLOCKS_RESTORED": "Blocks with saved state that were sent to SMs again.",
 }
 """Performance counters and their events; 32 bits, wrap, never cleared."""
 
@@ -430,7 +430,8 @@ _PLACEMENTS = (
 _LEVELS = (
     "How tasks leave when the context is switched or they are evicted: "
     "0 CTA, no block is placed any more, those on SMs end; 1 WFI, they end; "
-    "2 CILP, blocks on SMs are stopped and their state is saved (CTA if SAVE_PLACES is 0)."
+    "2 CILP, blocks on SMs are stopped and their state is saved (CTA if SAVE_PLACES is 0). "
+    "3 acts as 0."
 )
 
 _CHECKS = ", ".join(f"{check.value} {check.name}" for check in SkedCheck)

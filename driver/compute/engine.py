@@ -107,9 +107,14 @@ class ComputeEngine:
         )
         self.warp_faults = WarpFaults(control)
         rows = info.slots + info.spare_rows
-        counts = {"rows": rows, "contexts": info.contexts, "waiting": settings.waiting}
-        counts["save_places"] = info.save_places
-        self._lists = TaskLists(control, memory, **counts)
+        self._lists = TaskLists(
+            control,
+            memory,
+            rows=rows,
+            contexts=info.contexts,
+            waiting=settings.waiting,
+            save_places=info.save_places,
+        )
         self._system = self._own_space()
         self._lost = False
         self._lock, self._kills = FairLock(control.machine), FairLock(control.machine)

@@ -199,6 +199,8 @@ class TaskUnit(wiring.Component):
             self._queue(m)
             self._close(m)
             self._visit(m, kept)
+        if self._config.preemption:
+            self._return_blocks(m)
         rests = fsm.ongoing("IDLE") & self._choice.settled
         m.d.sync += [
             self.empty.eq(rests & self._slots.idle & ~self.ended.valid),
@@ -431,7 +433,6 @@ class TaskUnit(wiring.Component):
             opens.p.first.eq(Mux(queued, self._queues.first, metadata.first.as_value())),
             opens.p.needs.priority.eq(self._level),
             opens.p.needs.saves.eq(self.saves),
-            *self._return_blocks(opens.p),
             slots.opened.row.eq(slots.free.row),
             slots.opened.priority.eq(self._level),
         ]
@@ -447,17 +448,12 @@ class TaskUnit(wiring.Component):
                 ]
                 m.next = "IDLE"
 
-    def _return_blocks(self, row: data.View) -> list:
+    def _return_blocks(self, m: Module) -> None:
         """Saved blocks go into the row; there may be no others."""
-        if not self._config.preemption:
-            return []
-        saved = self.task.saved
-        blocks = Mux(saved & self._saved.placed, 0, self._metadata.blocks)
-        return [
-            row.saved.some.eq(saved),
-            row.saved.save_place.eq(self._saved.save_place),
-            row.blocks.eq(Mux(self.task.is_queue, self._queues.blocks, blocks)),
-        ]
+        row, saved = self.port.open.p, self._saved
+        m.d.comb += [row.saved.some.eq(self.task.saved), row.saved.save_place.eq(saved.save_place)]
+        with m.If(self.task.saved & saved.placed):
+            m.d.comb += row.blocks.eq(0)
 
     def _push(self, m: Module) -> None:
         """The task goes to its list."""

@@ -698,7 +698,7 @@ class WalkerProof(Proof):
 
 
 class WalkerResultsProof(WalkerProof):
-    """Without the choice of an invalidation, after which data are new."""
+    """The part about results, which runs with every change: the whole proof takes minutes."""
 
     name = "mmu.walker_results"
     shows = (

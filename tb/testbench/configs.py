@@ -47,7 +47,7 @@ TASKS = {
     "saving": Config(queue_window=8, save_places=64),
     "large": Config(asids=256, data_width=512, slots=64, contexts=16, queues=21, queue_window=16),
 }
-"""With more than three address spaces per slot."""
+"""Task units; the large one has more than three address spaces per slot."""
 
 OLDEST = {
     "tiny": CONFIGS["tiny"],

@@ -113,24 +113,25 @@ async def evicted_with_their_blocks(dut: Any) -> None:
 
 
 @cocotb.test(**WITH_PLACES)
-@cocotb.parametrize(before=[False, True])
-async def unreadable_when_it_returns(dut: Any, before: bool) -> None:
-    """The saved blocks of a task that fails when it is to return, or before its place in the list
-    is written, are dropped; others return."""
+@cocotb.parametrize(runs=[False, True])
+async def unreadable_when_it_returns(dut: Any, runs: bool) -> None:
+    """The saved blocks of a task whose record is unreadable when it is to return are dropped;
+    others return. The record changes while the task runs, or when it is in its list."""
     tb = await TaskTestbench(dut, level=CILP).start()
     tasks = await fill(tb)
     bad = tasks[1]
-    if before:
+    if runs:
+        tb.rows.end = 0.0
         await tb.steps(100)
     else:
         await saved(tb, tasks)
     tb.contents.write((0, 0), bad.page << 8, bytes(256))
+    if runs:
+        await switch(tb, to=1)
     tb.rows.end = 0.3
-    await switch(tb, to=1)
     await switch(tb, to=0)
     await tb.finish()
-    if bad.resumed:
-        assert bad.outcome == "failed" and tb.verdicts[1] is Refusal.MODEL
+    assert bad.resumed and bad.outcome == "failed" and tb.verdicts[1] is Refusal.MODEL
     assert all(task.outcome == "ended" for task in tasks if task is not bad)
 
 
