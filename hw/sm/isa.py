@@ -202,7 +202,8 @@ An instruction has 64 bits: `code` 8, `d` 8, `a` 8, `c` 8, `value` 32, from the 
 fields are ignored. Bit 7 of `code` selects `value` itself as operand b, instead of the register
 `value[7:0]`; only instructions with an operand b may set it. Inactive lanes neither write registers
 nor access memory, and are ignored by conditions. Among lanes storing to the same word, the highest
-one wins. A warp starts with its threads of the block as active lanes; branches are per warp.
+one wins. A warp starts with its threads of the block as active lanes and with all registers 0;
+branches are per warp. Shared memory is 0 when its block begins.
 
 Errors end the warp. INSTRUCTION: an undefined code, a register beyond those of the kernel, an odd
 pair, a shift above 31, an undefined special register, an argument out of range or misaligned, `bar`

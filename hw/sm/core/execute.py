@@ -1,5 +1,6 @@
 """Execution pipeline: one row of lanes per cycle."""
 
+from itertools import pairwise
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
@@ -42,8 +43,11 @@ class Execute(wiring.Component):
     pause : in, no row may start in this cycle, so that a later cycle has no result.
     look : out, see `RegisterFile`.
     dest : in, see `RegisterFile`.
+    fresh : in, see `RegisterFile`.
     words : in, see `RegisterFile`.
     write : out, see `RegisterFile`.
+    cover : out, see `RegisterFile`.
+    mark : out, see `RegisterFile`.
     result : out, see `RegisterFile`.
     threads : out, a row of threads.
     thread : in, their positions in the block, 1 cycle later.
@@ -73,8 +77,11 @@ class Execute(wiring.Component):
             "pause": In(1),
             "look": Out(register_look(config)),
             "dest": In(dest_bits(config)),
+            "fresh": In(1),
             "words": In(words).array(3),
             "write": Out(1),
+            "cover": Out(1),
+            "mark": Out(1),
             "result": Out(result_row(config)),
             "threads": Out(thread_look(config)),
             "thread": In(data.ArrayLayout(thread, config.lanes)),
@@ -87,11 +94,13 @@ class Execute(wiring.Component):
         m = Module()
         self._steps = [Signal(self._step, name=f"step{n}") for n in range(_END + 1)]
         self._dests = [Signal(dest_bits(self._config), name=f"dest{n}") for n in range(2, _END + 1)]
-        for before, after in zip(self._steps, self._steps[1:], strict=False):
+        for before, after in pairwise(self._steps):
             m.d.sync += after.eq(before)
         m.d.sync += self._dests[0].eq(self.dest)
-        for before, after in zip(self._dests, self._dests[1:], strict=False):
-            m.d.sync += after.eq(before)
+        self._fresh = [self.fresh, *(Signal(name=f"fresh{n}") for n in range(_LANES, _END + 1))]
+        for values in (self._dests, self._fresh):
+            for before, after in pairwise(values):
+                m.d.sync += after.eq(before)
         self._begin(m)
         lanes = self._lanes(m)
         self._end(m, lanes)
@@ -187,10 +196,14 @@ class Execute(wiring.Component):
         line = step.line[: max(1, self._line.bit_length())]
         m.d.comb += mask.eq(step.what.at.context.mask.word_select(line, config.lanes))
         row, result = self.row.row, self.result
+        loads, fresh = step.memory & ~step.store, self._fresh[-1]
         m.d.comb += [
-            self.write.eq(step.valid & step.writes),
+            # The words of a load come later, those of its inactive lanes never.
+            self.write.eq(step.valid & (step.writes | (loads & fresh & ~mask.all()))),
+            self.cover.eq(fresh),
+            self.mark.eq(step.valid & fresh & (step.writes | loads) & (step.line == self._line)),
             result.dest.eq(self._dests[-1]),
-            result.mask.eq(mask),
+            result.mask.eq(Mux(loads, 0, mask)),
             self.row.valid.eq(step.valid & step.memory),
             self.row.shared.eq(step.shared),
             row.warp.eq(step.what.at.warp),

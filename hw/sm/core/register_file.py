@@ -8,6 +8,7 @@ from signalbox.hw.config import Config
 from signalbox.hw.lib.arbiter import RoundRobin
 from signalbox.hw.sm.core.records import bits, dest_bits, file_units, result_row, row_count
 from signalbox.hw.sm.core.unit_allocator import UnitAllocator
+from signalbox.hw.sm.core.written_flags import WrittenFlags
 
 __all__ = ["UNIT_REGISTERS", "RegisterFile", "register_look"]
 
@@ -33,6 +34,10 @@ class RegisterFile(wiring.Component):
 
     Pipeline results are written at once; memory results in the remaining cycles, round robin.
 
+    A register of a warp that it has not written reads as 0 (PREEMPT-10). The first instruction that
+    writes it covers all lanes of all rows, then marks it. The registers of `StateTransfer`, which
+    has several instructions in flight, always count as written.
+
     Members
     -------
     take : in, see `UnitAllocator`; units per warp.
@@ -41,8 +46,11 @@ class RegisterFile(wiring.Component):
     give : in, likewise.
     look : in, registers of a row.
     dest : out, location of the fourth, 1 cycle later.
+    fresh : out, the fourth has not been marked, 2 cycles later.
     words : out, values of the first three, 2 cycles later.
     write : in, write `result`.
+    cover : in, write 0 to the lanes outside of its mask.
+    mark : in, mark the register of `result` as written.
     result : in, pipeline result.
     loads : in, memory results, from two units.
     waiting : out, a memory result is waiting.
@@ -58,8 +66,11 @@ class RegisterFile(wiring.Component):
             **{name: units[name] for name in ("take", "busy", "owner", "give")},
             "look": In(register_look(config)),
             "dest": Out(dest_bits(config)),
+            "fresh": Out(1),
             "words": Out(row).array(3),
             "write": In(1),
+            "cover": In(1),
+            "mark": In(1),
             "result": In(result),
             "loads": In(stream.Signature(result)).array(2),
             "waiting": Out(1),
@@ -76,7 +87,11 @@ class RegisterFile(wiring.Component):
         m.submodules.file = self._file = memory.Memory(
             shape=data.ArrayLayout(32, lanes), depth=depth, init=[]
         )
+        m.submodules.written = self._written = WrittenFlags(
+            self._config.register_units, UNIT_REGISTERS, 4
+        )
         self._read(m)
+        self._mark(m)
         self._write(m)
         return m
 
@@ -88,18 +103,33 @@ class RegisterFile(wiring.Component):
         for number in range(4):
             register = self.look.registers[number]
             inside = look.registers[number][:2]
-            own = self._config.register_units + look.registers[number][2:]
+            own_unit = self._config.register_units + look.registers[number][2:]
             unit = Signal(bits(file_units(self._config)), name=f"unit_{number}")
             m.d.comb += [
-                unit.eq(Mux(look.own, own, self._units.unit[number])),
+                unit.eq(Mux(look.own, own_unit, self._units.unit[number])),
                 self._units.look[number].number.eq(register[2:]),
                 self._units.look[number].owner.eq(self.look.warp),
+                self._written.look[number].eq(Cat(inside, self._units.unit[number])),
             ]
             places.append(Cat(look.line[:row_bits], inside, unit))
-        for place, word in zip(places[:3], self.words, strict=True):
+        own = Signal()
+        m.d.sync += own.eq(look.own)
+        written = [flag | own for flag in self._written.written]
+        for place, word, known in zip(places, self.words, written, strict=False):
             port = self._file.read_port()
-            m.d.comb += [port.addr.eq(place), word.eq(port.data)]
-        m.d.comb += self.dest.eq(places[3])
+            m.d.comb += [port.addr.eq(place), word.eq(Mux(known, port.data, 0))]
+        m.d.comb += [self.dest.eq(places[3]), self.fresh.eq(~written[3])]
+
+    def _mark(self, m: Module) -> None:
+        flags, units = self._written, self._units
+        row_bits = (row_count(self._config) - 1).bit_length()
+        m.d.comb += [
+            flags.moves.eq(1),
+            flags.mark.valid.eq(self.mark),
+            flags.mark.at.eq(self.result.dest[row_bits:]),
+            flags.next.eq(units.next),
+            units.hold.eq(flags.hold),
+        ]
 
     def _write(self, m: Module) -> None:
         m.submodules.turns = turns = RoundRobin(2)
@@ -111,12 +141,14 @@ class RegisterFile(wiring.Component):
             turns.advance.eq(~self.write),
             self.waiting.eq(valid.any() & self.write | valid.all()),
             port.addr.eq(row.dest),
-            port.data.eq(row.words),
             row.eq(self.result),
         ]
+        covers = self.write & self.cover
+        for lane, word in enumerate(row.words):
+            m.d.comb += port.data[lane].eq(Mux(covers & ~row.mask[lane], 0, word))
         for number, load in enumerate(self.loads):
             m.d.comb += load.ready.eq(~self.write & turns.grant[number])
             with m.If(load.ready):
                 m.d.comb += row.eq(load.payload)
         with m.If(self.write | valid.any()):
-            m.d.comb += port.en.eq(row.mask)
+            m.d.comb += port.en.eq(row.mask | covers.replicate(self._config.lanes))

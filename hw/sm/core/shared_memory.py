@@ -10,6 +10,7 @@ from signalbox.hw.sm.core.coalescer import Coalescer, access, first_failure, gat
 from signalbox.hw.sm.core.memory_rows import MemoryRows
 from signalbox.hw.sm.core.records import access_row, bits, completion, result_row
 from signalbox.hw.sm.core.unit_allocator import UnitAllocator
+from signalbox.hw.sm.core.written_flags import WrittenFlags
 from signalbox.hw.sm.port import block_begin
 
 __all__ = ["SharedMemory"]
@@ -17,8 +18,10 @@ __all__ = ["SharedMemory"]
 
 class SharedMemory(wiring.Component):
     """Lines of `lanes` words, one access per cycle; units of 1024 bytes, located through a map per
-    block. The memory is not cleared between blocks. An access waits until its block has all its
-    units.
+    block. An access waits until its block has all its units.
+
+    A line that its block has not stored to reads as 0 (PREEMPT-10); the first store covers all its
+    words.
 
     Members
     -------
@@ -103,10 +106,11 @@ class SharedMemory(wiring.Component):
         config, units = self._config, self._units
         low = 2 + (config.lanes - 1).bit_length()
         inside = bits(SHARED_UNIT)
-        depth = config.shared_units * (SHARED_UNIT >> low)
+        lines = SHARED_UNIT >> low
         m.submodules.memory = store = memory.Memory(
-            shape=data.ArrayLayout(32, config.lanes), depth=depth, init=[]
+            shape=data.ArrayLayout(32, config.lanes), depth=config.shared_units * lines, init=[]
         )
+        m.submodules.written = flags = WrittenFlags(config.shared_units, lines, 1)
         moves = Signal()
         settled = units.settled(one.p.slot)
         shape = access(config, config.lanes)
@@ -132,16 +136,45 @@ class SharedMemory(wiring.Component):
                 second.eq(first),
             ]
         at = Cat(first.what.va[low:inside], unit)
-        read, write = store.read_port(), store.write_port(granularity=1)
-        writes = first.valid & first.what.store & moves
+        read = store.read_port()
         m.d.comb += [
             read.addr.eq(at),
             read.en.eq(moves),
-            write.addr.eq(at),
-            write.data.eq(first.what.data),
-            write.en.eq(Mux(writes, first.what.strobe, 0)),
+            flags.look[0].eq(at),
+            flags.moves.eq(moves),
+            flags.next.eq(units.next),
+            units.hold.eq(flags.hold),
         ]
-        self._finish(m, second, read.data, moves)
+        self._store(m, store.write_port(granularity=1), flags, second, at, moves)
+        self._finish(m, second, Mux(flags.written[0], Value.cast(read.data), 0), moves)
+
+    def _store(
+        self,
+        m: Module,
+        port: wiring.PureInterface,
+        flags: WrittenFlags,
+        one: data.View,
+        at: Value,
+        moves: Value,
+    ) -> None:
+        """Write in the last step. `at` : line of the step before, whose flag does not show a store
+        in this cycle."""
+        line, ahead = Signal(len(at)), Signal()
+        known = flags.written[0] | ahead
+        writes = one.valid & one.what.store & one.what.strobe.any() & moves
+        m.d.comb += [
+            port.addr.eq(line),
+            flags.mark.valid.eq(writes & ~known),
+            flags.mark.at.eq(line),
+        ]
+        for n, word in enumerate(one.what.data):
+            stores = one.what.strobe[n]
+            m.d.comb += [
+                port.data[n].eq(Mux(stores, word, 0)),
+                port.en[n].eq(writes & (stores | ~known)),
+            ]
+        with m.If(moves):
+            m.d.sync += [line.eq(at), ahead.eq(writes & (line == at))]
 
     def _finish(self, m: Module, second: data.View, words: Value, moves: Value) -> None:
         what, result = second.what, self.result
@@ -154,5 +187,5 @@ class SharedMemory(wiring.Component):
             ended.i.valid.eq(second.valid & what.last & written),
             moves.eq(~second.valid | (written & (ended.i.ready | ~what.last))),
         ]
-        gathered_words(m, result.p, what, Value.cast(words))
+        gathered_words(m, result.p, what, words)
         first_failure(m, ended.i, what, what.cause, second.valid & moves)

@@ -30,6 +30,8 @@ class UnitAllocator(wiring.Component):
         complete.
     busy : out, an allocation is in progress.
     owner : out, its owner.
+    hold : in, no unit is allocated in this cycle.
+    next : out, the next unit of the allocation; allocated in this cycle without `hold`.
     give : in, free all units of an owner; accepted when complete.
     look : in, (owner, number) of each read port.
     unit : out, the unit, 1 cycle later.
@@ -44,6 +46,8 @@ class UnitAllocator(wiring.Component):
             "take": In(stream.Signature(asked)),
             "busy": Out(1),
             "owner": Out(owner),
+            "hold": In(1),
+            "next": Out(data.StructLayout({"valid": 1, "unit": bits(count)})),
             "give": In(stream.Signature(owner)),
             "look": In(look).array(reads),
             "unit": Out(bits(count)).array(reads),
@@ -69,8 +73,10 @@ class UnitAllocator(wiring.Component):
         m.d.comb += [
             self.take.ready.eq(~self.busy),
             self.busy.eq(left != 0),
-            free.o.ready.eq(self.busy),
-            write.en.eq(self.busy & free.o.valid),
+            self.next.valid.eq(self.busy & free.o.valid),
+            self.next.unit.eq(free.o.payload),
+            free.o.ready.eq(self.busy & ~self.hold),
+            write.en.eq(self.next.valid & ~self.hold),
             write.addr.eq(Cat(number, self.owner)),
             write.data.eq(free.o.payload),
         ]

@@ -59,9 +59,11 @@ class Writer:
             "ldc r2, [8]", "ldc r3, [12]", f"mul r6, r0, {size}", "lea r2, r2, r6, 0",
         )  # fmt: skip
         for n, register in enumerate(FREE):
-            self.say(f"ldg {register}, [r2 + {4 * (n % WORDS)}]")
+            if self.numbers.random() < 0.7:
+                self.say(f"ldg {register}, [r2 + {4 * (n % WORDS)}]")
         for word in range(WORDS):
-            self.say(f"sts [r4 + {4 * word}], {self.register()}")
+            if self.numbers.random() < 0.7:
+                self.say(f"sts [r4 + {4 * word}], {self.register()}")
 
     def end(self) -> None:
         self.say(*(f"stg [r2 + {4 * n}], {one}" for n, one in enumerate(FREE)), "exit")

@@ -39,9 +39,10 @@ def run(size: str, tests: str, minimum: int, simulator: str) -> None:
 TESTS = pytest.mark.parametrize(
     ("tests", "minimum"),
     tiers(
-        [("core", 6), ("control", 11)],
+        [("core", 6), ("clean", 5), ("control", 11)],
         smoke={
             ("core", 6): ["every_operation"],
+            ("clean", 5): ["stores_of_some_words"],
             ("control", 11): ["kill", "barriers_hold_all"],
         },
     ),
