@@ -158,7 +158,7 @@ _RELEASE = {
 }
 """Highest and lowest bit of a release's fields, relative to its first bit."""
 
-_MODEL = {"MODEL_PLACEMENT": (139, 138)}
+_MODEL = {"MODEL_PLACEMENT": (139, 138), "MODEL_URGENCY": (465, 464)}
 """Fields of this machine, in bits unused by the public record."""
 
 
@@ -170,6 +170,18 @@ class Placement(enum.IntEnum, shape=2):
     WIDE = 1
     DEEP = 2
     AFFINITY = 3
+
+
+class Urgency(enum.IntEnum, shape=2):
+    """MODEL_URGENCY: what happens to blocks of lower priority while the task lacks room
+    (PREEMPT-5)."""
+
+    CONTEXT = 0
+    """As set for the context; so does 3."""
+    DRAIN = 1
+    """They end."""
+    SAVE = 2
+    """They are stopped, their state is saved, and they continue later."""
 
 
 class DependentAction(enum.IntEnum, shape=3):

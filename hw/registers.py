@@ -56,7 +56,7 @@ ADDRESS_BITS = 16
 ID = 0x5349_4742
 """`ID` of every Signalbox: "SIGB"."""
 
-VERSION = (2, 7)
+VERSION = (2, 8)
 """Major and minor version of the register map; the major number grows with incompatible changes."""
 
 
@@ -430,7 +430,7 @@ _PLACEMENTS = (
 _LEVELS = (
     "How tasks leave when the context is switched or they are evicted: "
     "0 CTA, no block is placed any more, those on SMs end; 1 WFI, they end; "
-    "2 CILP, blocks on SMs are stopped and their state is saved (CTA if SAVE_PLACES is 0). "
+    "2 CILP, blocks on SMs are stopped and their state is saved (CTA without a save area). "
     "3 acts as 0."
 )
 
@@ -1047,7 +1047,7 @@ CONTEXT = Block(
                     0,
                     "Physical address >> 12 of SAVE_PLACES × SAVE_PLACE_BYTES bytes, which no "
                     "address space of applications may map. Contexts may share them, as each place "
-                    "is used by one block at a time.",
+                    "is used by one block at a time. 0: none, no block is stopped.",
                 ),
                 Field("LEVEL", 29, 28, _LEVELS),
                 Field(
@@ -1055,7 +1055,8 @@ CONTEXT = Block(
                     31,
                     31,
                     "While a task lacks room, blocks of lower priority are stopped and their state "
-                    "is saved there; otherwise it waits until they end.",
+                    "is saved there; otherwise it waits until they end. The QMD may say otherwise "
+                    "(MODEL_URGENCY).",
                 ),
             ),
         ),

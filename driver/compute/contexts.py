@@ -27,6 +27,8 @@ _PATIENCE_CYCLES = 200_000
 
 _NO_PLACES = "this machine cannot stop blocks: it was built with save_places = 0"
 
+_NO_URGENCY = "a context's urgency is drain or save; that of its context is for launches"
+
 
 class ContextError(Exception):
     """A context is in the wrong state for the call."""
@@ -149,7 +151,7 @@ class Contexts:
         self._urgency, self._level, self._area = default_urgency, default_level, None
         if save_bytes:
             self._area = memory.allocate(save_bytes, align=4096, name="saved blocks")
-        self._check_places(default_urgency, default_level)
+        self._check(default_urgency, default_level)
         self._buffer = memory.allocate(count * INSTANCE_BYTES, align=4096, name="instance blocks")
         self._free = [
             InstanceBlock(self._buffer, number * INSTANCE_BYTES) for number in range(count)
@@ -212,7 +214,7 @@ class Contexts:
         `check` does."""
         self.check(context)
         chosen = urgency(wanted)
-        self._check_places(chosen, context.level)
+        self._check(chosen, context.level)
         context.urgency = chosen
         await self._preempt(context.number, chosen, context.level)
 
@@ -221,7 +223,7 @@ class Contexts:
         SMs. Raises `PreemptionError`, or `ContextError` if `check` does."""
         self.check(context)
         chosen = level(wanted)
-        self._check_places(context.urgency, chosen)
+        self._check(context.urgency, chosen)
         context.level = chosen
         await self._preempt(context.number, context.urgency, chosen)
 
@@ -229,6 +231,11 @@ class Contexts:
         """Raise `ContextError` if a context was ended, or is of another machine."""
         if context not in [*self]:
             raise ContextError(f"{context} was ended, or is of another machine")
+
+    def check_urgency(self, wanted: Urgency) -> None:
+        """Raise `PreemptionError` for SAVE on a machine that cannot stop blocks."""
+        if wanted is Urgency.SAVE and self._area is None:
+            raise PreemptionError(_NO_PLACES)
 
     def policy(self, space: AddressSpace) -> Placement:
         """Placement of the tasks of a space that has entered its context (ASID-32).
@@ -266,10 +273,12 @@ class Contexts:
         context.placement = policy
         await self._write(context.number, "PLACEMENT", policy)
 
-    def _check_places(self, wanted: Urgency, wanted_level: PreemptionLevel) -> None:
-        """Raise `PreemptionError` if the machine cannot stop blocks, but would have to."""
-        stops = wanted is Urgency.SAVE or wanted_level is PreemptionLevel.CILP
-        if stops and self._area is None:
+    def _check(self, wanted: Urgency, wanted_level: PreemptionLevel) -> None:
+        """Raise `PreemptionError` unless a context can have this urgency and level."""
+        if wanted is Urgency.CONTEXT:
+            raise PreemptionError(_NO_URGENCY)
+        self.check_urgency(wanted)
+        if wanted_level is PreemptionLevel.CILP and self._area is None:
             raise PreemptionError(_NO_PLACES)
 
     async def _preempt(self, number: int, wanted: Urgency, wanted_level: PreemptionLevel) -> None:

@@ -222,10 +222,11 @@ class ComputeEngine:
         """Write program, arguments and task record of a launch to memory of an address space.
 
         Returns the task, to be launched by its `record` or dropped with `Task.discard`. Raises
-        `BlockError`, `OutOfContexts`, `OutOfMemory`, `OutOfAddresses`, `ValueError` for wrong
-        arguments.
+        `PreemptionError`, `BlockError`, `OutOfContexts`, `OutOfMemory`, `OutOfAddresses`,
+        `ValueError` for wrong arguments.
         """
         kernel = launch.kernel
+        self.contexts.check_urgency(launch.urgency)
         self.occupancy(kernel, launch.block, launch.shared)
         arguments = kernel.arguments(**launch.args)
         program = await self.load(kernel, space)
@@ -272,6 +273,7 @@ class ComputeEngine:
             priority=launch.priority,
             head=launch.head,
             placement=policy,
+            urgency=launch.urgency,
             releases=(release,),
         )
 

@@ -7,7 +7,7 @@ from math import prod
 from signalbox.driver.compute.placement import AUTO
 from signalbox.driver.kernels.library import Kernel
 from signalbox.hw.config import SHARED_UNIT
-from signalbox.hw.qmd import Placement
+from signalbox.hw.qmd import Placement, Urgency
 
 __all__ = ["Extent", "KernelLaunch", "sizes"]
 
@@ -34,6 +34,7 @@ class KernelLaunch:
     args: Mapping[str, int]
     priority: int = 0
     placement: Placement = AUTO
+    urgency: Urgency = Urgency.CONTEXT
     shared: int = 0
     head: bool = False
 

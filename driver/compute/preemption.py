@@ -1,24 +1,14 @@
-"""Preemption settings of contexts: their urgency and their level (PREEMPT-1, PREEMPT-5)."""
-
-import enum
+"""Preemption settings: urgency of contexts and launches, level of contexts (PREEMPT-1,
+PREEMPT-5)."""
 
 from signalbox.driver.compute.names import by_name
+from signalbox.hw.qmd import Urgency
 from signalbox.hw.registers import PreemptionLevel
 
 __all__ = ["LEVELS", "URGENCIES", "PreemptionError", "Urgency", "level", "urgency"]
 
-
-class Urgency(enum.Enum):
-    """What happens to blocks of lower priority while a task of the context lacks room."""
-
-    DRAIN = 0
-    """They end."""
-    SAVE = 1
-    """They are stopped, their state is saved, and they continue later."""
-
-
 URGENCIES = {one.name.lower(): one for one in Urgency}
-"""Urgencies by name."""
+"""Urgencies by name; `context`, for a launch only: that of its context."""
 
 LEVELS = {one.name.lower(): one for one in PreemptionLevel}
 """Levels by name."""

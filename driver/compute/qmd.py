@@ -18,6 +18,7 @@ from signalbox.hw.qmd import (
     Placement,
     ReleaseOp,
     SkedCheck,
+    Urgency,
 )
 
 __all__ = ["Release", "TaskRecord"]
@@ -82,6 +83,7 @@ class TaskRecord:
     priority : 0 … 63, 63 being the most urgent.
     head : whether to queue it before waiting tasks of its priority.
     placement : placement of its blocks on SMs; CONTEXT for that of the context.
+    urgency : what happens to blocks of lower priority while it lacks room; CONTEXT likewise.
     releases : up to three, executed in this order on completion.
     dependent : virtual address of the record of the task on which `action` is then performed.
     """
@@ -97,6 +99,7 @@ class TaskRecord:
     priority: int = 0
     head: bool = False
     placement: Placement = Placement.CONTEXT
+    urgency: Urgency = Urgency.CONTEXT
     releases: tuple[Release, ...] = ()
     dependent: int | None = None
     action: DependentAction = DependentAction.SCHEDULE
@@ -145,6 +148,7 @@ class TaskRecord:
             "QMD_GROUP_ID": self.priority,
             "ADD_TO_HEAD_OF_QMD_GROUP_LINKED_LIST": int(self.head),
             "MODEL_PLACEMENT": self.placement,
+            "MODEL_URGENCY": self.urgency,
             "CTA_RASTER_WIDTH": width,
             "CTA_RASTER_HEIGHT": height,
             "CTA_RASTER_DEPTH": depth,

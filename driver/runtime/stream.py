@@ -10,6 +10,7 @@ from signalbox.driver.channel.channel import Channel
 from signalbox.driver.commands.pushbuffer import CopyFence, Pushbuffer
 from signalbox.driver.compute.launch import Extent, KernelLaunch, sizes
 from signalbox.driver.compute.placement import AUTO, placement
+from signalbox.driver.compute.preemption import urgency as named_urgency
 from signalbox.driver.compute.tasks import Task
 from signalbox.driver.kernels.library import Kernel
 from signalbox.driver.memory.address_space import AddressSpace
@@ -21,7 +22,7 @@ from signalbox.driver.runtime.event import Event
 from signalbox.driver.runtime.services import Services
 from signalbox.hw.config import VA_BITS
 from signalbox.hw.methods import SemOp
-from signalbox.hw.qmd import Placement
+from signalbox.hw.qmd import Placement, Urgency
 from signalbox.hw.registers import KillScope
 
 __all__ = ["Address", "Argument", "Stream"]
@@ -231,6 +232,7 @@ class Stream:
         *,
         priority: int | None = None,
         policy: Placement | str = AUTO,
+        urgency: Urgency | str = Urgency.CONTEXT,
         shared: int = 0,
         head: bool = False,
         overlap: bool = False,
@@ -244,6 +246,9 @@ class Stream:
         args : values of the kernel's parameters, by name.
         priority : 0 … 63, 63 being the most urgent; defaults to the negated stream priority.
         policy : placement of the blocks on SMs; defaults to that of the context (ASID-32).
+        urgency : what happens to blocks of lower priority while there is no room for the kernel's:
+            `"drain"`, they end; `"save"`, they are stopped, saved, and continue later. Defaults to
+            that of the context (PREEMPT-5).
         shared : bytes of shared memory per block in addition to the kernel's own.
         head : queue the task before waiting tasks of its priority.
         overlap : do not wait for the earlier work of the stream. A launch that does wait, and every
@@ -251,8 +256,9 @@ class Stream:
             other streams.
 
         Raises `BlockError` for a block that fits no SM, `DeviceError` without a compute engine,
-        `PlacementError`, `OutOfContexts`, `ValueError` for other wrong sizes or arguments,
-        `MemoryUseError` as `memcpy_async`, `OutOfMemory`, `OutOfAddresses`, `ChannelError`.
+        `PlacementError`, `PreemptionError`, `OutOfContexts`, `ValueError` for other wrong sizes or
+        arguments, `MemoryUseError` as `memcpy_async`, `OutOfMemory`, `OutOfAddresses`,
+        `ChannelError`.
         """
         launch = KernelLaunch(
             kernel=kernel,
@@ -261,6 +267,7 @@ class Stream:
             args={name: self._number(value) for name, value in args.items()},
             priority=-self.priority if priority is None else priority,
             placement=placement(policy),
+            urgency=named_urgency(urgency),
             shared=shared,
             head=head,
         )

@@ -6,7 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from signalbox.hw.config import PRIORITIES, Config
-from signalbox.hw.qmd import Placement, SkedCheck
+from signalbox.hw.qmd import Placement, SkedCheck, Urgency
 from signalbox.hw.records.compute_control import kill_request, list_area
 from signalbox.hw.records.launch import (
     LaunchAction,
@@ -79,8 +79,9 @@ class TaskUnit(wiring.Component):
     leave : in, all its tasks must give up their slots; at level WFI, once they have ended.
     automatic : in, placement policy of tasks that leave the choice to the context (ASID-32).
     level : in, how its tasks leave their slots (PREEMPT-1).
-    saves : in, its tasks may have blocks of lower priority stopped (PREEMPT-5).
-    save_area : in, number of the first 4 KiB page of its save area.
+    saves : in, its tasks may have blocks of lower priority stopped (PREEMPT-5), unless their QMD
+        says otherwise.
+    save_area : in, number of the first 4 KiB page of its save area; 0: none, no block is stopped.
     overdue : in, tasks with blocks on SMs are to end early (TIMEOUT).
     limit : in, strobe: slots that a context's tasks may hold. Tasks beyond a new limit keep their
         slots until a task of higher priority waits: then tasks of lower priority are stopped until
@@ -153,6 +154,7 @@ class TaskUnit(wiring.Component):
         self._of = Signal(config.context_bits)
         self._launches, self._visits = Signal(name="launches"), Signal(name="visits")
         self._level = Signal(6)
+        self._has_area, self._may_stop = Signal(name="has_area"), Signal(name="may_stop")
         self._head = Signal()
         self._returns, self._holds = Signal(name="returns"), Signal(name="holds")
         self._advances = Signal(name="advances")
@@ -180,6 +182,8 @@ class TaskUnit(wiring.Component):
         share_memory(m, self._config, self, readers, writers)
         self._wire(m)
         self._choose_policy(m)
+        if self._config.preemption:
+            self._choose_urgency(m)
         kept, place = self._tables(m)
         self._wire_choices(m)
         self._see_room(m)
@@ -223,7 +227,9 @@ class TaskUnit(wiring.Component):
             slots.drained.eq(self.port.drained),
             slots.fault.eq(self.fault),
             slots.overdue.eq(self.overdue),
-            slots.opened.saves.eq((self.level == PreemptionLevel.CILP) & ~self.task.is_queue),
+            slots.opened.saves.eq(
+                (self.level == PreemptionLevel.CILP) & ~self.task.is_queue & self._has_area
+            ),
             self.kill.eq(slots.kill),
             metadata.request.p.asid.eq(self.task.asid),
             metadata.request.p.page.eq(self.task.page),
@@ -235,7 +241,7 @@ class TaskUnit(wiring.Component):
             words.record.eq(metadata.record),
             words.needs.eq(metadata.needs),
             words.needs.priority.eq(self._level),
-            words.needs.saves.eq(self.saves),
+            words.needs.saves.eq(self._may_stop),
             words.area.eq(self.save_area),
             self.kernel.eq(words.kernel),
             self.failed.p.task.eq(self.task),
@@ -247,6 +253,19 @@ class TaskUnit(wiring.Component):
     def _decrements(self) -> Value:
         """The dependence counter is to be decremented."""
         return self._launches & (self._action == LaunchAction.DECREMENT_DEPENDENCE)
+
+    def _choose_urgency(self, m: Module) -> None:
+        """Whether the task may have blocks of lower priority stopped."""
+        wanted = Signal()
+        m.d.sync += self._has_area.eq(self.save_area != 0)
+        m.d.comb += self._may_stop.eq(wanted & self._has_area)
+        with m.Switch(self._metadata.record.MODEL_URGENCY):
+            with m.Case(Urgency.SAVE):
+                m.d.comb += wanted.eq(1)
+            with m.Case(Urgency.DRAIN):
+                m.d.comb += wanted.eq(0)
+            with m.Default():
+                m.d.comb += wanted.eq(self.saves)
 
     def _choose_policy(self, m: Module) -> None:
         policy = self.port.open.p.policy
@@ -432,7 +451,7 @@ class TaskUnit(wiring.Component):
             opens.p.blocks.eq(Mux(queued, self._queues.blocks, metadata.blocks)),
             opens.p.first.eq(Mux(queued, self._queues.first, metadata.first.as_value())),
             opens.p.needs.priority.eq(self._level),
-            opens.p.needs.saves.eq(self.saves),
+            opens.p.needs.saves.eq(self._may_stop),
             slots.opened.row.eq(slots.free.row),
             slots.opened.priority.eq(self._level),
         ]

@@ -40,12 +40,20 @@ COUNTING = Kernel(
 
 
 @cocotb.test(**LIMIT)
-@cocotb.parametrize(urgency=[Urgency.SAVE, Urgency.DRAIN])
-async def urgent_among_endless(dut, urgency: Urgency):
+@cocotb.parametrize((
+    ("context", "launch", "saves"),
+    [
+        (Urgency.SAVE, Urgency.CONTEXT, True),
+        (Urgency.DRAIN, Urgency.CONTEXT, False),
+        (Urgency.DRAIN, Urgency.SAVE, True),
+        (Urgency.SAVE, Urgency.DRAIN, False),
+    ],
+))
+async def urgent_among_endless(dut, context: Urgency, launch: Urgency, saves: bool):
     """All warps never end. Urgent tasks are over soon, and the others go on counting; with DRAIN
     they are not over."""
     machine = await SimMachine.start(dut)
-    settings = ComputeSettings(urgency=urgency)
+    settings = ComputeSettings(urgency=context)
     device = await Device.open(machine, PriorityPolicy(2), compute=settings)
     endless, urgent = await device.stream(), await device.stream(-1)
     info = device.info
@@ -55,11 +63,11 @@ async def urgent_among_endless(dut, urgency: Urgency):
     await machine.wait_cycles(5000)
     for turn in range(2):
         began = machine.now()
-        task, args = await compute_bodies.addition(device, urgent, turn)
+        task, args = await compute_bodies.addition(device, urgent, turn, urgency=launch)
         while not task.query() and machine.now() - began < PATIENCE:
             await machine.wait_cycles(100)
-        assert task.query() == (urgency is Urgency.SAVE)
-        if urgency is Urgency.DRAIN:
+        assert task.query() == saves
+        if not saves:
             break
         print(f"urgent task over after {machine.now() - began} cycles")
         compute_bodies.check(args)

@@ -40,7 +40,9 @@ STORE = Kernel(
 )
 
 
-async def addition(device: Device, stream: Stream, seed: int) -> tuple[Task, dict[str, Any]]:
+async def addition(
+    device: Device, stream: Stream, seed: int, **options: Any
+) -> tuple[Task, dict[str, Any]]:
     """Launch a vector addition. Returns its task and its arguments."""
     numbers, space = np.random.default_rng(seed), stream.space
     words = numbers.integers(0, 1 << 32, (2, COUNT), np.uint32)
@@ -49,7 +51,7 @@ async def addition(device: Device, stream: Stream, seed: int) -> tuple[Task, dic
     }
     args |= {"C": await device.allocate(4 * COUNT, space=space), "N": COUNT}
     args["C"].fill(0)
-    return await stream.launch(VECTOR_ADD, -(-COUNT // BLOCK), BLOCK, args), args
+    return await stream.launch(VECTOR_ADD, -(-COUNT // BLOCK), BLOCK, args, **options), args
 
 
 def check(args: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Preemption settings of contexts (PREEMPT-1, PREEMPT-4, PREEMPT-5)."""
+"""Preemption settings of contexts and launches (PREEMPT-1, PREEMPT-4, PREEMPT-5)."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -11,6 +11,7 @@ from signalbox.driver.compute.contexts import ContextError
 from signalbox.driver.compute.engine import ComputeSettings
 from signalbox.driver.compute.preemption import PreemptionError, Urgency, level, urgency
 from signalbox.driver.device import Device
+from signalbox.driver.kernels.library import SPIN
 from signalbox.hw.config import Config
 from signalbox.hw.registers import CONTEXT, PreemptionLevel
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
@@ -45,7 +46,9 @@ def test_names(wanted: Urgency | str):
 
 
 def test_unknown_name():
-    with pytest.raises(PreemptionError, match="'soon' is not an urgency: choose from drain, save"):
+    with pytest.raises(
+        PreemptionError, match="'soon' is not an urgency: choose from context, drain, save"
+    ):
         urgency("soon")
 
 
@@ -75,6 +78,37 @@ def test_area():
     run(body)
 
 
+def test_launches():
+    """A launch has the urgency of its context, or its own."""
+
+    async def body(device: Device, machine: FakeMachine):
+        assert machine.compute is not None
+        stream = await device.stream()
+        for wanted, number in (("context", 0), ("drain", 1), (Urgency.SAVE, 2)):
+            task = await stream.launch(SPIN, 1, 1, {"CYCLES": 1}, urgency=wanted)
+            await task.synchronize()
+            assert machine.compute.over[-1].urgency == number
+        await (await stream.launch(SPIN, 1, 1, {"CYCLES": 1})).synchronize()
+        assert machine.compute.over[-1].urgency == 0
+        with pytest.raises(PreemptionError, match="'now' is not an urgency"):
+            await stream.launch(SPIN, 1, 1, {"CYCLES": 1}, urgency="now")
+
+    run(body)
+
+
+def test_context_has_its_own():
+    """A context cannot have the urgency of its context."""
+
+    async def body(device: Device, machine: FakeMachine):
+        contexts = device.compute.contexts
+        with pytest.raises(PreemptionError, match="drain or save"):
+            await contexts.urge(await contexts.create("own"), "context")
+
+    run(body)
+    with pytest.raises(PreemptionError, match="drain or save"):
+        run(body, urgency="context")
+
+
 def test_default():
     """Contexts have the urgency of the settings."""
 
@@ -96,6 +130,9 @@ def test_without_places():
         with pytest.raises(PreemptionError, match="it was built with save_places"):
             await device.compute.contexts.urge(context, "save")
         assert context.urgency is Urgency.DRAIN
+        stream = await device.stream()
+        with pytest.raises(PreemptionError, match="it was built with save_places"):
+            await stream.launch(SPIN, 1, 1, {"CYCLES": 1}, urgency="save")
 
     run(body, Config(memory_bytes=SPACE))
     with pytest.raises(PreemptionError, match="cannot stop blocks"):

@@ -53,5 +53,5 @@ def test_saving(simulator: str) -> None:
         "signalbox.tb.driver.cocotb_saving",
         simulator=simulator,
         name="driver-saving",
-        minimum=2,
+        minimum=5,
     )

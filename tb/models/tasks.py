@@ -27,6 +27,7 @@ FIELDS = {
     "grid_x": (384, 32),
     "grid_y": (416, 16),
     "grid_z": (448, 16),
+    "urgency": (464, 2),
     "second_dependent": (517, 1),
     "entries_log": (530, 5),
     "shared": (544, 18),

@@ -45,7 +45,7 @@ class Refused(Exception):
 
 @dataclass(eq=False)
 class FakeTask:
-    """An accepted task. `placement` is set once it runs."""
+    """An accepted task. `placement` and `urgency` are set once it runs."""
 
     channel: int
     context: int
@@ -57,6 +57,7 @@ class FakeTask:
     blocks: list[tuple[int, int, int]] = field(default_factory=list)
     launch: isa.Launch | None = None
     placement: int = 0
+    urgency: int = 0
     failed: bool = False
 
 
@@ -307,6 +308,7 @@ class FakeCompute:
             barrier=of["barriers"] > 0,
         )
         task.placement = of["placement"] or self._automatic
+        task.urgency = of["urgency"]
         task.blocks = [(x, y, z) for z, y, x in itertools.product(*map(range, reversed(grid)))]
         return True
 

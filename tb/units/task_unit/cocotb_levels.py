@@ -154,6 +154,22 @@ async def killed_in_their_lists(dut: Any, off: tuple[int, ...]) -> None:
 
 
 @cocotb.test(**WITH_PLACES)
+async def without_a_save_area(dut: Any) -> None:
+    """A context without a save area stops no blocks, whatever its level and its records say: it
+    leaves when they have ended."""
+    tb = await TaskTestbench(dut, place=1.0, end=0.0, level=CILP, area=False).start()
+    for number, urgency in enumerate((0, 1, 2, 3)):
+        tb.submit(Task(number, priority=5, blocks=20 + number, fields={"urgency": urgency}))
+    rows = tb.rows.rows
+    await tb.until(lambda: len(rows) == 4 and not any(one.left for one in rows.values()), "placed")
+    tb.drive(leave=1)
+    await tb.steps(400)
+    assert not tb.get("empty") and not any(row.saved for row in rows.values())
+    tb.rows.end = 0.5
+    await tb.finish()
+
+
+@cocotb.test(**WITH_PLACES)
 async def random_levels(dut: Any) -> None:
     """Contexts of any level in turn, with tasks of any size and priority, some of whose channels
     are disabled now and then: each block of the others ends once, no list of saved blocks is
@@ -173,6 +189,7 @@ async def random_levels(dut: Any) -> None:
                 context=rng.randrange(2),
                 asid=rng.randrange(min(CONFIG.asids, 4)),
                 channel=rng.choice((2, 3, 3)),
+                fields={"urgency": rng.randrange(4)},
             )
             number += 1
             tb.submit(task)

@@ -258,7 +258,7 @@ async def random_tasks(dut: Any) -> None:
             priority=rng.choice((0, 1, 5, 5, 20, 63)),
             blocks=1 + rounds.number + rng.randrange(2) * 100,
             head=rng.random() < 0.2,
-            fields={"placement": rng.randrange(4)},
+            fields={"placement": rng.randrange(4), "urgency": rng.randrange(4)},
             asid=rng.randrange(min(CONFIG.asids, 4)),
         )
         tb.submit(task)

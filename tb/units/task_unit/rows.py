@@ -22,7 +22,7 @@ ENDLESS = ((1 << 32) - 1, 1, 1)
 class Opened:
     """An open row, with `left` blocks to be placed, from number `next` on; `running` ones have not
     ended. `back` ones were saved and are to be placed again; `saved` ones were saved in it.
-    `kept`: its task keeps saved blocks."""
+    `stops`: it may have others stopped. `kept`: its task keeps saved blocks."""
 
     row: int
     priority: int
@@ -31,6 +31,7 @@ class Opened:
     grid: Place
     next: int
     left: int
+    stops: bool
     placed: list[int] = field(default_factory=list)
     running: list[int] = field(default_factory=list)
     ended: list[int] = field(default_factory=list)
@@ -123,6 +124,7 @@ class Rows(Participant):
             grid=grid,
             next=(first[2] * grid[1] + first[1]) * grid[0] + first[0],
             left=word["blocks"],
+            stops=bool(word["needs"]["saves"]),
             back=back,
         )
         if grid != ENDLESS and row.left:

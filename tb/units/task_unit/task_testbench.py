@@ -8,7 +8,7 @@ from typing import Any
 from signalbox.hw.config import Config
 from signalbox.hw.qmd import SkedCheck
 from signalbox.hw.records.launch import Refusal
-from signalbox.hw.records.placement import Policy
+from signalbox.hw.records.placement import SAVE_PAGE_BITS, Policy
 from signalbox.hw.registers import PreemptionLevel
 from signalbox.hw.task_unit.task_unit import TaskUnit
 from signalbox.tb.models.tasks import record
@@ -72,6 +72,10 @@ class Task:
         )
 
 
+_DRAIN, _SAVE = 1, 2
+"""Urgencies of a record."""
+
+
 class TaskTestbench(Testbench):
     """The unit and its environment. Events of rows are compared with the model of lists and slots
     at that time, as the unit does one thing at a time.
@@ -85,6 +89,8 @@ class TaskTestbench(Testbench):
     offered : launches without an answer.
     faults : numbers of tasks with a failed warp.
     off : disabled channels.
+    stops : its tasks may have blocks of lower priority stopped.
+    save_area : the context has one.
     late : number of tasks that got a slot after their context had to leave; at most one may be in
         progress.
     """
@@ -97,14 +103,19 @@ class TaskTestbench(Testbench):
         place: float = 0.3,
         end: float = 0.3,
         level: PreemptionLevel = PreemptionLevel.CTA,
+        *,
+        area: bool = True,
     ) -> None:
         super().__init__(dut, TaskUnit(CONFIG))
         self.automatic, self.level = self.random.choice(list(Policy)), level
+        self.stops, self.save_area = self.random.randrange(2), area
         self.drive(
             area={"asid": SYSTEM, "base": AREA >> 12, "log_size": LOG_SIZE},
             active=1,
             automatic=self.automatic,
             level=level,
+            saves=self.stops,
+            save_area=1 << self.random.randrange(SAVE_PAGE_BITS) if area else 0,
         )
         self.disable()
         # Rows first: an open for a launch comes in the cycle of its answer.
@@ -198,6 +209,10 @@ class TaskTestbench(Testbench):
         asked = task.fields.get("placement", 0)
         policy = Policy(asked - 1) if asked else self.automatic
         assert row.policy is policy, "not as requested (ASID-32)"
+        urgency = task.fields.get("urgency", 0)
+        stops = urgency == _SAVE or (self.stops and urgency != _DRAIN)
+        allowed = CONFIG.preemption and self.save_area
+        assert row.stops == bool(stops and allowed), "not as requested (PREEMPT-5)"
         assert not row.left or row.next == task.placed, "does not continue where it stopped"
         task.outcome, task.row = "runs", row.row
         self.held[row.row] = task

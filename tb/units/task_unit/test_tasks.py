@@ -37,7 +37,7 @@ def test_tasks(simulator: str, name: str) -> None:
     "name", tiers(["default", "saving"], smoke={"saving": ["saved_blocks_return"]})
 )
 def test_levels(simulator: str, name: str) -> None:
-    run(simulator, "levels", name, minimum=2 if name == "default" else 8)
+    run(simulator, "levels", name, minimum=2 if name == "default" else 9)
 
 
 def test_queues(simulator: str) -> None:
