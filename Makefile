@@ -58,7 +58,7 @@ $(VENV)/.docs: pyproject.toml | $(VENV)/bin/python
 	$(PIP) -e '.[docs]'
 	@touch $@ $(VENV)/.tools
 
-sim: $(VENV)/.tools ## run applications with copies and kernels on the RTL, show what became of them | WORKLOAD=file  WAVES=1  ARGS='--seed N --policy KIND --no-baseline --simulator icarus'
+sim: $(VENV)/.tools ## run applications with copies and kernels on the RTL, show what became of them | WORKLOAD=file  WAVES=1  ARGS='--seed N --policy KIND --preempt save --no-baseline --simulator icarus'
 	$(RUN) -m signalbox.tb.reports.workload $(WORKLOAD) $(ARGS)
 
 raw: $(VENV)/.tools ## run a pushbuffer of other software on the RTL, report what became of it | PUSHBUFFER=file  IMAGE=file  WAVES=1  ARGS='--events N --patience N --channels N ...'

@@ -212,6 +212,15 @@ class Signalbox(wiring.Component):
                 [warp[name].eq(start[name]) for name in ("valid", "warp", "row", "slot", "index")],
                 left.eq(end),
             ]
+            if self.config.preemption:
+                stop, stopped = sm.events.stop, sm.events.stopped
+                gone = trace.stopped[number]
+                m.d.comb += [
+                    trace.stop[number].eq(stop),
+                    [gone[name].eq(stopped[name]) for name in ("row", "restores")],
+                    [gone[name].eq(stopped.at[name]) for name in ("x", "y", "z")],
+                    gone.valid.eq(stopped.valid & stopped.some),
+                ]
 
     def _operations(self, m: Module, host: Host, engines) -> Value:
         """Completed semaphore operations. Those of channels are counted as methods, not at the

@@ -46,6 +46,12 @@ class TracePort(Signature):
     placed : a block of `row` is sent to an SM.
     warp : per SM, a warp starts.
     exit : per SM, a warp has ended.
+
+    With preemption:
+
+    stop : per SM, the warps of the block in `slot` are being saved.
+    stopped : per SM, the block at (x, y, z) of `row` has left; `restores`: its state is saved,
+        otherwise it had not begun.
     """
 
     def __init__(self, config: Config) -> None:
@@ -87,8 +93,18 @@ class TracePort(Signature):
             "over": {**channel, "page": 32, "refusal": Refusal},
             "placed": {**row, **place},
         }
+        row_and_place = {**row, "restores": 1, "x": 32, "y": 16, "z": 16}
+        stops = {
+            "stop": {"valid": 1, "slot": config.block_bits},
+            "stopped": row_and_place,
+        }
+        preemption = stops if config.preemption else {}
         return {
             **{name: Out(data.StructLayout(fields)) for name, fields in layouts.items()},
+            **{
+                name: Out(data.StructLayout(fields)).array(config.sms)
+                for name, fields in preemption.items()
+            },
             "warp": Out(data.StructLayout(begun)).array(config.sms),
             "exit": Out(data.StructLayout(warp)).array(config.sms),
         }

@@ -10,7 +10,18 @@ from functools import cached_property
 from signalbox.driver.kernels.assembler import assemble, registers, source_lines
 from signalbox.hw.sm.isa import INSTRUCTION_BYTES
 
-__all__ = ["CHASE", "KERNELS", "MATMUL", "REDUCE", "SAXPY", "SCAN", "SPIN", "VECTOR_ADD", "Kernel"]
+__all__ = [
+    "CHASE",
+    "ENDLESS",
+    "KERNELS",
+    "MATMUL",
+    "REDUCE",
+    "SAXPY",
+    "SCAN",
+    "SPIN",
+    "VECTOR_ADD",
+    "Kernel",
+]
 
 
 @dataclass(frozen=True)
@@ -306,4 +317,8 @@ SPIN = Kernel(
 )
 """Each warp runs for at least CYCLES cycles."""
 
+ENDLESS = Kernel("endless", "again: add r0, r0, 1\nbra again", {})
+"""Each warp counts, and never ends."""
+
 KERNELS = (VECTOR_ADD, SAXPY, MATMUL, REDUCE, SCAN, CHASE, SPIN)
+"""Kernels that end."""

@@ -47,7 +47,7 @@ def _kernel(table: Table, default_name: str, streams: set[str]) -> KernelSpec:
     if stream not in streams:
         raise table.error(f"stream = {stream!r}: there is no such stream")
     reference = REFERENCES[table.text("kernel", None, tuple(REFERENCES))]
-    given = "priority" in table.values
+    given, cancelled = ("priority" in table.values), ("cancel_at" in table.values)
     spec = KernelSpec(
         name=table.text("name", default_name),
         stream=stream,
@@ -57,12 +57,28 @@ def _kernel(table: Table, default_name: str, streams: set[str]) -> KernelSpec:
         priority=table.number("priority", None, 0, PRIORITIES - 1) if given else None,
         policy=table.text("policy", "auto", tuple(NAMES)),
         at=table.number("at", 0),
+        cancel_at=table.number("cancel_at", None, 1) if cancelled else None,
         after=table.texts("after"),
         count=table.number("count", 1, 1, 1 << 20),
         period=table.number("period", 0),
     )
     _check_args(table, spec)
+    _check_end(table, spec)
     return spec
+
+
+def _check_end(table: Table, spec: KernelSpec) -> None:
+    """Check that the kernel ends, and is not cancelled unless it has no result."""
+    reference, cancel_at = spec.reference, spec.cancel_at
+    if cancel_at is None:
+        if not reference.ends:
+            raise table.error(f"kernel = {spec.kernel!r} never ends: give it a cancel_at")
+    elif reference.output:
+        raise table.error(
+            f"cancel_at = {cancel_at}: {spec.kernel!r} has a result, which it would lack"
+        )
+    elif cancel_at < spec.at + (spec.count - 1) * spec.period:
+        raise table.error(f"cancel_at = {cancel_at}: its last launch is later")
 
 
 def _extent(table: Table, key: str, reference: Reference) -> tuple[int, int, int]:

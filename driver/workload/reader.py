@@ -51,6 +51,8 @@
     priority = 63              # 0 … 63; default: the negated priority of the stream
     policy = "wide"            # placement of blocks; or "deep", "affinity", "auto" (default)
     at = 100                   # at, after, count, period: as for copies
+    cancel_at = 30000          # cycle in which it is cancelled if it has not ended. A kernel that
+                               # may be cancelled has no result; "endless" never ends by itself
 
 A dependency between two series of the same `count` is element by element: frame[2] after other[2].
 A dependency on a single copy or kernel applies to the whole series. A copy's memory is mapped in

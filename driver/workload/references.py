@@ -15,6 +15,7 @@ import numpy as np
 
 from signalbox.driver.kernels.library import (
     CHASE,
+    ENDLESS,
     MATMUL,
     REDUCE,
     SAXPY,
@@ -71,6 +72,7 @@ class Reference:
     dimensions : maximum number of dimensions of grid and block.
     follows : pointer parameter whose words are indices into it (`data = "permutation"`), or "".
     optional : numbers that default to 0.
+    ends : it ends by itself; otherwise it must be cancelled.
     """
 
     kernel: Kernel
@@ -80,11 +82,16 @@ class Reference:
     dimensions: int = 1
     follows: str = ""
     optional: tuple[str, ...] = ()
+    ends: bool = True
 
     @property
     def pointers(self) -> tuple[str, ...]:
         """Names of the pointer parameters."""
         return tuple(name for name, size in self.kernel.parameters.items() if size == 8)
+
+
+def _no_memory(shape: Shape, values: Values) -> dict[str, int]:
+    return {}
 
 
 def _vectors(*names: str) -> Callable[[Shape, Values], dict[str, int]]:
@@ -159,7 +166,8 @@ REFERENCES = {
         Reference(REDUCE, _reduction, "SUMS", _reduce),
         Reference(SCAN, _scans, "Y", _scan),
         Reference(CHASE, _steps, "OUT", _chase, follows="NEXT"),
-        Reference(SPIN, lambda shape, values: {}, dimensions=3),
+        Reference(SPIN, _no_memory, dimensions=3),
+        Reference(ENDLESS, _no_memory, dimensions=3, ends=False),
         Reference(
             TIMING,
             _accesses,

@@ -1,11 +1,13 @@
 """Runs a workload on a device, verifies every byte, and records when each copy and kernel ended."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from signalbox.driver.channel.priority_policy import NoPriorityPolicy
+from signalbox.driver.compute.tasks import Task
 from signalbox.driver.device import Device
 from signalbox.driver.faults.channel_error import ChannelError
 from signalbox.driver.memory.address_space import AddressSpace
@@ -26,6 +28,9 @@ __all__ = [
     "WorkRecord",
     "run",
 ]
+
+_Action = Callable[[Any], Awaitable[None]]
+"""Begins or cancels a copy or kernel."""
 
 _LISTS = "task lists"
 """Name, in records, of the driver's address space for task lists."""
@@ -71,13 +76,15 @@ class CopyRecord(WorkRecord):
 @dataclass(frozen=True, kw_only=True)
 class KernelRecord(WorkRecord):
     """A kernel, with the parameters of its launch. `completed` is when the event after it was
-    recorded. Its task record was at virtual address `page` << 8 of address space `asid`."""
+    recorded. Its task record was at virtual address `page` << 8 of address space `asid`.
+    `cancelled`: it had not ended by `KernelSpec.cancel_at`."""
 
     kernel: str
     asid: int
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     page: int
+    cancelled: bool = False
 
 
 @dataclass(frozen=True)
@@ -154,12 +161,13 @@ class _Copy(_Work):
 
 @dataclass(kw_only=True)
 class _Kernel(_Work):
-    """A kernel with all its arguments; `page` is its task record's address >> 8, once
-    submitted."""
+    """A kernel with all its arguments; once submitted, with its task and its record's
+    address >> 8."""
 
     spec: KernelSpec
     args: dict[str, int]
     page: int = 0
+    task: Task | None = None
 
 
 class Replay:
@@ -201,9 +209,9 @@ class Replay:
         await self._unmap_missing()
         await device.synchronize()
         start = machine.now()
-        for request in order:
-            await self._repairs.wait_until(start + request.at)
-            await self._submit(self._work[request.key])
+        for at, act, work in self._actions(order):
+            await self._repairs.wait_until(start + at)
+            await act(work)
         await self._synchronize()
         for title, expected in self._expected.values():
             expected.verify(title)
@@ -211,6 +219,16 @@ class Replay:
         for buffer in self._buffers:
             await device.free(buffer)
         return result
+
+    def _actions(self, order: Sequence[Request]) -> list[tuple[int, _Action, Any]]:
+        """Submissions and cancellations, with their times and work, in order."""
+        actions: list[tuple[int, _Action, Any]] = [
+            (request.at, self._submit, self._work[request.key]) for request in order
+        ]
+        for work in self._work.values():
+            if isinstance(work, _Kernel) and work.spec.cancel_at is not None:
+                actions.append((work.spec.cancel_at, self._cancel, work))
+        return sorted(actions, key=lambda one: one[0])
 
     def _result(
         self, work: Sequence[_Copy | _Kernel], spaces: tuple[SpaceRecord, ...], start: int
@@ -376,8 +394,14 @@ class Replay:
             priority=self._priority(kernel),
             policy=spec.policy,
         )
-        kernel.page = task.record >> 8
+        kernel.page, kernel.task = task.record >> 8, task
         await kernel.done.record(stream)
+
+    @staticmethod
+    async def _cancel(kernel: _Kernel) -> None:
+        """Cancel a kernel if it has not ended."""
+        assert kernel.task is not None, "it was submitted before"
+        await kernel.task.cancel()
 
     def _priority(self, kernel: _Kernel) -> int:
         """Priority of a kernel's launch."""
@@ -411,6 +435,7 @@ class Replay:
             grid=spec.shape.grid,
             block=spec.shape.block,
             page=kernel.page,
+            cancelled=kernel.task is not None and kernel.task.cancelled,
             **self._times(kernel, start),
         )
 

@@ -105,6 +105,7 @@ class KernelSpec:
     """One [[kernel]], a series of `count` equal launches.
 
     `args` are numbers, and for pointers the names of the copies and kernels that write the data.
+    `cancel_at` : cycle in which those that have not ended are cancelled, or None.
     """
 
     name: str
@@ -115,6 +116,7 @@ class KernelSpec:
     priority: int | None = None
     policy: str = "auto"
     at: int = 0
+    cancel_at: int | None = None
     after: tuple[str, ...] = ()
     count: int = 1
     period: int = 0

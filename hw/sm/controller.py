@@ -7,7 +7,13 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from signalbox.hw.config import Config
 from signalbox.hw.lib.onehot import select
 from signalbox.hw.lib.stream import StreamFIFO
-from signalbox.hw.records.placement import ENDS_WAITING, SmLink, ended_block, kernel_word
+from signalbox.hw.records.placement import (
+    ENDS_WAITING,
+    SmLink,
+    ended_block,
+    kernel_word,
+    stopped_block,
+)
 from signalbox.hw.sm.block_needs import BlockNeeds
 from signalbox.hw.sm.block_return import BlockReturn
 from signalbox.hw.sm.block_stop import BlockStop, place_page
@@ -24,9 +30,14 @@ _UNDER_WAY = 4
 
 
 def sm_events(config: Config) -> data.StructLayout:
-    """Strobes for timelines: those that correspond to the members of `SmControl`, and withdrawn
-    warps."""
+    """Strobes for timelines: those that correspond to the members of `SmControl`; withdrawn warps;
+    with preemption, blocks that have left without an end."""
+    preemption = {
+        "stop": data.StructLayout({"valid": 1, "slot": config.block_bits}),
+        "stopped": data.StructLayout({"valid": 1, **stopped_block(config).members}),
+    }
     return data.StructLayout({
+        **(preemption if config.preemption else {}),
         "begin": data.StructLayout({"valid": 1, **block_begin(config).members}),
         "start": data.StructLayout({"valid": 1, **warp_start(config).members}),
         "end": data.StructLayout({"valid": 1, "warp": config.warp_bits}),
@@ -300,3 +311,11 @@ class SmController(wiring.Component):
             events.finish.eq(port.finish),
             events.withdrawn.eq(self._withdrawal.withdrawn),
         ]
+        if self._config.preemption:
+            stop, stopped = port.stop, self.link.stopped
+            m.d.comb += [
+                events.stop.valid.eq(stop.valid & stop.ready),
+                events.stop.slot.eq(stop.p.slot),
+                events.stopped.valid.eq(stopped.valid & stopped.ready),
+                [events.stopped[name].eq(stopped.p[name]) for name in stopped.p.shape().members],
+            ]

@@ -145,7 +145,7 @@ def test_timing_kernels():
 
 
 def test_supplied_kernels_have_references():
-    assert {each.name for each in KERNELS} | {"timing"} == set(REFERENCES)
+    assert {each.name for each in KERNELS} | {"endless", "timing"} == set(REFERENCES)
     spec = KernelSpec("k", "s", SAXPY.name, Shape((1, 1, 1), (1, 1, 1)), {"X": "x", "N": 2})
     assert spec.words == {"X": 2, "Y": 2} and spec.size == 8 and spec.before == ("x",)
     assert CopySpec("c", "s", 4).before == ()
@@ -176,6 +176,12 @@ def add(**changes: Any) -> str:
         (add(priority=64), r"priority = 64 is outside 0 … 63"),
         (add(policy="best"), r"policy = 'best' is not one of 'auto', 'wide'"),
         (add(count=0), r"count = 0 is outside 1"),
+        (add(kind="endless", args={}), r"kernel = 'endless' never ends: give it a cancel_at"),
+        (add(cancel_at=9000), r"cancel_at = 9000: 'vector add' has a result, which it would lack"),
+        (
+            add(kind="spin", args={"CYCLES": 1}, at=50, count=3, period=20, cancel_at=89),
+            r"cancel_at = 89: its last launch is later",
+        ),
         (add(cycles=1), r"unknown key 'cycles'; known keys: after, args"),
         (add(args={"A": "x", "B": "y"}), r"args: N of 'vector add' is missing"),
         (add(args=ADD | {"M": 1}), r"args: 'vector add' has no 'M'; it takes A, B, C, N"),

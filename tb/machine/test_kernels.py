@@ -16,6 +16,7 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TrackEvent
 
 from signalbox.driver.workload.reader import load
 from signalbox.driver.workload.replay import KernelRecord
+from signalbox.hw.qmd import Urgency
 from signalbox.tb.reports import timeline, workload
 from signalbox.tb.reports.activity import OWN_KERNEL, Activity, activity
 from signalbox.tb.reports.kernel_lives import KernelActivity, Lost, kernel_activity
@@ -321,3 +322,99 @@ def test_many_sms_are_summed_up():
     many = KernelActivity(found.kernels, found.sms * 66)
     text = sms_table(many, COMPUTE).splitlines()
     assert [line.split()[0] for line in text[2:]] == ["least", "mean", "most"]
+
+
+# Blocks that are stopped
+
+
+@cache
+def preempted(urgency: Urgency) -> Run:
+    """A run of the workload of `--preempt`."""
+    return simulate_workload(workload.PREEMPTED, "priority", urgency=urgency, seed=1)
+
+
+@cache
+def stopped(urgency: Urgency) -> Activity:
+    run = preempted(urgency)
+    return activity(run.result, run.events)
+
+
+@pytest.mark.nightly
+def test_urgent_kernels_have_blocks_stopped():
+    """With SAVE, urgent kernels run while others never end, and these continue; with DRAIN they
+    wait until the others are cancelled."""
+    save, drain = (lives(stopped(urgency).compute) for urgency in (Urgency.SAVE, Urgency.DRAIN))
+    assert save["counting"].record.cancelled and drain["counting"].record.cancelled
+    urgent = [kernel for title, kernel in save.items() if title.startswith("urgent")]
+    assert all(kernel.over < save["counting"].over - 10_000 for kernel in urgent)
+    assert drain["urgent[0]"].first_block > 40_000, "cancel_at of the others"
+    counting = save["counting"]
+    assert len(counting.stops) == sum(block.restores for block in counting.blocks) >= 12
+    assert counting.placed == 6 and not drain["counting"].stops
+    for block in counting.stops:
+        assert block.placed < block.saving < block.saved
+        assert all(block.saving < warp.end <= block.saved for warp in block.warps)
+
+
+@pytest.mark.nightly
+def test_timeline_of_stopped_blocks(tmp_path: Path):
+    """Each stop is a slice inside that of its block; a restored block says so."""
+    found = stopped(Urgency.SAVE)
+    events = read_back(tmp_path / "timeline.pftrace", {"run": found})
+    begun = Counter(
+        event.name
+        for track in events.values()
+        for _, event in track
+        if event.type == TrackEvent.TYPE_SLICE_BEGIN
+    )
+    counting = lives(found.compute)["counting"]
+    assert begun[timeline.SAVING] == len(counting.stops)
+    restored = [block for block in counting.blocks if block.restores]
+    assert all(begun[block.name] for block in restored)
+    assert {block.name for block in restored} >= {"counting (0, 0, 0) (restored)"}
+
+
+def save_lost(events: list[trace.Event]) -> list[trace.Event]:
+    """Forget that a block was stopped."""
+    last = next(e for e in reversed(events) if isinstance(e, trace.BlockStopped))
+    return [e for e in events if e is not last]
+
+
+def save_invented(events: list[trace.Event]) -> list[trace.Event]:
+    """Have a block stopped by another SM."""
+    last = next(e for e in reversed(events) if isinstance(e, trace.BlockStopped))
+    return [replace(e, sm=1 - e.sm) if e is last else e for e in events]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (save_lost, r"counting: block \(\d, 0, 0\) ran 2 times"),
+        (save_invented, r"counting \(\d, 0, 0\): SM \d stopped it, but does not have it"),
+    ],
+)
+def test_lost_stops_are_noticed(change: Callable, message: str):
+    run = preempted(Urgency.SAVE)
+    with pytest.raises(Lost, match=message):
+        kernel_activity(run.result, change(run.events), machine(run.result.workload))
+
+
+@pytest.mark.nightly
+def test_preemption_is_printed(monkeypatch: pytest.MonkeyPatch):
+    """`--preempt save` compares both urgencies and shows the stopped blocks."""
+
+    def simulated(file: Path, policy: str, *, urgency: Urgency, **_: Any) -> Run:
+        assert (file, policy) == (workload.PREEMPTED, "priority")
+        return preempted(urgency)
+
+    monkeypatch.setattr(workload, "simulate_workload", simulated)
+    out = io.StringIO()
+    assert workload.main(["--preempt", "save", "--seed", "1"], out) == 0
+    text = out.getvalue()
+    assert max(map(len, text.splitlines())) <= 100
+    rows = [re.split(r"  +", line.strip()) for line in text.splitlines()]
+    stops = lives(stopped(Urgency.SAVE).compute)["counting"].stops
+    assert ["counting", f"{len(stops)}", f"{len(stops)}"] in [row[:3] for row in rows]
+    assert text.count("Blocks with save that were stopped") == 1
+    assert "Blocks with drain that" not in text

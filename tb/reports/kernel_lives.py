@@ -46,26 +46,31 @@ class WarpLife:
 
 @dataclass
 class BlockLife:
-    """A block of a kernel: it was placed in cycle `placed`, ran on SM `sm`, to which it came by
-    `step`, and got block slot `slot` when its first warp started."""
+    """A block of a kernel on an SM: it was placed in cycle `placed`, ran on SM `sm`, to which it
+    came by `step`, and got block slot `slot` when its first warp started. If it was stopped, its
+    warps were saved from cycle `saving` on, and it left in cycle `saved`, -1 otherwise; it then
+    `restores` on the SM where it continues."""
 
     kernel: "KernelLife"
     at: tuple[int, int, int]
     sm: int
     step: Step
     placed: int
+    restores: bool = False
     slot: int = -1
+    saving: int = -1
+    saved: int = -1
     warps: list[WarpLife] = field(default_factory=list)
 
     @property
     def end(self) -> int:
-        """Cycle in which its last warp ended."""
-        return max(warp.end for warp in self.warps)
+        """Cycle in which its last warp ended, or in which it was saved."""
+        return max(self.saved, *(warp.end for warp in self.warps))
 
     @property
     def name(self) -> str:
         """Kernel, and position in the grid."""
-        return f"{self.kernel.title} {self.at}"
+        return f"{self.kernel.title} {self.at}{' (restored)' if self.restores else ''}"
 
 
 @dataclass
@@ -78,6 +83,7 @@ class KernelLife:
     launched : when the task unit began its launch.
     opened : when it got a slot; several cycles if it was evicted.
     over : when it was over.
+    blocks : blocks in the order in which they were placed; a restored one again.
     """
 
     record: KernelRecord
@@ -95,18 +101,29 @@ class KernelLife:
     @property
     def first_block(self) -> int:
         """Cycle in which its first block was placed."""
-        return min(block.placed for block in self.blocks)
+        return min((block.placed for block in self.blocks), default=self.over)
 
     @property
     def first_warp(self) -> WarpLife:
-        """The warp that started first."""
+        """The warp that started first; if it was cancelled before that, none at its end."""
         warps = (warp for block in self.blocks for warp in block.warps)
-        return min(warps, key=lambda warp: warp.start)
+        none = WarpLife(-1, -1, self.over, self.over)
+        return min(warps, key=lambda warp: warp.start, default=none)
 
     @property
     def last_exit(self) -> int:
         """Cycle in which its last warp ended."""
-        return max(block.end for block in self.blocks)
+        return max((block.end for block in self.blocks), default=self.over)
+
+    @property
+    def placed(self) -> int:
+        """Number of its blocks that were placed."""
+        return len({block.at for block in self.blocks})
+
+    @property
+    def stops(self) -> list[BlockLife]:
+        """Its blocks that were stopped and saved, as often as they were."""
+        return [block for block in self.blocks if block.saved >= 0]
 
     @property
     def steps(self) -> Counter[str]:
@@ -119,16 +136,19 @@ class KernelLife:
         return [counts[sm] for sm in range(sms)]
 
     def check(self) -> None:
-        """Raise `Lost` unless each of its blocks ran exactly once, with all its warps."""
+        """Raise `Lost` unless each of its blocks ran exactly once, with all its warps; of a
+        cancelled one, those that ran."""
         if min(self.launched, self.over) < 0 or not self.opened:
             raise Lost(f"{self.title}: it was not launched and ended")
-        ran = Counter(block.at for block in self.blocks)
+        whole = [block for block in self.blocks if block.saved < 0]
+        ran = Counter(block.at for block in whole)
         wanted = set(product(*map(range, self.record.grid)))
-        for at in sorted(wanted ^ set(ran)):
+        wrong = set(ran) - wanted if self.record.cancelled else set(ran) ^ wanted
+        for at in sorted(wrong):
             raise Lost(f"{self.title}: block {at} {'never ran' if at in wanted else 'is none'}")
-        for block in self.blocks:
-            if ran[block.at] > 1:
-                raise Lost(f"{self.title}: block {block.at} ran {ran[block.at]} times")
+        for at in sorted(at for at in ran if ran[at] > 1):
+            raise Lost(f"{self.title}: block {at} ran {ran[at]} times")
+        for block in [] if self.record.cancelled else whole:
             indices = sorted(warp.index for warp in block.warps if warp.end >= 0)
             if indices != list(range(self.warps_each)):
                 raise Lost(f"{self.title}: of block {block.at} warps {indices} ran and ended")
@@ -227,9 +247,11 @@ class _Reader:
             case trace.BlockPlaced(_, row, sm, Step.MOVED, x, y, z):
                 self._moved(self._rows[row], (x, y, z), sm)
             case trace.BlockPlaced(_, row, sm, step, x, y, z):
-                block = BlockLife(self._rows[row], (x, y, z), sm, step, cycle)
-                block.kernel.blocks.append(block)
-                self._placed[sm].append(block)
+                self._place(cycle, BlockLife(self._rows[row], (x, y, z), sm, step, cycle))
+            case trace.BlockStop(_, sm, slot):
+                self._slots[sm, slot].saving = cycle
+            case trace.BlockStopped(_, sm, row, _, x, y, z):
+                self._stopped(cycle, sm, self._rows[row], (x, y, z))
             case trace.WarpStarted():
                 self._warp(cycle, event)
             case trace.WarpEnded(_, sm, warp):
@@ -248,6 +270,25 @@ class _Reader:
         self._channels[channel, page] = self._spaces[asid, page] = life
         self._done.kernels.append(life)
 
+    def _place(self, cycle: int, block: BlockLife) -> None:
+        block.restores = any(one.at == block.at for one in block.kernel.stops)
+        block.kernel.blocks.append(block)
+        self._placed[block.sm].append(block)
+
+    def _stopped(self, cycle: int, sm: int, kernel: KernelLife, at: tuple[int, int, int]) -> None:
+        """A block has left its SM. If it had not begun there, it was as if never placed there."""
+        for block in self._placed[sm]:
+            if block.kernel is kernel and block.at == at:
+                self._placed[sm].remove(block)
+                kernel.blocks.remove(block)
+                return
+        for key, block in self._slots.items():
+            if key[0] == sm and block.kernel is kernel and block.at == at:
+                block.saved = cycle
+                del self._slots[key]
+                return
+        raise Lost(f"{kernel.title} {at}: SM {sm} stopped it, but does not have it")
+
     def _moved(self, kernel: KernelLife, at: tuple[int, int, int], sm: int) -> None:
         """A block that has not begun goes to another SM."""
         for placed in self._placed:
@@ -261,8 +302,7 @@ class _Reader:
     def _warp(self, cycle: int, event: trace.WarpStarted) -> None:
         """Add a warp; the first warp of a block tells its slot."""
         key = event.sm, event.slot
-        block = self._slots.get(key)
-        if block is None or len(block.warps) == block.kernel.warps_each:
+        if event.index == 0:
             # A more urgent block may start before one that was placed earlier.
             placed, kernel = self._placed[event.sm], self._rows[event.row]
             block = next((one for one in placed if one.kernel is kernel), None)
@@ -271,6 +311,7 @@ class _Reader:
             placed.remove(block)
             self._slots[key], block.slot = block, event.slot
             self._done.sms[event.sm].blocks.append(block)
+        block = self._slots[key]
         if block.kernel is not self._rows[event.row]:
             raise Lost(f"{block.name}: SM {event.sm} started a warp of another kernel instead")
         warp = WarpLife(event.warp, event.index, cycle)
@@ -281,6 +322,8 @@ class _Reader:
         """The complete activity, checked."""
         for life in (*self._done.kernels, *(one for left in self._coming.values() for one in left)):
             life.check()
+            # Of a cancelled kernel, blocks may have been dropped.
+            life.blocks = [block for block in life.blocks if block.warps]
         for sm in self._done.sms:
             sm.measure()
         return self._done

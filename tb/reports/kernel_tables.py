@@ -11,7 +11,7 @@ from signalbox.driver.text_table import number, table, times
 from signalbox.hw.config import Config
 from signalbox.tb.reports.kernel_lives import KernelActivity, KernelLife, SmLife
 
-__all__ = ["gains_table", "kernels_table", "lives_table", "sms_table"]
+__all__ = ["gains_table", "kernels_table", "lives_table", "sms_table", "stops_table"]
 
 _FEW_KERNELS = 24
 """Maximum number of kernels that are listed."""
@@ -34,8 +34,8 @@ def kernels_table(done: KernelActivity) -> str:
             kernel.record.priority,
             _extent(kernel.record.grid),
             _extent(kernel.record.block),
-            number(len(kernel.blocks)),
-            number(len(kernel.blocks) * kernel.warps_each),
+            number(kernel.placed),
+            number(kernel.placed * kernel.warps_each),
         )
         for kernel in done.kernels[:_FEW_KERNELS]
     ]
@@ -91,6 +91,19 @@ def lives_table(done: KernelActivity) -> str:
         ))
     head = ("", "launched", "slot", "first block", "first warp", "last exit", "over")
     return table(rows, (*head, "on each SM", "steps"))
+
+
+def stops_table(done: KernelActivity) -> str:
+    """Blocks that were stopped and saved, by kernel; "" if there were none."""
+    rows = []
+    for kernel in done.kernels:
+        if stops := kernel.stops:
+            lasted = [block.saved - block.saving for block in stops]
+            back = sum(block.restores for block in kernel.blocks)
+            times_ = number(fmean(lasted)), number(max(lasted))
+            rows.append((kernel.title, number(len(stops)), number(back), *times_))
+    head = ("", "saved", "restored", "mean cycles to save", "longest")
+    return table(rows, head) if rows else ""
 
 
 def sms_table(done: KernelActivity, config: Config) -> str:

@@ -4,9 +4,10 @@
 
 Each run is a process. Its tracks are: the holder of the time slice, the copy engines, the channels
 and the on-chip semaphores; the kernels of each stream, with their waits; for each SM its block
-slots, its hardware warps and the number of resident warps; and for each address space its page
-walks in flight and its misses, with invalidations and faults. Arrows lead from a doorbell to the
-copy on the engine and to its end, and from a launch to the kernel's first warp and to its end.
+slots, with the saving of stopped blocks, its hardware warps and the number of resident warps; and
+for each address space its page walks in flight and its misses, with invalidations and faults.
+Arrows lead from a doorbell to the copy on the engine and to its end, and from a launch to the
+kernel's first warp and to its end.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,6 +27,7 @@ __all__ = [
     "FLOOR",
     "INVALIDATIONS",
     "KERNELS",
+    "SAVING",
     "TRANSLATION",
     "WARPS",
     "block_track",
@@ -49,6 +51,9 @@ WARPS = "warps"
 
 TRANSLATION = "translation"
 """Name of the track group of translation."""
+
+SAVING = "state is saved"
+"""Name of the slice inside that of a stopped block."""
 
 INVALIDATIONS, FAULTS = "invalidations", "faults"
 """Names of its tracks of instants."""
@@ -193,6 +198,8 @@ class _Run:
         tracks = {slot: process.track(block_track(slot), group) for slot in sorted(slots)}
         for block in sm.blocks:
             process.slice(tracks[block.slot], block.placed, block.end, block.name, _block(block))
+            if block.saved >= 0:
+                process.slice(tracks[block.slot], block.saving, block.saved, SAVING)
         warps = [(block, warp) for block in sm.blocks for warp in block.warps]
         places = {warp.warp for _, warp in warps}
         tracks = {place: process.track(warp_track(place), group) for place in sorted(places)}

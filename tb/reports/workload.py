@@ -24,14 +24,28 @@ from signalbox.driver.workload.toml_table import WorkloadError
 from signalbox.hw import options
 from signalbox.hw.config import Config
 from signalbox.hw.options import program
+from signalbox.hw.qmd import Urgency
 from signalbox.hw.sm.port import CoreError
 from signalbox.tb.folders import PACKAGE, SIM_BUILD, shown
 from signalbox.tb.reports import timeline
 from signalbox.tb.reports.activity import Activity, activity
 from signalbox.tb.reports.kernel_lives import Lost
-from signalbox.tb.reports.kernel_tables import gains_table, kernels_table, lives_table, sms_table
+from signalbox.tb.reports.kernel_tables import (
+    gains_table,
+    kernels_table,
+    lives_table,
+    sms_table,
+    stops_table,
+)
 from signalbox.tb.simulation.runner import SIMULATORS, choose_seed
-from signalbox.tb.simulation.workload import Progress, Run, RunError, machine, simulate_workload
+from signalbox.tb.simulation.workload import (
+    Progress,
+    Run,
+    RunError,
+    machine,
+    simulate_workload,
+    with_save_places,
+)
 
 __all__ = ["main"]
 
@@ -40,11 +54,17 @@ SUPPLIED = PACKAGE / "driver" / "workloads"
 
 DEFAULT = SUPPLIED / "two-applications.toml"
 
+PREEMPTED = SUPPLIED / "never-ending.toml"
+"""Workload that `--preempt` runs by default."""
+
 WITH, WITHOUT = "with priorities", "without priorities"
 """Names of the two runs in tables."""
 
 _TITLES = {"priority": WITH, "count-first": WITH, "none": WITHOUT}
 """Name of the run under each policy."""
+
+_PREEMPTION = {Urgency.SAVE: "with save", Urgency.DRAIN: "with drain"}
+"""Name of the run with each urgency, if it was chosen."""
 
 _FEW_SMS = 4
 """Maximum number of SMs for the shorter estimate of the build time."""
@@ -79,10 +99,15 @@ def _parser() -> argparse.ArgumentParser:
         "file",
         nargs="?",
         type=_file,
-        default=DEFAULT,
         help=f"workload: a file, or one of {', '.join(_supplied())}; default: two-applications",
     )
     parser.add_argument("--policy", choices=tuple(_TITLES), help="instead of the file's own")
+    parser.add_argument(
+        "--preempt",
+        choices=[one.name.lower() for one in _PREEMPTION],
+        help="urgent kernels have less urgent blocks stopped and saved, or wait for their ends; "
+        "compared with the latter; default workload: never-ending",
+    )
     parser.add_argument("--no-baseline", action="store_true", help="one run only")
     parser.add_argument("--simulator", choices=SIMULATORS, default=SIMULATORS[0])
     parser.add_argument(
@@ -105,26 +130,38 @@ def _file(name: str) -> Path:
 
 
 def _run(chosen: argparse.Namespace, out: TextIO) -> int:
+    urgency = Urgency[chosen.preempt.upper()] if chosen.preempt else None
+    chosen.file = chosen.file or (PREEMPTED if chosen.preempt else DEFAULT)
     workload = load(chosen.file)
+    if urgency is not None:
+        workload = with_save_places(workload)
     if chosen.core is not None and not workload.kernels:
         raise WorkloadError(f"{workload.name}: it has no kernels, so no SMs are built for a core")
     config = machine(workload)  # rejects unusable sizes before anything is printed
-    policies = [chosen.policy or workload.policy.kind]
-    if policies[0] != "none" and not chosen.no_baseline:
-        policies.append("none")
     seed = choose_seed(chosen.seed)
     _introduce(workload, config, chosen, seed, out)
     runs: dict[str, Run] = {}
-    for policy in policies:
-        title = _TITLES[policy]
+    for title, settings in _runs(chosen, workload.policy.kind, urgency).items():
         print(f"\n{title}:", file=out, flush=True)
-        runs[title] = _simulate(chosen, policy, seed, out)
+        runs[title] = _simulate(chosen, *settings, seed, out)
     done = {title: activity(run.result, run.events) for title, run in runs.items()}
     _show(workload, runs, done, out)
     file = SIM_BUILD / f"timeline-{workload.name}.pftrace"
     timeline.write(file, done)
     _show_files(file, runs, out)
     return 0
+
+
+def _runs(
+    chosen: argparse.Namespace, kind: str, urgency: Urgency | None
+) -> dict[str, tuple[str, Urgency | None]]:
+    """Policy and urgency of each run by its name, the baseline last."""
+    policy = chosen.policy or kind
+    if urgency is None:
+        runs = {_TITLES[one]: (one, urgency) for one in (policy, "none")}
+    else:
+        runs = {_PREEMPTION[one]: (policy, one) for one in (urgency, Urgency.DRAIN)}
+    return dict([*runs.items()][: 1 if chosen.no_baseline else 2])
 
 
 def _introduce(
@@ -159,7 +196,9 @@ def _introduce(
     out.flush()
 
 
-def _simulate(chosen: argparse.Namespace, policy: str, seed: int, out: TextIO) -> Run:
+def _simulate(
+    chosen: argparse.Namespace, policy: str, urgency: Urgency | None, seed: int, out: TextIO
+) -> Run:
     """Simulate one run, printing its progress."""
 
     began = time.monotonic()
@@ -175,6 +214,7 @@ def _simulate(chosen: argparse.Namespace, policy: str, seed: int, out: TextIO) -
         run = simulate_workload(
             chosen.file,
             policy,
+            urgency=urgency,
             seed=seed,
             simulator=chosen.simulator,
             waves=chosen.waves,
@@ -257,6 +297,9 @@ def _show_kernels(workload: Workload, done: dict[str, Activity], out: TextIO) ->
             file=out,
         )
         print(lives_table(run), file=out)
+        if stops := stops_table(run):
+            print(f"\nBlocks {title} that were stopped, and continued later:\n", file=out)
+            print(stops, file=out)
         print(f"\nSMs {title}, from the first warp to the end of the last:\n", file=out)
         print(sms_table(run, workload.config), file=out)
 

@@ -14,6 +14,7 @@ import cocotb
 from cocotb.triggers import Timer
 
 from signalbox.driver.compute.contexts import OutOfContexts
+from signalbox.driver.compute.engine import ComputeSettings
 from signalbox.driver.device import Device, DeviceError
 from signalbox.driver.faults.channel_error import ChannelError
 from signalbox.driver.memory.physical import OutOfMemory
@@ -47,7 +48,7 @@ async def workload(dut):
     job = json.loads(os.environ[JOB])
     spec = load(job["file"])
     outcome: dict[str, Any] = {}
-    device = await _open(await SimMachine.start(dut), spec, job["policy"], outcome)
+    device = await _open(await SimMachine.start(dut), spec, job, outcome)
     if device is not None:
         replay = Replay(device, spec, seed=job["seed"])
         running = cocotb.start_soon(_run(replay, outcome))
@@ -61,11 +62,13 @@ async def workload(dut):
 
 
 async def _open(
-    machine: SimMachine, spec: Workload, kind: str, outcome: dict[str, Any]
+    machine: SimMachine, spec: Workload, job: dict[str, Any], outcome: dict[str, Any]
 ) -> Device | None:
-    policy = spec.policy
+    policy, compute = spec.policy, ComputeSettings(urgency=job["urgency"])
     try:
-        return await Device.open(machine, policy.make(kind), policy.settings())
+        return await Device.open(
+            machine, policy.make(job["policy"]), policy.settings(), compute=compute
+        )
     except tuple(_KINDS) as error:
         outcome["error"] = _described(error)
         return None
@@ -102,6 +105,7 @@ class _Watch:
         copies = spec.copies
         self._quiet = _PATIENCE_CYCLES + 4 * max((copy.size for copy in copies), default=0)
         self._quiet += max(request.at for request in requests(spec.work))
+        self._quiet += max((kernel.cancel_at or 0 for kernel in spec.kernels), default=0)
         self._quiet += max((copy.repair_after for copy in copies), default=0)
         self._blocks = device.control if spec.kernels else None
         self.rate = 0.0

@@ -11,6 +11,7 @@
     <cycle> launched <channel> <asid> <page>      <cycle> opened <row> <asid> <page>
     <cycle> over <channel> <page> <refusal>       <cycle> placed <row> <sm> <step> <x> <y> <z>
     <cycle> warp <sm> <warp> <row> <slot> <index> <cycle> exit <sm> <warp>
+    <cycle> stop <sm> <slot>                      <cycle> stopped <sm> <row> <restores> <x> <y> <z>
 
 `served` and `floor` are written when they change. Within a cycle, lines have the order of the
 members of `TracePort`. `tb.simulation.trace` reads the file.

@@ -22,6 +22,8 @@ from signalbox.hw.records.launch import Refusal
 __all__ = [
     "Acquire",
     "BlockPlaced",
+    "BlockStop",
+    "BlockStopped",
     "Done",
     "Doorbell",
     "Error",
@@ -243,6 +245,29 @@ class WarpEnded:
     warp: int
 
 
+@dataclass(frozen=True, slots=True)
+class BlockStop:
+    """The warps of the block in `slot` of `sm` are being saved."""
+
+    cycle: int
+    sm: int
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlockStopped:
+    """Block (x, y, z) of kernel row `row` has left `sm`. `saved`: its state is; otherwise it had
+    never begun."""
+
+    cycle: int
+    sm: int
+    row: int
+    saved: bool
+    x: int
+    y: int
+    z: int
+
+
 Event = (
     Served
     | Floor
@@ -264,6 +289,8 @@ Event = (
     | BlockPlaced
     | WarpStarted
     | WarpEnded
+    | BlockStop
+    | BlockStopped
 )
 
 
@@ -303,6 +330,8 @@ _READERS: dict[str, tuple[type, tuple[Callable, ...]]] = {
     "placed": (BlockPlaced, (int, int, _numbered(Step), int, int, int)),
     "warp": (WarpStarted, (int, int, int, int, int)),
     "exit": (WarpEnded, (int, int)),
+    "stop": (BlockStop, (int, int)),
+    "stopped": (BlockStopped, (int, int, _flag, int, int, int)),
     "fault": (Fault, (int, int, int, _flag, _numbered(Access), _numbered(FaultType))),
 }
 

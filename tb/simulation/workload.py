@@ -22,7 +22,8 @@ from signalbox.driver.workload.repairs import FaultRecord
 from signalbox.driver.workload.replay import CopyRecord, KernelRecord, Result, SpaceRecord
 from signalbox.driver.workload.specs import Workload
 from signalbox.driver.workload.toml_table import WorkloadError
-from signalbox.hw.config import Config
+from signalbox.hw.config import Config, ConfigError
+from signalbox.hw.qmd import Urgency
 from signalbox.hw.sm.port import CoreFactory
 from signalbox.hw.top import Signalbox
 from signalbox.tb.simulation import trace
@@ -37,11 +38,13 @@ __all__ = [
     "machine",
     "read_run",
     "simulate_workload",
+    "with_save_places",
 ]
 
 JOB = "WORKLOAD_JOB"
-"""Environment variable: JSON object with `file`, `policy`, `seed` and `progress`, the name of a
-file to which a line "<copies done> <cycle> <cycles per second>" is added about every second."""
+"""Environment variable: JSON object with `file`, `policy`, `urgency`, `seed` and `progress`, the
+name of a file to which a line "<copies done> <cycle> <cycles per second>" is added about every
+second."""
 
 RESULT = "result.json"
 """File in the run folder: JSON object with `records`, `start`, `spaces`, `faults` and `kernels`, or
@@ -125,10 +128,24 @@ def machine(workload: Workload) -> Config:
     return replace(asked, sms=sms, trace=True, memory_bytes=min(size, asked.memory_bytes))
 
 
+def with_save_places(workload: Workload) -> Workload:
+    """The workload on a machine that can stop blocks: if it could not, with a save place for each
+    block slot. Raises `WorkloadError` without kernels."""
+    config = workload.config
+    if not workload.kernels:
+        raise WorkloadError(f"{workload.name}: it has no kernels whose blocks could be stopped")
+    try:
+        places = config.save_places or config.sms * config.sm_blocks
+        return replace(workload, config=replace(config, save_places=places))
+    except ConfigError as error:
+        raise WorkloadError(f"{workload.name}: {error}") from error
+
+
 def simulate_workload(
     file: Path,
     policy: str,
     *,
+    urgency: Urgency | None = None,
     seed: int = 0,
     simulator: str = "verilator",
     waves: bool = False,
@@ -141,6 +158,7 @@ def simulate_workload(
     ----------
     file : workload file.
     policy : a `kind` of `driver.workload.specs.PolicySpec`.
+    urgency : of all contexts, on the machine of `with_save_places`.
     seed : seed of the random data.
     simulator : "verilator" or "icarus".
     waves : record a waveform.
@@ -155,12 +173,15 @@ def simulate_workload(
     RuntimeError : a tool is missing, or the design did not build.
     """
     workload = load(file)
+    if urgency is not None:
+        workload = with_save_places(workload)
     config = machine(workload)
     total = sum(spec.count for spec in workload.work)
     with tempfile.TemporaryDirectory() as folder:
         lines = Path(folder) / "progress"
         lines.touch()
         job = {"file": str(file.resolve()), "policy": policy, "seed": seed, "progress": str(lines)}
+        job["urgency"] = (urgency or Urgency.DRAIN).name
         with _following(lines, total, progress):
             try:
                 run = simulate_top(
