@@ -337,7 +337,9 @@ class Core(wiring.Component):
             fetch.o.ready.eq(i.ready & ~mine),
             transfer.retired.eq(execute.retired),
             transfer.top.eq(self._retire.top),
-            transfer.done.eq(self._ending.failed),
+            transfer.done.valid.eq(self._ending.failed.valid),
+            transfer.done.shared.eq(self._shared.ends.valid & self._shared.ends.ready),
+            transfer.done.what.eq(self._ending.failed.what),
         ]
         with m.If(i.valid & i.ready):
             m.d.sync += last.eq(mine)

@@ -8,6 +8,7 @@ from signalbox.hw.config import SHARED_UNIT, STATE_LINE, Config
 from signalbox.hw.errors import CoreCause
 from signalbox.hw.lib.arbiter import RoundRobin
 from signalbox.hw.lib.onehot import encode, lowest
+from signalbox.hw.lib.stream import StreamFIFO
 from signalbox.hw.records.placement import SAVE_PAGE_BITS
 from signalbox.hw.sm.core.records import (
     completion,
@@ -19,7 +20,7 @@ from signalbox.hw.sm.core.records import (
 from signalbox.hw.sm.core.register_file import UNIT_REGISTERS
 from signalbox.hw.sm.core.warp_fates import WarpFates, warp_fate, warp_number
 from signalbox.hw.sm.core.warp_scheduler import warp_event
-from signalbox.hw.sm.isa import Opcode
+from signalbox.hw.sm.isa import MASKS, Opcode
 from signalbox.hw.sm.port import block_begin, block_save, core_fault
 
 __all__ = ["Job", "StateTransfer", "WarpWait", "restored_warp"]
@@ -72,9 +73,14 @@ class Job(enum.Enum, shape=2):
     RESTORE = 3
 
 
+_SAVES = 4
+"""Most saved warps whose state is on the way to memory."""
+
+
 class StateTransfer(wiring.Component):
     """Executes instructions of its own, interleaved with those of the warps: moves, loads and
     stores, with registers of the warps or its own. One block or warp at a time; saves go first.
+    While the stores of a warp are on the way to memory, the next one is saved.
 
     A place in memory has lines of 128 bytes: the fates of the block's warps, its shared memory, and
     per warp its state followed by its registers.
@@ -105,7 +111,7 @@ class StateTransfer(wiring.Component):
     reserve : out, strobe: the room is used.
     retired : in, executed instructions.
     top : in, with `retired`: top of the mask stack.
-    done : in, completed memory instructions.
+    done : in, completed memory instructions; on shared memory if `shared`.
     put : out, restored warps.
     lost : out, a warp that could not be restored.
     fault : out, see `SmPort`.
@@ -140,7 +146,7 @@ class StateTransfer(wiring.Component):
             "reserve": Out(room),
             "retired": In(retired(config)),
             "top": In(32),
-            "done": In(data.StructLayout({"valid": 1, "what": completion(config)})),
+            "done": In(data.StructLayout({"valid": 1, "shared": 1, "what": completion(config)})),
             "put": Out(stream.Signature(restored_warp(config))),
             "lost": Out(stream.Signature(config.warp_bits)),
             "fault": Out(stream.Signature(core_fault(config))),
@@ -163,10 +169,20 @@ class StateTransfer(wiring.Component):
         """Words of a warp's state; or words with the fates of a block."""
         self._word = Signal(32, name="word")
         self._bad = Signal(name="bad")
-        self._offers, self._sent, self._idle, self._heard = (
-            Signal(name=name) for name in ("offers", "sent", "idle", "heard")
+        self._offers, self._sent, self._heard = (
+            Signal(name=name) for name in ("offers", "sent", "heard")
         )
-        """An instruction is offered, is sent; none is under way; the last one retires."""
+        """An instruction is offered, is sent; the last one retires."""
+        self._executed, self._landed, self._here = (
+            Signal(name=name) for name in ("executed", "landed", "here")
+        )
+        """All instructions have retired; all accesses of memory have completed; likewise of shared
+        memory."""
+        self._asked, self._fails = Signal(8, name="asked"), Signal(name="fails")
+        """Number of accesses of memory so far; one fails."""
+        way = {"warp": config.warp_bits, "at": place(config), "until": self._asked.shape()}
+        m.submodules.way = self._way = StreamFIFO(data.StructLayout(way), _SAVES)
+        """Saved warps whose state is on its way, up to an access."""
         self._blocks(m)
         self._track(m)
         self._see(m)
@@ -178,6 +194,7 @@ class StateTransfer(wiring.Component):
             self._read_state(m)
             self._restore(m)
             self._end(m)
+        self._arrive(m)
         return m
 
     def _blocks(self, m: Module) -> None:
@@ -232,24 +249,33 @@ class StateTransfer(wiring.Component):
     def _track(self, m: Module) -> None:
         """Instructions under way, and their failures."""
         retired, done, o = self.retired, self.done, self.o
-        flying, pending = Signal(6, name="flying"), Signal(7, name="pending")
-        retires, ends, fails = (Signal(name=name) for name in ("retires", "ends", "fails"))
-        access = self.wants.as_value().any()
+        flying, retires, ends = (
+            Signal(6, name="flying"),
+            Signal(name="retires"),
+            Signal(name="ends"),
+        )
+        self._ended, inside = Signal.like(self._asked, name="ended"), Signal(7, name="inside")
+        """Number of completed accesses of memory; outstanding ones of shared memory."""
+        sends, wants = self._sent, self.wants
         m.d.comb += [
             retires.eq(retired.valid & retired.transfer),
             ends.eq(done.valid & done.what.transfer),
-            fails.eq(ends & (done.what.cause != CoreCause.NONE)),
+            self._fails.eq(ends & (done.what.cause != CoreCause.NONE)),
             o.valid.eq(self._offers & ~(self.wants.as_value() & ~self.room.as_value()).any()),
             self._sent.eq(o.valid & o.ready),
             self.reserve.eq(Mux(self._sent, self.wants.as_value(), 0)),
-            self._idle.eq((flying == 0) & (pending == 0)),
+            self._executed.eq(flying == 0),
+            self._landed.eq(self._asked == self._ended),
+            self._here.eq(inside == 0),
             self._heard.eq(retires & (flying == 1)),
         ]
         m.d.sync += [
             flying.eq(flying + self._sent - retires),
-            pending.eq(pending + (self._sent & access) - ends),
+            self._asked.eq(self._asked + (sends & wants.memory)),
+            self._ended.eq(self._ended + (ends & ~done.shared)),
+            inside.eq(inside + (sends & wants.shared) - (ends & done.shared)),
         ]
-        with m.If(fails):
+        with m.If(self._fails):
             m.d.sync += self._bad.eq(1)
 
     def _see(self, m: Module) -> None:
@@ -276,21 +302,26 @@ class StateTransfer(wiring.Component):
     def _choose(self, m: Module) -> None:
         """Select a block or a warp."""
         count, resume = self._config.sm_warps, self.resume
-        waiting = Signal(count, name="waiting")
+        waiting, issued = Signal(count, name="waiting"), Signal(count, name="issued")
+        idle = ~issued.any()
         m.submodules.saves = saves = RoundRobin(count)
         m.submodules.loads = loads = RoundRobin(count)
         resumed = Cat(resume.valid & (resume.warp == n) for n in range(count))
-        m.d.comb += [saves.requests.eq(self.saving), loads.requests.eq(waiting)]
-        m.d.sync += waiting.eq(waiting & ~Mux(loads.advance, loads.grant, 0) | resumed)
+        gone = Cat(self.gone.valid & (self.gone.warp == n) for n in range(count))
+        m.d.comb += [saves.requests.eq(self.saving & ~issued), loads.requests.eq(waiting)]
+        m.d.sync += [
+            waiting.eq(waiting & ~Mux(loads.advance, loads.grant, 0) | resumed),
+            issued.eq((issued | Mux(saves.advance, saves.grant, 0)) & ~gone),
+        ]
         with m.State("CHOOSE"):
             m.d.sync += [self._count.eq(0), self._unit.eq(0), self._bad.eq(0)]
-            with m.If(self._closing.any()):
+            with m.If(self._closing.any() & idle):
                 self._take_block(m, Job.CLOSE, self._closing)
-            with m.Elif(self.saving.any()):
+            with m.Elif(saves.requests.any() & self._way.i.ready):
                 self._take_warp(m, Job.SAVE, saves)
-            with m.Elif(self._opening.any()):
+            with m.Elif(self._opening.any() & idle):
                 self._take_block(m, Job.OPEN, self._opening)
-            with m.Elif(waiting.any()):
+            with m.Elif(waiting.any() & idle):
                 self._take_warp(m, Job.RESTORE, loads)
 
     def _take_block(self, m: Module, job: Job, blocks: Signal) -> None:
@@ -375,10 +406,20 @@ class StateTransfer(wiring.Component):
                 m.d.sync += self._count.eq(0)
                 m.next = then
 
-    def _settle(self, m: Module, state: str, then: str) -> None:
-        """Wait until no instruction is under way."""
+    def _each(self, m: Module, number: Value, then: str) -> None:
+        """Offer as many instructions as that, possibly none, then go to state `then`."""
+        ends = self._count == number
+        m.d.comb += self._offers.eq(~ends)
+        with m.If(self._sent):
+            m.d.sync += self._count.eq(self._count + 1)
+        with m.If(ends):
+            m.d.sync += self._count.eq(0)
+            m.next = then
+
+    def _settle(self, m: Module, state: str, then: str, *settled: Value) -> None:
+        """Wait until all instructions have retired, and until `settled`."""
         with m.State(state):
-            with m.If(self._idle):
+            with m.If(Cat(self._executed, *settled).all()):
                 m.next = then
 
     def _write_word(self, m: Module, lane: Value, word: Value) -> None:
@@ -395,38 +436,47 @@ class StateTransfer(wiring.Component):
                 m.next = then
 
     def _save_warp(self, m: Module) -> None:
-        """State with the mask stack, then registers. A mask is read as POP would."""
+        """State with the mask stack, then registers. Masks are read as POP would, one after the
+        other, and written behind the state."""
         count, depth = self._count, data.View(_high, self._words[1][: _high.size]).depth
+        popped, way, retired = Signal(range(MASKS + 1), name="popped"), self._way.i, self.retired
+        m.submodules.masks = masks = memory.Memory(shape=32, depth=MASKS, init=[])
+        kept, mask = masks.write_port(), masks.read_port(domain="comb")
+        m.d.sync += popped.eq(popped + kept.en)
+        m.d.comb += [
+            kept.en.eq(retired.valid & retired.transfer & (retired.op == Opcode.POP)),
+            kept.addr.eq(popped),
+            kept.data.eq(self.top),
+            mask.addr.eq(count),
+            way.p.warp.eq(self._warp),
+            way.p.at.eq(self._at),
+            way.p.until.eq(self._asked),
+        ]
         with m.State("STATE OUT"):
+            m.d.sync += popped.eq(0)
             self._write_word(m, count[:2], self._words[count[:2]])
-            self._counts(m, _STATE_WORDS - 1, "MASK OUT")
-        with m.State("MASK OUT"):
+            self._counts(m, _STATE_WORDS - 1, "MASKS IN")
+        with m.State("MASKS IN"):
             self._offer(m, Opcode.POP)
-            m.d.comb += [
-                self._offers.eq(count != depth),
-                self.o.p.at.context.depth.eq(count + 1),
-            ]
-            with m.If(self._sent):
-                m.next = "MASK READ"
-            with m.If(count == depth):
-                m.d.sync += count.eq(0)
-                m.next = "STATE WRITTEN"
-        self._hear(m, "MASK READ", self.top, "MASK WRITTEN")
-        with m.State("MASK WRITTEN"):
-            self._write_word(m, _STATE_WORDS + count[:4], self._word)
-            with m.If(self._sent):
-                m.d.sync += count.eq(count + 1)
-                m.next = "MASK OUT"
+            m.d.comb += self.o.p.at.context.depth.eq(count + 1)
+            self._each(m, depth, "MASKS HERE")
+        self._settle(m, "MASKS HERE", "MASKS OUT")
+        with m.State("MASKS OUT"):
+            self._write_word(m, _STATE_WORDS + count[:4], mask.data)
+            self._each(m, depth, "STATE WRITTEN")
         self._settle(m, "STATE WRITTEN", "STATE SAVED")
         self._access(m, "STATE SAVED", Opcode.STG, 0, "REGISTERS OUT")
-        self._access(m, "REGISTERS OUT", Opcode.STG, self._registers - 1, "DRAIN", own=False)
+        self._access(m, "REGISTERS OUT", Opcode.STG, self._registers - 1, "SENT", own=False)
+        with m.State("SENT"):
+            m.d.comb += way.valid.eq(1)
+            m.next = "CHOOSE"
 
     def _read_state(self, m: Module) -> None:
         """First line of a block or a warp, word by word."""
         count, word, o = self._count, self._word, self.o.p
         high = data.View(_high, self._words[1][: _high.size])
         self._access(m, "STATE IN", Opcode.LDG, 0, "STATE LOADED")
-        self._settle(m, "STATE LOADED", "WORD")
+        self._settle(m, "STATE LOADED", "WORD", self._landed)
         with m.State("WORD"):
             self._offer(m, Opcode.MOV)
             m.d.comb += [o.d.eq(1), o.at.context.mask.eq(1 << count[:4])]
@@ -473,14 +523,15 @@ class StateTransfer(wiring.Component):
         self._move_shared(m, "SHARED IN", Opcode.LDG, Opcode.STS, "DRAIN")
 
     def _move_shared(self, m: Module, state: str, load: Opcode, store: Opcode, then: str) -> None:
-        """Shared memory, unit by unit, by way of the own registers."""
-        unit = self._unit
+        """Shared memory, unit by unit, by way of the own registers. Stores may be outstanding when
+        the next unit is loaded."""
+        unit, loaded = self._unit, self._landed if load is Opcode.LDG else self._here
         with m.State(state):
             m.next = f"{state} LOAD"
             with m.If(unit == self._shared):
                 m.next = then
         self._access(m, f"{state} LOAD", load, _LINES - 1, f"{state} HERE")
-        self._settle(m, f"{state} HERE", f"{state} STORE")
+        self._settle(m, f"{state} HERE", f"{state} STORE", loaded)
         self._access(m, f"{state} STORE", store, _LINES - 1, f"{state} DONE")
         with m.State(f"{state} DONE"):
             m.d.sync += unit.eq(unit + 1)
@@ -502,15 +553,15 @@ class StateTransfer(wiring.Component):
         self._access(m, "FATES SAVED", Opcode.STG, 0, "DRAIN")
 
     def _end(self, m: Module) -> None:
-        """Report the end, and a failure."""
-        job, at, change, put = self._job, self._at, self._fates.change, self.put
+        """Report the end of all but saved warps, and a failure."""
+        job, at, put = self._job, self._at, self.put
         high = data.View(_high, self._words[1][: _high.size])
         done = Signal(name="done_now")
         place = Cat(done & (at.slot == n) for n in range(self._config.sm_blocks))
-        restored = done & (job == Job.RESTORE)
-        self._settle(m, "DRAIN", "DONE")
+        self._restored, self._failed = Signal(name="restored"), Signal(name="failed")
+        self._settle(m, "DRAIN", "DONE", self._landed, self._here)
         with m.State("DONE"):
-            m.d.comb += self.fault.valid.eq(self._bad)
+            m.d.comb += self._failed.eq(self._bad)
             with m.If(self.fault.ready | ~self._bad):
                 m.next = "REPORT"
         with m.State("REPORT"):
@@ -524,11 +575,7 @@ class StateTransfer(wiring.Component):
         m.d.comb += [
             self._closed.eq(Mux(job == Job.CLOSE, place, 0)),
             self._opened.eq(Mux(job == Job.OPEN, place, 0)),
-            self.gone.valid.eq(done & (job == Job.SAVE)),
-            self.gone.warp.eq(self._warp),
-            change.valid.eq(self.gone.valid | restored),
-            change.place.eq(at),
-            change.saved.eq(job == Job.SAVE),
+            self._restored.eq(done & (job == Job.RESTORE)),
             self.lost.payload.eq(self._warp),
             put.p.warp.eq(self._warp),
             put.p.place.eq(at),
@@ -537,6 +584,27 @@ class StateTransfer(wiring.Component):
             put.p.context.depth.eq(high.depth),
             put.p.wait.eq(high.wait),
             put.p.left.eq(self._words[3]),
-            self.fault.p.row.eq(at.row),
-            self.fault.p.cause.eq(CoreCause.STATE_BUS),
         ]
+
+    def _arrive(self, m: Module) -> None:
+        """Report saved warps whose state is in memory. All of them are of one row; no block is
+        transferred and no warp restored meanwhile."""
+        way, fault, change = self._way.o, self.fault, self._fates.change
+        bad, fails = Signal(name="save_failed"), Signal(name="save_fails")
+        over = ~(self._ended - way.p.until)[-1]
+        m.d.comb += [
+            fails.eq(way.valid & over & bad),
+            way.ready.eq(over & ~bad),
+            self.gone.valid.eq(way.valid & way.ready),
+            self.gone.warp.eq(way.p.warp),
+            change.valid.eq(self.gone.valid | self._restored),
+            change.place.eq(Mux(self.gone.valid, way.p.at, self._at)),
+            change.saved.eq(self.gone.valid),
+            fault.valid.eq(fails | self._failed),
+            fault.p.row.eq(Mux(fails, way.p.at.row, self._at.row)),
+            fault.p.cause.eq(CoreCause.STATE_BUS),
+        ]
+        with m.If(self._fails & (self._job == Job.SAVE)):
+            m.d.sync += bad.eq(1)
+        with m.Elif(fails & fault.ready):
+            m.d.sync += bad.eq(0)

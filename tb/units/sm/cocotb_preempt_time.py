@@ -36,15 +36,17 @@ def lines(launch: Launch) -> int:
 
 def bound(launch: Launch, masks: int, latency: int) -> int:
     """The longest access under way, behind those of other warps; all lines at the speed of the
-    port, which has at most `OUTSTANDING` accesses; per warp and unit of shared memory, as they are
-    saved one after the other, the latency of its last write and of the pipeline; per mask of a
-    warp, two instructions one after the other."""
+    port, which has at most `OUTSTANDING` accesses; a number of cycles per warp, per mask of a warp
+    and per unit of shared memory; and twice the latency of the last write, of the warps and of the
+    rest."""
     units = launch.shared // 1024
-    warp = latency + 6 * ROWS + 60 + masks * (ROWS + 20)
-    unit = latency + 10 * ROWS + 40
+    warp = 6 * ROWS + 80 + masks * (ROWS + 4)
+    unit = 10 * ROWS + 40
     access = latency + 4 * ACCESSES * CONFIG.sm_warps
-    line = ACCESSES * max(1, -(-(latency + 12) // OUTSTANDING))
-    return access + lines(launch) * line + launch.warps * warp + (units + 1) * unit
+    pace = 1 if ACCESSES == ROWS else 2
+    line = ACCESSES * max(pace, -(-(latency + 12) // OUTSTANDING))
+    ends = 2 * (latency + 12) + 6 * ROWS + 60
+    return access + lines(launch) * line + launch.warps * warp + units * unit + ends
 
 
 @cocotb.test(**LIMIT)
