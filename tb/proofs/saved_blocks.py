@@ -1,0 +1,193 @@
+"""Proof that save places and saved blocks are neither lost nor used twice (PREEMPT-4,
+PREEMPT-7)."""
+
+from dataclasses import replace
+
+from amaranth import Array, Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, enum
+
+from signalbox.hw.placement.saved_blocks import SavedBlocks
+from signalbox.tb.proofs.formal import Assert, Assume, Cover, Proof, Wrap, arbitrary, stays
+from signalbox.tb.proofs.placement import TWO_SMS
+
+__all__ = ["PROOFS"]
+
+CONFIG = replace(TWO_SMS, save_places=2)
+PLACES = CONFIG.save_places
+
+SETTLED = 6
+"""Cycles without an event after which a free place is offered."""
+
+
+class Owner(enum.Enum, shape=3):
+    """Owner of a save place."""
+
+    FREE = 0
+    """Nobody."""
+    STOP = 1
+    """A stop, to which it was given."""
+    ROW = 2
+    """The list of `row`."""
+    LEAVING = 3
+    """A list that leaves its row."""
+    TASK = 4
+    """A list that a task keeps, whose first place is `list`."""
+    SM = 5
+    """A block of `row` on an SM."""
+
+
+_owned = data.StructLayout({
+    "owner": Owner,
+    "row": CONFIG.row_bits,
+    "list": CONFIG.place_bits,
+    "restores": 1,
+})
+
+
+class SavedBlocksProof(Proof):
+    """The environment answers stops with places that were given, or with those of restored blocks;
+    opens and closes rows that have no blocks on SMs; and keeps to `pause` and `busy`."""
+
+    name = "placement.saved_blocks"
+    shows = (
+        "a save place has one owner: it is given to a stop only while it is free; a saved block is "
+        "placed once, from the list that it is in; and a free place is offered again"
+    )
+    bounded = 13
+    cover = 16
+    long = True
+
+    def build(self, m: Module, wrap: Wrap) -> None:
+        dut = SavedBlocks(CONFIG)
+        m.submodules.dut = wrap(dut)
+        for name in ("open", "stop", "close", "ahead", "take", "ended"):
+            arbitrary(m, getattr(dut, name), name)
+        for name in ("keep", "discard", "stopped"):
+            port = getattr(dut, name)
+            arbitrary(m, port.payload, f"{name}_payload")
+            arbitrary(m, port.valid, f"{name}_valid")
+            stays(m, port, Assume, name)
+        for name in ("kept", "add", "place"):
+            arbitrary(m, getattr(dut, name).ready, f"{name}_ready")
+        self._places = Array(Signal(_owned, name=f"place_{n}") for n in range(PLACES))
+        self._ceased = Signal(CONFIG.rows, name="ceased_rows")
+        rows = (dut.open.row, dut.stop.row, dut.close.row, dut.ahead, dut.keep.payload)
+        m.d.comb += [Assume(row < CONFIG.rows) for row in (*rows, dut.stopped.p.row)]
+        self._stops(m, dut)
+        self._takes(m, dut)
+        self._rows(m, dut)
+        self._lists(m, dut)
+        self._free(m, dut)
+
+    def _owns(self, owner: Owner, row: Value) -> Value:
+        """Whether such an owner of this row has a place."""
+        return Cat((one.owner == owner) & (one.row == row) for one in self._places).any()
+
+    def _stops(self, m: Module, dut: SavedBlocks) -> None:
+        """A stop gets a place, and answers with it; or with that of a restored block."""
+        place, stopped = dut.place, dut.stopped
+        answer, one = stopped.p, self._places[stopped.p.save_place]
+        m.d.comb += Assume(stopped.p.save_place < PLACES)
+        with m.If(place.valid & place.ready):
+            m.d.comb += Assert(self._places[place.payload].owner == Owner.FREE)
+            m.d.sync += self._places[place.payload].owner.eq(Owner.STOP)
+        with m.If(stopped.valid):
+            with m.If(answer.given):
+                m.d.comb += Assume(one.owner == Owner.STOP)
+            with m.Elif(answer.some):
+                of_row = (one.owner == Owner.SM) & (one.row == answer.row)
+                m.d.comb += Assume(of_row & answer.restores)
+            with m.If(stopped.ready & answer.some):
+                m.d.sync += [
+                    one.owner.eq(Owner.ROW),
+                    one.row.eq(answer.row),
+                    one.restores.eq(answer.restores),
+                ]
+            with m.Elif(stopped.ready & answer.given):
+                m.d.sync += one.owner.eq(Owner.FREE)
+
+    def _takes(self, m: Module, dut: SavedBlocks) -> None:
+        """A saved block is placed unless there is a pause, and ends."""
+        paused, selected = Signal(name="paused"), Signal(CONFIG.row_bits, name="selected_row")
+        first, one = dut.first, self._places[dut.first.save_place]
+        m.d.sync += [paused.eq(dut.pause), selected.eq(dut.ahead)]
+        m.d.comb += Assume(~(dut.take & (paused | self._ceased.bit_select(selected, 1))))
+        with m.If(dut.take & first.some):
+            listed = (one.owner == Owner.ROW) & (one.row == selected)
+            m.d.comb += Assert(listed & (one.restores == first.restores))
+            m.d.sync += one.owner.eq(Mux(first.restores, Owner.SM, Owner.FREE))
+        with m.If(dut.ended.valid):
+            over = self._places[dut.ended.save_place]
+            answering = dut.stopped.valid & (dut.stopped.p.save_place == dut.ended.save_place)
+            m.d.comb += Assume((over.owner == Owner.SM) & ~answering)
+            m.d.sync += over.owner.eq(Owner.FREE)
+        m.d.comb += Cover(dut.take & first.some & first.restores)
+
+    def _rows(self, m: Module, dut: SavedBlocks) -> None:
+        """Rows open, cease and close."""
+        opened, closed, stopped = dut.open, dut.close, dut.stopped
+        with m.If(dut.stop.valid):
+            m.d.sync += self._ceased.bit_select(dut.stop.row, 1).eq(1)
+        m.d.comb += Assume(~(opened.valid & closed.valid))
+        for event in (opened, closed):
+            on_way = stopped.valid & (stopped.p.row == event.row)
+            at_rest = ~dut.busy & ~on_way & ~self._owns(Owner.SM, event.row)
+            m.d.comb += Assume(~event.valid | (at_rest & ~dut.take & ~dut.keep.valid))
+        with m.If(opened.valid):
+            m.d.sync += self._ceased.bit_select(opened.row, 1).eq(0)
+            m.d.comb += Assume(~self._owns(Owner.ROW, opened.row))
+        with m.If(closed.valid):
+            ceased = self._ceased.bit_select(closed.row, 1)
+            m.d.comb += Assume(ceased | ~self._owns(Owner.ROW, closed.row))
+            for one in self._places:
+                with m.If((one.owner == Owner.ROW) & (one.row == closed.row)):
+                    m.d.sync += one.owner.eq(Owner.FREE)
+
+    def _lists(self, m: Module, dut: SavedBlocks) -> None:
+        """A list leaves with its task, and returns with it or is discarded."""
+        keep, kept, discard, opened = dut.keep, dut.kept, dut.discard, dut.open
+        with m.If(keep.valid):
+            on_way = dut.stopped.valid & (dut.stopped.p.row == keep.payload)
+            m.d.comb += Assume(~on_way & ~self._owns(Owner.SM, keep.payload))
+        leaving = Cat(one.owner == Owner.LEAVING for one in self._places)
+        with m.If(kept.valid & kept.ready):
+            m.d.comb += Assert(kept.p.some == leaving.any())
+            m.d.comb += Assert(~kept.p.some | leaving.bit_select(kept.p.save_place, 1))
+        for n, one in enumerate(self._places):
+            with m.If((one.owner == Owner.ROW) & (one.row == keep.payload)):
+                with m.If(keep.valid & keep.ready):
+                    m.d.sync += one.owner.eq(Owner.LEAVING)
+            with m.If(leaving[n] & kept.valid & kept.ready):
+                m.d.sync += [one.owner.eq(Owner.TASK), one.list.eq(kept.p.save_place)]
+            for returns, place, owner in (
+                (discard.valid & discard.ready, discard.payload, Owner.FREE),
+                (opened.valid & opened.adopts, opened.save_place, Owner.ROW),
+            ):
+                with m.If(returns & (one.owner == Owner.TASK) & (one.list == place)):
+                    m.d.sync += [one.owner.eq(owner), one.row.eq(opened.row)]
+        for asks, place in (
+            (discard.valid, discard.payload),
+            (opened.valid & opened.adopts, opened.save_place),
+        ):
+            head = self._places[place]
+            m.d.comb += Assume(~asks | ((head.owner == Owner.TASK) & (head.list == place)))
+        both = discard.valid & opened.valid & opened.adopts
+        m.d.comb += [
+            Assume(~(both & (discard.payload == opened.save_place))),
+            Cover(opened.valid & opened.adopts),
+            Cover(discard.valid & discard.ready),
+        ]
+
+    def _free(self, m: Module, dut: SavedBlocks) -> None:
+        """Without events, a free place is offered."""
+        quiet, count = Signal(name="quiet"), Signal(range(SETTLED + 1), name="quiet_for")
+        events = (dut.open, dut.close, dut.stopped, dut.keep, dut.discard, dut.kept, dut.add)
+        m.d.comb += quiet.eq(
+            ~Cat(*(one.valid for one in events), dut.take, dut.ended.valid, dut.place.ready).any()
+        )
+        m.d.sync += count.eq(Mux(quiet, count + (count != SETTLED), 0))
+        free = Cat(one.owner == Owner.FREE for one in self._places).any()
+        m.d.comb += Assert(~((count == SETTLED) & free) | dut.place.valid)
+
+
+PROOFS = [SavedBlocksProof()]
