@@ -17,10 +17,10 @@ from signalbox.hw.sm.core.records import (
     retired,
 )
 from signalbox.hw.sm.core.register_file import UNIT_REGISTERS
-from signalbox.hw.sm.core.warp_fates import WarpFates, warp_fate, warp_number
 from signalbox.hw.sm.core.warp_scheduler import warp_event
 from signalbox.hw.sm.isa import Opcode
 from signalbox.hw.sm.port import block_begin, block_save, core_fault
+from signalbox.hw.sm.warp_fates import WarpFates, warp_fate, warp_number
 
 __all__ = ["Job", "StateTransfer", "WarpWait", "restored_warp"]
 
@@ -207,7 +207,8 @@ class StateTransfer(wiring.Component):
             self._page.addr.eq(self._at.slot),
             self._owner.addr.eq(self._at.slot),
             self._fates.fresh.eq(begins),
-            self._fates.over.eq(self.over),
+            self._fates.over.valid.eq(self.over.valid),
+            [self._fates.over.number[name].eq(self.over.place[name]) for name in ("slot", "index")],
             self._fates.look[0].eq(self.at.slot),
             self._fates.look[1].eq(self._at.slot),
             self.saved.eq(self._closed),
@@ -527,7 +528,7 @@ class StateTransfer(wiring.Component):
             self.gone.valid.eq(done & (job == Job.SAVE)),
             self.gone.warp.eq(self._warp),
             change.valid.eq(self.gone.valid | restored),
-            change.place.eq(at),
+            [change.number[name].eq(at[name]) for name in ("slot", "index")],
             change.saved.eq(job == Job.SAVE),
             self.lost.payload.eq(self._warp),
             put.p.warp.eq(self._warp),
