@@ -62,3 +62,26 @@ def test_other_sizes(simulator: str, size: str, tests: str, minimum: int) -> Non
 @pytest.mark.parametrize("config", ["tiny", "large"])
 def test_elaborates(config: str) -> None:
     assert "module dut" in export.verilog(TimingCore(CONFIGS[config]), DESIGN)
+
+
+STOPS = pytest.mark.parametrize(
+    ("tests", "minimum"), [("timing_stops", 11), ("timing_stop_ends", 16), ("timing_stop_time", 1)]
+)
+
+
+def run_stops(size: str, tests: str, minimum: int, simulator: str, *, rounds: int = 3) -> None:
+    sizes = {**fields(size), "save_places": 4}
+    simulate(
+        TimingCore(Config(**sizes)),
+        f"signalbox.tb.units.sm.cocotb_{tests}",
+        simulator=simulator,
+        name=f"sm-{tests}-{size}",
+        env={"CONFIG": json.dumps(sizes), "ROUNDS": str(rounds)},
+        minimum=minimum,
+    )
+
+
+@STOPS
+@ON_VERILATOR
+def test_stops(simulator: str, tests: str, minimum: int) -> None:
+    run_stops("six", tests, minimum, simulator)
