@@ -121,13 +121,13 @@ class Loads(wiring.Component):
         return m
 
     def _states(self, m: Module, free: Value, new: data.View, order: StreamFIFO) -> None:
-        """Reads of states go ahead of loads."""
+        """Reads of states alternate with loads."""
         request, state, arrived = self.request, self.state, self.arrived
         answer, head = self.answer, order.o.p
         goes = Signal(name="state_goes")
         m.d.comb += [
-            state.ready.eq(free),
-            goes.eq(state.valid & free),
+            state.ready.eq(free & ~(request.p.physical & self.load.valid)),
+            goes.eq(state.valid & state.ready),
             arrived.p.last.eq(head.last),
             arrived.p.status.eq(answer.p.status),
             arrived.p.word.eq(answer.p.data),
@@ -226,31 +226,32 @@ class Stores(wiring.Component):
         return m
 
     def _states(self, m: Module, free: Value, new: data.View, order: StreamFIFO) -> None:
-        """Writes of states go ahead of stores."""
+        """Writes of states alternate with stores."""
         request, state, written, head = self.request, self.state, self.written, order.o.p
-        writes, word = Signal(name="writes_state"), Signal(state_bits(self._config), name="word")
+        goes, writes = Signal(name="state_goes"), Signal(name="writes_state")
+        word = Signal(state_bits(self._config), name="word")
         m.d.comb += [
-            state.ready.eq(free),
+            state.ready.eq(free & ~(writes & self.store.valid)),
+            goes.eq(state.valid & state.ready),
             written.p.last.eq(head.last),
             written.p.status.eq(self.done.p.status),
         ]
         with m.If(order.i.valid):
             m.d.sync += [
-                request.p.physical.eq(state.valid),
-                writes.eq(state.valid),
+                request.p.physical.eq(goes),
+                writes.eq(goes),
                 word.eq(state.p.word),
             ]
         with m.If(writes):
             m.d.comb += self.beat.p.data.eq(word)
-        with m.If(state.valid):
+        with m.If(goes):
             m.d.comb += [
                 self.store.ready.eq(0),
-                order.i.valid.eq(free),
+                order.i.valid.eq(1),
                 new.state.eq(1),
                 new.last.eq(state.p.last),
             ]
-            with m.If(free):
-                m.d.sync += [request.p.row.eq(state.p.row), request.p.va.eq(state.p.va)]
+            m.d.sync += [request.p.row.eq(state.p.row), request.p.va.eq(state.p.va)]
         with m.If(order.o.valid & head.state):
             m.d.comb += [
                 self.wake.valid.eq(0),
