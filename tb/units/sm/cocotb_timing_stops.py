@@ -111,14 +111,14 @@ async def time_is_kept(dut, count):
     for _ in range(2 * ROUNDS):
         latency = tb.random.choice((5, 40))
         tb.port.latency = (latency, latency)
-        timing = Timing(count, 1, WIDTH, DATA, 1000, 255)
+        timing = Timing(count, 1, WIDTH, DATA, 1000)
         for kept in (tb.port.read.taken, tb.port.write.taken, tb.spans):
             kept.clear()
         task = await begin(tb, launch(timing), 1)
         await tb.until(lambda: tb.warps, "the warp starts")
         stops = 0
         while tb.slots:
-            await tb.steps(tb.random.randrange(800))
+            await tb.steps(tb.random.randrange(400))
             if not tb.stoppable:
                 break
             await stop(tb, task)
