@@ -97,8 +97,6 @@ class StateTransfer(wiring.Component):
             Signal(config.sm_blocks, name=name) for name in ("opened", "closed", "dropped")
         )
         """Blocks that are restored, are saved, were killed before that."""
-        self._changes = Signal(name="changes")
-        """A saved warp is marked, which goes ahead of other changes of marks."""
         self._blocks(m)
         self._places(m)
         self._queues(m)
@@ -220,8 +218,10 @@ class StateTransfer(wiring.Component):
         return order.o
 
     def _save(self, m: Module) -> None:
-        """A block of a killed row is not saved."""
+        """A block of a killed row is not saved. A saved warp stays marked when it is restored: it
+        is saved again, or ends."""
         lines, written, last = self._saves.o, self.written, self.last[0]
+        change = self._fates.change
         kept = stream.Signature(lines.p.shape()).create(path=("kept",))
         drops = Signal(name="drops")
         m.d.comb += [
@@ -247,9 +247,10 @@ class StateTransfer(wiring.Component):
             written.ready.eq(~written.p.last | done),
             o.ready.eq(done),
             self._closed.eq(self._slot(done & o.p.block, o.p.owner.slot)),
-            self._changes.eq(done & ~o.p.block),
+            change.valid.eq(done & ~o.p.block),
+            change.saved.eq(1),
+            [change.number[name].eq(o.p.owner[name]) for name in ("slot", "index")],
         ]
-        self._saved = o.p.owner
         with m.If(written.valid & written.ready):
             m.d.sync += bad.eq(fails & ~written.p.last)
 
@@ -259,7 +260,7 @@ class StateTransfer(wiring.Component):
         arrived, load, last = self.arrived, self._fates.load, self.last[1]
         o = self._move(m, "load", self._loads.o, self.read)
         owner, state = o.p.owner, Signal(warp_state, name="state")
-        bad, told, restored = (Signal(name=f"load_{name}") for name in ("bad", "told", "restored"))
+        bad, told = Signal(name="load_bad"), Signal(name="load_told")
         self._take_head(m, Value.cast(state))
         with m.If(arrived.valid & arrived.ready & (arrived.p.status != MemoryStatus.OK)):
             m.d.sync += bad.eq(1)
@@ -291,17 +292,13 @@ class StateTransfer(wiring.Component):
                 with m.If(last.ready):
                     m.d.sync += told.eq(1)
                 with m.If(~last.valid):
-                    m.d.comb += load.valid.eq(~self._changes)
+                    m.d.comb += load.valid.eq(~self._fates.change.valid)
                     with m.If(load.valid & load.ready):
                         m.d.comb += self._opened.eq(self._slot(load.ready, owner.slot))
                         m.next = "NEXT"
             with m.State("WARP"):
-                with m.If(~self._changes):
-                    m.d.comb += [
-                        self.put.valid.eq(~bad),
-                        restored.eq(self.put.ready | bad),
-                    ]
-                with m.If(restored):
+                m.d.comb += self.put.valid.eq(~bad)
+                with m.If(self.put.ready | bad):
                     m.next = "WAKE"
             with m.State("WAKE"):
                 m.d.comb += self.wake.valid.eq(1)
@@ -311,15 +308,6 @@ class StateTransfer(wiring.Component):
                 m.d.comb += o.ready.eq(1)
                 m.d.sync += [bad.eq(0), told.eq(0)]
                 m.next = "TAKE"
-        change = self._fates.change
-        m.d.comb += [
-            change.valid.eq(self._changes | restored),
-            change.saved.eq(self._changes),
-            [
-                change.number[name].eq(Mux(self._changes, self._saved[name], owner[name]))
-                for name in ("slot", "index")
-            ],
-        ]
 
     def _take_head(self, m: Module, head: Value) -> None:
         """Keep the first bits of the lines that arrive."""

@@ -1,6 +1,7 @@
 """The timing core alone."""
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -68,7 +69,9 @@ def test_other_sizes(simulator: str, size: str, tests: str, minimum: int) -> Non
 @pytest.mark.parametrize("config", ["tiny", "large"])
 def test_elaborates(config: str, places: int) -> None:
     sizes = replace(CONFIGS[config], save_places=places)
-    assert "module dut" in export.verilog(TimingCore(sizes), DESIGN)
+    text = export.verilog(TimingCore(sizes), DESIGN)
+    assert "module dut" in text
+    assert not re.search(r"\\\$(signal|like)", text), "a signal has no name"
 
 
 STOPS = pytest.mark.parametrize(
