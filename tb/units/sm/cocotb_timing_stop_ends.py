@@ -96,6 +96,26 @@ async def kills(dut, phase, barrier):
 
 
 @cocotb.test(**LIMIT)
+async def stop_of_a_killed_row(dut):
+    """Nothing of the block is saved."""
+    tb = await PreemptingTestbench(dut).start()
+    for _ in range(2 * ROUNDS):
+        tb.port.latency = (60, 90)
+        task = await begin(tb, victim(barrier=True), VICTIM)
+        await tb.until(lambda: len(tb.warps) == 2, "all warps start")
+        await tb.steps(100 + tb.random.randrange(100))
+        tb.port.write.taken.clear()
+        tb.kill(VICTIM)
+        for slot in tb.stoppable:
+            assert tb.slots[slot].task.launch is task.launch
+            tb.stop(slot)
+        await ended(tb)
+        assert not any(one["physical"] for _, one in tb.port.write.taken)
+        assert not tb.faults
+    assert tb.saved
+
+
+@cocotb.test(**LIMIT)
 @cocotb.parametrize(kind=LINES, restores=[False, True])
 async def bus_errors(dut, kind, restores):
     """A bus error of a line while a block is saved or restored is reported once, with the row. The

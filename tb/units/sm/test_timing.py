@@ -79,7 +79,7 @@ STOPS = pytest.mark.parametrize(
     tiers(
         [
             (TimingCore, "timing_stops", 12),
-            (TimingCore, "timing_stop_ends", 18),
+            (TimingCore, "timing_stop_ends", 19),
             (TimingCore, "timing_stop_time", 1),
             (Sm, "stops", 5),
         ],
