@@ -205,10 +205,6 @@ class Config:
         for name, unit in (("sm_registers", REGISTER_UNIT), ("sm_shared", SHARED_UNIT)):
             if getattr(self, name) % unit:
                 raise ConfigError(f"{name} = {getattr(self, name)} is not a multiple of {unit}")
-        if self.timing_core and self.save_places:
-            raise ConfigError(
-                f"save_places = {self.save_places}: blocks of the timing core cannot be stopped"
-            )
         if self.queues < self.contexts:
             raise ConfigError(
                 f"queues = {self.queues} is less than contexts = {self.contexts}: "

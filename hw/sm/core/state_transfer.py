@@ -18,10 +18,10 @@ from signalbox.hw.sm.core.records import (
     retired,
 )
 from signalbox.hw.sm.core.register_file import UNIT_REGISTERS
-from signalbox.hw.sm.core.warp_fates import WarpFates, warp_fate, warp_number
 from signalbox.hw.sm.core.warp_scheduler import warp_event
 from signalbox.hw.sm.isa import MASKS, Opcode
 from signalbox.hw.sm.port import block_begin, block_save, core_fault
+from signalbox.hw.sm.warp_fates import WarpFates, warp_fate, warp_number
 
 __all__ = ["Job", "StateTransfer", "WarpWait", "restored_warp"]
 
@@ -224,7 +224,8 @@ class StateTransfer(wiring.Component):
             self._page.addr.eq(self._at.slot),
             self._owner.addr.eq(self._at.slot),
             self._fates.fresh.eq(begins),
-            self._fates.over.eq(self.over),
+            self._fates.over.valid.eq(self.over.valid),
+            [self._fates.over.number[name].eq(self.over.place[name]) for name in ("slot", "index")],
             self._fates.look[0].eq(self.at.slot),
             self._fates.look[1].eq(self._at.slot),
             self.saved.eq(self._closed),
@@ -592,13 +593,15 @@ class StateTransfer(wiring.Component):
         way, fault, change = self._way.o, self.fault, self._fates.change
         bad, fails = Signal(name="save_failed"), Signal(name="save_fails")
         over = ~(self._ended - way.p.until)[-1]
+        changed = Signal(place(self._config), name="changed")
         m.d.comb += [
             fails.eq(way.valid & over & bad),
             way.ready.eq(over & ~bad),
             self.gone.valid.eq(way.valid & way.ready),
             self.gone.warp.eq(way.p.warp),
             change.valid.eq(self.gone.valid | self._restored),
-            change.place.eq(Mux(self.gone.valid, way.p.at, self._at)),
+            changed.eq(Mux(self.gone.valid, way.p.at, self._at)),
+            [change.number[name].eq(changed[name]) for name in ("slot", "index")],
             change.saved.eq(self.gone.valid),
             fault.valid.eq(fails | self._failed),
             fault.p.row.eq(Mux(fails, way.p.at.row, self._at.row)),

@@ -15,9 +15,9 @@ from signalbox.hw.sm.core.records import (
     thread,
     thread_look,
 )
-from signalbox.hw.sm.core.warp_fates import warp_fate, warp_number
 from signalbox.hw.sm.core.warp_scheduler import warp_event
 from signalbox.hw.sm.port import warp_start
+from signalbox.hw.sm.warp_fates import warp_fate, warp_number
 
 __all__ = ["WarpStart"]
 

@@ -1,6 +1,6 @@
 """Outstanding accesses of the timing core (ASID-1, ASID-27)."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -9,14 +9,27 @@ from signalbox.hw.errors import CoreCause
 from signalbox.hw.lib.stream import StreamFIFO
 from signalbox.hw.records.memory import MemoryStatus, read_beat, write_beat
 from signalbox.hw.sm.port import core_request
-from signalbox.hw.sm.timing.layouts import store_pattern, warp_access, warp_wake
+from signalbox.hw.sm.timing.layouts import (
+    STATE_ACCESSES,
+    state_access,
+    state_answer,
+    state_bits,
+    store_pattern,
+    warp_access,
+    warp_wake,
+)
 
 __all__ = ["Loads", "Stores"]
 
 
 def _depth(config: Config) -> int:
-    """Most outstanding accesses of each kind: one per warp."""
-    return max(2, config.sm_warps)
+    """Most outstanding accesses of each kind: one per warp; with preemption, more for states."""
+    return max(STATE_ACCESSES if config.preemption else 2, config.sm_warps)
+
+
+def _note_state(config: Config) -> dict[str, int]:
+    """What is kept of an outstanding access: it belongs to a state, as the last one."""
+    return {"state": 1, "last": 1} if config.preemption else {}
 
 
 def _wake(m: Module, wake: data.View, head: data.View, status: MemoryStatus) -> None:
@@ -31,8 +44,9 @@ def _wake(m: Module, wake: data.View, head: data.View, status: MemoryStatus) -> 
 
 
 class Loads(wiring.Component):
-    """Reads: task records, which have priority, and one beat per load, whose data are dropped. At
-    most as many outstanding reads as warps. Requests are registered, one per cycle.
+    """Reads: task records, which have priority; states, beat by beat; and one beat per load, whose
+    data are dropped. At most as many outstanding reads as warps, or `STATE_ACCESSES` with
+    preemption. Requests are registered, one per cycle.
 
     Members
     -------
@@ -40,12 +54,18 @@ class Loads(wiring.Component):
     beat : out, its beats.
     load : in, loads.
     wake : out, their warps, when the beat has arrived.
+    state : in, with preemption: reads of states.
+    arrived : out, with preemption: their beats.
     request : out, see `SmPort`.
     answer : in, see `SmPort`.
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
+        state = {
+            "state": In(stream.Signature(state_access(config))),
+            "arrived": Out(stream.Signature(state_answer(config))),
+        }
         super().__init__({
             "ask": In(stream.Signature(core_request(config))),
             "beat": Out(stream.Signature(read_beat(config))),
@@ -53,6 +73,7 @@ class Loads(wiring.Component):
             "wake": Out(stream.Signature(warp_wake(config))),
             "request": Out(stream.Signature(core_request(config))),
             "answer": In(stream.Signature(read_beat(config))),
+            **(state if config.preemption else {}),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -64,6 +85,7 @@ class Loads(wiring.Component):
             "warp": config.warp_bits,
             "row": config.row_bits,
             "wait": 32,
+            **_note_state(config),
         })
         m.submodules.order = order = StreamFIFO(entry, _depth(config))
         new = Signal(entry)
@@ -94,17 +116,50 @@ class Loads(wiring.Component):
                 request.p.va.eq(Mux(ask.valid, ask.p.va, load.p.va)),
                 request.p.beats.eq(Mux(ask.valid, ask.p.beats, 0)),
             ]
+        if config.preemption:
+            self._states(m, free & ~ask.valid, new, order)
         return m
+
+    def _states(self, m: Module, free: Value, new: data.View, order: StreamFIFO) -> None:
+        """Reads of states alternate with loads."""
+        request, state, arrived = self.request, self.state, self.arrived
+        answer, head = self.answer, order.o.p
+        goes = Signal(name="state_goes")
+        m.d.comb += [
+            state.ready.eq(free & ~(request.p.physical & self.load.valid)),
+            goes.eq(state.valid & state.ready),
+            arrived.p.last.eq(head.last),
+            arrived.p.status.eq(answer.p.status),
+            arrived.p.word.eq(answer.p.data),
+        ]
+        with m.If(order.i.valid):
+            m.d.sync += request.p.physical.eq(goes)
+        with m.If(goes):
+            m.d.comb += [
+                self.load.ready.eq(0),
+                order.i.valid.eq(1),
+                new.state.eq(1),
+                new.last.eq(state.p.last),
+            ]
+            m.d.sync += [request.p.row.eq(state.p.row), request.p.va.eq(state.p.va)]
+        with m.If(order.o.valid & head.state):
+            m.d.comb += [
+                self.wake.valid.eq(0),
+                arrived.valid.eq(answer.valid),
+                answer.ready.eq(arrived.ready),
+            ]
 
 
 class Stores(wiring.Component):
-    """Writes of one beat, filled with the pattern. At most as many outstanding writes as warps.
-    Requests and beats are registered, one per cycle.
+    """Writes of one beat, filled with the pattern, or of states. At most as many outstanding writes
+    as warps, or `STATE_ACCESSES` with preemption. Requests and beats are registered, one per cycle.
 
     Members
     -------
     store : in, stores.
     wake : out, their warps, when the data are visible.
+    state : in, with preemption: writes of states.
+    written : out, with preemption: the same, when the data are visible.
     request : out, see `SmPort`.
     beat : out, see `SmPort`.
     done : in, see `SmPort`.
@@ -113,26 +168,35 @@ class Stores(wiring.Component):
     def __init__(self, config: Config) -> None:
         self._config = config
         done = data.StructLayout({"status": MemoryStatus})
+        state = {
+            "state": In(stream.Signature(state_access(config))),
+            "written": Out(stream.Signature(state_answer(config))),
+        }
         super().__init__({
             "store": In(stream.Signature(warp_access(config))),
             "wake": Out(stream.Signature(warp_wake(config))),
             "request": Out(stream.Signature(core_request(config))),
             "beat": Out(stream.Signature(write_beat(config))),
             "done": In(stream.Signature(done)),
+            **(state if config.preemption else {}),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config, store, request, beat = self._config, self.store, self.request, self.beat
-        entry = data.StructLayout({"warp": config.warp_bits, "row": config.row_bits, "wait": 32})
+        entry = data.StructLayout({
+            "warp": config.warp_bits,
+            "row": config.row_bits,
+            "wait": 32,
+            **_note_state(config),
+        })
         m.submodules.order = order = StreamFIFO(entry, _depth(config))
         new = Signal(entry)
         head = Signal(entry)
         pattern = Signal(store_pattern)
+        free = order.i.ready & (~request.valid | request.ready) & (~beat.valid | beat.ready)
         m.d.comb += [
-            store.ready.eq(
-                order.i.ready & (~request.valid | request.ready) & (~beat.valid | beat.ready)
-            ),
+            store.ready.eq(free),
             *(new[name].eq(store.p[name]) for name in ("warp", "row", "wait")),
             order.i.valid.eq(store.valid & store.ready),
             order.i.payload.eq(new),
@@ -157,4 +221,40 @@ class Stores(wiring.Component):
                 request.p.beats.eq(0),
                 pattern.eq(store.p.pattern),
             ]
+        if config.preemption:
+            self._states(m, free, new, order)
         return m
+
+    def _states(self, m: Module, free: Value, new: data.View, order: StreamFIFO) -> None:
+        """Writes of states alternate with stores."""
+        request, state, written, head = self.request, self.state, self.written, order.o.p
+        goes, writes = Signal(name="state_goes"), Signal(name="writes_state")
+        word = Signal(state_bits(self._config), name="word")
+        m.d.comb += [
+            state.ready.eq(free & ~(writes & self.store.valid)),
+            goes.eq(state.valid & state.ready),
+            written.p.last.eq(head.last),
+            written.p.status.eq(self.done.p.status),
+        ]
+        with m.If(order.i.valid):
+            m.d.sync += [
+                request.p.physical.eq(goes),
+                writes.eq(goes),
+                word.eq(state.p.word),
+            ]
+        with m.If(writes):
+            m.d.comb += self.beat.p.data.eq(word)
+        with m.If(goes):
+            m.d.comb += [
+                self.store.ready.eq(0),
+                order.i.valid.eq(1),
+                new.state.eq(1),
+                new.last.eq(state.p.last),
+            ]
+            m.d.sync += [request.p.row.eq(state.p.row), request.p.va.eq(state.p.va)]
+        with m.If(order.o.valid & head.state):
+            m.d.comb += [
+                self.wake.valid.eq(0),
+                written.valid.eq(self.done.valid),
+                self.done.ready.eq(written.ready),
+            ]

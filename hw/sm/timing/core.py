@@ -1,20 +1,26 @@
 """The timing core: all units connected (ASID-1, ASID-27)."""
 
-from amaranth.hdl import Module
+from amaranth.hdl import Cat, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import connect, flipped
 
 from signalbox.hw.config import Config
+from signalbox.hw.lib.arbiter import RoundRobin
+from signalbox.hw.lib.onehot import select
 from signalbox.hw.lib.shared import Shared
 from signalbox.hw.sm.port import SmPort
 from signalbox.hw.sm.timing.accesses import Loads, Stores
 from signalbox.hw.sm.timing.kernel_rows import KernelRows
+from signalbox.hw.sm.timing.state_transfer import StateTransfer
 from signalbox.hw.sm.timing.steps import Steps
 from signalbox.hw.sm.timing.timer import Timer
 from signalbox.hw.sm.timing.warp_exit import WarpExit
 from signalbox.hw.sm.timing.warp_start import WarpStart
 
 __all__ = ["TimingCore"]
+
+_OWNER = ("warp", "row", "slot", "index")
+"""A warp and its place, as known at its start."""
 
 
 class TimingCore(wiring.Component):
@@ -33,7 +39,8 @@ class TimingCore(wiring.Component):
         config = self._config
         m.submodules.tasks = tasks = KernelRows(config)
         m.submodules.start = start = WarpStart(config)
-        m.submodules.timer = timer = Shared(Timer(config, 3), "timer")
+        sources = 3 + config.preemption
+        m.submodules.timer = timer = Shared(Timer(config, sources), "timer")
         m.submodules.steps = steps = Steps(config)
         m.submodules.loads = loads = Loads(config)
         m.submodules.stores = stores = Stores(config)
@@ -56,12 +63,25 @@ class TimingCore(wiring.Component):
             start.free.eq(steps.free),
             timer.kill.eq(self.kill),
         ]
-        for number, source in enumerate((start, loads, stores)):
-            connect(m, source.wake, timer.wakes[number])
+        self._start, self._steps, self._ending = start, steps, ending
+        wakes = [start.wake, loads.wake, stores.wake]
+        if config.preemption:
+            m.submodules.transfer = transfer = StateTransfer(config)
+            wakes.append(transfer.wake)
+            self._stop_blocks(m, transfer, timer)
+            self._transfer_warps(m, transfer)
+            self._end_warps(m, transfer)
+            connect(m, transfer.write, stores.state)
+            connect(m, stores.written, transfer.written)
+            connect(m, transfer.read, loads.state)
+            connect(m, loads.arrived, transfer.arrived)
+        for number, wake in enumerate(wakes):
+            connect(m, wake, timer.wakes[number])
         connect(m, timer.fire, steps.fire)
         connect(m, steps.load, loads.load)
         connect(m, steps.store, stores.store)
-        connect(m, steps.last, ending.last)
+        if not config.preemption:
+            connect(m, steps.last, ending.last)
         connect(m, tasks.request, loads.ask)
         connect(m, loads.beat, tasks.beat)
         connect(m, loads.request, flipped(self.read_request))
@@ -72,3 +92,51 @@ class TimingCore(wiring.Component):
         connect(m, ending.fault, flipped(self.fault))
         connect(m, ending.end, flipped(self.end))
         return m
+
+    def _stop_blocks(self, m: Module, transfer: StateTransfer, timer: wiring.PureInterface) -> None:
+        """Stopped blocks, and blocks that continue."""
+        begin, start = self.begin, self._start
+        connect(m, flipped(self.stop), transfer.stop)
+        m.d.comb += [
+            transfer.begin.valid.eq(begin.valid & begin.ready),
+            transfer.begin.what.eq(begin.payload),
+            transfer.finish.eq(self.finish),
+            transfer.kill.eq(self.kill),
+            self.saved.eq(transfer.saved),
+            timer.stopped.eq(transfer.stopped),
+            timer.owner.valid.eq(start.keep),
+            timer.owner.warp.eq(self.start.p.warp),
+            timer.owner.slot.eq(self.start.p.slot),
+        ]
+
+    def _transfer_warps(self, m: Module, transfer: StateTransfer) -> None:
+        """Warps that are saved and restored; one that had ended makes no access."""
+        start, steps, starts = self._start, self._steps, self.start
+        connect(m, steps.save, transfer.save)
+        connect(m, transfer.put, steps.put)
+        m.d.comb += [
+            transfer.start.valid.eq(starts.valid & starts.ready),
+            [transfer.start.owner[name].eq(starts.p[name]) for name in _OWNER],
+            transfer.start.registers.eq(starts.p.registers),
+            transfer.resume.eq(start.resume),
+            start.fate.eq(transfer.fate),
+            transfer.over.eq(steps.over),
+        ]
+        with m.If(start.none):
+            m.d.comb += steps.word.eq(0)
+
+    def _end_warps(self, m: Module, transfer: StateTransfer) -> None:
+        """Warps that end, and warps that are saved; failures of states."""
+        last = self._ending.last
+        sources = [self._steps.last, *transfer.last]
+        m.submodules.exits = exits = RoundRobin(len(sources))
+        m.d.comb += [
+            exits.requests.eq(Cat(source.valid for source in sources)),
+            exits.advance.eq(last.ready),
+            last.valid.eq(exits.grant.any()),
+            [
+                source.ready.eq(exits.grant[number] & last.ready)
+                for number, source in enumerate(sources)
+            ],
+            last.payload.eq(select(exits.grant, [source.p.as_value() for source in sources])),
+        ]

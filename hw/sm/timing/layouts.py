@@ -4,16 +4,23 @@ from amaranth.lib import data
 
 from signalbox.hw.config import VA_BITS, Config
 from signalbox.hw.errors import CoreCause
+from signalbox.hw.records.memory import MemoryStatus
 
 __all__ = [
     "RECORD_BYTES",
     "RECORD_WORDS",
+    "STATE_ACCESSES",
+    "state_access",
+    "state_answer",
+    "state_bits",
     "store_pattern",
     "timing_record",
     "warp_access",
     "warp_facts",
     "warp_fire",
+    "warp_owner",
     "warp_place",
+    "warp_state",
     "warp_wake",
 ]
 
@@ -70,12 +77,15 @@ def warp_wake(config: Config) -> data.StructLayout:
 
 
 def warp_fire(config: Config) -> data.StructLayout:
-    """A warp whose time has expired; `dead`: its row was killed."""
+    """A warp whose time has expired; `dead`: its row was killed. With preemption: the slot of its
+    block; `stopped`: its block is stopped; cycles `left` of its time; `late`: it has expired."""
+    stops = {"slot": config.block_bits, "stopped": 1, "left": 32, "late": 1}
     return data.StructLayout({
         "warp": config.warp_bits,
         "row": config.row_bits,
         "cause": CoreCause,
         "dead": 1,
+        **(stops if config.preemption else {}),
     })
 
 
@@ -88,3 +98,48 @@ def warp_access(config: Config) -> data.StructLayout:
         "va": VA_BITS,
         "pattern": store_pattern,
     })
+
+
+def warp_owner(config: Config) -> data.StructLayout:
+    """A warp with its kernel row, the slot of its block, and its number there."""
+    return data.StructLayout({
+        "warp": config.warp_bits,
+        "row": config.row_bits,
+        "slot": config.block_bits,
+        "index": 6,
+    })
+
+
+warp_state = data.StructLayout({
+    "left": 32,
+    "count": 16,
+    "first": 1,
+    "reserved": 15,
+    "va": 64,
+})
+"""State of a warp in memory: cycles left of its computation, and its progress (`warp_place`). It
+begins a line of memory, as the fates of a block do, which have the same size."""
+
+STATE_ACCESSES = 64
+"""Most outstanding accesses of each kind, if there are fewer warps: enough to transfer states at
+the speed of the port."""
+
+
+def state_bits(config: Config) -> int:
+    """Bits of a state in one bus beat."""
+    return min(warp_state.size, config.data_width)
+
+
+def state_access(config: Config) -> data.StructLayout:
+    """A beat at physical address `va`, the `last` one of a state. Written: `word`, then zeros."""
+    return data.StructLayout({
+        "row": config.row_bits,
+        "va": VA_BITS,
+        "last": 1,
+        "word": state_bits(config),
+    })
+
+
+def state_answer(config: Config) -> data.StructLayout:
+    """The same beat when it has been accessed; `word` of one that was read."""
+    return data.StructLayout({"last": 1, "status": MemoryStatus, "word": state_bits(config)})

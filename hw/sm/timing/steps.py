@@ -1,15 +1,28 @@
-"""Next step of a warp whose time has expired: an access, or its end."""
+"""Next step of a warp whose time has expired: an access, or its end; or it is saved."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, ShapeLike, Signal
-from amaranth.lib import memory, stream, wiring
+from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
 from signalbox.hw.errors import CoreCause
-from signalbox.hw.sm.timing.layouts import warp_access, warp_facts, warp_fire, warp_place
+from signalbox.hw.sm.timing.layouts import (
+    warp_access,
+    warp_facts,
+    warp_fire,
+    warp_owner,
+    warp_place,
+    warp_state,
+)
 from signalbox.hw.sm.timing.warp_exit import warp_last
+from signalbox.hw.sm.warp_fates import warp_number
 
-__all__ = ["Steps"]
+__all__ = ["Steps", "moved_warp"]
+
+
+def moved_warp(config: Config) -> data.StructLayout:
+    """A warp with its state, to be saved or restored."""
+    return data.StructLayout({"owner": warp_owner(config), "state": warp_state})
 
 
 class Steps(wiring.Component):
@@ -29,10 +42,20 @@ class Steps(wiring.Component):
     load : out, their loads.
     store : out, their stores.
     last : out, their ends.
+    save : out, with preemption: warps of stopped blocks, unless they end; always accepted.
+    over : out, with preemption; strobe: a warp ends.
+    put : in, with preemption: progress of a restored warp.
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
+        over = data.StructLayout({"valid": 1, "number": warp_number(config)})
+        put = data.StructLayout({"warp": config.warp_bits, "place": warp_place(config)})
+        stops = {
+            "save": Out(stream.Signature(moved_warp(config))),
+            "over": Out(over),
+            "put": In(stream.Signature(put)),
+        }
         super().__init__({
             "warp": In(config.warp_bits),
             "word": In(32),
@@ -46,6 +69,7 @@ class Steps(wiring.Component):
             "load": Out(stream.Signature(warp_access(config))),
             "store": Out(stream.Signature(warp_access(config))),
             "last": Out(stream.Signature(warp_last(config))),
+            **(stops if config.preemption else {}),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -54,14 +78,18 @@ class Steps(wiring.Component):
         self._warp = Signal(warp_fire(self._config))
         self._moved = Signal(warp_place(self._config))
         self._accesses = Signal()
-        self._keep(m)
+        write = self._keep(m)
         self._decide(m)
         self._tell(m)
+        if self._config.preemption:
+            self._stop(m)
+            self._restore(m, write)
         return m
 
-    def _keep(self, m: Module) -> None:
+    def _keep(self, m: Module) -> memory.WritePort:
         """Constants are written at the start of a warp, its progress also at each access. The
-        access has priority; a starting warp is not starved, since its own cycles are free."""
+        access has priority; a starting warp is not starved, since its own cycles are free. Returns
+        the write port of the progress."""
         stride, self._stride = self._store(m, "strides", 32)
         count, self._count = self._store(m, "counts", 17)
         facts, self._facts = self._store(m, "facts", warp_facts(self._config))
@@ -79,6 +107,7 @@ class Steps(wiring.Component):
             place.addr.eq(Mux(self._valid, self._warp.warp, self.warp)),
             place.data.eq(Mux(self._valid, self._moved, self.place)),
         ]
+        return place
 
     def _store(self, m: Module, name: str, shape: ShapeLike) -> tuple[memory.WritePort, Signal]:
         """A table with one entry per warp. Returns its write port, and the entry of the warp in
@@ -94,17 +123,21 @@ class Steps(wiring.Component):
         ends = Signal()
         taken = Signal()
         store = self._count[16]
+        over, goes = place.count == self._count[:16], ~ends
+        leaves = self.last.valid & self.last.ready
+        if self._config.preemption:
+            over, goes = over & warp.late, goes & ~warp.stopped
+            m.d.comb += self.save.valid.eq(self._valid & ~ends & warp.stopped)
+            leaves |= self.save.valid
         m.d.comb += [
-            ends.eq(warp.dead | (warp.cause != CoreCause.NONE) | (place.count == self._count[:16])),
+            ends.eq(warp.dead | (warp.cause != CoreCause.NONE) | over),
             self.last.valid.eq(self._valid & ends),
-            self.load.valid.eq(self._valid & ~ends & ~store),
-            self.store.valid.eq(self._valid & ~ends & store),
+            self.load.valid.eq(self._valid & goes & ~store),
+            self.store.valid.eq(self._valid & goes & store),
             taken.eq(
-                self.last.valid & self.last.ready
-                | self.load.valid & self.load.ready
-                | self.store.valid & self.store.ready
+                leaves | self.load.valid & self.load.ready | self.store.valid & self.store.ready
             ),
-            self._accesses.eq(taken & ~ends),
+            self._accesses.eq(taken & goes),
             moved.va.eq(place.va + Mux(place.first, 0, self._stride)),
             moved.count.eq(place.count + 1),
             self.fire.ready.eq(taken | ~self._valid),
@@ -135,3 +168,28 @@ class Steps(wiring.Component):
             fault.at.eq(Cat(place.count, facts.number)),
             fault.va.eq(Cat(Mux(place.first, place.va[:low], 0), place.va[low:])),
         ]
+
+    def _stop(self, m: Module) -> None:
+        """State of a warp that is saved. A state that could not be read has no address."""
+        warp, place, index = self._warp, self._place, self._facts.index
+        owner, state, fault = self.save.p.owner, self.save.p.state, self.last.p.fault
+        m.d.comb += [
+            [owner[name].eq(warp[name]) for name in ("warp", "row", "slot")],
+            owner.index.eq(index),
+            state.left.eq(warp.left),
+            [state[name].eq(place[name]) for name in place.shape().members],
+            self.over.valid.eq(self.last.valid & self.last.ready),
+            self.over.number.slot.eq(warp.slot),
+            self.over.number.index.eq(index),
+            self.last.p.ends.eq(1),
+        ]
+        with m.If(warp.cause == CoreCause.STATE_BUS):
+            m.d.comb += [fault.at.eq(0), fault.va.eq(0)]
+
+    def _restore(self, m: Module, write: memory.WritePort) -> None:
+        """Progress of a restored warp, when that of no other is written. So a warp that waits for
+        its access to be accepted does not delay it."""
+        put = self.put
+        m.d.comb += put.ready.eq(~self._accesses & ~(self.keep & self.free))
+        with m.If(put.valid & put.ready):
+            m.d.comb += [write.en.eq(1), write.addr.eq(put.p.warp), write.data.eq(put.p.place)]

@@ -17,9 +17,9 @@ _TIME_BITS = 33
 
 
 class Timer(wiring.Component):
-    """Checks one warp per cycle, round robin: its time has expired, or its row was killed. A full
-    turn takes as many cycles as there are warps, rounded up to a power of two. The turn stalls
-    while `fire` is not accepted.
+    """Checks one warp per cycle, round robin: its time has expired, its row was killed, or its
+    block is stopped. A full turn takes as many cycles as there are warps, rounded up to a power of
+    two. The turn stalls while `fire` is not accepted.
 
     Parameters
     ----------
@@ -29,14 +29,19 @@ class Timer(wiring.Component):
     -------
     wakes : in, warps that start to compute, or have failed; one per cycle is accepted.
     kill : in, per kernel row.
+    owner : in, with preemption; strobe: a warp starts for a block slot.
+    stopped : in, with preemption, per block slot.
     fire : out, warps whose time has expired.
     """
 
     def __init__(self, config: Config, sources: int) -> None:
         self._config, self._sources = config, sources
+        owner = {"valid": 1, "warp": config.warp_bits, "slot": config.block_bits}
+        stops = {"owner": In(data.StructLayout(owner)), "stopped": In(config.sm_blocks)}
         super().__init__({
             "wakes": In(stream.Signature(warp_wake(config))).array(sources),
             "kill": In(config.rows),
+            **(stops if config.preemption else {}),
             "fire": Out(stream.Signature(warp_fire(config))),
         })
 
@@ -91,9 +96,12 @@ class Timer(wiring.Component):
         was = Signal()
         moves = Signal()
         late = Signal()
+        due = late | fire.p.dead
+        if self._config.preemption:
+            due |= self._stop(m, read, late)
         m.d.comb += [
             late.eq(~(self._now - found.until)[_TIME_BITS - 1]),
-            fire.valid.eq(was & (late | fire.p.dead)),
+            fire.valid.eq(was & due),
             fire.p.warp.eq(warp),
             fire.p.row.eq(found.row),
             fire.p.cause.eq(found.cause),
@@ -109,6 +117,29 @@ class Timer(wiring.Component):
                 was.eq(self._timed.bit_select(turn, 1)),
             ]
         return _bit(fire.valid & fire.ready, warp)
+
+    def _stop(self, m: Module, times: memory.ReadPort, late: Value) -> Value:
+        """Whether the block of the warp looked at is stopped; also tells what is left of the warp's
+        time."""
+        config, fire, owner = self._config, self.fire, self.owner
+        stopped = Signal(name="is_stopped")
+        m.submodules.slots = slots = memory.Memory(
+            shape=config.block_bits, depth=1 << config.warp_bits, init=[]
+        )
+        write, read = slots.write_port(), slots.read_port()
+        m.d.comb += [
+            write.en.eq(owner.valid),
+            write.addr.eq(owner.warp),
+            write.data.eq(owner.slot),
+            read.en.eq(times.en),
+            read.addr.eq(times.addr),
+            stopped.eq(self.stopped.bit_select(read.data, 1)),
+            fire.p.slot.eq(read.data),
+            fire.p.stopped.eq(stopped),
+            fire.p.late.eq(late),
+            fire.p.left.eq(Mux(late, 0, times.data.until - self._now)),
+        ]
+        return stopped
 
 
 def _bit(valid: Value, number: Value) -> Value:

@@ -1,6 +1,6 @@
 """End of a warp: report its fault, then its end."""
 
-from amaranth.hdl import Module
+from amaranth.hdl import Const, Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -12,8 +12,10 @@ __all__ = ["WarpExit", "warp_last"]
 
 
 def warp_last(config: Config) -> data.StructLayout:
-    """A warp that ends, successfully if the cause of its fault is NONE."""
-    return data.StructLayout({"warp": config.warp_bits, "fault": core_fault(config)})
+    """A warp that ends, successfully if the cause of its fault is NONE. With preemption, also a
+    fault alone, unless `ends`."""
+    ends = {"ends": 1} if config.preemption else {}
+    return data.StructLayout({"warp": config.warp_bits, "fault": core_fault(config), **ends})
 
 
 class WarpExit(wiring.Component):
@@ -40,8 +42,9 @@ class WarpExit(wiring.Component):
         m.d.comb += last.ready.eq(~fault.valid & (~end.valid | end.ready))
         with m.If(end.ready):
             m.d.sync += end.valid.eq(0)
+        ends = Signal(name="ends") if self._config.preemption else Const(1)
         with m.If(fault.valid & fault.ready):
-            m.d.sync += [fault.valid.eq(0), end.valid.eq(1)]
+            m.d.sync += [fault.valid.eq(0), end.valid.eq(ends)]
         with m.If(last.valid & last.ready):
             good = last.p.fault.cause == CoreCause.NONE
             m.d.sync += [
@@ -50,4 +53,6 @@ class WarpExit(wiring.Component):
                 fault.payload.eq(last.p.fault),
                 end.payload.eq(last.p.warp),
             ]
+            if self._config.preemption:
+                m.d.sync += ends.eq(last.p.ends)
         return m

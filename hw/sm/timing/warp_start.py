@@ -9,6 +9,7 @@ from signalbox.hw.errors import CoreCause
 from signalbox.hw.sm.port import block_begin, warp_start
 from signalbox.hw.sm.timing.kernel_rows import Place
 from signalbox.hw.sm.timing.layouts import warp_facts, warp_place, warp_wake
+from signalbox.hw.sm.warp_fates import warp_fate
 
 __all__ = ["WarpStart"]
 
@@ -38,10 +39,14 @@ class WarpStart(wiring.Component):
     put_stride : out, strobe: store `word` as the stride.
     put_accesses : out, strobe: store `word` as the number of accesses.
     wake : out, the warp starts to compute.
+    fate : in, with preemption: what becomes of the warp offered; of one that `waits`, later.
+    resume : out, with preemption; strobe: it is to be restored, instead of `wake`.
+    none : out, with preemption: it makes no access, since it had ended.
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
+        stops = {"fate": In(warp_fate), "resume": Out(1), "none": Out(1)}
         super().__init__({
             "begin": In(stream.Signature(block_begin(config))),
             "start": In(stream.Signature(warp_start(config))),
@@ -59,6 +64,7 @@ class WarpStart(wiring.Component):
             "keep": Out(1),
             "free": In(1),
             "wake": Out(stream.Signature(warp_wake(config))),
+            **(stops if config.preemption else {}),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -83,7 +89,16 @@ class WarpStart(wiring.Component):
             wake.wait.eq(Mux(self._failed, 0, facts.wait)),
             wake.cause.eq(self.cause),
         ]
+        if self._config.preemption:
+            self._tell_fate(m)
         return m
+
+    def _tell_fate(self, m: Module) -> None:
+        """A warp that had ended ends at once: it does not compute, and makes no access."""
+        wake, fate = self.wake.p, self.fate
+        m.d.comb += self.none.eq(fate.over)
+        with m.If(fate.over):
+            m.d.comb += [wake.wait.eq(0), wake.cause.eq(CoreCause.NONE)]
 
     def _blocks(self, m: Module) -> None:
         """Per slot: number of its block and address of its first access."""
@@ -138,6 +153,9 @@ class WarpStart(wiring.Component):
                 m.next = "WAIT"
                 with m.If(self.known):
                     m.next = "WARP"
+                    if self._config.preemption:
+                        with m.If(self.fate.waits):
+                            m.next = "IDLE"
                     with m.If(is_block):
                         m.next = "BLOCK"
             with m.State("WAIT"):
@@ -209,6 +227,12 @@ class WarpStart(wiring.Component):
             m.d.comb += [self.wake.valid.eq(1), self.start.ready.eq(self.wake.ready)]
             with m.If(self.wake.ready):
                 m.next = "IDLE"
+            if self._config.preemption:
+                resumes = self.fate.saved & ~self.fate.over & ~self._failed
+                m.d.comb += self.resume.eq(resumes)
+                with m.If(resumes):
+                    m.d.comb += [self.wake.valid.eq(0), self.start.ready.eq(1)]
+                    m.next = "IDLE"
 
     def _mixed(self, m: Module) -> Value:
         """Hash of block and warp numbers; valid 2 cycles after these."""

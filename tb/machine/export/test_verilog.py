@@ -161,12 +161,6 @@ def test_limits_are_kept(name: str):
             replace(CONFIGS["large"], **{name: value})
 
 
-def test_timing_core_is_not_stopped():
-    """The timing core cannot stop blocks, and a machine that would have it do so is refused."""
-    with pytest.raises(ConfigError, match="blocks of the timing core cannot be stopped"):
-        replace(CONFIGS["default"], timing_core=True, save_places=4)
-
-
 def test_queue_per_context():
     """Fewer places for queues than contexts are refused, as each context has a reserved one."""
     with pytest.raises(ConfigError, match="queues = 3 is less than contexts = 4"):

@@ -1,5 +1,7 @@
 """The compute engine on both simulators."""
 
+from dataclasses import replace
+
 import pytest
 
 from signalbox.hw.compute.engine import ComputeEngine
@@ -42,6 +44,20 @@ def test_timing(simulator: str) -> None:
         name="work-timing",
         apart=True,
         minimum=3,
+    )
+
+
+@pytest.mark.nightly
+def test_timing_saving(simulator: str) -> None:
+    """Timing cores whose blocks are stopped."""
+    simulate(
+        ComputeEngine(replace(SAVING, timing_core=True)),
+        "signalbox.tb.units.compute.cocotb_timing_saving",
+        simulator=simulator,
+        name="work-timing-saving",
+        apart=True,
+        env={"SAVING": "1"},
+        minimum=6,
     )
 
 

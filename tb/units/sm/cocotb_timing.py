@@ -3,60 +3,27 @@
 import itertools
 from collections import Counter, deque
 from dataclasses import replace
-from random import Random
 
 import cocotb
 
-from signalbox.tb.models.isa import Launch, Memory
+from signalbox.tb.models.isa import Launch
 from signalbox.tb.models.timing import Timing
 from signalbox.tb.units.sm.core_testbench import CONFIG, WIDTH, CoreTestbench, Span, Task
+from signalbox.tb.units.sm.timing_launches import (
+    DATA,
+    accesses,
+    launch,
+    made,
+    random_timing,
+    warps_of,
+)
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
-
-RECORD, DATA = 0x1_2345_6FE0, 0x10_0000_0000
-"""The record is at the end of its page."""
-PAGE = 4096
 
 LAP = 1 << max(1, (CONFIG.sm_warps - 1).bit_length())
 """Cycles of a round over all warps."""
 EACH = LAP + 5
 """Maximum number of additional cycles of a computation with its following access."""
-
-
-def launch(
-    timing: Timing, grid: tuple[int, int, int] = (1, 1, 1), warps: int = 1, pages: int = 1
-) -> Launch:
-    """A task with `pages` of data."""
-    memory = Memory()
-    memory.map(RECORD, timing.record())
-    memory.map(DATA, bytes(PAGE * pages))
-    return Launch(memory, 0, RECORD, 32, grid, (32 * warps - 3, 1, 1), 4)
-
-
-def warps_of(task: Launch) -> list[tuple[tuple[int, int, int], int, int]]:
-    """Position and number of the block, and index in it, of each warp of a grid."""
-    x, y, z = task.grid
-    places = [(a, b, c) for c, b, a in itertools.product(range(z), range(y), range(x))]
-    return [(at, n, warp) for n, at in enumerate(places) for warp in range(task.warps)]
-
-
-def accesses(task: Launch, timing: Timing) -> Counter[int]:
-    """Number of accesses of each beat of memory."""
-    return Counter(
-        timing.at(number, warp, n) // WIDTH * WIDTH
-        for _, number, warp in warps_of(task)
-        for n in range(timing.accesses)
-    )
-
-
-def made(tb: CoreTestbench, row: int) -> tuple[Counter[int], Counter[int]]:
-    """Loads and stores of a row, without those of its record."""
-    loads, stores = (
-        Counter(request["va"] for _, request in sink.taken if request["row"] == row)
-        for sink in (tb.port.read, tb.port.write)
-    )
-    del loads[RECORD]
-    return loads, stores
 
 
 def check_spans(spans: list[Span], task: Launch, row: int) -> None:
@@ -73,23 +40,6 @@ async def run(tb: CoreTestbench, tasks: dict[int, Launch], limit: int = 20_000) 
         tb.launch(Task(row, task))
     await tb.rest(limit)
     tb.tasks.clear()
-
-
-def random_timing(numbers: Random, task_warps: int) -> Timing:
-    """Random timing, in which no two warps write the same beat."""
-    stride = numbers.choice((WIDTH, 3 * WIDTH))
-    count = numbers.choice((0, 1, 2, 5))
-    own = stride * max(count, 1)
-    return Timing(
-        accesses=count,
-        store=numbers.randrange(2),
-        stride=stride,
-        base=DATA + numbers.randrange(4) * WIDTH,
-        cycles=numbers.choice((0, 1, 20)),
-        spread=numbers.choice((0, 7, 31)),
-        warp_bytes=own,
-        block_bytes=own * task_warps,
-    )
 
 
 @cocotb.test(**LIMIT)

@@ -6,18 +6,9 @@ from collections import Counter, deque
 import cocotb
 
 from signalbox.tb.models.timing import Timing
-from signalbox.tb.units.sm.cocotb_timing import (
-    DATA,
-    LAP,
-    LIMIT,
-    PAGE,
-    RECORD,
-    check_spans,
-    launch,
-    made,
-    run,
-)
+from signalbox.tb.units.sm.cocotb_timing import LAP, LIMIT, check_spans, run
 from signalbox.tb.units.sm.core_testbench import CONFIG, WIDTH, CoreTestbench, Fault, Task
+from signalbox.tb.units.sm.timing_launches import DATA, PAGE, RECORD, launch, made
 
 INSTRUCTION, PROGRAM_BUS, PROGRAM_FAULT, MEMORY_BUS, MEMORY_FAULT, ALIGNMENT = range(1, 7)
 """Causes, as in `CoreCause`."""

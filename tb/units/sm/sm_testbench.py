@@ -163,6 +163,11 @@ class SmTestbench(Testbench):
         return [work for work in self.there.values() if self.rank(work) == least]
 
     @property
+    def beginning(self) -> bool:
+        """Whether some block has not begun, as far as the core has told."""
+        return not all(work.begun for work in self.there.values())
+
+    @property
     def still(self) -> bool:
         """No block is on its way to or from the SM."""
         return self._inside == len(self.there) and not self._stops

@@ -1,5 +1,7 @@
 """Custom cores: requirements of the SM port, and their place in the design."""
 
+from dataclasses import replace
+
 import pytest
 from amaranth.hdl import unsigned
 from amaranth.lib import stream, wiring
@@ -88,6 +90,27 @@ def test_own_errors_pass():
 def test_no_core(factory, message: str):
     with pytest.raises(CoreError, match=message):
         Sm(CONFIG, factory)
+
+
+class EndlessBlocks(wiring.Component):
+    """Has the SM port but for what concerns stopped blocks."""
+
+    def __init__(self, config: Config) -> None:
+        members = dict(SmPort(replace(config, save_places=0)).flip().members)
+        super().__init__(members)
+
+
+def test_core_that_cannot_stop_blocks():
+    """A core without `stop` and `saved` is used without save places only."""
+    assert isinstance(Sm(CONFIG, EndlessBlocks).core, EndlessBlocks)
+    with pytest.raises(CoreError, match=r"stop.*is missing"):
+        Sm(replace(CONFIG, save_places=4), EndlessBlocks)
+
+
+@pytest.mark.parametrize("core", [Core, TimingCore])
+def test_cores_that_stop_blocks(core: type[wiring.Component]):
+    for places in (0, 4):
+        assert isinstance(Sm(replace(CONFIG, save_places=places), core).core, core)
 
 
 def test_core_without_sms():

@@ -1,11 +1,16 @@
 """The timing core alone."""
 
 import json
+import re
+from dataclasses import replace
+from typing import Any
 
 import pytest
+from amaranth.lib import wiring
 
 from signalbox.hw import export
 from signalbox.hw.config import CONFIGS, Config
+from signalbox.hw.sm.sm import Sm
 from signalbox.hw.sm.timing.core import TimingCore
 from signalbox.tb.simulation.runner import DESIGN, simulate
 from signalbox.tb.simulation.tiers import ON_VERILATOR, tiers
@@ -15,10 +20,11 @@ SIZES = {
     "one": {"data_width": 64, "sm_warps": 1, "sm_blocks": 2},
     "many": {"data_width": 512, "sm_warps": 33, "sm_blocks": 9},
     "wide": {"data_width": 256, "sm_warps": 4, "sm_blocks": 4},
+    "narrow": {"data_width": 64, "sm_warps": 3, "sm_blocks": 2},
 }
 
 
-def fields(size: str) -> dict[str, int]:
+def fields(size: str) -> dict[str, Any]:
     return {"slots": 4, "sm_registers": 8192, "sm_shared": 4096, **SIZES[size]}
 
 
@@ -59,6 +65,76 @@ def test_other_sizes(simulator: str, size: str, tests: str, minimum: int) -> Non
     run(size, tests, minimum, simulator)
 
 
+@pytest.mark.parametrize("places", [0, 8])
 @pytest.mark.parametrize("config", ["tiny", "large"])
-def test_elaborates(config: str) -> None:
-    assert "module dut" in export.verilog(TimingCore(CONFIGS[config]), DESIGN)
+def test_elaborates(config: str, places: int) -> None:
+    sizes = replace(CONFIGS[config], save_places=places)
+    text = export.verilog(TimingCore(sizes), DESIGN)
+    assert "module dut" in text
+    assert not re.search(r"\\\$(signal|like)", text), "a signal has no name"
+
+
+STOPS = pytest.mark.parametrize(
+    ("design", "tests", "minimum"),
+    tiers(
+        [
+            (TimingCore, "timing_stops", 12),
+            (TimingCore, "timing_stop_ends", 19),
+            (TimingCore, "timing_stop_time", 1),
+            (Sm, "stops", 5),
+        ],
+        smoke={
+            (TimingCore, "timing_stops", 12): ["partly_restored"],
+            (Sm, "stops", 5): ["random_programs"],
+        },
+    ),
+)
+
+
+def run_stops(
+    size: str,
+    design: type[wiring.Component],
+    tests: str,
+    minimum: int,
+    simulator: str,
+    *,
+    rounds: int = 3,
+) -> None:
+    sizes = {**fields(size), "save_places": 4, "timing_core": True}
+    simulate(
+        design(Config(**sizes)),
+        f"signalbox.tb.units.sm.cocotb_{tests}",
+        simulator=simulator,
+        name=f"sm-timing-{tests}-{size}",
+        env={
+            "CONFIG": json.dumps(sizes),
+            "ROUNDS": "1" if simulator == "icarus" else str(rounds),
+        },
+        minimum=minimum,
+    )
+
+
+@STOPS
+def test_stops(simulator: str, design: type[wiring.Component], tests: str, minimum: int) -> None:
+    """With every change, one round."""
+    run_stops("six", design, tests, minimum, simulator, rounds=1)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("size", ["six", "many"])
+@STOPS
+@ON_VERILATOR
+def test_more_stops(
+    simulator: str, size: str, design: type[wiring.Component], tests: str, minimum: int
+) -> None:
+    run_stops(size, design, tests, minimum, simulator)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("size", ["wide", "narrow"])
+@STOPS
+@ON_VERILATOR
+def test_stops_in_other_sizes(
+    simulator: str, size: str, design: type[wiring.Component], tests: str, minimum: int
+) -> None:
+    run_stops(size, design, tests, minimum, simulator)

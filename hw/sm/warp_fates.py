@@ -6,7 +6,6 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
-from signalbox.hw.sm.core.records import place
 
 __all__ = ["WarpFates", "block_fates", "warp_fate", "warp_number"]
 
@@ -17,9 +16,8 @@ def block_fates(config: Config) -> data.StructLayout:
 
 
 def warp_number(config: Config) -> data.StructLayout:
-    """A warp of a block."""
-    warp = place(config).members
-    return data.StructLayout({name: warp[name] for name in ("slot", "index")})
+    """A warp of a block: slot of the block, number in it."""
+    return data.StructLayout({"slot": config.block_bits, "index": 6})
 
 
 warp_fate = data.StructLayout({"waits": 1, "over": 1, "saved": 1})
@@ -42,12 +40,12 @@ class WarpFates(wiring.Component):
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        fates = block_fates(config)
+        fates, number = block_fates(config), warp_number(config)
         loaded = data.StructLayout({"slot": config.block_bits, "fates": fates})
         super().__init__({
             "fresh": In(config.sm_blocks),
-            "over": In(data.StructLayout({"valid": 1, "place": place(config)})),
-            "change": In(data.StructLayout({"valid": 1, "place": place(config), "saved": 1})),
+            "over": In(data.StructLayout({"valid": 1, "number": number})),
+            "change": In(data.StructLayout({"valid": 1, "number": number, "saved": 1})),
             "load": In(stream.Signature(loaded)),
             "look": In(config.block_bits).array(2),
             "fates": Out(fates).array(2),
@@ -78,8 +76,8 @@ class WarpFates(wiring.Component):
         )
         one, all_ = Signal(config.sm_warps, name=f"{name}_one"), Signal(name=f"{name}_all")
         m.d.comb += [
-            slot.eq(Mux(loads, load.slot, event.place.slot)),
-            one.eq(1 << event.place.index),
+            slot.eq(Mux(loads, load.slot, event.number.slot)),
+            one.eq(1 << event.number.index),
             all_.eq(loads | empty.bit_select(slot, 1)),
             write.addr.eq(slot),
             write.data.eq(Mux(loads, load.fates[name], Mux(bit, one, 0))),

@@ -1,0 +1,60 @@
+"""Cycles of the timing core from the acceptance of a stop until the block is saved, by size of
+state and memory latency (PREEMPT-6, PREEMPT-9). They are printed, and must be within the bound."""
+
+import cocotb
+
+from signalbox.hw.config import STATE_LINE
+from signalbox.hw.sm.timing.layouts import STATE_ACCESSES
+from signalbox.tb.models.isa import Launch
+from signalbox.tb.models.timing import Timing
+from signalbox.tb.units.sm.cocotb_preempt_time import lines
+from signalbox.tb.units.sm.cocotb_preempt_ways import begin, stop
+from signalbox.tb.units.sm.cocotb_timing import LAP
+from signalbox.tb.units.sm.core_testbench import CONFIG, WIDTH
+from signalbox.tb.units.sm.preempting_testbench import PreemptingTestbench
+from signalbox.tb.units.sm.timing_launches import DATA, launch
+
+LIMIT = {"timeout_time": 60, "timeout_unit": "ms"}
+
+
+def bound(task: Launch, latency: int) -> int:
+    """The access under way, behind those of other warps; a turn of the timer; all lines at the
+    speed of the port, with at most `STATE_ACCESSES` under way; the last write of the warps and that
+    of the block; some cycles per warp, and for the whole."""
+    access = latency + 2 * CONFIG.sm_warps
+    beat = max(1, -(-(latency + 5) // max(STATE_ACCESSES, CONFIG.sm_warps)))
+    beats = lines(task) * STATE_LINE // WIDTH
+    return access + LAP + beats * beat + 2 * (latency + 10) + 5 * task.warps + 30
+
+
+@cocotb.test(**LIMIT)
+async def stop_until_saved(dut):
+    """Blocks with more or less state, at several latencies."""
+    tb = await PreemptingTestbench(dut).start()
+    units = CONFIG.register_units
+    sizes = [(1, 8, 0), (1, 64, 0), (CONFIG.sm_warps, 8, 0), (1, 8, CONFIG.sm_shared)]
+    sizes.append((CONFIG.sm_warps, 4 * (units // CONFIG.sm_warps), CONFIG.sm_shared))
+    dut._log.info("warps registers shared   bytes latency  cycles   bound")
+    for warps, registers, shared in sizes:
+        timing = Timing(0xFFFF, 1, 0, DATA, 10, 31, 0, WIDTH)
+        task = launch(timing, (1, 1, 1), warps, 2, registers=registers, shared=shared)
+        for latency in (2, 20, 100, 300):
+            cycles, limit = await measured(tb, task, latency), bound(task, latency)
+            shown = " ".join(f"{n:6}" for n in (warps, registers, shared))
+            rest = f"{lines(task) * STATE_LINE:7} {latency:7} {cycles:7} {limit:7}"
+            dut._log.info("%s %s", shown, rest)
+            assert cycles <= limit
+
+
+async def measured(tb: PreemptingTestbench, task: Launch, latency: int) -> int:
+    """Most cycles of several stops."""
+    for _ in range(3):
+        tb.port.latency = (latency, latency)
+        one = await begin(tb, task, 2)
+        await tb.until(lambda: len(tb.warps) == task.warps, "all warps start")
+        await tb.steps(2 * latency + tb.random.randrange(100))
+        await stop(tb, one, 200_000)
+        tb.kill(2)
+        one.blocks.clear()
+        tb.revive()
+    return max(saved - accepted for accepted, saved in tb.waits[-3:])
