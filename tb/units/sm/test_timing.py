@@ -83,10 +83,8 @@ STOPS = pytest.mark.parametrize(
             (TimingCore, "timing_stop_time", 1),
             (Sm, "stops", 5),
         ],
-        smoke={
-            (TimingCore, "timing_stops", 12): ["partly_restored"],
-            (Sm, "stops", 5): ["random_programs"],
-        },
+        smoke={(TimingCore, "timing_stop_ends", 19): ["stop_of_a_killed_row"]},
+        nightly=[(TimingCore, "timing_stops", 12), (TimingCore, "timing_stop_time", 1)],
     ),
 )
 
