@@ -43,6 +43,28 @@ def _wake(m: Module, wake: data.View, head: data.View, status: MemoryStatus) -> 
     ]
 
 
+def _send_state(
+    m: Module,
+    goes: Value,
+    state: stream.Interface,
+    other: stream.Interface,
+    request: stream.Interface,
+    order: StreamFIFO,
+    new: data.View,
+) -> None:
+    """Request a beat of a state; the `other` access waits."""
+    with m.If(order.i.valid):
+        m.d.sync += request.p.physical.eq(goes)
+    with m.If(goes):
+        m.d.comb += [
+            other.ready.eq(0),
+            order.i.valid.eq(1),
+            new.state.eq(1),
+            new.last.eq(state.p.last),
+        ]
+        m.d.sync += [request.p.row.eq(state.p.row), request.p.va.eq(state.p.va)]
+
+
 class Loads(wiring.Component):
     """Reads: task records, which have priority; states, beat by beat; and one beat per load, whose
     data are dropped. At most as many outstanding reads as warps, or `STATE_ACCESSES` with
@@ -132,16 +154,7 @@ class Loads(wiring.Component):
             arrived.p.status.eq(answer.p.status),
             arrived.p.word.eq(answer.p.data),
         ]
-        with m.If(order.i.valid):
-            m.d.sync += request.p.physical.eq(goes)
-        with m.If(goes):
-            m.d.comb += [
-                self.load.ready.eq(0),
-                order.i.valid.eq(1),
-                new.state.eq(1),
-                new.last.eq(state.p.last),
-            ]
-            m.d.sync += [request.p.row.eq(state.p.row), request.p.va.eq(state.p.va)]
+        _send_state(m, goes, state, self.load, request, order, new)
         with m.If(order.o.valid & head.state):
             m.d.comb += [
                 self.wake.valid.eq(0),
@@ -236,22 +249,11 @@ class Stores(wiring.Component):
             written.p.last.eq(head.last),
             written.p.status.eq(self.done.p.status),
         ]
+        _send_state(m, goes, state, self.store, request, order, new)
         with m.If(order.i.valid):
-            m.d.sync += [
-                request.p.physical.eq(goes),
-                writes.eq(goes),
-                word.eq(state.p.word),
-            ]
+            m.d.sync += [writes.eq(goes), word.eq(state.p.word)]
         with m.If(writes):
             m.d.comb += self.beat.p.data.eq(word)
-        with m.If(goes):
-            m.d.comb += [
-                self.store.ready.eq(0),
-                order.i.valid.eq(1),
-                new.state.eq(1),
-                new.last.eq(state.p.last),
-            ]
-            m.d.sync += [request.p.row.eq(state.p.row), request.p.va.eq(state.p.va)]
         with m.If(order.o.valid & head.state):
             m.d.comb += [
                 self.wake.valid.eq(0),

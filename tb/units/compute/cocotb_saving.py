@@ -1,6 +1,5 @@
 """Urgent tasks whose blocks have others stopped (PREEMPT-3, PREEMPT-5)."""
 
-from itertools import pairwise
 from typing import Any
 
 import cocotb
@@ -9,6 +8,7 @@ from signalbox.driver.kernels.library import SPIN
 from signalbox.hw.registers import PreemptionLevel
 from signalbox.tb.testbench.jobs import JOBS, Job
 from signalbox.tb.units.compute.launch import Launch
+from signalbox.tb.units.compute.saving_steps import state_writes, turns
 from signalbox.tb.units.compute.testbench import CONFIG, ComputeTestbench
 
 SLICE = 3000
@@ -57,16 +57,7 @@ async def contexts_in_turn(dut: Any) -> None:
     tasks = [Launch(n, long, asid=n, context=n % 2, priority=n) for n in range(2)]
     for task in tasks:
         tb.launch(task)
-    turns: list[tuple[int, int]] = []
-    while any(task.over is None for task in tasks):
-        running = tb.get("control__context"), tb.get("control__active")
-        if running[1] and (not turns or turns[-1][0] != running[0]):
-            turns.append((running[0], tb.cycle))
-        await tb.step()
-        assert tb.cycle < 400_000, turns
-    lengths = [after - before for (_, before), (_, after) in pairwise(turns)]
-    print(f"turns of {min(lengths)} … {max(lengths)} cycles")
-    assert len(turns) > 8
+    lengths = await turns(tb, tasks, 400_000)
     assert all(SLICE <= length < SLICE + LEAVING for length in lengths[1:-3])
     await tb.finish()
     for task in tasks:
@@ -99,5 +90,4 @@ async def random_tasks(dut: Any, turn: int) -> None:
     await tb.finish()
     for task in tasks:
         tb.check(task)
-    stops = sum(burst.space[1] for port in tb.sm_writes for burst in port.bursts)
-    print(f"{stops} writes of state")
+    print(f"{state_writes(tb)} writes of state")

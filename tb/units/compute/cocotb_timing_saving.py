@@ -1,6 +1,5 @@
 """The compute engine with timing cores whose blocks are stopped (PREEMPT-9)."""
 
-from itertools import pairwise
 from typing import Any
 
 import cocotb
@@ -8,6 +7,7 @@ import cocotb
 from signalbox.hw.registers import PreemptionLevel
 from signalbox.tb.units.compute.cocotb_timing import Stores, once
 from signalbox.tb.units.compute.launch import Launch
+from signalbox.tb.units.compute.saving_steps import state_writes, turns
 from signalbox.tb.units.compute.testbench import CONFIG, ComputeTestbench
 
 SLICE = 3000
@@ -65,16 +65,7 @@ async def contexts_in_turn(dut: Any) -> None:
     tasks = [Launch(n, job, asid=n, context=n, priority=n) for n, job in enumerate(jobs)]
     for task in tasks:
         tb.launch(task)
-    turns: list[tuple[int, int]] = []
-    while any(task.over is None for task in tasks):
-        running = tb.get("control__context"), tb.get("control__active")
-        if running[1] and (not turns or turns[-1][0] != running[0]):
-            turns.append((running[0], tb.cycle))
-        await tb.step()
-        assert tb.cycle < 200_000, turns
-    lengths = [after - before for (_, before), (_, after) in pairwise(turns)]
-    print(f"turns of {min(lengths)} … {max(lengths)} cycles")
-    assert len(turns) > 8
+    lengths = await turns(tb, tasks, 200_000)
     assert all(SLICE <= length < SLICE + LEAVING for length in lengths[1:-3])
     await tb.finish()
     once(tb, tasks)
@@ -106,5 +97,4 @@ async def random_tasks(dut: Any, turn: int) -> None:
     await tb.finish()
     assert not tb.faults
     once(tb, tasks)
-    stops = sum(burst.space[1] for port in tb.sm_writes for burst in port.bursts)
-    print(f"{stops} writes of state")
+    print(f"{state_writes(tb)} writes of state")

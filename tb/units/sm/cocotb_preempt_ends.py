@@ -1,6 +1,7 @@
 """Kills and bus errors while blocks are saved, are away, and are restored (PREEMPT-7)."""
 
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import cocotb
 
@@ -151,6 +152,25 @@ PHASES: dict[str, Callable[[PreemptingTestbench, Task], Awaitable[None]]] = {
 }
 
 
+_Neighbour = TypeVar("_Neighbour")
+
+
+async def kill_in(
+    tb: PreemptingTestbench,
+    phase: str,
+    launch: Launch,
+    neighbour: Callable[[PreemptingTestbench], _Neighbour],
+) -> _Neighbour:
+    """Kill the row of a block in a phase, at some time, beside another row, which is returned."""
+    tb.port.latency = tb.random.choice(((1, 2), (3, 20), (60, 90)))
+    task = await begin(tb, launch, VICTIM)
+    await tb.steps(tb.random.randrange(300))
+    beside = neighbour(tb)
+    await PHASES[phase](tb, task)
+    tb.kill(VICTIM)
+    return beside
+
+
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(phase=[*PHASES], barrier=[False, True])
 async def kills(dut, phase, barrier):
@@ -158,12 +178,7 @@ async def kills(dut, phase, barrier):
     not disturbed."""
     tb = await PreemptingTestbench(dut).start()
     for _ in range(2 * ROUNDS):
-        tb.port.latency = tb.random.choice(((1, 2), (3, 20), (60, 90)))
-        task = await begin(tb, victim(barrier=barrier), VICTIM)
-        await tb.steps(tb.random.randrange(300))
-        neighbour = Neighbour(tb)
-        await PHASES[phase](tb, task)
-        tb.kill(VICTIM)
+        neighbour = await kill_in(tb, phase, victim(barrier=barrier), Neighbour)
         await ended(tb)
         neighbour.check()
         assert not tb.faults, tb.faults

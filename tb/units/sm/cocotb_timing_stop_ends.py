@@ -16,6 +16,7 @@ from signalbox.tb.units.sm.cocotb_preempt_ends import (
     VICTIM,
     breaks,
     gone,
+    kill_in,
 )
 from signalbox.tb.units.sm.cocotb_preempt_ways import begin, go_on, stop
 from signalbox.tb.units.sm.cocotb_timing import run
@@ -83,12 +84,7 @@ async def kills(dut, phase, barrier):
     not disturbed."""
     tb = await PreemptingTestbench(dut).start()
     for _ in range(2 * ROUNDS):
-        tb.port.latency = tb.random.choice(((1, 2), (3, 20), (60, 90)))
-        task = await begin(tb, victim(barrier=barrier), VICTIM)
-        await tb.steps(tb.random.randrange(300))
-        neighbour = Neighbour(tb)
-        await PHASES[phase](tb, task)
-        tb.kill(VICTIM)
+        neighbour = await kill_in(tb, phase, victim(barrier=barrier), Neighbour)
         await ended(tb)
         neighbour.check(tb)
         await fills(tb)

@@ -1,0 +1,30 @@
+"""Steps of tests in which blocks are saved."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from signalbox.tb.units.compute.launch import Launch
+from signalbox.tb.units.compute.testbench import ComputeTestbench
+
+__all__ = ["state_writes", "turns"]
+
+
+async def turns(tb: ComputeTestbench, tasks: Sequence[Launch], most: int) -> list[int]:
+    """Step until all tasks are over, before cycle `most`. Returns the cycles from each start of a
+    context to the next; there are at least eight."""
+    starts: list[tuple[int, int]] = []
+    while any(task.over is None for task in tasks):
+        context, active = tb.get("control__context"), tb.get("control__active")
+        if active and (not starts or starts[-1][0] != context):
+            starts.append((context, tb.cycle))
+        await tb.step()
+        assert tb.cycle < most, starts
+    lengths = [after - before for (_, before), (_, after) in pairwise(starts)]
+    assert len(lengths) >= 8
+    print(f"turns of {min(lengths)} … {max(lengths)} cycles")
+    return lengths
+
+
+def state_writes(tb: ComputeTestbench) -> int:
+    """Number of writes of states so far."""
+    return sum(burst.space[1] for port in tb.sm_writes for burst in port.bursts)
