@@ -103,7 +103,8 @@ async def evicted_with_their_blocks(dut: Any) -> None:
     """At level CILP, an evicted task's blocks are saved, so that its row is free soon."""
     tb = await TaskTestbench(dut, place=0.5, end=0.0, level=CILP).start()
     await fill(tb)
-    await tb.steps(200)
+    rows = tb.rows.rows.values()
+    await tb.until(lambda: all(row.placed for row in rows), "each has a block", 4 * TIMEOUT)
     urgent = [Task(100 + number, priority=50, blocks=300 + number) for number in range(3)]
     for task in urgent:
         tb.submit(task)
