@@ -199,7 +199,8 @@ class TaskTestbench(Testbench):
         best, context = self.best(), self.get("context")
         fresh = self.offered[0] if self.offered else None
         listed = self.lists[context, best][0] if best >= 0 else None
-        if listed and self._is(row, listed) and not (fresh and self._is(row, fresh)):
+        ahead = fresh and self._is(row, fresh) and fresh.priority > best
+        if listed and self._is(row, listed) and not ahead:
             task = self.lists[context, best].popleft()
         else:
             assert fresh and self._is(row, fresh), "not the first of the highest list"
