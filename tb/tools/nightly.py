@@ -9,8 +9,9 @@ A part that has passed on the current sources, here or recorded, is not repeated
 `--again`; so an interrupted run can be continued.
 
 At the end, all known results are printed and written to `sim_build/nightly/page.md`: parts with
-their seeds, commits, counts and times, and whether each requirement is shown. `--record` also
-writes them to `docs/`, to be committed: so a night can be spread over several machines.
+their seeds, commits, counts and times, and whether each requirement is shown. Results of other
+sources are shown as such. `--record` also writes results and page to `docs/`, to be committed: so a
+night can be spread over several machines and days.
 """
 
 import argparse
@@ -226,7 +227,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     (FOLDER / "page.md").write_text(text)
     print(f"\n{text}")
     if options.record:
-        record(current, text)
+        record((one for one in shown if not one.commit.endswith("+")), text)
     return 0 if all(outcomes[name].passed for name in options.parts or PARTS) else 1
 
 

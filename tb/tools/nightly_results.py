@@ -86,7 +86,7 @@ def known(parts: Iterable[str], counts: Callable[[Outcome], bool]) -> dict[str, 
 
 
 def record(outcomes: Iterable[Outcome], text: str) -> None:
-    """Write results and page to `docs/`, to be committed."""
+    """Write results of commits, and the page, to `docs/`, to be committed."""
     for outcome in outcomes:
         _write(outcome, RECORDED)
     PAGE.write_text(text)
@@ -162,22 +162,26 @@ def page(
         "",
         f"Not run on these sources: {', '.join(missing) or 'nothing'}.",
         "",
-        *_plan_lines([part for part in missing if part in showing], outcomes),
+        *_plan_lines([part for part in missing if part in showing], outcomes, showing),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _plan_lines(missing: Sequence[str], outcomes: Sequence[Outcome]) -> list[str]:
+def _plan_lines(
+    missing: Sequence[str], outcomes: Sequence[Outcome], showing: Sequence[str]
+) -> list[str]:
     """Section of the page about the verification plan."""
-    if missing:
-        return [f"Verification plan: not checked without {', '.join(missing)}."]
+    ran = {one.part for one in outcomes}
+    if never := [part for part in showing if part not in ran]:
+        return [f"Verification plan: not checked without {', '.join(never)}."]
     passed: dict[str, bool] = {}
     for outcome in outcomes:
         for name, good in outcome.tests.items():
             passed[name] = passed.get(name, True) and good
     problems = plan_problems(passed)
     count = f"{len(problems)} problem{'' if len(problems) == 1 else 's'}"
-    return [f"Verification plan: {count}.", *(f"* {problem}" for problem in problems)]
+    others = f", with {', '.join(missing)} of other sources" if missing else ""
+    return [f"Verification plan: {count}{others}.", *(f"* {problem}" for problem in problems)]
 
 
 def plan_problems(passed: dict[str, bool]) -> list[str]:

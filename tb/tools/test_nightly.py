@@ -110,6 +110,17 @@ def test_results_of_other_machines(folder: Path, monkeypatch: pytest.MonkeyPatch
     assert text == (folder / "page.md").read_text()
 
 
+def test_a_night_of_several_days(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    """Results of other sources are recorded beside those of the present ones."""
+    monkeypatch.setattr(nightly, "same_sources", lambda one, other, **_: one == other)
+    nightly.main(["--seed", "1", "good"])
+    monkeypatch.setattr(nightly, "present_commit", lambda: "def")
+    nightly.main(["--seed", "2", "--record", "bad"])
+    recorded = known(["good", "bad"], lambda _: False)
+    assert {name: one.commit for name, one in recorded.items()} == {"good": "abc", "bad": "def"}
+    assert sorted(file.stem for file in (folder / "recorded").glob("*.json")) == ["bad", "good"]
+
+
 def test_same_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Pages change nothing, except for parts that read them; recorded results never do."""
     for name, path in (("ROOT", "."), ("RECORDED", "docs/nightly"), ("PAGE", "docs/nightly.md")):
@@ -169,6 +180,10 @@ def test_page(folder: Path):
     text = page("abc", [bad], ["good"], abouts, ["good"])
     assert "FAIL" in text and "Not run on these sources: good." in text
     assert "Verification plan: not checked without good." in text and "COPY-1" not in text
+    old = Outcome("good", "xyz", 7, True, 1, "", {"COPY-1": True})
+    text = page("abc", [bad, old], ["good"], abouts, ["good"])
+    assert "xyz (other)" in text
+    assert "Verification plan: 0 problems, with good of other sources." in text
     good = run("good", GOOD, 7, "abc")
     text = page("abc", [bad, good], [], abouts, ["good"])
     assert "Verification plan: 1 problem.\n* COPY-1: nothing of it ran" in text
