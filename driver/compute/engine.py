@@ -268,6 +268,7 @@ class ComputeEngine:
             block=launch.block,
             arguments=memory.va + QMD_BYTES,
             argument_bytes=size,
+            constants=launch.constants,
             shared=launch.shared_bytes,
             barrier=launch.kernel.barrier,
             priority=launch.priority,

@@ -36,7 +36,7 @@ LAYOUT = data.StructLayout({"code": 8, "d": 8, "a": 8, "c": 8, "value": 32})
 """Fields of an instruction, from the lowest bit. Unused fields are ignored.
 
 code : `Opcode`, and IMMEDIATE.
-d, a, c : register numbers.
+d, a, c : register numbers; with a constant, `a` is the number of its buffer.
 value : operand B: a register number in the lowest 8 bits or, with IMMEDIATE, the word itself;
     otherwise an offset, a special register number or a branch distance.
 """
@@ -123,7 +123,7 @@ class Operand(enum.Enum):
     SHIFT = "c, 0 … 31"
     GLOBAL = "[pair a + value]"
     SHARED = "[register a + value]"
-    CONSTANT = "[value]"
+    CONSTANT = "[a][value], a constant buffer"
     SPECIAL = "value, a special register"
     TARGET = "value, bytes from this instruction to the target"
 
@@ -173,7 +173,9 @@ INSTRUCTIONS = (
     Instruction(Opcode.LEAS, _ADDRESS, "pair d = pair a + (b << c), b signed, 64 bits"),
     Instruction(Opcode.S2R, (_D, Operand.SPECIAL), "d = special register"),
     Instruction(
-        Opcode.LDC, (_D, Operand.CONSTANT), "d = word of the arguments at byte offset value"
+        Opcode.LDC,
+        (_D, Operand.CONSTANT),
+        "d = word of constant buffer a, 0 … 7, at byte offset value; `[value]`: buffer 0",
     ),
     Instruction(Opcode.LDG, (_D, Operand.GLOBAL), "d = word of memory, value signed"),
     Instruction(
@@ -206,10 +208,10 @@ one wins. A warp starts with its threads of the block as active lanes and with a
 branches are per warp. Shared memory is 0 when its block begins.
 
 Errors end the warp. INSTRUCTION: an undefined code, a register beyond those of the kernel, an odd
-pair, a shift above 31, an undefined special register, an argument out of range or misaligned, `bar`
-in a kernel without barriers. Others: a misaligned global access, one without translation or beyond
-49 bits; a shared memory access out of the block's range or misaligned; more than 8 masks, or `else`
-or `pop` without one.
+pair, a shift above 31, an undefined special register, a constant buffer that is not valid, a
+constant out of its buffer's range or misaligned, `bar` in a kernel without barriers. Others: a
+misaligned global access, one without translation or beyond 49 bits; a shared memory access out of
+the block's range or misaligned; more than 8 masks, or `else` or `pop` without one.
 """
 
 
@@ -235,7 +237,7 @@ _WRITTEN = {
     Operand.SHIFT: "c",
     Operand.GLOBAL: "[a + value]",
     Operand.SHARED: "[a + value]",
-    Operand.CONSTANT: "[value]",
+    Operand.CONSTANT: "[a][value]",
     Operand.SPECIAL: "special",
     Operand.TARGET: "target",
 }

@@ -9,14 +9,7 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import REGISTER_UNIT, SHARED_UNIT, WARP_THREADS, Config
 from signalbox.hw.lib.onehot import lowest, select
-from signalbox.hw.qmd import (
-    CONSTANT_BUFFERS,
-    MOST_REGISTERS,
-    MOST_THREADS,
-    QMD,
-    QMD_VERSION,
-    SkedCheck,
-)
+from signalbox.hw.qmd import MOST_REGISTERS, MOST_THREADS, QMD, QMD_VERSION, SkedCheck
 from signalbox.hw.records.placement import BLOCK_COUNT_BITS, coordinates, kernel_needs
 from signalbox.hw.task_unit.qmd_fetch import QMD_DWORDS
 
@@ -37,7 +30,6 @@ _NOT_MODELLED = (
     "DEPENDENT_QMD1_ENABLE",
     "SM_DISABLE_MASK_LOWER",
     "SM_DISABLE_MASK_UPPER",
-    *(f"CONSTANT_BUFFER_{number}_VALID" for number in range(1, CONSTANT_BUFFERS)),
 )
 """Fields that must be 0."""
 

@@ -58,6 +58,12 @@ async def refused(dut):
     await run(dut, compute_bodies.refused)
 
 
+@cocotb.test(**LIMIT)
+async def constant_buffers(dut):
+    """Kernels read their constant buffers, and no others."""
+    await run(dut, compute_bodies.constant_buffers)
+
+
 ENDLESS = Kernel("endless", "again: bra again", {})
 SHORT = Kernel("short", "exit", {})
 

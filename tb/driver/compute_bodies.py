@@ -4,6 +4,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import numpy as np
+import pytest
 
 from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.driver.compute.occupancy import BlockError
@@ -34,6 +35,20 @@ STORE = Kernel(
     ldc   r1, [4]
     mov   r2, 1
     stg   [r0], r2
+    exit
+    """,
+    {"TO": 8},
+)
+
+TABLES = Kernel(
+    "tables",
+    """
+    ldc   r0, [TO]
+    ldc   r1, [4]
+    ldc   r3, [1][4]
+    ldc   r2, [7][28]
+    stg   [r0], r3
+    stg   [r0 + 4], r2
     exit
     """,
     {"TO": 8},
@@ -197,6 +212,44 @@ def physical(task: Task) -> int:
     return task.memory.chunk.buffer.at(task.memory.offset)
 
 
+async def constant_buffers(device: Device) -> None:
+    """Two kernels at once, each with its own constant buffers (HOST-15). A buffer that is not given
+    is an error of the kernel."""
+    stream, numbers = await device.stream(), np.random.default_rng(9)
+    tables = [numbers.integers(0, 1 << 32, 8, np.uint32) for _ in range(3)]
+    given = [await device.upload(each) for each in tables]
+    out = await device.upload(np.zeros(6, np.uint32))
+    pairs = [{1: given[0], 7: given[1]}, {1: given[1], 7: given[2]}, {1: given[2]}]
+    tasks = [
+        await stream.launch(
+            TABLES, 1, 1, {"TO": stream.space.at(out, 8 * n)}, constants=pair, overlap=True
+        )
+        for n, pair in enumerate(pairs[:2])
+    ]
+    for task in tasks:
+        await task.synchronize()
+    expected = [word for n in range(2) for word in (tables[n][1], tables[n + 1][7])]
+    assert out.read(np.uint32)[:4].tolist() == expected
+    error = await failure(await stream.launch(TABLES, 1, 1, {"TO": out}, constants=pairs[2]))
+    assert error.warp is not None and error.warp.cause is CoreCause.INSTRUCTION, str(error)
+    assert error.place == "line 5 of 'tables': ldc r2, [7][28]"
+    await stream.channel.resume()
+    for constants, message in (
+        ({0: given[0]}, "constant buffer 0: 1 … 7; 0 holds the arguments"),
+        ({8: given[0]}, "constant buffer 8: 1 … 7"),
+        ({1: await device.allocate(12)}, "constant buffer 1 of 12 bytes: a multiple of 16"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            await stream.launch(TABLES, 1, 1, {"TO": out}, constants=constants)
+
+
 Body = Callable[[Device], Coroutine[Any, Any, None]]
 
-BODIES: tuple[Body, ...] = (vector_adds, in_order, kernel_fault, address_limit, refused)
+BODIES: tuple[Body, ...] = (
+    vector_adds,
+    in_order,
+    kernel_fault,
+    address_limit,
+    refused,
+    constant_buffers,
+)

@@ -4,7 +4,7 @@
 It runs one block at a time. Its warps run one after another, each up to a barrier or its end.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -60,7 +60,8 @@ INSTRUCTION, PROGRAM, MEMORY, ALIGNMENT, RANGE, STACK = 1, 2, 4, 6, 7, 8
 
 @dataclass
 class Launch:
-    """Parameters that all blocks share."""
+    """Parameters that all blocks share. `buffers` : address and bytes of constant buffers 1 … 7, by
+    number."""
 
     memory: Memory
     program: int
@@ -71,6 +72,7 @@ class Launch:
     registers: int
     shared: int = 0
     barrier: bool = False
+    buffers: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def threads(self) -> int:
@@ -246,9 +248,11 @@ class _Machine:
 
     def _ldc(self) -> None:
         self.reg(self.d)
-        if self.value % 4 or self.value + 4 > self.launch.constant_bytes:
+        first = self.launch.constants, self.launch.constant_bytes
+        base, size = {0: first, **self.launch.buffers}.get(self.a, (0, 0))
+        if self.value % 4 or self.value + 4 > size:
             raise Failure(INSTRUCTION)
-        va = self.launch.constants + self.value
+        va = base + self.value
         if status := self.launch.memory.status(va):
             raise Failure(PROGRAM + status - 1, va)
         self.write(np.full(32, self.launch.memory.word(va)))

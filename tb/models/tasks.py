@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["FIELDS", "FOREIGN", "Machine", "Task", "judge", "record", "record_of"]
+__all__ = ["FIELDS", "FOREIGN", "Machine", "Task", "buffers", "judge", "record", "record_of"]
 
 FIELDS = {
     "outer_get": (32, 31),
@@ -37,7 +37,7 @@ FIELDS = {
     "block_y": (608, 16),
     "block_z": (624, 16),
     "buffer": (640, 1),
-    "second_buffer": (641, 1),
+    "further_buffers": (641, 7),
     "registers": (648, 9),
     "mask_low": (672, 32),
     "mask_high": (704, 32),
@@ -50,12 +50,14 @@ FIELDS = {
     "program_high": (1568, 17),
     "local_high": (1600, 24),
 }
-"""First bit and width."""
+"""First bit and width; of the fields of constant buffers, those of buffer 0."""
+
+BUFFER_BITS = 64
+"""Distance of the fields of one constant buffer from those of the previous one."""
 
 FOREIGN = (
     "self_copy",
     "sequential",
-    "second_buffer",
     "second_dependent",
     "mask_low",
     "mask_high",
@@ -122,6 +124,20 @@ def record_of(launch: Mapping[str, Any], **fields: int) -> int:
         "buffer_size": launch["constant_bytes"] // 16,
     }
     return record(**(asked | fields))
+
+
+def buffers(word: int) -> dict[int, tuple[int, int]]:
+    """Address and bytes of each valid constant buffer of a record, by number."""
+    found = {}
+    for number in range(8):
+        here = word >> BUFFER_BITS * number
+        low, high, size = (
+            here >> first & (1 << width) - 1
+            for first, width in (FIELDS[f"buffer_{name}"] for name in ("low", "high", "size"))
+        )
+        if word >> FIELDS["buffer"][0] + number & 1:
+            found[number] = high << 32 | low, 16 * size
+    return found
 
 
 def judge(

@@ -7,7 +7,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
-from signalbox.hw.sm.core.kernel_rows import kernel_traits
+from signalbox.hw.sm.core.kernel_rows import constant_buffer, kernel_traits
 from signalbox.hw.sm.core.records import Control, Left, Right
 from signalbox.hw.sm.isa import INSTRUCTIONS, LAYOUT, MASKS, Instruction, Opcode, Operand, Special
 
@@ -35,6 +35,7 @@ class InstructionCheck(wiring.Component):
     -------
     word : in, the instruction.
     traits : in, properties of its kernel.
+    buffer : in, the constant buffer whose number is in field a.
     depth : in, lane masks on the warp's stack.
     wrong : out, illegal instruction.
     stack : out, overflow or underflow of the mask stack.
@@ -44,6 +45,7 @@ class InstructionCheck(wiring.Component):
         super().__init__({
             "word": In(LAYOUT),
             "traits": In(kernel_traits(config)),
+            "buffer": In(constant_buffer),
             "depth": In(range(MASKS + 1)),
             "wrong": Out(1),
             "stack": Out(1),
@@ -84,9 +86,10 @@ class InstructionCheck(wiring.Component):
         return m
 
     def _outside(self) -> Value:
-        """Whether a word is outside of the arguments."""
-        value = self.word.value
-        return value[:2].any() | (value[4:] >= self.traits.units)
+        """Whether a word is outside of its constant buffer, or there is no such buffer."""
+        value, number = self.word.value, self.word.a
+        valid = ~number[3:].any() & self.traits.buffers.bit_select(number[:3], 1)
+        return ~valid | value[:2].any() | (value[4:] >= self.buffer.units)
 
 
 _RIGHT = {

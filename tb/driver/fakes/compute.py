@@ -14,7 +14,7 @@ from signalbox.hw.errors import Cause
 from signalbox.tb.driver.fakes.faults import READ, WRITE, FakeFaults
 from signalbox.tb.driver.fakes.translator import Translator
 from signalbox.tb.models import isa
-from signalbox.tb.models.tasks import FIELDS, Machine, judge
+from signalbox.tb.models.tasks import FIELDS, Machine, buffers, judge
 
 __all__ = ["FakeCompute", "FakeTask", "Refused"]
 
@@ -296,16 +296,19 @@ class FakeCompute:
         record = self._record(task.asid, task.va)
         of = {name: record >> low & (1 << bits) - 1 for name, (low, bits) in FIELDS.items()}
         grid = of["grid_x"], of["grid_y"], of["grid_z"]
+        constants = buffers(record)
+        first, size = constants.pop(0, (0, 0))
         task.launch = isa.Launch(
             memory=_Memory(self, task.asid, FIRST_SM),
             program=of["program_high"] << 32 | of["program_low"],
-            constants=of["buffer_high"] << 32 | of["buffer_low"],
-            constant_bytes=16 * of["buffer_size"] if of["buffer"] else 0,
+            constants=first,
+            constant_bytes=size,
             grid=grid,
             block=(of["block_x"], of["block_y"], of["block_z"]),
             registers=of["registers"],
             shared=of["shared"],
             barrier=of["barriers"] > 0,
+            buffers=constants,
         )
         task.placement = of["placement"] or self._automatic
         task.urgency = of["urgency"]

@@ -24,13 +24,15 @@ ROUND = 19
 """Cycles from an instruction's last row to the first row of the next one, for a single warp."""
 
 BROKEN, MISSING = DATA + 0x10_0000 & ~0xFFF, DATA + 0x20_0000 & ~0xFFF
-INSTRUCTION, PROGRAM_FAULT, MEMORY_BUS, MEMORY_FAULT, ALIGNMENT, RANGE, STACK = 1, 3, 4, 5, 6, 7, 8
+INSTRUCTION, PROGRAM_BUS, PROGRAM_FAULT, MEMORY_BUS, MEMORY_FAULT = 1, 2, 3, 4, 5
+ALIGNMENT, RANGE, STACK = 6, 7, 8
 """Causes, as in `CoreCause`."""
 
 
 def make(text: str, *, warps: int = 2, barrier: bool = False, shared: int = 1024) -> Launch:
     """A launch of `text` with 8 registers and pointers: to data, to a page with bus errors that is
-    followed by a good one, and to an unmapped page. The last warp has two threads fewer."""
+    followed by a good one, and to an unmapped page. The last warp has two threads fewer. Of the
+    further constant buffers, 3 is good, 5 empty, 6 unmapped, 7 unreadable; others are not valid."""
     memory = Memory()
     pages = (DATA, BROKEN, MISSING, 0)
     words = [half for va in pages for half in (va & 0xFFFF_FFFF, va >> 32)]
@@ -40,7 +42,8 @@ def make(text: str, *, warps: int = 2, barrier: bool = False, shared: int = 1024
     memory.map(BROKEN, bytes(8192))
     memory.broken.add(BROKEN // 4096)
     threads = (32 * warps - 2, 1, 1)
-    return Launch(memory, PROGRAM, ARGUMENTS, 32, (1, 1, 1), threads, 8, shared, barrier)
+    buffers = {3: (ARGUMENTS, 32), 5: (ARGUMENTS, 0), 6: (MISSING, 16), 7: (BROKEN, 16)}
+    return Launch(memory, PROGRAM, ARGUMENTS, 32, (1, 1, 1), threads, 8, shared, barrier, buffers)
 
 
 POINTERS = "ldc r2, [0]\nldc r3, [4]\n"
@@ -70,6 +73,12 @@ FAILURES = {
     "past pair": (INSTRUCTION, "ldg r1, [r8]"),
     "arguments": (INSTRUCTION, "ldc r1, [32]"),
     "odd arguments": (INSTRUCTION, "ldc r1, [2]"),
+    "further buffer": (INSTRUCTION, "ldc r1, [3][32]"),
+    "empty buffer": (INSTRUCTION, "ldc r1, [5][0]"),
+    "invalid buffer": (INSTRUCTION, "ldc r1, [4][0]"),
+    "no such buffer": (INSTRUCTION, "CODE 0xb0121"),
+    "unmapped buffer": (PROGRAM_FAULT, "ldc r1, [6][12]"),
+    "unreadable buffer": (PROGRAM_BUS, "ldc r1, [7][0]"),
     "barrier": (INSTRUCTION, "bar"),
     "odd target": (INSTRUCTION, "bra 4"),
     "bus": (MEMORY_BUS, "ldc r2, [8]\nldc r3, [12]\nldg r1, [r2]"),

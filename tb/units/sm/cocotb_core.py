@@ -1,6 +1,7 @@
 """The supplied core against the interpreter of its instruction set (ASID-1, ASID-27)."""
 
 import os
+from collections.abc import Collection
 from copy import deepcopy
 from random import Random
 
@@ -11,11 +12,22 @@ from signalbox.driver.kernels.assembler import assemble, disassemble, registers
 from signalbox.tb.models.isa import Launch, Memory, run_block
 from signalbox.tb.testbench.jobs import JOBS, Job
 from signalbox.tb.units.sm.core_testbench import CONFIG, WIDTH, CoreTestbench, Task
-from signalbox.tb.units.sm.programs import ARGUMENTS, DATA, PROGRAM, SPECIALS, TWO, random_launch
+from signalbox.tb.units.sm.programs import (
+    ARGUMENTS,
+    BUFFERS,
+    DATA,
+    PROGRAM,
+    SPECIALS,
+    TWO,
+    random_launch,
+)
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 
 PAGE = DATA & ~0xFFF
+
+INSTRUCTION = 1
+"""Cause of a fault, as in `CoreCause`."""
 
 ROUNDS = int(os.environ.get("ROUNDS", "1"))
 """Amount of work; 1 for a slow simulator."""
@@ -90,6 +102,45 @@ async def kernels(dut):
             for va, expected in job.results.items():
                 words = np.frombuffer(tb.memories[row].read(va, expected.nbytes), np.uint32)
                 assert np.array_equal(words, expected.ravel()), job.kernel.name
+
+
+def buffer_launch(numbers: Random, valid: Collection[int], at: int) -> Launch:
+    """A kernel that stores the first and the last word of each of these constant buffers, the
+    first of which is at `at`."""
+    memory, buffers, lines = Memory(), {}, ["ldc r2, [0]", "ldc r3, [4]"]
+    for place, number in enumerate(valid):
+        size = 16 * numbers.choice((1, 2, 4, 5, 300, 8191))
+        buffers[number] = at, size
+        memory.map(at, numbers.randbytes(size))
+        at += size
+        for half, offset in enumerate((0, size - 4)):
+            lines += [f"ldc r4, [{number}][{offset}]", f"stg [r2 + {8 * place + 4 * half}], r4"]
+    memory.map(PROGRAM, assemble("\n".join([*lines, "exit"])))
+    memory.map(ARGUMENTS, np.array([DATA & 0xFFFF_FFFF, DATA >> 32, 0, 0], np.uint32).tobytes())
+    memory.map(DATA, bytes(64))
+    return Launch(memory, PROGRAM, ARGUMENTS, 16, (1, 1, 1), (32, 1, 1), 8, buffers=buffers)
+
+
+@cocotb.test(**LIMIT)
+async def constant_buffers(dut):
+    """First and last word of each constant buffer, up to the largest size, in two rows at once; a
+    row's next kernel has others, and none of the previous ones (HOST-15)."""
+    tb = await CoreTestbench(dut).start()
+    numbers, every = tb.random, range(1, 8)
+    await against_model(tb, {0: buffer_launch(numbers, every, BUFFERS)})
+    for _ in range(ROUNDS):
+        several = [sorted(numbers.sample(every, numbers.randint(1, 4))) for _ in range(2)]
+        places = [numbers.choice((BUFFERS, BUFFERS + 48, (1 << 49) - 0x10_0000)) for _ in several]
+        launches = map(buffer_launch, [numbers] * 2, several, places)
+        await against_model(tb, dict(enumerate(launches)))
+        launch = buffer_launch(numbers, several[0], BUFFERS)
+        missing = numbers.choice([one for one in every if one not in several[0]])
+        launch.memory.write(PROGRAM, assemble(f"ldc r1, [{missing}][0]"))
+        tb.launch(Task(0, launch))
+        await tb.rest(3000)
+        assert [(one.row, one.cause, one.at) for one in tb.faults] == [(0, INSTRUCTION, PROGRAM)]
+        tb.tasks.clear()
+        tb.faults.clear()
 
 
 CORNERS = (0, 1, 2, 31, 32, 0x7FFF_FFFF, 0x8000_0000, 0x8000_0001, 0xFFFF_FFFF)

@@ -10,7 +10,7 @@ from typing import Any, Self
 from amaranth.lib import wiring
 
 from signalbox.hw.config import Config
-from signalbox.hw.records.placement import KernelWord, kernel_needs, space_word
+from signalbox.hw.records.placement import KernelWord, constant_words, kernel_needs, space_word
 from signalbox.hw.sm.port import SmPort
 from signalbox.tb.models.isa import Launch, Memory
 from signalbox.tb.testbench.clocked import Testbench
@@ -74,17 +74,22 @@ class Task:
             "block_registers": min(self.units * launch.warps, 1023),
             "thread_registers": launch.registers,
         }
+        buffers = {0: (launch.constants, launch.constant_bytes), **launch.buffers}
+        valid = sum(1 << number for number in buffers)
+        further = {}
+        for number, (va, size) in buffers.items():
+            words = va & 0xFFFF_FFFF, va >> 32 | size // 16 << 19
+            further |= zip(constant_words(number), words, strict=True)
         return {
             KernelWord.NEEDS: _NEEDS.pack(needs),
             KernelWord.SPACE: _SPACE.pack(space),
             KernelWord.PROGRAM_LOW: launch.program & 0xFFFF_FFFF,
             KernelWord.PROGRAM_HIGH: launch.program >> 32,
-            KernelWord.CONSTANTS_LOW: launch.constants & 0xFFFF_FFFF,
-            KernelWord.CONSTANTS_HIGH: launch.constants >> 32,
             KernelWord.GRID_WIDTH: launch.grid[0],
             KernelWord.GRID_REST: launch.grid[1] | launch.grid[2] << 16,
             KernelWord.BLOCK_XY: x | y << 16,
-            KernelWord.BLOCK_Z: z | launch.constant_bytes // 16 << 16,
+            KernelWord.BLOCK_Z: z | valid << 16,
+            **further,
         }
 
 

@@ -118,7 +118,7 @@ async def every_check(dut: Any) -> None:
         None: [
             *({name: 1} for name in ("self_copy", "sequential", "second_dependent")),
             {"mask_high": 1},
-            *({"major": 2}, {"minor": 1}, {"mask_low": 1 << 31}, {"second_buffer": 1}),
+            *({"major": 2}, {"minor": 1}, {"mask_low": 1 << 31}),
             *({"grid_x": 1 << 31, one: 2} for one in ("grid_y", "grid_z")),
             *({name: 0} for name in ("grid_x", "grid_y", "grid_z")),
             {"grid_x": 0, "block_x": 0},
@@ -138,6 +138,7 @@ async def every_check(dut: Any) -> None:
         {"registers": min(4 * registers, 255), "block_x": 1},
         {"shared": CONFIG.sm_shared},
         {"shared": 1},
+        {"further_buffers": 127},
         {"program_low": 8, "program_high": (1 << 17) - 1},
         {"resume_x": 2, "resume_y": 1},
         {"grid_x": (1 << 32) - 1, "grid_y": 1, "barriers": 1, "group": 63, "head": 1},
