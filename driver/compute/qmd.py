@@ -27,6 +27,7 @@ __all__ = ["Release", "TaskRecord"]
 
 _MOST_BLOCKS = 1 << 32
 _MOST_CONSTANTS = 16 * ((1 << QMD["CONSTANT_BUFFER_0_SIZE_SHIFTED4"].width) - 1)
+_MOST_LOCAL = (1 << 19) - 16
 _FOUR_WORDS, _ONE_WORD = 0, 1
 
 
@@ -84,6 +85,7 @@ class TaskRecord:
     constants : virtual address and size in bytes of constant buffers 1 … 7, by number; the address
         is a multiple of 4, the size of 16.
     shared : bytes of shared memory per block.
+    local : bytes of local memory per thread, a multiple of 16.
     barrier : whether the program uses barriers.
     priority : 0 … 63, 63 being the most urgent.
     head : whether to queue it before waiting tasks of its priority.
@@ -101,6 +103,7 @@ class TaskRecord:
     argument_bytes: int = 0
     constants: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     shared: int = 0
+    local: int = 0
     barrier: bool = False
     priority: int = 0
     head: bool = False
@@ -135,6 +138,8 @@ class TaskRecord:
             raise BlockError(SkedCheck.PROGRAM, f"program {self.program:#x}: not a multiple of 8")
         if self.argument_bytes % 16:
             raise ValueError(f"argument_bytes = {self.argument_bytes}: not a multiple of 16")
+        if self.local % 16 or not 0 <= self.local <= _MOST_LOCAL:
+            raise ValueError(f"local = {self.local}: a multiple of 16, {_MOST_LOCAL} at most")
         self._check_constants()
         if not 0 <= self.priority < PRIORITIES:
             raise ValueError(f"priority = {self.priority}: 0 … {PRIORITIES - 1}")
@@ -188,6 +193,7 @@ class TaskRecord:
             "CTA_RASTER_HEIGHT": height,
             "CTA_RASTER_DEPTH": depth,
             "SHARED_MEMORY_SIZE": self.shared,
+            "SHADER_LOCAL_MEMORY_LOW_SIZE": self.local,
             "REGISTER_COUNT_V": self.registers,
             "BARRIER_COUNT": int(self.barrier),
             "PROGRAM_ADDRESS_LOWER": self.program & 0xFFFF_FFFF,

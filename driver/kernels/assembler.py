@@ -112,6 +112,7 @@ _REGISTER_FIELDS = {
     Operand.C: ("c", False),
     Operand.GLOBAL: ("a", True),
     Operand.SHARED: ("a", False),
+    Operand.LOCAL: ("a", False),
 }
 """Field that holds the register number of an operand, and whether it is a register pair."""
 
@@ -203,7 +204,7 @@ class _Statement:
                 fields["c"] = _number(written, self._names)
                 if fields["c"] > 31:
                     raise ValueError(f"shift {written} is past 31")
-            case Operand.GLOBAL | Operand.SHARED:
+            case Operand.GLOBAL | Operand.SHARED | Operand.LOCAL:
                 self._memory(written, _pair if operand is Operand.GLOBAL else _register)
             case Operand.CONSTANT:
                 self._constant(written)
@@ -275,7 +276,7 @@ def _shown(operand: Operand, fields: Mapping[str, int], at: int, immediate: bool
             return f"r{fields['c']}"
         case Operand.SHIFT:
             return str(fields["c"])
-        case Operand.GLOBAL | Operand.SHARED:
+        case Operand.GLOBAL | Operand.SHARED | Operand.LOCAL:
             return f"[r{fields['a']} {'-' if signed < 0 else '+'} {abs(signed)}]"
         case Operand.CONSTANT:
             buffer = f"[{fields['a']}]" if fields["a"] else ""

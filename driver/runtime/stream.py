@@ -297,6 +297,8 @@ class Stream:
             commands = Pushbuffer()
             if not overlap and not self.idle:
                 commands.wait_own()
+            if task.local is not None:  # as it is now: the area never shrinks
+                commands.set_local_memory(task.local.va, task.local.part, task.local.sms)
             await self.enqueue(commands.launch_task(task.record))
             channel.tasks.launched(task)
             self._tasks = [one for one in self._tasks if not one[0].over] + [(task, channel)]

@@ -4,12 +4,14 @@ from amaranth.hdl import ShapeLike
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from signalbox.hw.config import PA_BITS, Config
+from signalbox.hw.config import PA_BITS, VA_BITS, Config
 
 __all__ = [
     "BLOCK_COUNT_BITS",
     "ENDS_WAITING",
     "LEVEL_BITS",
+    "LOCAL_PAGE",
+    "LOCAL_UNIT",
     "SAVE_PAGE_BITS",
     "STATE_BITS",
     "GlobalPort",
@@ -28,6 +30,8 @@ __all__ = [
     "kernel_needs",
     "kernel_open",
     "kernel_word",
+    "local_area",
+    "local_word",
     "queue_span",
     "returned_block",
     "row_blocks",
@@ -342,10 +346,21 @@ class SmLink(wiring.Signature):
         })
 
 
+LOCAL_UNIT = 16
+"""Unit of the size of local memory per thread, in bytes."""
+
+LOCAL_PAGE = 4096
+"""Alignment of the area of local memory, and of each SM's part of it."""
+
+local_area = data.StructLayout({"va": VA_BITS, "size": 40, "sms": 9})
+"""Memory for the local memory of all threads: virtual address, size of the part of each SM in
+bytes, number of SMs that have one."""
+
+
 class KernelWord(enum.IntEnum, shape=5):
     """Kernel words kept per row by the SMs, 32 bits each; fields listed from the lowest bit. The
-    task unit sends them before it opens the row, in this order. Those of constant buffers 1 … 7 are
-    sent only for valid buffers."""
+    task unit sends them before it opens the row, in this order. Those of local memory are sent only
+    for a kernel that has it, those of constant buffers 1 … 7 only for valid ones."""
 
     NEEDS = 0
     """priority 6, barrier 1, warps 7, registers 7, shared 8, saves 1: `kernel_needs` without the
@@ -366,9 +381,15 @@ class KernelWord(enum.IntEnum, shape=5):
     BLOCK_XY = 8
     """threads of a block in x 16, in y 16."""
     BLOCK_Z = 9
-    """threads of a block in z 16, valid constant buffers 8, one bit each."""
+    """threads of a block in z 16, valid constant buffers 8, one bit each, local memory 1."""
     SAVE_AREA = 10
     """With preemption: number of the first 4 KiB page of the context's save area."""
+    LOCAL_LOW = 11
+    """Area of the local memory: lowest 32 bits of its virtual address."""
+    LOCAL_HIGH = 12
+    """`local_word`: the other 17 bits, size per thread in 16-byte units 15."""
+    LOCAL_STRIDE = 13
+    """Size of each SM's part of the area, in pages of 4 KiB 28."""
     CONSTANTS_1_LOW = 18
     """Constant buffer n at 16 + 2 n, as for buffer 0."""
     CONSTANTS_1_HIGH = 19
@@ -392,6 +413,9 @@ space_word = data.StructLayout({"block_registers": 10, "thread_registers": 9, "a
 buffer_word = data.StructLayout({"address": 17, "unused": 2, "units": 13})
 """KernelWord.CONSTANTS_HIGH, and those of the other buffers: the word of the record, unless the
 buffer is not valid."""
+
+local_word = data.StructLayout({"address": 17, "units": 15})
+"""KernelWord.LOCAL_HIGH."""
 
 
 def constant_words(number: int) -> tuple[KernelWord, KernelWord]:

@@ -8,19 +8,23 @@ from signalbox.hw.config import Config
 from signalbox.hw.lib.onehot import encode, lowest
 from signalbox.hw.qmd import CONSTANT_BUFFERS, QMD
 from signalbox.hw.records.placement import (
+    LOCAL_PAGE,
     SAVE_PAGE_BITS,
     KernelWord,
     constant_words,
     kernel_needs,
     kernel_word,
+    local_area,
 )
+from signalbox.hw.task_unit.qmd_check import local_units
 
 __all__ = ["KernelWords"]
 
 
 class KernelWords(wiring.Component):
     """Sends the kernel words of a row, one per cycle, starting in the cycle after `start`: those of
-    every kernel, then two for each further valid constant buffer.
+    every kernel, then those of its local memory, if it has any, then two for each further valid
+    constant buffer.
 
     Members
     -------
@@ -31,6 +35,7 @@ class KernelWords(wiring.Component):
     record : in, its QMD; stable until `done`.
     needs : in, its resource needs; stable until `done`.
     area : in, with preemption, first page of its save area; stable until `done`.
+    local : in, area of its local memory; stable until `done`.
     kernel : out, the words.
     """
 
@@ -44,32 +49,37 @@ class KernelWords(wiring.Component):
             "record": In(QMD),
             "needs": In(kernel_needs),
             "area": In(SAVE_PAGE_BITS),
+            "local": In(local_area),
             "kernel": Out(kernel_word(config)),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        kernel, always, further = self.kernel, self._always(), self._further()
+        kernel, always, further = self.kernel, self._always(), self._local() | self._further()
         sends = Signal()
         number = Signal(KernelWord)
         left = Signal(CONSTANT_BUFFERS)
-        buffer = Signal(CONSTANT_BUFFERS)
+        group = Signal(CONSTANT_BUFFERS)
         ends = Signal()
-        """Further valid buffers left, the first of them, and the end of a group of words."""
+        """Groups of further words left, bit 0 for local memory, others for constant buffers; the
+        first of them; the end of a group."""
         m.d.comb += [
             kernel.valid.eq(sends),
             kernel.row.eq(self.row),
             kernel.word.eq(number),
-            buffer.eq(lowest(left)),
-            ends.eq((number == max(always)) | self._second(number)),
+            group.eq(lowest(left)),
+            ends.eq(
+                (number == max(always)) | (number == KernelWord.LOCAL_STRIDE) | self._second(number)
+            ),
             self.done.eq(sends & ends & ~left.any()),
         ]
         with m.If(self.start):
-            m.d.sync += [sends.eq(1), left.eq(Cat(Const(0, 1), self._valid()[1:]))]
+            m.d.sync += [sends.eq(1), left.eq(Cat(self._has_local, self._valid()[1:]))]
         with m.Elif(self.done):
             m.d.sync += [sends.eq(0), number.eq(KernelWord.NEEDS)]
         with m.Elif(sends & ends):
-            m.d.sync += [left.eq(left & ~buffer), number.eq(Cat(Const(0, 1), encode(buffer), 1))]
+            first = Mux(group[0], KernelWord.LOCAL_LOW, Cat(Const(0, 1), encode(group), 1))
+            m.d.sync += [left.eq(left & ~group), number.eq(first)]
         with m.Elif(sends):
             m.d.sync += number.eq(number + 1)
         with m.Switch(number):
@@ -98,6 +108,19 @@ class KernelWords(wiring.Component):
         low, high = constant_words(number)
         return {low: of("ADDR_LOWER"), high: Cat(of("ADDR_UPPER"), Const(0, 2), units)}
 
+    @property
+    def _has_local(self) -> Value:
+        return local_units(self.record) != 0
+
+    def _local(self) -> dict[KernelWord, Value]:
+        """Words of the local memory."""
+        area = self.local
+        return {
+            KernelWord.LOCAL_LOW: area.va[:32],
+            KernelWord.LOCAL_HIGH: Cat(area.va[32:], local_units(self.record)),
+            KernelWord.LOCAL_STRIDE: area.size // LOCAL_PAGE,
+        }
+
     def _further(self) -> dict[KernelWord, Value]:
         """Words of constant buffers 1 … 7."""
         words = {}
@@ -119,6 +142,6 @@ class KernelWords(wiring.Component):
             KernelWord.GRID_WIDTH: qmd.CTA_RASTER_WIDTH,
             KernelWord.GRID_REST: Cat(qmd.CTA_RASTER_HEIGHT, qmd.CTA_RASTER_DEPTH),
             KernelWord.BLOCK_XY: Cat(qmd.CTA_THREAD_DIMENSION0, qmd.CTA_THREAD_DIMENSION1),
-            KernelWord.BLOCK_Z: Cat(qmd.CTA_THREAD_DIMENSION2, self._valid()),
+            KernelWord.BLOCK_Z: Cat(qmd.CTA_THREAD_DIMENSION2, self._valid(), self._has_local),
             **area,
         }

@@ -64,6 +64,12 @@ async def constant_buffers(dut):
     await run(dut, compute_bodies.constant_buffers)
 
 
+@cocotb.test(**LIMIT)
+async def local_memory(dut):
+    """Threads of kernels in two address spaces have local memory of their own."""
+    await run(dut, compute_bodies.local_memory)
+
+
 ENDLESS = Kernel("endless", "again: bra again", {})
 SHORT = Kernel("short", "exit", {})
 

@@ -1,6 +1,7 @@
 """Tests of compute through the driver, common to the RTL and the Python model."""
 
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from signalbox.hw.errors import Cause, CoreCause
 from signalbox.hw.page_tables import AccessType, FaultType
 from signalbox.hw.qmd import SkedCheck
 
-__all__ = ["BODIES", "physical"]
+__all__ = ["BODIES", "Body", "local_memory", "physical"]
 
 COUNT, BLOCK = 75, 20
 HOLE = 0x7654_3000
@@ -53,6 +54,35 @@ TABLES = Kernel(
     """,
     {"TO": 8},
 )
+
+
+def local_kernel(size: int) -> Kernel:
+    """OUT[i] = SEED + i, kept in the last word of `size` bytes of local memory meanwhile."""
+    return Kernel(
+        f"local {size}",
+        f"""
+        s2r   r0, ctaid.x
+        s2r   r1, ntid.x
+        s2r   r2, tid.x
+        mad   r0, r0, r1, r2
+        ldc   r1, [N]
+        sltu  r1, r0, r1
+        push  r1
+        ldc   r4, [SEED]
+        add   r5, r4, r0
+        mov   r6, 0
+        stl   [r6 + {size - 4}], r5
+        wait  100
+        ldl   r7, [r6 + {size - 4}]
+        ldc   r2, [OUT]
+        ldc   r3, [4]
+        lea   r2, r2, r0, 2
+        stg   [r2], r7
+        exit
+        """,
+        {"OUT": 8, "SEED": 4, "N": 4},
+        local=size,
+    )
 
 
 async def addition(
@@ -243,6 +273,31 @@ async def constant_buffers(device: Device) -> None:
             await stream.launch(TABLES, 1, 1, {"TO": out}, constants=constants)
 
 
+async def local_memory(device: Device) -> None:
+    """Kernels of two address spaces, if there are enough, and then one that needs more, find what
+    their threads have stored in local memory (HOST-15)."""
+    spaces: list[AddressSpace] = [device.space]
+    if device.info.channels > 1 and device.info.asids > 2:
+        spaces.append(device.create_space("second"))
+    streams = [await device.stream(space=space) for space in spaces]
+    small, large = local_kernel(32), local_kernel(1024)
+    work = []
+    for kernel, stream in [*((small, stream) for stream in streams), (large, streams[0])]:
+        out = await device.upload(np.zeros(COUNT, np.uint32), space=stream.space)
+        seed = len(work) * 1000 + 7
+        args = {"OUT": out, "SEED": seed, "N": COUNT}
+        task = await stream.launch(kernel, -(-COUNT // BLOCK), BLOCK, args, overlap=True)
+        work.append((task, out, seed))
+    for task, out, seed in work:
+        await task.synchronize()
+        assert np.array_equal(out.read(np.uint32), np.arange(COUNT) + seed), seed
+    args = {"OUT": work[0][1], "SEED": 0, "N": COUNT}
+    error = await failure(await streams[0].launch(replace(large, local=1008), 1, 1, args))
+    assert error.warp is not None and error.warp.cause is CoreCause.LOCAL_RANGE, str(error)
+    assert error.place == f"line 12 of '{large.name}': stl [r6 + 1020], r5", str(error)
+    await streams[0].channel.resume()
+
+
 Body = Callable[[Device], Coroutine[Any, Any, None]]
 
 BODIES: tuple[Body, ...] = (
@@ -252,4 +307,5 @@ BODIES: tuple[Body, ...] = (
     address_limit,
     refused,
     constant_buffers,
+    local_memory,
 )

@@ -33,6 +33,8 @@ def encoded(text: str) -> int:
         ("stg [r2 + 8], r3", 0x00000008_03_02_00_23),
         ("lds r1, [r3]", 0x00000000_00_03_01_24),
         ("sts [r3 + 4], r5", 0x00000004_05_03_00_25),
+        ("ldl r1, [r3]", 0x00000000_00_03_01_26),
+        ("stl [r3 + 4], r5", 0x00000004_05_03_00_27),
         ("bra 0x10", 0x00000010_00_00_00_30),
         ("wait 5", 0x00000005_00_00_00_B7),
         ("exit", 0x00000000_00_00_00_38),
@@ -111,7 +113,7 @@ def written(numbers: Random, operand: Operand) -> str:
             return str(numbers.randrange(32))
         case Operand.GLOBAL:
             return f"[{pair} {offset}]"
-        case Operand.SHARED:
+        case Operand.SHARED | Operand.LOCAL:
             return f"[{register} {offset}]"
         case Operand.CONSTANT:
             buffer = numbers.choice(("", *(f"[{n}]" for n in range(1, 8))))

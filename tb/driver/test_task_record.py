@@ -95,6 +95,8 @@ def test_releases_and_dependent_task() -> None:
         ({"constants": {1: (0, 131_072)}}, "constant buffer 1 of 131072 bytes: .*131056 at most"),
         ({"constants": {1: (2, 16)}}, "constant buffer 1 at 0x2: a multiple of 4 of 49 bits"),
         ({"constants": {1: (1 << 49, 16)}}, "constant buffer 1 at 0x2000000000000"),
+        ({"local": 8}, "local = 8: a multiple of 16, 524272 at most"),
+        ({"local": 1 << 19}, "local = 524288"),
         ({"releases": (Release(0, 0),) * 4}, "4 releases: 3 at most"),
         ({"releases": (Release(1 << 40, 0),)}, "RELEASE0_ADDRESS_UPPER = 0x100 does not fit"),
         ({"dependent": 0x80}, "not a multiple of 256"),

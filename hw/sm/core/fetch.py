@@ -33,6 +33,9 @@ _WORD = ("missed", "status", "word")
 (`dying`), or its block is stopped (`saves`); its pc is misaligned (`odd`); its instruction, or the
 reason for its absence."""
 
+_FAR = {Operand.GLOBAL, Operand.LOCAL}
+"""Operands in the memory behind the bus."""
+
 _DEPTH = 16
 """Instructions in flight from pick to execution."""
 
@@ -268,7 +271,7 @@ class Fetch(wiring.Component):
     def _decide(self, m: Module) -> None:
         final, cache = self._final, self._constants
         op = final.word.code[:7]
-        memory = holds(m, op, lambda one: Operand.GLOBAL in one.operands, "memory")
+        memory = holds(m, op, lambda one: bool(_FAR & {*one.operands}), "memory")
         shared = holds(m, op, lambda one: Operand.SHARED in one.operands, "on_shared")
         missed = Signal()
         lacks = Signal()

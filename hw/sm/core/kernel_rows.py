@@ -1,29 +1,51 @@
 """The core's copy of the kernel words."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import VA_BITS, Config
 from signalbox.hw.qmd import CONSTANT_BUFFERS
-from signalbox.hw.records.placement import KernelWord, buffer_word, kernel_word
+from signalbox.hw.records.placement import (
+    LOCAL_PAGE,
+    KernelWord,
+    buffer_word,
+    kernel_word,
+    local_word,
+)
 
-__all__ = ["KernelRows", "buffer_look", "constant_buffer", "kernel_traits", "word_look"]
+__all__ = [
+    "KernelRows",
+    "buffer_look",
+    "constant_buffer",
+    "kernel_traits",
+    "local_part",
+    "word_look",
+]
 
 
 def kernel_traits(config: Config) -> data.StructLayout:
     """Properties of a kernel: `registers` per thread, use of barriers, warps per block, a bit per
-    valid constant buffer."""
+    valid constant buffer, use of local memory."""
     return data.StructLayout({
         "registers": 9,
         "barrier": 1,
         "warps": 7,
         "buffers": CONSTANT_BUFFERS,
+        "local": 1,
     })
 
 
 constant_buffer = data.StructLayout({"va": VA_BITS, "units": 13})
 """Address and size of a constant buffer, in units of 16 bytes; undefined for an invalid one."""
+
+
+local_part = data.StructLayout({
+    "va": VA_BITS,
+    "units": local_word["units"].shape,
+})
+"""This SM's part of a kernel's local memory: address, and size per thread in units of 16 bytes;
+undefined for a kernel without."""
 
 
 def buffer_look(config: Config) -> data.StructLayout:
@@ -42,6 +64,8 @@ _TRAITS = (
     KernelWord.BLOCK_Z,
 )
 
+_PAGE_BITS = (LOCAL_PAGE - 1).bit_length()
+
 _WORDS = 16
 """Words of a row that can be read one by one: all but those of further constant buffers."""
 
@@ -58,6 +82,9 @@ class KernelRows(wiring.Component):
     word : out, its value.
     ask : in, a constant buffer.
     buffer : out, its address and size.
+    local_row : in, a row.
+    local : out, its local memory on this SM.
+    number : in, see `SmPort`.
     """
 
     def __init__(self, config: Config) -> None:
@@ -70,6 +97,9 @@ class KernelRows(wiring.Component):
             "word": Out(32).array(2),
             "ask": In(buffer_look(config)),
             "buffer": Out(constant_buffer),
+            "local_row": In(config.row_bits),
+            "local": Out(local_part),
+            "number": In(config.sm_bits),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -77,6 +107,7 @@ class KernelRows(wiring.Component):
         self._words(m)
         self._traits(m)
         self._buffers(m)
+        self._local(m)
         return m
 
     def _words(self, m: Module) -> None:
@@ -117,6 +148,7 @@ class KernelRows(wiring.Component):
                 traits.barrier.eq(words[KernelWord.NEEDS][6]),
                 traits.warps.eq(words[KernelWord.NEEDS][7:14]),
                 traits.buffers.eq(words[KernelWord.BLOCK_Z][16:]),
+                traits.local.eq(words[KernelWord.BLOCK_Z][24]),
             ]
 
     def _buffers(self, m: Module) -> None:
@@ -141,4 +173,35 @@ class KernelRows(wiring.Component):
         m.d.comb += [
             self.buffer.va.eq(Cat(found[0], high.address)),
             self.buffer.units.eq(high.units),
+        ]
+
+    def _local(self, m: Module) -> None:
+        """The address is computed as the words arrive, which come one after another."""
+        kernel = self.kernel
+        area = Signal(local_part)
+        distance = Signal(VA_BITS)
+        """Of this SM's part from the first one."""
+        arrived = Signal()
+        row = Signal(self._config.row_bits)
+        m.submodules.local = store = memory.Memory(
+            shape=local_part, depth=self._config.rows, init=[]
+        )
+        write, read = store.write_port(), store.read_port()
+        high = data.View(local_word, kernel.data)
+        m.d.sync += [
+            arrived.eq(kernel.valid & (kernel.word == KernelWord.LOCAL_STRIDE)),
+            distance.eq(Cat(Const(0, _PAGE_BITS), kernel.data * self.number)),
+            row.eq(kernel.row),
+        ]
+        with m.If(kernel.valid & (kernel.word == KernelWord.LOCAL_LOW)):
+            m.d.sync += area.va[:32].eq(kernel.data)
+        with m.If(kernel.valid & (kernel.word == KernelWord.LOCAL_HIGH)):
+            m.d.sync += [area.va[32:].eq(high.address), area.units.eq(high.units)]
+        m.d.comb += [
+            write.en.eq(arrived),
+            write.addr.eq(row),
+            write.data.va.eq(area.va + distance),
+            write.data.units.eq(area.units),
+            read.addr.eq(self.local_row),
+            self.local.eq(read.data),
         ]

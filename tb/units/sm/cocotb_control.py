@@ -25,11 +25,13 @@ ROUND = 19
 
 BROKEN, MISSING = DATA + 0x10_0000 & ~0xFFF, DATA + 0x20_0000 & ~0xFFF
 INSTRUCTION, PROGRAM_BUS, PROGRAM_FAULT, MEMORY_BUS, MEMORY_FAULT = 1, 2, 3, 4, 5
-ALIGNMENT, RANGE, STACK = 6, 7, 8
+ALIGNMENT, RANGE, STACK, LOCAL_RANGE = 6, 7, 8, 10
 """Causes, as in `CoreCause`."""
 
 
-def make(text: str, *, warps: int = 2, barrier: bool = False, shared: int = 1024) -> Launch:
+def make(
+    text: str, *, warps: int = 2, barrier: bool = False, shared: int = 1024, local: int = 0
+) -> Launch:
     """A launch of `text` with 8 registers and pointers: to data, to a page with bus errors that is
     followed by a good one, and to an unmapped page. The last warp has two threads fewer. Of the
     further constant buffers, 3 is good, 5 empty, 6 unmapped, 7 unreadable; others are not valid."""
@@ -43,7 +45,9 @@ def make(text: str, *, warps: int = 2, barrier: bool = False, shared: int = 1024
     memory.broken.add(BROKEN // 4096)
     threads = (32 * warps - 2, 1, 1)
     buffers = {3: (ARGUMENTS, 32), 5: (ARGUMENTS, 0), 6: (MISSING, 16), 7: (BROKEN, 16)}
-    return Launch(memory, PROGRAM, ARGUMENTS, 32, (1, 1, 1), threads, 8, shared, barrier, buffers)
+    return Launch(
+        memory, PROGRAM, ARGUMENTS, 32, (1, 1, 1), threads, 8, shared, barrier, buffers, local
+    )
 
 
 POINTERS = "ldc r2, [0]\nldc r3, [4]\n"
@@ -97,6 +101,13 @@ FAILURES = {
     "shared store": (RANGE, "s2r r1, lane\nshl r1, r1, 6\nsts [r1], r1"),
     "shared wrap": (RANGE, "mov r1, 0\nlds r2, [r1 - 4]"),
     "shared odd": (RANGE, "mov r1, 1\nlds r2, [r1]"),
+    "local end": (LOCAL_RANGE, "mov r1, 32\nldl r2, [r1]"),
+    "local store": (LOCAL_RANGE, "s2r r1, lane\nshl r1, r1, 2\nstl [r1], r1"),
+    "local wrap": (LOCAL_RANGE, "mov r1, 0\nldl r2, [r1 - 4]"),
+    "local far": (LOCAL_RANGE, "mov r1, 0x80000000\nstl [r1], r2"),
+    "local odd": (LOCAL_RANGE, "mov r1, 1\nldl r2, [r1]"),
+    "no local memory": (INSTRUCTION, "stl [r1], r1"),
+    "local past a": (INSTRUCTION, "ldl r1, [r8]"),
     "masks": (STACK, "mov r1, 0\n" + "push r1\n" * 9),
     "no mask": (STACK, "pop"),
     "no else": (STACK, "mov r1, 1\npush r1\npop\nelse"),
@@ -132,11 +143,12 @@ def chosen(names: Iterable[str], few: int) -> list[str]:
     return Random(cocotb.RANDOM_SEED).sample(every, few if ROUNDS == 1 else len(every))
 
 
-def failing(text: str) -> Launch:
-    """A launch with two warps: the last executes `text`, the other leaves a mark."""
+def failing(text: str, local: int) -> Launch:
+    """A launch with two warps: the last executes `text`, the other leaves a mark. `local`: bytes of
+    local memory."""
     head = "s2r r0, warp\nseq r1, r0, 1\nbnone r1, mark\n"
     code = re.fullmatch(r"CODE (.*)", text)
-    launch = make(f"{head}{'nop' if code else text}\nmark:{MARK}", warps=2)
+    launch = make(f"{head}{'nop' if code else text}\nmark:{MARK}", warps=2, local=local)
     if code:
         launch.memory.write(PROGRAM + 24, int(code[1], 0).to_bytes(8, "little"))
     return launch
@@ -149,7 +161,7 @@ async def every_cause(dut):
     tb = await CoreTestbench(dut).start()
     for name in chosen(FAILURES, 8):
         cause, text = FAILURES[name]
-        launch = failing(text)
+        launch = failing(text, 0 if name == "no local memory" else 32)
         wanted, memory = expected(launch, 1)
         tb.faults.clear()
         ends = len(tb.spans)
@@ -160,6 +172,8 @@ async def every_cause(dut):
         assert [one.cause for one in tb.faults] == [cause], f"{name}: {tb.faults}"
         assert same(tb.faults, wanted), f"{name}: {tb.faults} {wanted}"
         if not {"stg", "sts"} & set(text.split()):
+            for page in tb.local_pages(launch):
+                del launch.memory.pages[page]
             assert memory.pages == launch.memory.pages, name
 
 

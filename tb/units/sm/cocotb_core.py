@@ -11,7 +11,7 @@ import numpy as np
 from signalbox.driver.kernels.assembler import assemble, disassemble, registers
 from signalbox.tb.models.isa import Launch, Memory, run_block
 from signalbox.tb.testbench.jobs import JOBS, Job
-from signalbox.tb.units.sm.core_testbench import CONFIG, WIDTH, CoreTestbench, Task
+from signalbox.tb.units.sm.core_testbench import CONFIG, WIDTH, CoreTestbench, Task, local_part
 from signalbox.tb.units.sm.programs import (
     ARGUMENTS,
     BUFFERS,
@@ -57,7 +57,9 @@ async def against_model(tb: CoreTestbench, launches: dict[int, Launch]) -> None:
         model.memory = before[row]
         for x in range(launch.grid[0]):
             assert not any(warp.failure for warp in run_block(model, (x, 0, 0)).warps)
-        assert launch.memory.pages == model.memory.pages, difference(launch, model.memory)
+        pages = launch.memory.pages.items()
+        found = {page: content for page, content in pages if page not in tb.local_pages(launch)}
+        assert found == model.memory.pages, difference(launch, model.memory)
 
 
 def difference(launch: Launch, wanted: Memory) -> str:
@@ -143,6 +145,58 @@ async def constant_buffers(dut):
         tb.faults.clear()
 
 
+LOCAL = """
+    s2r  r0, tid.x
+    ldc  r2, [0]
+    ldc  r3, [4]
+    lea  r2, r2, r0, 3
+    s2r  r4, ctaid.x
+    mad  r5, r4, 1000, r0
+    mov  r1, {last}
+    stl  [r1], r5                       # last word
+    not  r6, r5
+    stl  [r1 - {last}], r6              # first word
+    and  r7, r0, 3
+    shl  r7, r7, 2
+    stl  [r7 + 16], r0                  # words differ between lanes
+    wait 60
+    ldl  r8, [r1 - {last}]
+    stg  [r2], r8
+    ldl  r8, [r7 + 16]
+    ldl  r9, [r1]
+    add  r8, r8, r9
+    stg  [r2 + 4], r8
+    exit
+"""
+"""Stores words of local memory, and later twice the thread's number, in memory."""
+
+
+@cocotb.test(**LIMIT)
+async def local_memory(dut):
+    """Words of each thread are where the area, SM, hardware warp and lane say, for the smallest and
+    a large size; warps and rows do not disturb each other (HOST-15)."""
+    tb = await CoreTestbench(dut).start()
+    numbers, warps = tb.random, min(3, CONFIG.sm_warps)
+    for size in (32, numbers.choice((48, 1024, 65_536))):
+        memory = Memory()
+        pointer = np.array([PAGE & 0xFFFF_FFFF, PAGE >> 32, 0, 0], np.uint32)
+        memory.map(PROGRAM, assemble(LOCAL.format(last=size - 4)))
+        memory.map(ARGUMENTS, pointer.tobytes())
+        memory.map(PAGE, bytes(8 * 32 * warps))
+        grid, threads = (2, 1, 1), (32 * warps, 1, 1)
+        launch = Launch(memory, PROGRAM, ARGUMENTS, 16, grid, threads, 12, local=size)
+        other = deepcopy(launch)
+        tb.port.write.taken.clear()
+        await against_model(tb, {0: launch, 1: other})
+        steps = 32 << (CONFIG.sm_warps - 1).bit_length()
+        places = set()
+        for _, write in tb.port.write.taken:
+            offset = write["va"] - tb.area(launch)
+            if 0 <= offset < local_part(launch):
+                places.add(offset // 4 // steps)
+        assert places == {0, *range(4, 8), size // 4 - 1}, (places, size)
+
+
 CORNERS = (0, 1, 2, 31, 32, 0x7FFF_FFFF, 0x8000_0000, 0x8000_0001, 0xFFFF_FFFF)
 
 
@@ -217,7 +271,8 @@ async def random_programs(dut, eager):
         while len(launches) < 2:
             threads = numbers.choice(((3, 5, 2), (40, 1, 1), (7, 2, 5), (32, 2, 1)))
             blocks, length = numbers.randint(1, min(ROUNDS, 2)), numbers.randrange(5, 8 * ROUNDS)
-            launch = random_launch(numbers, threads, blocks, length)
+            local = numbers.random() < 0.6
+            launch = random_launch(numbers, threads, blocks, length, local=local)
             if fits(launch):
                 launches[len(launches)] = launch
         await against_model(tb, launches)

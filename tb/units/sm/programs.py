@@ -1,7 +1,8 @@
 """Random programs whose results do not depend on the order of warps.
 
-Each thread has `WORDS` private words of memory, and as many of shared memory; it reads those of
-other threads only between barriers. At the end it stores its registers.
+Each thread has `WORDS` private words of memory, as many of shared memory, and `LOCAL_WORDS` of
+local memory; it reads those of other threads only between barriers. At the end it stores its
+registers.
 """
 
 from collections.abc import Mapping
@@ -14,13 +15,14 @@ from signalbox.tb.models.isa import Launch, Memory
 
 __all__ = ["BUFFERS", "DATA", "WORDS", "random_launch"]
 
-WORDS = 8
+WORDS, LOCAL_WORDS = 8, 12
 PROGRAM, ARGUMENTS, DATA = 0x12_0000_0FC0, 0x9_0000_0000, 0x1_0000_0F80
 BUFFERS = 0xA_0000_0FD0
 """Constant buffers 1 … 7, which may share cache lines."""
 FREE = tuple(f"r{n}" for n in (5, 6, 7, 8, 9, 14, 15, 29))
 """Registers changed by statements. r0 is the thread's number, r2:r3 its words of memory, r4 its
-words of shared memory; r10:r11 and r12:r13 hold addresses, r16 … are loop counters."""
+words of shared memory, r1 the offset of some words of local memory; r10:r11 and r12:r13 hold
+addresses, r16 … are loop counters."""
 
 TWO = "add sub mul and or xor shl shr sar min max umin umax seq sne slt sle sltu sleu".split()
 SPECIALS = (
@@ -31,10 +33,13 @@ ARGUMENT_WORDS = 24
 
 
 class Writer:
-    """Writes a program. `buffers` : number of words of each constant buffer."""
+    """Writes a program. `buffers` : number of words of each constant buffer. `local` : whether it
+    uses local memory."""
 
-    def __init__(self, numbers: Random, barrier: bool, buffers: Mapping[int, int]) -> None:
-        self.numbers, self.barrier, self.buffers = numbers, barrier, buffers
+    def __init__(
+        self, numbers: Random, barrier: bool, buffers: Mapping[int, int], local: bool
+    ) -> None:
+        self.numbers, self.barrier, self.buffers, self.local = numbers, barrier, buffers, local
         self.lines: list[str] = []
         self.labels = 0
 
@@ -70,6 +75,10 @@ class Writer:
             if self.numbers.random() < 0.7:
                 self.say(f"sts [r4 + {4 * word}], {self.register()}")
 
+        if self.local:
+            self.say("and r1, r5, 3", "shl r1, r1, 2", "mov r12, 0")
+            self.say(*(f"stl [r12 + {4 * n}], {self.register()}" for n in range(LOCAL_WORDS)))
+
     def end(self) -> None:
         self.say(*(f"stg [r2 + {4 * n}], {one}" for n, one in enumerate(FREE)), "exit")
 
@@ -95,6 +104,8 @@ class Writer:
                 f"ldg {d}, [r2 + {own}]", f"stg [r2 + {own}], {d}",
                 f"lds {d}, [r4 + {own}]", f"sts [r4 + {own}], {d}",
             )  # fmt: skip
+            if self.local:
+                lines += (f"ldl {d}, [r1 + {own}]", f"stl [r1 + {own}], {d}") * 2
             self.say(numbers.choice(lines))
         elif kind < 0.76:
             self.say(
@@ -169,13 +180,18 @@ class Writer:
 
 
 def random_launch(
-    numbers: Random, threads: tuple[int, int, int], blocks: int, length: int
+    numbers: Random,
+    threads: tuple[int, int, int],
+    blocks: int,
+    length: int,
+    *,
+    local: bool = False,
 ) -> Launch:
     """A kernel of `length` statements, with its memory."""
     count = int(np.prod(threads))
     barrier = numbers.random() < 0.6
     lengths = {n: 4 * numbers.randint(1, 9) for n in range(1, 8) if numbers.random() < 0.5}
-    writer = Writer(numbers, barrier, {0: ARGUMENT_WORDS, **lengths})
+    writer = Writer(numbers, barrier, {0: ARGUMENT_WORDS, **lengths}, local)
     writer.begin()
     for _ in range(length):
         writer.statement(0, 0)
@@ -208,4 +224,5 @@ def random_launch(
         shared,
         barrier,
         buffers,
+        4 * LOCAL_WORDS * local,
     )
