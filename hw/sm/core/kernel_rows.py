@@ -155,7 +155,8 @@ class KernelRows(wiring.Component):
         """A memory for the first words of all constant buffers, and one for the second."""
         kernel, depth = self.kernel, self._config.rows * CONSTANT_BUFFERS
         word = kernel.word
-        further, found = Signal(), []
+        further = Signal()
+        found = []
         m.d.comb += further.eq(word[-1])
         own = (kernel.word == KernelWord.CONSTANTS_LOW) | (kernel.word == KernelWord.CONSTANTS_HIGH)
         for half, name in enumerate(("low", "high")):

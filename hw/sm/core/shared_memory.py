@@ -159,7 +159,8 @@ class SharedMemory(wiring.Component):
     ) -> None:
         """Write in the last step. `at` : line of the step before, whose flag does not show a store
         in this cycle."""
-        line, ahead = Signal(len(at)), Signal()
+        line = Signal(len(at))
+        ahead = Signal()
         known = flags.written[0] | ahead
         writes = one.valid & one.what.store & one.what.strobe.any() & moves
         m.d.comb += [
