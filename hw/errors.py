@@ -187,3 +187,5 @@ class CoreCause(enum.Enum, shape=4):
     """Overflow or underflow of the lane-mask stack."""
     STATE_BUS = 9
     """The state of a block could not be saved or restored."""
+    LOCAL_RANGE = 10
+    """Past the thread's local memory, or not a multiple of 4."""

@@ -435,10 +435,18 @@ class ComputeMethod(enum.IntEnum, shape=13):
     SEND_PCAS_B = 0x2B8
     SEND_SIGNALING_PCAS_B = 0x2BC
     SEND_SIGNALING_PCAS2_B = 0x2C0
+    SET_SHADER_LOCAL_MEMORY_NON_THROTTLED_A = 0x2E4
+    """Bits 39:32 of the size of each SM's part of the local memory; B has the lower ones."""
+    SET_SHADER_LOCAL_MEMORY_NON_THROTTLED_B = 0x2E8
+    SET_SHADER_LOCAL_MEMORY_NON_THROTTLED_C = 0x2EC
+    """Number of SMs that have a part."""
     SET_INLINE_QMD_ADDRESS_A = 0x318
     SET_INLINE_QMD_ADDRESS_B = 0x31C
     LOAD_INLINE_QMD_DATA = 0x320
     """The first of 64."""
+    SET_SHADER_LOCAL_MEMORY_A = 0x790
+    """Bits 48:32 of the virtual address of the local memory; B has the lower ones."""
+    SET_SHADER_LOCAL_MEMORY_B = 0x794
     SET_REPORT_SEMAPHORE_A = 0x1B00
     SET_REPORT_SEMAPHORE_B = 0x1B04
     SET_REPORT_SEMAPHORE_C = 0x1B08

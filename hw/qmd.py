@@ -207,12 +207,13 @@ class ReleaseOp(enum.IntEnum, shape=3):
 
 
 class SkedCheck(enum.IntEnum, shape=6):
-    """Public numbers of the checks of a record (section 5.3) that this machine performs. As it has
-    no local memory, the limit of both sizes, LOW and HIGH, is 0."""
+    """Public numbers of the checks of a record (section 5.3) that this machine performs."""
 
     NONE = 0
     LOCAL_MEMORY_LOW = 2
     LOCAL_MEMORY_HIGH = 3
+    LOCAL_MEMORY = 4
+    """Both sizes together do not fit the channel's area."""
     REGISTER_COUNT = 6
     THREADS = 11
     PROGRAM = 13

@@ -7,6 +7,7 @@ range-checked: a value that does not fit its field raises a `ValueError` that na
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from signalbox.hw.config import VA_BITS
 from signalbox.hw.methods import (
     CeMethod,
     ComputeMethod,
@@ -491,6 +492,19 @@ class Pushbuffer:
         return self.method(
             COMPUTE_SUBCHANNEL, ComputeMethod.SEND_SIGNALING_PCAS2_B, PcasAction.SCHEDULE
         )
+
+    def set_local_memory(self, va: int, size: int, sms: int) -> "Pushbuffer":
+        """Set the area of local memory of the channel's tasks, until they have ended: `size` bytes
+        for each of `sms` SMs, from virtual address `va` on; both are multiples of 4096. Raises
+        `ValueError`."""
+        if va % 4096 or not 0 <= va < 1 << VA_BITS:
+            raise ValueError(f"local memory at {va:#x}: a multiple of 4096 of {VA_BITS} bits")
+        if size % 4096 or not 0 <= size < 1 << 40:
+            raise ValueError(f"local memory of {size} bytes: a multiple of 4096 of 40 bits")
+        address = ComputeMethod.SET_SHADER_LOCAL_MEMORY_A
+        self.inc(COMPUTE_SUBCHANNEL, address, va >> 32, va & 0xFFFF_FFFF)
+        sizes = ComputeMethod.SET_SHADER_LOCAL_MEMORY_NON_THROTTLED_A
+        return self.inc(COMPUTE_SUBCHANNEL, sizes, size >> 32, size & 0xFFFF_FFFF, sms)
 
     def launch_inline(self, record: int, content: bytes) -> "Pushbuffer":
         """Write the 256 bytes of a record to address `record`, then launch it as `launch_task`."""

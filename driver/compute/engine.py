@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from signalbox.driver.compute.contexts import Context, ContextBroken, Contexts
 from signalbox.driver.compute.launch import Extent, KernelLaunch, sizes
+from signalbox.driver.compute.local_memory import LocalMemory
 from signalbox.driver.compute.occupancy import Occupancy, occupancy
 from signalbox.driver.compute.placement import AUTO, from_environment, placement
 from signalbox.driver.compute.preemption import Urgency, level, urgency
@@ -119,6 +120,7 @@ class ComputeEngine:
         self._lost = False
         self._lock, self._kills = FairLock(control.machine), FairLock(control.machine)
         self._pools: dict[AddressSpace, TaskPool] = {}
+        self._local: dict[AddressSpace, LocalMemory] = {}
         self._programs: dict[tuple[AddressSpace, bytes], Program] = {}
 
     def _own_space(self) -> AddressSpace | None:
@@ -148,7 +150,7 @@ class ComputeEngine:
 
     def free(self) -> None:
         """Free all memory, once all address spaces are closed."""
-        for space in {*self._pools, *(space for space, _ in self._programs)}:
+        for space in {*self._pools, *self._local, *(space for space, _ in self._programs)}:
             self.forget(space)
         self._lists.free()
         self.contexts.free()
@@ -157,6 +159,8 @@ class ComputeEngine:
         """Free programs and task records of a closed space."""
         if pool := self._pools.pop(space, None):
             pool.end()
+        if local := self._local.pop(space, None):
+            local.end()
         for key in [key for key in self._programs if key[0] is space]:
             self._programs.pop(key).buffer.free()
         self.contexts.forget(space)
@@ -230,13 +234,14 @@ class ComputeEngine:
         self.occupancy(kernel, launch.block, launch.shared)
         arguments = kernel.arguments(**launch.args)
         program = await self.load(kernel, space)
+        local = await self._reserve_local(space, kernel.local)
         self.contexts.enter(space)
         memory = await self._pool(space).take(QMD_BYTES + len(arguments))
         fences = self._fences(space)
         fence = await fences.take()
         release = Release(fence.address, fence.following, timestamp=True)
         fence.advance()
-        task = Task(program, memory, fence, fences)
+        task = Task(program, memory, fence, fences, local)
         try:
             record = self._record(launch, program, memory, len(arguments), release)
             memory.write(record.pack(self._info) + arguments)
@@ -249,6 +254,15 @@ class ComputeEngine:
         if space not in self._pools:
             self._pools[space] = TaskPool(space, self._memory.machine)
         return self._pools[space]
+
+    async def _reserve_local(self, space: AddressSpace, size: int) -> LocalMemory | None:
+        """Local memory of a space, with room for `size` bytes per thread; None for 0."""
+        if size == 0:
+            return None
+        if space not in self._local:
+            self._local[space] = LocalMemory(space, self._memory.machine, self._info)
+        await self._local[space].reserve(size)
+        return self._local[space]
 
     def _record(
         self,
@@ -268,7 +282,9 @@ class ComputeEngine:
             block=launch.block,
             arguments=memory.va + QMD_BYTES,
             argument_bytes=size,
+            constants=launch.constants,
             shared=launch.shared_bytes,
+            local=launch.kernel.local,
             barrier=launch.kernel.barrier,
             priority=launch.priority,
             head=launch.head,

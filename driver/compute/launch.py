@@ -1,7 +1,7 @@
 """Kernel launches: kernel, grid, block and arguments, before memory is allocated (PLACE-27)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 from signalbox.driver.compute.placement import AUTO
@@ -26,7 +26,8 @@ def sizes(extent: Extent) -> tuple[int, int, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class KernelLaunch:
-    """One launch; members as the parameters of `Stream.launch`, with arguments as numbers."""
+    """One launch; members as the parameters of `Stream.launch`, with arguments as numbers, and
+    virtual address and size in bytes of each of `constants`."""
 
     kernel: Kernel
     grid: tuple[int, int, int]
@@ -37,6 +38,7 @@ class KernelLaunch:
     urgency: Urgency = Urgency.CONTEXT
     shared: int = 0
     head: bool = False
+    constants: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def shared_bytes(self) -> int:

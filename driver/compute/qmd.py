@@ -4,12 +4,14 @@ record = TaskRecord(program=0x1000, registers=8, grid=(4, 1, 1), block=(64, 1, 1
 record.pack(config)                                     256 bytes
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from math import prod
 
 from signalbox.driver.compute.occupancy import BlockError, SmSizes, occupancy
 from signalbox.hw.config import PRIORITIES, VA_BITS
 from signalbox.hw.qmd import (
+    CONSTANT_BUFFERS,
     QMD,
     QMD_BYTES,
     QMD_VERSION,
@@ -24,6 +26,8 @@ from signalbox.hw.qmd import (
 __all__ = ["Release", "TaskRecord"]
 
 _MOST_BLOCKS = 1 << 32
+_MOST_CONSTANTS = 16 * ((1 << QMD["CONSTANT_BUFFER_0_SIZE_SHIFTED4"].width) - 1)
+_MOST_LOCAL = (1 << 19) - 16
 _FOUR_WORDS, _ONE_WORD = 0, 1
 
 
@@ -78,7 +82,10 @@ class TaskRecord:
     block : threads in x, y, z.
     arguments : virtual address of constant buffer 0.
     argument_bytes : its size, a multiple of 16 bytes.
+    constants : virtual address and size in bytes of constant buffers 1 … 7, by number; the address
+        is a multiple of 4, the size of 16.
     shared : bytes of shared memory per block.
+    local : bytes of local memory per thread, a multiple of 16.
     barrier : whether the program uses barriers.
     priority : 0 … 63, 63 being the most urgent.
     head : whether to queue it before waiting tasks of its priority.
@@ -94,7 +101,9 @@ class TaskRecord:
     block: tuple[int, int, int]
     arguments: int = 0
     argument_bytes: int = 0
+    constants: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     shared: int = 0
+    local: int = 0
     barrier: bool = False
     priority: int = 0
     head: bool = False
@@ -129,6 +138,9 @@ class TaskRecord:
             raise BlockError(SkedCheck.PROGRAM, f"program {self.program:#x}: not a multiple of 8")
         if self.argument_bytes % 16:
             raise ValueError(f"argument_bytes = {self.argument_bytes}: not a multiple of 16")
+        if self.local % 16 or not 0 <= self.local <= _MOST_LOCAL:
+            raise ValueError(f"local = {self.local}: a multiple of 16, {_MOST_LOCAL} at most")
+        self._check_constants()
         if not 0 <= self.priority < PRIORITIES:
             raise ValueError(f"priority = {self.priority}: 0 … {PRIORITIES - 1}")
         if len(self.releases) > len(RELEASES):
@@ -138,6 +150,34 @@ class TaskRecord:
         for va in (self.program, self.arguments):
             if not 0 <= va < 1 << VA_BITS:
                 raise ValueError(f"address {va:#x} does not fit {VA_BITS} bits")
+
+    def _check_constants(self) -> None:
+        for number, (va, size) in self.constants.items():
+            name = f"constant buffer {number}"
+            if not 1 <= number < CONSTANT_BUFFERS:
+                raise ValueError(f"{name}: 1 … {CONSTANT_BUFFERS - 1}; 0 holds the arguments")
+            if size % 16 or not 0 <= size <= _MOST_CONSTANTS:
+                raise ValueError(
+                    f"{name} of {size} bytes: a multiple of 16, {_MOST_CONSTANTS} at most"
+                )
+            if va % 4 or not 0 <= va < 1 << VA_BITS:
+                raise ValueError(f"{name} at {va:#x}: a multiple of 4 of {VA_BITS} bits")
+
+    def _buffers(self) -> dict[str, int]:
+        """Fields of the constant buffers."""
+        buffers = dict(self.constants)
+        if self.argument_bytes:
+            buffers[0] = self.arguments, self.argument_bytes
+        fields = {}
+        for number, (va, size) in buffers.items():
+            values = {
+                "VALID": 1,
+                "ADDR_LOWER": va & 0xFFFF_FFFF,
+                "ADDR_UPPER": va >> 32,
+                "SIZE_SHIFTED4": size >> 4,
+            }
+            fields |= {f"CONSTANT_BUFFER_{number}_{name}": one for name, one in values.items()}
+        return fields
 
     def _fields(self) -> dict[str, int]:
         major, minor = QMD_VERSION
@@ -153,14 +193,12 @@ class TaskRecord:
             "CTA_RASTER_HEIGHT": height,
             "CTA_RASTER_DEPTH": depth,
             "SHARED_MEMORY_SIZE": self.shared,
+            "SHADER_LOCAL_MEMORY_LOW_SIZE": self.local,
             "REGISTER_COUNT_V": self.registers,
             "BARRIER_COUNT": int(self.barrier),
             "PROGRAM_ADDRESS_LOWER": self.program & 0xFFFF_FFFF,
             "PROGRAM_ADDRESS_UPPER": self.program >> 32,
-            "CONSTANT_BUFFER_0_VALID": int(self.argument_bytes > 0),
-            "CONSTANT_BUFFER_0_ADDR_LOWER": self.arguments & 0xFFFF_FFFF,
-            "CONSTANT_BUFFER_0_ADDR_UPPER": self.arguments >> 32,
-            "CONSTANT_BUFFER_0_SIZE_SHIFTED4": self.argument_bytes >> 4,
+            **self._buffers(),
         }
         for axis, threads in enumerate(self.block):
             fields[f"CTA_THREAD_DIMENSION{axis}"] = threads

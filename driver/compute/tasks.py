@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
+from signalbox.driver.compute.local_memory import LocalMemory
 from signalbox.driver.compute.program import Program
 from signalbox.driver.compute.task_memory import TaskMemory
 from signalbox.driver.faults.task_error import TaskError, TaskLost
@@ -42,9 +43,14 @@ class Task:
     """
 
     def __init__(
-        self, program: Program, memory: TaskMemory, fence: Fence, fences: FencePool
+        self,
+        program: Program,
+        memory: TaskMemory,
+        fence: Fence,
+        fences: FencePool,
+        local: LocalMemory | None = None,
     ) -> None:
-        self.program, self.memory, self.fence = program, memory, fence
+        self.program, self.memory, self.fence, self.local = program, memory, fence, local
         self.record = memory.va
         self.failure: TaskError | TaskLost | None = None
         self.launched = self.cancelled = False

@@ -9,8 +9,9 @@ from signalbox.hw.qmd import SkedCheck
 __all__ = ["TaskError", "TaskLost"]
 
 _CHECKS = {
-    SkedCheck.LOCAL_MEMORY_LOW: "it requests local memory, which this machine does not have",
-    SkedCheck.LOCAL_MEMORY_HIGH: "it requests local memory, which this machine does not have",
+    SkedCheck.LOCAL_MEMORY_LOW: "size LOW of the local memory is not a multiple of 16",
+    SkedCheck.LOCAL_MEMORY_HIGH: "size HIGH of the local memory is not a multiple of 16",
+    SkedCheck.LOCAL_MEMORY: "the channel has no area of local memory large enough",
     SkedCheck.REGISTER_COUNT: "registers per thread outside 1 … 255",
     SkedCheck.THREADS: "a block of more than 1024 threads",
     SkedCheck.PROGRAM: "the program address is not a multiple of 8",

@@ -22,6 +22,7 @@ _MEANING = {
     CoreCause.MEMORY_ALIGNMENT: "the address is not a multiple of 4",
     CoreCause.SHARED_RANGE: "past the block's shared memory, or not a multiple of 4",
     CoreCause.MASK_STACK: "overflow or underflow of the lane mask stack",
+    CoreCause.LOCAL_RANGE: "past the thread's local memory, or not a multiple of 4",
     CoreCause.STATE_BUS: "the bus refused an access to the save area of a stopped block",
 }
 

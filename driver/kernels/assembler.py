@@ -6,13 +6,14 @@
 
 Instructions are those of `hw/sm/isa.py`. Registers are `r0` … `r254`; numbers are decimal or 0x…,
 with an optional minus sign; special registers are written like `tid.x`. `not d, a` stands for
-`xor d, a, -1`, `nop` for `mov r0, r0`.
+`xor d, a, -1`, `nop` for `mov r0, r0`, `ldc d, [4]` for `ldc d, [0][4]`, constant buffer 0.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 
 from signalbox.hw.methods import unpack
+from signalbox.hw.qmd import CONSTANT_BUFFERS
 from signalbox.hw.sm.isa import (
     IMMEDIATE,
     INSTRUCTION_BYTES,
@@ -30,7 +31,7 @@ _NAME = r"[A-Za-z_][\w.]*"
 _LABEL = re.compile(rf"({_NAME})\s*:\s*")
 _CONST = re.compile(rf"\.const\s+({_NAME})\s+(\S+)$")
 _MEMORY = re.compile(r"\[\s*(r\d+)\s*(?:([+-])\s*(\S+?)\s*)?\]$")
-_CONSTANT = re.compile(r"\[\s*(\S+?)\s*\]$")
+_CONSTANT = re.compile(r"(?:\[\s*([^\s\]]+)\s*\]\s*)?\[\s*([^\s\]]+)\s*\]$")
 _BY_NAME = {one.name: one for one in INSTRUCTIONS}
 _BY_CODE = {one.opcode.value: one for one in INSTRUCTIONS}
 _SPECIALS = {one.name.lower().replace("_", "."): one for one in Special}
@@ -111,6 +112,7 @@ _REGISTER_FIELDS = {
     Operand.C: ("c", False),
     Operand.GLOBAL: ("a", True),
     Operand.SHARED: ("a", False),
+    Operand.LOCAL: ("a", False),
 }
 """Field that holds the register number of an operand, and whether it is a register pair."""
 
@@ -202,13 +204,10 @@ class _Statement:
                 fields["c"] = _number(written, self._names)
                 if fields["c"] > 31:
                     raise ValueError(f"shift {written} is past 31")
-            case Operand.GLOBAL | Operand.SHARED:
+            case Operand.GLOBAL | Operand.SHARED | Operand.LOCAL:
                 self._memory(written, _pair if operand is Operand.GLOBAL else _register)
             case Operand.CONSTANT:
-                found = _CONSTANT.match(written)
-                if not found:
-                    raise ValueError(f"{written!r} is not of the form [number]")
-                fields["value"] = _number(found[1], self._names)
+                self._constant(written)
             case Operand.SPECIAL:
                 if written not in _SPECIALS:
                     raise ValueError(f"{written!r} is not one of {', '.join(_SPECIALS)}")
@@ -223,6 +222,15 @@ class _Statement:
         offset = _number(found[3], self._names) if found[3] else 0
         self._fields["a"] = register(found[1])
         self._fields["value"] = (-offset if found[2] == "-" else offset) & 0xFFFF_FFFF
+
+    def _constant(self, written: str) -> None:
+        found = _CONSTANT.match(written)
+        if not found:
+            raise ValueError(f"{written!r} is not of the form [number] or [buffer][number]")
+        self._fields["a"] = _number(found[1] or "0", self._names)
+        self._fields["value"] = _number(found[2], self._names)
+        if self._fields["a"] >= CONSTANT_BUFFERS:
+            raise ValueError(f"constant buffer {found[1]} is outside 0 … {CONSTANT_BUFFERS - 1}")
 
     def _distance(self, written: str) -> int:
         if written in self._labels:
@@ -268,10 +276,11 @@ def _shown(operand: Operand, fields: Mapping[str, int], at: int, immediate: bool
             return f"r{fields['c']}"
         case Operand.SHIFT:
             return str(fields["c"])
-        case Operand.GLOBAL | Operand.SHARED:
+        case Operand.GLOBAL | Operand.SHARED | Operand.LOCAL:
             return f"[r{fields['a']} {'-' if signed < 0 else '+'} {abs(signed)}]"
         case Operand.CONSTANT:
-            return f"[0x{value:x}]"
+            buffer = f"[{fields['a']}]" if fields["a"] else ""
+            return f"{buffer}[0x{value:x}]"
         case Operand.SPECIAL:
             known = {one.value: name for name, one in _SPECIALS.items()}
             return known.get(value, str(value))

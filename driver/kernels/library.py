@@ -36,6 +36,7 @@ class Kernel:
         to its size.
     shared_per_thread : bytes of shared memory per thread of a block.
     barrier : whether it uses barriers.
+    local : bytes of local memory per thread, a multiple of 16.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Kernel:
     parameters: Mapping[str, int]
     shared_per_thread: int = 0
     barrier: bool = False
+    local: int = 0
 
     @cached_property
     def offsets(self) -> dict[str, int]:

@@ -236,6 +236,7 @@ class Stream:
         shared: int = 0,
         head: bool = False,
         overlap: bool = False,
+        constants: Values[int, Buffer | Mapping] | None = None,
     ) -> Task:
         """Launch a kernel, in the context of the stream's address space.
 
@@ -251,6 +252,8 @@ class Stream:
             that of the context (PREEMPT-5).
         shared : bytes of shared memory per block in addition to the kernel's own.
         head : queue the task before waiting tasks of its priority.
+        constants : constant buffers 1 … 7 by number, each of a multiple of 16 bytes; its whole size
+            can be read. They are not copied, so they must stay until the task has ended.
         overlap : do not wait for the earlier work of the stream. A launch that does wait, and every
             copy, event and fence, waits for all earlier work of the channel, including that of
             other streams.
@@ -270,6 +273,10 @@ class Stream:
             urgency=named_urgency(urgency),
             shared=shared,
             head=head,
+            constants={
+                number: (self.address(buffer, buffer.size), buffer.size)
+                for number, buffer in (constants or {}).items()
+            },
         )
         task = await self._services.engine.prepare(launch, self.space)
         try:
@@ -290,6 +297,8 @@ class Stream:
             commands = Pushbuffer()
             if not overlap and not self.idle:
                 commands.wait_own()
+            if task.local is not None:  # as it is now: the area never shrinks
+                commands.set_local_memory(task.local.va, task.local.part, task.local.sms)
             await self.enqueue(commands.launch_task(task.record))
             channel.tasks.launched(task)
             self._tasks = [one for one in self._tasks if not one[0].over] + [(task, channel)]

@@ -1,6 +1,6 @@
 """Compute engine: from a launch to the last warp and the releases of the task."""
 
-from amaranth.hdl import Module
+from amaranth.hdl import Cat, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -9,8 +9,10 @@ from signalbox.hw.config import Config
 from signalbox.hw.front_end.compute_methods import ComputeMethodUnit
 from signalbox.hw.front_end.contexts import Contexts, context_setting
 from signalbox.hw.front_end.host_port import ComputePort
+from signalbox.hw.front_end.kept_settings import KeptSettings
 from signalbox.hw.front_end.launch_arbiter import LaunchArbiter
 from signalbox.hw.lib.shared import Shared
+from signalbox.hw.methods import ComputeMethod
 from signalbox.hw.placement.controller import GlobalController
 from signalbox.hw.records.compute_control import ComputeControl
 from signalbox.hw.records.memory import ReadPort, WritePort
@@ -26,6 +28,15 @@ __all__ = ["ComputeEngine"]
 
 _OF_CONTEXT = "context", "active", "leave", "automatic", "level", "saves", "save_area"
 """What the task unit knows of the running context."""
+
+_LOCAL_MEMORY = {
+    ComputeMethod.SET_SHADER_LOCAL_MEMORY_B: 32,
+    ComputeMethod.SET_SHADER_LOCAL_MEMORY_A: 17,
+    ComputeMethod.SET_SHADER_LOCAL_MEMORY_NON_THROTTLED_B: 32,
+    ComputeMethod.SET_SHADER_LOCAL_MEMORY_NON_THROTTLED_A: 8,
+    ComputeMethod.SET_SHADER_LOCAL_MEMORY_NON_THROTTLED_C: 9,
+}
+"""Settings with the area of a channel's local memory, in the order of `local_area`."""
 
 
 class ComputeEngine(wiring.Component):
@@ -70,6 +81,7 @@ class ComputeEngine(wiring.Component):
         self._front = ComputeMethodUnit(config)
         self.contexts, self._launches = Contexts(config), LaunchArbiter(config)
         self._finish, self._faults = TaskEnd(config), WarpFaults(config)
+        self._local = KeptSettings(config, _LOCAL_MEMORY)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -81,6 +93,7 @@ class ComputeEngine(wiring.Component):
         self._context(m)
         readers = (self.tasks, self._finish, self.contexts)
         writers = (self.tasks, self._finish, self._front)
+        self._local_memory(m)
         share_memory(m, self._config, self, readers, writers)
         self._sms(m)
         return m
@@ -125,6 +138,16 @@ class ComputeEngine(wiring.Component):
             ]
         m.d.sync += self.control.idle.eq(tasks.idle & finish.idle & launches.idle & front.idle)
 
+    def _local_memory(self, m: Module) -> None:
+        """Area of the local memory of the task that is being processed: that of its channel."""
+        m.submodules.local, local, tasks = self._local, self._local, self.tasks
+        m.d.comb += [
+            local.setting.eq(self.host.setting),
+            local.clear.eq(self.host.clear),
+            local.channel.eq(tasks.channel),
+            tasks.local.eq(Cat(local[method] for method in _LOCAL_MEMORY)),
+        ]
+
     def _context(self, m: Module) -> None:
         contexts, tasks, control = self.contexts, self.tasks, self.control
         connect(m, contexts.mmu, flipped(self.mmu))
@@ -152,6 +175,7 @@ class ComputeEngine(wiring.Component):
         for number, sm in enumerate(self.sms):
             m.submodules[f"sm_{number}"] = sm
             connect(m, placement.sm[number], sm.link)
+            m.d.comb += sm.number.eq(number)
             connect(m, sm.fault, self._faults.sm[number])
             connect(m, sm.read, flipped(self.sm_read[number]))
             connect(m, sm.write, flipped(self.sm_write[number]))

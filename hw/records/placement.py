@@ -4,12 +4,14 @@ from amaranth.hdl import ShapeLike
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from signalbox.hw.config import PA_BITS, Config
+from signalbox.hw.config import PA_BITS, VA_BITS, Config
 
 __all__ = [
     "BLOCK_COUNT_BITS",
     "ENDS_WAITING",
     "LEVEL_BITS",
+    "LOCAL_PAGE",
+    "LOCAL_UNIT",
     "SAVE_PAGE_BITS",
     "STATE_BITS",
     "GlobalPort",
@@ -21,11 +23,15 @@ __all__ = [
     "block_record",
     "block_stop",
     "block_victim",
+    "buffer_word",
+    "constant_words",
     "coordinates",
     "ended_block",
     "kernel_needs",
     "kernel_open",
     "kernel_word",
+    "local_area",
+    "local_word",
     "queue_span",
     "returned_block",
     "row_blocks",
@@ -340,9 +346,21 @@ class SmLink(wiring.Signature):
         })
 
 
-class KernelWord(enum.IntEnum, shape=4):
+LOCAL_UNIT = 16
+"""Unit of the size of local memory per thread, in bytes."""
+
+LOCAL_PAGE = 4096
+"""Alignment of the area of local memory, and of each SM's part of it."""
+
+local_area = data.StructLayout({"va": VA_BITS, "size": 40, "sms": 9})
+"""Memory for the local memory of all threads: virtual address, size of the part of each SM in
+bytes, number of SMs that have one."""
+
+
+class KernelWord(enum.IntEnum, shape=5):
     """Kernel words kept per row by the SMs, 32 bits each; fields listed from the lowest bit. The
-    task unit sends them before it opens the row, in this order."""
+    task unit sends them before it opens the row, in this order. Those of local memory are sent only
+    for a kernel that has it, those of constant buffers 1 … 7 only for valid ones."""
 
     NEEDS = 0
     """priority 6, barrier 1, warps 7, registers 7, shared 8, saves 1: `kernel_needs` without the
@@ -353,21 +371,59 @@ class KernelWord(enum.IntEnum, shape=4):
     """Virtual address of the first instruction, 49 bits in two words."""
     PROGRAM_HIGH = 3
     CONSTANTS_LOW = 4
-    """Virtual address of constant buffer 0 (the arguments), 49 bits in two words."""
+    """Constant buffer 0 (the arguments): lowest 32 bits of its virtual address."""
     CONSTANTS_HIGH = 5
+    """`buffer_word`: the other 17 bits, 2 unused, size in 16-byte units 13, 0 for an invalid
+    buffer."""
     GRID_WIDTH = 6
     GRID_REST = 7
     """height 16, depth 16."""
     BLOCK_XY = 8
     """threads of a block in x 16, in y 16."""
     BLOCK_Z = 9
-    """threads of a block in z 16, constant buffer 0 in 16-byte units 13."""
+    """threads of a block in z 16, valid constant buffers 8, one bit each, local memory 1."""
     SAVE_AREA = 10
     """With preemption: number of the first 4 KiB page of the context's save area."""
+    LOCAL_LOW = 11
+    """Area of the local memory: lowest 32 bits of its virtual address."""
+    LOCAL_HIGH = 12
+    """`local_word`: the other 17 bits, size per thread in 16-byte units 15."""
+    LOCAL_STRIDE = 13
+    """Size of each SM's part of the area, in pages of 4 KiB 28."""
+    CONSTANTS_1_LOW = 18
+    """Constant buffer n at 16 + 2 n, as for buffer 0."""
+    CONSTANTS_1_HIGH = 19
+    CONSTANTS_2_LOW = 20
+    CONSTANTS_2_HIGH = 21
+    CONSTANTS_3_LOW = 22
+    CONSTANTS_3_HIGH = 23
+    CONSTANTS_4_LOW = 24
+    CONSTANTS_4_HIGH = 25
+    CONSTANTS_5_LOW = 26
+    CONSTANTS_5_HIGH = 27
+    CONSTANTS_6_LOW = 28
+    CONSTANTS_6_HIGH = 29
+    CONSTANTS_7_LOW = 30
+    CONSTANTS_7_HIGH = 31
 
 
 space_word = data.StructLayout({"block_registers": 10, "thread_registers": 9, "asid": 10})
 """KernelWord.SPACE."""
+
+buffer_word = data.StructLayout({"address": 17, "unused": 2, "units": 13})
+"""KernelWord.CONSTANTS_HIGH, and those of the other buffers: the word of the record, unless the
+buffer is not valid."""
+
+local_word = data.StructLayout({"address": 17, "units": 15})
+"""KernelWord.LOCAL_HIGH."""
+
+
+def constant_words(number: int) -> tuple[KernelWord, KernelWord]:
+    """The words of a constant buffer."""
+    if number == 0:
+        return KernelWord.CONSTANTS_LOW, KernelWord.CONSTANTS_HIGH
+    low = KernelWord.CONSTANTS_1_LOW + 2 * (number - 1)
+    return KernelWord(low), KernelWord(low + 1)
 
 
 def kernel_word(config: Config) -> ShapeLike:

@@ -18,8 +18,9 @@ __all__ = ["BlockNeeds", "needed_block"]
 
 
 def needed_block(config: Config) -> data.StructLayout:
-    """A block, with its resource needs, and with preemption the first page of its save area."""
-    area = {"area": SAVE_PAGE_BITS} if config.preemption else {}
+    """A block, with its resource needs; with preemption, the first page of its save area, and
+    whether it `stays`: it is not stopped, as it has local memory."""
+    area = {"area": SAVE_PAGE_BITS, "stays": 1} if config.preemption else {}
     return data.StructLayout({
         **block_record(config).members,
         "needs": kernel_needs,
@@ -70,6 +71,9 @@ class BlockNeeds(wiring.Component):
             kept = data.StructLayout({"area": SAVE_PAGE_BITS})
             found = self._words(m, "areas", KernelWord.SAVE_AREA, kept, takes)
             m.d.comb += self.o.p.area.eq(found.area)
+            kept = data.StructLayout({"others": 24, "stays": 1})
+            found = self._words(m, "stays", KernelWord.BLOCK_Z, kept, takes)
+            m.d.comb += self.o.p.stays.eq(found.stays)
         return m
 
     def _words(

@@ -33,7 +33,7 @@ def place_page(config: Config, area: Value, place: Value) -> Value:
 class BlockStop(wiring.Component):
     """Looks for the block to be stopped next, one slot per cycle: one of a row that is to leave,
     otherwise the one of lowest priority, among equals that with the smallest state. A block that
-    has not begun has none.
+    has not begun has none. One that stays, see `needed_block`, is never stopped.
 
     A stopped block starts no further warps, unless it has begun and has a barrier; then the core
     saves its warps. When all have ended, the core saves the rest; then the block leaves the table,
@@ -97,7 +97,7 @@ class BlockStop(wiring.Component):
             "saved": In(slots),
             "release": Out(block_over(config)),
         })
-        known = {"state": STATE_BITS, "area": SAVE_PAGE_BITS}
+        known = {"state": STATE_BITS, "area": SAVE_PAGE_BITS, "stays": 1}
         name = needed_block(config).members
         known |= {each: name[each] for each in _NAMED}
         self._known = data.StructLayout(known)
@@ -121,6 +121,7 @@ class BlockStop(wiring.Component):
             write.addr.eq(encode(self.arrive.place)),
             [write.data[each].eq(arrived[each]) for each in _NAMED],
             write.data.area.eq(arrived.area),
+            write.data.stays.eq(arrived.stays),
             write.data.state.eq(needs.block_registers + (needs.shared << 1)),
         ]
         urgent = self.urgent
@@ -146,7 +147,7 @@ class BlockStop(wiring.Component):
         state = Mux(self.begun.bit_select(here, 1), read.data.state, 0)
         m.d.comb += [
             read.addr.eq(here),
-            looked.valid.eq(self.valid.bit_select(here, 1)),
+            looked.valid.eq(self.valid.bit_select(here, 1) & ~read.data.stays),
             looked.leaves.eq(self.leave.bit_select(read.data.row, 1)),
             looked.restores.eq(read.data.restores),
             looked.level.eq(self.levels[here]),

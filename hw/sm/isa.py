@@ -36,7 +36,7 @@ LAYOUT = data.StructLayout({"code": 8, "d": 8, "a": 8, "c": 8, "value": 32})
 """Fields of an instruction, from the lowest bit. Unused fields are ignored.
 
 code : `Opcode`, and IMMEDIATE.
-d, a, c : register numbers.
+d, a, c : register numbers; with a constant, `a` is the number of its buffer.
 value : operand B: a register number in the lowest 8 bits or, with IMMEDIATE, the word itself;
     otherwise an offset, a special register number or a branch distance.
 """
@@ -77,6 +77,8 @@ class Opcode(enum.IntEnum, shape=7):
     STG = 0x23
     LDS = 0x24
     STS = 0x25
+    LDL = 0x26
+    STL = 0x27
     BRA = 0x30
     BANY = 0x31
     BNONE = 0x32
@@ -123,7 +125,8 @@ class Operand(enum.Enum):
     SHIFT = "c, 0 … 31"
     GLOBAL = "[pair a + value]"
     SHARED = "[register a + value]"
-    CONSTANT = "[value]"
+    LOCAL = "[register a + value], local memory"
+    CONSTANT = "[a][value], a constant buffer"
     SPECIAL = "value, a special register"
     TARGET = "value, bytes from this instruction to the target"
 
@@ -173,7 +176,9 @@ INSTRUCTIONS = (
     Instruction(Opcode.LEAS, _ADDRESS, "pair d = pair a + (b << c), b signed, 64 bits"),
     Instruction(Opcode.S2R, (_D, Operand.SPECIAL), "d = special register"),
     Instruction(
-        Opcode.LDC, (_D, Operand.CONSTANT), "d = word of the arguments at byte offset value"
+        Opcode.LDC,
+        (_D, Operand.CONSTANT),
+        "d = word of constant buffer a, 0 … 7, at byte offset value; `[value]`: buffer 0",
     ),
     Instruction(Opcode.LDG, (_D, Operand.GLOBAL), "d = word of memory, value signed"),
     Instruction(
@@ -181,6 +186,8 @@ INSTRUCTIONS = (
     ),
     Instruction(Opcode.LDS, (_D, Operand.SHARED), "d = word of the block's shared memory"),
     Instruction(Opcode.STS, (Operand.SHARED, _C), "word of the block's shared memory = c"),
+    Instruction(Opcode.LDL, (_D, Operand.LOCAL), "d = word of the thread's local memory"),
+    Instruction(Opcode.STL, (Operand.LOCAL, _C), "word of the thread's local memory = c"),
     Instruction(Opcode.BRA, (Operand.TARGET,), "branch"),
     Instruction(Opcode.BANY, (_A, Operand.TARGET), "branch if a is not 0 in an active lane"),
     Instruction(Opcode.BNONE, (_A, Operand.TARGET), "branch if a is 0 in all active lanes"),
@@ -203,13 +210,15 @@ fields are ignored. Bit 7 of `code` selects `value` itself as operand b, instead
 `value[7:0]`; only instructions with an operand b may set it. Inactive lanes neither write registers
 nor access memory, and are ignored by conditions. Among lanes storing to the same word, the highest
 one wins. A warp starts with its threads of the block as active lanes and with all registers 0;
-branches are per warp. Shared memory is 0 when its block begins.
+branches are per warp. Shared memory is 0 when its block begins; local memory holds anything that
+the address space had there.
 
 Errors end the warp. INSTRUCTION: an undefined code, a register beyond those of the kernel, an odd
-pair, a shift above 31, an undefined special register, an argument out of range or misaligned, `bar`
-in a kernel without barriers. Others: a misaligned global access, one without translation or beyond
-49 bits; a shared memory access out of the block's range or misaligned; more than 8 masks, or `else`
-or `pop` without one.
+pair, a shift above 31, an undefined special register, a constant buffer that is not valid, a
+constant out of its buffer's range or misaligned, `bar` in a kernel without barriers, `ldl` or `stl`
+in one without local memory. Others: a misaligned global access, one without translation or beyond
+49 bits; a shared memory access out of the block's range or misaligned; a local memory access out of
+the thread's range or misaligned; more than 8 masks, or `else` or `pop` without one.
 """
 
 
@@ -235,7 +244,8 @@ _WRITTEN = {
     Operand.SHIFT: "c",
     Operand.GLOBAL: "[a + value]",
     Operand.SHARED: "[a + value]",
-    Operand.CONSTANT: "[value]",
+    Operand.LOCAL: "[a + value]",
+    Operand.CONSTANT: "[a][value]",
     Operand.SPECIAL: "special",
     Operand.TARGET: "target",
 }

@@ -119,12 +119,14 @@ class SmMemory(wiring.Signature):
 
 
 class SmPort(wiring.Signature):
-    """A core, seen from the SM logic controller and the memory behind it."""
+    """A core, seen from the SM logic controller and the memory behind it. `number` is that of the
+    SM, constant."""
 
     def __init__(self, config: Config) -> None:
         super().__init__({
             **SmControl(config).members,
             **SmMemory(config).members,
+            "number": Out(config.sm_bits),
             "kill": Out(config.rows),
             "fault": In(stream.Signature(core_fault(config))),
         })

@@ -28,6 +28,7 @@ class Sm(wiring.Component):
     -------
     link : in, the global logic controller.
     kernel : in, kernel words.
+    number : in, number of the SM, constant.
     kill : in, per kernel row: its warps are to end, and no further ones to start.
     fault : out, warp faults.
     read : out, virtual reads.
@@ -41,6 +42,7 @@ class Sm(wiring.Component):
         super().__init__({
             "link": In(SmLink(config)),
             "kernel": In(kernel_word(config)),
+            "number": In(config.sm_bits),
             "kill": In(config.rows),
             "fault": Out(stream.Signature(core_fault(config))),
             "read": Out(ReadPort(config)),
@@ -72,6 +74,7 @@ class Sm(wiring.Component):
             gate.kernel.eq(self.kernel),
             controller.kill.eq(self.kill),
             core.kill.eq(self.kill),
+            core.number.eq(self.number),
             self.events.eq(controller.events),
         ]
         return m

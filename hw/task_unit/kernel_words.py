@@ -1,18 +1,30 @@
 """Kernel words sent to the SMs before the first block of a row."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
-from signalbox.hw.qmd import QMD
-from signalbox.hw.records.placement import SAVE_PAGE_BITS, KernelWord, kernel_needs, kernel_word
+from signalbox.hw.lib.onehot import encode, lowest
+from signalbox.hw.qmd import CONSTANT_BUFFERS, QMD
+from signalbox.hw.records.placement import (
+    LOCAL_PAGE,
+    SAVE_PAGE_BITS,
+    KernelWord,
+    constant_words,
+    kernel_needs,
+    kernel_word,
+    local_area,
+)
+from signalbox.hw.task_unit.qmd_check import local_units
 
 __all__ = ["KernelWords"]
 
 
 class KernelWords(wiring.Component):
-    """Sends the kernel words of a row, one per cycle, starting in the cycle after `start`.
+    """Sends the kernel words of a row, one per cycle, starting in the cycle after `start`: those of
+    every kernel, then those of its local memory, if it has any, then two for each further valid
+    constant buffer.
 
     Members
     -------
@@ -23,6 +35,7 @@ class KernelWords(wiring.Component):
     record : in, its QMD; stable until `done`.
     needs : in, its resource needs; stable until `done`.
     area : in, with preemption, first page of its save area; stable until `done`.
+    local : in, area of its local memory; stable until `done`.
     kernel : out, the words.
     """
 
@@ -36,31 +49,87 @@ class KernelWords(wiring.Component):
             "record": In(QMD),
             "needs": In(kernel_needs),
             "area": In(SAVE_PAGE_BITS),
+            "local": In(local_area),
             "kernel": Out(kernel_word(config)),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        kernel, words = self.kernel, self._words()
+        kernel, always, further = self.kernel, self._always(), self._local() | self._further()
         sends = Signal()
-        number = Signal(range(len(words)))
+        number = Signal(KernelWord)
+        left = Signal(CONSTANT_BUFFERS)
+        group = Signal(CONSTANT_BUFFERS)
+        ends = Signal()
+        """Groups of further words left, bit 0 for local memory, others for constant buffers; the
+        first of them; the end of a group."""
         m.d.comb += [
             kernel.valid.eq(sends),
             kernel.row.eq(self.row),
             kernel.word.eq(number),
-            self.done.eq(sends & (number == len(words) - 1)),
+            group.eq(lowest(left)),
+            ends.eq(
+                (number == max(always)) | (number == KernelWord.LOCAL_STRIDE) | self._second(number)
+            ),
+            self.done.eq(sends & ends & ~left.any()),
         ]
         with m.If(self.start):
-            m.d.sync += sends.eq(1)
+            m.d.sync += [sends.eq(1), left.eq(Cat(self._has_local, self._valid()[1:]))]
+        with m.Elif(self.done):
+            m.d.sync += [sends.eq(0), number.eq(KernelWord.NEEDS)]
+        with m.Elif(sends & ends):
+            first = Mux(group[0], KernelWord.LOCAL_LOW, Cat(Const(0, 1), encode(group), 1))
+            m.d.sync += [left.eq(left & ~group), number.eq(first)]
         with m.Elif(sends):
-            m.d.sync += [sends.eq(~self.done), number.eq(Mux(self.done, 0, number + 1))]
+            m.d.sync += number.eq(number + 1)
         with m.Switch(number):
-            for word, value in words.items():
+            for word, value in (always | further).items():
                 with m.Case(word):
                     m.d.comb += kernel.data.eq(value)
         return m
 
-    def _words(self) -> dict[KernelWord, Value]:
+    @staticmethod
+    def _second(number: Value) -> Value:
+        """Whether it is the second word of a further constant buffer."""
+        return number[-1] & number[0]
+
+    def _valid(self) -> Value:
+        """A bit per valid constant buffer."""
+        names = (f"CONSTANT_BUFFER_{number}_VALID" for number in range(CONSTANT_BUFFERS))
+        return Cat(self.record[name] for name in names)
+
+    def _buffer(self, number: int) -> dict[KernelWord, Value]:
+        """Words of a constant buffer."""
+
+        def of(name: str) -> Value:
+            return self.record[f"CONSTANT_BUFFER_{number}_{name}"]
+
+        units = Mux(of("VALID"), of("SIZE_SHIFTED4"), 0)
+        low, high = constant_words(number)
+        return {low: of("ADDR_LOWER"), high: Cat(of("ADDR_UPPER"), Const(0, 2), units)}
+
+    @property
+    def _has_local(self) -> Value:
+        return local_units(self.record) != 0
+
+    def _local(self) -> dict[KernelWord, Value]:
+        """Words of the local memory."""
+        area = self.local
+        return {
+            KernelWord.LOCAL_LOW: area.va[:32],
+            KernelWord.LOCAL_HIGH: Cat(area.va[32:], local_units(self.record)),
+            KernelWord.LOCAL_STRIDE: area.size // LOCAL_PAGE,
+        }
+
+    def _further(self) -> dict[KernelWord, Value]:
+        """Words of constant buffers 1 … 7."""
+        words = {}
+        for number in range(1, CONSTANT_BUFFERS):
+            words |= self._buffer(number)
+        return words
+
+    def _always(self) -> dict[KernelWord, Value]:
+        """Words of every kernel."""
         qmd, needs = self.record, self.needs
         space = Cat(needs.block_registers, qmd.REGISTER_COUNT_V, self.asid)
         area = {KernelWord.SAVE_AREA: self.area} if self._config.preemption else {}
@@ -69,14 +138,10 @@ class KernelWords(wiring.Component):
             KernelWord.SPACE: space,
             KernelWord.PROGRAM_LOW: qmd.PROGRAM_ADDRESS_LOWER,
             KernelWord.PROGRAM_HIGH: qmd.PROGRAM_ADDRESS_UPPER,
-            KernelWord.CONSTANTS_LOW: qmd.CONSTANT_BUFFER_0_ADDR_LOWER,
-            KernelWord.CONSTANTS_HIGH: qmd.CONSTANT_BUFFER_0_ADDR_UPPER,
+            **self._buffer(0),
             KernelWord.GRID_WIDTH: qmd.CTA_RASTER_WIDTH,
             KernelWord.GRID_REST: Cat(qmd.CTA_RASTER_HEIGHT, qmd.CTA_RASTER_DEPTH),
             KernelWord.BLOCK_XY: Cat(qmd.CTA_THREAD_DIMENSION0, qmd.CTA_THREAD_DIMENSION1),
-            KernelWord.BLOCK_Z: Cat(
-                qmd.CTA_THREAD_DIMENSION2,
-                Mux(qmd.CONSTANT_BUFFER_0_VALID, qmd.CONSTANT_BUFFER_0_SIZE_SHIFTED4, 0),
-            ),
+            KernelWord.BLOCK_Z: Cat(qmd.CTA_THREAD_DIMENSION2, self._valid(), self._has_local),
             **area,
         }

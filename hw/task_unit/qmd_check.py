@@ -9,18 +9,19 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import REGISTER_UNIT, SHARED_UNIT, WARP_THREADS, Config
 from signalbox.hw.lib.onehot import lowest, select
-from signalbox.hw.qmd import (
-    CONSTANT_BUFFERS,
-    MOST_REGISTERS,
-    MOST_THREADS,
-    QMD,
-    QMD_VERSION,
-    SkedCheck,
+from signalbox.hw.qmd import MOST_REGISTERS, MOST_THREADS, QMD, QMD_VERSION, SkedCheck
+from signalbox.hw.records.placement import (
+    BLOCK_COUNT_BITS,
+    LOCAL_PAGE,
+    LOCAL_UNIT,
+    coordinates,
+    kernel_needs,
+    local_area,
+    local_word,
 )
-from signalbox.hw.records.placement import BLOCK_COUNT_BITS, coordinates, kernel_needs
 from signalbox.hw.task_unit.qmd_fetch import QMD_DWORDS
 
-__all__ = ["QmdCheck"]
+__all__ = ["QmdCheck", "local_units"]
 
 _ENOUGH = 24
 """Dwords that hold the grid, the resume position, threads and registers."""
@@ -37,7 +38,6 @@ _NOT_MODELLED = (
     "DEPENDENT_QMD1_ENABLE",
     "SM_DISABLE_MASK_LOWER",
     "SM_DISABLE_MASK_UPPER",
-    *(f"CONSTANT_BUFFER_{number}_VALID" for number in range(1, CONSTANT_BUFFERS)),
 )
 """Fields that must be 0."""
 
@@ -57,6 +57,7 @@ class QmdCheck(wiring.Component):
     entered : in, the task was accepted before: the queue pointers are no longer those of the QMD,
         and the dependence counter may belong to the next launch.
     decrements : in, the dependence counter is about to be decremented; otherwise it must be 0.
+    local : in, area of the local memory of its channel.
     record : in, the QMD.
     dwords : in, dwords read so far.
     done : out, the outputs below are valid, until `start`.
@@ -77,6 +78,7 @@ class QmdCheck(wiring.Component):
             "resumed": In(1),
             "entered": In(1),
             "decrements": In(1),
+            "local": In(local_area),
             "record": In(QMD),
             "dwords": In(range(QMD_DWORDS + 1)),
             "done": Out(1),
@@ -179,8 +181,9 @@ class QmdCheck(wiring.Component):
         threads = (qmd.CTA_THREAD_DIMENSION0, qmd.CTA_THREAD_DIMENSION1, qmd.CTA_THREAD_DIMENSION2)
         registers = qmd.REGISTER_COUNT_V
         return {
-            SkedCheck.LOCAL_MEMORY_LOW: qmd.SHADER_LOCAL_MEMORY_LOW_SIZE != 0,
-            SkedCheck.LOCAL_MEMORY_HIGH: qmd.SHADER_LOCAL_MEMORY_HIGH_SIZE != 0,
+            SkedCheck.LOCAL_MEMORY_LOW: _parts(qmd.SHADER_LOCAL_MEMORY_LOW_SIZE),
+            SkedCheck.LOCAL_MEMORY_HIGH: _parts(qmd.SHADER_LOCAL_MEMORY_HIGH_SIZE),
+            SkedCheck.LOCAL_MEMORY: self._local_wrong(),
             SkedCheck.REGISTER_COUNT: (registers == 0) | (registers > MOST_REGISTERS),
             SkedCheck.THREADS: (self._xy > MOST_THREADS) | (self._threads > MOST_THREADS),
             SkedCheck.PROGRAM: qmd.PROGRAM_ADDRESS_LOWER[:3] != 0,
@@ -193,6 +196,18 @@ class QmdCheck(wiring.Component):
             SkedCheck.WARPS: self.needs.warps > config.sm_warps,
             SkedCheck.DEPENDENCE: self._counter_wrong(),
         }
+
+    def _local_wrong(self) -> Value:
+        """Local memory does not fit the area, or that is misaligned or not for all SMs."""
+        units, area, config = local_units(self.record), self.local, self._config
+        threads = WARP_THREADS << config.warp_bits
+        wrong = (
+            (units >> local_word["units"].width != 0)
+            | ((units * (threads * LOCAL_UNIT)) > area.size)
+            | (((area.va | area.size) % LOCAL_PAGE) != 0)
+            | (area.sms < config.sms)
+        )
+        return (units != 0) & wrong
 
     def _pointers_wrong(self) -> Value:
         """A queue starts at its first entry, with no more entries than its size."""
@@ -226,6 +241,17 @@ def _size_wrong(qmd: data.View) -> Value:
     """Whether a queue's size is not a power of two, or smaller than the entries of one block."""
     size, block = qmd.CIRCULAR_QUEUE_SIZE, qmd.QUEUE_ENTRIES_PER_CTA_LOG2
     return (size == 0) | ((size & (size - 1)) != 0) | ((size >> block) == 0)
+
+
+def local_units(qmd: data.View) -> Value:
+    """Local memory per thread: both parts together, in units."""
+    low, high = qmd.SHADER_LOCAL_MEMORY_LOW_SIZE, qmd.SHADER_LOCAL_MEMORY_HIGH_SIZE
+    return low // LOCAL_UNIT + high // LOCAL_UNIT
+
+
+def _parts(size: Value) -> Value:
+    """Whether it is not a number of whole units."""
+    return size % LOCAL_UNIT != 0
 
 
 def _units(amount: Value, unit: int) -> Value:

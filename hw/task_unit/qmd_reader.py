@@ -8,7 +8,12 @@ from signalbox.hw.config import Config
 from signalbox.hw.qmd import QMD, SkedCheck
 from signalbox.hw.records.launch import Refusal, task_verdict
 from signalbox.hw.records.memory import MemoryStatus, ReadPort
-from signalbox.hw.records.placement import BLOCK_COUNT_BITS, coordinates, kernel_needs
+from signalbox.hw.records.placement import (
+    BLOCK_COUNT_BITS,
+    coordinates,
+    kernel_needs,
+    local_area,
+)
 from signalbox.hw.task_unit.qmd_check import QmdCheck
 from signalbox.hw.task_unit.qmd_fetch import QmdFetch, qmd_address
 
@@ -27,6 +32,7 @@ class QmdReader(wiring.Component):
     resumed : in, see `QmdCheck`.
     entered : in, see `QmdCheck`.
     decrements : in, see `QmdCheck`.
+    local : in, see `QmdCheck`.
     read : out, the memory.
     done : out, the outputs below are valid, until the next request is accepted.
     verdict : out, reason of a refusal.
@@ -44,6 +50,7 @@ class QmdReader(wiring.Component):
             "resumed": In(1),
             "entered": In(1),
             "decrements": In(1),
+            "local": In(local_area),
             "read": Out(ReadPort(config)),
             "done": Out(1),
             "verdict": Out(task_verdict),
@@ -67,7 +74,7 @@ class QmdReader(wiring.Component):
             check.record.eq(reader.record),
             [
                 getattr(check, name).eq(getattr(self, name))
-                for name in ("resumed", "entered", "decrements")
+                for name in ("resumed", "entered", "decrements", "local")
             ],
             check.dwords.eq(reader.dwords),
             self.record.eq(reader.record),

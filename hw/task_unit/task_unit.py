@@ -25,6 +25,7 @@ from signalbox.hw.records.placement import (
     Policy,
     coordinates,
     kernel_word,
+    local_area,
     queue_span,
     task_pointer,
     task_saved,
@@ -82,6 +83,8 @@ class TaskUnit(wiring.Component):
     saves : in, its tasks may have blocks of lower priority stopped (PREEMPT-5), unless their QMD
         says otherwise.
     save_area : in, number of the first 4 KiB page of its save area; 0: none, no block is stopped.
+    channel : out, channel of the task that is being processed.
+    local : in, area of its local memory, one cycle later.
     overdue : in, tasks with blocks on SMs are to end early (TIMEOUT).
     limit : in, strobe: slots that a context's tasks may hold. Tasks beyond a new limit keep their
         slots until a task of higher priority waits: then tasks of lower priority are stopped until
@@ -122,6 +125,8 @@ class TaskUnit(wiring.Component):
             "level": In(PreemptionLevel),
             "saves": In(1),
             "save_area": In(SAVE_PAGE_BITS),
+            "channel": Out(task_pointer["channel"].shape),
+            "local": In(local_area),
             "launch": In(stream.Signature(task_launch(config))),
             "launched": Out(task_launched),
             "overdue": In(1),
@@ -243,8 +248,11 @@ class TaskUnit(wiring.Component):
             words.needs.priority.eq(self._level),
             words.needs.saves.eq(self._may_stop),
             words.area.eq(self.save_area),
+            words.local.eq(self.local),
+            metadata.local.eq(self.local),
             self.kernel.eq(words.kernel),
             self.failed.p.task.eq(self.task),
+            self.channel.eq(self.task.channel),
         ]
         with m.If(self.ended.ready):
             m.d.sync += self.ended.valid.eq(0)

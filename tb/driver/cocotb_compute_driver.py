@@ -58,6 +58,18 @@ async def refused(dut):
     await run(dut, compute_bodies.refused)
 
 
+@cocotb.test(**LIMIT)
+async def constant_buffers(dut):
+    """Kernels read their constant buffers, and no others."""
+    await run(dut, compute_bodies.constant_buffers)
+
+
+@cocotb.test(**LIMIT)
+async def local_memory(dut):
+    """Threads of kernels in two address spaces have local memory of their own."""
+    await run(dut, compute_bodies.local_memory)
+
+
 ENDLESS = Kernel("endless", "again: bra again", {})
 SHORT = Kernel("short", "exit", {})
 

@@ -1,9 +1,11 @@
 """Tests of compute through the driver, common to the RTL and the Python model."""
 
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.driver.compute.occupancy import BlockError
@@ -19,7 +21,7 @@ from signalbox.hw.errors import Cause, CoreCause
 from signalbox.hw.page_tables import AccessType, FaultType
 from signalbox.hw.qmd import SkedCheck
 
-__all__ = ["BODIES", "physical"]
+__all__ = ["BODIES", "Body", "local_memory", "physical"]
 
 COUNT, BLOCK = 75, 20
 HOLE = 0x7654_3000
@@ -38,6 +40,49 @@ STORE = Kernel(
     """,
     {"TO": 8},
 )
+
+TABLES = Kernel(
+    "tables",
+    """
+    ldc   r0, [TO]
+    ldc   r1, [4]
+    ldc   r3, [1][4]
+    ldc   r2, [7][28]
+    stg   [r0], r3
+    stg   [r0 + 4], r2
+    exit
+    """,
+    {"TO": 8},
+)
+
+
+def local_kernel(size: int) -> Kernel:
+    """OUT[i] = SEED + i, kept in the last word of `size` bytes of local memory meanwhile."""
+    return Kernel(
+        f"local {size}",
+        f"""
+        s2r   r0, ctaid.x
+        s2r   r1, ntid.x
+        s2r   r2, tid.x
+        mad   r0, r0, r1, r2
+        ldc   r1, [N]
+        sltu  r1, r0, r1
+        push  r1
+        ldc   r4, [SEED]
+        add   r5, r4, r0
+        mov   r6, 0
+        stl   [r6 + {size - 4}], r5
+        wait  100
+        ldl   r7, [r6 + {size - 4}]
+        ldc   r2, [OUT]
+        ldc   r3, [4]
+        lea   r2, r2, r0, 2
+        stg   [r2], r7
+        exit
+        """,
+        {"OUT": 8, "SEED": 4, "N": 4},
+        local=size,
+    )
 
 
 async def addition(
@@ -197,6 +242,70 @@ def physical(task: Task) -> int:
     return task.memory.chunk.buffer.at(task.memory.offset)
 
 
+async def constant_buffers(device: Device) -> None:
+    """Two kernels at once, each with its own constant buffers (HOST-15). A buffer that is not given
+    is an error of the kernel."""
+    stream, numbers = await device.stream(), np.random.default_rng(9)
+    tables = [numbers.integers(0, 1 << 32, 8, np.uint32) for _ in range(3)]
+    given = [await device.upload(each) for each in tables]
+    out = await device.upload(np.zeros(6, np.uint32))
+    pairs = [{1: given[0], 7: given[1]}, {1: given[1], 7: given[2]}, {1: given[2]}]
+    tasks = [
+        await stream.launch(
+            TABLES, 1, 1, {"TO": stream.space.at(out, 8 * n)}, constants=pair, overlap=True
+        )
+        for n, pair in enumerate(pairs[:2])
+    ]
+    for task in tasks:
+        await task.synchronize()
+    expected = [word for n in range(2) for word in (tables[n][1], tables[n + 1][7])]
+    assert out.read(np.uint32)[:4].tolist() == expected
+    error = await failure(await stream.launch(TABLES, 1, 1, {"TO": out}, constants=pairs[2]))
+    assert error.warp is not None and error.warp.cause is CoreCause.INSTRUCTION, str(error)
+    assert error.place == "line 5 of 'tables': ldc r2, [7][28]"
+    await stream.channel.resume()
+    for constants, message in (
+        ({0: given[0]}, "constant buffer 0: 1 … 7; 0 holds the arguments"),
+        ({8: given[0]}, "constant buffer 8: 1 … 7"),
+        ({1: await device.allocate(12)}, "constant buffer 1 of 12 bytes: a multiple of 16"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            await stream.launch(TABLES, 1, 1, {"TO": out}, constants=constants)
+
+
+async def local_memory(device: Device) -> None:
+    """Kernels of two address spaces, if there are enough, and then one that needs more, find what
+    their threads have stored in local memory (HOST-15)."""
+    spaces: list[AddressSpace] = [device.space]
+    if device.info.channels > 1 and device.info.asids > 2:
+        spaces.append(device.create_space("second"))
+    streams = [await device.stream(space=space) for space in spaces]
+    small, large = local_kernel(32), local_kernel(1024)
+    work = []
+    for kernel, stream in [*((small, stream) for stream in streams), (large, streams[0])]:
+        out = await device.upload(np.zeros(COUNT, np.uint32), space=stream.space)
+        seed = len(work) * 1000 + 7
+        args = {"OUT": out, "SEED": seed, "N": COUNT}
+        task = await stream.launch(kernel, -(-COUNT // BLOCK), BLOCK, args, overlap=True)
+        work.append((task, out, seed))
+    for task, out, seed in work:
+        await task.synchronize()
+        assert np.array_equal(out.read(np.uint32), np.arange(COUNT) + seed), seed
+    args = {"OUT": work[0][1], "SEED": 0, "N": COUNT}
+    error = await failure(await streams[0].launch(replace(large, local=1008), 1, 1, args))
+    assert error.warp is not None and error.warp.cause is CoreCause.LOCAL_RANGE, str(error)
+    assert error.place == f"line 12 of '{large.name}': stl [r6 + 1020], r5", str(error)
+    await streams[0].channel.resume()
+
+
 Body = Callable[[Device], Coroutine[Any, Any, None]]
 
-BODIES: tuple[Body, ...] = (vector_adds, in_order, kernel_fault, address_limit, refused)
+BODIES: tuple[Body, ...] = (
+    vector_adds,
+    in_order,
+    kernel_fault,
+    address_limit,
+    refused,
+    constant_buffers,
+    local_memory,
+)

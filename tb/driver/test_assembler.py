@@ -27,10 +27,14 @@ def encoded(text: str) -> int:
         ("leas r4, r2, -1, 0", 0xFFFFFFFF_00_02_04_98),
         ("s2r r1, ntid.y", 0x00000009_00_00_01_20),
         ("ldc r1, [0x10]", 0x00000010_00_00_01_21),
+        ("ldc r1, [0][0x10]", 0x00000010_00_00_01_21),
+        ("ldc r1, [ 7 ] [8]", 0x00000008_00_07_01_21),
         ("ldg r1, [r2 - 4]", 0xFFFFFFFC_00_02_01_22),
         ("stg [r2 + 8], r3", 0x00000008_03_02_00_23),
         ("lds r1, [r3]", 0x00000000_00_03_01_24),
         ("sts [r3 + 4], r5", 0x00000004_05_03_00_25),
+        ("ldl r1, [r3]", 0x00000000_00_03_01_26),
+        ("stl [r3 + 4], r5", 0x00000004_05_03_00_27),
         ("bra 0x10", 0x00000010_00_00_00_30),
         ("wait 5", 0x00000005_00_00_00_B7),
         ("exit", 0x00000000_00_00_00_38),
@@ -86,7 +90,9 @@ def test_labels_constants_comments() -> None:
         (".word 5", r"line 1: '.word 5' is not of the form"),
         ("s2r r1, tid", "line 1: 'tid' is not one of tid.x"),
         ("ldg r1, r2", r"line 1: 'r2' is not of the form \[register \+ number\]"),
-        ("ldc r1, 8", r"line 1: '8' is not of the form \[number\]"),
+        ("ldc r1, 8", r"line 1: '8' is not of the form \[number\] or \[buffer\]\[number\]"),
+        ("ldc r1, [8][0]", r"line 1: constant buffer 8 is outside 0 … 7"),
+        ("ldc r1, [-1][0]", r"line 1: constant buffer -1 is outside 0 … 7"),
     ],
 )
 def test_errors(text: str, message: str) -> None:
@@ -107,10 +113,11 @@ def written(numbers: Random, operand: Operand) -> str:
             return str(numbers.randrange(32))
         case Operand.GLOBAL:
             return f"[{pair} {offset}]"
-        case Operand.SHARED:
+        case Operand.SHARED | Operand.LOCAL:
             return f"[{register} {offset}]"
         case Operand.CONSTANT:
-            return f"[0x{numbers.getrandbits(13):x}]"
+            buffer = numbers.choice(("", *(f"[{n}]" for n in range(1, 8))))
+            return f"{buffer}[0x{numbers.getrandbits(13):x}]"
         case Operand.SPECIAL:
             return numbers.choice(list(Special)).name.lower().replace("_", ".")
         case Operand.TARGET:

@@ -316,14 +316,14 @@ def test_inline_transfer():
 def test_methods_without_effect():
     """Compute methods that set state which the machine lacks are named, if they were executed
     (HOST-14)."""
-    commands = Pushbuffer().immediate(1, 0x310, 5).inc(1, 0x790, 1, 2).immediate(1, 0x3C00, 7)
+    commands = Pushbuffer().immediate(1, 0x310, 5).inc(1, 0x2A0, 1, 2).immediate(1, 0x3C00, 7)
     commands.wait_tasks().immediate(4, CeMethod.PITCH_IN, 1)
     text = execute(commands.dwords, parse_image({})).format()
     lines = text[text.index("Without effect:") :].splitlines()[1:5]
     assert [line.split(": subchannel 1 ")[1] for line in lines] == [
         "SET_SPA_VERSION = 0x00000005",
-        "SET_SHADER_LOCAL_MEMORY_A = 0x00000001",
-        "SET_SHADER_LOCAL_MEMORY_B = 0x00000002",
+        "SET_SHADER_SHARED_MEMORY_WINDOW_A = 0x00000001",
+        "SET_SHADER_SHARED_MEMORY_WINDOW_B = 0x00000002",
         "method 0x3c00 = 0x00000007",
     ]
     early = Pushbuffer().raw(0xC000_0000).immediate(1, 0x310, 5)

@@ -41,7 +41,7 @@ def test_compute(simulator: str) -> None:
         "signalbox.tb.driver.cocotb_compute_driver",
         simulator=simulator,
         name="driver-compute",
-        minimum=27,
+        minimum=29,
     )
 
 

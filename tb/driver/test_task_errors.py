@@ -205,8 +205,15 @@ def test_several_fail():
         (580, 4, Cause.TASK_MODEL, SkedCheck.NONE, "has another version, unmodelled"),
         (384, 0, Cause.TASK_MODEL, SkedCheck.NONE, "or an empty grid"),
         (648, 0, Cause.TASK_CHECK, SkedCheck.REGISTER_COUNT, "SKEDCHECK 6 REGISTER_COUNT"),
-        (736, 1, Cause.TASK_CHECK, SkedCheck.LOCAL_MEMORY_LOW, "SKEDCHECK 2 LOCAL_MEMORY_LOW: it"),
+        (736, 1, Cause.TASK_CHECK, SkedCheck.LOCAL_MEMORY_LOW, "SKEDCHECK 2 LOCAL_MEMORY_LOW: si"),
         (1600, 1, Cause.TASK_CHECK, SkedCheck.LOCAL_MEMORY_HIGH, "SKEDCHECK 3 LOCAL_MEMORY_HIGH"),
+        (
+            736,
+            16,
+            Cause.TASK_CHECK,
+            SkedCheck.LOCAL_MEMORY,
+            "SKEDCHECK 4 LOCAL_MEMORY: the chann",
+        ),
         (1536, 4, Cause.TASK_CHECK, SkedCheck.PROGRAM, "SKEDCHECK 13 PROGRAM: the program addre"),
         (544, 0x3FFFF, Cause.TASK_CHECK, SkedCheck.SHARED_MEMORY, "SKEDCHECK 14 SHARED_MEMORY"),
         (

@@ -8,7 +8,7 @@ from signalbox.driver.compute.occupancy import BlockError
 from signalbox.driver.compute.qmd import Release, TaskRecord
 from signalbox.hw.config import Config
 from signalbox.hw.qmd import DependentAction, Placement, ReleaseOp
-from signalbox.tb.models.tasks import FIELDS, Machine, Task, judge
+from signalbox.tb.models.tasks import FIELDS, Machine, Task, buffers, judge
 
 CONFIG = Config()
 MACHINE = Machine(CONFIG.sm_warps, CONFIG.sm_registers, CONFIG.sm_shared)
@@ -48,6 +48,15 @@ def test_arguments_and_placement() -> None:
     assert bits(record, 138, 2) == 2
 
 
+def test_constant_buffers() -> None:
+    record = replace(
+        RECORD, arguments=0x10, argument_bytes=16, constants={3: (0x1_FFFF_0000_0014, 131_056)}
+    )
+    word = int.from_bytes(record.pack(CONFIG), "little")
+    assert buffers(word) == {0: (0x10, 16), 3: (0x1_FFFF_0000_0014, 131_056)}
+    assert isinstance(judge(word, MACHINE), Task)
+
+
 def test_releases_and_dependent_task() -> None:
     record = replace(
         RECORD,
@@ -80,6 +89,14 @@ def test_releases_and_dependent_task() -> None:
         ({"program": 1 << 49}, "does not fit 49 bits"),
         ({"priority": 64}, "priority = 64"),
         ({"argument_bytes": 8}, "not a multiple of 16"),
+        ({"constants": {0: (0, 16)}}, "constant buffer 0: 1 … 7; 0 holds the arguments"),
+        ({"constants": {8: (0, 16)}}, "constant buffer 8: 1 … 7"),
+        ({"constants": {1: (0, 8)}}, "constant buffer 1 of 8 bytes: a multiple of 16"),
+        ({"constants": {1: (0, 131_072)}}, "constant buffer 1 of 131072 bytes: .*131056 at most"),
+        ({"constants": {1: (2, 16)}}, "constant buffer 1 at 0x2: a multiple of 4 of 49 bits"),
+        ({"constants": {1: (1 << 49, 16)}}, "constant buffer 1 at 0x2000000000000"),
+        ({"local": 8}, "local = 8: a multiple of 16, 524272 at most"),
+        ({"local": 1 << 19}, "local = 524288"),
         ({"releases": (Release(0, 0),) * 4}, "4 releases: 3 at most"),
         ({"releases": (Release(1 << 40, 0),)}, "RELEASE0_ADDRESS_UPPER = 0x100 does not fit"),
         ({"dependent": 0x80}, "not a multiple of 256"),

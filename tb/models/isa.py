@@ -4,7 +4,7 @@
 It runs one block at a time. Its warps run one after another, each up to a barrier or its end.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -55,12 +55,13 @@ class Failure(Exception):
         self.cause, self.va = cause, va
 
 
-INSTRUCTION, PROGRAM, MEMORY, ALIGNMENT, RANGE, STACK = 1, 2, 4, 6, 7, 8
+INSTRUCTION, PROGRAM, MEMORY, ALIGNMENT, RANGE, STACK, LOCAL = 1, 2, 4, 6, 7, 8, 10
 
 
 @dataclass
 class Launch:
-    """Parameters that all blocks share."""
+    """Parameters that all blocks share. `buffers` : address and bytes of constant buffers 1 … 7, by
+    number. `local` : bytes of local memory per thread."""
 
     memory: Memory
     program: int
@@ -71,6 +72,8 @@ class Launch:
     registers: int
     shared: int = 0
     barrier: bool = False
+    buffers: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    local: int = 0
 
     @property
     def threads(self) -> int:
@@ -87,6 +90,8 @@ class Warp:
     pc: int
     mask: np.ndarray
     registers: np.ndarray
+    local: list[dict[int, int]] = field(default_factory=lambda: [{} for _ in range(32)])
+    """Words of each lane's local memory, by offset; those that were not written are missing."""
     stack: list[np.ndarray] = field(default_factory=list)
     ended: bool = False
     failure: tuple[int, int, int | None] | None = None
@@ -246,9 +251,11 @@ class _Machine:
 
     def _ldc(self) -> None:
         self.reg(self.d)
-        if self.value % 4 or self.value + 4 > self.launch.constant_bytes:
+        first = self.launch.constants, self.launch.constant_bytes
+        base, size = {0: first, **self.launch.buffers}.get(self.a, (0, 0))
+        if self.value % 4 or self.value + 4 > size:
             raise Failure(INSTRUCTION)
-        va = self.launch.constants + self.value
+        va = base + self.value
         if status := self.launch.memory.status(va):
             raise Failure(PROGRAM + status - 1, va)
         self.write(np.full(32, self.launch.memory.word(va)))
@@ -305,6 +312,30 @@ class _Machine:
         for lane, at in self._places():
             self.shared[at : at + 4] = int(words[lane]).to_bytes(4, "little")
 
+    def _offsets(self) -> list[tuple[int, int]]:
+        """Lane and offset in local memory of each active lane's access."""
+        if not self.launch.local:
+            raise Failure(INSTRUCTION)
+        base = self.reg(self.a)
+        offsets = [
+            (int(lane), (int(base[lane]) + self.value) & U32) for lane in LANES[self.warp.mask]
+        ]
+        for _, at in offsets:
+            if at % 4 or at + 4 > self.launch.local:
+                raise Failure(LOCAL, at)
+        return offsets
+
+    def _ldl(self) -> None:
+        words = np.array(self.reg(self.d))
+        for lane, at in self._offsets():
+            words[lane] = self.warp.local[lane].get(at, 0)
+        self.write(words)
+
+    def _stl(self) -> None:
+        words = self.reg(self.c)
+        for lane, at in self._offsets():
+            self.warp.local[lane][at] = int(words[lane])
+
     def _jump(self) -> None:
         self.warp.pc = (self.warp.pc - 8 + self.offset) & (1 << 49) - 1
 
@@ -349,6 +380,8 @@ class _Machine:
         0x23: _stg,
         0x24: _lds,
         0x25: _sts,
+        0x26: _ldl,
+        0x27: _stl,
         0x30: _jump,
         0x31: lambda self: self._branch(True),
         0x32: lambda self: self._branch(False),

@@ -7,7 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["FIELDS", "FOREIGN", "Machine", "Task", "judge", "record", "record_of"]
+__all__ = [
+    "FIELDS",
+    "FOREIGN",
+    "LocalArea",
+    "Machine",
+    "Task",
+    "buffers",
+    "judge",
+    "record",
+    "record_of",
+]
 
 FIELDS = {
     "outer_get": (32, 31),
@@ -37,7 +47,7 @@ FIELDS = {
     "block_y": (608, 16),
     "block_z": (624, 16),
     "buffer": (640, 1),
-    "second_buffer": (641, 1),
+    "further_buffers": (641, 7),
     "registers": (648, 9),
     "mask_low": (672, 32),
     "mask_high": (704, 32),
@@ -50,12 +60,14 @@ FIELDS = {
     "program_high": (1568, 17),
     "local_high": (1600, 24),
 }
-"""First bit and width."""
+"""First bit and width; of the fields of constant buffers, those of buffer 0."""
+
+BUFFER_BITS = 64
+"""Distance of the fields of one constant buffer from those of the previous one."""
 
 FOREIGN = (
     "self_copy",
     "sequential",
-    "second_buffer",
     "second_dependent",
     "mask_low",
     "mask_high",
@@ -65,11 +77,21 @@ FOREIGN = (
 
 @dataclass(frozen=True)
 class Machine:
-    """Resources of an SM."""
+    """Resources of an SM, and the number of SMs."""
 
     warps: int
     registers: int
     shared: int
+    sms: int = 1
+
+
+@dataclass(frozen=True)
+class LocalArea:
+    """Area of a channel's local memory: address, bytes and number of the SMs' parts."""
+
+    va: int = 0
+    size: int = 0
+    sms: int = 0
 
 
 @dataclass(frozen=True)
@@ -124,15 +146,33 @@ def record_of(launch: Mapping[str, Any], **fields: int) -> int:
     return record(**(asked | fields))
 
 
+def buffers(word: int) -> dict[int, tuple[int, int]]:
+    """Address and bytes of each valid constant buffer of a record, by number."""
+    found = {}
+    for number in range(8):
+        here = word >> BUFFER_BITS * number
+        low, high, size = (
+            here >> first & (1 << width) - 1
+            for first, width in (FIELDS[f"buffer_{name}"] for name in ("low", "high", "size"))
+        )
+        if word >> FIELDS["buffer"][0] + number & 1:
+            found[number] = high << 32 | low, 16 * size
+    return found
+
+
 def judge(
-    word: int, machine: Machine, entered: bool = False, decrements: bool = False
+    word: int,
+    machine: Machine,
+    entered: bool = False,
+    decrements: bool = False,
+    area: LocalArea | None = None,
 ) -> Task | int | None:
     """The task of a record; or the SKEDCHECK number of its first error; or None if it has another
     version, uses features that are not modelled, or has no block.
 
-    `entered`: the task has been accepted before. `decrements`: its dependence counter is about to
-    be decremented. The record does not tell where a queue continues; then `first` and `blocks` are
-    0.
+    `area`: local memory of the channel, None if it has set none. `entered`: the task has been
+    accepted before. `decrements`: its dependence counter is about to be decremented. The record
+    does not tell where a queue continues; then `first` and `blocks` are 0.
     """
     of = {name: word >> low & (1 << width) - 1 for name, (low, width) in FIELDS.items()}
     grid = of["grid_x"], of["grid_y"], of["grid_z"]
@@ -147,8 +187,9 @@ def judge(
     warps = -(-threads // 32)
     units = -(-of["registers"] // 4)
     faults = {
-        2: of["local_low"],
-        3: of["local_high"],
+        2: of["local_low"] % 16,
+        3: of["local_high"] % 16,
+        4: _local_wrong(of, machine, area or LocalArea()),
         6: not 1 <= of["registers"] <= 255,
         11: threads > 1024,
         13: of["program_low"] % 8,
@@ -178,6 +219,13 @@ def judge(
         first=first,
         blocks=total - before,
     )
+
+
+def _local_wrong(of: dict[str, int], machine: Machine, area: LocalArea) -> bool:
+    units = of["local_low"] // 16 + of["local_high"] // 16
+    threads = 32 << (machine.warps - 1).bit_length()
+    fits = units < 1 << 15 and 16 * units * threads <= area.size and area.sms >= machine.sms
+    return units > 0 and not (fits and area.va % 4096 == area.size % 4096 == 0)
 
 
 def _pointers_wrong(of: dict[str, int]) -> bool:

@@ -183,6 +183,11 @@ class Core(wiring.Component):
         m.d.comb += [
             kernels.row[0].eq(fetch.row),
             fetch.traits.eq(kernels.traits[0]),
+            kernels.number.eq(self.number),
+            kernels.local_row.eq(execute.row.row.place.row),
+            memory_.local.eq(kernels.local),
+            kernels.ask.eq(fetch.ask),
+            fetch.buffer.eq(kernels.buffer),
             kernels.look[0].eq(fetch.look),
             fetch.word.eq(kernels.word[0]),
             memory_.row.valid.eq(execute.row.valid & ~execute.row.shared),

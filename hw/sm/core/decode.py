@@ -7,11 +7,11 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
-from signalbox.hw.sm.core.kernel_rows import kernel_traits
+from signalbox.hw.sm.core.kernel_rows import constant_buffer, kernel_traits
 from signalbox.hw.sm.core.records import Control, Left, Right
 from signalbox.hw.sm.isa import INSTRUCTIONS, LAYOUT, MASKS, Instruction, Opcode, Operand, Special
 
-__all__ = ["Decoder", "InstructionCheck", "holds"]
+__all__ = ["MEMORY_OPCODES", "Decoder", "InstructionCheck", "holds"]
 
 
 def holds(m: Module, op: Value, which: Callable[[Instruction], bool], name: str) -> Signal:
@@ -35,6 +35,7 @@ class InstructionCheck(wiring.Component):
     -------
     word : in, the instruction.
     traits : in, properties of its kernel.
+    buffer : in, the constant buffer whose number is in field a.
     depth : in, lane masks on the warp's stack.
     wrong : out, illegal instruction.
     stack : out, overflow or underflow of the mask stack.
@@ -44,6 +45,7 @@ class InstructionCheck(wiring.Component):
         super().__init__({
             "word": In(LAYOUT),
             "traits": In(kernel_traits(config)),
+            "buffer": In(constant_buffer),
             "depth": In(range(MASKS + 1)),
             "wrong": Out(1),
             "stack": Out(1),
@@ -59,7 +61,9 @@ class InstructionCheck(wiring.Component):
 
         has_b, pair_a = uses("has_b", Operand.B), uses("pair_a", Operand.A_PAIR, Operand.GLOBAL)
         pair_d, immediate = uses("pair_d", Operand.D_PAIR), word.code[7]
-        any_a = uses("any_a", Operand.A, Operand.A_PAIR, Operand.GLOBAL, Operand.SHARED)
+        any_a = uses(
+            "any_a", Operand.A, Operand.A_PAIR, Operand.GLOBAL, Operand.SHARED, Operand.LOCAL
+        )
         any_d = uses("any_d", Operand.D, Operand.D_PAIR)
         faults = {
             "unknown": ~holds(m, op, lambda one: True, "known"),
@@ -72,6 +76,7 @@ class InstructionCheck(wiring.Component):
             "past_shift": uses("shift", Operand.SHIFT) & word.c[5:].any(),
             "special": uses("has_special", Operand.SPECIAL) & (word.value >= len(Special)),
             "constant": uses("has_constant", Operand.CONSTANT) & self._outside(),
+            "local": uses("has_local", Operand.LOCAL) & ~self.traits.local,
             "barrier": (op == Opcode.BAR) & ~self.traits.barrier,
         }
         found = Signal(len(faults))
@@ -84,9 +89,10 @@ class InstructionCheck(wiring.Component):
         return m
 
     def _outside(self) -> Value:
-        """Whether a word is outside of the arguments."""
-        value = self.word.value
-        return value[:2].any() | (value[4:] >= self.traits.units)
+        """Whether a word is outside of its constant buffer, or there is no such buffer."""
+        value, number = self.word.value, self.word.a
+        valid = ~number[3:].any() & self.traits.buffers.bit_select(number[:3], 1)
+        return ~valid | value[:2].any() | (value[4:] >= self.buffer.units)
 
 
 _RIGHT = {
@@ -103,7 +109,8 @@ _RIGHT = {
     Opcode.LEAS: Right.SHIFTED,
 }
 
-_MEMORY = (Opcode.LDG, Opcode.STG, Opcode.LDS, Opcode.STS)
+MEMORY_OPCODES = (Opcode.LDG, Opcode.STG, Opcode.LDS, Opcode.STS, Opcode.LDL, Opcode.STL)
+"""Instructions that complete later than they leave the pipeline."""
 
 _COMPARISONS = {
     # compare, pick, equal, less, invert, signed
@@ -123,7 +130,7 @@ _COMPARISONS = {
 def _control(opcode: Opcode) -> data.Const:
     """Lane control of an instruction; of an address (LEA), for its low word."""
     left = Left.ZERO
-    if opcode in {Opcode.ADD, Opcode.SUB, Opcode.LEA, Opcode.LEAS, *_COMPARISONS, *_MEMORY}:
+    if opcode in {Opcode.ADD, Opcode.SUB, Opcode.LEA, Opcode.LEAS, *_COMPARISONS, *MEMORY_OPCODES}:
         left = Left.A
     elif opcode is Opcode.MAD:
         left = Left.C
@@ -154,6 +161,7 @@ class Decoder(wiring.Component):
     whole : out, processes all rows; otherwise a single step.
     memory : out, accesses memory.
     shared : out, accesses shared memory.
+    local : out, accesses local memory.
     store : out, a store; otherwise a load.
     """
 
@@ -161,7 +169,9 @@ class Decoder(wiring.Component):
         super().__init__({
             "op": In(Opcode),
             "control": Out(Control),
-            **dict.fromkeys(("writes", "pair", "whole", "memory", "shared", "store"), Out(1)),
+            **dict.fromkeys(
+                ("writes", "pair", "whole", "memory", "shared", "local", "store"), Out(1)
+            ),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -170,7 +180,7 @@ class Decoder(wiring.Component):
         with m.Switch(self.op):
             for one in INSTRUCTIONS:
                 with m.Case(one.opcode):
-                    memory = one.opcode in _MEMORY
+                    memory = one.opcode in MEMORY_OPCODES
                     result = one.operands[:1] in {(Operand.D,), (Operand.D_PAIR,)}
                     m.d.comb += [
                         self.control.eq(_control(one.opcode)),
@@ -179,6 +189,7 @@ class Decoder(wiring.Component):
                         self.whole.eq(one.opcode not in scalar),
                         self.memory.eq(memory),
                         self.shared.eq(Operand.SHARED in one.operands),
-                        self.store.eq(one.opcode in {Opcode.STG, Opcode.STS}),
+                        self.local.eq(Operand.LOCAL in one.operands),
+                        self.store.eq(one.opcode in {Opcode.STG, Opcode.STS, Opcode.STL}),
                     ]
         return m

@@ -69,6 +69,7 @@ class Execute(wiring.Component):
             "writes": 1,
             "memory": 1,
             "shared": 1,
+            "local": 1,
             "store": 1,
             "what": instruction(config),
         })
@@ -125,7 +126,7 @@ class Execute(wiring.Component):
             step.last.eq(~pair_now & ((line == self._line) | ~controls.whole)),
             *(
                 step[name].eq(getattr(controls, name))
-                for name in ("control", "writes", "memory", "shared", "store")
+                for name in ("control", "writes", "memory", "shared", "local", "store")
             ),
             ends.eq(step.valid & step.last),
             self.i.ready.eq(~busy | ends),
@@ -138,7 +139,7 @@ class Execute(wiring.Component):
 
     def _ask(self, m: Module, step: data.View, controls: Decoder) -> None:
         what, look = step.what, self.look
-        long = controls.memory & ~controls.shared
+        long = controls.memory & ~(controls.shared | controls.local)
         m.d.comb += [
             look.warp.eq(what.at.warp),
             look.own.eq(what.own),
@@ -209,6 +210,7 @@ class Execute(wiring.Component):
             row.warp.eq(step.what.at.warp),
             row.transfer.eq(step.what.transfer),
             row.place.eq(step.what.at.place),
+            row.local.eq(step.local),
             row.store.eq(step.store),
             row.last.eq(step.last),
             row.dest.eq(self._dests[-1]),
@@ -218,18 +220,17 @@ class Execute(wiring.Component):
             m.d.comb += [
                 result.words[n].eq(lane.result),
                 row.lanes[n].active.eq(mask[n]),
-                row.lanes[n].va.eq(
-                    Mux(step.what.transfer, self._word_at(step, n), Cat(lane.result, lane.address))
-                ),
+                row.lanes[n].va.eq(self._address(step, n, lane)),
                 row.lanes[n].data.eq(lane.third),
             ]
         self._retire(m, step, mask, lanes)
 
-    def _word_at(self, step: data.View, lane: int) -> Value:
-        """Address of the word of a lane in a transfer."""
-        config = self._config
-        inside = Cat(Const(0, 2), Const(lane, (config.lanes - 1).bit_length()), step.line)[:7]
-        return Cat(inside, step.what.at.context.pc[7:])
+    def _address(self, step: data.View, number: int, lane: AluLane) -> Value:
+        """See `access_row`."""
+        thread = Cat(Const(number, (self._config.lanes - 1).bit_length()), step.line)[:5]
+        inside = Cat(Const(0, 2), thread, step.what.at.context.pc[7:])
+        high = Mux(step.local, thread, lane.address)
+        return Mux(step.what.transfer, inside, Cat(lane.result, high))
 
     def _retire(self, m: Module, step: data.View, mask: Value, lanes: list[AluLane]) -> None:
         """Collect results of all rows for the warp."""

@@ -11,7 +11,12 @@ from signalbox.hw.records.memory import MemoryStatus, read_beat
 from signalbox.hw.records.placement import KernelWord, coordinates
 from signalbox.hw.sm.core.constant_cache import ReadOnlyCache
 from signalbox.hw.sm.core.decode import InstructionCheck, holds
-from signalbox.hw.sm.core.kernel_rows import kernel_traits, word_look
+from signalbox.hw.sm.core.kernel_rows import (
+    buffer_look,
+    constant_buffer,
+    kernel_traits,
+    word_look,
+)
 from signalbox.hw.sm.core.records import instruction, place, warp_place
 from signalbox.hw.sm.core.warp_scheduler import warp_event, warp_outcome
 from signalbox.hw.sm.isa import IMMEDIATE, INSTRUCTION_BYTES, LAYOUT, Opcode, Operand, Special
@@ -27,6 +32,9 @@ _WORD = ("missed", "status", "word")
 """Pipeline payload of a warp: it must not execute (`dead`), because its memory access failed
 (`dying`), or its block is stopped (`saves`); its pc is misaligned (`odd`); its instruction, or the
 reason for its absence."""
+
+_FAR = {Operand.GLOBAL, Operand.LOCAL}
+"""Operands in the memory behind the bus."""
 
 _DEPTH = 16
 """Instructions in flight from pick to execution."""
@@ -63,6 +71,8 @@ class Fetch(wiring.Component):
     stopped : in, per block slot: execute nothing more, save the warp.
     row : out, see `KernelRows`.
     traits : in, see `KernelRows`.
+    ask : out, see `KernelRows`.
+    buffer : in, see `KernelRows`.
     look : out, see `KernelRows`.
     word : in, see `KernelRows`.
     slot : out, a block slot.
@@ -95,6 +105,8 @@ class Fetch(wiring.Component):
             "stopped": In(config.sm_blocks),
             "row": Out(config.row_bits),
             "traits": In(kernel_traits(config)),
+            "ask": Out(buffer_look(config)),
+            "buffer": In(constant_buffer),
             "look": Out(word_look(config)),
             "word": In(32),
             "slot": Out(config.block_bits),
@@ -174,7 +186,12 @@ class Fetch(wiring.Component):
         """The instruction, or a miss, and the kernel properties have arrived."""
         cache, asked, found = self._programs, self._asked, self._found
         leaves = asked.dead | asked.odd
-        m.d.comb += [cache.wanted.eq(~leaves), cache.release.eq(1)]
+        m.d.comb += [
+            cache.wanted.eq(~leaves),
+            cache.release.eq(1),
+            self.ask.number.eq(data.View(LAYOUT, cache.word).a),
+            self.ask.row.eq(asked.at.place.row),
+        ]
         m.d.sync += [found[name].eq(asked[name]) for name in _BASE]
         m.d.sync += [
             found.missed.eq(~cache.hit),
@@ -190,6 +207,7 @@ class Fetch(wiring.Component):
         m.d.comb += [
             forms.word.eq(found.word),
             forms.traits.eq(found.traits),
+            forms.buffer.eq(self.buffer),
             forms.depth.eq(found.at.context.depth),
         ]
         m.d.sync += [checked[name].eq(found[name]) for name in (*_BASE, *_WORD)]
@@ -199,7 +217,7 @@ class Fetch(wiring.Component):
             checked.constant.eq(
                 (op == Opcode.LDC) & ~(found.missed | found.dead | found.odd | forms.wrong)
             ),
-            checked.va.eq(found.traits.constants + found.word.value[:17]),
+            checked.va.eq(self.buffer.va + found.word.value[:17]),
         ]
 
     def _constant(self, m: Module) -> None:
@@ -253,7 +271,7 @@ class Fetch(wiring.Component):
     def _decide(self, m: Module) -> None:
         final, cache = self._final, self._constants
         op = final.word.code[:7]
-        memory = holds(m, op, lambda one: Operand.GLOBAL in one.operands, "memory")
+        memory = holds(m, op, lambda one: bool(_FAR & {*one.operands}), "memory")
         shared = holds(m, op, lambda one: Operand.SHARED in one.operands, "on_shared")
         missed = Signal()
         lacks = Signal()

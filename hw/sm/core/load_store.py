@@ -9,6 +9,7 @@ from signalbox.hw.errors import CoreCause
 from signalbox.hw.lib.stream import StreamFIFO, StreamRegister
 from signalbox.hw.records.memory import MemoryStatus, read_beat, write_beat
 from signalbox.hw.sm.core.coalescer import Coalescer, access, first_failure, gathered_words
+from signalbox.hw.sm.core.kernel_rows import local_part
 from signalbox.hw.sm.core.memory_rows import MemoryRows
 from signalbox.hw.sm.core.read_port import OUTSTANDING
 from signalbox.hw.sm.core.records import access_row, completion, result_row
@@ -34,6 +35,7 @@ class LoadStoreUnit(wiring.Component):
     room : out, see `MemoryRows`.
     reserve : in, see `MemoryRows`.
     row : in, see `MemoryRows`.
+    local : in, see `MemoryRows`.
     ask : out, reads of one beat.
     beat : in, their beats.
     request : out, writes of one beat.
@@ -52,6 +54,7 @@ class LoadStoreUnit(wiring.Component):
             "room": Out(1),
             "reserve": In(1),
             "row": In(data.StructLayout({"valid": 1, "row": access_row(config)})),
+            "local": In(local_part),
             "ask": Out(stream.Signature(core_request(config))),
             "beat": In(given),
             "request": Out(stream.Signature(core_request(config))),
@@ -76,6 +79,7 @@ class LoadStoreUnit(wiring.Component):
         m.d.comb += [
             rows.reserve.eq(self.reserve),
             rows.i.eq(self.row),
+            rows.local.eq(self.local),
             rows.taken.eq(gather.taken),
             self.room.eq(rows.room),
         ]

@@ -1,6 +1,6 @@
 """Queue of rows of memory instructions, with address check."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -8,6 +8,7 @@ from signalbox.hw.config import VA_BITS, Config
 from signalbox.hw.errors import CoreCause
 from signalbox.hw.lib.stream import StreamFIFO
 from signalbox.hw.sm.core.coalescer import checked_row, of_lowest
+from signalbox.hw.sm.core.kernel_rows import local_part
 from signalbox.hw.sm.core.records import QUEUED, access_row, row_count
 
 __all__ = ["MemoryRows"]
@@ -20,7 +21,8 @@ class MemoryRows(wiring.Component):
     Parameters
     ----------
     shared : shared memory, addressed by offsets into the block's `limit` units of 1024 bytes;
-        otherwise global memory with 49-bit addresses.
+        otherwise global memory with 49-bit addresses, and local memory, which becomes global: one
+        word of all threads of a warp after another, word by word those of all warps.
 
     Members
     -------
@@ -28,6 +30,7 @@ class MemoryRows(wiring.Component):
     reserve : in, strobe: it is used.
     i : in, rows of instructions with reserved room.
     limit : in, of the block of the arriving row.
+    local : in, local memory of the kernel of the arriving row, one cycle later.
     o : out, rows.
     taken : in, strobe: the last row of an instruction was used.
     """
@@ -39,6 +42,7 @@ class MemoryRows(wiring.Component):
             "reserve": In(1),
             "i": In(data.StructLayout({"valid": 1, "row": access_row(config)})),
             "limit": In(8),
+            "local": In(local_part),
             "o": Out(stream.Signature(checked_row(config))),
             "taken": In(1),
         })
@@ -76,15 +80,38 @@ class MemoryRows(wiring.Component):
                 checked.cause.eq(Mux(bad.any(), CoreCause.SHARED_RANGE, CoreCause.NONE)),
             ]
         else:
-            past = Cat(lane.active & lane.va[VA_BITS:].any() for lane in lanes)
+            past = Cat(lane.active & self._past(row.local, lane.va) for lane in lanes)
             first_odd = of_lowest(m, bad, list(odd), "first_odd")
             cause = Mux(first_odd, CoreCause.MEMORY_ALIGNMENT, CoreCause.MEMORY_FAULT)
+            cause = Mux(row.local, CoreCause.LOCAL_RANGE, cause)
             m.d.comb += [
                 bad.eq(odd | past),
                 checked.cause.eq(Mux(bad.any(), cause, CoreCause.NONE)),
             ]
-        width = 32 if self._shared else VA_BITS
-        vas = [lane.va[:width] for lane in lanes]
-        m.d.comb += checked.va.eq(of_lowest(m, bad, vas, "first_bad"))
+        first = Signal(VA_BITS, name="first_address")
+        m.d.comb += [
+            first.eq(of_lowest(m, bad, [lane.va[:VA_BITS] for lane in lanes], "first_bad")),
+            checked.va.eq(first),
+        ]
         for lane in range(len(lanes)):
             m.d.comb += checked.row.lanes[lane].active.eq(lanes[lane].active & ~bad.any())
+        if not self._shared:
+            self._place(m, row, checked)
+        with m.If(self._offsets(row)):
+            m.d.comb += checked.va.eq(first[:32])
+
+    def _offsets(self, row: data.View) -> Value:
+        """Whether the addresses are offsets."""
+        return Const(1) if self._shared else row.local
+
+    def _past(self, local: Value, va: Value) -> Value:
+        """Whether an address is out of the range of global or local memory."""
+        return Mux(local, va[4:32] >= self.local.units, va[VA_BITS:].any())
+
+    def _place(self, m: Module, row: data.View, checked: data.View) -> None:
+        """Addresses of words in local memory."""
+        word = slice(2, 4 + len(self.local.units))
+        for before, after in zip(row.lanes, checked.row.lanes, strict=True):
+            inside = Cat(Const(0, 2), before.va[32:37], row.warp, before.va[word])
+            with m.If(row.local):
+                m.d.comb += after.va.eq(self.local.va + inside)

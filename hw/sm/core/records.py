@@ -144,12 +144,14 @@ class Control(data.Struct):
 
 def access_row(config: Config) -> data.StructLayout:
     """One row of a memory instruction: `va` and data of each active lane. `dest`: destination of a
-    load. `last`: last row of the instruction. `transfer`: of `StateTransfer`."""
+    load. `last`: last row of the instruction. `transfer`: of `StateTransfer`. `local`: in local
+    memory; `va` is an offset of 32 bits, followed by the number of the thread in its warp."""
     lane = data.StructLayout({"active": 1, "va": 64, "data": 32})
     return data.StructLayout({
         "warp": config.warp_bits,
         "place": place(config),
         "transfer": 1,
+        "local": 1,
         "store": 1,
         "last": 1,
         "dest": dest_bits(config),

@@ -5,6 +5,7 @@ from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import VA_BITS, WARP_THREADS, Config
+from signalbox.hw.sm.core.decode import MEMORY_OPCODES
 from signalbox.hw.sm.core.records import bits, context_write, retired, warp_place
 from signalbox.hw.sm.isa import INSTRUCTION_BYTES, MASKS, Opcode
 
@@ -91,11 +92,10 @@ class Retire(wiring.Component):
 
     def _next(self, m: Module, own: Signal) -> None:
         done, next_, op = self.retired, self.next, self.retired.op
-        memory_ops = (Opcode.LDG, Opcode.STG, Opcode.LDS, Opcode.STS)
         waits, barrier = op == Opcode.WAIT, op == Opcode.BAR
         elsewhere = Signal()
         with m.Switch(op):
-            with m.Case(*memory_ops):
+            with m.Case(*MEMORY_OPCODES):
                 m.d.comb += elsewhere.eq(1)
         m.d.comb += [
             next_.warp.eq(done.at.warp),

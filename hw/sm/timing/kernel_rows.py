@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from signalbox.hw.config import Config
 from signalbox.hw.errors import CoreCause
 from signalbox.hw.records.memory import MemoryStatus, read_beat
-from signalbox.hw.records.placement import KernelWord, kernel_word
+from signalbox.hw.records.placement import KernelWord, buffer_word, kernel_word
 from signalbox.hw.sm.port import core_request
 from signalbox.hw.sm.timing.layouts import RECORD_BYTES, RECORD_WORDS
 
@@ -25,11 +25,10 @@ class Place(enum.Enum, shape=4):
     STRIDE = 1
     BASE_LOW = 2
     BASE_HIGH = 3
-    CONSTANTS_LOW = KernelWord.CONSTANTS_LOW
-    CONSTANTS_HIGH = KernelWord.CONSTANTS_HIGH
-    GRID_WIDTH = KernelWord.GRID_WIDTH
-    GRID_REST = KernelWord.GRID_REST
-    BLOCK_Z = KernelWord.BLOCK_Z
+    CONSTANTS_LOW = KernelWord.CONSTANTS_LOW.value
+    CONSTANTS_HIGH = KernelWord.CONSTANTS_HIGH.value
+    GRID_WIDTH = KernelWord.GRID_WIDTH.value
+    GRID_REST = KernelWord.GRID_REST.value
     CYCLES = 12
     SPREAD = 13
     BLOCK_BYTES = 14
@@ -87,11 +86,12 @@ class KernelRows(wiring.Component):
         kernel, depth = self.kernel, self._config.rows << 4
         m.submodules.words = words = memory.Memory(shape=32, depth=depth, init=[])
         write, read = words.write_port(), words.read_port()
-        half = self._count[2]
+        half, number = self._count[2], kernel.word
         place = Cat(self._count[:2], half, half)
         m.d.comb += [
-            write.en.eq(kernel.valid | self._fills),
-            write.addr.eq(Mux(kernel.valid, Cat(kernel.word, kernel.row), Cat(place, self.row))),
+            # The words of further constant buffers, from 16 on, are not used.
+            write.en.eq(Mux(kernel.valid, ~number[4], self._fills)),
+            write.addr.eq(Mux(kernel.valid, Cat(number[:4], kernel.row), Cat(place, self.row))),
             write.data.eq(Mux(kernel.valid, kernel.data, self._lane())),
             read.addr.eq(Cat(self._place, self.row)),
         ]
@@ -132,7 +132,7 @@ class KernelRows(wiring.Component):
         beats = max(1, RECORD_BYTES // config.beat_bytes)
         m.d.comb += [
             request.p.row.eq(self.row),
-            request.p.va.eq(Cat(self._low, self.word)),
+            request.p.va.eq(Cat(self._low, data.View(buffer_word, self.word).address)),
             request.p.beats.eq(beats - 1),
             self._place.eq(self.look),
         ]
@@ -141,7 +141,7 @@ class KernelRows(wiring.Component):
         with m.FSM():
             with m.State("IDLE"):
                 with m.If(self.want & ~self.known):
-                    m.d.comb += self._place.eq(Place.BLOCK_Z)
+                    m.d.comb += self._place.eq(Place.CONSTANTS_HIGH)
                     m.next = "READ"
                 m.d.sync += [self._dropped.eq(0), self._count.eq(0)]
             with m.State("READ"):
@@ -149,7 +149,7 @@ class KernelRows(wiring.Component):
                 m.next = "UNITS"
             with m.State("UNITS"):
                 m.d.comb += self._place.eq(Place.CONSTANTS_HIGH)
-                short = self.word[16:29] < _UNITS
+                short = data.View(buffer_word, self.word).units < _UNITS
                 m.d.sync += self._cause.eq(Mux(short, CoreCause.INSTRUCTION, CoreCause.NONE))
                 m.next = "LOW"
             with m.State("LOW"):

@@ -14,7 +14,7 @@ from signalbox.hw.errors import Cause
 from signalbox.tb.driver.fakes.faults import READ, WRITE, FakeFaults
 from signalbox.tb.driver.fakes.translator import Translator
 from signalbox.tb.models import isa
-from signalbox.tb.models.tasks import FIELDS, Machine, judge
+from signalbox.tb.models.tasks import FIELDS, LocalArea, Machine, buffers, judge
 
 __all__ = ["FakeCompute", "FakeTask", "Refused"]
 
@@ -52,6 +52,7 @@ class FakeTask:
     asid: int
     va: int
     priority: int
+    area: LocalArea
     place: int = 0
     """Address of its entry in the list."""
     blocks: list[tuple[int, int, int]] = field(default_factory=list)
@@ -178,18 +179,18 @@ class FakeCompute:
         """Returns the physical address, or None after a fault."""
         return self._faults.translate(asid, va, access, client)
 
-    def accept(self, channel: int, context: int, asid: int, va: int) -> None:
-        """Accept a launch. Raises `Refused`."""
-        found = self._judge(asid, va)
-        task = FakeTask(channel, context, asid, va, found.priority)
+    def accept(self, channel: int, context: int, asid: int, va: int, area: LocalArea) -> None:
+        """Accept a launch; `area`: local memory of the channel. Raises `Refused`."""
+        found = self._judge(asid, va, area)
+        task = FakeTask(channel, context, asid, va, found.priority, area)
         self._push(task)
         self.running.append(task)
 
-    def _judge(self, asid: int, va: int) -> Any:
+    def _judge(self, asid: int, va: int, area: LocalArea) -> Any:
         """Check a record and return its request. Raises `Refused`."""
         config = self.config
-        machine = Machine(config.sm_warps, config.sm_registers, config.sm_shared)
-        found = judge(self._record(asid, va), machine)
+        machine = Machine(config.sm_warps, config.sm_registers, config.sm_shared, config.sms)
+        found = judge(self._record(asid, va), machine, area=area)
         if found is None:
             raise Refused(Cause.TASK_MODEL)
         if isinstance(found, int):
@@ -292,20 +293,24 @@ class FakeCompute:
             self.words["TASK_STATUS"] |= LOST
             self._end(task, Cause.NONE)
             return False
-        self._judge(task.asid, task.va)
+        self._judge(task.asid, task.va, task.area)
         record = self._record(task.asid, task.va)
         of = {name: record >> low & (1 << bits) - 1 for name, (low, bits) in FIELDS.items()}
         grid = of["grid_x"], of["grid_y"], of["grid_z"]
+        constants = buffers(record)
+        first, size = constants.pop(0, (0, 0))
         task.launch = isa.Launch(
             memory=_Memory(self, task.asid, FIRST_SM),
             program=of["program_high"] << 32 | of["program_low"],
-            constants=of["buffer_high"] << 32 | of["buffer_low"],
-            constant_bytes=16 * of["buffer_size"] if of["buffer"] else 0,
+            constants=first,
+            constant_bytes=size,
             grid=grid,
             block=(of["block_x"], of["block_y"], of["block_z"]),
             registers=of["registers"],
             shared=of["shared"],
             barrier=of["barriers"] > 0,
+            buffers=constants,
+            local=of["local_low"] + of["local_high"],
         )
         task.placement = of["placement"] or self._automatic
         task.urgency = of["urgency"]

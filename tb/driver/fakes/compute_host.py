@@ -18,6 +18,7 @@ from signalbox.tb.models.host import (
     Ring,
 )
 from signalbox.tb.models.inline_transfer import Transfer, refusal
+from signalbox.tb.models.tasks import LocalArea
 
 __all__ = ["ComputeHost"]
 
@@ -27,6 +28,8 @@ WAIT_FOR_IDLE, PCAS_A, PCAS_B, PCAS2_B = 0x110, 0x2B4, 0x2BC, 0x2C0
 LINE_LENGTH, LINE_COUNT, OUT_UPPER, OUT, PITCH = 0x180, 0x184, 0x188, 0x18C, 0x190
 INLINE_LAUNCH, LOAD_DATA, I2M_A, I2M_B, I2M_C = 0x1B0, 0x1B4, 0x1DC, 0x1E0, 0x1E4
 INLINE_A, INLINE_B, INLINE = 0x318, 0x31C, range(0x320, 0x420, 4)
+LOCAL = 0x790, 0x794, 0x2E4, 0x2E8, 0x2EC
+"""Local memory: address, upper and lower part; size, likewise; number of SMs."""
 REPORT_A, REPORT_B, REPORT_C, REPORT_D = 0x1B00, 0x1B04, 0x1B08, 0x1B0C
 NOTHING, LAUNCHES = {0, 1, 8}, {2, 3, 9, 10}
 RELEASE, REDUCTION = 1, 6
@@ -199,10 +202,17 @@ class ComputeHost(HostModel):
         va = state.registers.get(PCAS_A, 0) << 8
         assert self.compute is not None
         try:
-            self.compute.accept(index, self.contexts.get(index, 0), channel.asid, va)
+            area = self._local_area(state)
+            self.compute.accept(index, self.contexts.get(index, 0), channel.asid, va, area)
         except Refused as refused:
             state.check = refused.check
             raise Refusal(refused.cause, va) from None
+
+    @staticmethod
+    def _local_area(state: _State) -> LocalArea:
+        high, low, size_high, size_low, sms = (state.registers.get(name, 0) for name in LOCAL)
+        size = (size_high & 0xFF) << 32 | size_low
+        return LocalArea((high & 0x1_FFFF) << 32 | low, size, sms & 0x1FF)
 
     def _write_inline(self, channel: Channel, state: _State) -> None:
         assert self.compute is not None

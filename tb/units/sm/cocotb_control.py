@@ -24,13 +24,17 @@ ROUND = 19
 """Cycles from an instruction's last row to the first row of the next one, for a single warp."""
 
 BROKEN, MISSING = DATA + 0x10_0000 & ~0xFFF, DATA + 0x20_0000 & ~0xFFF
-INSTRUCTION, PROGRAM_FAULT, MEMORY_BUS, MEMORY_FAULT, ALIGNMENT, RANGE, STACK = 1, 3, 4, 5, 6, 7, 8
+INSTRUCTION, PROGRAM_BUS, PROGRAM_FAULT, MEMORY_BUS, MEMORY_FAULT = 1, 2, 3, 4, 5
+ALIGNMENT, RANGE, STACK, LOCAL_RANGE = 6, 7, 8, 10
 """Causes, as in `CoreCause`."""
 
 
-def make(text: str, *, warps: int = 2, barrier: bool = False, shared: int = 1024) -> Launch:
+def make(
+    text: str, *, warps: int = 2, barrier: bool = False, shared: int = 1024, local: int = 0
+) -> Launch:
     """A launch of `text` with 8 registers and pointers: to data, to a page with bus errors that is
-    followed by a good one, and to an unmapped page. The last warp has two threads fewer."""
+    followed by a good one, and to an unmapped page. The last warp has two threads fewer. Of the
+    further constant buffers, 3 is good, 5 empty, 6 unmapped, 7 unreadable; others are not valid."""
     memory = Memory()
     pages = (DATA, BROKEN, MISSING, 0)
     words = [half for va in pages for half in (va & 0xFFFF_FFFF, va >> 32)]
@@ -40,7 +44,10 @@ def make(text: str, *, warps: int = 2, barrier: bool = False, shared: int = 1024
     memory.map(BROKEN, bytes(8192))
     memory.broken.add(BROKEN // 4096)
     threads = (32 * warps - 2, 1, 1)
-    return Launch(memory, PROGRAM, ARGUMENTS, 32, (1, 1, 1), threads, 8, shared, barrier)
+    buffers = {3: (ARGUMENTS, 32), 5: (ARGUMENTS, 0), 6: (MISSING, 16), 7: (BROKEN, 16)}
+    return Launch(
+        memory, PROGRAM, ARGUMENTS, 32, (1, 1, 1), threads, 8, shared, barrier, buffers, local
+    )
 
 
 POINTERS = "ldc r2, [0]\nldc r3, [4]\n"
@@ -70,6 +77,12 @@ FAILURES = {
     "past pair": (INSTRUCTION, "ldg r1, [r8]"),
     "arguments": (INSTRUCTION, "ldc r1, [32]"),
     "odd arguments": (INSTRUCTION, "ldc r1, [2]"),
+    "further buffer": (INSTRUCTION, "ldc r1, [3][32]"),
+    "empty buffer": (INSTRUCTION, "ldc r1, [5][0]"),
+    "invalid buffer": (INSTRUCTION, "ldc r1, [4][0]"),
+    "no such buffer": (INSTRUCTION, "CODE 0xb0121"),
+    "unmapped buffer": (PROGRAM_FAULT, "ldc r1, [6][12]"),
+    "unreadable buffer": (PROGRAM_BUS, "ldc r1, [7][0]"),
     "barrier": (INSTRUCTION, "bar"),
     "odd target": (INSTRUCTION, "bra 4"),
     "bus": (MEMORY_BUS, "ldc r2, [8]\nldc r3, [12]\nldg r1, [r2]"),
@@ -88,6 +101,13 @@ FAILURES = {
     "shared store": (RANGE, "s2r r1, lane\nshl r1, r1, 6\nsts [r1], r1"),
     "shared wrap": (RANGE, "mov r1, 0\nlds r2, [r1 - 4]"),
     "shared odd": (RANGE, "mov r1, 1\nlds r2, [r1]"),
+    "local end": (LOCAL_RANGE, "mov r1, 32\nldl r2, [r1]"),
+    "local store": (LOCAL_RANGE, "s2r r1, lane\nshl r1, r1, 2\nstl [r1], r1"),
+    "local wrap": (LOCAL_RANGE, "mov r1, 0\nldl r2, [r1 - 4]"),
+    "local far": (LOCAL_RANGE, "mov r1, 0x80000000\nstl [r1], r2"),
+    "local odd": (LOCAL_RANGE, "mov r1, 1\nldl r2, [r1]"),
+    "no local memory": (INSTRUCTION, "stl [r1], r1"),
+    "local past a": (INSTRUCTION, "ldl r1, [r8]"),
     "masks": (STACK, "mov r1, 0\n" + "push r1\n" * 9),
     "no mask": (STACK, "pop"),
     "no else": (STACK, "mov r1, 1\npush r1\npop\nelse"),
@@ -123,11 +143,12 @@ def chosen(names: Iterable[str], few: int) -> list[str]:
     return Random(cocotb.RANDOM_SEED).sample(every, few if ROUNDS == 1 else len(every))
 
 
-def failing(text: str) -> Launch:
-    """A launch with two warps: the last executes `text`, the other leaves a mark."""
+def failing(text: str, local: int) -> Launch:
+    """A launch with two warps: the last executes `text`, the other leaves a mark. `local`: bytes of
+    local memory."""
     head = "s2r r0, warp\nseq r1, r0, 1\nbnone r1, mark\n"
     code = re.fullmatch(r"CODE (.*)", text)
-    launch = make(f"{head}{'nop' if code else text}\nmark:{MARK}", warps=2)
+    launch = make(f"{head}{'nop' if code else text}\nmark:{MARK}", warps=2, local=local)
     if code:
         launch.memory.write(PROGRAM + 24, int(code[1], 0).to_bytes(8, "little"))
     return launch
@@ -140,7 +161,7 @@ async def every_cause(dut):
     tb = await CoreTestbench(dut).start()
     for name in chosen(FAILURES, 8):
         cause, text = FAILURES[name]
-        launch = failing(text)
+        launch = failing(text, 0 if name == "no local memory" else 32)
         wanted, memory = expected(launch, 1)
         tb.faults.clear()
         ends = len(tb.spans)
@@ -151,6 +172,8 @@ async def every_cause(dut):
         assert [one.cause for one in tb.faults] == [cause], f"{name}: {tb.faults}"
         assert same(tb.faults, wanted), f"{name}: {tb.faults} {wanted}"
         if not {"stg", "sts"} & set(text.split()):
+            for page in tb.local_pages(launch):
+                del launch.memory.pages[page]
             assert memory.pages == launch.memory.pages, name
 
 

@@ -1,6 +1,7 @@
 """The supplied core against the interpreter of its instruction set (ASID-1, ASID-27)."""
 
 import os
+from collections.abc import Collection
 from copy import deepcopy
 from random import Random
 
@@ -10,12 +11,23 @@ import numpy as np
 from signalbox.driver.kernels.assembler import assemble, disassemble, registers
 from signalbox.tb.models.isa import Launch, Memory, run_block
 from signalbox.tb.testbench.jobs import JOBS, Job
-from signalbox.tb.units.sm.core_testbench import CONFIG, WIDTH, CoreTestbench, Task
-from signalbox.tb.units.sm.programs import ARGUMENTS, DATA, PROGRAM, SPECIALS, TWO, random_launch
+from signalbox.tb.units.sm.core_testbench import CONFIG, WIDTH, CoreTestbench, Task, local_part
+from signalbox.tb.units.sm.programs import (
+    ARGUMENTS,
+    BUFFERS,
+    DATA,
+    PROGRAM,
+    SPECIALS,
+    TWO,
+    random_launch,
+)
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 
 PAGE = DATA & ~0xFFF
+
+INSTRUCTION = 1
+"""Cause of a fault, as in `CoreCause`."""
 
 ROUNDS = int(os.environ.get("ROUNDS", "1"))
 """Amount of work; 1 for a slow simulator."""
@@ -45,7 +57,9 @@ async def against_model(tb: CoreTestbench, launches: dict[int, Launch]) -> None:
         model.memory = before[row]
         for x in range(launch.grid[0]):
             assert not any(warp.failure for warp in run_block(model, (x, 0, 0)).warps)
-        assert launch.memory.pages == model.memory.pages, difference(launch, model.memory)
+        pages = launch.memory.pages.items()
+        found = {page: content for page, content in pages if page not in tb.local_pages(launch)}
+        assert found == model.memory.pages, difference(launch, model.memory)
 
 
 def difference(launch: Launch, wanted: Memory) -> str:
@@ -90,6 +104,97 @@ async def kernels(dut):
             for va, expected in job.results.items():
                 words = np.frombuffer(tb.memories[row].read(va, expected.nbytes), np.uint32)
                 assert np.array_equal(words, expected.ravel()), job.kernel.name
+
+
+def buffer_launch(numbers: Random, valid: Collection[int], at: int) -> Launch:
+    """A kernel that stores the first and the last word of each of these constant buffers, the
+    first of which is at `at`."""
+    memory, buffers, lines = Memory(), {}, ["ldc r2, [0]", "ldc r3, [4]"]
+    for place, number in enumerate(valid):
+        size = 16 * numbers.choice((1, 2, 4, 5, 300, 8191))
+        buffers[number] = at, size
+        memory.map(at, numbers.randbytes(size))
+        at += size
+        for half, offset in enumerate((0, size - 4)):
+            lines += [f"ldc r4, [{number}][{offset}]", f"stg [r2 + {8 * place + 4 * half}], r4"]
+    memory.map(PROGRAM, assemble("\n".join([*lines, "exit"])))
+    memory.map(ARGUMENTS, np.array([DATA & 0xFFFF_FFFF, DATA >> 32, 0, 0], np.uint32).tobytes())
+    memory.map(DATA, bytes(64))
+    return Launch(memory, PROGRAM, ARGUMENTS, 16, (1, 1, 1), (32, 1, 1), 8, buffers=buffers)
+
+
+@cocotb.test(**LIMIT)
+async def constant_buffers(dut):
+    """First and last word of each constant buffer, up to the largest size, in two rows at once; a
+    row's next kernel has others, and none of the previous ones (HOST-15)."""
+    tb = await CoreTestbench(dut).start()
+    numbers, every = tb.random, range(1, 8)
+    await against_model(tb, {0: buffer_launch(numbers, every, BUFFERS)})
+    for _ in range(ROUNDS):
+        several = [sorted(numbers.sample(every, numbers.randint(1, 4))) for _ in range(2)]
+        places = [numbers.choice((BUFFERS, BUFFERS + 48, (1 << 49) - 0x10_0000)) for _ in several]
+        launches = map(buffer_launch, [numbers] * 2, several, places)
+        await against_model(tb, dict(enumerate(launches)))
+        launch = buffer_launch(numbers, several[0], BUFFERS)
+        missing = numbers.choice([one for one in every if one not in several[0]])
+        launch.memory.write(PROGRAM, assemble(f"ldc r1, [{missing}][0]"))
+        tb.launch(Task(0, launch))
+        await tb.rest(3000)
+        assert [(one.row, one.cause, one.at) for one in tb.faults] == [(0, INSTRUCTION, PROGRAM)]
+        tb.tasks.clear()
+        tb.faults.clear()
+
+
+LOCAL = """
+    s2r  r0, tid.x
+    ldc  r2, [0]
+    ldc  r3, [4]
+    lea  r2, r2, r0, 3
+    s2r  r4, ctaid.x
+    mad  r5, r4, 1000, r0
+    mov  r1, {last}
+    stl  [r1], r5                       # last word
+    not  r6, r5
+    stl  [r1 - {last}], r6              # first word
+    and  r7, r0, 3
+    shl  r7, r7, 2
+    stl  [r7 + 16], r0                  # words differ between lanes
+    wait 60
+    ldl  r8, [r1 - {last}]
+    stg  [r2], r8
+    ldl  r8, [r7 + 16]
+    ldl  r9, [r1]
+    add  r8, r8, r9
+    stg  [r2 + 4], r8
+    exit
+"""
+"""Stores words of local memory, and later twice the thread's number, in memory."""
+
+
+@cocotb.test(**LIMIT)
+async def local_memory(dut):
+    """Words of each thread are where the area, SM, hardware warp and lane say, for the smallest and
+    a large size; warps and rows do not disturb each other (HOST-15)."""
+    tb = await CoreTestbench(dut).start()
+    numbers, warps = tb.random, min(3, CONFIG.sm_warps)
+    for size in (32, numbers.choice((48, 1024, 65_536))):
+        memory = Memory()
+        pointer = np.array([PAGE & 0xFFFF_FFFF, PAGE >> 32, 0, 0], np.uint32)
+        memory.map(PROGRAM, assemble(LOCAL.format(last=size - 4)))
+        memory.map(ARGUMENTS, pointer.tobytes())
+        memory.map(PAGE, bytes(8 * 32 * warps))
+        grid, threads = (2, 1, 1), (32 * warps, 1, 1)
+        launch = Launch(memory, PROGRAM, ARGUMENTS, 16, grid, threads, 12, local=size)
+        other = deepcopy(launch)
+        tb.port.write.taken.clear()
+        await against_model(tb, {0: launch, 1: other})
+        steps = 32 << (CONFIG.sm_warps - 1).bit_length()
+        places = set()
+        for _, write in tb.port.write.taken:
+            offset = write["va"] - tb.area(launch)
+            if 0 <= offset < local_part(launch):
+                places.add(offset // 4 // steps)
+        assert places == {0, *range(4, 8), size // 4 - 1}, (places, size)
 
 
 CORNERS = (0, 1, 2, 31, 32, 0x7FFF_FFFF, 0x8000_0000, 0x8000_0001, 0xFFFF_FFFF)
@@ -166,7 +271,8 @@ async def random_programs(dut, eager):
         while len(launches) < 2:
             threads = numbers.choice(((3, 5, 2), (40, 1, 1), (7, 2, 5), (32, 2, 1)))
             blocks, length = numbers.randint(1, min(ROUNDS, 2)), numbers.randrange(5, 8 * ROUNDS)
-            launch = random_launch(numbers, threads, blocks, length)
+            local = numbers.random() < 0.6
+            launch = random_launch(numbers, threads, blocks, length, local=local)
             if fits(launch):
                 launches[len(launches)] = launch
         await against_model(tb, launches)

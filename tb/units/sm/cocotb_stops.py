@@ -10,7 +10,7 @@ from signalbox.tb.models.isa import Launch, Memory
 from signalbox.tb.units.sm.cocotb_core import difference
 from signalbox.tb.units.sm.core_testbench import CONFIG, Task
 from signalbox.tb.units.sm.sm_testbench import AREA, SmTestbench
-from signalbox.tb.units.sm.stop_kernels import computed, endless, some_kernel
+from signalbox.tb.units.sm.stop_kernels import computed, endless, some_kernel, with_local_memory
 
 LIMIT = {"timeout_time": 40, "timeout_unit": "ms"}
 
@@ -58,7 +58,7 @@ def check_order(tb: SmTestbench) -> None:
     rank = not found["leaves"], found["level"] - 1, found["state"]
     for work in tb.there.values():
         if found["valid"] and tb.cycle - work.since > CALM:
-            assert rank <= tb.rank(work), (found, work)
+            assert work.task.launch.local or rank <= tb.rank(work), (found, work)
 
 
 def check_victim(tb: SmTestbench) -> None:
@@ -193,3 +193,26 @@ async def stops_at_levels(tb: Stopping) -> None:
             assert found in victims, (found, victims)
         else:
             assert found is None, (found, level, above)
+
+
+@cocotb.test(**LIMIT)
+async def local_memory_stays(dut):
+    """A block with local memory is not stopped, neither for others nor because its row leaves; it
+    ends. The block beside it is stopped (HOST-15)."""
+    tb = await Stopping(dut).start()
+    tb.holds = True
+    tb.launch(Task(0, with_local_memory(3000)), 0)
+    tb.launch(Task(1, endless(1, 0)), 3)
+    await tb.until(lambda: len(tb.there) == 2, "both blocks are sent")
+    await tb.until(lambda: all(work.begun for work in tb.there.values()), "both begin")
+    tb.leaves({0})
+    for found in (True, False):
+        await tb.until(lambda: tb.calm > CALM, "the victim is known")
+        assert tb.get("link__victim")["valid"] == found
+        tb.answers.clear()
+        tb.stop()
+        await tb.until(lambda: tb.answers, "the stop is answered")
+        assert [work and work.task.row for work in tb.answers] == [1 if found else None]
+    tb.kill(1)
+    await free(tb)
+    tb.revive()

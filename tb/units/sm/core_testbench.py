@@ -10,7 +10,7 @@ from typing import Any, Self
 from amaranth.lib import wiring
 
 from signalbox.hw.config import Config
-from signalbox.hw.records.placement import KernelWord, kernel_needs, space_word
+from signalbox.hw.records.placement import KernelWord, constant_words, kernel_needs, space_word
 from signalbox.hw.sm.port import SmPort
 from signalbox.tb.models.isa import Launch, Memory
 from signalbox.tb.testbench.clocked import Testbench
@@ -19,11 +19,14 @@ from signalbox.tb.testbench.record import Record
 from signalbox.tb.testbench.strobe import Strobe
 from signalbox.tb.units.sm.memory_end import CORE_PORTS, MemoryEnd
 
-__all__ = ["CONFIG", "WIDTH", "CoreTestbench", "Fault", "Span", "Task"]
+__all__ = ["AREA", "CONFIG", "WIDTH", "CoreTestbench", "Fault", "Span", "Task", "local_part"]
 
 CONFIG = Config(**json.loads(os.environ.get("CONFIG", "{}")))
 
 WIDTH = CONFIG.beat_bytes
+
+AREA = 0x5_1234_5000
+"""Local memory of SM 0."""
 
 _NEEDS, _SPACE = Record(kernel_needs), Record(space_word)
 
@@ -74,18 +77,41 @@ class Task:
             "block_registers": min(self.units * launch.warps, 1023),
             "thread_registers": launch.registers,
         }
+        buffers = {0: (launch.constants, launch.constant_bytes), **launch.buffers}
+        valid = sum(1 << number for number in buffers)
+        further = {}
+        for number, (va, size) in buffers.items():
+            words = va & 0xFFFF_FFFF, va >> 32 | size // 16 << 19
+            further |= zip(constant_words(number), words, strict=True)
         return {
             KernelWord.NEEDS: _NEEDS.pack(needs),
             KernelWord.SPACE: _SPACE.pack(space),
             KernelWord.PROGRAM_LOW: launch.program & 0xFFFF_FFFF,
             KernelWord.PROGRAM_HIGH: launch.program >> 32,
-            KernelWord.CONSTANTS_LOW: launch.constants & 0xFFFF_FFFF,
-            KernelWord.CONSTANTS_HIGH: launch.constants >> 32,
             KernelWord.GRID_WIDTH: launch.grid[0],
             KernelWord.GRID_REST: launch.grid[1] | launch.grid[2] << 16,
             KernelWord.BLOCK_XY: x | y << 16,
-            KernelWord.BLOCK_Z: z | launch.constant_bytes // 16 << 16,
+            KernelWord.BLOCK_Z: z | valid << 16 | (launch.local > 0) << 24,
+            **further,
+            **self._local(),
         }
+
+    def _local(self) -> dict[KernelWord, int]:
+        """Words of the local memory; the area fits exactly."""
+        launch = self.launch
+        if not launch.local:
+            return {}
+        return {
+            KernelWord.LOCAL_LOW: AREA & 0xFFFF_FFFF,
+            KernelWord.LOCAL_HIGH: AREA >> 32 | launch.local // 16 << 17,
+            KernelWord.LOCAL_STRIDE: local_part(launch) // 4096,
+        }
+
+
+def local_part(launch: Launch) -> int:
+    """Bytes of the local memory of an SM, in whole pages."""
+    warps = 1 << (CONFIG.sm_warps - 1).bit_length()
+    return -(-launch.local * 32 * warps // 4096) * 4096
 
 
 @dataclass(frozen=True)
@@ -120,6 +146,7 @@ class CoreTestbench(Testbench):
     tasks : tasks whose blocks begin when there is room.
     memories : memory of each row.
     slots, warps : blocks by slot; slot and register units of each running warp.
+    number : number of the SM.
     faults, spans : faults reported by the core; finished warps.
     report, end : sinks of the faults, and of the ends.
     """
@@ -128,6 +155,7 @@ class CoreTestbench(Testbench):
 
     def __init__(self, dut: Any) -> None:
         super().__init__(dut, wiring.Component(SmPort(CONFIG).flip()))
+        self.number = self.random.randrange(CONFIG.sms)
         self.memories: dict[int, Memory] = {}
         self.tasks: list[Task] = []
         self.slots: dict[int, Running] = {}
@@ -146,6 +174,7 @@ class CoreTestbench(Testbench):
         self._finish = 0
 
     async def start(self) -> Self:
+        self.drive(number=self.number)
         await super().start()
         # Wait until the free lists are filled.
         await self.steps(max(CONFIG.register_units, CONFIG.shared_units) + 4)
@@ -154,9 +183,24 @@ class CoreTestbench(Testbench):
     def launch(self, task: Task) -> None:
         """Send the words of a row; its blocks begin when there is room."""
         self.memories[task.row] = task.launch.memory
+        self.map_local(task.launch)
         for word, value in task.words().items():
             self._words.append({"row": task.row, "word": word, "data": value})
         self.tasks.append(task)
+
+    def map_local(self, launch: Launch) -> None:
+        """Map this SM's part of the launch's local memory, with random contents."""
+        if size := local_part(launch):
+            launch.memory.map(self.area(launch), self.random.randbytes(size))
+
+    def local_pages(self, launch: Launch) -> range:
+        """Numbers of the pages of this SM's part."""
+        first = self.area(launch) // Memory.PAGE
+        return range(first, first + local_part(launch) // Memory.PAGE)
+
+    def area(self, launch: Launch) -> int:
+        """Address of this SM's part of the local memory."""
+        return AREA + self.number * local_part(launch)
 
     async def rest(self, timeout: int = 100_000) -> None:
         """Step until all blocks have ended."""

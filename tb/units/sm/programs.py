@@ -1,9 +1,11 @@
 """Random programs whose results do not depend on the order of warps.
 
-Each thread has `WORDS` private words of memory, and as many of shared memory; it reads those of
-other threads only between barriers. At the end it stores its registers.
+Each thread has `WORDS` private words of memory, as many of shared memory, and `LOCAL_WORDS` of
+local memory; it reads those of other threads only between barriers. At the end it stores its
+registers.
 """
 
+from collections.abc import Mapping
 from random import Random
 
 import numpy as np
@@ -11,13 +13,16 @@ import numpy as np
 from signalbox.driver.kernels.assembler import assemble, registers
 from signalbox.tb.models.isa import Launch, Memory
 
-__all__ = ["DATA", "WORDS", "random_launch"]
+__all__ = ["BUFFERS", "DATA", "WORDS", "random_launch"]
 
-WORDS = 8
+WORDS, LOCAL_WORDS = 8, 12
 PROGRAM, ARGUMENTS, DATA = 0x12_0000_0FC0, 0x9_0000_0000, 0x1_0000_0F80
+BUFFERS = 0xA_0000_0FD0
+"""Constant buffers 1 … 7, which may share cache lines."""
 FREE = tuple(f"r{n}" for n in (5, 6, 7, 8, 9, 14, 15, 29))
 """Registers changed by statements. r0 is the thread's number, r2:r3 its words of memory, r4 its
-words of shared memory; r10:r11 and r12:r13 hold addresses, r16 … are loop counters."""
+words of shared memory, r1 the offset of some words of local memory; r10:r11 and r12:r13 hold
+addresses, r16 … are loop counters."""
 
 TWO = "add sub mul and or xor shl shr sar min max umin umax seq sne slt sle sltu sleu".split()
 SPECIALS = (
@@ -28,8 +33,13 @@ ARGUMENT_WORDS = 24
 
 
 class Writer:
-    def __init__(self, numbers: Random, barrier: bool) -> None:
-        self.numbers, self.barrier = numbers, barrier
+    """Writes a program. `buffers` : number of words of each constant buffer. `local` : whether it
+    uses local memory."""
+
+    def __init__(
+        self, numbers: Random, barrier: bool, buffers: Mapping[int, int], local: bool
+    ) -> None:
+        self.numbers, self.barrier, self.buffers, self.local = numbers, barrier, buffers, local
         self.lines: list[str] = []
         self.labels = 0
 
@@ -65,6 +75,10 @@ class Writer:
             if self.numbers.random() < 0.7:
                 self.say(f"sts [r4 + {4 * word}], {self.register()}")
 
+        if self.local:
+            self.say("and r1, r5, 3", "shl r1, r1, 2", "mov r12, 0")
+            self.say(*(f"stl [r12 + {4 * n}], {self.register()}" for n in range(LOCAL_WORDS)))
+
     def end(self) -> None:
         self.say(*(f"stg [r2 + {4 * n}], {one}" for n, one in enumerate(FREE)), "exit")
 
@@ -90,11 +104,13 @@ class Writer:
                 f"ldg {d}, [r2 + {own}]", f"stg [r2 + {own}], {d}",
                 f"lds {d}, [r4 + {own}]", f"sts [r4 + {own}], {d}",
             )  # fmt: skip
+            if self.local:
+                lines += (f"ldl {d}, [r1 + {own}]", f"stl [r1 + {own}], {d}") * 2
             self.say(numbers.choice(lines))
         elif kind < 0.76:
             self.say(
                 numbers.choice((
-                    f"ldc {d}, [{4 * numbers.randrange(ARGUMENT_WORDS)}]",
+                    f"ldc {d}, {self.constant()}",
                     f"s2r {d}, {numbers.choice(SPECIALS)}",
                     f"mov {d}, {self.b()}",
                     f"wait {numbers.randrange(20)}",
@@ -106,6 +122,10 @@ class Writer:
             self.branch(depth, masks)
         elif depth < 3:
             self.loop(depth, masks)
+
+    def constant(self) -> str:
+        buffer = self.numbers.choice(sorted(self.buffers))
+        return f"[{buffer}][{4 * self.numbers.randrange(self.buffers[buffer])}]"
 
     def neighbour(self, d: str) -> None:
         """Load another thread's word from the read-only part of memory."""
@@ -160,12 +180,18 @@ class Writer:
 
 
 def random_launch(
-    numbers: Random, threads: tuple[int, int, int], blocks: int, length: int
+    numbers: Random,
+    threads: tuple[int, int, int],
+    blocks: int,
+    length: int,
+    *,
+    local: bool = False,
 ) -> Launch:
     """A kernel of `length` statements, with its memory."""
     count = int(np.prod(threads))
     barrier = numbers.random() < 0.6
-    writer = Writer(numbers, barrier)
+    lengths = {n: 4 * numbers.randint(1, 9) for n in range(1, 8) if numbers.random() < 0.5}
+    writer = Writer(numbers, barrier, {0: ARGUMENT_WORDS, **lengths}, local)
     writer.begin()
     for _ in range(length):
         writer.statement(0, 0)
@@ -181,6 +207,11 @@ def random_launch(
     memory.map(PROGRAM, program)
     memory.map(ARGUMENTS, np.array(arguments, np.uint32).tobytes())
     memory.map(DATA, np.array(words, np.uint32).tobytes())
+    buffers, at = {}, BUFFERS
+    for number, length in lengths.items():
+        buffers[number] = at, 4 * length
+        memory.map(at, numbers.randbytes(4 * length))
+        at += 4 * length
     shared = -(-4 * WORDS * count // 1024) * 1024
     return Launch(
         memory,
@@ -192,4 +223,6 @@ def random_launch(
         registers(program),
         shared,
         barrier,
+        buffers,
+        4 * LOCAL_WORDS * local,
     )

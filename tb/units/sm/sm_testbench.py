@@ -158,9 +158,10 @@ class SmTestbench(Testbench):
 
     @property
     def victims(self) -> list[Work]:
-        """Blocks of which one is to be stopped next."""
-        least = min(map(self.rank, self.there.values()), default=None)
-        return [work for work in self.there.values() if self.rank(work) == least]
+        """Blocks of which one is to be stopped next; never one with local memory."""
+        able = [work for work in self.there.values() if not work.task.launch.local]
+        least = min(map(self.rank, able), default=None)
+        return [work for work in able if self.rank(work) == least]
 
     @property
     def beginning(self) -> bool:

@@ -2,6 +2,7 @@
 timing core."""
 
 from copy import deepcopy
+from dataclasses import replace
 from random import Random
 
 from signalbox.tb.models.isa import Launch, Memory, run_block
@@ -11,7 +12,7 @@ from signalbox.tb.units.sm.cocotb_control import make
 from signalbox.tb.units.sm.core_testbench import CONFIG
 from signalbox.tb.units.sm.programs import random_launch
 
-__all__ = ["computed", "endless", "some_kernel"]
+__all__ = ["computed", "endless", "some_kernel", "with_local_memory"]
 
 
 def some_kernel(numbers: Random, length: int) -> Launch:
@@ -55,3 +56,10 @@ def endless(warps: int, shared: int) -> Launch:
     if CONFIG.timing_core:
         return timing_launches.launch(Timing(cycles=0xFFFF_0000), warps=warps, shared=shared)
     return make("top: bra top", warps=warps, shared=shared)
+
+
+def with_local_memory(cycles: int) -> Launch:
+    """A kernel of one warp that takes about so many cycles and has local memory."""
+    if CONFIG.timing_core:
+        return replace(timing_launches.launch(Timing(cycles=cycles), warps=1, shared=0), local=32)
+    return make(f"wait {cycles}\nexit", warps=1, shared=0, local=32)

@@ -39,9 +39,9 @@ def run(size: str, tests: str, minimum: int, simulator: str) -> None:
 TESTS = pytest.mark.parametrize(
     ("tests", "minimum"),
     tiers(
-        [("core", 6), ("clean", 5), ("control", 11)],
+        [("core", 8), ("clean", 5), ("control", 11)],
         smoke={
-            ("core", 6): ["every_operation"],
+            ("core", 8): ["every_operation", "constant_buffers", "local_memory"],
             ("clean", 5): ["stores_of_some_words"],
             ("control", 11): ["kill", "barriers_hold_all"],
         },

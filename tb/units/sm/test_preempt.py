@@ -39,7 +39,7 @@ def run(
 
 
 CORE = [("preempt", 2), ("preempt_ways", 10), ("preempt_ends", 17), ("preempt_time", 1)]
-EVERY = [*((Core, *one) for one in CORE), (Sm, "stops", 5)]
+EVERY = [*((Core, *one) for one in CORE), (Sm, "stops", 6)]
 TESTS = pytest.mark.parametrize(("design", "tests", "minimum"), EVERY)
 
 
@@ -52,7 +52,7 @@ def test_preempt(simulator: str, design: type[wiring.Component], tests: str, min
 @ON_VERILATOR
 def test_stops(simulator: str) -> None:
     """With every change, one round in a whole SM."""
-    run("four", Sm, "stops", 5, simulator, rounds=1)
+    run("four", Sm, "stops", 6, simulator, rounds=1)
 
 
 @pytest.mark.nightly

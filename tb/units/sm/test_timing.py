@@ -81,7 +81,7 @@ STOPS = pytest.mark.parametrize(
             (TimingCore, "timing_stops", 12),
             (TimingCore, "timing_stop_ends", 19),
             (TimingCore, "timing_stop_time", 1),
-            (Sm, "stops", 5),
+            (Sm, "stops", 6),
         ],
         smoke={(TimingCore, "timing_stop_ends", 19): ["stop_of_a_killed_row"]},
         nightly=[(TimingCore, "timing_stops", 12), (TimingCore, "timing_stop_time", 1)],

@@ -1,6 +1,7 @@
 """Legal and illegal task records, compared with the model."""
 
 import os
+from dataclasses import asdict, replace
 from typing import Any
 
 import cocotb
@@ -9,7 +10,7 @@ from signalbox.hw.qmd import SkedCheck
 from signalbox.hw.records.launch import Refusal
 from signalbox.hw.records.memory import MemoryStatus
 from signalbox.hw.task_unit.qmd_reader import QmdReader
-from signalbox.tb.models.tasks import FIELDS, Machine, Task, judge, record
+from signalbox.tb.models.tasks import FIELDS, LocalArea, Machine, Task, judge, record
 from signalbox.tb.testbench.clocked import Testbench
 from signalbox.tb.testbench.configs import METADATA
 from signalbox.tb.testbench.contents import Contents, Failing
@@ -18,7 +19,7 @@ from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.testbench.servers import ReadServer
 
 CONFIG = METADATA[os.environ["WORK_CONFIG"]]
-MACHINE = Machine(CONFIG.sm_warps, CONFIG.sm_registers, CONFIG.sm_shared)
+MACHINE = Machine(CONFIG.sm_warps, CONFIG.sm_registers, CONFIG.sm_shared, CONFIG.sms)
 LEGAL = {
     "major": 3,
     "grid_x": 3,
@@ -40,6 +41,7 @@ class MetadataTestbench(Testbench):
     -------
     request : source of the requests.
     memory : server of the reads.
+    area : the channel's local memory.
     """
 
     timeout = 500
@@ -47,12 +49,14 @@ class MetadataTestbench(Testbench):
     def __init__(self, dut: Any, latency: int = 5) -> None:
         super().__init__(dut, QmdReader(CONFIG))
         self.drive(resumed=1)
+        self.area = LocalArea()
         self.request = Source(self, "request")
         beats = 256 // CONFIG.beat_bytes
         self.memory = ReadServer(self, Contents(), latency=lambda: latency, limit=beats)
 
     async def read(self, word: int) -> None:
         """Let the unit read a record, and wait until it is done."""
+        self.drive(local=asdict(self.area))
         self.memory.contents.write((ASID, 0), PAGE << 8, word.to_bytes(256, "little"))
         self.request.put({"asid": ASID, "page": PAGE})
         await self.until(lambda: not self.request.pending, "the request is accepted")
@@ -88,7 +92,7 @@ class MetadataTestbench(Testbench):
         word = record(**LEGAL | fields)
         await self.read(word)
         entered, decrements = bool(self.get("entered")), bool(self.get("decrements"))
-        expected = judge(word, MACHINE, entered, decrements)
+        expected = judge(word, MACHINE, entered, decrements, self.area)
         got = self.verdict()
         assert got == expected, (fields, expected, got)
         assert self.record == word
@@ -106,8 +110,9 @@ async def every_check(dut: Any) -> None:
     assert isinstance(await tb.compare(), Task)
     registers = CONFIG.sm_registers // 128
     wrong = {
-        2: [{"local_low": 1}, {"local_low": 1 << 23}, {"local_low": 16, "local_high": 16}],
-        3: [{"local_high": 1}, {"local_high": 1 << 23}, {"local_high": 16, "registers": 0}],
+        2: [{"local_low": 1}, {"local_low": 8, "local_high": 8}],
+        3: [{"local_high": 1}, {"local_high": 15, "registers": 0}],
+        4: [{"local_low": 16}, {"local_high": 1 << 23}, {"local_high": 16, "registers": 0}],
         6: [{"registers": 0}, {"registers": 256}, {"registers": 511}],
         11: [{"block_x": 1025}, {"block_x": 65535, "block_y": 65535, "block_z": 65535}],
         13: [{"program_low": 4}, {"program_low": 1}],
@@ -118,7 +123,7 @@ async def every_check(dut: Any) -> None:
         None: [
             *({name: 1} for name in ("self_copy", "sequential", "second_dependent")),
             {"mask_high": 1},
-            *({"major": 2}, {"minor": 1}, {"mask_low": 1 << 31}, {"second_buffer": 1}),
+            *({"major": 2}, {"minor": 1}, {"mask_low": 1 << 31}),
             *({"grid_x": 1 << 31, one: 2} for one in ("grid_y", "grid_z")),
             *({name: 0} for name in ("grid_x", "grid_y", "grid_z")),
             {"grid_x": 0, "block_x": 0},
@@ -138,6 +143,7 @@ async def every_check(dut: Any) -> None:
         {"registers": min(4 * registers, 255), "block_x": 1},
         {"shared": CONFIG.sm_shared},
         {"shared": 1},
+        {"further_buffers": 127},
         {"program_low": 8, "program_high": (1 << 17) - 1},
         {"resume_x": 2, "resume_y": 1},
         {"grid_x": (1 << 32) - 1, "grid_y": 1, "barriers": 1, "group": 63, "head": 1},
@@ -149,6 +155,34 @@ async def every_check(dut: Any) -> None:
     await tb.read(record(**LEGAL | {"resume_x": 7, "resume_y": 1}))
     task = tb.verdict()
     assert isinstance(task, Task) and task.first == (0, 0, 0) and task.blocks == 6
+
+
+@cocotb.test()
+async def local_memory(dut: Any) -> None:
+    """Both sizes together have to fit the part of the channel's area that each SM has (HOST-15)."""
+    tb = await MetadataTestbench(dut).start()
+    threads = 32 << (CONFIG.sm_warps - 1).bit_length()
+    part = -(-128 * threads // 4096) * 4096
+    most = part // threads
+    fits = LocalArea(5 << 32, part, CONFIG.sms)
+    for area, fields, right in (
+        (fits, {"local_low": most}, True),
+        (fits, {"local_high": most}, True),
+        (fits, {"local_low": most - 16, "local_high": 16}, True),
+        (fits, {"local_low": most, "local_high": 16}, False),
+        (fits, {"local_low": most + 16}, False),
+        (replace(fits, sms=511), {"local_low": 16}, True),
+        (replace(fits, sms=CONFIG.sms - 1), {"local_low": 16}, False),
+        (replace(fits, sms=CONFIG.sms - 1), {}, True),
+        (replace(fits, va=2048), {"local_low": 16}, False),
+        (replace(fits, size=part + 16), {"local_low": 16}, False),
+        (replace(fits, size=1 << 39), {"local_low": (1 << 19) - 16}, True),
+        (replace(fits, size=1 << 39), {"local_low": 1 << 19}, False),
+        (replace(fits, size=1 << 39), {"local_low": (1 << 24) - 16, "local_high": 16}, False),
+    ):
+        tb.area = area
+        found = await tb.compare(**fields)
+        assert isinstance(found, Task) if right else found == 4, (area, fields)
 
 
 QUEUE = {"is_queue": 1, "queue_size": 64, "entries_log": 2}

@@ -16,5 +16,5 @@ def test_metadata(simulator: str, name: str) -> None:
         simulator=simulator,
         name=f"work-metadata-{name}",
         env={"WORK_CONFIG": name},
-        minimum=6,
+        minimum=7,
     )
