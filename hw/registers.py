@@ -56,7 +56,7 @@ ADDRESS_BITS = 16
 ID = 0x5349_4742
 """`ID` of every Signalbox: "SIGB"."""
 
-VERSION = (2, 8)
+VERSION = (2, 9)
 """Major and minor version of the register map; the major number grows with incompatible changes."""
 
 
