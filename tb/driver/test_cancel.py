@@ -118,7 +118,7 @@ def test_refused_launch(monkeypatch):
     async def body(device, machine):
         stream, (first, second, third) = await held(device, machine, 3, overlap=True)
 
-        def refuse(channel: int, context: int, asid: int, va: int) -> None:
+        def refuse(*launch: object) -> None:
             monkeypatch.undo()
             raise Refused(Cause.TASK_KILLED)
 
