@@ -70,11 +70,13 @@ def _sample(request: pytest.FixtureRequest) -> tuple[str, ...]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark Icarus tests as nightly unless they are marked `smoke`."""
+    """Mark Icarus tests as nightly unless they are marked `smoke`, those with both marks, too."""
     for item in items:
         chosen = item.callspec.params if hasattr(item, "callspec") else {}
-        if chosen.get("simulator") == "icarus" and not item.get_closest_marker("smoke"):
-            item.add_marker("nightly")
+        if chosen.get("simulator") == "icarus":
+            item.own_markers = [mark for mark in item.own_markers if mark.name != "nightly"]
+            if not item.get_closest_marker("smoke"):
+                item.add_marker("nightly")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -344,6 +344,7 @@ class BlockNumbersProof(Proof):
     )
     induction = 3
     cover = 12
+    long = True
 
     def build(self, m: Module, wrap: Wrap) -> None:
         dut = BlockNumbers(CONFIG)

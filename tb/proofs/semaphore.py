@@ -352,6 +352,7 @@ class OnChipBlockProof(OnChipProof):
     name = "semaphore.on_chip_block"
     shows = "the same with the slots in block RAM"
     block = True
+    long = True
 
 
 PROOFS = (AluProof(), OnChipProof(), OnChipBlockProof())

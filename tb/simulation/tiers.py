@@ -22,8 +22,8 @@ def tiers(
     nightly: Collection[Any] = (),
 ) -> list[Any]:
     """`values` for `pytest.mark.parametrize`. In `make test`, Verilator runs all values but those
-    of `nightly`, and Icarus only those of `smoke`. If `smoke` is a mapping, it names the cocotb
-    tests that Icarus runs for each value.
+    of `nightly`, and Icarus only those of `smoke`; a value may be in both. If `smoke` is a mapping,
+    it names the cocotb tests that Icarus runs for each value.
 
     Raises `ValueError` if a value of `smoke` or `nightly` is not in `values`.
     """

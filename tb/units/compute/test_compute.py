@@ -1,4 +1,4 @@
-"""The compute engine on both simulators."""
+"""The compute engine on both simulators; with every change, Icarus runs it in the machine only."""
 
 from dataclasses import replace
 
@@ -6,7 +6,6 @@ import pytest
 
 from signalbox.hw.compute.engine import ComputeEngine
 from signalbox.tb.simulation.runner import simulate
-from signalbox.tb.simulation.tiers import ON_ICARUS
 from signalbox.tb.testbench.configs import COMPUTE, SAVING, TIMING
 
 
@@ -58,17 +57,4 @@ def test_timing_saving(simulator: str) -> None:
         apart=True,
         env={"SAVING": "1"},
         minimum=6,
-    )
-
-
-@pytest.mark.smoke
-@ON_ICARUS
-def test_smoke(simulator: str) -> None:
-    """One test of the engine, for every change."""
-    simulate(
-        ComputeEngine(TIMING),
-        "signalbox.tb.units.compute.cocotb_timing",
-        simulator=simulator,
-        name="work-timing",
-        testcase="every_block_once",
     )

@@ -75,7 +75,7 @@ def test_memops(simulator: str, size: str) -> None:
     tiers(
         ["tiny", "default", "large"],
         smoke={"tiny": ["by_age", "by_priority", "dropped", "epochs"]},
-        nightly=["large"],
+        nightly=["default", "large"],
     ),
 )
 def test_compute_waits(simulator: str, size: str) -> None:
@@ -136,7 +136,11 @@ def test_memory_semaphores(simulator: str, size: str) -> None:
 
 @pytest.mark.parametrize(
     "size",
-    tiers(["tiny", "default"], smoke={"tiny": ["state_methods", "own_copies_first", "launches"]}),
+    tiers(
+        ["tiny", "default"],
+        smoke={"tiny": ["state_methods", "own_copies_first", "launches"]},
+        nightly=["tiny"],
+    ),
 )
 def test_execute(simulator: str, size: str) -> None:
     run(Execute(CONFIGS[size]), "execute", simulator, size, 23 if size == "tiny" else 24)

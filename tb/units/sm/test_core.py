@@ -42,7 +42,6 @@ TESTS = pytest.mark.parametrize(
         [("core", 8), ("clean", 5), ("control", 11)],
         smoke={
             ("core", 8): ["every_operation", "constant_buffers", "local_memory"],
-            ("clean", 5): ["stores_of_some_words"],
             ("control", 11): ["kill", "barriers_hold_all"],
         },
     ),

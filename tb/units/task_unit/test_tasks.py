@@ -28,7 +28,7 @@ SMOKE = ["highest_list_first", "eviction_and_resume", "random_tasks"]
 SIZES = [name for name in TASKS if name != "saving"]
 
 
-@pytest.mark.parametrize("name", tiers(SIZES, smoke={"tiny": SMOKE}, nightly=["large"]))
+@pytest.mark.parametrize("name", tiers(SIZES, smoke={"tiny": SMOKE}, nightly=["tiny", "large"]))
 def test_tasks(simulator: str, name: str) -> None:
     run(simulator, "tasks", name, minimum=12)
 
