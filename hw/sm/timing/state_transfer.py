@@ -168,7 +168,7 @@ class StateTransfer(wiring.Component):
     def _queues(self, m: Module) -> None:
         """Warps to be saved and to be restored: each hardware warp at most once."""
         config, start = self._config, self.start
-        shape, depth = moved_warp(config), max(2, config.sm_warps)
+        shape, depth = moved_warp(config), config.sm_warps + 1
         m.submodules.stopped_warps = stopped = StreamFIFO(shape, depth)
         m.submodules.resumed_warps = resumed = StreamFIFO(shape, depth)
         connect(m, stopped.o, self._saves.warps)

@@ -18,6 +18,7 @@ from signalbox.tb.simulation.tiers import ON_VERILATOR, tiers
 SIZES = {
     "six": {"data_width": 128, "sm_warps": 6, "sm_blocks": 3},
     "one": {"data_width": 64, "sm_warps": 1, "sm_blocks": 2},
+    "two": {"data_width": 128, "sm_warps": 2, "sm_blocks": 2},
     "many": {"data_width": 512, "sm_warps": 33, "sm_blocks": 9},
     "wide": {"data_width": 256, "sm_warps": 4, "sm_blocks": 4},
     "narrow": {"data_width": 64, "sm_warps": 3, "sm_blocks": 2},
@@ -129,7 +130,7 @@ def test_more_stops(
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("size", ["wide", "narrow"])
+@pytest.mark.parametrize("size", ["two", "wide", "narrow"])
 @STOPS
 @ON_VERILATOR
 def test_stops_in_other_sizes(
