@@ -22,7 +22,7 @@ from amaranth import (
 from amaranth.asserts import AnyConst, AnySeq, Initial
 from amaranth.hdl import Assert, Assume, Cover
 from amaranth.lib import wiring
-from amaranth.lib.wiring import Out
+from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.lib.amaranth_private import driven, state_machine
 
@@ -41,6 +41,7 @@ __all__ = [
     "arbitrary",
     "queue_of_two",
     "stays",
+    "surround",
 ]
 
 Wrap = Callable[[Elaboratable], Any]
@@ -148,6 +149,13 @@ def arbitrary(m: Module, target: Any, name: str) -> None:
     """Give `target` an arbitrary value in each cycle."""
     value = Value.cast(target)
     m.d.comb += value.eq(anything(m, len(value), name))
+
+
+def surround(m: Module, port: Any, name: str) -> None:
+    """Leave the inputs of a component, or those of a stream from its other end, unconstrained."""
+    for path, member, signal in port.signature.flatten(port):
+        if member.flow is In:
+            arbitrary(m, signal, "_".join(map(str, (name, *path))))
 
 
 def stays(m: Module, stream: Any, check: Any, name: str) -> None:

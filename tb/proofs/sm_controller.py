@@ -1,9 +1,6 @@
 """Proof that blocks whose warps wait for each other become fully resident (PLACE-26)."""
 
-from typing import Any
-
 from amaranth import Module, Mux, Signal, Value
-from amaranth.lib.wiring import In
 
 from signalbox.hw.config import Config
 from signalbox.hw.sm.controller import SmController
@@ -15,6 +12,7 @@ from signalbox.tb.proofs.formal import (
     Proof,
     Wrap,
     arbitrary,
+    surround,
 )
 
 __all__ = ["PROOFS"]
@@ -55,12 +53,13 @@ class BarrierProof(Proof):
         )
         m.submodules.dut = wrap(dut)
         for name in ("block", "ended"):
-            self._free(m, getattr(dut.link, name), name)
+            surround(m, getattr(dut.link, name), name)
+        arbitrary(m, self._blocks.waiting, "waiting")  # state of the table that its owner reads
         for name in ("claim", "recall"):
             arbitrary(m, getattr(dut.link, name), name)
         arbitrary(m, dut.kill, "kill")
         for name in ("begin", "start", "end"):
-            self._free(m, getattr(dut.port, name), name)
+            surround(m, getattr(dut.port, name), name)
         self._owed = owed = Signal(range(-1, 2 * WARPS), name="owed")
         urgent, whole, go = self._blocks.urgent, self._blocks.whole, self._go
         self._mine = urgent.begun & urgent.block.needs.barrier
@@ -82,13 +81,6 @@ class BarrierProof(Proof):
         ]
         self._pick(m)
         self._turns(m, starts)
-
-    @staticmethod
-    def _free(m: Module, port: Any, name: str) -> None:
-        """Leave the inputs of a stream from its other end unconstrained."""
-        for path, member, signal in port.signature.flatten(port):
-            if member.flow is In:
-                arbitrary(m, signal, f"{name}_{'_'.join(map(str, path))}")
 
     def _table(self, m: Module) -> None:
         """The known properties of the block table (see `sm.choice`)."""
