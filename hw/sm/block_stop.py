@@ -40,8 +40,8 @@ class BlockStop(wiring.Component):
     and `stopped` answers. If the block has ended or left meanwhile, the answer is that none was
     stopped.
 
-    From `stop` to `tell`: at most 10 cycles and 4 per warp that is withdrawn, and those in which
-    ends of warps are not accepted.
+    From `stop` to `tell`: at most 13 cycles, 3 per warp of a killed row's block that is being
+    withdrawn, and those in which ends of warps or a new block are not accepted.
 
     Members
     -------

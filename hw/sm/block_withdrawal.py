@@ -56,7 +56,7 @@ class BlockWithdrawal(wiring.Component):
             "end": Out(warp_user(config)),
             "withdrawn": Out(withdrawn_block(config)),
         })
-        self._slot = Signal(config.block_bits)
+        self._slot = Signal(config.block_bits, name="looked_slot")
         self._left = Signal.like(self.seen.left, name="left")
         self._registers = Signal.like(self.seen.registers, name="registers")
 

@@ -156,17 +156,20 @@ class StateTransfer(wiring.Component):
         m = Module()
         config = self._config
         m.submodules.fates = self._fates = WarpFates(config)
-        self._job = Signal(Job)
+        self._job = Signal(Job, name="job")
         self._warp = Signal(config.warp_bits)
         self._at = Signal(place(config))
         self._shared = Signal(range(config.shared_units + 1), name="shared_units")
         self._registers = Signal(9, name="registers")
         self._line = Signal(_AT_BITS)
         """The next line in memory."""
-        self._count = Signal(9)
+        self._count = Signal(9, name="count")
         self._unit = Signal.like(self._shared, name="unit")
         self._words = Signal(data.ArrayLayout(32, _STATE_WORDS), name="words")
         """Words of a warp's state; or words with the fates of a block."""
+        high = data.View(_high, self._words[1][: _high.size])
+        self._depth = Signal(_high["depth"].shape, name="depth")
+        m.d.comb += self._depth.eq(high.depth)
         self._word = Signal(32, name="word")
         self._bad = Signal(name="bad")
         self._offers, self._sent, self._heard = (
@@ -239,7 +242,7 @@ class StateTransfer(wiring.Component):
         self._tell_fate(m)
 
     def _tell_fate(self, m: Module) -> None:
-        at, fates = Signal.like(self.at, name="asked"), self._fates.fates[0]
+        at, fates = Signal.like(self.at, name="starting"), self._fates.fates[0]
         m.d.sync += at.eq(self.at)
         m.d.comb += [
             self.fate.waits.eq(self._opening.bit_select(at.slot, 1)),
@@ -439,7 +442,7 @@ class StateTransfer(wiring.Component):
     def _save_warp(self, m: Module) -> None:
         """State with the mask stack, then registers. Masks are read as POP would, one after the
         other, and written behind the state."""
-        count, depth = self._count, data.View(_high, self._words[1][: _high.size]).depth
+        count, depth = self._count, self._depth
         popped, way, retired = Signal(range(MASKS + 1), name="popped"), self._way.i, self.retired
         m.submodules.masks = masks = memory.Memory(shape=32, depth=MASKS, init=[])
         kept, mask = masks.write_port(), masks.read_port(domain="comb")
@@ -475,7 +478,6 @@ class StateTransfer(wiring.Component):
     def _read_state(self, m: Module) -> None:
         """First line of a block or a warp, word by word."""
         count, word, o = self._count, self._word, self.o.p
-        high = data.View(_high, self._words[1][: _high.size])
         self._access(m, "STATE IN", Opcode.LDG, 0, "STATE LOADED")
         self._settle(m, "STATE LOADED", "WORD", self._landed)
         with m.State("WORD"):
@@ -503,7 +505,7 @@ class StateTransfer(wiring.Component):
                 with m.If(self._job == Job.OPEN):
                     m.d.sync += count.eq(0)
                     m.next = "FATES"
-                with m.Elif(count == _STATE_WORDS + high.depth):
+                with m.Elif(count == _STATE_WORDS + self._depth):
                     m.d.sync += count.eq(0)
                     m.next = "REGISTERS IN"
 
