@@ -1,9 +1,11 @@
-"""The machine for benchmarks of the compute engine: four SMs with timing cores."""
+"""The machines for benchmarks of the compute engine: four SMs with timing cores."""
+
+from dataclasses import replace
 
 from signalbox.hw.config import Config
 from signalbox.tb.simulation.top import MEMORY_BYTES
 
-__all__ = ["LOG_SIZE", "MACHINE", "MOST_TASKS"]
+__all__ = ["LOG_SIZE", "MACHINE", "MOST_TASKS", "SAVE_AREA", "SAVING"]
 
 MOST_TASKS = 32
 """Number of channels, of slots, and of blocks that fit on the SMs."""
@@ -24,3 +26,9 @@ MACHINE = Config(
     trace=True,
 )
 """Each SM has 16 hardware warps and 8 block slots; TLBs have their default size."""
+
+SAVING = replace(MACHINE, save_places=2 * MACHINE.sms * MACHINE.sm_blocks)
+"""The same, but it saves stopped blocks: all those of two contexts."""
+
+SAVE_AREA = SAVING.save_places * SAVING.place_bytes
+"""Bytes of its memory for saved blocks."""

@@ -1,5 +1,7 @@
 """Reading the trace for benchmarks of the compute engine, and detection of errors."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from signalbox.hw.placement.controller import Step
@@ -8,6 +10,7 @@ from signalbox.tb.benchmarks.grids import Grid, Life, lives, once
 from signalbox.tb.models.timing import Timing
 from signalbox.tb.simulation.trace import (
     BlockPlaced,
+    BlockStopped,
     TaskLaunched,
     TaskOpened,
     TaskOver,
@@ -18,13 +21,16 @@ from signalbox.tb.simulation.trace import (
 GRID = Grid(blocks=2, warps=1, timing=Timing())
 
 
-def life(blocks: list[int], warps: int, refusal: Refusal = Refusal.NONE) -> Life:
-    """Timing of one launch with these placed blocks and `warps` started warps."""
+def life(
+    blocks: list[int], warps: int, refusal: Refusal = Refusal.NONE, stopped: Sequence[int] = ()
+) -> Life:
+    """Timing of one launch with these placed and `stopped` blocks, and `warps` started warps."""
     (found,) = lives([
         TaskLaunched(1, 0, 1, 5),
         TaskOpened(2, 0, 1, 5),
         *(BlockPlaced(3, 0, 0, Step.WHOLE, block, 0, 0) for block in blocks),
         *(WarpStarted(4 + warp, 0, warp, 0, 0, 0) for warp in range(warps)),
+        *(BlockStopped(5, 0, 0, True, block, 0, 0) for block in stopped),
         *(WarpEnded(7, 0, warp) for warp in range(warps)),
         TaskOver(8, 0, 5, refusal),
     ])
@@ -36,6 +42,16 @@ def test_life():
     once(found, GRID)
     moments = (found.launched, found.opened, found.first, found.last, found.ended, found.over)
     assert moments == (1, 2, 4, 5, 7, 8)
+
+
+@pytest.mark.parametrize("warps", [2, 3])
+def test_stopped(warps: int):
+    once(life([0, 1, 1], warps, stopped=[1]), GRID)
+
+
+def test_stopped_and_not_placed_again():
+    with pytest.raises(AssertionError):
+        once(life([0, 1], 2, stopped=[1]), GRID)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ import numpy as np
 
 from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.driver.memory.page_tables import PageTables
-from signalbox.hw.registers import context_address
+from signalbox.hw.config import list_entry_bytes
+from signalbox.hw.registers import CONTEXT, PreemptionLevel, context_address
 from signalbox.tb.machine.testbench import CHANNEL_BYTES, CHANNELS_AT, MachineTestbench, RawChannel
 from signalbox.tb.models.tasks import record_of
 from signalbox.tb.simulation.sizes import COMPUTE
@@ -131,19 +132,25 @@ class Space:
 
 
 class Computer:
-    """The compute engine of a testbench: its lists, contexts and address spaces."""
+    """The compute engine of a testbench: its lists, contexts and address spaces. `area`: bytes of
+    memory for saved blocks, which all contexts share; 0 for a machine that cannot stop blocks."""
 
-    def __init__(self, tb: MachineTestbench, contexts: int) -> None:
+    def __init__(self, tb: MachineTestbench, contexts: int, area: int = 0) -> None:
         self.tb = tb
+        self._area = tb.allocate(area, PAGE) if area else 0
         self.instances = [tb.allocate(PAGE, PAGE) for _ in range(contexts)]
 
     @classmethod
     async def start(
-        cls, tb: MachineTestbench, contexts: int = COMPUTE.contexts, log_size: int = LOG_SIZE
+        cls,
+        tb: MachineTestbench,
+        contexts: int = COMPUTE.contexts,
+        log_size: int = LOG_SIZE,
+        area: int = 0,
     ) -> "Computer":
         """Set up empty contexts, and lists of 2^log_size tasks."""
-        computer = cls(tb, contexts)
-        size = (64 * contexts * 8) << log_size
+        computer = cls(tb, contexts, area)
+        size = (64 * contexts * list_entry_bytes(area)) << log_size
         lists = tb.allocate(size, PAGE)
         await tb.control.write("TASK_LISTS_LO", lists)
         await tb.control.write("TASK_LISTS_HI", ADDRESS=0)
@@ -155,6 +162,14 @@ class Computer:
     async def write_context(self, number: int, name: str, value: int) -> None:
         """Write a register of a context."""
         await self.tb.machine.write32(context_address(number, name), value)
+
+    async def preempt(
+        self, context: int, *, saves: bool = False, level: PreemptionLevel = PreemptionLevel.CTA
+    ) -> None:
+        """Set how blocks of a context make room: for urgent ones of their own context (`saves`),
+        and for other contexts."""
+        fields = {"SAVE": saves, "LEVEL": level, "PAGE": self._area // PAGE}
+        await self.write_context(context, "SAVE_AREA", CONTEXT["SAVE_AREA"].pack(**fields))
 
     async def space(self, asid: int, *channels: int, context: int = 0) -> Space:
         """Bind a new address space and add it to a context."""
