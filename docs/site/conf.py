@@ -57,6 +57,7 @@ Address spaces <docs/address-spaces.md>
 Launches <docs/launches.md>
 Urgent kernels <docs/urgent-kernels.md>
 Small tasks <docs/small-tasks.md>
+Preemption <docs/preemption.md>
 Placement <docs/placement.md>
 Placement and translation <docs/spread.md>
 ```

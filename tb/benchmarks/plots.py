@@ -20,8 +20,8 @@ class Panel:
 def save_plot(
     file: Path, title: str, upward: str, panels: Sequence[Panel], legend: str | None = None
 ) -> None:
-    """Plot panels, which share the y axis with the label `upward`. `legend` : title of the
-    legend."""
+    """Plot panels, which share the y axis with the label `upward`. `legend` : title of the legend,
+    which stands in the first panel, and in those that have other lines."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -39,8 +39,9 @@ def save_plot(
         one.xaxis.set_major_formatter(ScalarFormatter())
         one.xaxis.set_minor_locator(NullLocator())
         one.grid(True, which="major", alpha=0.4)
+        if one is axes[0][0] or panel.lines.keys() != panels[0].lines.keys():
+            one.legend(title=legend)
     axes[0][0].set_ylabel(upward)
-    axes[0][0].legend(title=legend)
     figure.suptitle(title)
     figure.tight_layout()
     figure.savefig(file, dpi=100, metadata={"Software": None})

@@ -10,7 +10,9 @@ from signalbox.tb.benchmarks import (
     launches,
     makespan,
     placement,
+    preemption,
     spread,
+    stops,
     translation,
     urgency,
 )
@@ -44,7 +46,8 @@ def compare(measured: Mapping[str, int], names: list[str]) -> None:
     if recording():
         recorded |= measured
         known = [*ROWS]
-        for part in (latency, translation, placement, launches, urgency, makespan, spread):
+        parts = (latency, translation, placement, launches, urgency, makespan, spread)
+        for part in (*parts, stops, preemption):
             known += part.keys()
         kept = {name: recorded[name] for name in known if name in recorded}
         RECORDED.write_text(json.dumps(kept, indent=2) + "\n")

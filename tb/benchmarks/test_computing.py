@@ -1,25 +1,26 @@
-"""Measures launches, urgent kernels and tasks of many address spaces on the whole machine with
-timing cores, and compares the cycles with the recorded ones, as `test_bench` does.
+"""Measures launches, urgent kernels, tasks of many address spaces and preemption on the whole
+machine with timing cores, and compares the cycles with the recorded ones, as `test_bench` does.
 
-All tests belong to `make bench`, as building the machine takes minutes, once.
+All tests belong to `make bench`, as building a machine takes minutes, once.
 """
 
 from types import ModuleType
 
 import pytest
 
+from signalbox.hw.config import Config
 from signalbox.hw.top import Signalbox
-from signalbox.tb.benchmarks import launches, makespan, spread, urgency
-from signalbox.tb.benchmarks.compute_machine import MACHINE
+from signalbox.tb.benchmarks import launches, makespan, preemption, spread, stops, urgency
+from signalbox.tb.benchmarks.compute_machine import MACHINE, SAVING
 from signalbox.tb.benchmarks.recorded import DOCS, compare, document, recording
 from signalbox.tb.benchmarks.scenes import collect
 from signalbox.tb.simulation.top import simulate_top
 
 
-def measure(module: str) -> dict[str, int]:
-    """Run a module of measurements on the machine."""
+def measure(module: str, machine: Config = MACHINE) -> dict[str, int]:
+    """Run a module of measurements on a machine."""
     run = simulate_top(
-        Signalbox(MACHINE),
+        Signalbox(machine),
         f"signalbox.tb.benchmarks.{module}",
         simulator="verilator",
         name="bench-computing",
@@ -47,3 +48,14 @@ def test_computing(what: ModuleType, page: str, title: str) -> None:
         what.plot(measured, DOCS / f"{page}.png")
     document(page, title, f"![plot]({page}.png)", what.table(measured))
     compare(measured, what.keys())
+
+
+@pytest.mark.bench
+def test_preemption() -> None:
+    """Cycles of stops, and what they bring and cost, are as recorded."""
+    measured = measure("cocotb_stops", SAVING) | measure("cocotb_preemption", SAVING)
+    if recording():
+        preemption.plot(measured, DOCS / "preemption.png")
+    tables = (stops.table(measured), preemption.table(measured))
+    document("preemption", "Preemption", "![plot](preemption.png)", *tables)
+    compare(measured, [*stops.keys(), *preemption.keys()])
