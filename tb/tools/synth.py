@@ -95,6 +95,11 @@ def _fabric(config: Config) -> MemoryFabric:
     return MemoryFabric(config, count, count, physical=FIRST_CLIENT, urgent=3)
 
 
+def _saving(config: Config) -> Config:
+    """The same machine, but it saves stopped blocks: all those of two contexts."""
+    return replace(config, save_places=2 * config.sms * config.sm_blocks)
+
+
 def _without(unit: wiring.Component, *inner: str) -> Any:
     """The interface of `unit` without the ports `inner`."""
     members = {name: one for name, one in unit.signature.members.items() if name not in inner}
@@ -154,13 +159,17 @@ UNITS: Mapping[str, Callable[[Config], wiring.Component]] = {
     "placement-32": lambda config: GlobalController(replace(config, sms=32)),
     "placement-132": lambda config: GlobalController(replace(config, sms=132)),
     "sm.controller": SmController,
+    "sm.controller-saving": lambda config: SmController(_saving(config)),
     "control": ControlPort,
     "sm.core": Core,
+    "sm.core-saving": lambda config: Core(_saving(config)),
     "sm.timing": TimingCore,
+    "sm.timing-saving": lambda config: TimingCore(_saving(config)),
     "top": Signalbox,
 }
 """Units to synthesise. `host.pipeline` includes the decoder and the execution of methods. `mmu` is
-the whole of virtual memory; the other `mmu` entries are its parts, `mmu.l1` one of several."""
+the whole of virtual memory; the other `mmu` entries are its parts, `mmu.l1` one of several. Units
+with `-saving` stop blocks and save them."""
 
 _TARGET_MHZ = 160  # minimum target of the placer, somewhat above the budget
 _SEED = 1
