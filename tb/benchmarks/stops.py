@@ -19,9 +19,6 @@ LATENCIES = (20, 100, 300)
 BASE = 0x10_0000_0000
 """Address from which the stopped warps load."""
 
-THROUGH = 20
-"""Cycles of an access on its way through the machine, at most, apart from the memory."""
-
 
 @dataclass(frozen=True)
 class Size:
@@ -53,13 +50,14 @@ class Size:
         )
 
     def bound(self, latency: int) -> int:
-        """Cycles in which it is free at the port of its core: the access under way, a turn of the
-        timer, the beats of the state, two last writes, and some cycles per warp and for the whole
-        (`hw/sm/README.md`)."""
-        access = latency + THROUGH
-        beat = max(1, -(-access // STATE_ACCESSES))
+        """Cycles in which its core saves it (`hw/sm/README.md`), as tested for the core alone: the
+        access under way, behind those of other warps; a turn of the timer; the beats of the state;
+        two last writes; and some cycles per warp and for the whole."""
+        access = latency + 2 * SAVING.sm_warps
         beats = self.bytes // SAVING.beat_bytes
-        return 3 * access + SAVING.sm_warps + beats * beat + 5 * self.warps + 40
+        beat = max(1, -(-(latency + 5) // STATE_ACCESSES))
+        rest = 2 * (latency + 10) + 5 * self.warps + 30
+        return access + SAVING.sm_warps + beats * beat + rest
 
 
 SIZES = (
