@@ -166,13 +166,13 @@ async def size_of_the_state(dut):
     for _ in range(2 * ROUNDS):
         tb.port.latency = numbers.choice(((1, 2), (3, 20)))
         warps = numbers.randint(1, CONFIG.sm_warps)
-        most = 4 * CONFIG.register_units // warps
+        most = 4 * (CONFIG.register_units // warps)
         task = await begin(
             tb,
             launch(
                 Timing(1, 1, 0, DATA, 50_000, 0, 0, WIDTH),
                 warps=warps,
-                registers=numbers.choice((1, 9, min(40, most))),
+                registers=min(most, numbers.choice((1, 9, 40))),
                 shared=numbers.choice((0, 1, 1024, CONFIG.sm_shared)),
             ),
             1,

@@ -124,7 +124,7 @@ def random_launch(
         (blocks, 1, 1),
         warps,
         2 + blocks * timing.block_bytes // PAGE,
-        registers=numbers.randint(1, min(24, 4 * CONFIG.register_units // warps)),
+        registers=numbers.randint(1, min(24, 4 * (CONFIG.register_units // warps))),
         shared=numbers.choice((0, 0, 100, 1024, 2048)),
         barrier=numbers.random() < 0.3,
     )
