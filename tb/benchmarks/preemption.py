@@ -1,4 +1,4 @@
-"""What preemption of blocks brings, and what it costs: measurements, table and plot."""
+"""Gain and cost of the preemption of blocks: measurements, tables and plot."""
 
 from collections.abc import Mapping
 from itertools import product
@@ -70,10 +70,10 @@ ARRIVALS = (0.6, 0.93, 1.27, 1.61)
 """Arrivals of urgent kernels, in multiples of the length, after the start of the first low warp."""
 
 PATIENCE = 50_000
-"""Cycles for which an urgent kernel is waited for in vain, among warps that never end."""
+"""Cycles of waiting for an urgent kernel among warps that never end."""
 
 PACE = 10_000
-"""What `ARRIVALS` are multiples of if warps never end."""
+"""Unit of `ARRIVALS` if warps never end."""
 
 RESPONSE = {"first": "first warp", "last": "last warp", "worst": "first warp, worst"}
 

@@ -1,4 +1,5 @@
-"""From the stop of a block until what it held is free: measurements, bound, table and plot."""
+"""Cycles from the stop of a block until its resources are free: measurements, bound, table and
+plot."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

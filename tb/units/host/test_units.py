@@ -75,7 +75,7 @@ def test_memops(simulator: str, size: str) -> None:
     tiers(
         ["tiny", "default", "large"],
         smoke={"tiny": ["by_age", "by_priority", "dropped", "epochs"]},
-        nightly=["default", "large"],
+        nightly=["tiny", "large"],
     ),
 )
 def test_compute_waits(simulator: str, size: str) -> None:
