@@ -10,7 +10,7 @@ from signalbox.hw.sm.timing.layouts import STATE_ACCESSES
 from signalbox.tb.benchmarks.compute_machine import SAVING
 from signalbox.tb.benchmarks.grids import Grid
 from signalbox.tb.benchmarks.plots import Panel
-from signalbox.tb.models.timing import Timing
+from signalbox.tb.models.timing import Timing, stop_bound
 
 __all__ = ["BASE", "LATENCIES", "SIZES", "Size", "key", "keys", "panel", "table"]
 
@@ -51,14 +51,14 @@ class Size:
         )
 
     def bound(self, latency: int) -> int:
-        """Cycles in which its core saves it (`hw/sm/README.md`), as tested for the core alone: the
-        access under way, behind those of other warps; a turn of the timer; the beats of the state;
-        two last writes; and some cycles per warp and for the whole."""
-        access = latency + 2 * SAVING.sm_warps
-        beats = self.bytes // SAVING.beat_bytes
-        beat = max(1, -(-(latency + 5) // STATE_ACCESSES))
-        rest = 2 * (latency + 10) + 5 * self.warps + 30
-        return access + SAVING.sm_warps + beats * beat + rest
+        """Most cycles in which its core saves it, as tested for the core alone."""
+        return stop_bound(
+            self.bytes // SAVING.beat_bytes,
+            self.warps,
+            latency,
+            sm_warps=SAVING.sm_warps,
+            accesses=STATE_ACCESSES,
+        )
 
 
 SIZES = (

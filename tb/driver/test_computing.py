@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -12,12 +13,16 @@ from signalbox.tb.driver.compute_bodies import BODIES, Body, local_memory
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
 from signalbox.tb.driver.hangs import HANGS
 
+FITTING = [
+    (body, name)
+    for name, body in product(("tiny", "default", "large"), BODIES)
+    # Local memory of so many threads is larger than the memory of the fake machine.
+    if (body, name) != (local_memory, "large")
+]
 
-@pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
-@pytest.mark.parametrize("name", ["tiny", "default", "large"])
+
+@pytest.mark.parametrize(("body", "name"), FITTING, ids=lambda one: getattr(one, "__name__", one))
 def test_bodies(body: Body, name: str):
-    if body is local_memory and name == "large":
-        pytest.skip("its local memory is larger than the memory of the fake machine")
     machine = FakeMachine(replace(CONFIGS[name], memory_bytes=SPACE))
 
     async def main():

@@ -6,10 +6,9 @@ import cocotb
 from signalbox.hw.config import STATE_LINE
 from signalbox.hw.sm.timing.layouts import STATE_ACCESSES
 from signalbox.tb.models.isa import Launch
-from signalbox.tb.models.timing import Timing
+from signalbox.tb.models.timing import Timing, stop_bound
 from signalbox.tb.units.sm.cocotb_preempt_time import lines
 from signalbox.tb.units.sm.cocotb_preempt_ways import begin, stop
-from signalbox.tb.units.sm.cocotb_timing import LAP
 from signalbox.tb.units.sm.core_testbench import CONFIG, WIDTH
 from signalbox.tb.units.sm.preempting_testbench import PreemptingTestbench
 from signalbox.tb.units.sm.timing_launches import DATA, launch
@@ -18,22 +17,23 @@ LIMIT = {"timeout_time": 60, "timeout_unit": "ms"}
 
 
 def bound(task: Launch, latency: int) -> int:
-    """The access under way, behind those of other warps; a turn of the timer; all lines at the
-    speed of the port, with at most `STATE_ACCESSES` under way; the last write of the warps and that
-    of the block; some cycles per warp, and for the whole."""
-    access = latency + 2 * CONFIG.sm_warps
-    beat = max(1, -(-(latency + 5) // max(STATE_ACCESSES, CONFIG.sm_warps)))
-    beats = lines(task) * STATE_LINE // WIDTH
-    return access + LAP + beats * beat + 2 * (latency + 10) + 5 * task.warps + 30
+    """Most cycles for the state of a task's block."""
+    return stop_bound(
+        lines(task) * STATE_LINE // WIDTH,
+        task.warps,
+        latency,
+        sm_warps=CONFIG.sm_warps,
+        accesses=STATE_ACCESSES,
+    )
 
 
 @cocotb.test(**LIMIT)
 async def stop_until_saved(dut):
     """Blocks with more or less state, at several latencies."""
     tb = await PreemptingTestbench(dut).start()
-    units = CONFIG.register_units
-    sizes = [(1, 8, 0), (1, 64, 0), (CONFIG.sm_warps, 8, 0), (1, 8, CONFIG.sm_shared)]
-    sizes.append((CONFIG.sm_warps, 4 * (units // CONFIG.sm_warps), CONFIG.sm_shared))
+    most = 4 * (CONFIG.register_units // CONFIG.sm_warps)
+    sizes = [(1, 8, 0), (1, 64, 0), (CONFIG.sm_warps, min(8, most), 0), (1, 8, CONFIG.sm_shared)]
+    sizes.append((CONFIG.sm_warps, most, CONFIG.sm_shared))
     dut._log.info("warps registers shared   bytes latency  cycles   bound")
     for warps, registers, shared in sizes:
         timing = Timing(0xFFFF, 1, 0, DATA, 10, 31, 0, WIDTH)
