@@ -45,6 +45,8 @@ __all__ = ["PARTS", "Part", "main", "run"]
 HOUR = 3600  # seconds
 SEEDS = 5  # per part of that name
 SEED_PARTS = 4
+VERILATOR_PARTS = 2
+ICARUS_PARTS = 4
 
 _SIMULATED = "verilator and not test_runner"
 """Filter for pytest's `-k`: the tests that use a seed."""
@@ -85,6 +87,18 @@ _TESTS_OF_PAGES = "tb/tools/test_docs.py"
 _EVERY_SIZE = ("--dist", "worksteal", "-m", "not (bench or soak)", "--ignore", _TESTS_OF_PAGES)
 
 
+def _sizes(simulator: str, other: str, count: int) -> dict[str, Part]:
+    """Every size on one simulator, the tests dealt out to `count` parts."""
+
+    def share(number: int) -> Part:
+        dealt = ["--splits", str(count), "--group", str(number)]
+        dealt += ["--splitting-algorithm", "least_duration"]
+        command = _pytest(f"{simulator.lower()}_{number}", *_EVERY_SIZE, "-k", other, *dealt)
+        return Part(f"every size on {simulator}, {number} of {count}", lambda _: [command])
+
+    return {f"{simulator.lower()}_{n}": share(n) for n in range(1, count + 1)}
+
+
 def _mutants(seed: int) -> list[list[str]]:
     sample = ("--sample", "200", "--seed", str(seed))
     return [_module("signalbox.tb.tools.mutation", *sample, "--proofs", "hw", "driver")]
@@ -101,13 +115,8 @@ def _seeds(number: int) -> Part:
 _SITE = _module("sphinx", *"-q -W --keep-going -b html -c docs/site . sim_build/site".split())
 
 PARTS = {
-    "verilator": Part(
-        "every size on Verilator",
-        lambda _: [_pytest("verilator", *_EVERY_SIZE, "-k", "not icarus")],
-    ),
-    "icarus": Part(
-        "every size on Icarus", lambda _: [_pytest("icarus", *_EVERY_SIZE, "-k", "icarus")]
-    ),
+    **_sizes("Verilator", "not icarus", VERILATOR_PARTS),
+    **_sizes("Icarus", "icarus", ICARUS_PARTS),
     **{f"seeds_{n}": _seeds(n) for n in range(1, SEED_PARTS + 1)},
     "proofs": Part("all proofs", lambda _: [_module("signalbox.tb.proofs.run", "--all")]),
     "breaks": Part(
@@ -135,7 +144,8 @@ PARTS = {
 }
 """Parts in the order in which they run: those that fail soonest come first."""
 
-_SHOWING = ("verilator", "icarus", "soak", "exports", "bench", "proofs")
+_SIMULATORS = [name for name in PARTS if name.startswith(("verilator", "icarus"))]
+_SHOWING = (*_SIMULATORS, "soak", "exports", "bench", "proofs")
 """Parts whose results show the requirements of the plan."""
 
 
