@@ -6,19 +6,25 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from signalbox.hw.config import Config
-from signalbox.hw.records.memory import ReadPort, WritePort
+from signalbox.hw.lib.stream import StreamFIFO
+from signalbox.hw.records.memory import ReadPort, WritePort, write_beat
 from signalbox.hw.records.placement import kernel_word
 from signalbox.hw.sm.port import SmMemory
 from signalbox.hw.sm.row_asids import keep_asids
 
 __all__ = ["MemoryGate"]
 
+_BEATS = 8
+"""Beats to be written that wait for the translation of their burst."""
+
 
 class MemoryGate(wiring.Component):
     """Adds the ASID of the kernel row to each request; a core cannot use any other. Physical
     requests are for the state of blocks only.
 
-    Requests are registered: latency one cycle, one per cycle. Beats and responses pass unchanged.
+    Requests are registered: latency one cycle, one per cycle. Beats to be written pass a FIFO, so
+    that the core's next write need not wait for them: latency 2 cycles. Beats that were read, and
+    responses, pass unchanged.
 
     Members
     -------
@@ -44,7 +50,9 @@ class MemoryGate(wiring.Component):
         self._request(m, spaces, core.read_request, self.read.request)
         self._request(m, spaces, core.write_request, self.write.request)
         connect(m, flipped(self.read.beat), flipped(core.read_beat))
-        connect(m, flipped(core.write_beat), flipped(self.write.beat))
+        m.submodules.beats = beats = StreamFIFO(write_beat(self._config), _BEATS + 1)
+        connect(m, flipped(core.write_beat), beats.i)
+        connect(m, beats.o, flipped(self.write.beat))
         connect(m, flipped(self.write.done), flipped(core.write_done))
         return m
 

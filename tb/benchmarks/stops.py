@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from signalbox.hw.config import REGISTER_UNIT, STATE_LINE, WARP_THREADS
-from signalbox.hw.sm.timing.layouts import STATE_ACCESSES
+from signalbox.hw.sm.timing.layouts import outstanding_accesses
 from signalbox.tb.benchmarks.compute_machine import SAVING
 from signalbox.tb.benchmarks.grids import Grid
 from signalbox.tb.benchmarks.plots import Panel
@@ -57,7 +57,7 @@ class Size:
             self.warps,
             latency,
             sm_warps=SAVING.sm_warps,
-            accesses=STATE_ACCESSES,
+            under_way=outstanding_accesses(SAVING) * STATE_LINE // SAVING.beat_bytes,
         )
 
 
@@ -78,10 +78,8 @@ _TITLE = f"""\
 Request to free: cycles until nothing of a block is left on its SM, by its state and the memory
 latency. Its warps load all the time, like those of three other SMs. From the cycle in which its
 core is told; in brackets the bound of `hw/sm/README.md` for the port of the core alone, with a
-memory that accepts each beat at once and has {STATE_ACCESSES} accesses under way. In the machine a
-beat of {SAVING.beat_bytes} bytes takes 5 cycles, or a sixteenth of an access if that is more: the
-core offers one when the last one was accepted, which follows its translation, and 16 writes of an
-SM can be under way. Last columns: from the cycle in which the urgent block, which needs all
+memory that accepts each beat at once. In the machine, the beats of {STATE_LINE} bytes are a burst.
+Last columns: from the cycle in which the urgent block, which needs all
 registers, is sent to the SM until its first warp starts there; its kernel is new to the machine, so
 no translation of it is known."""
 

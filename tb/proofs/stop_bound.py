@@ -427,7 +427,8 @@ class TimingSaveProof(Proof):
         self._saves, self._drops = inside.submodule("saves"), inside.signal("drops")
         saves = Inside(self._saves)
         self._lines, self._waiting = saves.machine("lines").ongoing, saves.signal("waiting")
-        self._left = Inside(inside.submodule("save_beats")).signal("left")
+        beats = Inside(inside.submodule("save_beats"))
+        self._at, self._left = beats.signal("at"), beats.signal("left")
         self._queue, self._order = (
             inside.submodule(name) for name in ("stopped_warps", "save_order")
         )
@@ -456,21 +457,26 @@ class TimingSaveProof(Proof):
 
     def _beats(self, m: Module, dut: TimingTransfer) -> None:
         state, place, o, write = self._lines, self._saves.place, self._saves.o, dut.write
-        lines, left = Signal(16, name="lines_of_state"), Signal(16, name="beats_left")
+        per_line = STATE_LINE // CONFIG.beat_bytes
+        lines, left = Signal(16, name="lines_of_state"), Signal(16, name="lines_left")
+        number = Signal(range(per_line), name="number_in_line")
         goes, all_ = o.valid & o.ready & ~self._drops, Mux(o.p.killed, 1, lines)
         with m.If(state("PLACE")):
             m.d.sync += lines.eq(1 + Mux(o.p.block, _LINES * place.shared, 4 * place.registers))
         with m.If(goes):
-            m.d.sync += left.eq(all_ * (STATE_LINE // CONFIG.beat_bytes))
+            m.d.sync += [left.eq(all_), number.eq(0)]
         with m.Elif(write.ready & write.valid):
-            m.d.sync += left.eq(left - 1)
+            m.d.sync += [left.eq(left - (number == per_line - 1)), number.eq(number + 1)]
         m.d.comb += [
             Assert(~state("LINES", "OFFER") | (lines != 0)),
             Assert(~state("LINES") | (o.p.count == lines)),
             Assert(~state("OFFER") | (o.p.count == all_)),
             Assert(write.valid == (left != 0)),
-            Assert(~write.valid | ((left == self._left) & (write.p.last == (left == 1)))),
-            Assert(~(goes & write.valid) | (write.ready & write.p.last)),
+            Assert(~write.valid | ((left == self._left) & (number == self._at[: len(number)]))),
+            Assert(~write.valid | (write.p.begins == (number == 0))),
+            Assert(~write.valid | (write.p.ends == (number == per_line - 1))),
+            Assert(~write.valid | (write.p.last == (left == 1))),
+            Assert(~(goes & write.valid) | (write.ready & write.p.ends & write.p.last)),
         ]
 
     def _answers(self, m: Module, dut: TimingTransfer) -> None:
@@ -478,7 +484,7 @@ class TimingSaveProof(Proof):
         sent, asked = Signal(name="sent"), Signal(4, name="unanswered")
         ends = written.valid & written.p.last
         over = ends & written.ready
-        m.d.comb += sent.eq(write.valid & write.ready & write.p.last)
+        m.d.comb += sent.eq(write.valid & write.ready & write.p.last & write.p.ends)
         m.d.sync += asked.eq(asked + sent - over)
         m.d.comb += [
             Assume(~ends | (asked != 0)),

@@ -4,13 +4,13 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from signalbox.hw.config import Config
+from signalbox.hw.config import STATE_LINE, Config
 from signalbox.hw.errors import CoreCause
 from signalbox.hw.lib.stream import StreamFIFO
 from signalbox.hw.records.memory import MemoryStatus, read_beat, write_beat
 from signalbox.hw.sm.port import core_request
 from signalbox.hw.sm.timing.layouts import (
-    STATE_ACCESSES,
+    outstanding_accesses,
     state_access,
     state_answer,
     state_bits,
@@ -22,13 +22,8 @@ from signalbox.hw.sm.timing.layouts import (
 __all__ = ["Loads", "Stores"]
 
 
-def _depth(config: Config) -> int:
-    """Most outstanding accesses of each kind: one per warp; with preemption, more for states."""
-    return max(STATE_ACCESSES if config.preemption else 2, config.sm_warps)
-
-
 def _note_state(config: Config) -> dict[str, int]:
-    """What is kept of an outstanding access: it belongs to a state, as the last one."""
+    """What is kept of an outstanding access: it is a line of a state, the last one."""
     return {"state": 1, "last": 1} if config.preemption else {}
 
 
@@ -43,8 +38,9 @@ def _wake(m: Module, wake: data.View, head: data.View, status: MemoryStatus) -> 
     ]
 
 
-def _send_state(
+def _send_line(
     m: Module,
+    config: Config,
     goes: Value,
     state: stream.Interface,
     other: stream.Interface,
@@ -52,7 +48,7 @@ def _send_state(
     order: StreamFIFO,
     new: data.View,
 ) -> None:
-    """Request a beat of a state; the `other` access waits."""
+    """Request a line of a state; the `other` access waits."""
     with m.If(order.i.valid):
         m.d.sync += request.p.physical.eq(goes)
     with m.If(goes):
@@ -62,13 +58,16 @@ def _send_state(
             new.state.eq(1),
             new.last.eq(state.p.last),
         ]
-        m.d.sync += [request.p.row.eq(state.p.row), request.p.va.eq(state.p.va)]
+        m.d.sync += [
+            request.p.row.eq(state.p.row),
+            request.p.va.eq(state.p.va),
+            request.p.beats.eq(STATE_LINE // config.beat_bytes - 1),
+        ]
 
 
 class Loads(wiring.Component):
-    """Reads: task records, which have priority; states, beat by beat; and one beat per load, whose
-    data are dropped. At most as many outstanding reads as warps, or `STATE_ACCESSES` with
-    preemption. Requests are registered, one per cycle.
+    """Reads: task records, which have priority; states, line by line; and one beat per load, whose
+    data are dropped. At most `outstanding_accesses`. Requests are registered, one per cycle.
 
     Members
     -------
@@ -109,7 +108,7 @@ class Loads(wiring.Component):
             "wait": 32,
             **_note_state(config),
         })
-        m.submodules.order = order = StreamFIFO(entry, _depth(config))
+        m.submodules.order = order = StreamFIFO(entry, outstanding_accesses(config))
         new = Signal(entry)
         head = Signal(entry)
         free = Signal()
@@ -143,18 +142,18 @@ class Loads(wiring.Component):
         return m
 
     def _states(self, m: Module, free: Value, new: data.View, order: StreamFIFO) -> None:
-        """Reads of states alternate with loads."""
+        """A line of a state is read with its first beat, in turn with loads."""
         request, state, arrived = self.request, self.state, self.arrived
         answer, head = self.answer, order.o.p
         goes = Signal(name="state_goes")
         m.d.comb += [
-            state.ready.eq(free & ~(request.p.physical & self.load.valid)),
-            goes.eq(state.valid & state.ready),
-            arrived.p.last.eq(head.last),
+            goes.eq(state.valid & state.p.begins & free & ~(request.p.physical & self.load.valid)),
+            state.ready.eq(goes | ~state.p.begins),
+            arrived.p.last.eq(head.last & answer.p.last),
             arrived.p.status.eq(answer.p.status),
             arrived.p.word.eq(answer.p.data),
         ]
-        _send_state(m, goes, state, self.load, request, order, new)
+        _send_line(m, self._config, goes, state, self.load, request, order, new)
         with m.If(order.o.valid & head.state):
             m.d.comb += [
                 self.wake.valid.eq(0),
@@ -164,15 +163,15 @@ class Loads(wiring.Component):
 
 
 class Stores(wiring.Component):
-    """Writes of one beat, filled with the pattern, or of states. At most as many outstanding writes
-    as warps, or `STATE_ACCESSES` with preemption. Requests and beats are registered, one per cycle.
+    """Writes of one beat, filled with the pattern, or of a line of a state. At most
+    `outstanding_accesses`. Requests and beats are registered, one per cycle.
 
     Members
     -------
     store : in, stores.
     wake : out, their warps, when the data are visible.
     state : in, with preemption: writes of states.
-    written : out, with preemption: the same, when the data are visible.
+    written : out, with preemption: their lines, when the data are visible.
     request : out, see `SmPort`.
     beat : out, see `SmPort`.
     done : in, see `SmPort`.
@@ -203,11 +202,12 @@ class Stores(wiring.Component):
             "wait": 32,
             **_note_state(config),
         })
-        m.submodules.order = order = StreamFIFO(entry, _depth(config))
+        m.submodules.order = order = StreamFIFO(entry, outstanding_accesses(config))
         new = Signal(entry)
         head = Signal(entry)
         pattern = Signal(store_pattern)
-        free = order.i.ready & (~request.valid | request.ready) & (~beat.valid | beat.ready)
+        room = ~beat.valid | beat.ready
+        free = order.i.ready & (~request.valid | request.ready) & room
         m.d.comb += [
             store.ready.eq(free),
             *(new[name].eq(store.p[name]) for name in ("warp", "row", "wait")),
@@ -235,25 +235,37 @@ class Stores(wiring.Component):
                 pattern.eq(store.p.pattern),
             ]
         if config.preemption:
-            self._states(m, free, new, order)
+            self._states(m, room, free, new, order)
         return m
 
-    def _states(self, m: Module, free: Value, new: data.View, order: StreamFIFO) -> None:
-        """Writes of states alternate with stores."""
-        request, state, written, head = self.request, self.state, self.written, order.o.p
+    def _states(
+        self, m: Module, room: Value, free: Value, new: data.View, order: StreamFIFO
+    ) -> None:
+        """A line of a state is written in turn with stores; its beats follow each other."""
+        request, beat, state, written = self.request, self.beat, self.state, self.written
+        head = order.o.p
         goes, writes = Signal(name="state_goes"), Signal(name="writes_state")
         word = Signal(state_bits(self._config), name="word")
+        ends = Signal(name="ends_line")
         m.d.comb += [
-            state.ready.eq(free & ~(writes & self.store.valid)),
+            state.ready.eq(Mux(state.p.begins, free & ~(writes & self.store.valid), room)),
             goes.eq(state.valid & state.ready),
             written.p.last.eq(head.last),
             written.p.status.eq(self.done.p.status),
         ]
-        _send_state(m, goes, state, self.store, request, order, new)
+        _send_line(m, self._config, goes & state.p.begins, state, self.store, request, order, new)
         with m.If(order.i.valid):
-            m.d.sync += [writes.eq(goes), word.eq(state.p.word)]
+            m.d.sync += writes.eq(0)
+        with m.If(goes):
+            m.d.comb += self.store.ready.eq(0)
+            m.d.sync += [
+                beat.valid.eq(1),
+                writes.eq(1),
+                word.eq(state.p.word),
+                ends.eq(state.p.ends),
+            ]
         with m.If(writes):
-            m.d.comb += self.beat.p.data.eq(word)
+            m.d.comb += [beat.p.data.eq(word), beat.p.last.eq(ends)]
         with m.If(order.o.valid & head.state):
             m.d.comb += [
                 self.wake.valid.eq(0),

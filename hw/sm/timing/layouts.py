@@ -9,7 +9,7 @@ from signalbox.hw.records.memory import MemoryStatus
 __all__ = [
     "RECORD_BYTES",
     "RECORD_WORDS",
-    "STATE_ACCESSES",
+    "outstanding_accesses",
     "state_access",
     "state_answer",
     "state_bits",
@@ -120,9 +120,12 @@ warp_state = data.StructLayout({
 """State of a warp in memory: cycles left of its computation, and its progress (`warp_place`). It
 begins a line of memory, as the fates of a block do, which have the same size."""
 
-STATE_ACCESSES = 64
-"""Most outstanding accesses of each kind, if there are fewer warps: enough to transfer states at
-the speed of the port."""
+
+def outstanding_accesses(config: Config) -> int:
+    """Most outstanding accesses of each kind: one per warp; with preemption at least 16, which
+    transfer the lines of states at the speed of the port up to a latency of 128 cycles at 16 bytes
+    per beat."""
+    return max(16 if config.preemption else 2, config.sm_warps)
 
 
 def state_bits(config: Config) -> int:
@@ -131,15 +134,18 @@ def state_bits(config: Config) -> int:
 
 
 def state_access(config: Config) -> data.StructLayout:
-    """A beat at physical address `va`, the `last` one of a state. Written: `word`, then zeros."""
+    """A beat at physical address `va`: `begins` and `ends` mark the first and last one of a line,
+    `last` those of the last line of a state. Written: `word`, then zeros."""
     return data.StructLayout({
         "row": config.row_bits,
         "va": VA_BITS,
+        "begins": 1,
+        "ends": 1,
         "last": 1,
         "word": state_bits(config),
     })
 
 
 def state_answer(config: Config) -> data.StructLayout:
-    """The same beat when it has been accessed; `word` of one that was read."""
+    """A line that was written, or the `word` of a beat that was read; `last` of its state."""
     return data.StructLayout({"last": 1, "status": MemoryStatus, "word": state_bits(config)})

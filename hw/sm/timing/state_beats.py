@@ -31,21 +31,22 @@ class StateBeats(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config, i, o = self._config, self.i, self.o
-        beats = STATE_LINE // config.beat_bytes
-        inside = beats.bit_length() - 1
+        inside = (STATE_LINE // config.beat_bytes).bit_length() - 1
         at = Signal(LINE_BITS + inside, name="at")
-        left = Signal(range(beats << len(i.p.count)), name="left")
+        left = Signal.like(i.p.count, name="left")
         head = Signal(warp_state.size, name="head")
         m.d.comb += [
             o.p.va.eq(Cat(Const(0, config.offset_bits), at)),
+            o.p.begins.eq(~at[:inside].any()),
+            o.p.ends.eq(at[:inside].all()),
             o.p.last.eq(left == 1),
             o.p.word.eq(head),
-            i.ready.eq(~o.valid | (o.ready & o.p.last)),
+            i.ready.eq(~o.valid | (o.ready & o.p.ends & o.p.last)),
         ]
         with m.If(o.ready):
             m.d.sync += [
                 at.eq(at + 1),
-                left.eq(left - 1),
+                left.eq(left - o.p.ends),
                 head.eq(head >> state_bits(config)),
             ]
         with m.If(i.ready):
@@ -53,7 +54,7 @@ class StateBeats(wiring.Component):
                 o.valid.eq(i.valid),
                 o.p.row.eq(i.p.owner.row),
                 at.eq(i.p.line << inside),
-                left.eq(i.p.count << inside),
+                left.eq(i.p.count),
                 head.eq(i.p.head),
             ]
         return m

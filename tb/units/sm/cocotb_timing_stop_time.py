@@ -4,7 +4,7 @@ state and memory latency (PREEMPT-6, PREEMPT-9). They are printed, and must be w
 import cocotb
 
 from signalbox.hw.config import STATE_LINE
-from signalbox.hw.sm.timing.layouts import STATE_ACCESSES
+from signalbox.hw.sm.timing.layouts import outstanding_accesses
 from signalbox.tb.models.isa import Launch
 from signalbox.tb.models.timing import Timing, stop_bound
 from signalbox.tb.units.sm.cocotb_preempt_time import lines
@@ -23,7 +23,7 @@ def bound(task: Launch, latency: int) -> int:
         task.warps,
         latency,
         sm_warps=CONFIG.sm_warps,
-        accesses=STATE_ACCESSES,
+        under_way=outstanding_accesses(CONFIG) * STATE_LINE // CONFIG.beat_bytes,
     )
 
 

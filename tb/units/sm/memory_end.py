@@ -47,7 +47,7 @@ class MemoryEnd:
         self.write = Sink(tb, write, self.pace, self._write)
         Sink(tb, data, self.pace, self._take)
         self._dones = Source(tb, done, self.pace)
-        self._writes: deque[tuple[Memory, int]] = deque()
+        self._writes: deque[tuple[Memory, int, int]] = deque()
         self._given: deque[dict[str, int]] = deque()
 
     def pace(self) -> bool:
@@ -70,24 +70,31 @@ class MemoryEnd:
             self._beats.put({**beat, "status": here}, delay)
 
     def _write(self, request: dict[str, int]) -> None:
-        assert request["beats"] == 0
-        self._writes.append((self.memory(request), request["va"] // self._width * self._width))
+        width, beats = self._width, request["beats"] + 1
+        low = request["va"] // width * width
+        assert low // _PAGE == (low + beats * width - 1) // _PAGE, "crosses 4 KiB"
+        self._writes.append((self.memory(request), low, beats))
         self._store()
 
     def _take(self, beat: dict[str, int]) -> None:
-        assert beat["last"] == 1
         self._given.append(beat)
         self._store()
 
     def _store(self) -> None:
-        """Perform the next write, if its request and its beat are there."""
-        if not (self._writes and self._given):
+        """Perform the next write, if its request and its beats are there."""
+        if not (self._writes and len(self._given) >= self._writes[0][2]):
             return
-        (memory, va), beat = self._writes.popleft(), self._given.popleft()
-        status = MemoryStatus(memory.status(va))
-        if status is MemoryStatus.OK:
-            content = beat["data"].to_bytes(self._width, "little")
-            for n in range(self._width):
-                if beat["strobe"] >> n & 1:
-                    memory.write(va + n, content[n : n + 1])
+        memory, low, beats = self._writes.popleft()
+        status = MemoryStatus(memory.status(low))
+        for n in range(beats):
+            beat = self._given.popleft()
+            assert beat["last"] == (n == beats - 1)
+            if status is MemoryStatus.OK:
+                self._write_beat(memory, low + n * self._width, beat)
         self._dones.put({"status": status}, self._random.randint(*self.latency))
+
+    def _write_beat(self, memory: Memory, va: int, beat: dict[str, int]) -> None:
+        content = beat["data"].to_bytes(self._width, "little")
+        for n in range(self._width):
+            if beat["strobe"] >> n & 1:
+                memory.write(va + n, content[n : n + 1])
