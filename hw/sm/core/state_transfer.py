@@ -76,6 +76,13 @@ class Job(enum.Enum, shape=2):
 _SAVES = 4
 """Most saved warps whose state is on the way to memory."""
 
+_WARP_ACCESSES = _STATE_WORDS + MASKS + 4 * 64
+"""Most accesses of memory that save a warp: up to 64 units of registers, 4 each."""
+
+_COUNT_BITS = ((_SAVES + 1) * _WARP_ACCESSES).bit_length() + 1
+"""For numbers of accesses, compared with those of all warps on the way: the oldest may wait long
+for its fault to be accepted."""
+
 
 class StateTransfer(wiring.Component):
     """Executes instructions of its own, interleaved with those of the warps: moves, loads and
@@ -181,7 +188,7 @@ class StateTransfer(wiring.Component):
         )
         """All instructions have retired; all accesses of memory have completed; likewise of shared
         memory."""
-        self._asked, self._fails = Signal(8, name="asked"), Signal(name="fails")
+        self._asked, self._fails = Signal(_COUNT_BITS, name="asked"), Signal(name="fails")
         """Number of accesses of memory so far; one fails."""
         way = {"warp": config.warp_bits, "at": place(config), "until": self._asked.shape()}
         m.submodules.way = self._way = StreamFIFO(data.StructLayout(way), _SAVES)

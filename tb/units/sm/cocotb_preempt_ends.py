@@ -40,10 +40,15 @@ def victim(*, barrier: bool = False) -> Launch:
     return make(text, barrier=barrier, shared=2048)
 
 
+def fullest(most: int = CONFIG.sm_warps) -> tuple[int, int]:
+    """Warps, at most so many, of a block that needs all registers, and their registers."""
+    warps = next(n for n in range(most, 0, -1) if CONFIG.register_units % n == 0)
+    return warps, 4 * CONFIG.register_units // warps
+
+
 def filling() -> Launch:
     """A block that needs all registers and shared memory, and computes from both."""
-    warps = next(n for n in range(CONFIG.sm_warps, 0, -1) if CONFIG.register_units % n == 0)
-    registers = 4 * CONFIG.register_units // warps
+    warps, registers = fullest()
     last = registers - 1
     text = f"""
         {OWN}
@@ -221,6 +226,35 @@ async def bus_errors(dut, kind, restores):
         assert [(one.row, one.cause) for one in tb.faults] == [(VICTIM, STATE_BUS)], tb.faults
         await ended(tb)
         neighbour.check()
+
+
+@cocotb.test(**LIMIT)
+async def fault_waits(dut):
+    """A bus error of a saved warp stays offered until it is taken, however much is saved meanwhile:
+    hundreds of accesses of the warps that follow."""
+    tb = await PreemptingTestbench(dut).start()
+    warps, registers = fullest(min(CONFIG.sm_warps, 4))
+    launch = make("top: bra top", warps=warps)
+    launch.registers = registers
+    await begin(tb, launch, VICTIM)
+    await tb.until(lambda: len(tb.warps) == launch.warps, "all warps start")
+    tb.port.latency, tb.report.pace = (1, 2), lambda: False
+    first = 1 + launch.shared // STATE_LINE
+    tb.state.bad_lines = {tb.next_place * 4096 // STATE_LINE + first}
+    tb.stop(next(iter(tb.slots)))
+    await tb.until(lambda: tb.get("fault__valid"), "the fault is offered", BOUND)
+    offered = 0
+    for _ in range(BOUND):
+        await tb.step()
+        offered += tb.get("fault__valid")
+    assert offered == BOUND
+    tb.report.pace = tb.share(1.0)
+    await tb.until(lambda: tb.faults, "the fault is taken", BOUND)
+    tb.state.bad_lines.clear()
+    tb.kill(VICTIM)
+    await gone(tb)
+    assert [(one.row, one.cause) for one in tb.faults] == [(VICTIM, STATE_BUS)], tb.faults
+    await ended(tb)
 
 
 def breaks(tb: PreemptingTestbench, task: Task, kind: str) -> None:

@@ -5,7 +5,7 @@ import os
 
 import cocotb
 
-from signalbox.hw.config import STATE_LINE
+from signalbox.hw.config import SHARED_UNIT, STATE_LINE
 from signalbox.tb.models.isa import Launch, Memory
 from signalbox.tb.units.sm.cocotb_core import difference
 from signalbox.tb.units.sm.core_testbench import CONFIG, Task
@@ -163,18 +163,21 @@ async def levels(dut):
     stopped at any level."""
     tb = await Stopping(dut).start()
     tb.holds = True
+    rows = min(CONFIG.sm_blocks, CONFIG.save_places)
+    warps = max(min(CONFIG.sm_warps, CONFIG.register_units // 2) // rows, 1)
+    shared = CONFIG.shared_units // rows * SHARED_UNIT
     for _ in range(ROUNDS):
-        for row in range(CONFIG.sm_blocks):
-            size = tb.random.choice(((1, 0), (1, 1024), (CONFIG.sm_warps // 3, 0)))
+        for row in range(rows):
+            size = tb.random.choice(((1, 0), (1, shared), (warps, 0)))
             tb.launch(Task(row, endless(*size)), tb.random.randrange(4))
-        await tb.until(lambda: len(tb.there) == CONFIG.sm_blocks, "all blocks are sent")
+        await tb.until(lambda: len(tb.there) == rows, "all blocks are sent")
         await tb.until(lambda: all(work.begun for work in tb.there.values()), "all begin")
         if tb.random.random() < 0.5:
-            tb.leaves({tb.random.randrange(CONFIG.sm_blocks)})
+            tb.leaves({tb.random.randrange(rows)})
         while tb.there:
             await tb.until(lambda: tb.calm > CALM, "the victim is known")
             await stops_at_levels(tb)
-        for row in range(CONFIG.sm_blocks):
+        for row in range(rows):
             tb.kill(row)
         await free(tb)
         tb.revive()

@@ -181,24 +181,24 @@ async def size_of_the_state(dut):
         before = {page: bytes(content) for page, content in tb.state.pages.items()}
         await stop(tb, task)
         state = lines(tb, task)
-        beats = {
-            line * STATE_LINE + n for line in state["all"] for n in range(0, STATE_LINE, WIDTH)
-        }
-        assert transferred(tb.port.write) == Counter(beats)
+        assert transferred(tb.port.write) == Counter(state["all"])
         for page, content in tb.state.pages.items():
             check_page(page, before[page], content, state)
         await go_on(tb, task)
         await tb.until(lambda count=warps: len(tb.warps) == count, "all warps start")
-        await tb.steps(100 + 20 * len(beats))
-        assert transferred(tb.port.read) == Counter(beats)
+        await tb.steps(100 + 20 * len(state["all"]) * STATE_LINE // WIDTH)
+        assert transferred(tb.port.read) == Counter(state["all"])
         tb.kill(1)
         await rest(tb)
         tb.revive()
 
 
 def transferred(sink: Sink) -> Counter[int]:
-    """Addresses of accesses to states; forgets them."""
-    found = Counter(one["va"] for _, one in sink.taken if one["physical"])
+    """Lines of states that were accessed, each in one burst; forgets them."""
+    accesses = [one for _, one in sink.taken if one["physical"]]
+    assert all((one["beats"] + 1) * WIDTH == STATE_LINE for one in accesses)
+    found = Counter(one["va"] // STATE_LINE for one in accesses)
+    assert all(one["va"] % STATE_LINE == 0 for one in accesses)
     sink.taken.clear()
     return found
 

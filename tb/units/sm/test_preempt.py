@@ -38,7 +38,7 @@ def run(
     )
 
 
-CORE = [("preempt", 2), ("preempt_ways", 10), ("preempt_ends", 17), ("preempt_time", 1)]
+CORE = [("preempt", 2), ("preempt_ways", 10), ("preempt_ends", 18), ("preempt_time", 1)]
 EVERY = [*((Core, *one) for one in CORE), (Sm, "stops", 6)]
 TESTS = pytest.mark.parametrize(("design", "tests", "minimum"), EVERY)
 
@@ -83,6 +83,20 @@ def test_many_warps(simulator: str) -> None:
         name="sm-preempt_busy",
         env={"CONFIG": json.dumps(sizes)},
         minimum=4,
+    )
+
+
+@ON_VERILATOR
+def test_late_fault(simulator: str) -> None:
+    """More accesses follow a failed one than half of the count of accesses."""
+    sizes = {**fields("four"), "save_places": 4, "sm_registers": 8192}
+    simulate(
+        Core(Config(**sizes)),
+        "signalbox.tb.units.sm.cocotb_preempt_ends",
+        simulator=simulator,
+        name="sm-preempt_fault",
+        env={"CONFIG": json.dumps(sizes)},
+        testcase="fault_waits",
     )
 
 
