@@ -141,12 +141,13 @@ class SavedBlocks(wiring.Component):
     def _select(self, m: Module, head: wiring.PureInterface) -> None:
         """The first block of the selected row."""
         ahead, first = self.ahead, self.first
-        changes = self._drops | self._adopts
+        changes, changing = self._drops | self._adopts, Signal(name="changing")
         m.d.comb += [
             head.addr.eq(ahead),
             self._takes.eq(self.take & first.some),
             self.busy.eq(~self._waits | changes),
-            self.pause.eq(self.busy | self._takes | self.stopped.valid | self.keep.valid),
+            changing.eq(self.stopped.valid | self.keep.valid | self.discard.valid),
+            self.pause.eq(self.busy | self._takes | changing),
         ]
         m.d.sync += [
             self._selected.eq(ahead),

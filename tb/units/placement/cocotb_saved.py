@@ -109,7 +109,9 @@ class SavedTestbench(Testbench):
     def _takes(self) -> bool:
         """Send a block of the selected row, if it has a saved one and may."""
         row = self._last
-        return not self._paused and self._blocks[row] > 0 and self.random.random() < 0.3
+        often = 0.9 if self._freeing else 0.3
+        self._freeing = max(0, self._freeing - 1)
+        return not self._paused and self._blocks[row] > 0 and self.random.random() < often
 
     def _check(self, takes: bool) -> None:
         """Outputs of the cycle that has ended."""
@@ -167,6 +169,9 @@ class SavedTestbench(Testbench):
         if quiet and not (busy or self._after):
             self._rows()
 
+    _freeing = 0
+    """Cycles in which a list may be freed, and blocks are sent more often."""
+
     _after = 0
     """Cycles until the lists reflect the last event of a row."""
 
@@ -213,9 +218,10 @@ class SavedTestbench(Testbench):
                 self._keep.put(row)
             else:
                 self._close(row)
-        elif self.kept and not self._discard.pending and chance > 0.99:
+        elif self.kept and not self._discard.pending and chance > 0.95:
             blocks = self.kept.pop(numbers.choice([*self.kept]))
             self._discard.put(blocks[-1].place)
+            self._freeing = 4
             self.free.update(block.place for block in blocks)
             self.met["discarded"] += 1
 
