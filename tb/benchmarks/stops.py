@@ -78,10 +78,9 @@ _TITLE = f"""\
 Request to free: cycles until nothing of a block is left on its SM, by its state and the memory
 latency. Its warps load all the time, like those of three other SMs. From the cycle in which its
 core is told; in brackets the bound of `hw/sm/README.md` for the port of the core alone, with a
-memory that accepts each beat at once. In the machine, the beats of {STATE_LINE} bytes are a burst.
-Last columns: from the cycle in which the urgent block, which needs all
-registers, is sent to the SM until its first warp starts there; its kernel is new to the machine, so
-no translation of it is known."""
+memory that accepts each beat at once. In the machine, a burst is {STATE_LINE} bytes. Last columns:
+from the cycle in which the urgent block, which needs all registers, is sent to the SM until its
+first warp starts there; its kernel is new to the machine, so no translation of it is known."""
 
 
 def key(what: str, size: Size, latency: int) -> str:
