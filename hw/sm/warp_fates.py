@@ -21,8 +21,8 @@ def warp_number(config: Config) -> data.StructLayout:
 
 
 warp_fate = data.StructLayout({"waits": 1, "over": 1, "saved": 1})
-"""Fate of a warp that is to start: it waits for the bits of its block; it had ended; it is restored.
-Otherwise it starts as any other."""
+"""Fate of a warp that is to start: it waits for the bits of its block; it had ended; it is
+restored. Otherwise it starts as any other."""
 
 
 class WarpFates(wiring.Component):
