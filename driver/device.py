@@ -40,6 +40,7 @@ from signalbox.driver.runtime.channel_pool import ChannelPool
 from signalbox.driver.runtime.clock import Clock
 from signalbox.driver.runtime.completion import Completion
 from signalbox.driver.runtime.event import Event
+from signalbox.driver.runtime.limits import Limit, Limits
 from signalbox.driver.runtime.services import Services
 from signalbox.driver.runtime.stream import Stream
 from signalbox.hw.config import SLOT_BYTES
@@ -111,8 +112,15 @@ class Device:
         self.channels = ChannelPool(resources, info, policy, settings)
         self.completion = Completion(self.control, info, self.channels, self.faults, self.compute)
         self.clock = Clock(self.control, info)
+        self._limits = Limits(policy.stream_priorities, compute.sharing)
         self._services = Services(
-            policy, self.channels, self.completion, self.fences, self.clock, self.compute
+            policy,
+            self.channels,
+            self.completion,
+            self.fences,
+            self.clock,
+            self._limits,
+            self.compute,
         )
         self._streams: list[Stream] = []
 
@@ -321,16 +329,25 @@ class Device:
 
     # Streams
 
-    @property
-    def priority_range(self) -> tuple[int, int]:
+    def stream_priority_range(self) -> tuple[int, int]:
         """(least, greatest) stream priority: 0 and a number at or below 0, as in CUDA."""
         return self.channels.priority_range
+
+    def set_limit(self, limit: Limit | str, value: int) -> None:
+        """Set a limit. The nesting depth determines the device priorities of streams created, or
+        given a priority, from then on (NEST-1). Raises `ValueError` for an unknown limit, or a
+        value out of range."""
+        self._limits[limit] = value
+
+    def limit(self, limit: Limit | str) -> int:
+        """Value of a limit. Raises `ValueError` for an unknown one."""
+        return self._limits[limit]
 
     async def stream(
         self, priority: int = 0, *, space: AddressSpace | None = None, name: str = ""
     ) -> Stream:
         """Create a stream in `space` (default: the device's). A lower `priority` is more urgent; it
-        is clamped to `priority_range`.
+        is clamped to `stream_priority_range`, and determines the device priority of its launches.
 
         Raises as `ChannelPool.for_priority`: `DeviceError` if other spaces hold all channels of
         that priority, `OutOfAsids`, `OutOfMemory`, …

@@ -71,6 +71,7 @@ Hardware API <docs/api/hardware.md>
 Blocks <hw/README.md>
 Compute engine <hw/compute/README.md>
 SMs <hw/sm/README.md>
+Nested launches <hw/nested/README.md>
 Instruction set <hw/sm/ISA.md>
 Changes <CHANGELOG.md>
 ```

@@ -16,6 +16,7 @@ from signalbox.driver.compute.local_memory import LocalMemory
 from signalbox.driver.compute.occupancy import Occupancy, occupancy
 from signalbox.driver.compute.placement import AUTO, from_environment, placement
 from signalbox.driver.compute.preemption import Urgency, level, urgency
+from signalbox.driver.compute.priority_bands import Sharing
 from signalbox.driver.compute.program import Program
 from signalbox.driver.compute.qmd import Release, TaskRecord
 from signalbox.driver.compute.task_lists import TaskListError, TaskLists
@@ -59,6 +60,7 @@ class ComputeSettings:
     urgency : default urgency of contexts.
     level : default preemption level of contexts.
     spaces_each : maximum number of address spaces that join one context by default.
+    sharing : which streams share a device priority if the nesting depth leaves too few.
     """
 
     waiting: int = 64
@@ -68,6 +70,7 @@ class ComputeSettings:
     urgency: Urgency | str = Urgency.DRAIN
     level: PreemptionLevel | str = PreemptionLevel.CTA
     spaces_each: int = SUBCONTEXTS
+    sharing: Sharing | str = Sharing.MOST_URGENT
 
     @property
     def policy(self) -> Placement:

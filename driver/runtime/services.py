@@ -9,6 +9,7 @@ from signalbox.driver.platform.info import DeviceError
 from signalbox.driver.runtime.channel_pool import ChannelPool
 from signalbox.driver.runtime.clock import Clock
 from signalbox.driver.runtime.completion import Completion
+from signalbox.driver.runtime.limits import Limits
 
 __all__ = ["Services"]
 
@@ -22,6 +23,7 @@ class Services:
     completion: Completion
     fences: FencePools
     clock: Clock
+    limits: Limits
     compute: ComputeEngine | None
 
     @property

@@ -47,6 +47,11 @@ class Stream:
     ----------
     fence : fence of the stream's own.
     closed : called once the stream has been closed.
+
+    Members
+    -------
+    priority : 0 (least urgent) or below.
+    device_priority : priority of its launches, from the limits when its priority was set (NEST-6).
     """
 
     def __init__(
@@ -60,7 +65,7 @@ class Stream:
         self.name = name
         self.space = space
         self.fence = fence
-        self.priority = 0
+        self.priority = self.device_priority = 0
         self._services = services
         self._closed = closed
         self._channel: Channel | None = None
@@ -95,6 +100,7 @@ class Stream:
         else:
             await self._move(chosen)
         self.priority = priority
+        self.device_priority = self._services.limits.bands.of(-priority)
 
     async def _move(self, chosen: Channel) -> None:
         """Continue in another channel, after a fence in the old one."""
@@ -245,7 +251,7 @@ class Stream:
         grid : blocks in x, y, z.
         block : threads in x, y, z.
         args : values of the kernel's parameters, by name.
-        priority : 0 … 63, 63 being the most urgent; defaults to the negated stream priority.
+        priority : 0 … 63, 63 being the most urgent; defaults to the stream's `device_priority`.
         policy : placement of the blocks on SMs; defaults to that of the context (ASID-32).
         urgency : what happens to blocks of lower priority while there is no room for the kernel's:
             `"drain"`, they end; `"save"`, they are stopped, saved, and continue later. Defaults to
@@ -268,7 +274,7 @@ class Stream:
             grid=sizes(grid),
             block=sizes(block),
             args={name: self._number(value) for name, value in args.items()},
-            priority=-self.priority if priority is None else priority,
+            priority=self.device_priority if priority is None else priority,
             placement=placement(policy),
             urgency=named_urgency(urgency),
             shared=shared,

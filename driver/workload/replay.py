@@ -408,7 +408,7 @@ class Replay:
         if isinstance(self._device.policy, NoPriorityPolicy):
             return 0
         given = kernel.spec.priority
-        return -kernel.stream.priority if given is None else given
+        return kernel.stream.device_priority if given is None else given
 
     def _copy_record(self, copy: _Copy, start: int) -> CopyRecord:
         return CopyRecord(

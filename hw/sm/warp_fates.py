@@ -21,7 +21,7 @@ def warp_number(config: Config) -> data.StructLayout:
 
 
 warp_fate = data.StructLayout({"waits": 1, "over": 1, "saved": 1})
-"""What becomes of a warp that is to start: it waits for the bits of its block; it had ended; it is
+"""Fate of a warp that is to start: it waits for the bits of its block; it had ended; it is
 restored. Otherwise it starts as any other."""
 
 

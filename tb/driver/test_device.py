@@ -48,7 +48,7 @@ def test_enumerates():
         assert device.info.memory_bytes == SPACE
         assert device.info.data_width == 256
         assert device.info.window == 0xFF_FFFF_0000
-        assert device.priority_range == (0, -2)
+        assert device.stream_priority_range() == (0, -2)
         assert await device.time_ns() > 0
 
     config = Config(channels=3, data_width=256, memory_bytes=SPACE, copy_engines=2)
@@ -177,7 +177,7 @@ def test_bounds():
 
 def test_priorities_are_clamped():
     async def body(device, machine):
-        assert device.priority_range == (0, -1)
+        assert device.stream_priority_range() == (0, -1)
         assert [(await device.stream(p)).priority for p in (5, 0, -1, -9)] == [0, 0, -1, -1]
         urgent = await device.stream(-1)
         assert device.policy.level_of_channel(urgent.channel.index) == 2

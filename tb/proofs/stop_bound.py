@@ -47,7 +47,7 @@ _FIND = ("LOOK", "PLACE", "LINES", "OFFER")
 
 
 class After(NamedTuple):
-    """What is known in a state of a job: idle cycles, steps and waits so far; a limit of the
+    """Facts in a state of a job: idle cycles, steps and waits so far; a limit of the
     count of instructions in this state; another fact."""
 
     state: str
@@ -293,7 +293,7 @@ class SaveProof(Proof):
                 ]
 
     def _find(self, *, warp: bool) -> list[After]:
-        """What belongs to a warp or a block."""
+        """States that find the place of a warp or a block."""
         states = (*(("WARP", "CONTEXT") if warp else ()), "SLOT", "PLACE", "LINE")
         return [After(state, n, 0, 0, 1, self._unit == 0) for n, state in enumerate(states, 1)]
 
@@ -389,8 +389,8 @@ class SaveProof(Proof):
         ]
 
     def _choice(self, m: Module, dut: StateTransfer, inside: Inside) -> None:
-        """What can be saved is chosen at once: a warp if there is room among those on their way, a
-        block when these have arrived."""
+        """A choice is made at once: a warp if there is room among those on their way, a block when
+        these have arrived."""
         issued, closing = inside.signal("issued"), inside.signal("closing_blocks")
         could, state = Signal(name="could_save"), self._state.ongoing
         warps = (dut.saving & ~issued).any() & inside.submodule("way").i.ready

@@ -64,7 +64,7 @@ def restored_warp(config: Config) -> data.StructLayout:
 
 
 class Job(enum.Enum, shape=2):
-    """What is transferred, most urgent first: shared memory and fates of a stopped block, a stopped
+    """Transfers, most urgent first: shared memory and fates of a stopped block, a stopped
     warp; the same of a block that continues, a warp that continues."""
 
     CLOSE = 0

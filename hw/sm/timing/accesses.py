@@ -23,7 +23,7 @@ __all__ = ["Loads", "Stores"]
 
 
 def _note_state(config: Config) -> dict[str, int]:
-    """What is kept of an outstanding access: it is a line of a state, the last one."""
+    """Marks of an outstanding access: it is a line of a state; it is the last one."""
     return {"state": 1, "last": 1} if config.preemption else {}
 
 

@@ -119,7 +119,7 @@ class Timer(wiring.Component):
         return _bit(fire.valid & fire.ready, warp)
 
     def _stop(self, m: Module, times: memory.ReadPort, late: Value) -> Value:
-        """Whether the block of the warp looked at is stopped; also tells what is left of the warp's
+        """Whether the block of the warp looked at is stopped. Also gives the rest of the warp's
         time."""
         config, fire, owner = self._config, self.fire, self.owner
         stopped = Signal(name="is_stopped")

@@ -39,7 +39,7 @@ class WarpStart(wiring.Component):
     put_stride : out, strobe: store `word` as the stride.
     put_accesses : out, strobe: store `word` as the number of accesses.
     wake : out, the warp starts to compute.
-    fate : in, with preemption: what becomes of the warp offered; of one that `waits`, later.
+    fate : in, with preemption: fate of the warp offered; of one that `waits`, later.
     resume : out, with preemption; strobe: it is to be restored, instead of `wake`.
     none : out, with preemption: it makes no access, since it had ended.
     """

@@ -1,0 +1,46 @@
+"""Limits of a device that its application sets, as in CUDA (NEST-1)."""
+
+from enum import StrEnum
+
+from signalbox.driver.compute.priority_bands import PriorityBands, Sharing
+
+__all__ = ["Limit", "Limits"]
+
+
+class Limit(StrEnum):
+    """A limit that can be set."""
+
+    NESTING_DEPTH = "nesting-depth"
+    """Levels of kernels that launch kernels, 1 … 24; 1, the default: none do."""
+
+
+_DEFAULTS = {Limit.NESTING_DEPTH: 1}
+_MOST = {Limit.NESTING_DEPTH: 24}
+
+
+class Limits:
+    """Limits of one device, and the device priorities of streams that follow from them.
+
+    Parameters
+    ----------
+    ranks : number of stream priorities.
+    sharing : which streams share a device priority. Raises `ValueError` for another name.
+    """
+
+    def __init__(self, ranks: int, sharing: Sharing | str) -> None:
+        self._ranks, self._sharing = ranks, Sharing(sharing)
+        self._values = dict(_DEFAULTS)
+
+    def __getitem__(self, limit: Limit | str) -> int:
+        return self._values[Limit(limit)]
+
+    def __setitem__(self, limit: Limit | str, value: int) -> None:
+        name = Limit(limit)
+        if not 1 <= value <= _MOST[name]:
+            raise ValueError(f"{name.value} {value} is outside 1 … {_MOST[name]}")
+        self._values[name] = value
+
+    @property
+    def bands(self) -> PriorityBands:
+        """Device priorities of streams whose priority is set from now on."""
+        return PriorityBands(self._ranks, self[Limit.NESTING_DEPTH], self._sharing)

@@ -1,0 +1,221 @@
+"""The tree of kernels against objects that count their children (NEST-12, NEST-15)."""
+
+import os
+from collections import Counter, deque
+from typing import Any
+
+import cocotb
+
+from signalbox.hw.nested.kernel_tree import KernelTree, TreeEvent, TreeOp
+from signalbox.tb.models.kernel_tree import Block, Joined, Kernel, Over
+from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.ends import Sink, Source
+
+NODES = int(os.environ["NODES"])
+
+LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
+
+
+class TreeTestbench(Testbench):
+    """Sends random requests as the machine may, and checks all answers.
+
+    Members
+    -------
+    blocks : blocks that are not over, by kernel that has not ended.
+    met : number of events of each kind.
+    most : most kernels in the tree so far, and most generations.
+    """
+
+    timeout = 2_000
+
+    def __init__(self, dut: Any) -> None:
+        super().__init__(dut, KernelTree(NODES))
+        self.blocks: dict[Kernel, list[Block]] = {}
+        self.met: Counter[str] = Counter()
+        self.most = [0, 0]
+        self._kernels: dict[Kernel, int] = {}
+        """Nodes of the kernels in the tree."""
+        self._families: dict[Block, int] = {}
+        self._told: deque[Joined | tuple[Block, bool]] = deque()
+        """Expected events: children that are complete, or a launch and whether there is room."""
+        self._over: deque[Over] = deque()
+        self._requests = Source(self, "i")
+        pace = self.share(0.6)
+        Sink(self, "told", pace, self._hear)
+        Sink(self, "over", pace, self._take)
+
+    @property
+    def quiet(self) -> bool:
+        """Nothing is under way."""
+        return not (self._requests.pending or self._told or self._over)
+
+    def root(self) -> None:
+        """A kernel of the host's."""
+        kernel = Kernel()
+        self.blocks[kernel] = [Block(kernel) for _ in range(self.random.randint(1, 3))]
+
+    def launch(self, block: Block) -> None:
+        kernel = block.kernel
+        room = NODES - len(self._kernels) > (kernel not in self._kernels)
+        room &= NODES - len(self._families) >= (block not in self._families)
+        self._ask(TreeOp.LAUNCH, kernel, block)
+        self._told.append((block, room))
+
+    def end(self, kernel: Kernel) -> None:
+        """All blocks of the kernel are over."""
+        failed = self.random.random() < 0.1
+        assert not self.blocks.pop(kernel)
+        follows = [*kernel.end(failed=failed)]
+        if kernel in self._kernels:
+            self._ask(TreeOp.END, kernel, failed=failed)
+            self._expect(follows)
+        else:
+            self.met["alone"] += 1
+
+    def leave(self, block: Block) -> None:
+        """The block is over."""
+        self.blocks[block.kernel].remove(block)
+        if block.parent:
+            self._ask(TreeOp.LEAVE, None, block)
+            self._expect(block.leave())
+
+    def ask(self, block: Block) -> None:
+        """The block is on an SM again."""
+        if block.parent:
+            self._ask(TreeOp.ASK, None, block)
+            if not block.children:
+                self._told.append(Joined(block, block.failed))
+
+    def _ask(
+        self, op: TreeOp, kernel: Kernel | None, block: Block | None = None, *, failed: bool = False
+    ) -> None:
+        noise = self.random.randrange(NODES)
+        self._requests.put({
+            "op": op,
+            "known": kernel in self._kernels,
+            "kernel": self._kernels.get(kernel, noise) if kernel else noise,
+            "related": block in self._families,
+            "family": self._families.get(block, noise) if block else noise,
+            "failed": failed,
+        })
+        self.met[op.name] += 1
+
+    def _expect(self, follows: Any) -> None:
+        for one in follows:
+            (self._over if isinstance(one, Over) else self._told).append(one)
+
+    def _hear(self, event: dict[str, Any]) -> None:
+        expected, kind = self._told.popleft(), event["kind"]
+        self.met[kind.name] += 1
+        if isinstance(expected, Joined):
+            assert kind is TreeEvent.JOINED
+            assert event["family"] == self._families[expected.block]
+            assert event["failed"] == expected.failed
+            return
+        block, room = expected
+        assert kind is (TreeEvent.LAUNCHED if room else TreeEvent.REFUSED)
+        if room:
+            self._note(self._kernels, block.kernel, event["kernel"])
+            self._note(self._families, block, event["family"])
+            child = block.launch()
+            self._note(self._kernels, child, event["child"])
+            self.blocks[child] = [Block(child) for _ in range(self.random.randint(1, 3))]
+            self.most[0] = max(self.most[0], len(self._kernels))
+            self.most[1] = max(self.most[1], generation(child))
+
+    @staticmethod
+    def _note(nodes: dict[Any, int], one: Any, node: int) -> None:
+        """A kernel or a family keeps its node, which no other has."""
+        assert nodes.get(one, node) == node
+        assert one in nodes or node not in nodes.values()
+        nodes[one] = node
+
+    def _take(self, over: dict[str, int]) -> None:
+        expected = self._over.popleft()
+        assert over["kernel"] == self._kernels.pop(expected.kernel)
+        assert over["failed"] == expected.failed
+        self.met["over"] += 1
+        self._forget()
+
+    def _forget(self) -> None:
+        """Families end silently."""
+        for block in [block for block in self._families if block not in block.kernel.families]:
+            del self._families[block]
+
+    async def settle(self) -> None:
+        """Until all events are there: what follows depends on them."""
+        await self.until(lambda: self.quiet, "all events")
+        await self.steps(self.random.choice((0, 0, 3, 30)))
+        self._forget()
+
+
+def generation(kernel: Kernel) -> int:
+    """1 for a kernel of the host's, 2 for its children, …"""
+    return 1 if kernel.parent is None else 1 + generation(kernel.parent.kernel)
+
+
+async def random_step(tb: TreeTestbench, launches: float) -> None:
+    """One or several random requests."""
+    if not tb.blocks or tb.random.random() < 0.03:
+        tb.root()
+    kernel = tb.random.choice([*tb.blocks])
+    blocks = tb.blocks[kernel]
+    if not blocks:
+        tb.end(kernel)
+    else:
+        block, chance = tb.random.choice(blocks), tb.random.random()
+        if chance < launches:
+            tb.launch(block)
+        elif chance < launches + 0.1:
+            tb.ask(block)
+        else:
+            tb.leave(block)
+    await tb.settle()
+
+
+@cocotb.test(**LIMIT)
+async def random_trees(dut: Any) -> None:
+    """Trees that grow until there is no room, and shrink again: each kernel is complete once, after
+    its descendants; waits end; nodes are used once, and all of them are free in the end."""
+    tb = await TreeTestbench(dut).start()
+    kinds = ("LAUNCH", "END", "LEAVE", "ASK", "LAUNCHED", "REFUSED", "JOINED", "over", "alone")
+    for _ in range(40):
+        for _ in range(100):
+            await random_step(tb, tb.random.choice((0.1, 0.5, 0.8)))
+        if all(tb.met[kind] > 20 for kind in kinds) and tb.most[0] == NODES:
+            break
+    assert all(tb.met[kind] > 20 for kind in kinds), tb.met
+    assert tb.most[0] == NODES and tb.most[1] > min(NODES, 4) - 1, tb.most
+    while tb.blocks:
+        await random_step(tb, 0)
+    tb.root()
+    (kernel,) = tb.blocks
+    block = tb.blocks[kernel][0]
+    for _ in range(NODES - 1):
+        tb.launch(block)
+        await tb.settle()
+    assert len(block.children) == NODES - 1
+    tb.launch(block)
+    await tb.settle()
+    assert len(block.children) == NODES - 1
+
+
+@cocotb.test(**LIMIT)
+async def generations(dut: Any) -> None:
+    """A kernel, its child, its grandchild and so on: all blocks leave and all kernels end from the
+    first generation on; with the last one, all are complete, the last one first (example 4)."""
+    tb = await TreeTestbench(dut).start()
+    tb.root()
+    line = [next(iter(tb.blocks))]
+    while len(line) < NODES:
+        tb.launch(tb.blocks[line[-1]][0])
+        await tb.settle()
+        line.append(next(kernel for kernel in tb.blocks if kernel not in line))
+    for kernel in line:
+        assert not tb.met["over"]
+        for block in [*tb.blocks[kernel]]:
+            tb.leave(block)
+            await tb.settle()
+        tb.end(kernel)
+        await tb.settle()
+    assert tb.met["over"] == NODES
