@@ -26,7 +26,8 @@ class Sharing(StrEnum):
 
 @dataclass(frozen=True)
 class PriorityBands:
-    """Maps ranks of streams, 0 being the least urgent, to device priorities.
+    """Maps ranks of streams, 0 being the least urgent, to device priorities. A stream without a
+    priority has rank 0.
 
     Parameters
     ----------
@@ -64,5 +65,11 @@ class PriorityBands:
 
     @property
     def table(self) -> tuple[int, ...]:
-        """Device priorities of all ranks, in advance (NEST-5)."""
-        return tuple(map(self.of, range(self.ranks)))
+        """Device priorities of all ranks, in advance: one band after the other is given, the last
+        one to all that are left (NEST-5)."""
+        upward = self.sharing is Sharing.MOST_URGENT
+        bands = range(0, self.available * self.depth, self.depth)
+        if not upward:
+            bands = range(self.levels - self.depth, -1, -self.depth)
+        given = [*bands[: self.ranks], *[bands[-1]] * (self.ranks - len(bands))]
+        return tuple(given if upward else given[::-1])

@@ -94,13 +94,14 @@ class Stream:
         """
         pool = self._services.channels
         priority = pool.clamp(priority)
+        device_priority = self._services.limits.bands.of(-priority)
         chosen = await pool.for_priority(priority, self.space)
         if self._channel is None or self._channel is chosen:
             self._channel = chosen
         else:
             await self._move(chosen)
         self.priority = priority
-        self.device_priority = self._services.limits.bands.of(-priority)
+        self.device_priority = device_priority
 
     async def _move(self, chosen: Channel) -> None:
         """Continue in another channel, after a fence in the old one."""

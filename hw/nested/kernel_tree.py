@@ -49,7 +49,8 @@ def tree_request(nodes: int) -> data.StructLayout:
 
 def tree_event(nodes: int) -> data.StructLayout:
     """Launched: the kernel and the family of the launching block, and the node of its `child`.
-    Joined: the family; `failed`: one of its children, or of their descendants, has failed."""
+    Joined: the family; `failed`: one of all its children so far, or of their descendants, has
+    failed."""
     return data.StructLayout({
         "kind": TreeEvent,
         "kernel": range(nodes),
@@ -90,10 +91,14 @@ class KernelTree(wiring.Component):
     are over and all its families are; a family is over when its block has left and all its children
     are complete. Kernels without children that are no children themselves have no node.
 
-    Requests are processed one after the other: 5 cycles for the launch of a further child, 7 for
-    the first one of a block, 8 for that of a kernel; 2 for other requests, and 4 per generation
-    that is complete because of them. What a block is told is in order, so after LAUNCHED it has
-    children until the next JOINED. `told` and `over` must be accepted independently of `i`.
+    Requests are processed one after the other. Cycles from acceptance: LAUNCHED 4 for a further
+    child, 5 for the first one of a block, 6 for that of a kernel; REFUSED 2; JOINED, if asked for,
+    2; `over` 2 after END, and 4 after LEAVE; up to 4 more for each ancestor. What a block is told
+    is in order, so after LAUNCHED it has children until the next JOINED. `told` and `over` must be
+    accepted independently of `i`.
+
+    `known` and `related` are those at the acceptance of a request: while a launch that gives a
+    kernel or a block its node is processed, no other one of the same kernel may be offered.
 
     Parameters
     ----------

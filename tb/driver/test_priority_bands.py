@@ -121,6 +121,7 @@ def test_least_urgent_share():
         device.set_limit("nesting-depth", 24)
         streams = [await device.stream(-rank) for rank in range(4)]
         assert [await used(machine, stream) for stream in streams] == [16, 16, 16, 40]
+        assert await used(machine, await device.stream()) == 16
 
     run(body, streams=4, sharing="least-urgent")
 

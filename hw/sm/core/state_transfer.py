@@ -601,7 +601,8 @@ class StateTransfer(wiring.Component):
         transferred and no warp restored meanwhile."""
         way, fault, change = self._way.o, self.fault, self._fates.change
         bad, fails = Signal(name="save_failed"), Signal(name="save_fails")
-        over = ~(self._ended - way.p.until)[-1]
+        # Of numbers that wrap: less than half a round apart, so the sign is that of their width.
+        over = ~(self._ended - way.p.until)[_COUNT_BITS - 1]
         changed = Signal(place(self._config), name="changed")
         m.d.comb += [
             fails.eq(way.valid & over & bad),

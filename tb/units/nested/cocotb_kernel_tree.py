@@ -22,6 +22,8 @@ class TreeTestbench(Testbench):
     Members
     -------
     blocks : blocks that are not over, by kernel that has not ended.
+    leaving : blocks of ended kernels, of which the tree has not been told yet that they are over.
+    requests, told, over : source and sinks.
     met : number of events of each kind.
     most : most kernels in the tree so far, and most generations.
     """
@@ -31,6 +33,7 @@ class TreeTestbench(Testbench):
     def __init__(self, dut: Any) -> None:
         super().__init__(dut, KernelTree(NODES))
         self.blocks: dict[Kernel, list[Block]] = {}
+        self.leaving: list[Block] = []
         self.met: Counter[str] = Counter()
         self.most = [0, 0]
         self._kernels: dict[Kernel, int] = {}
@@ -39,15 +42,15 @@ class TreeTestbench(Testbench):
         self._told: deque[Joined | tuple[Block, bool]] = deque()
         """Expected events: children that are complete, or a launch and whether there is room."""
         self._over: deque[Over] = deque()
-        self._requests = Source(self, "i")
+        self.requests = Source(self, "i")
         pace = self.share(0.6)
-        Sink(self, "told", pace, self._hear)
-        Sink(self, "over", pace, self._take)
+        self.told = Sink(self, "told", pace, self._hear)
+        self.over = Sink(self, "over", pace, self._take)
 
     @property
     def quiet(self) -> bool:
         """Nothing is under way."""
-        return not (self._requests.pending or self._told or self._over)
+        return not (self.requests.pending or self._told or self._over)
 
     def root(self) -> None:
         """A kernel of the host's."""
@@ -62,9 +65,9 @@ class TreeTestbench(Testbench):
         self._told.append((block, room))
 
     def end(self, kernel: Kernel) -> None:
-        """All blocks of the kernel are over."""
+        """All blocks of the kernel are over; of some, the tree is told later."""
         failed = self.random.random() < 0.1
-        assert not self.blocks.pop(kernel)
+        self.leaving += [block for block in self.blocks.pop(kernel) if block.parent]
         follows = [*kernel.end(failed=failed)]
         if kernel in self._kernels:
             self._ask(TreeOp.END, kernel, failed=failed)
@@ -74,7 +77,7 @@ class TreeTestbench(Testbench):
 
     def leave(self, block: Block) -> None:
         """The block is over."""
-        self.blocks[block.kernel].remove(block)
+        (self.leaving if block in self.leaving else self.blocks[block.kernel]).remove(block)
         if block.parent:
             self._ask(TreeOp.LEAVE, None, block)
             self._expect(block.leave())
@@ -90,7 +93,7 @@ class TreeTestbench(Testbench):
         self, op: TreeOp, kernel: Kernel | None, block: Block | None = None, *, failed: bool = False
     ) -> None:
         noise = self.random.randrange(NODES)
-        self._requests.put({
+        self.requests.put({
             "op": op,
             "known": kernel in self._kernels,
             "kernel": self._kernels.get(kernel, noise) if kernel else noise,
@@ -160,7 +163,10 @@ async def random_step(tb: TreeTestbench, launches: float) -> None:
         tb.root()
     kernel = tb.random.choice([*tb.blocks])
     blocks = tb.blocks[kernel]
-    if not blocks:
+    if tb.leaving and tb.random.random() < 0.3:
+        tb.leave(tb.random.choice(tb.leaving))
+    elif not blocks or tb.random.random() < 0.05:
+        tb.met["END before LEAVE"] += any(block.parent for block in blocks)
         tb.end(kernel)
     else:
         block, chance = tb.random.choice(blocks), tb.random.random()
@@ -179,6 +185,7 @@ async def random_trees(dut: Any) -> None:
     its descendants; waits end; nodes are used once, and all of them are free in the end."""
     tb = await TreeTestbench(dut).start()
     kinds = ("LAUNCH", "END", "LEAVE", "ASK", "LAUNCHED", "REFUSED", "JOINED", "over", "alone")
+    kinds += ("END before LEAVE",)
     for _ in range(40):
         for _ in range(100):
             await random_step(tb, tb.random.choice((0.1, 0.5, 0.8)))
@@ -186,18 +193,59 @@ async def random_trees(dut: Any) -> None:
             break
     assert all(tb.met[kind] > 20 for kind in kinds), tb.met
     assert tb.most[0] == NODES and tb.most[1] > min(NODES, 4) - 1, tb.most
-    while tb.blocks:
-        await random_step(tb, 0)
-    tb.root()
-    (kernel,) = tb.blocks
-    block = tb.blocks[kernel][0]
-    for _ in range(NODES - 1):
+    await finish(tb)
+    kernel = Kernel()
+    tb.blocks[kernel] = blocks = [Block(kernel) for _ in range(NODES)]
+    for block in blocks:
         tb.launch(block)
         await tb.settle()
-    assert len(block.children) == NODES - 1
-    tb.launch(block)
-    await tb.settle()
-    assert len(block.children) == NODES - 1
+    assert [len(block.children) for block in blocks] == [1] * (NODES - 1) + [0]
+
+
+async def finish(tb: TreeTestbench) -> None:
+    """All kernels are complete."""
+    while tb.blocks or tb.leaving:
+        for block in [*tb.leaving, *(block for blocks in tb.blocks.values() for block in blocks)]:
+            tb.leave(block)
+            await tb.settle()
+        for kernel in [*tb.blocks]:
+            tb.end(kernel)
+            await tb.settle()
+
+
+@cocotb.test(**LIMIT)
+async def cycles(dut: Any) -> None:
+    """Cycles from the acceptance of a request to its answer, as the unit says."""
+    tb = await TreeTestbench(dut).start()
+    tb.told.pace = tb.over.pace = lambda: True
+    kernel = Kernel()
+    tb.blocks[kernel] = [Block(kernel), Block(kernel)]
+    first, second = tb.blocks[kernel]
+
+    async def taken(sink: Sink, wanted: int) -> None:
+        await tb.settle()
+        assert sink.taken[-1][0] - tb.requests.sent[-1] == wanted
+
+    for block, wanted in ((first, 6), (first, 4), (second, 5)) if NODES > 3 else ((first, 6),):
+        tb.launch(block)
+        await taken(tb.told, wanted)
+    for _ in range(NODES - 4):
+        tb.launch(first)
+        await taken(tb.told, 4)
+    tb.launch(first)
+    await taken(tb.told, 2)
+    children = [one for one in tb.blocks if one is not kernel]
+    for child in children:
+        tb.blocks[child].clear()
+        tb.end(child)
+        await taken(tb.over, 2)
+    tb.ask(first)
+    await taken(tb.told, 2)
+    tb.end(kernel)
+    for block in [*tb.leaving]:
+        tb.leave(block)
+        await tb.settle()
+    await taken(tb.over, 4)
 
 
 @cocotb.test(**LIMIT)

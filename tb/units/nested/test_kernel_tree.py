@@ -15,5 +15,5 @@ def test_kernel_tree(simulator: str, nodes: int) -> None:
         simulator=simulator,
         name=f"kernel-tree-{nodes}",
         env={"NODES": str(nodes)},
-        minimum=2,
+        minimum=3,
     )

@@ -30,6 +30,7 @@ class MemoryEnd:
     eager : fraction of cycles in which requests are accepted, and answers begin.
     bad : for each page, the beat of each burst with a bus error, modulo the burst's length.
     read, write : sinks of the requests.
+    writing : addresses of the writes that have not been answered, oldest first.
     """
 
     def __init__(
@@ -46,7 +47,8 @@ class MemoryEnd:
         self._beats = Source(tb, beat, self.pace)
         self.write = Sink(tb, write, self.pace, self._write)
         Sink(tb, data, self.pace, self._take)
-        self._dones = Source(tb, done, self.pace)
+        self.writing: deque[int] = deque()
+        self._dones = Source(tb, done, self.pace, lambda _: self.writing.popleft())
         self._writes: deque[tuple[Memory, int, int]] = deque()
         self._given: deque[dict[str, int]] = deque()
 
@@ -74,6 +76,7 @@ class MemoryEnd:
         low = request["va"] // width * width
         assert low // _PAGE == (low + beats * width - 1) // _PAGE, "crosses 4 KiB"
         self._writes.append((self.memory(request), low, beats))
+        self.writing.append(low)
         self._store()
 
     def _take(self, beat: dict[str, int]) -> None:

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any
 
-from signalbox.hw.config import STATE_LINE
+from signalbox.hw.config import SHARED_UNIT, STATE_LINE
 from signalbox.tb.models.isa import Memory
 from signalbox.tb.testbench.ends import Source
 from signalbox.tb.units.sm.core_testbench import CONFIG, CoreTestbench, Running
@@ -129,6 +129,21 @@ class PreemptingTestbench(CoreTestbench):
     def check(self, slot: int) -> None:
         if slot not in self.stopping or slot in self._stopped:
             super().check(slot)
+
+    def _end(self, warp: int) -> None:
+        slot, _ = self.warps[warp]
+        if slot in self._stopped and self.slots[slot].task.row not in self.killed:
+            self._check_written(self.slots[slot], self._starts[warp][0])
+        super()._end(warp)
+
+    def _check_written(self, block: Running, index: int) -> None:
+        """A saved warp ends when its state is in memory."""
+        launch, page = block.task.launch, self.places[self._key(block)]
+        size = 1 + -(-launch.registers // 4) * 4
+        shared = -(-launch.shared // SHARED_UNIT) * SHARED_UNIT // STATE_LINE
+        first = page * 4096 // STATE_LINE + 1 + shared + index * size
+        under_way = {va // STATE_LINE for va in self.port.writing}
+        assert under_way.isdisjoint(range(first, first + size)), (block.at, index)
 
     def finish(self, slot: int) -> None:
         if slot in self._stopped:

@@ -95,7 +95,7 @@ def test_late_fault(simulator: str) -> None:
         "signalbox.tb.units.sm.cocotb_preempt_ends",
         simulator=simulator,
         name="sm-preempt_fault",
-        env={"CONFIG": json.dumps(sizes)},
+        env={"CONFIG": json.dumps(sizes), "ROUNDS": "3"},
         testcase="fault_waits",
     )
 
