@@ -2,12 +2,10 @@
 (ASID-32)."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
-from signalbox.driver.channel.priority_policy import NoPriorityPolicy
 from signalbox.driver.compute.engine import ComputeSettings
 from signalbox.driver.compute.placement import (
     AUTO,
@@ -22,28 +20,14 @@ from signalbox.driver.runtime.stream import Stream
 from signalbox.hw.config import Config
 from signalbox.hw.qmd import Placement
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
-from signalbox.tb.driver.hangs import HANGS
+from signalbox.tb.driver.fakes.session import launched, run
 
-Body = Callable[[Device, FakeMachine], Coroutine[Any, Any, None]]
 WIDE, DEEP, AFFINITY = Placement.WIDE, Placement.DEEP, Placement.AFFINITY
-
-
-def run(body: Body, settings: ComputeSettings | None = None) -> None:
-    machine = FakeMachine(Config(memory_bytes=SPACE))
-
-    async def main():
-        device = await Device.open(machine, NoPriorityPolicy(1), compute=settings)
-        await asyncio.wait_for(body(device, machine), HANGS)
-        await device.close()
-
-    asyncio.run(main())
 
 
 async def used(machine: FakeMachine, stream: Stream, **options: Any) -> int:
     """Returns the placement that the machine uses for a launch."""
-    await (await stream.launch(SPIN, 1, 1, {"CYCLES": 1}, **options)).synchronize()
-    assert machine.compute is not None
-    return machine.compute.over[-1].placement
+    return (await launched(machine, stream, **options)).placement
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
 from itertools import pairwise
 from typing import Any
 
@@ -12,36 +11,24 @@ from signalbox.driver.channel.priority_policy import NoPriorityPolicy
 from signalbox.driver.compute.engine import ComputeSettings
 from signalbox.driver.compute.priority_bands import PriorityBands, Sharing
 from signalbox.driver.device import Device
-from signalbox.driver.kernels.library import SPIN
 from signalbox.driver.runtime.limits import Limit
 from signalbox.driver.runtime.stream import Stream
-from signalbox.hw.config import Config
-from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
-from signalbox.tb.driver.hangs import HANGS
+from signalbox.tb.driver.fakes import session
+from signalbox.tb.driver.fakes.machine import FakeMachine
+from signalbox.tb.driver.fakes.session import Body
 from signalbox.tb.simulation.runner import choose_seed
 
 MOST, LEAST = Sharing.MOST_URGENT, Sharing.LEAST_URGENT
-Body = Callable[[Device, FakeMachine], Coroutine[Any, Any, None]]
 
 
 def run(body: Body, streams: int, sharing: str = MOST) -> None:
-    machine = FakeMachine(Config(memory_bytes=SPACE))
-
-    async def main():
-        policy = NoPriorityPolicy(1, stream_priorities=streams)
-        settings = ComputeSettings(sharing=sharing)
-        device = await Device.open(machine, policy, compute=settings)
-        await asyncio.wait_for(body(device, machine), HANGS)
-        await device.close()
-
-    asyncio.run(main())
+    policy = NoPriorityPolicy(1, stream_priorities=streams)
+    session.run(body, ComputeSettings(sharing=sharing), policy)
 
 
 async def used(machine: FakeMachine, stream: Stream, **options: Any) -> int:
     """Returns the device priority that the machine uses for a launch."""
-    await (await stream.launch(SPIN, 1, 1, {"CYCLES": 1}, **options)).synchronize()
-    assert machine.compute is not None
-    return machine.compute.over[-1].priority
+    return (await session.launched(machine, stream, **options)).priority
 
 
 def walked(levels: int, depth: int, ranks: int, sharing: Sharing) -> list[int]:
