@@ -29,8 +29,8 @@ CONFIG = Config(channels=2, semaphores=8, counters=2, data_width=64, asids=1, co
 class FlopQueueProof(Proof):
     name = "copy.flop_queue"
     shows = "a queue gives out what it took in, in order, soon; offers stay; it is full when full"
-    bounded = 11
-    cover = 11
+    bounded = 8
+    cover = 8
     block = False
 
     def build(self, m: Module, wrap: Wrap) -> None:
@@ -69,6 +69,19 @@ class FlopQueueProof(Proof):
 class BlockFlopQueueProof(FlopQueueProof):
     name = "copy.flop_queue_block"
     shows = f"{FlopQueueProof.shows}; the same from block RAM"
+    block = True
+
+
+class DeepFlopQueueProof(FlopQueueProof):
+    name = "copy.flop_queue_deep"
+    bounded = 11
+    cover = 11
+    long = True
+
+
+class DeepBlockFlopQueueProof(DeepFlopQueueProof):
+    name = "copy.flop_queue_block_deep"
+    shows = BlockFlopQueueProof.shows
     block = True
 
 
@@ -179,4 +192,11 @@ class WriteResponsesProof(Proof):
             m.d.comb += Assert(dut.o.p.va == va)
 
 
-PROOFS = [FlopQueueProof(), BlockFlopQueueProof(), ReadWindowProof(), WriteResponsesProof()]
+PROOFS = [
+    FlopQueueProof(),
+    BlockFlopQueueProof(),
+    DeepFlopQueueProof(),
+    DeepBlockFlopQueueProof(),
+    ReadWindowProof(),
+    WriteResponsesProof(),
+]
