@@ -44,6 +44,9 @@ SLOT_BYTES = 16
 PRIORITIES = 64
 """Device priorities, which are the QMD groups (spec page 00); 63 is the highest."""
 
+NESTING = 24
+"""Largest nesting depth of kernels (NEST-1)."""
+
 WARP_THREADS = 32
 """Threads per warp."""
 
@@ -117,6 +120,7 @@ LIMITS = {
     "sm_shared": Limits(1024, 228 * 1024, note=f"a multiple of {SHARED_UNIT}"),
     "lanes": Limits(1, 32, power_of_two=True),
     "save_places": Limits(0, 8192, note="0: no preemption at instruction level"),
+    "nested_kernels": Limits(0, 4096, note="0: no nested launches"),
 }
 """By name of the `Config` member. Some members also constrain each other."""
 
@@ -159,6 +163,8 @@ class Config:
     lanes : threads of a warp that an SM core executes per cycle.
     save_places : stopped blocks whose state can be in memory at the same time (PREEMPT-4); 0:
         blocks are never stopped.
+    nested_kernels : kernels at the same time that have launched others or were launched by others,
+        and blocks that have launched some; 0: kernels cannot launch. Needs save places.
     timing_core : SMs have the timing core, which takes time but computes nothing.
     trace : the top level has the `trace` port, for recording by simulations.
     """
@@ -191,6 +197,7 @@ class Config:
     sm_shared: int = 48 * 1024
     lanes: int = 4
     save_places: int = 0
+    nested_kernels: int = 0
     timing_core: bool = False
     trace: bool = False
 
@@ -209,6 +216,12 @@ class Config:
             raise ConfigError(
                 f"queues = {self.queues} is less than contexts = {self.contexts}: "
                 "one is reserved per context"
+            )
+
+        if self.nested and not self.preemption:
+            raise ConfigError(
+                f"nested_kernels = {self.nested_kernels} needs save_places: blocks that wait for "
+                "their children must be able to make room for them"
             )
 
     def _check_type(self) -> None:
@@ -337,6 +350,27 @@ class Config:
         registers, a line for the fates of its warps, and one for the state of each."""
         memory = self.sm_shared + 4 * self.sm_registers
         return -(-(memory + STATE_LINE * (1 + self.sm_warps)) // 4096) * 4096
+
+    @property
+    def nested(self) -> bool:
+        """Whether kernels can launch kernels."""
+        return self.nested_kernels > 0
+
+    @property
+    def nested_bits(self) -> int:
+        """Width of the number of a kernel, or a family, in the kernel tree."""
+        return _bits(self.nested_kernels)
+
+    @property
+    def levels(self) -> int:
+        """Priority levels of tasks: the device priorities, and above them those of descendants of
+        kernels with high ones."""
+        return PRIORITIES + (NESTING - 1 if self.nested else 0)
+
+    @property
+    def level_bits(self) -> int:
+        """Width of a priority level."""
+        return _bits(self.levels)
 
     @property
     def list_entry_bytes(self) -> int:

@@ -1,6 +1,6 @@
-"""Arbiter of launches by channels and by ending tasks (HOST-9, HOST-10)."""
+"""Arbiter of launches by channels, ending tasks, and blocks (HOST-9, HOST-10, NEST-10)."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -10,13 +10,17 @@ from signalbox.hw.qmd import DependentAction, SkedCheck
 from signalbox.hw.records.launch import (
     LaunchAction,
     Refusal,
+    child_answer,
+    child_launch,
     task_action,
     task_completed,
     task_failure,
     task_launch,
     task_launched,
+    task_refused,
     task_verdict,
 )
+from signalbox.hw.records.nested import block_family
 from signalbox.hw.records.placement import task_pointer
 
 __all__ = ["LaunchArbiter"]
@@ -32,7 +36,7 @@ _ACTIONS = {
 
 class LaunchArbiter(wiring.Component):
     """Forwards launches to the task unit one at a time, alternating between channels and ending
-    tasks.
+    tasks, and with nested launches between these and blocks.
 
     Every accepted task is reported once, as complete or failed, except for those that `TaskUnit`
     has lost. A refused dependent task is reported as failed, since no channel waits for the
@@ -52,17 +56,34 @@ class LaunchArbiter(wiring.Component):
     over : out, each task that is complete, has failed, or was refused as a dependent task, once.
     calm : out, no launch is in progress.
     idle : out, like `calm`, and none is offered and no task is to be reported.
+
+    With nested launches
+    --------------------
+    child : in, launches by blocks.
+    child_answer : out, strobe: result of such a launch; before the next one is accepted.
+    block, task : in, with `launched` of a child: the family of the block, the child; see
+        `TaskUnit`.
+    began : out, also strobes for an accepted child, with `child_answer`.
+    refused : out, strobe, with `child_answer`: the child was refused, for the record of the host.
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
+        nested = {
+            "child": In(stream.Signature(child_launch(config))),
+            "child_answer": Out(child_answer(config)),
+            "block": In(block_family(config)),
+            "task": In(task_pointer),
+            "refused": Out(task_refused),
+        }
         super().__init__({
+            **(nested if config.nested else {}),
             "channel": In(stream.Signature(task_launch(config))),
             "answer": Out(task_launched),
             "act": In(stream.Signature(task_action(config))),
             "launch": Out(stream.Signature(task_launch(config))),
             "launched": In(task_launched),
-            "failed": In(stream.Signature(task_failure)),
+            "failed": In(stream.Signature(task_failure(config))),
             "completed": In(stream.Signature(task_completed)),
             "over": Out(stream.Signature(task_completed)),
             "calm": Out(1),
@@ -70,6 +91,8 @@ class LaunchArbiter(wiring.Component):
             "began": Out(data.StructLayout({"valid": 1, "task": task_pointer})),
         })
         self._act = Signal()
+        self._child = Signal(name="is_child") if config.nested else Const(0)
+        """The launch in progress, or the last one, is by an ending task; by a block."""
         self._verdict = Signal(task_verdict)
         self._from = Signal(task_launch(config))
 
@@ -82,6 +105,7 @@ class LaunchArbiter(wiring.Component):
             self.answer.nothing.eq(launched.nothing),
             self.began.task.eq(act.p.task),
         ]
+        bears = self._bear(m, act.valid | channel.valid)
         none = Signal()
         told = Signal()
         acts = Signal()
@@ -90,13 +114,18 @@ class LaunchArbiter(wiring.Component):
         with m.FSM(name="launches") as fsm:
             with m.State("IDLE"):
                 m.d.comb += [
-                    acts.eq(act.valid & ~(channel.valid & self._act)),
+                    acts.eq(act.valid & ~(channel.valid & self._act) & ~bears),
                     act.ready.eq(acts),
-                    channel.ready.eq(~acts),
+                    channel.ready.eq(~(acts | bears)),
                     self.began.valid.eq(acts),
                 ]
-                m.d.sync += self._act.eq(Mux(acts | channel.valid, acts, self._act))
-                with m.If(acts):
+                with m.If(~bears):
+                    m.d.sync += self._act.eq(Mux(acts | channel.valid, acts, self._act))
+                if self._config.nested:
+                    self._take_child(m, bears, act.valid | channel.valid)
+                with m.If(bears):
+                    m.next = "LAUNCH"
+                with m.Elif(acts):
                     m.d.sync += [
                         self._from.task.eq(act.p.task),
                         self._from.context.eq(act.p.context),
@@ -112,27 +141,65 @@ class LaunchArbiter(wiring.Component):
                         self._verdict.check.eq(SkedCheck.NONE),
                     ]
                     m.next = "OVER"
-                with m.Elif(act.valid | channel.valid):
+                with m.Elif((act.valid | channel.valid) & ~bears):
                     m.next = "LAUNCH"
             with m.State("LAUNCH"):
                 m.d.comb += self.launch.valid.eq(1)
                 with m.If(self.launch.ready):
                     m.next = "WAIT"
             with m.State("WAIT"):
-                m.d.comb += self.answer.valid.eq(launched.valid & ~self._act)
+                m.d.comb += self.answer.valid.eq(launched.valid & ~self._act & ~self._child)
                 m.d.sync += self._verdict.eq(launched.verdict)
                 with m.If(launched.valid):
                     m.next = "IDLE"
                     refused = launched.verdict.refusal != Refusal.NONE
-                    with m.If(self._act & (refused | launched.nothing)):
+                    if self._config.nested:
+                        self._answer_child(m, refused)
+                    with m.If(self._act & ~self._child & (refused | launched.nothing)):
                         m.next = "OVER"
             with m.State("OVER"):
                 m.d.comb += none.eq(1)
                 with m.If(told):
                     m.next = "IDLE"
         offered = act.valid | channel.valid | self.over.valid
+        if self._config.nested:
+            offered |= self.child.valid
         m.d.comb += [self.calm.eq(fsm.ongoing("IDLE")), self.idle.eq(self.calm & ~offered)]
         return m
+
+    def _bear(self, m: Module, others: Value) -> Value:
+        """Whether a launch by a block comes next: not twice in a row while there are others."""
+        if not self._config.nested:
+            return Const(0)
+        bears = Signal(name="bears")
+        m.d.comb += bears.eq(self.child.valid & ~(others & self._child))
+        return bears
+
+    def _take_child(self, m: Module, bears: Value, others: Value) -> None:
+        child = self.child
+        m.d.comb += child.ready.eq(bears)
+        m.d.sync += self._child.eq(Mux(bears | others, bears, self._child))
+        with m.If(bears):
+            m.d.sync += [
+                self._from.eq(0),
+                self._from.task.page.eq(child.p.page),
+                self._from.row.eq(child.p.row),
+                self._from.block.eq(child.p.block),
+                self._from.action.eq(LaunchAction.CHILD),
+            ]
+
+    def _answer_child(self, m: Module, refused: Value) -> None:
+        answer = self.child_answer
+        m.d.comb += [
+            answer.valid.eq(self._child),
+            answer.verdict.eq(self.launched.verdict),
+            answer.block.eq(self.block),
+            self.refused.valid.eq(self._child & refused),
+            self.refused.task.eq(self.task),
+            self.refused.verdict.eq(self.launched.verdict),
+        ]
+        with m.If(self._child):
+            m.d.comb += [self.began.valid.eq(~refused), self.began.task.eq(self.task)]
 
     def _tell(self, m: Module, none: Signal, told: Signal) -> None:
         """Report tasks, one at a time."""

@@ -109,6 +109,8 @@ class KernelTree(wiring.Component):
     i : in, requests; after reset, accepted when the lists of free nodes are full.
     told : out, events for blocks, by family.
     over : out, complete kernels, each after its descendants, once. Its node is free.
+    idle : out, no request is being processed.
+    empty : out, there is no kernel; late by 2 cycles.
     """
 
     def __init__(self, nodes: int) -> None:
@@ -117,6 +119,8 @@ class KernelTree(wiring.Component):
             "i": In(stream.Signature(tree_request(nodes))),
             "told": Out(stream.Signature(tree_event(nodes))),
             "over": Out(stream.Signature(kernel_over(nodes))),
+            "idle": Out(1),
+            "empty": Out(1),
         })
         self._kernel, self._family = (
             Signal(range(nodes), name=name) for name in ("kernel", "family")
@@ -142,6 +146,8 @@ class KernelTree(wiring.Component):
                 with m.If(self.told.ready):
                     m.next = "WAIT"
         m.d.comb += [
+            self.idle.eq(self._idle),
+            self.empty.eq(self._free_kernels.level == self._nodes),
             self.told.p.kind.eq(self._kind),
             self.told.p.child.eq(self._child),
             self.told.p.kernel.eq(self._kernel),

@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
 from signalbox.hw.lib.onehot import lowest, select
+from signalbox.hw.records.placement import PRIORITY_BITS
 
 __all__ = ["RowOrder", "row_event"]
 
@@ -51,7 +52,7 @@ class RowOrder(wiring.Component):
         entry = data.StructLayout({
             "there": 1,
             "row": config.row_bits,
-            "priority": 6,
+            "priority": PRIORITY_BITS,
             "filled": 1,
             "walked": 1,
         })
@@ -59,7 +60,7 @@ class RowOrder(wiring.Component):
         event = row_event(config)
         super().__init__({
             "open": In(event),
-            "priority": In(6),
+            "priority": In(PRIORITY_BITS),
             "close": In(event),
             "refill": In(event),
             "empty": In(event),

@@ -4,11 +4,14 @@ from amaranth.lib import data, enum
 
 from signalbox.hw.config import Config
 from signalbox.hw.qmd import DependentAction, SkedCheck
+from signalbox.hw.records.nested import block_family, kernel_kin
 from signalbox.hw.records.placement import queue_span, task_pointer
 
 __all__ = [
     "LaunchAction",
     "Refusal",
+    "child_answer",
+    "child_launch",
     "slot_limit",
     "task_action",
     "task_completed",
@@ -16,6 +19,7 @@ __all__ = [
     "task_failure",
     "task_launch",
     "task_launched",
+    "task_refused",
     "task_verdict",
 ]
 
@@ -45,6 +49,10 @@ class Refusal(enum.Enum, shape=4):
     """Its channel was disabled, or a kill request named it."""
     TIMEOUT = 11
     """It had blocks on SMs when the time of its leaving context was over."""
+    DEPTH = 12
+    """Its parent is as deep as the context allows (NEST-11)."""
+    ROOM = 13
+    """The kernel tree is full (NEST-15)."""
 
 
 task_verdict = data.StructLayout({"refusal": Refusal, "check": SkedCheck})
@@ -59,11 +67,15 @@ class LaunchAction(enum.Enum, shape=2):
     """It is an open queue: append `span`."""
     DECREMENT_DEPENDENCE = 2
     """Decrement its dependence counter; at 0, schedule the task."""
+    CHILD = 3
+    """Schedule it as a child of the kernel in row `row`, as `block` of it asks."""
 
 
 def task_launch(config: Config) -> data.StructLayout:
-    """An action on a task of a context."""
+    """An action on a task of a context; of a CHILD, only the page of its QMD is given."""
+    child = {"row": config.row_bits, "block": block_family(config)} if config.nested else {}
     return data.StructLayout({
+        **child,
         "context": config.context_bits,
         "task": task_pointer,
         "action": LaunchAction,
@@ -71,12 +83,33 @@ def task_launch(config: Config) -> data.StructLayout:
     })
 
 
+def child_launch(config: Config) -> data.StructLayout:
+    """A block of kernel row `row` launches the QMD at virtual address `page` << 8 of its address
+    space. A further launch of the same block comes after the answer only."""
+    return data.StructLayout({"row": config.row_bits, "page": 32, "block": block_family(config)})
+
+
+def child_answer(config: Config) -> data.StructLayout:
+    """Strobe, response to `child_launch`: there is a child, unless it was refused. `block`: the
+    family of the block from now on."""
+    return data.StructLayout({
+        "valid": 1,
+        "verdict": task_verdict,
+        "block": block_family(config),
+    })
+
+
 task_launched = data.StructLayout({"valid": 1, "verdict": task_verdict, "nothing": 1})
 """Strobe, response to `task_launch`. `nothing`: no task was launched or refused."""
 
 
-task_failure = data.StructLayout({"task": task_pointer, "verdict": task_verdict})
-"""An accepted task has ended early; `verdict` gives the reason."""
+def task_failure(config: Config) -> data.StructLayout:
+    """An accepted task of `context` has ended early; `verdict` gives the reason."""
+    return data.StructLayout({**task_ended(config).members, "verdict": task_verdict})
+
+
+task_refused = data.StructLayout({"valid": 1, "task": task_pointer, "verdict": task_verdict})
+"""Strobe: a child was refused."""
 
 
 def slot_limit(config: Config) -> data.StructLayout:
@@ -86,12 +119,17 @@ def slot_limit(config: Config) -> data.StructLayout:
 
 def task_ended(config: Config) -> data.StructLayout:
     """All blocks of a task of `context` have ended."""
-    return data.StructLayout({"task": task_pointer, "context": config.context_bits})
+    kin = {"kin": kernel_kin(config)} if config.nested else {}
+    return data.StructLayout({**kin, "task": task_pointer, "context": config.context_bits})
 
 
 def task_action(config: Config) -> data.StructLayout:
     """Action on a dependent task."""
-    return data.StructLayout({**task_ended(config).members, "action": DependentAction})
+    return data.StructLayout({
+        "task": task_pointer,
+        "context": config.context_bits,
+        "action": DependentAction,
+    })
 
 
 task_completed = data.StructLayout({"task": task_pointer, "verdict": task_verdict, "trap": 1})

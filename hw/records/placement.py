@@ -12,6 +12,7 @@ __all__ = [
     "LEVEL_BITS",
     "LOCAL_PAGE",
     "LOCAL_UNIT",
+    "PRIORITY_BITS",
     "SAVE_PAGE_BITS",
     "STATE_BITS",
     "GlobalPort",
@@ -52,8 +53,12 @@ BLOCK_COUNT_BITS = 32
 ENDS_WAITING = 8
 """Most block ends of an SM that may still be queued after `freed` reported them."""
 
+PRIORITY_BITS = 7
+"""Width of a task's priority: the device priority, or a level above for some descendants of kernels
+with a high one (`Config.levels`)."""
+
 LEVEL_BITS = 7
-"""Width of an optional priority: 0 means none, otherwise the device priority + 1."""
+"""Width of an optional priority: 0 means none, otherwise the priority + 1."""
 
 SAVE_PAGE_BITS = PA_BITS - 12
 """Width of the number of a 4 KiB page at which a save place or area begins."""
@@ -93,14 +98,14 @@ closes the queue. `behind`: append at the tail, ignore `start`."""
 
 def task_level(config: Config) -> data.StructLayout:
     """Identifies one task list."""
-    return data.StructLayout({"level": 6, "context": config.context_bits})
+    return data.StructLayout({"level": config.level_bits, "context": config.context_bits})
 
 
 coordinates = data.StructLayout({"x": 32, "y": 16, "z": 16})
 """A block's position in its grid, or the size of a grid (CTA_RASTER_WIDTH, HEIGHT, DEPTH)."""
 
 kernel_needs = data.StructLayout({
-    "priority": 6,
+    "priority": PRIORITY_BITS,
     "barrier": 1,
     "warps": 7,
     "registers": 7,
@@ -363,7 +368,7 @@ class KernelWord(enum.IntEnum, shape=5):
     for a kernel that has it, those of constant buffers 1 … 7 only for valid ones."""
 
     NEEDS = 0
-    """priority 6, barrier 1, warps 7, registers 7, shared 8, saves 1: `kernel_needs` without the
+    """priority 7, barrier 1, warps 7, registers 7, shared 8, saves 1: `kernel_needs` without the
     last member."""
     SPACE = 1
     """block_registers 10, registers per thread 9, ASID 10."""

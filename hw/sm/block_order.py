@@ -6,7 +6,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from signalbox.hw.records.placement import LEVEL_BITS
+from signalbox.hw.records.placement import LEVEL_BITS, PRIORITY_BITS
 
 __all__ = ["BlockOrder"]
 
@@ -49,7 +49,7 @@ class BlockOrder(wiring.Component):
             (one, other): self._rows[one][other - one - 1]
             for one, other in combinations(range(slots), 2)
         }
-        arrival = data.StructLayout({"valid": 1, "place": slots, "priority": LEVEL_BITS - 1})
+        arrival = data.StructLayout({"valid": 1, "place": slots, "priority": PRIORITY_BITS})
         super().__init__({
             "arrive": In(arrival),
             "placed": Out(slots),
@@ -82,7 +82,7 @@ class BlockOrder(wiring.Component):
 
     def _arrive(self, m: Module) -> None:
         """Compare priorities one cycle ahead, including that of a block just being placed."""
-        arrive, priority = self.arrive, Signal(LEVEL_BITS - 1)
+        arrive, priority = self.arrive, Signal(PRIORITY_BITS)
         m.d.sync += [
             self.placed.eq(Mux(arrive.valid, arrive.place, 0)),
             priority.eq(arrive.priority),

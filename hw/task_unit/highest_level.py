@@ -4,13 +4,15 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from signalbox.hw.config import PRIORITIES, Config
+from signalbox.hw.config import Config
 from signalbox.hw.lib.onehot import lowest_number
 
 __all__ = ["HighestLevel", "highest_level"]
 
-highest_level = data.StructLayout({"valid": 1, "level": 6})
-"""The highest non-empty list, if any."""
+
+def highest_level(config: Config) -> data.StructLayout:
+    """The highest non-empty list, if any."""
+    return data.StructLayout({"valid": 1, "level": config.level_bits})
 
 
 class HighestLevel(wiring.Component):
@@ -24,19 +26,20 @@ class HighestLevel(wiring.Component):
     """
 
     def __init__(self, config: Config) -> None:
+        self._config = config
         super().__init__({
-            "waiting": In(config.contexts * PRIORITIES),
+            "waiting": In(config.contexts * config.levels),
             "context": In(config.context_bits),
-            "highest": Out(highest_level),
+            "highest": Out(highest_level(config)),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        levels = Signal(PRIORITIES)
-        downward = Signal(PRIORITIES)
+        count, bits = self._config.levels, self._config.level_bits
+        levels, downward = Signal(count), Signal(1 << bits)
         m.d.comb += [
-            levels.eq(self.waiting.word_select(self.context, PRIORITIES)),
-            downward.eq(levels[::-1]),
+            levels.eq(self.waiting.word_select(self.context, count)),
+            downward.eq(levels[::-1] << (1 << bits) - count),
         ]
         valid, number = lowest_number(m, downward)
         m.d.sync += [self.highest.valid.eq(valid), self.highest.level.eq(~number)]

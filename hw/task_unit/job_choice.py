@@ -92,7 +92,7 @@ class JobChoice(wiring.Component):
             "active": In(1),
             "leave": In(1),
             "drains": In(1),
-            "highest": In(highest_level),
+            "highest": In(highest_level(config)),
             "faulty": In(choice),
             "ended": In(choice),
             "returning": In(choice),

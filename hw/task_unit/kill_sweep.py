@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from signalbox.hw.config import PRIORITIES, Config
+from signalbox.hw.config import Config
 from signalbox.hw.lib.onehot import lowest_number
 from signalbox.hw.records.compute_control import kill_request
 from signalbox.hw.records.placement import task_level
@@ -70,7 +70,7 @@ class KillSweep(wiring.Component):
             "on": In(config.channels),
             "request": In(stream.Signature(kill_request(config))),
             "requested": Out(1),
-            "waiting": In(config.contexts * PRIORITIES),
+            "waiting": In(config.contexts * config.levels),
             "queues": In(config.queues),
             "rows": In(1),
             "ends": In(1),
@@ -82,7 +82,7 @@ class KillSweep(wiring.Component):
         })
         self._again = Signal()
         """Another sweep is due."""
-        self._below = Signal(PRIORITIES)
+        self._below = Signal(config.levels)
         """Mask of the levels of the context that are done."""
         self._second = Signal()
         """A task has begun to end since the last visit."""
@@ -135,7 +135,7 @@ class KillSweep(wiring.Component):
 
     def _visit_lists(self, m: Module) -> None:
         config, visit = self._config, self.visit
-        levels = self.waiting.word_select(visit.where.context, PRIORITIES) & ~self._below
+        levels = self.waiting.word_select(visit.where.context, config.levels) & ~self._below
         found, level = lowest_number(m, levels)
         with m.State("SEEK"):
             m.next = "FOUND"

@@ -31,7 +31,7 @@ def row_choice(config: Config) -> data.StructLayout:
 
 def row_victim(config: Config) -> data.StructLayout:
     """A row that may be stopped, and its priority."""
-    return data.StructLayout({"valid": 1, "row": config.row_bits, "priority": 6})
+    return data.StructLayout({"valid": 1, "row": config.row_bits, "priority": config.level_bits})
 
 
 _EVENTS = "opened", "stopped", "closed"
@@ -72,7 +72,14 @@ class SlotTable(wiring.Component):
         self._config = config
         row = config.row_bits
         super().__init__({
-            "opened": In(data.StructLayout({"valid": 1, "row": row, "priority": 6, "saves": 1})),
+            "opened": In(
+                data.StructLayout({
+                    "valid": 1,
+                    "row": row,
+                    "priority": config.level_bits,
+                    "saves": 1,
+                })
+            ),
             "stopped": In(data.StructLayout({"valid": 1, "row": row, "left": 1})),
             "closed": In(row_choice(config)),
             "drained": In(config.rows),
@@ -113,7 +120,7 @@ class SlotTable(wiring.Component):
         slot = Signal()
         for number in range(rows):
             state = self.states[number]
-            priority = Signal(6, name=f"priority_{number}")
+            priority = Signal(self._config.level_bits, name=f"priority_{number}")
             priorities.append(priority)
             self._follow(m, number, priority)
             drained = self.drained[number]

@@ -4,13 +4,14 @@ from amaranth.hdl import Const, Module, Mux, ShapeLike, Signal, Value, signed
 from amaranth.lib import data, enum, memory, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from signalbox.hw.config import PRIORITIES, VA_BITS, Config
+from signalbox.hw.config import VA_BITS, Config
 from signalbox.hw.records.compute_control import MOST_LOG_SIZE, list_area
 from signalbox.hw.records.memory import MemoryStatus, ReadPort, WritePort
+from signalbox.hw.records.nested import kernel_kin
 from signalbox.hw.records.placement import task_level, task_pointer, task_saved
 from signalbox.hw.task_unit.word_access import WORD_BYTES, WordAccess, word_request
 
-__all__ = ["ListOutcome", "ListVisit", "TaskLists", "list_push", "list_visit"]
+__all__ = ["ListOutcome", "ListVisit", "TaskLists", "list_push", "list_visit", "second_word"]
 
 _COUNT = MOST_LOG_SIZE + 1
 
@@ -54,9 +55,16 @@ class _Op(enum.Enum, shape=3):
 
 
 def _entry(config: Config) -> dict[str, ShapeLike]:
-    """Entry of a list; with preemption, also the saved blocks of the task, if it has some."""
-    saved = {"saved": task_saved(config)} if config.preemption else {}
-    return {"task": task_pointer, **saved}
+    """Entry of a list; with preemption, the second word as well."""
+    second = {"second": second_word(config)} if config.preemption else {}
+    return {"task": task_pointer, **second}
+
+
+def second_word(config: Config) -> data.StructLayout:
+    """Second word of an entry: the saved blocks of a task that has some; with nested launches, the
+    kin of a task that has been in a row, or is a child, otherwise 0."""
+    kin = {"kin": kernel_kin(config)} if config.nested else {}
+    return data.StructLayout({"saved": task_saved(config), **kin})
 
 
 def list_push(config: Config) -> data.StructLayout:
@@ -75,7 +83,7 @@ class TaskLists(wiring.Component):
     list, one per row, are reserved for returning tasks (`resumed`), so these always find room.
 
     One operation at a time, which takes the memory latency plus 8 cycles, and again the latency
-    plus 3 for a task with saved blocks; a push to a full list fails after 6. Pop goes ahead of
+    plus 3 for a task with a second word; a push to a full list fails after 6. Pop goes ahead of
     push, and push ahead of visits. `area` may change only while all lists are empty.
 
     A visit reads the tasks of one list in order. Between its steps, tasks may be pushed and popped:
@@ -107,7 +115,7 @@ class TaskLists(wiring.Component):
             "popped": Out(found),
             "visit": In(stream.Signature(list_visit(config))),
             "visited": Out(found),
-            "waiting": Out(config.contexts * PRIORITIES),
+            "waiting": Out(config.contexts * config.levels),
             "read": Out(ReadPort(config)),
             "write": Out(WritePort(config)),
         })
@@ -125,7 +133,7 @@ class TaskLists(wiring.Component):
         """Mask of a ring position; first position of the list's ring in the area."""
         self._most = Signal(signed(MOST_LOG_SIZE + 2))
         """Number of tasks at which the list is full."""
-        self._level = Signal(PRIORITIES)
+        self._level = Signal(config.levels)
         self._whose = Signal(config.contexts)
         """The list, one-hot."""
         self._some, self._one = Signal(name="some"), Signal(name="one")
@@ -138,7 +146,7 @@ class TaskLists(wiring.Component):
         """The task that is pushed, or was read."""
         self._first = Signal(task_pointer, name="first_word")
         """The first word of the entry."""
-        self._saved = Signal(task_saved(config), name="saved")
+        self._second = Signal(second_word(config), name="second")
         """The second word of a task that is pushed."""
 
     def elaborate(self, platform: object) -> Module:
@@ -182,7 +190,7 @@ class TaskLists(wiring.Component):
         return m
 
     def _wait(self, m: Module, keep: memory.WritePort, word: WordAccess) -> None:
-        """Wait for the answer; a task with saved blocks has a second word."""
+        """Wait for the answer."""
         answer, pushes = word.answer, self._op == _Op.PUSH
         with m.State("WAIT"):
             m.d.comb += self._task.eq(Mux(pushes, self._request.data, answer.data))
@@ -199,21 +207,28 @@ class TaskLists(wiring.Component):
     def _has_second(self, answer: data.View) -> Value:
         """The entry that was just accessed has a second word."""
         reads = ~self._none & (answer.status == MemoryStatus.OK)
-        return reads & (self._op != _Op.DROP) & self._task.saved
+        has = self._task.saved
+        if self._config.nested:
+            has |= self._task.resumed | (self._task.depth > 1)
+        return reads & (self._op != _Op.DROP) & has
 
     def _second_word(self, m: Module, keep: memory.WritePort, word: WordAccess) -> None:
         """Access the second word of an entry."""
         answer = word.answer
-        m.d.comb += [out.saved.eq(answer.data) for out in (self.popped, self.visited)]
+        second = data.View(self._second.shape(), answer.data[: self._second.shape().size])
+        found = self.popped.second, self.visited.second
+        m.d.comb += [out.saved.eq(second.saved) for out in found]
         with m.State("ASK SECOND"):
             m.d.comb += [
                 word.request.valid.eq(1),
                 word.request.p.va.eq(self._request.va | WORD_BYTES),
-                word.request.p.data.eq(self._saved),
+                word.request.p.data.eq(self._second),
             ]
             m.next = "WAIT SECOND"
         with m.State("WAIT SECOND"):
             m.d.comb += self._task.eq(self._first)
+            if self._config.nested:
+                m.d.comb += [out.kin.eq(second.kin) for out in found]
             with m.If(answer.valid):
                 self._end(m, keep, answer)
 
@@ -234,7 +249,7 @@ class TaskLists(wiring.Component):
                 self._request.data.eq(push.p.task),
             ]
             if self._config.preemption:
-                m.d.sync += self._saved.eq(push.p.saved)
+                m.d.sync += self._second.eq(push.p.second)
         with m.Else():
             m.d.sync += self._op.eq(_Op.FIRST)
             with m.Switch(visit.p.step):
@@ -246,16 +261,17 @@ class TaskLists(wiring.Component):
         """Values derived from the list number and the area. Returns whether the list is not empty.
         All are correct from the second cycle after a new number on."""
         log_size, contexts = self.area.log_size, self._config.contexts
-        level, context = self._number[:6], self._number[6:]
+        count, bits = self._config.levels, self._config.level_bits
+        level, context = self._number[:bits], self._number[bits:]
         resumed = data.View(task_pointer, self._request.data).resumed
-        levels = Signal(PRIORITIES)
+        levels = Signal(count)
         held = Signal()
         size = Signal(MOST_LOG_SIZE + 1)
         shared = Signal.like(self._most)
         m.d.sync += [
-            self._level.eq(Const(1, PRIORITIES) << level),
+            self._level.eq(Const(1, count) << level),
             self._whose.eq(Const(1, contexts) << context),
-            levels.eq(self.waiting.word_select(context, PRIORITIES)),
+            levels.eq(self.waiting.word_select(context, count)),
             held.eq((levels & self._level).any()),
             size.eq(1 << log_size),
             shared.eq(size - self._config.rows),
@@ -333,7 +349,7 @@ class TaskLists(wiring.Component):
         with m.Elif(failed):
             m.d.comb += self._outcome.eq(ListOutcome.MEMORY)
         for context in range(self._config.contexts):
-            levels = self.waiting.word_select(context, PRIORITIES)
+            levels = self.waiting.word_select(context, self._config.levels)
             with m.If(keep.en & self._whose[context]):
                 m.d.sync += levels.eq((levels & ~self._level) | Mux(some, self._level, 0))
         self._go_on(m, keep.en & ~some, task)

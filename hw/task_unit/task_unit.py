@@ -1,11 +1,12 @@
 """Task unit: assigns tasks to slots (ASID-20 … 26)."""
 
-from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.hdl import Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from signalbox.hw.config import PRIORITIES, Config
+from signalbox.hw.config import Config
+from signalbox.hw.nested.kernel_tree import tree_event, tree_request
 from signalbox.hw.qmd import Placement, SkedCheck, Urgency
 from signalbox.hw.records.compute_control import kill_request, list_area
 from signalbox.hw.records.launch import (
@@ -19,6 +20,7 @@ from signalbox.hw.records.launch import (
     task_verdict,
 )
 from signalbox.hw.records.memory import MemoryStatus, ReadPort, WritePort
+from signalbox.hw.records.nested import block_family, kernel_kin
 from signalbox.hw.records.placement import (
     SAVE_PAGE_BITS,
     GlobalPort,
@@ -36,6 +38,7 @@ from signalbox.hw.task_unit.job_choice import Job, JobChoice
 from signalbox.hw.task_unit.kernel_words import KernelWords
 from signalbox.hw.task_unit.kill_filter import KillFilter
 from signalbox.hw.task_unit.kill_sweep import KillSweep, Place
+from signalbox.hw.task_unit.kin_table import KinTable
 from signalbox.hw.task_unit.memory_share import share_memory
 from signalbox.hw.task_unit.oldest_blocks import OldestBlocks
 from signalbox.hw.task_unit.qmd_reader import QmdReader
@@ -66,6 +69,11 @@ class TaskUnit(wiring.Component):
     * Tasks of disabled channels, and those named by a kill request, fail (KILLED): in a list or
       resting at once, in a row when its warps have ended, otherwise when they would go to a list or
       get a slot. A launch by a disabled channel is refused.
+
+    With nested launches, a CHILD is launched like any other task, with address space, context,
+    channel and epoch of its parent, its level plus 1 and its depth plus 1 (NEST-10). It is refused
+    if its parent is as deep as `nesting` (DEPTH), is about to be killed (KILLED), or one of both is
+    a queue (MODEL), or if the kernel tree is full (ROOM), in this order.
 
     A QMD is read and checked again when its task gets a slot, since memory may have changed; the
     task keeps the priority of its list.
@@ -109,6 +117,14 @@ class TaskUnit(wiring.Component):
     empty : out, no row is occupied and no task is on its way into one; stays 1 while `leave` is 1.
     idle : out, like `empty`, and all lists are empty and no queue is open.
 
+    With nested launches
+    --------------------
+    nesting : in, depth of the deepest kernels of the running context; 0 or 1: none can launch.
+    block : out, with `launched` of a CHILD: the family of the launching block from now on.
+    disowned : out, number in the kernel tree of a child that was refused after its birth.
+    tree : out, the kernel tree, for births.
+    told : in, strobe: an event of the kernel tree.
+
     Attributes
     ----------
     task : the task being processed; while `port.open` is offered, the task of the new row.
@@ -116,7 +132,16 @@ class TaskUnit(wiring.Component):
 
     def __init__(self, config: Config) -> None:
         self._config = config
+        nodes = config.nested_kernels
+        nested = {
+            "nesting": In(task_pointer["depth"].shape),
+            "block": Out(block_family(config)),
+            "disowned": Out(stream.Signature(config.nested_bits)),
+            "tree": Out(stream.Signature(tree_request(nodes))),
+            "told": In(data.StructLayout({"valid": 1, "event": tree_event(nodes)})),
+        }
         super().__init__({
+            **(nested if config.nested else {}),
             "area": In(list_area(config)),
             "context": In(config.context_bits),
             "active": In(1),
@@ -136,7 +161,7 @@ class TaskUnit(wiring.Component):
             "finishing": In(1),
             "calm": In(1),
             "ended": Out(stream.Signature(task_ended(config))),
-            "failed": Out(stream.Signature(task_failure)),
+            "failed": Out(stream.Signature(task_failure(config))),
             "lost": Out(1),
             "port": Out(GlobalPort(config)),
             "kernel": Out(kernel_word(config)),
@@ -158,7 +183,7 @@ class TaskUnit(wiring.Component):
         self._row = Signal(config.row_bits)
         self._of = Signal(config.context_bits)
         self._launches, self._visits = Signal(name="launches"), Signal(name="visits")
-        self._level = Signal(6)
+        self._level = Signal(config.level_bits)
         self._has_area, self._may_stop = Signal(name="has_area"), Signal(name="may_stop")
         self._head = Signal()
         self._returns, self._holds = Signal(name="returns"), Signal(name="holds")
@@ -174,6 +199,8 @@ class TaskUnit(wiring.Component):
         self._enters = Signal(name="enters")
         self._saved = Signal(task_saved(config), name="saved")
         """Saved blocks of the task, if `task.saved`."""
+        if config.nested:
+            self._kin, self._kins = Signal(kernel_kin(config), name="kin"), KinTable(config)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -208,8 +235,12 @@ class TaskUnit(wiring.Component):
             self._queue(m)
             self._close(m)
             self._visit(m, kept)
+            if self._config.nested:
+                self._bear(m, kept)
         if self._config.preemption:
             self._return_blocks(m)
+        if self._config.nested:
+            self._wire_kin(m)
         rests = fsm.ongoing("IDLE") & self._choice.settled
         m.d.sync += [
             self.empty.eq(rests & self._slots.idle & ~self.ended.valid),
@@ -226,7 +257,7 @@ class TaskUnit(wiring.Component):
         m.d.comb += [
             lists.area.eq(self.area),
             [
-                bit.eq(lists.waiting.word_select(context, PRIORITIES).any())
+                bit.eq(lists.waiting.word_select(context, self._config.levels).any())
                 for context, bit in enumerate(self.waiting)
             ],
             slots.drained.eq(self.port.drained),
@@ -252,6 +283,7 @@ class TaskUnit(wiring.Component):
             metadata.local.eq(self.local),
             self.kernel.eq(words.kernel),
             self.failed.p.task.eq(self.task),
+            self.failed.p.context.eq(self._of),
             self.channel.eq(self.task.channel),
         ]
         with m.If(self.ended.ready):
@@ -261,6 +293,13 @@ class TaskUnit(wiring.Component):
     def _decrements(self) -> Value:
         """The dependence counter is to be decremented."""
         return self._launches & (self._action == LaunchAction.DECREMENT_DEPENDENCE)
+
+    @property
+    def _bears(self) -> Value:
+        """The task is a child that is being launched."""
+        if not self._config.nested:
+            return Const(0)
+        return self._launches & (self._action == LaunchAction.CHILD)
 
     def _choose_urgency(self, m: Module) -> None:
         """Whether the task may have blocks of lower priority stopped."""
@@ -288,7 +327,7 @@ class TaskUnit(wiring.Component):
         """Tables per row: task and level, written when it opens; resume position, written when it
         is stopped. Returns the entries of `_row`, one cycle later."""
         config, slots = self._config, self._slots
-        shape = data.StructLayout({"task": task_pointer, "level": 6})
+        shape = data.StructLayout({"task": task_pointer, "level": config.level_bits})
         m.submodules.tasks = tasks = Memory(shape=shape, depth=config.rows, init=[])
         m.submodules.places = places = Memory(shape=coordinates, depth=config.rows, init=[])
         task, place = tasks.write_port(), places.write_port()
@@ -326,6 +365,8 @@ class TaskUnit(wiring.Component):
                 self._wakes.eq(0),
                 self._verdict.eq(0),
             ]
+            if self._config.nested:
+                m.d.sync += self._kin.eq(0)
             with m.Switch(choice.job):
                 with m.Case(Job.STOP, Job.EVICT):
                     m.next = "STOP"
@@ -343,8 +384,68 @@ class TaskUnit(wiring.Component):
                     m.next = "READ"
                     with m.If(self.launch.p.action == LaunchAction.INCREMENT_PUT):
                         m.next = "APPEND"
+                    if self._config.nested:
+                        m.d.sync += self.block.eq(self.launch.p.block)
+                        with m.If(self.launch.p.action == LaunchAction.CHILD):
+                            m.d.sync += self._row.eq(self.launch.p.row)
+                            m.next = "PARENT"
                 with m.Case(Job.FILL):
                     m.next = "POP"
+
+    def _wire_kin(self, m: Module) -> None:
+        m.submodules.kins = kins = self._kins
+        opened = self._slots.opened
+        m.d.comb += [
+            kins.row.eq(self._row),
+            kins.opened.valid.eq(opened.valid),
+            kins.opened.row.eq(opened.row),
+            kins.opened.kin.eq(self._kin),
+            kins.birth.payload.eq(self.block),
+            kins.told.eq(self.told),
+            self.failed.p.kin.eq(self._kin),
+            self.disowned.payload.eq(self._kin.kernel),
+        ]
+        connect(m, kins.tree, flipped(self.tree))
+
+    def _bear(self, m: Module, kept: data.View) -> None:
+        """A kernel launches a child, which gets a place in the kernel tree, and loses it if it is
+        refused after that."""
+        kins, parent, page = self._kins, kept.task, self.task.page
+        with m.State("PARENT"):
+            m.next = "ADOPT"
+        with m.State("ADOPT"):
+            m.d.sync += [
+                self.task.eq(0),
+                self.task.page.eq(page),
+                [self.task[name].eq(parent[name]) for name in ("asid", "channel", "epoch")],
+                self.task.depth.eq(parent.depth + 1),
+                self._level.eq(kept.level + 1),
+                self._of.eq(self.context),
+            ]
+            m.next = "FAIL"
+            with m.If(parent.depth >= self.nesting):
+                m.d.sync += self._verdict.refusal.eq(Refusal.DEPTH)
+            with m.Elif(self._slots.kill.bit_select(self._row, 1)):
+                m.d.sync += self._verdict.eq(_KILLED)
+            with m.Elif(parent.is_queue):
+                m.d.sync += self._verdict.refusal.eq(Refusal.MODEL)
+            with m.Else():
+                m.next = "BEAR"
+        with m.State("BEAR"):
+            m.d.comb += kins.birth.valid.eq(1)
+            with m.If(kins.birth.ready):
+                m.next = "BORN"
+        with m.State("BORN"):
+            with m.If(kins.born.valid):
+                m.d.sync += [self._kin.eq(kins.born.child), self.block.eq(kins.born.block)]
+                m.next = "READ"
+                with m.If(~kins.born.child.known):
+                    m.d.sync += self._verdict.refusal.eq(Refusal.ROOM)
+                    m.next = "FAIL"
+        with m.State("DISOWN"):
+            m.d.comb += self.disowned.valid.eq(1)
+            with m.If(self.disowned.ready):
+                m.next = "IDLE"
 
     def _fill(self, m: Module) -> None:
         """Take the first task of the highest list."""
@@ -365,7 +466,9 @@ class TaskUnit(wiring.Component):
                 self._level.eq(level),
             ]
             if self._config.preemption:
-                m.d.sync += self._saved.eq(popped.saved)
+                m.d.sync += self._saved.eq(popped.second.saved)
+            if self._config.nested:
+                m.d.sync += self._kin.eq(popped.second.kin)
             with m.If(popped.valid):
                 m.next = "READ"
                 with m.If(popped.outcome != ListOutcome.DONE):
@@ -387,7 +490,7 @@ class TaskUnit(wiring.Component):
                 self._verdict.eq(metadata.verdict),
                 self._head.eq(record.ADD_TO_HEAD_OF_QMD_GROUP_LINKED_LIST),
             ]
-            with m.If(self._launches):
+            with m.If(self._launches & ~self._bears):
                 m.d.sync += self._level.eq(needs.priority)
             with m.If(metadata.done):
                 with m.If(self._filter.kills):
@@ -396,6 +499,9 @@ class TaskUnit(wiring.Component):
                 with m.Elif(metadata.verdict.refusal != Refusal.NONE):
                     m.next = "FAIL"
                 with m.Elif(~self._launches & (record.IS_QUEUE != self.task.is_queue)):
+                    m.d.sync += self._verdict.refusal.eq(Refusal.MODEL)
+                    m.next = "FAIL"
+                with m.Elif(self._bears & record.IS_QUEUE):
                     m.d.sync += self._verdict.refusal.eq(Refusal.MODEL)
                     m.next = "FAIL"
                 with m.Elif(self._decrements):
@@ -420,6 +526,9 @@ class TaskUnit(wiring.Component):
             if self._config.preemption:
                 with m.If(self.task.saved & self.failed.ready):
                     m.next = "DISCARD"
+            if self._config.nested:
+                with m.If(self._launches & self._kin.known):
+                    m.next = "DISOWN"
         appends = self._action == LaunchAction.INCREMENT_PUT
         # The row keeps a kill request in progress.
         killed = self._holds & self._filter.kills
@@ -492,7 +601,9 @@ class TaskUnit(wiring.Component):
             push.p.task.eq(self.task),
         ]
         if self._config.preemption:
-            m.d.comb += push.p.saved.eq(self._saved)
+            m.d.comb += push.p.second.saved.eq(self._saved)
+        if self._config.nested:
+            m.d.comb += push.p.second.kin.eq(self._kin)
         with m.State("PUSH"):
             m.d.comb += push.valid.eq(1)
             with m.If(push.ready):
@@ -549,6 +660,8 @@ class TaskUnit(wiring.Component):
                     Mux(self._slots.late.bit_select(self._row, 1), Refusal.TIMEOUT, Refusal.KERNEL)
                 ),
             ]
+            if self._config.nested:
+                m.d.sync += self._kin.eq(self._kins.kin)
             with m.If(self._slots.kill.bit_select(self._row, 1)):
                 m.next = "DIE"
                 with m.If(self._advances):
@@ -572,6 +685,8 @@ class TaskUnit(wiring.Component):
                 self.ended.p.task.eq(self.task),
                 self.ended.p.context.eq(self._of),
             ]
+            if self._config.nested:
+                m.d.sync += self.ended.p.kin.eq(self._kin)
             m.d.comb += self._queues.leave.valid.eq(self.task.is_queue)
             with m.If(self.task.is_queue):  # nothing to restore in its QMD
                 m.d.sync += self.ended.p.task.resumed.eq(0)
@@ -679,7 +794,8 @@ class TaskUnit(wiring.Component):
 
     def _see_room(self, m: Module) -> None:
         """Whether a launch may go into a slot. The lists do not change while its QMD is read."""
-        best, level = self._levels.highest, self._metadata.needs.priority
+        best = self._levels.highest
+        level = Mux(self._bears, self._level, self._metadata.needs.priority)
         first = Signal()
         room = self._slots.free.valid
         runs = self.active & ~self.leave & (self._of == self.context)
@@ -894,7 +1010,9 @@ class TaskUnit(wiring.Component):
             found = lists.visited
             m.d.sync += [self.task.eq(found.task), self._of.eq(visit.where.context)]
             if self._config.preemption:
-                m.d.sync += self._saved.eq(found.saved)
+                m.d.sync += self._saved.eq(found.second.saved)
+            if self._config.nested:
+                m.d.sync += self._kin.eq(found.second.kin)
             with m.If(found.valid):
                 m.next = "JUDGE"
                 with m.If(found.outcome == ListOutcome.NONE):

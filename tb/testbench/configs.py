@@ -38,6 +38,7 @@ LISTS = {
     "tiny": CONFIGS["tiny"],
     "default": CONFIGS["default"],
     "saving": Config(data_width=64, save_places=40),
+    "nested": Config(data_width=64, save_places=40, nested_kernels=20),
     "large": Config(data_width=512, contexts=16),
 }
 
@@ -45,6 +46,7 @@ TASKS = {
     "tiny": CONFIGS["tiny"],
     "default": Config(queue_window=8),
     "saving": Config(queue_window=8, save_places=64),
+    "nested": Config(queue_window=8, save_places=64, nested_kernels=40),
     "large": Config(asids=256, data_width=512, slots=64, contexts=16, queues=21, queue_window=16),
 }
 """Task units; the large one has more than three address spaces per slot."""

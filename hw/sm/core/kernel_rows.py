@@ -145,8 +145,8 @@ class KernelRows(wiring.Component):
         for traits, words in zip(self.traits, found, strict=True):
             m.d.comb += [
                 traits.registers.eq(words[KernelWord.SPACE][10:19]),
-                traits.barrier.eq(words[KernelWord.NEEDS][6]),
-                traits.warps.eq(words[KernelWord.NEEDS][7:14]),
+                traits.barrier.eq(words[KernelWord.NEEDS][7]),
+                traits.warps.eq(words[KernelWord.NEEDS][8:15]),
                 traits.buffers.eq(words[KernelWord.BLOCK_Z][16:]),
                 traits.local.eq(words[KernelWord.BLOCK_Z][24]),
             ]

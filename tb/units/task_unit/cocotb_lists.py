@@ -8,7 +8,7 @@ import cocotb
 
 from signalbox.hw.records.memory import MemoryStatus
 from signalbox.hw.records.placement import task_pointer
-from signalbox.hw.task_unit.task_lists import ListOutcome, ListVisit, TaskLists
+from signalbox.hw.task_unit.task_lists import ListOutcome, ListVisit, TaskLists, second_word
 from signalbox.tb.testbench.clocked import Testbench
 from signalbox.tb.testbench.configs import LISTS
 from signalbox.tb.testbench.contents import Contents, Failing
@@ -63,7 +63,7 @@ class ListsTestbench(Testbench):
 
     async def push(self, where: Level, task: int, head: bool = False) -> ListOutcome:
         """Push a task. Returns the outcome."""
-        self._push.put({"where": _level(where), "head": head, "task": task, **_saved(task)})
+        self._push.put({"where": _level(where), "head": head, "task": task, **_second(task)})
         return (await self._answer("pushed"))["outcome"]
 
     async def pop(self, where: Level) -> tuple[ListOutcome, dict[str, int]]:
@@ -72,9 +72,11 @@ class ListsTestbench(Testbench):
         return self._found(await self._answer("popped"))
 
     def _found(self, answer: dict[str, Any]) -> tuple[ListOutcome, dict[str, int]]:
-        """Outcome and task, whose saved blocks are checked."""
-        if answer["outcome"] is DONE and answer["task"]["saved"]:
-            assert {"saved": answer["saved"]} == _saved(POINTER.pack(answer["task"]))
+        """Outcome and task, whose second word is checked."""
+        if answer["outcome"] is DONE and CONFIG.preemption:
+            expected, word = _second(POINTER.pack(answer["task"]))["second"], answer["second"]
+            assert word["saved"] == expected["saved"] or not answer["task"]["saved"]
+            assert word.get("kin") == expected.get("kin")
         return answer["outcome"], answer["task"]
 
     async def _answer(self, name: str) -> dict[str, Any]:
@@ -86,7 +88,7 @@ class ListsTestbench(Testbench):
         return answer
 
     def check_waiting(self) -> None:
-        expected = mask(c * 64 + level for (c, level), one in self.model.items() if one)
+        expected = mask(c * CONFIG.levels + level for (c, level), one in self.model.items() if one)
         assert self.get("waiting") == expected
 
     async def pushes(self, where: Level, task: int, head: bool = False) -> None:
@@ -143,12 +145,17 @@ class ListsTestbench(Testbench):
         assert (await self.visit(where, ListVisit.DROP))[0] is DONE
 
 
-def _saved(task: int) -> dict[str, dict[str, int]]:
-    """Saved blocks that a task has in these tests; without preemption, nothing."""
+def _second(task: int) -> dict[str, dict[str, dict[str, int]]]:
+    """The second word that a task has in these tests; without preemption, nothing."""
     if not CONFIG.preemption:
         return {}
     place = task % TASK % CONFIG.save_places
-    return {"saved": {"save_place": place, "placed": task >> 5 & 1}}
+    word = {"saved": {"save_place": place, "placed": task >> 5 & 1}}
+    if CONFIG.nested:
+        has = task & (SAVED | RESUMED) or POINTER.unpack(task)["depth"] > 1
+        kin = {"known": 1, "kernel": task % TASK % CONFIG.nested_kernels}
+        word["kin"] = kin if has else {"known": 0, "kernel": 0}
+    return {"second": word}
 
 
 def _level(where: Level) -> dict[str, int]:
@@ -190,9 +197,9 @@ async def full(dut: Any) -> None:
 async def longest(dut: Any) -> None:
     """The last list of the largest area is at the right address."""
     tb = await ListsTestbench(dut, log_size=20).start()
-    where = (CONFIG.contexts - 1, 63)
+    where = (CONFIG.contexts - 1, CONFIG.levels - 1)
     await tb.pushes(where, 0x1234)
-    number = where[0] * 64 + where[1]
+    number = where[0] << CONFIG.level_bits | where[1]
     place = {burst.va for burst in tb.write.bursts}
     assert len(place) == 1
     low = BASE + number * CONFIG.list_entry_bytes * tb.size
@@ -326,7 +333,7 @@ async def random_operations(dut: Any) -> None:
     """Random operations are correct for any speed of memory."""
     tb = await ListsTestbench(dut, log_size=6, share=0.6, latency=(0, 9)).start()
     rng = tb.random
-    places = [(rng.randrange(CONFIG.contexts), rng.randrange(64)) for _ in range(4)]
+    places = [(rng.randrange(CONFIG.contexts), rng.randrange(CONFIG.levels)) for _ in range(4)]
     for _ in range(300):
         where = places[0] if rng.random() < 0.6 else rng.choice(places)
         act = rng.random()
@@ -355,7 +362,7 @@ async def second_words(dut: Any) -> None:
     content = tb.contents.read((ASID, 0), first, 16 * tb.size)
     at = content.index(task.to_bytes(8, "little"))
     word = int.from_bytes(content[at + 8 : at + 16], "little")
-    assert word == task % TASK % CONFIG.save_places | 1 << CONFIG.place_bits
+    assert word == Record(second_word(CONFIG)).pack(_second(task)["second"])
     print(f"latency 20: push with saved blocks {took} cycles")
     assert took <= 2 * 20 + 16
     assert await tb.visits(where, first=True) == task

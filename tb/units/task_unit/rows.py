@@ -58,12 +58,14 @@ class Rows(Participant):
     -------
     rows : open rows by number.
     lists : lists of saved blocks that tasks keep, by their first place.
+    held : blocks that neither end nor are saved, as (row, block).
     """
 
     def __init__(self, tb: Testbench, config: Config, place: float, end: float) -> None:
         self.place, self.end, self.save = place, end, 0.3
         self.rows: dict[int, Opened] = {}
         self.lists: dict[int, list[int]] = {}
+        self.held: set[tuple[int, int]] = set()
         self.opened: Callable[[Opened], None] = lambda row: None
         self.added: Callable[[Opened, int], None] = lambda row, blocks: None
         self.stopped: Callable[[Opened], None] = lambda row: None
@@ -187,16 +189,23 @@ class Rows(Participant):
                 row.placed.append(row.next)
                 row.running.append(row.next)
                 row.next, row.left = row.next + 1, row.left - 1
-        busy = [row for row in rows if row.running]
+        busy = [row for row in rows if self._free(row)]
         if busy and random.random() < self.end:
-            self.finish(random.choice(busy))
+            row = random.choice(busy)
+            self.finish(row, random.choice(self._free(row)))
         if self._config.preemption:
             leave = self._tb.get("port__leave")
-            busy = [row for row in rows if row.running and leave >> row.row & 1]
+            busy = [row for row in rows if self._free(row) and leave >> row.row & 1]
             assert all(row.stopped for row in busy), "blocks of a row that runs are to leave"
             if busy and random.random() < self.save:
                 row = random.choice(busy)
-                row.saved.append(row.running.pop(random.randrange(len(row.running))))
+                block = random.choice(self._free(row))
+                row.running.remove(block)
+                row.saved.append(block)
+
+    def _free(self, row: Opened) -> list[int]:
+        """Running blocks of the row that may end or be saved."""
+        return [block for block in row.running if (row.row, block) not in self.held]
 
 
 def _place(word: dict[str, int]) -> Place:

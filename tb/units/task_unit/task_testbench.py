@@ -53,6 +53,7 @@ class Task:
     row: int | None = None
     stops: int = 0
     resumed: bool = False
+    depth: int = 1
 
     @property
     def page(self) -> int:
@@ -61,7 +62,7 @@ class Task:
     @property
     def pointer(self) -> dict[str, int]:
         """The pointer of its launch."""
-        return {"page": self.page, "asid": self.asid, "channel": self.channel, "depth": 1}
+        return {"page": self.page, "asid": self.asid, "channel": self.channel, "depth": self.depth}
 
     @property
     def word(self) -> int:
@@ -181,7 +182,7 @@ class TaskTestbench(Testbench):
 
     def _named(self, pointer: dict[str, int]) -> Task:
         task = self.tasks[pointer["asid"], pointer["page"]]
-        assert pointer["channel"] == task.channel and pointer["depth"] == 1
+        assert pointer["channel"] == task.channel and pointer["depth"] == task.depth
         return task
 
     def best(self) -> int:

@@ -8,7 +8,7 @@ from signalbox.tb.simulation.tiers import tiers
 from signalbox.tb.testbench.configs import LISTS
 
 
-@pytest.mark.parametrize("name", tiers(LISTS, smoke=["tiny"], nightly=["large"]))
+@pytest.mark.parametrize("name", tiers(LISTS, smoke=["tiny"], nightly=["saving", "large"]))
 def test_lists(simulator: str, name: str) -> None:
     simulate(
         TaskLists(LISTS[name]),

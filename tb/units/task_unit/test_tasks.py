@@ -25,7 +25,7 @@ def run(simulator: str, tests: str, name: str, **options: Any) -> None:
 SMOKE = ["highest_list_first", "eviction_and_resume", "random_tasks"]
 
 
-SIZES = [name for name in TASKS if name != "saving"]
+SIZES = [name for name in TASKS if name not in ("saving", "nested")]
 
 
 @pytest.mark.parametrize("name", tiers(SIZES, smoke={"tiny": SMOKE}, nightly=["tiny", "large"]))
@@ -52,6 +52,17 @@ def test_queues(simulator: str) -> None:
 )
 def test_kills(simulator: str, name: str) -> None:
     run(simulator, "kills", name, minimum=21)
+
+
+@pytest.mark.smoke("child_of_a_kernel", "depth_limit")
+def test_nested(simulator: str) -> None:
+    run(simulator, "nested", "nested", minimum=9)
+
+
+@pytest.mark.nightly
+def test_levels_of_nested(simulator: str) -> None:
+    """A machine with nested launches does as one without, where there are none."""
+    run(simulator, "levels", "nested", minimum=9)
 
 
 def test_two_queues(simulator: str) -> None:

@@ -1,0 +1,82 @@
+"""Kernels that launch kernels: the kernel tree and its clients (NEST-12, NEST-15)."""
+
+from amaranth.hdl import Cat, Module, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from signalbox.hw.config import Config
+from signalbox.hw.lib.arbiter import SteadyRoundRobin
+from signalbox.hw.lib.onehot import select
+from signalbox.hw.nested.kernel_ends import KernelEnds
+from signalbox.hw.nested.kernel_tree import KernelTree, tree_event, tree_request
+from signalbox.hw.records.launch import task_ended, task_failure
+
+__all__ = ["NestedKernels"]
+
+
+class NestedKernels(wiring.Component):
+    """Shares the kernel tree between the task unit, the ends of kernels, and the SMs, in turn; a
+    request waits for one of each of the others.
+
+    Members
+    -------
+    births : in, launches by blocks, from the task unit.
+    blocks : in, LEAVE and ASK of blocks, from the SMs.
+    ended, failed, disowned : in, from the task unit; see `KernelEnds`.
+    told : out, strobe: an event of the tree. LAUNCHED and REFUSED are for the task unit, JOINED
+        is for the SMs.
+    complete, given_up : out, each kernel when its descendants are complete; see `KernelEnds`.
+    idle : out, nothing is on its way; some kernels may be waiting for their descendants.
+    empty : out, there is no kernel in the tree.
+    """
+
+    def __init__(self, config: Config) -> None:
+        nodes = config.nested_kernels
+        request = stream.Signature(tree_request(nodes))
+        ended, failed = (
+            stream.Signature(shape) for shape in (task_ended(config), task_failure(config))
+        )
+        super().__init__({
+            "births": In(request),
+            "blocks": In(request),
+            "ended": In(ended),
+            "failed": In(failed),
+            "disowned": In(stream.Signature(config.nested_bits)),
+            "told": Out(data.StructLayout({"valid": 1, "event": tree_event(nodes)})),
+            "complete": Out(ended),
+            "given_up": Out(failed),
+            "idle": Out(1),
+            "empty": Out(1),
+        })
+        self._tree, self._ends = KernelTree(nodes), KernelEnds(config)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.tree, m.submodules.ends = tree, ends = self._tree, self._ends
+        for name in ("ended", "failed", "disowned"):
+            connect(m, flipped(getattr(self, name)), getattr(ends, name))
+        for name in ("complete", "given_up"):
+            connect(m, getattr(ends, name), flipped(getattr(self, name)))
+        connect(m, tree.over, ends.over)
+        m.d.comb += [
+            self.told.valid.eq(tree.told.valid),
+            self.told.event.eq(tree.told.p),
+            tree.told.ready.eq(1),
+            self.empty.eq(tree.empty),
+            self.idle.eq(ends.idle & tree.idle & ~(self.births.valid | self.blocks.valid)),
+        ]
+        self._share(m, (self.births, self.blocks, ends.tree))
+        return m
+
+    def _share(self, m: Module, clients: tuple) -> None:
+        """One request of each client after the other."""
+        m.submodules.turns = turns = SteadyRoundRobin(len(clients))
+        i = self._tree.i
+        m.d.comb += [
+            turns.requests.eq(Cat(client.valid for client in clients)),
+            turns.advance.eq(i.ready),
+            i.valid.eq(turns.grant.any()),
+            i.p.eq(select(turns.grant, [Value.cast(client.p) for client in clients])),
+        ]
+        for number, client in enumerate(clients):
+            m.d.comb += client.ready.eq(turns.grant[number] & i.ready)

@@ -1,0 +1,242 @@
+"""Ends of kernels that launch kernels, as the task unit and SMs tell them (NEST-12, NEST-15)."""
+
+import os
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import cocotb
+
+from signalbox.hw.config import Config
+from signalbox.hw.nested.kernel_tree import TreeEvent, TreeOp
+from signalbox.hw.nested.nested_kernels import NestedKernels
+from signalbox.hw.records.launch import Refusal
+from signalbox.tb.models.kernel_tree import Block, Joined, Kernel, Over
+from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.ends import Sink, Source
+from signalbox.tb.units.nested.test_nested_kernels import config
+
+CONFIG: Config = config(int(os.environ["NODES"]))
+NODES = CONFIG.nested_kernels
+LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
+
+
+class EndsTestbench(Testbench):
+    """Sends random requests as the machine may. Each kernel leaves once, as it ended, after its
+    descendants; kernels outside of the tree do not wait for those in it.
+
+    Members
+    -------
+    live : blocks that are not over, of kernels that have not ended.
+    over : numbers of kernels that have left.
+    met : number of events of each kind.
+    """
+
+    timeout = 3_000
+
+    def __init__(self, dut: Any) -> None:
+        super().__init__(dut, NestedKernels(CONFIG))
+        self.live: dict[Kernel, list[Block]] = {}
+        self.leaving: list[Block] = []
+        self.over: set[int] = set()
+        self.met: Counter[str] = Counter()
+        self.born: Kernel | None = None
+        self._numbers: dict[Kernel, int] = {}
+        self._nodes: dict[Kernel, int] = {}
+        self._families: dict[Block, int] = {}
+        self._due: dict[int, tuple[str, dict[str, Any]]] = {}
+        """Kernels that may leave, by number: where, and as what."""
+        self._words: dict[Kernel, tuple[str, dict[str, Any]]] = {}
+        """Kernels that have ended: where they will leave, and as what."""
+        self._joined: list[Block] = []
+        self._asked: Block | None = None
+        self._sources = {
+            name: Source(self, name, self.share(0.7))
+            for name in ("births", "blocks", "ended", "failed", "disowned")
+        }
+        pace = self.share(0.4)
+        self.complete = Sink(self, "complete", pace, lambda got: self._left("complete", got))
+        Sink(self, "given_up", pace, lambda got: self._left("given_up", got))
+
+    async def step(self) -> None:
+        await super().step()
+        told = self.get("told")
+        if told["valid"]:
+            self._hear(told["event"])
+
+    @property
+    def quiet(self) -> bool:
+        """Nothing is under way."""
+        sent = not any(source.pending for source in self._sources.values())
+        return sent and not (self._due or self._joined or self._asked) and bool(self.get("idle"))
+
+    def root(self) -> Kernel:
+        """A kernel of the host's."""
+        kernel = Kernel()
+        self._add(kernel)
+        return kernel
+
+    def _add(self, kernel: Kernel) -> None:
+        self._numbers[kernel] = len(self._numbers)
+        self.live[kernel] = [Block(kernel) for _ in range(self.random.randint(1, 3))]
+
+    def launch(self, block: Block) -> None:
+        self._asked = block
+        self._send("births", TreeOp.LAUNCH, block)
+
+    def leave(self, block: Block) -> None:
+        (self.leaving if block in self.leaving else self.live[block.kernel]).remove(block)
+        if block.parent:
+            self._send("blocks", TreeOp.LEAVE, block)
+            self._expect(block.leave())
+
+    def end(self, kernel: Kernel, *, how: str) -> None:
+        """The kernel ends as `ended`, `failed` or `disowned`."""
+        blocks = self.live.pop(kernel)
+        self.leaving += [block for block in blocks if block.parent]
+        number, node = self._numbers[kernel], self._nodes.get(kernel)
+        word: dict[str, Any] = {
+            "task": {"page": number, "asid": number % 7},
+            "context": number % CONFIG.contexts,
+            "kin": {"known": node is not None, "kernel": node or 0},
+        }
+        if how == "failed":
+            word["verdict"] = {"refusal": Refusal.KERNEL}
+        self._sources[how].put(node if how == "disowned" else word)
+        self.met[f"{how} {'in' if node is not None else 'out'}"] += 1
+        if how != "disowned":
+            self._words[kernel] = "complete" if how == "ended" else "given_up", word
+        self._expect(kernel.end(failed=how == "failed"))
+
+    def _send(self, name: str, op: TreeOp, block: Block) -> None:
+        node, family = self._nodes.get(block.kernel), self._families.get(block)
+        self._sources[name].put({
+            "op": op,
+            "known": node is not None,
+            "kernel": node or 0,
+            "related": family is not None,
+            "family": family or 0,
+        })
+        self.met[op.name] += 1
+
+    def _expect(self, follows: Iterable[Over | Joined]) -> None:
+        for one in follows:
+            if isinstance(one, Joined):
+                self._joined.append(one.block)
+                continue
+            self._nodes.pop(one.kernel, None)
+            if one.kernel in self._words:
+                self._due[self._numbers[one.kernel]] = self._words.pop(one.kernel)
+            for block in [*self._families]:
+                if block.left and block not in block.kernel.families:
+                    del self._families[block]
+
+    def _hear(self, event: dict[str, Any]) -> None:
+        self.met[event["kind"].name] += 1
+        if event["kind"] is TreeEvent.JOINED:
+            block = next(one for one in self._joined if self._families[one] == event["family"])
+            self._joined.remove(block)
+            return
+        block, self._asked = self._asked, None
+        assert block is not None
+        if event["kind"] is TreeEvent.REFUSED:
+            assert len(self._nodes) > NODES - 2
+            return
+        assert self._nodes.setdefault(block.kernel, event["kernel"]) == event["kernel"]
+        assert self._families.setdefault(block, event["family"]) == event["family"]
+        self.born = child = block.launch()
+        assert event["child"] not in self._nodes.values()
+        self._nodes[child] = event["child"]
+        self._add(child)
+
+    def _left(self, where: str, got: dict[str, Any]) -> None:
+        number = got["task"]["page"]
+        way, word = self._due.pop(number)
+        assert way == where and number not in self.over
+        self.over.add(number)
+        assert got["task"]["asid"] == word["task"]["asid"] and got["context"] == word["context"]
+        if where == "given_up":
+            assert got["verdict"]["refusal"] is Refusal.KERNEL
+        self.met[where] += 1
+
+
+async def settle(tb: EndsTestbench) -> None:
+    """Until nothing is under way: what follows depends on it."""
+    await tb.until(lambda: tb.quiet, "nothing is under way")
+
+
+async def random_step(tb: EndsTestbench, launches: float) -> None:
+    """A random request, or several at the same time."""
+    rng = tb.random
+    if len(tb.live) < 2 or rng.random() < 0.05:
+        tb.root()
+    kernel = rng.choice([*tb.live])
+    if tb.leaving and rng.random() < 0.3:
+        await settle(tb)  # or a JOINED of the block may not come
+        tb.leave(rng.choice(tb.leaving))
+    elif not tb.live[kernel] or rng.random() < 0.1:
+        tb.end(kernel, how=rng.choice(("ended", "ended", "failed")))
+        alone = [one for one in tb.live if one.parent is None and not one.families]
+        for one in alone[: rng.randrange(3)]:  # passes meanwhile
+            tb.end(one, how=rng.choice(("ended", "failed")))
+    elif rng.random() < launches:
+        tb.launch(rng.choice(tb.live[kernel]))
+        await settle(tb)
+        if tb.born is not None and rng.random() < 0.2:
+            tb.end(tb.born, how="disowned")
+        tb.born = None
+    else:
+        await settle(tb)
+        tb.leave(rng.choice(tb.live[kernel]))
+    if rng.random() < 0.7:
+        await settle(tb)
+
+
+@cocotb.test(**LIMIT)
+async def random_ends(dut: Any) -> None:
+    """Each kernel leaves once, with what was said of it, after all its descendants; a disowned one
+    does not; the tree is empty in the end, and only then."""
+    tb = await EndsTestbench(dut).start()
+    await tb.until(lambda: tb.get("empty"), "the lists of free nodes are full")
+    kinds = ("ended in", "ended out", "failed in", "failed out", "disowned in", "REFUSED", "JOINED")
+    for _ in range(30):
+        for _ in range(60):
+            await random_step(tb, tb.random.choice((0.1, 0.5, 0.8)))
+        if all(tb.met[kind] > 10 for kind in kinds):
+            break
+    assert all(tb.met[kind] > 10 for kind in kinds), tb.met
+    await settle(tb)
+    while tb.live or tb.leaving:
+        for block in [*tb.leaving, *(block for blocks in tb.live.values() for block in blocks)]:
+            tb.leave(block)
+        for kernel in [*tb.live]:
+            tb.end(kernel, how="ended")
+        await settle(tb)
+    await tb.steps(3)
+    assert tb.get("empty") and len(tb.over) == tb.met["complete"] + tb.met["given_up"]
+    print(dict(tb.met))
+
+
+@cocotb.test(**LIMIT)
+async def others_pass(dut: Any) -> None:
+    """While a complete kernel is not accepted, kernels that fail or are disowned are."""
+    tb = await EndsTestbench(dut).start()
+    await tb.until(lambda: tb.get("empty"), "the lists of free nodes are full")
+    parent = tb.root()
+    block = tb.live[parent][0]
+    tb.launch(block)
+    await settle(tb)
+    child = tb.born
+    assert child is not None
+    for one in [*tb.live[child], *tb.live[parent]]:
+        tb.leave(one)
+    tb.complete.pace = lambda: False
+    tb.end(parent, how="ended")
+    tb.end(child, how="ended")
+    await tb.until(lambda: tb.complete.offered, "the child is offered")
+    for _ in range(3):
+        tb.end(tb.root(), how="failed")
+    await tb.until(lambda: tb.met["given_up"] == 3, "they pass")
+    tb.complete.pace = lambda: True
+    await settle(tb)
+    assert tb.met["complete"] == 2

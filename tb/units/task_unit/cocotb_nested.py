@@ -1,0 +1,217 @@
+"""Kernels that launch kernels (NEST-10 … NEST-15)."""
+
+from typing import Any
+
+import cocotb
+
+from signalbox.hw.qmd import SkedCheck
+from signalbox.hw.records.launch import Refusal
+from signalbox.hw.records.memory import MemoryStatus
+from signalbox.hw.registers import PreemptionLevel
+from signalbox.tb.testbench.contents import Failing
+from signalbox.tb.testbench.goals import Rounds
+from signalbox.tb.units.task_unit.nested_testbench import Kernel, NestedTestbench
+from signalbox.tb.units.task_unit.task_testbench import (
+    ACCEPTED,
+    CONFIG,
+    LOG_SIZE,
+    TIMEOUT,
+)
+
+CILP = PreemptionLevel.CILP
+
+
+async def running(tb: NestedTestbench, number: int = 1, **options: Any) -> Kernel:
+    """A kernel of the host with running blocks, none of which ends."""
+    kernel = Kernel(number, **{"priority": 7, "blocks": 40 + number, "epoch": 1} | options)
+    tb.rows.end = 0.0
+    tb.submit(kernel)
+    await tb.until(lambda: tb.runs(kernel), "blocks run")
+    return kernel
+
+
+async def bear(tb: NestedTestbench, child: Kernel, parent: Kernel) -> object:
+    """A block of `parent` launches `child`. Returns the verdict."""
+    tb.bear(child, parent)
+    await tb.until(lambda: child.number in tb.verdicts, "answer")
+    return tb.verdicts[child.number]
+
+
+async def end(tb: NestedTestbench) -> None:
+    """All blocks end."""
+    tb.rows.end = 0.5
+    await tb.finish()
+
+
+@cocotb.test()
+async def child_of_a_kernel(dut: Any) -> None:
+    """A child has the level of its parent plus 1, whatever its record says, and runs in the address
+    space, context and channel of its parent; a grandchild likewise. Each end names its kernel in
+    the tree."""
+    tb = await NestedTestbench(dut).start()
+    parent = await running(tb, asid=3, channel=2)
+    child, grandchild = Kernel(2, priority=0, blocks=5), Kernel(3, priority=0, blocks=6)
+    assert await bear(tb, child, parent) is ACCEPTED
+    await tb.until(lambda: tb.runs(child), "the child runs")
+    assert await bear(tb, grandchild, child) is ACCEPTED
+    assert (child.priority, grandchild.priority, grandchild.depth) == (8, 9, 3)
+    assert len({parent.node, child.node, grandchild.node}) == 3
+    await end(tb)
+    assert parent.outcome == child.outcome == grandchild.outcome == "ended"
+
+
+@cocotb.test()
+async def above_the_host(dut: Any) -> None:
+    """Children of a kernel of priority 63 go before it, each generation before the one before, in
+    slots and in lists."""
+    tb = await NestedTestbench(dut).start()
+    chain = [await running(tb, priority=63)]
+    for number in range(2, 25):
+        chain.append(Kernel(number, priority=0, blocks=20 + number))
+        assert await bear(tb, chain[-1], chain[-2]) is ACCEPTED
+        await tb.until(lambda: tb.runs(chain[-1]), "it runs at once", 2 * TIMEOUT)
+    assert chain[-1].priority == CONFIG.levels - 1 == 86
+    for kernel in chain[: 24 - CONFIG.slots - 1]:
+        assert kernel.stops == 1, "a less urgent one was to be stopped"
+    await end(tb)
+    assert all(kernel.outcome == "ended" for kernel in chain)
+
+
+@cocotb.test()
+async def depth_limit(dut: Any) -> None:
+    """The deepest kernels launch no others; the tree is not asked (NEST-11)."""
+    tb = await NestedTestbench(dut).start()
+    tb.limit(2)
+    parent, child = await running(tb), Kernel(2, priority=0, blocks=5)
+    assert await bear(tb, child, parent) is ACCEPTED
+    await tb.until(lambda: tb.runs(child), "the child runs")
+    asked = tb.tree.asks
+    assert await bear(tb, Kernel(3, priority=0, blocks=6), child) is Refusal.DEPTH
+    tb.limit(0)
+    assert await bear(tb, Kernel(4, priority=0, blocks=7), parent) is Refusal.DEPTH
+    assert tb.tree.asks == asked
+    await end(tb)
+
+
+@cocotb.test()
+async def no_room_in_the_tree(dut: Any) -> None:
+    """A full tree refuses a child (NEST-15); the next launch succeeds."""
+    tb = await NestedTestbench(dut).start()
+    parent = await running(tb)
+    tb.tree.full = True
+    assert await bear(tb, Kernel(2, priority=0, blocks=5), parent) is Refusal.ROOM
+    assert parent.node is None
+    tb.tree.full = False
+    assert await bear(tb, Kernel(3, priority=0, blocks=6), parent) is ACCEPTED
+    await end(tb)
+
+
+@cocotb.test()
+async def bad_records(dut: Any) -> None:
+    """A child with a bad record, or that is a queue, or whose record cannot be read, is refused
+    with the reason, and gives its place in the tree back."""
+    tb = await NestedTestbench(dut).start()
+    parent, refused = await running(tb), []
+    for number, (fields, reason) in enumerate(
+        (
+            ({"major": 2}, Refusal.MODEL),
+            ({"registers": 0}, SkedCheck.REGISTER_COUNT),
+            ({"is_queue": 1, "queue_size": 8, "grid_x": 0}, Refusal.MODEL),
+        ),
+        2,
+    ):
+        child = Kernel(number, priority=0, blocks=5, fields=fields)
+        verdict = await bear(tb, child, parent)
+        assert verdict is reason
+        refused.append(child.node)
+    unread = Kernel(9, priority=0, blocks=5)
+    pages = range(unread.page << 8, (unread.page << 8) + 256)
+    tb.contents.failing = [Failing((parent.asid, 0), pages, MemoryStatus.BUS, False)]
+    assert await bear(tb, unread, parent) is Refusal.BUS
+    await tb.until(lambda: tb.tree.ends == [*refused, unread.node], "places are given back")
+    assert await bear(tb, Kernel(10, priority=0, blocks=6), parent) is ACCEPTED
+    await end(tb)
+
+
+@cocotb.test()
+async def full_list(dut: Any) -> None:
+    """A child that finds its list full is refused, and nothing is lost."""
+    tb = await NestedTestbench(dut, place=0.9).start()
+    parent = await running(tb, blocks=2)
+    room = CONFIG.slots + (1 << LOG_SIZE) - CONFIG.rows  # the parent leaves its slot
+    others = [Kernel(number, priority=parent.priority + 1) for number in range(2, room + 2)]
+    for number, kernel in enumerate(others):
+        kernel.blocks = 1000 + number
+        tb.submit(kernel)
+    await tb.until(lambda: not tb.offered, "the list is full", 10 * TIMEOUT)
+    child = Kernel(room + 2, priority=0, blocks=5)
+    assert await bear(tb, child, parent) is Refusal.FULL
+    await tb.until(lambda: tb.tree.ends == [child.node], "its place is given back")
+
+
+@cocotb.test()
+async def killed_parent(dut: Any) -> None:
+    """A kernel that is to end early launches nothing; its accepted children are killed as their
+    channel is disabled, too."""
+    tb = await NestedTestbench(dut).start()
+    parent, child = await running(tb, channel=2), Kernel(2, priority=0, blocks=5)
+    assert await bear(tb, child, parent) is ACCEPTED
+    tb.disable(2)
+    await tb.until(lambda: tb.get("kill") >> (parent.row or 0) & 1, "marked")
+    assert await bear(tb, Kernel(3, priority=0, blocks=6), parent) is Refusal.KILLED
+    await end(tb)
+    assert {tb.verdicts[1], tb.verdicts[2]} == {Refusal.KILLED}
+
+
+@cocotb.test()
+async def evicted_parent(dut: Any) -> None:
+    """A kernel that was evicted keeps its place in the tree, and so do its children: also in a
+    list, and if it has saved blocks."""
+    tb = await NestedTestbench(dut, level=CILP).start()
+    parent = await running(tb)
+    first = Kernel(2, priority=0, blocks=5)
+    assert await bear(tb, first, parent) is ACCEPTED
+    await tb.until(lambda: tb.runs(first), "the child runs")
+    urgent = [Kernel(number, priority=60, blocks=60 + number) for number in range(10, 26)]
+    for kernel in urgent:
+        tb.submit(kernel)
+    await tb.until(lambda: parent.resumed and first.resumed, "both are in lists", 4 * TIMEOUT)
+    tb.rows.end = 0.3
+    await tb.until(lambda: tb.runs(parent), "it is back", 40 * TIMEOUT)
+    tb.rows.end = 0.0
+    await tb.until(lambda: tb.runs(parent), "blocks run")
+    second = Kernel(3, priority=0, blocks=6)
+    assert await bear(tb, second, parent) is ACCEPTED
+    await end(tb)
+
+
+@cocotb.test()
+async def random_trees(dut: Any) -> None:
+    """Kernels of any priority launch others, down to a random depth, while contexts come and go:
+    each block of each kernel ends once, each end names its kernel in the tree, and the tree gets
+    every place back."""
+    tb = await NestedTestbench(dut, place=0.5, end=0.2, level=CILP).start()
+    rng, rounds, kernels = tb.random, Rounds(60), list[Kernel]()
+    tb.limit(6)
+
+    def children() -> int:
+        return sum(one.outcome != "refused" for one in kernels if one.parent)
+
+    while rounds.more(children() > 25, children()):
+        number, parents = rounds.number, [one for one in kernels if tb.runs(one)]
+        tb.tree.full = rng.random() < 0.1
+        one = Kernel(
+            number, priority=rng.choice((0, 20, 63)), blocks=1 + number + rng.choice((0, 200))
+        )
+        if parents and rng.random() < 0.8:
+            if rng.random() < 0.1:
+                one.fields["registers"] = 0
+            tb.bear(one, rng.choice(parents))
+        else:
+            one.epoch, one.asid = rng.randrange(2), rng.randrange(4)
+            one.head = rng.random() < 0.2
+            tb.submit(one)
+        kernels.append(one)
+        await tb.steps(rng.choice((0, 30, 200)))
+    await end(tb)
+    print(f"{children()} children, deepest {max(one.depth for one in kernels)}")

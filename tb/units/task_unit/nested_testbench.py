@@ -1,0 +1,171 @@
+"""Testbench of the task unit with kernels that launch kernels."""
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from signalbox.hw.nested.kernel_tree import TreeEvent, TreeOp
+from signalbox.hw.records.launch import LaunchAction
+from signalbox.tb.testbench.clocked import Participant, Testbench
+from signalbox.tb.testbench.ends import Sink
+from signalbox.tb.units.task_unit.task_testbench import CONFIG, Task, TaskTestbench, Verdict
+
+__all__ = ["Kernel", "NestedTestbench"]
+
+
+@dataclass
+class Kernel(Task):
+    """A task that may launch others. `node`: its number in the tree; `families`: those of its
+    blocks; `parent`, `block`: the block that launched it."""
+
+    node: int | None = None
+    families: dict[int, int] = field(default_factory=dict)
+    parent: "Kernel | None" = None
+    block: int = 0
+    epoch: int = 0
+
+    @property
+    def pointer(self) -> dict[str, int]:
+        return {"page": self.page} if self.parent else {**super().pointer, "epoch": self.epoch}
+
+
+class Tree(Participant):
+    """The kernel tree: gives nodes and families, or none while `full`; checks what is asked.
+
+    Members
+    -------
+    full : it refuses.
+    asks : number of launches so far.
+    gave : its last answer, if it was LAUNCHED; a test may remove it.
+    ends : numbers of children that were disowned.
+    """
+
+    def __init__(self, tb: Testbench) -> None:
+        self._tb, self.full, self.asks = tb, False, 0
+        self.gave: dict[str, Any] | None = None
+        self.ends: list[int] = []
+        self._free = list(range(CONFIG.nested_kernels))
+        tb.random.shuffle(self._free)
+        self._answers: deque[dict[str, Any]] = deque()
+        Sink(tb, "tree", tb.share(0.6), self._asked)
+        Sink(tb, "disowned", tb.share(0.6), self._disowned)
+        tb.join(self)
+
+    def _asked(self, word: dict[str, Any]) -> None:
+        assert word["op"] is TreeOp.LAUNCH
+        self.asks += 1
+        if self.full or len(self._free) < 2:
+            self._answers.append({"kind": TreeEvent.REFUSED})
+            return
+        self.gave = {
+            "kind": TreeEvent.LAUNCHED,
+            "kernel": word["kernel"] if word["known"] else self._free.pop(0),
+            "family": word["family"] if word["related"] else self._tb.random.randrange(1 << 5),
+            "child": self._free.pop(0),
+        }
+        self._answers.append(self.gave)
+
+    def _disowned(self, node: int) -> None:
+        self.ends.append(node)
+        self.release(node)
+
+    def release(self, node: int) -> None:
+        """A kernel is complete."""
+        self._free.append(node)
+
+    def drive(self, cycle: int) -> None:
+        random = self._tb.random
+        if self._answers and random.random() < 0.3:
+            self._tb.drive(told={"valid": 1, "event": self._answers.popleft()})
+        elif random.random() < 0.2:
+            event = {"kind": TreeEvent.JOINED, "kernel": 1, "family": random.randrange(1 << 5)}
+            self._tb.drive(told={"valid": 1, "event": event})
+        else:
+            self._tb.drive(told={"valid": 0})
+
+
+class NestedTestbench(TaskTestbench):
+    """Children are launched by blocks that run, which neither end nor are saved before the answer.
+
+    Members
+    -------
+    tree : the kernel tree.
+    """
+
+    def __init__(self, dut: Any, place: float = 0.3, end: float = 0.3, **options: Any) -> None:
+        super().__init__(dut, place, end, **options)
+        self.tree = Tree(self)
+        self.limit(24)
+
+    def limit(self, depth: int) -> None:
+        """Set the depth of the deepest kernels."""
+        self.drive(nesting=depth)
+
+    def bear(self, child: Kernel, parent: Kernel) -> None:
+        """A running block of `parent` launches `child`."""
+        assert parent.row is not None
+        block = self.random.choice(self._idle(parent))
+        self.rows.held.add((parent.row, block))
+        child.parent, child.block = parent, block
+        child.priority, child.depth = parent.priority + 1, parent.depth + 1
+        child.asid, child.channel, child.context = parent.asid, parent.channel, parent.context
+        child.epoch = parent.epoch
+        child.fields.setdefault("group", self.random.randrange(64))  # does not matter (NEST-10)
+        self.know(child)
+        self.offered.append(child)
+        family = parent.families.get(block)
+        self.launch.put({
+            "action": LaunchAction.CHILD,
+            "task": child.pointer,
+            "row": parent.row,
+            "block": {"related": family is not None, "family": family or 0},
+        })
+
+    def runs(self, kernel: Kernel) -> bool:
+        """Blocks of the kernel are running, and it may launch."""
+        if kernel.row is None or kernel.outcome not in ("runs", "leaves", "returns"):
+            return False
+        return bool(self._idle(kernel))
+
+    def _idle(self, kernel: Kernel) -> list[int]:
+        """Running blocks of a kernel that wait for no answer."""
+        assert kernel.row is not None
+        running = self.rows.rows[kernel.row].running
+        return [block for block in running if (kernel.row, block) not in self.rows.held]
+
+    def _launched(self, verdict: Verdict, nothing: int) -> None:
+        child = self.offered[0]
+        assert isinstance(child, Kernel)
+        if child.parent is not None:
+            self._answered(child, child.parent)
+        super()._launched(verdict, nothing)
+
+    def _answered(self, child: Kernel, parent: Kernel) -> None:
+        """A launch by a block: its family, and the numbers that the tree gave."""
+        assert parent.row is not None
+        self.rows.held.remove((parent.row, child.block))
+        gave, self.tree.gave = self.tree.gave, None
+        if gave is not None:
+            assert parent.node in (None, gave["kernel"])
+            assert parent.families.setdefault(child.block, gave["family"]) == gave["family"]
+            parent.node, child.node = gave["kernel"], gave["child"]
+        got, family = self.get("block"), parent.families.get(child.block)
+        assert got["related"] == (family is not None) and got["family"] == (family or 0)
+
+    def _ended(self, got: dict[str, Any]) -> None:
+        self._check_kin(got)
+        super()._ended(got)
+
+    def _failed(self, got: dict[str, Any]) -> None:
+        self._check_kin(got)
+        super()._failed(got)
+
+    def _check_kin(self, got: dict[str, Any]) -> None:
+        """The end of a kernel names its number in the tree, if it has one."""
+        kernel = self._named(got["task"])
+        assert isinstance(kernel, Kernel)
+        assert got["task"]["epoch"] == kernel.epoch and got["context"] == kernel.context
+        assert got["kin"]["known"] == (kernel.node is not None), kernel
+        if kernel.node is not None:
+            assert got["kin"]["kernel"] == kernel.node
+            self.tree.release(kernel.node)
