@@ -41,7 +41,7 @@ class KernelEnds(wiring.Component):
     over : in, from the kernel tree; always accepted.
     complete : out, each ended kernel, when its descendants are complete.
     given_up : out, each failed kernel, likewise.
-    idle : out, no kernel is on its way; some may be waiting for their descendants.
+    idle : out, no kernel is given or on its way; some may be waiting for their descendants.
     """
 
     def __init__(self, config: Config) -> None:
@@ -72,11 +72,12 @@ class KernelEnds(wiring.Component):
         m.submodules.kept = rows = Memory(shape=kept, depth=nodes, init=[])
         m.submodules.done = done = StreamFIFO(config.nested_bits, nodes + 1)
         self._write, self._read = rows.write_port(), rows.read_port()
+        given = self.ended.valid | self.failed.valid | self.disowned.valid
         m.d.comb += [
             self.over.ready.eq(1),
             done.i.valid.eq(self.over.valid),
             done.i.payload.eq(self.over.p.kernel),
-            self.idle.eq((done.level == 0) & ~(self._asks | self._brings | self._found)),
+            self.idle.eq((done.level == 0) & ~(given | self._asks | self._brings | self._found)),
         ]
         self._keep(m)
         self._bring(m, done.o)

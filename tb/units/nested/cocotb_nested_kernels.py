@@ -127,9 +127,9 @@ class EndsTestbench(Testbench):
             self._nodes.pop(one.kernel, None)
             if one.kernel in self._words:
                 self._due[self._numbers[one.kernel]] = self._words.pop(one.kernel)
-            for block in [*self._families]:
-                if block.left and block not in block.kernel.families:
-                    del self._families[block]
+        for block in [*self._families]:
+            if block.left and block not in block.kernel.families:
+                del self._families[block]
 
     def _hear(self, event: dict[str, Any]) -> None:
         self.met[event["kind"].name] += 1
@@ -139,8 +139,10 @@ class EndsTestbench(Testbench):
             return
         block, self._asked = self._asked, None
         assert block is not None
-        if event["kind"] is TreeEvent.REFUSED:
-            assert len(self._nodes) > NODES - 2
+        room = NODES - len(self._nodes) > (block.kernel not in self._nodes)
+        room &= NODES - len(self._families) >= (block not in self._families)
+        assert event["kind"] is (TreeEvent.LAUNCHED if room else TreeEvent.REFUSED)
+        if not room:
             return
         assert self._nodes.setdefault(block.kernel, event["kernel"]) == event["kernel"]
         assert self._families.setdefault(block, event["family"]) == event["family"]
@@ -165,6 +167,13 @@ async def settle(tb: EndsTestbench) -> None:
     await tb.until(lambda: tb.quiet, "nothing is under way")
 
 
+async def leave(tb: EndsTestbench, block: Block) -> None:
+    """A block is over, at a time at which it is clear whether it will have been told JOINED."""
+    await settle(tb)
+    tb.leave(block)
+    await settle(tb)
+
+
 async def random_step(tb: EndsTestbench, launches: float) -> None:
     """A random request, or several at the same time."""
     rng = tb.random
@@ -172,22 +181,21 @@ async def random_step(tb: EndsTestbench, launches: float) -> None:
         tb.root()
     kernel = rng.choice([*tb.live])
     if tb.leaving and rng.random() < 0.3:
-        await settle(tb)  # or a JOINED of the block may not come
-        tb.leave(rng.choice(tb.leaving))
-    elif not tb.live[kernel] or rng.random() < 0.1:
+        await leave(tb, rng.choice(tb.leaving))
+    elif not tb.live[kernel] or rng.random() < 0.2 * (1 - launches):
         tb.end(kernel, how=rng.choice(("ended", "ended", "failed")))
         alone = [one for one in tb.live if one.parent is None and not one.families]
         for one in alone[: rng.randrange(3)]:  # passes meanwhile
             tb.end(one, how=rng.choice(("ended", "failed")))
     elif rng.random() < launches:
+        await settle(tb)
         tb.launch(rng.choice(tb.live[kernel]))
         await settle(tb)
-        if tb.born is not None and rng.random() < 0.2:
+        if tb.born is not None and rng.random() < 0.3:
             tb.end(tb.born, how="disowned")
         tb.born = None
     else:
-        await settle(tb)
-        tb.leave(rng.choice(tb.live[kernel]))
+        await leave(tb, rng.choice(tb.live[kernel]))
     if rng.random() < 0.7:
         await settle(tb)
 
@@ -199,16 +207,17 @@ async def random_ends(dut: Any) -> None:
     tb = await EndsTestbench(dut).start()
     await tb.until(lambda: tb.get("empty"), "the lists of free nodes are full")
     kinds = ("ended in", "ended out", "failed in", "failed out", "disowned in", "REFUSED", "JOINED")
-    for _ in range(30):
+    for _ in range(60):
+        launches = tb.random.choice((0.1, 0.5, 0.95))
         for _ in range(60):
-            await random_step(tb, tb.random.choice((0.1, 0.5, 0.8)))
+            await random_step(tb, launches)
         if all(tb.met[kind] > 10 for kind in kinds):
             break
     assert all(tb.met[kind] > 10 for kind in kinds), tb.met
     await settle(tb)
     while tb.live or tb.leaving:
         for block in [*tb.leaving, *(block for blocks in tb.live.values() for block in blocks)]:
-            tb.leave(block)
+            await leave(tb, block)
         for kernel in [*tb.live]:
             tb.end(kernel, how="ended")
         await settle(tb)
@@ -229,7 +238,7 @@ async def others_pass(dut: Any) -> None:
     child = tb.born
     assert child is not None
     for one in [*tb.live[child], *tb.live[parent]]:
-        tb.leave(one)
+        await leave(tb, one)
     tb.complete.pace = lambda: False
     tb.end(parent, how="ended")
     tb.end(child, how="ended")

@@ -1,0 +1,35 @@
+"""Nested launches of an SM, seen from the engine."""
+
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from signalbox.hw.config import Config
+from signalbox.hw.records.launch import child_answer, child_launch
+
+__all__ = ["NestedLink", "family_joined"]
+
+
+def family_joined(config: Config) -> data.StructLayout:
+    """Strobe: all children that the block of `family` has launched so far are complete; `failed`:
+    one of them, or of their descendants, has failed."""
+    return data.StructLayout({"valid": 1, "family": config.nested_bits, "failed": 1})
+
+
+class NestedLink(wiring.Signature):
+    """Launches by the blocks of an SM.
+
+    Members
+    -------
+    launch : in, a launch; the next one comes after its answer.
+    answer : out, response to the launch.
+    leave : in, family of a block that is over.
+    joined : out, a family without children that are not complete; to all SMs.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({
+            "launch": In(stream.Signature(child_launch(config))),
+            "answer": Out(child_answer(config)),
+            "leave": In(stream.Signature(config.nested_bits)),
+            "joined": Out(family_joined(config)),
+        })

@@ -1,0 +1,132 @@
+"""Launches and ends of blocks of all SMs, in turn (NEST-10, NEST-12)."""
+
+import os
+from collections import deque
+from itertools import pairwise
+from typing import Any
+
+import cocotb
+
+from signalbox.hw.config import Config
+from signalbox.hw.nested.kernel_tree import TreeEvent, TreeOp
+from signalbox.hw.nested.sm_hub import SmHub
+from signalbox.hw.records.launch import Refusal
+from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.ends import Sink, Source
+from signalbox.tb.testbench.strobe import Strobe
+from signalbox.tb.units.nested.test_sm_hub import config
+
+SMS = int(os.environ["SMS"])
+CONFIG: Config = config(SMS)
+
+
+class HubTestbench(Testbench):
+    """Pages of QMDs number the launches.
+
+    Members
+    -------
+    launches, leaves : sources of each SM.
+    asked : pages of each SM, in order, whose launch has not been taken.
+    order : SMs in the order in which launches were taken; `ends`, likewise of ends of blocks.
+    answers : number of answers.
+    """
+
+    def __init__(self, dut: Any) -> None:
+        super().__init__(dut, SmHub(CONFIG))
+        self.launches = [Source(self, f"sm__{n}__launch", self.share(0.7)) for n in range(SMS)]
+        self.leaves = [Source(self, f"sm__{n}__leave", self.share(0.7)) for n in range(SMS)]
+        self.asked: list[deque[int]] = [deque() for _ in range(SMS)]
+        self.order: list[int] = []
+        self.ends: list[int] = []
+        self.answers = self._number = self._wait = 0
+        self._current: tuple[int, int] | None = None
+        self._due: dict[str, dict[str, Any]] = {}
+        self._answer, self._told = Strobe(self, "answer"), Strobe(self, "told")
+        Sink(self, "child", self.share(0.6), self._takes)
+        Sink(self, "blocks", self.share(0.6), self._ends)
+
+    def launch(self, sm: int) -> None:
+        self._number += 1
+        self.asked[sm].append(self._number)
+        block = {"related": self._number & 1, "family": self._number % CONFIG.nested_kernels}
+        row = self._number % CONFIG.rows
+        self.launches[sm].put({"row": row, "page": self._number, "block": block})
+
+    def leave(self, sm: int) -> None:
+        """A block of the SM is over; its family tells the SM."""
+        self.leaves[sm].put(sm % CONFIG.nested_kernels)
+
+    def _takes(self, word: dict[str, Any]) -> None:
+        number = word["page"]
+        sm = next(n for n, asked in enumerate(self.asked) if number in asked)
+        assert self.asked[sm].popleft() == number and self._current is None
+        assert word["row"] == number % CONFIG.rows and word["block"]["related"] == number & 1
+        assert word["block"]["family"] == number % CONFIG.nested_kernels
+        self._current, self._wait = (sm, number), self.random.randrange(4)
+        self.order.append(sm)
+
+    def _ends(self, word: dict[str, Any]) -> None:
+        assert word["op"] is TreeOp.LEAVE and word["related"]
+        self.ends.append(word["family"])
+
+    async def step(self) -> None:
+        """Answers to launches, events of the tree; the SMs hear of them one cycle later."""
+        due, self._due = self._due, {}
+        if self._current is not None and self._wait == 0:
+            (sm, number), self._current = self._current, None
+            refusal = self.random.choice((Refusal.NONE, Refusal.DEPTH))
+            block = {"related": 1, "family": number % CONFIG.nested_kernels}
+            self._answer.send(verdict={"refusal": refusal}, block=block)
+            self._due["answer"] = {"sm": sm, "refusal": refusal, "block": block}
+            self.answers += 1
+        self._wait -= self._wait > 0
+        if self.random.random() < 0.2:
+            kind = self.random.choice(list(TreeEvent))
+            family = self.random.randrange(CONFIG.nested_kernels)
+            self._told.send(event={"kind": kind, "family": family, "failed": family & 1})
+            if kind is TreeEvent.JOINED:
+                self._due["joined"] = {"family": family}
+        await super().step()
+        for sm in range(SMS):
+            self._hears(sm, due)
+
+    def _hears(self, sm: int, due: dict[str, dict[str, Any]]) -> None:
+        answer, joined = (self.get(f"sm__{sm}__{name}") for name in ("answer", "joined"))
+        assert joined["valid"] == ("joined" in due)
+        if joined["valid"]:
+            family = due["joined"]["family"]
+            assert joined["family"] == family and joined["failed"] == family & 1
+        mine = "answer" in due and due["answer"]["sm"] == sm
+        assert answer["valid"] == mine
+        if mine:
+            assert answer["verdict"]["refusal"] is due["answer"]["refusal"]
+            assert answer["block"] == due["answer"]["block"]
+
+
+@cocotb.test()
+async def random_sms(dut: Any) -> None:
+    """Each launch is answered to its SM; each end of a block reaches the tree."""
+    tb = await HubTestbench(dut).start()
+    for _ in range(300):
+        sm = tb.random.randrange(SMS)
+        (tb.launch if tb.random.random() < 0.6 else tb.leave)(sm)
+        await tb.steps(tb.random.choice((0, 0, 3, 20)))
+    await tb.until(lambda: tb.answers + len(tb.ends) == 300, "all answered", 20_000)
+    await tb.steps(3)
+    assert tb.get("idle")
+
+
+@cocotb.test()
+async def in_turn(dut: Any) -> None:
+    """While all SMs launch, and blocks end on all, none comes twice before another."""
+    tb = await HubTestbench(dut).start()
+    for sm in range(SMS):
+        tb.launches[sm].pace = tb.leaves[sm].pace = lambda: True
+        for _ in range(6):
+            tb.launch(sm)
+            tb.leave(sm)
+    await tb.until(lambda: len(tb.order) == len(tb.ends) == 6 * SMS, "all", 20_000)
+    for order in (tb.order, tb.ends):
+        for sm in range(SMS):
+            places = [n for n, one in enumerate(order) if one == sm]
+            assert all(after - before == SMS for before, after in pairwise(places)), order

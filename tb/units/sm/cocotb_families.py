@@ -1,0 +1,162 @@
+"""Children of the blocks on an SM, against a model that counts them (NEST-10, NEST-12)."""
+
+import os
+from collections import Counter, deque
+from dataclasses import dataclass
+from typing import Any
+
+import cocotb
+
+from signalbox.hw.config import Config
+from signalbox.hw.qmd import SkedCheck
+from signalbox.hw.records.launch import Refusal
+from signalbox.hw.sm.block_families import BlockFamilies
+from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.ends import Sink, Source
+from signalbox.tb.testbench.masks import mask
+from signalbox.tb.testbench.strobe import Strobe
+from signalbox.tb.units.sm.test_families import SIZES
+
+CONFIG: Config = SIZES[os.environ["SM_CONFIG"]]
+
+
+@dataclass
+class Block:
+    """A block in a slot. `children`: those that are not complete; `failed`: one of the others has
+    failed; `asks`: it waits for an answer."""
+
+    family: int | None = None
+    children: int = 0
+    failed: bool = False
+    asks: bool = False
+
+
+class FamiliesTestbench(Testbench):
+    """Engine and kernel tree are stand-ins that answer in a random way.
+
+    Members
+    -------
+    blocks : blocks on the SM, by slot.
+    met : number of events of each kind.
+    """
+
+    def __init__(self, dut: Any) -> None:
+        super().__init__(dut, BlockFamilies(CONFIG))
+        self.blocks = [Block() for _ in range(CONFIG.sm_blocks)]
+        self.met: Counter[str] = Counter()
+        self._free = list(range(CONFIG.nested_kernels))
+        self._launches = Source(self, "launch", self.share(0.7))
+        self._asked: tuple[int, int] | None = None
+        self._request: dict[str, Any] | None = None
+        self._leaving: deque[int] = deque()
+        self._sent: deque[int] = deque()
+        self._over = 0
+        self._answers, self._joined = Strobe(self, "link__answer"), Strobe(self, "link__joined")
+        self._seen = (0, 0)
+        self._due: tuple[int, Refusal] | None = None
+        """Expected in the next cycle: waits and failed; the answer."""
+        Sink(self, "link__launch", self.share(0.5), self._asks)
+        Sink(self, "link__leave", self.share(0.1), self._leaves)
+
+    def launch(self, slot: int) -> None:
+        self.blocks[slot].asks = True
+        self._sent.append(slot)
+        self._launches.put({"slot": slot, "row": slot % CONFIG.rows, "page": 1000 + slot})
+
+    def end(self, slot: int) -> None:
+        """The block is over in the next cycle, and another one begins."""
+        block = self.blocks[slot]
+        assert not block.asks
+        self._over = 1 << slot
+        if block.family is not None:
+            self._leaving.append(block.family)
+            self.met["related over"] += 1
+            self.met["over with children"] += block.children > 0
+        self.blocks[slot] = Block()
+
+    def _asks(self, word: dict[str, Any]) -> None:
+        slot = self._sent[0]
+        block = self.blocks[slot]
+        assert word["row"] == slot % CONFIG.rows and word["page"] == 1000 + slot
+        assert word["block"]["related"] == (block.family is not None)
+        assert word["block"]["family"] == (block.family or 0)
+        assert self._request is None, "two at a time"
+        self._request = word
+
+    def _leaves(self, family: int) -> None:
+        assert family == self._leaving.popleft()
+        self._free.append(family)
+
+    async def step(self) -> None:
+        rng = self.random
+        answered = None
+        if self._request is not None and rng.random() < 0.2:
+            answered = self._answer()
+        ready = [n for n, one in enumerate(self.blocks) if one.children]
+        if ready and rng.random() < 0.15 and answered is None:
+            self._complete(rng.choice(ready))
+        elif rng.random() < 0.1 and self._free:
+            self._joined.send(family=rng.choice(self._free), failed=1)  # of another SM
+        self.drive(over=self._over)
+        self._over = 0
+        expected = self._expected()
+        await super().step()
+        assert self.get("waits") == self._seen[0] and self.get("failed") == self._seen[1]
+        self._seen = expected
+        got = self.get("answer")
+        assert got["valid"] == (self._due is not None)
+        if self._due is not None:
+            assert (got["slot"], got["verdict"]["refusal"]) == self._due
+        self._due = answered
+
+    def _expected(self) -> tuple[int, int]:
+        waits = mask(n for n, one in enumerate(self.blocks) if one.children)
+        return waits, mask(n for n, one in enumerate(self.blocks) if one.failed)
+
+    def _answer(self) -> tuple[int, Refusal]:
+        """The engine answers: accepted, refused at once, or refused after the birth."""
+        slot = self._sent.popleft()
+        block, self._request = self.blocks[slot], None
+        refusal = self.random.choice((Refusal.NONE, Refusal.NONE, Refusal.DEPTH, Refusal.CHECK))
+        if refusal is not Refusal.DEPTH and block.family is None:
+            if self._free:
+                block.family = self._free.pop(self.random.randrange(len(self._free)))
+            else:
+                refusal = Refusal.ROOM
+        block.children += refusal is Refusal.NONE
+        block.asks = False
+        self.met[refusal.name] += 1
+        family = {"related": block.family is not None, "family": block.family or 0}
+        verdict = {"refusal": refusal, "check": SkedCheck.NONE}
+        self._answers.send(verdict=verdict, block=family)
+        return slot, refusal
+
+    def _complete(self, slot: int) -> None:
+        """All children of the block are complete, or one of several."""
+        block = self.blocks[slot]
+        block.children = self.random.choice((0, block.children - 1))
+        if not block.children:
+            block.failed |= self.random.random() < 0.3
+            self._joined.send(family=block.family, failed=block.failed)
+            self.met["joined"] += 1
+
+
+@cocotb.test()
+async def random_families(dut: Any) -> None:
+    """Blocks launch, wait, and end with or without children."""
+    tb = await FamiliesTestbench(dut).start()
+    rng = tb.random
+    kinds = ("NONE", "DEPTH", "CHECK", "joined", "related over", "over with children")
+    for _ in range(60):
+        for _ in range(100):
+            slot = rng.randrange(CONFIG.sm_blocks)
+            parents = [n for n, one in enumerate(tb.blocks) if one.children and not one.asks]
+            if parents and rng.random() < 0.02:
+                tb.end(rng.choice(parents))
+            elif not tb.blocks[slot].asks and rng.random() < 0.3:
+                (tb.launch if rng.random() < 0.6 else tb.end)(slot)
+            await tb.step()
+        if all(tb.met[kind] > 20 for kind in kinds):
+            break
+    assert all(tb.met[kind] > 20 for kind in kinds), tb.met
+    print(dict(tb.met))
