@@ -70,6 +70,15 @@ def list_entry_bytes(save_places: int) -> int:
     return 16 if save_places else 8
 
 
+def level_bits(nested_kernels: int) -> int:
+    """Width of a priority level (`Config.levels`)."""
+    return _bits(_levels(nested_kernels))
+
+
+def _levels(nested_kernels: int) -> int:
+    return PRIORITIES + (NESTING - 1 if nested_kernels else 0)
+
+
 def _bits(count: int) -> int:
     """Width of an index into `count` things, never 0 (a zero-width port exports as two bits)."""
     return max(1, (count - 1).bit_length())
@@ -365,12 +374,12 @@ class Config:
     def levels(self) -> int:
         """Priority levels of tasks: the device priorities, and above them those of descendants of
         kernels with high ones."""
-        return PRIORITIES + (NESTING - 1 if self.nested else 0)
+        return _levels(self.nested_kernels)
 
     @property
     def level_bits(self) -> int:
         """Width of a priority level."""
-        return _bits(self.levels)
+        return level_bits(self.nested_kernels)
 
     @property
     def list_entry_bytes(self) -> int:

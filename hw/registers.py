@@ -56,7 +56,7 @@ ADDRESS_BITS = 16
 ID = 0x5349_4742
 """`ID` of every Signalbox: "SIGB"."""
 
-VERSION = (2, 9)
+VERSION = (2, 10)
 """Major and minor version of the register map; the major number grows with incompatible changes."""
 
 
@@ -500,6 +500,12 @@ GLOBAL = Block(
             Access.RO,
             "Bytes of memory for each of these; a multiple of 4096.",
             constant=lambda config: config.place_bytes,
+        ),
+        _size(
+            "NESTED_KERNELS",
+            0x07C,
+            "Kernels that have launched others or were launched by others, at most; 0: kernels "
+            "cannot launch.",
         ),
         Register(
             "TIME_0",
@@ -1031,8 +1037,18 @@ CONTEXT = Block(
             "PLACEMENT",
             0x8,
             Access.RW,
-            "Distribution of blocks over SMs, for tasks that do not set it.",
-            (Field("POLICY", 1, 0, _PLACEMENTS),),
+            "Distribution of blocks over SMs, for tasks that do not set it; nesting depth.",
+            (
+                Field("POLICY", 1, 0, _PLACEMENTS),
+                Field(
+                    "DEPTH",
+                    12,
+                    8,
+                    "Depth of the deepest kernels, 1 for those of the host: these cannot launch "
+                    "others, nor can any at 0 and 1. Read when the context starts to run; no "
+                    "effect if NESTED_KERNELS is 0.",
+                ),
+            ),
         ),
         Register(
             "SAVE_AREA",

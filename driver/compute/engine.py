@@ -118,6 +118,7 @@ class ComputeEngine:
             contexts=info.contexts,
             waiting=settings.waiting,
             save_places=info.save_places,
+            nested_kernels=info.nested_kernels,
         )
         self._system = self._own_space()
         self._lost = False

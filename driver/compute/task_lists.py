@@ -4,7 +4,7 @@ from signalbox.driver.memory.address_space import AddressSpace
 from signalbox.driver.memory.physical import Memory
 from signalbox.driver.platform.control_port import ControlPort
 from signalbox.driver.platform.fair_lock import FairLock
-from signalbox.hw.config import PRIORITIES, list_entry_bytes
+from signalbox.hw.config import level_bits, list_entry_bytes
 
 __all__ = ["TaskListError", "TaskLists", "log_size"]
 
@@ -38,7 +38,7 @@ class TaskLists:
     ----------
     rows, contexts : numbers of kernel table rows and contexts of the machine.
     waiting : maximum number of waiting tasks of one priority in each context.
-    save_places : of the machine.
+    save_places, nested_kernels : of the machine.
     """
 
     def __init__(
@@ -50,11 +50,13 @@ class TaskLists:
         contexts: int,
         waiting: int,
         save_places: int,
+        nested_kernels: int,
     ) -> None:
         self._control = control
         self._lock = FairLock(control.machine)
         self._log_size = log_size(rows, waiting)
-        size = PRIORITIES * contexts * list_entry_bytes(save_places) << self._log_size
+        lists = contexts << level_bits(nested_kernels)
+        size = lists * list_entry_bytes(save_places) << self._log_size
         self._buffer = memory.allocate_pages(size, name="task lists")
         self._space: AddressSpace | None = None
 

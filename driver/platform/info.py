@@ -37,6 +37,7 @@ class DeviceInfo:
     spare_rows: int
     save_places: int
     save_place_bytes: int
+    nested_kernels: int
     queues: int
     sms: int
     sm_warps: int
@@ -89,6 +90,7 @@ class DeviceInfo:
             spare_rows=await control.read("SPARE_ROWS"),
             save_places=await control.read("SAVE_PLACES"),
             save_place_bytes=await control.read("SAVE_PLACE_BYTES"),
+            nested_kernels=await control.read("NESTED_KERNELS"),
             queues=await control.read("QUEUES"),
             sms=await control.read("SMS"),
             sm_warps=await control.read("SM_WARPS"),

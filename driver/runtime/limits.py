@@ -3,6 +3,7 @@
 from enum import StrEnum
 
 from signalbox.driver.compute.priority_bands import PriorityBands, Sharing
+from signalbox.hw.config import NESTING
 
 __all__ = ["Limit", "Limits"]
 
@@ -15,7 +16,7 @@ class Limit(StrEnum):
 
 
 _DEFAULTS = {Limit.NESTING_DEPTH: 1}
-_MOST = {Limit.NESTING_DEPTH: 24}
+_MOST = {Limit.NESTING_DEPTH: NESTING}
 
 
 class Limits:

@@ -1,6 +1,6 @@
 """Compute engine: from a launch to the last warp and the releases of the task."""
 
-from amaranth.hdl import Cat, Module
+from amaranth.hdl import Cat, Const, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -13,6 +13,8 @@ from signalbox.hw.front_end.kept_settings import KeptSettings
 from signalbox.hw.front_end.launch_arbiter import LaunchArbiter
 from signalbox.hw.lib.shared import Shared
 from signalbox.hw.methods import ComputeMethod
+from signalbox.hw.nested.nested_kernels import NestedKernels
+from signalbox.hw.nested.sm_hub import SmHub
 from signalbox.hw.placement.controller import GlobalController
 from signalbox.hw.records.compute_control import ComputeControl
 from signalbox.hw.records.memory import ReadPort, WritePort
@@ -82,6 +84,8 @@ class ComputeEngine(wiring.Component):
         self.contexts, self._launches = Contexts(config), LaunchArbiter(config)
         self._finish, self._faults = TaskEnd(config), WarpFaults(config)
         self._local = KeptSettings(config, _LOCAL_MEMORY)
+        if config.nested:
+            self._nested, self._hub = NestedKernels(config), SmHub(config)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -91,6 +95,14 @@ class ComputeEngine(wiring.Component):
         m.submodules.placement, m.submodules.faults = self.placement, self._faults
         self._launch(m)
         self._context(m)
+        self._busy = Const(0)
+        """A kernel of the kernel tree, or a launch of an SM, is on its way."""
+        if self._config.nested:
+            self._nest(m)
+        else:
+            connect(m, self.tasks.ended, self._finish.ended)
+            connect(m, self.tasks.failed, self._launches.failed)
+        self._tell(m)
         readers = (self.tasks, self._finish, self.contexts)
         writers = (self.tasks, self._finish, self._front)
         self._local_memory(m)
@@ -106,8 +118,6 @@ class ComputeEngine(wiring.Component):
         connect(m, flipped(self.host.method), front.host.method)
         connect(m, front.launch, launches.channel)
         connect(m, launches.launch, tasks.launch)
-        connect(m, tasks.ended, finish.ended)
-        connect(m, tasks.failed, launches.failed)
         connect(m, flipped(self.control.kill), tasks.kill_request)
         connect(m, finish.act, launches.act)
         connect(m, finish.completed, launches.completed)
@@ -119,7 +129,6 @@ class ComputeEngine(wiring.Component):
             front.launched.eq(launches.answer),
             tasks.limit.eq(front.limit),
             tasks.on.eq(self.host.on),
-            tasks.finishing.eq(~finish.idle),
             tasks.calm.eq(launches.calm),
             self.host.answer.eq(front.host.answer),
             self.control.lost.eq(tasks.lost),
@@ -136,7 +145,41 @@ class ComputeEngine(wiring.Component):
                 began.channel.eq(dependent.task.channel),
                 began.epoch.eq(dependent.task.epoch),
             ]
-        m.d.sync += self.control.idle.eq(tasks.idle & finish.idle & launches.idle & front.idle)
+
+    def _nest(self, m: Module) -> None:
+        """Kernels that launch kernels: their ends wait for those of their descendants."""
+        m.submodules.nested, m.submodules.hub = nested, hub = self._nested, self._hub
+        tasks, launches = self.tasks, self._launches
+        for name in ("ended", "failed", "disowned"):
+            connect(m, getattr(tasks, name), getattr(nested, name))
+        connect(m, nested.complete, self._finish.ended)
+        connect(m, nested.given_up, launches.failed)
+        connect(m, tasks.tree, nested.births)
+        connect(m, hub.blocks, nested.blocks)
+        connect(m, hub.child, launches.child)
+        m.d.comb += [
+            tasks.nesting.eq(self.contexts.nesting),
+            tasks.told.eq(nested.told),
+            hub.told.eq(nested.told),
+            hub.answer.eq(launches.child_answer),
+            launches.block.eq(tasks.block),
+            launches.task.eq(tasks.task),
+        ]
+        self._busy = ~(nested.idle & hub.idle)
+        self._empty = nested.empty
+
+    def _tell(self, m: Module) -> None:
+        """Whether there are tasks."""
+        tasks, finish, launches = self.tasks, self._finish, self._launches
+        idle = tasks.idle & finish.idle & launches.idle & self._front.idle & ~self._busy
+        if self._config.nested:
+            idle &= self._empty
+        m.d.comb += [
+            tasks.finishing.eq(~finish.idle | self._busy),
+            # An ending task may launch another one, so its context is not empty yet.
+            self.contexts.empty.eq(tasks.empty & finish.idle & launches.calm & ~self._busy),
+        ]
+        m.d.sync += self.control.idle.eq(idle)
 
     def _local_memory(self, m: Module) -> None:
         """Area of the local memory of the task that is being processed: that of its channel."""
@@ -161,8 +204,6 @@ class ComputeEngine(wiring.Component):
             tasks.overdue.eq(contexts.overdue),
             contexts.mend.eq(control.mend),
             contexts.waiting.eq(tasks.waiting),
-            # An ending task may launch another one, so its context is not empty yet.
-            contexts.empty.eq(tasks.empty & self._finish.idle & self._launches.calm),
             control.broken.eq(contexts.broken),
             control.active.eq(contexts.active),
             control.context.eq(contexts.context),
@@ -176,6 +217,8 @@ class ComputeEngine(wiring.Component):
             m.submodules[f"sm_{number}"] = sm
             connect(m, placement.sm[number], sm.link)
             m.d.comb += sm.number.eq(number)
+            if self._config.nested:
+                connect(m, self._hub.sm[number], sm.nested)
             connect(m, sm.fault, self._faults.sm[number])
             connect(m, sm.read, flipped(self.sm_read[number]))
             connect(m, sm.write, flipped(self.sm_write[number]))

@@ -373,6 +373,7 @@ class ComputeMethodUnit(wiring.Component):
             self.launch.p.context.eq(method.context),
             [task[name].eq(method[name]) for name in ("asid", "channel", "epoch")],
             task.page.eq(kept[ComputeMethod.SEND_PCAS_A]),
+            task.depth.eq(1),
             Cat(span.start, span.count).eq(kept[ComputeMethod.SEND_PCAS_B]),
             request.asid.eq(method.asid),
         ]

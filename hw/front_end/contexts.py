@@ -20,7 +20,7 @@ from signalbox.hw.lib.arbiter import RoundRobin
 from signalbox.hw.lib.onehot import encode, lowest, select
 from signalbox.hw.qmd import Placement
 from signalbox.hw.records.memory import MemoryStatus, ReadPort
-from signalbox.hw.records.placement import Policy
+from signalbox.hw.records.placement import DEPTH_BITS, Policy
 from signalbox.hw.records.translation import MmuPort
 from signalbox.hw.registers import MmuOperation, PreemptionLevel
 from signalbox.hw.task_unit.word_access import WordAccess
@@ -33,12 +33,13 @@ _VIDEO = 0
 
 def context_setting() -> data.StructLayout:
     """Settings of a context: physical address >> 12 of its instance block; its placement policy,
-    CONTEXT selects automatically (ASID-32); physical address >> 12 of its save area (PREEMPT-4);
-    preemption level (PREEMPT-1); `saves`: its tasks may have blocks of lower priority stopped
-    (PREEMPT-5)."""
+    CONTEXT selects automatically (ASID-32); depth of its deepest kernels (NEST-11); physical
+    address >> 12 of its save area (PREEMPT-4); preemption level (PREEMPT-1); `saves`: its tasks may
+    have blocks of lower priority stopped (PREEMPT-5)."""
     return data.StructLayout({
         "instance": PA_BITS - 12,
         "placement": Placement,
+        "nesting": DEPTH_BITS,
         "save_area": PA_BITS - 12,
         "level": PreemptionLevel,
         "saves": 1,
@@ -76,6 +77,7 @@ class Contexts(wiring.Component):
     level : out, likewise.
     saves : out, likewise.
     save_area : out, likewise.
+    nesting : out, likewise.
     mmu : out, binds.
     read : out, the memory.
     broken : out, per context: it cannot run.
@@ -100,6 +102,7 @@ class Contexts(wiring.Component):
             "level": Out(PreemptionLevel),
             "saves": Out(1),
             "save_area": Out(PA_BITS - 12),
+            "nesting": Out(DEPTH_BITS),
             "mmu": Out(MmuPort(config)),
             "read": Out(ReadPort(config)),
             "broken": Out(config.contexts),
@@ -296,6 +299,7 @@ class Contexts(wiring.Component):
             self.level.eq(self._setting.level),
             self.saves.eq(self._setting.saves),
             self.save_area.eq(self._setting.save_area),
+            self.nesting.eq(self._setting.nesting),
         ]
         with m.Switch(self._setting.placement):
             for name in Policy:

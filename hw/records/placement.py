@@ -8,6 +8,7 @@ from signalbox.hw.config import PA_BITS, VA_BITS, Config
 
 __all__ = [
     "BLOCK_COUNT_BITS",
+    "DEPTH_BITS",
     "ENDS_WAITING",
     "LEVEL_BITS",
     "LOCAL_PAGE",
@@ -66,11 +67,14 @@ SAVE_PAGE_BITS = PA_BITS - 12
 STATE_BITS = 11
 """Width of the size of a block's state, in units of registers."""
 
+DEPTH_BITS = 5
+"""Width of a nesting depth; 1 is that of a kernel of the host."""
+
 task_pointer = data.StructLayout({
     "page": 32,
     "asid": 10,
     "channel": 6,
-    "depth": 5,
+    "depth": DEPTH_BITS,
     "resumed": 1,
     "epoch": 1,
     "is_queue": 1,

@@ -7,20 +7,11 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from signalbox.hw.config import Config
 from signalbox.hw.lib.stream import StreamFIFO
 from signalbox.hw.nested.link import NestedLink
-from signalbox.hw.records.launch import Refusal, task_verdict
+from signalbox.hw.records.launch import Refusal
 from signalbox.hw.records.nested import block_family
+from signalbox.hw.sm.port import block_launch, launch_answer
 
-__all__ = ["BlockFamilies", "block_launch", "launch_answer"]
-
-
-def block_launch(config: Config) -> data.StructLayout:
-    """The block in `slot`, of kernel row `row`, launches the QMD at `page` << 8."""
-    return data.StructLayout({"slot": config.block_bits, "row": config.row_bits, "page": 32})
-
-
-def launch_answer(config: Config) -> data.StructLayout:
-    """Strobe: the launch of the block in `slot` was accepted, or refused."""
-    return data.StructLayout({"valid": 1, "slot": config.block_bits, "verdict": task_verdict})
+__all__ = ["BlockFamilies"]
 
 
 class BlockFamilies(wiring.Component):

@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import VA_BITS, Config
 from signalbox.hw.errors import CoreCause
+from signalbox.hw.records.launch import task_verdict
 from signalbox.hw.records.memory import MemoryStatus, read_beat, write_beat
 from signalbox.hw.records.placement import SAVE_PAGE_BITS, coordinates, kernel_word
 
@@ -18,9 +19,11 @@ __all__ = [
     "SmMemory",
     "SmPort",
     "block_begin",
+    "block_launch",
     "block_save",
     "core_fault",
     "core_request",
+    "launch_answer",
     "make_core",
     "warp_start",
 ]
@@ -74,6 +77,17 @@ def core_fault(config: Config) -> data.StructLayout:
     })
 
 
+def block_launch(config: Config) -> data.StructLayout:
+    """The block in `slot`, of kernel row `row`, launches the QMD at virtual address `page` << 8 of
+    its address space."""
+    return data.StructLayout({"slot": config.block_bits, "row": config.row_bits, "page": 32})
+
+
+def launch_answer(config: Config) -> data.StructLayout:
+    """Strobe: the launch by the block in `slot` was accepted (Refusal.NONE), or refused."""
+    return data.StructLayout({"valid": 1, "slot": config.block_bits, "verdict": task_verdict})
+
+
 class SmControl(wiring.Signature):
     """Control side of a core, seen from the SM logic controller.
 
@@ -120,10 +134,26 @@ class SmMemory(wiring.Signature):
 
 class SmPort(wiring.Signature):
     """A core, seen from the SM logic controller and the memory behind it. `number` is that of the
-    SM, constant."""
+    SM, constant.
+
+    With nested launches
+    --------------------
+    launch : in, a launch; the block is not over before the answer.
+    launched : out, the answer.
+    children : out, per block slot: it has children that are not complete. 1 with the answer of an
+        accepted launch.
+    child_failed : out, per block slot: a child that is complete, or a descendant of it, has failed.
+    """
 
     def __init__(self, config: Config) -> None:
+        nested = {
+            "launch": In(stream.Signature(block_launch(config))),
+            "launched": Out(launch_answer(config)),
+            "children": Out(config.sm_blocks),
+            "child_failed": Out(config.sm_blocks),
+        }
         super().__init__({
+            **(nested if config.nested else {}),
             **SmControl(config).members,
             **SmMemory(config).members,
             "number": Out(config.sm_bits),

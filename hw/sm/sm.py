@@ -5,8 +5,10 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from signalbox.hw.config import Config
+from signalbox.hw.nested.link import NestedLink
 from signalbox.hw.records.memory import ReadPort, WritePort
 from signalbox.hw.records.placement import SmLink, kernel_word
+from signalbox.hw.sm.block_families import BlockFamilies
 from signalbox.hw.sm.controller import SmController, sm_events
 from signalbox.hw.sm.core.core import Core
 from signalbox.hw.sm.memory_gate import MemoryGate
@@ -34,12 +36,15 @@ class Sm(wiring.Component):
     read : out, virtual reads.
     write : out, virtual writes.
     events : out, see `sm_events`.
+    nested : in, with nested launches: the engine.
     """
 
     def __init__(self, config: Config, core: CoreFactory | None = None) -> None:
         self._config = config
         self.core = make_core(core or (TimingCore if config.timing_core else Core), config)
+        nested = {"nested": In(NestedLink(config))} if config.nested else {}
         super().__init__({
+            **nested,
             "link": In(SmLink(config)),
             "kernel": In(kernel_word(config)),
             "number": In(config.sm_bits),
@@ -67,6 +72,8 @@ class Sm(wiring.Component):
         if config.preemption:
             connect(m, controller.port.stop, core.stop)
             m.d.comb += controller.port.saved.eq(core.saved)
+        if config.nested:
+            self._launch(m, controller)
         m.d.comb += [
             core.kernel.eq(controller.port.kernel),
             core.finish.eq(controller.port.finish),
@@ -78,3 +85,16 @@ class Sm(wiring.Component):
             self.events.eq(controller.events),
         ]
         return m
+
+    def _launch(self, m: Module, controller: SmController) -> None:
+        """Launches by blocks, and their children."""
+        m.submodules.families = families = BlockFamilies(self._config)
+        core = self.core
+        connect(m, core.launch, families.launch)
+        connect(m, families.link, flipped(self.nested))
+        m.d.comb += [
+            core.launched.eq(families.answer),
+            core.children.eq(families.waits),
+            core.child_failed.eq(families.failed),
+            families.over.eq(controller.port.finish),
+        ]

@@ -22,6 +22,7 @@ from signalbox.hw.records.launch import (
 from signalbox.hw.records.memory import MemoryStatus, ReadPort, WritePort
 from signalbox.hw.records.nested import block_family, kernel_kin
 from signalbox.hw.records.placement import (
+    DEPTH_BITS,
     SAVE_PAGE_BITS,
     GlobalPort,
     Policy,
@@ -134,7 +135,7 @@ class TaskUnit(wiring.Component):
         self._config = config
         nodes = config.nested_kernels
         nested = {
-            "nesting": In(task_pointer["depth"].shape),
+            "nesting": In(DEPTH_BITS),
             "block": Out(block_family(config)),
             "disowned": Out(stream.Signature(config.nested_bits)),
             "tree": Out(stream.Signature(tree_request(nodes))),

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from signalbox.hw.config import CONFIGS, Config
 
-__all__ = ["COMPUTE", "LISTS", "METADATA", "OLDEST", "SAVING", "TASKS", "TIMING"]
+__all__ = ["COMPUTE", "LISTS", "METADATA", "NESTED", "OLDEST", "SAVING", "TASKS", "TIMING"]
 
 COMPUTE = Config(
     asids=16,
@@ -25,6 +25,9 @@ TIMING = replace(COMPUTE, timing_core=True)
 
 SAVING = replace(COMPUTE, save_places=6)
 """A compute engine that saves stopped blocks; it has as many block slots."""
+
+NESTED = replace(SAVING, nested_kernels=24)
+"""A compute engine with nested launches."""
 
 METADATA = {
     "tiny": CONFIGS["tiny"],

@@ -6,7 +6,8 @@ import pytest
 
 from signalbox.hw.compute.engine import ComputeEngine
 from signalbox.tb.simulation.runner import simulate
-from signalbox.tb.testbench.configs import COMPUTE, SAVING, TIMING
+from signalbox.tb.testbench.configs import COMPUTE, NESTED, SAVING, TIMING
+from signalbox.tb.units.compute.launching_core import LaunchingCore
 
 
 def test_compute(simulator: str) -> None:
@@ -29,8 +30,20 @@ def test_saving(simulator: str) -> None:
         simulator=simulator,
         name="work-saving",
         apart=True,
-        env={"SAVING": "1"},
+        env={"WORK_CONFIG": "SAVING"},
         minimum=2,
+    )
+
+
+def test_nested(simulator: str) -> None:
+    """Kernels that launch kernels, with a core that does nothing else."""
+    simulate(
+        ComputeEngine(NESTED, LaunchingCore),
+        "signalbox.tb.units.compute.cocotb_nested",
+        simulator=simulator,
+        name="work-nested",
+        env={"WORK_CONFIG": "NESTED"},
+        minimum=9,
     )
 
 
@@ -55,6 +68,6 @@ def test_timing_saving(simulator: str) -> None:
         simulator=simulator,
         name="work-timing-saving",
         apart=True,
-        env={"SAVING": "1"},
+        env={"WORK_CONFIG": "SAVING"},
         minimum=6,
     )

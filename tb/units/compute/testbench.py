@@ -14,7 +14,7 @@ from signalbox.hw.records.launch import Refusal
 from signalbox.hw.records.semaphore import COMPUTE_CLIENTS
 from signalbox.hw.registers import PreemptionLevel
 from signalbox.tb.testbench.clocked import Testbench
-from signalbox.tb.testbench.configs import COMPUTE, SAVING
+from signalbox.tb.testbench.configs import COMPUTE, NESTED, SAVING
 from signalbox.tb.testbench.contents import Contents
 from signalbox.tb.testbench.ends import Pace, Sink, Source
 from signalbox.tb.testbench.masks import mask
@@ -25,7 +25,7 @@ from signalbox.tb.units.compute.turns import TurnWatch
 
 __all__ = ["CONFIG", "ComputeTestbench"]
 
-CONFIG = SAVING if os.environ.get("SAVING") else COMPUTE
+CONFIG = {"SAVING": SAVING, "NESTED": NESTED}.get(os.environ.get("WORK_CONFIG", ""), COMPUTE)
 AREA = 0x4000_0000
 SAVE_AREA = 0x5000_0000
 SYSTEM = 0
@@ -108,12 +108,13 @@ class ComputeTestbench(Testbench):
         *,
         saves: bool = False,
         level: PreemptionLevel = PreemptionLevel.CTA,
+        nesting: int = 1,
     ) -> None:
         """Write an instance block. `saves` : its tasks may have blocks of lower priority
-        stopped. `level` : how its tasks leave."""
+        stopped. `level` : how its tasks leave. `nesting` : depth of its deepest kernels."""
         instance = 0x7_0000 + number
         setting = {"instance": instance, "placement": placement}
-        setting |= {"saves": saves, "level": level}
+        setting |= {"saves": saves, "level": level, "nesting": nesting}
         self.drive(**{f"settings__{number}": {**setting, "save_area": SAVE_AREA >> 12}})
         for asid in asids:
             size = CONFIG.save_places * CONFIG.place_bytes

@@ -307,7 +307,8 @@ async def context_registers(dut):
         )
         setting = {
             "instance": (high << 32 | low) >> 12,
-            "placement": policy,
+            "placement": policy & 3,
+            "nesting": policy >> 8,
             "save_area": save & (1 << 28) - 1,
             "level": save >> 28 & 3,
             "saves": save >> 31,
