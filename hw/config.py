@@ -129,7 +129,7 @@ LIMITS = {
     "sm_shared": Limits(1024, 228 * 1024, note=f"a multiple of {SHARED_UNIT}"),
     "lanes": Limits(1, 32, power_of_two=True),
     "save_places": Limits(0, 8192, note="0: no preemption at instruction level"),
-    "nested_kernels": Limits(0, 4096, note="0: no nested launches"),
+    "nested_kernels": Limits(0, 4096, note="not 1; 0: no nested launches"),
 }
 """By name of the `Config` member. Some members also constrain each other."""
 
@@ -172,8 +172,8 @@ class Config:
     lanes : threads of a warp that an SM core executes per cycle.
     save_places : stopped blocks whose state can be in memory at the same time (PREEMPT-4); 0:
         blocks are never stopped.
-    nested_kernels : kernels at the same time that have launched others or were launched by others,
-        and blocks that have launched some; 0: kernels cannot launch. Needs save places.
+    nested_kernels : most kernels at a time that have launched others or were launched by others,
+        likewise most blocks that have launched some; 0: kernels cannot launch. Needs save places.
     timing_core : SMs have the timing core, which takes time but computes nothing.
     trace : the top level has the `trace` port, for recording by simulations.
     """
@@ -227,6 +227,8 @@ class Config:
                 "one is reserved per context"
             )
 
+        if self.nested_kernels == 1:
+            raise ConfigError("nested_kernels = 1 has no room for a kernel and a child")
         if self.nested and not self.preemption:
             raise ConfigError(
                 f"nested_kernels = {self.nested_kernels} needs save_places: blocks that wait for "

@@ -95,13 +95,14 @@ class ComputeEngine(wiring.Component):
         m.submodules.placement, m.submodules.faults = self.placement, self._faults
         self._launch(m)
         self._context(m)
-        self._busy = Const(0)
-        """A kernel of the kernel tree, or a launch of an SM, is on its way."""
+        self._ending, self._busy = Const(0), Const(0)
+        """A kernel of the kernel tree is on its way; that, or a launch of an SM."""
         if self._config.nested:
             self._nest(m)
         else:
             connect(m, self.tasks.ended, self._finish.ended)
             connect(m, self.tasks.failed, self._launches.failed)
+            connect(m, self._finish.completed, self._launches.completed)
         self._tell(m)
         readers = (self.tasks, self._finish, self.contexts)
         writers = (self.tasks, self._finish, self._front)
@@ -120,7 +121,6 @@ class ComputeEngine(wiring.Component):
         connect(m, launches.launch, tasks.launch)
         connect(m, flipped(self.control.kill), tasks.kill_request)
         connect(m, finish.act, launches.act)
-        connect(m, finish.completed, launches.completed)
         for port, unit in zip(self.semaphore, (finish, front), strict=True):
             connect(m, unit.semaphore, flipped(port))
         connect(m, launches.over, flipped(self.host.over))
@@ -154,10 +154,14 @@ class ComputeEngine(wiring.Component):
             connect(m, getattr(tasks, name), getattr(nested, name))
         connect(m, nested.complete, self._finish.ended)
         connect(m, nested.given_up, launches.failed)
+        connect(m, self._finish.completed, nested.completed)
+        connect(m, nested.reported, launches.completed)
         connect(m, tasks.tree, nested.births)
         connect(m, hub.blocks, nested.blocks)
         connect(m, hub.child, launches.child)
+        taken = nested.complete.valid & nested.complete.ready
         m.d.comb += [
+            tasks.ends.eq(taken),
             tasks.nesting.eq(self.contexts.nesting),
             tasks.told.eq(nested.told),
             hub.told.eq(nested.told),
@@ -165,7 +169,7 @@ class ComputeEngine(wiring.Component):
             launches.block.eq(tasks.block),
             launches.task.eq(tasks.task),
         ]
-        self._busy = ~(nested.idle & hub.idle)
+        self._ending, self._busy = nested.ending, ~(nested.idle & hub.idle)
         self._empty = nested.empty
 
     def _tell(self, m: Module) -> None:
@@ -175,7 +179,7 @@ class ComputeEngine(wiring.Component):
         if self._config.nested:
             idle &= self._empty
         m.d.comb += [
-            tasks.finishing.eq(~finish.idle | self._busy),
+            tasks.finishing.eq(~finish.idle | self._ending),
             # An ending task may launch another one, so its context is not empty yet.
             self.contexts.empty.eq(tasks.empty & finish.idle & launches.calm & ~self._busy),
         ]

@@ -1,54 +1,62 @@
 """Holds back the end of a kernel until its descendants are complete (NEST-12)."""
 
-from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
+from signalbox.hw.lib.arbiter import SteadyRoundRobin
 from signalbox.hw.lib.stream import StreamFIFO
 from signalbox.hw.nested.kernel_tree import TreeOp, kernel_over, tree_request
-from signalbox.hw.records.launch import task_ended, task_failure
+from signalbox.hw.records.launch import Refusal, task_completed, task_ended, task_failure
+from signalbox.hw.records.nested import kernel_kin
 
 __all__ = ["KernelEnds"]
 
 
 class _End(enum.Enum, shape=2):
-    """How a kernel has ended."""
+    """Kind of a stored end."""
 
     ENDED = 0
     FAILED = 1
     DISOWNED = 2
+    """Refused after its birth; it never ran."""
 
 
 class KernelEnds(wiring.Component):
-    """Kernels outside of the kernel tree pass at once. Those in it are kept, by their numbers, and
-    the tree is told that they have ended; once it says that one is complete, it goes on.
+    """Kernels outside of the kernel tree pass at once. The ends of those in it are stored under
+    their numbers, and the tree is told END; once it says that one is complete, that one goes on, to
+    its releases or as failed; when that is over, the tree is told DONE.
 
-    A complete kernel waits for the acceptance of the one before it, but `failed` and `disowned`
-    never wait for `complete`: a kernel that is ending may launch another one, and the task unit has
-    to accept that.
+    A complete kernel waits until `TaskEnd` takes it. `failed` and `disowned` never wait for that,
+    since `TaskEnd` may wait for the launch of a dependent task, which the task unit accepts only
+    after its own `failed` or `disowned` was taken.
 
-    Cycles from the acceptance of an end to the request to the tree: 1; from `over` to the offer of
-    the kernel: 4, if none is offered.
+    Cycles from the acceptance of an end to END: 1; from `over` to the offer of the kernel: 4, if
+    none is offered; from its completion to DONE: 2.
 
     Members
     -------
     ended : in, a kernel whose blocks have all ended; combinational to `complete` if it passes.
     failed : in, a kernel that was given up; combinational to `given_up` if it passes.
-    disowned : in, number of a child that was refused after it had got a place in the tree.
-    tree : out, the kernel tree, for ends.
+    disowned : in, number of a child that was refused after its birth.
+    tree : out, the kernel tree.
     over : in, from the kernel tree; always accepted.
-    complete : out, each ended kernel, when its descendants are complete.
-    given_up : out, each failed kernel, likewise.
+    complete : out, to `TaskEnd`: each ended kernel, when its descendants are complete.
+    completed : in, from `TaskEnd`: the kernel that it took last; not accepted together with
+        `given_up`.
+    given_up : out, each failed kernel, when its descendants are complete.
+    reported : out, `completed`, passed on.
     idle : out, no kernel is given or on its way; some may be waiting for their descendants.
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
         nodes = config.nested_kernels
-        ended, failed = (
-            stream.Signature(shape) for shape in (task_ended(config), task_failure(config))
+        ended, failed, completed = (
+            stream.Signature(shape)
+            for shape in (task_ended(config), task_failure(config), task_completed)
         )
         super().__init__({
             "ended": In(ended),
@@ -57,37 +65,47 @@ class KernelEnds(wiring.Component):
             "tree": Out(stream.Signature(tree_request(nodes))),
             "over": In(stream.Signature(kernel_over(nodes))),
             "complete": Out(ended),
+            "completed": In(completed),
             "given_up": Out(failed),
+            "reported": Out(completed),
             "idle": Out(1),
         })
         self._asks, self._brings, self._found = (
             Signal(name=name) for name in ("asks", "brings", "found")
         )
-        """The tree is to be told of an end; a complete kernel is being read; one goes on."""
+        """The tree is to be told END; a complete kernel is being read; one goes on."""
+        self._end = Signal(tree_request(nodes), name="end_request")
+        done = data.StructLayout({"kernel": config.nested_bits, "failed": 1})
+        # Each kernel is at most once in either queue.
+        self._over, self._done = (
+            StreamFIFO(shape, nodes + 1) for shape in (config.nested_bits, done)
+        )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config, nodes = self._config, self._config.nested_kernels
         kept = data.StructLayout({"how": _End, "kernel": task_failure(config)})
         m.submodules.kept = rows = Memory(shape=kept, depth=nodes, init=[])
-        m.submodules.done = done = StreamFIFO(config.nested_bits, nodes + 1)
+        m.submodules.over, m.submodules.done = over, done = self._over, self._done
         self._write, self._read = rows.write_port(), rows.read_port()
-        given = self.ended.valid | self.failed.valid | self.disowned.valid
+        given = self.ended.valid | self.failed.valid | self.disowned.valid | self.completed.valid
+        left = (over.level != 0) | (done.level != 0)
         m.d.comb += [
             self.over.ready.eq(1),
-            done.i.valid.eq(self.over.valid),
-            done.i.payload.eq(self.over.p.kernel),
-            self.idle.eq((done.level == 0) & ~(given | self._asks | self._brings | self._found)),
+            over.i.valid.eq(self.over.valid),
+            over.i.payload.eq(self.over.p.kernel),
+            self.idle.eq(~(given | left | self._asks | self._brings | self._found)),
         ]
         self._keep(m)
-        self._bring(m, done.o)
+        self._bring(m)
+        self._finish(m)
+        self._tell(m)
         return m
 
     def _keep(self, m: Module) -> None:
-        """Keep a kernel of the tree, and tell the tree."""
+        """Store the end of a kernel of the tree."""
         ended, failed, disowned, write = self.ended, self.failed, self.disowned, self._write
         fails, ends = Signal(name="fails"), Signal(name="ends")
-        child, failing = Signal(self._config.nested_bits, name="node"), Signal(name="failing")
         m.d.comb += [
             fails.eq(failed.valid & failed.p.kin.known),
             ends.eq(ended.valid & ended.p.kin.known),
@@ -105,33 +123,28 @@ class KernelEnds(wiring.Component):
                 write.data.kernel[name].eq(ended.p[name]) for name in ended.p.shape().members
             ]
         self._keeps = ends & ~(fails | disowned.valid | self._asks), ~(disowned.valid | self._asks)
-        """A kernel is kept, if it is in the tree: an ended, and a failed one."""
-        m.d.comb += [
-            self.tree.valid.eq(self._asks),
-            self.tree.p.op.eq(TreeOp.END),
-            self.tree.p.known.eq(1),
-            self.tree.p.kernel.eq(child),
-            self.tree.p.failed.eq(failing),
-        ]
+        """An ended kernel of the tree is stored; a failed one would be."""
         with m.If(write.en):
-            m.d.sync += [self._asks.eq(1), child.eq(write.addr)]
-            m.d.sync += failing.eq(write.data.how == _End.FAILED)
-        with m.Elif(self.tree.ready):
-            m.d.sync += self._asks.eq(0)
-
-    def _bring(self, m: Module, done: Value) -> None:
-        """Complete kernels go on, ahead of those that pass, unless one of these is offered."""
-        read, found, item = self._read, self._found, Signal(self._read.data.shape(), name="item")
-        m.d.comb += [read.addr.eq(done.payload), done.ready.eq(~(self._brings | found))]
-        with m.If(done.ready):
-            m.d.sync += self._brings.eq(done.valid)
-        with m.If(self._brings):
             m.d.sync += [
-                self._brings.eq(0),
-                found.eq(read.data.how != _End.DISOWNED),
-                item.eq(read.data),
+                self._asks.eq(1),
+                self._end.op.eq(TreeOp.END),
+                self._end.known.eq(1),
+                self._end.kernel.eq(write.addr),
+                self._end.failed.eq(write.data.how == _End.FAILED),
             ]
+
+    def _bring(self, m: Module) -> None:
+        """Complete kernels go on, ahead of those that pass, unless one of these is offered."""
+        read, found, over = self._read, self._found, self._over.o
+        item, self._number = Signal(read.data.shape(), name="item"), Signal.like(over.payload)
+        m.d.comb += [read.addr.eq(over.payload), over.ready.eq(~(self._brings | found))]
+        with m.If(over.ready):
+            m.d.sync += [self._brings.eq(over.valid), self._number.eq(over.payload)]
+        with m.If(self._brings):
+            m.d.sync += [self._brings.eq(0), found.eq(1), item.eq(read.data)]
         ways = (self.ended, self.complete), (self.failed, self.given_up)
+        self._goes = []
+        """A complete kernel goes on as ended, as failed."""
         for how, (given, out) in zip((_End.ENDED, _End.FAILED), ways, strict=True):
             here, passes = Signal(name=f"brings_{how.name}"), Signal(name=f"passes_{how.name}")
             offered = Signal(name=f"offered_{how.name}")
@@ -147,3 +160,47 @@ class KernelEnds(wiring.Component):
                 m.d.comb += [out.p[name].eq(item.kernel[name]) for name in out.p.shape().members]
                 with m.If(out.ready):
                     m.d.sync += found.eq(0)
+            self._goes.append(here & out.ready)
+        self._disowned = found & (item.how == _End.DISOWNED)
+
+    def _finish(self, m: Module) -> None:
+        """Kernels that are done: their releases are made, or there are none."""
+        done, completed, reported = self._done.i, self.completed, self.reported
+        ending, finishes = Signal(kernel_kin(self._config), name="ending"), Signal(name="finishes")
+        goes, fails = self._goes
+        m.d.comb += [
+            reported.valid.eq(completed.valid),
+            reported.p.eq(completed.p),
+            completed.ready.eq(reported.ready),
+            finishes.eq(completed.valid & reported.ready & ending.known),
+            done.valid.eq(finishes | fails | self._disowned),
+            done.p.kernel.eq(Mux(finishes, ending.kernel, self._number)),
+            done.p.failed.eq(
+                Mux(finishes, completed.p.verdict.refusal != Refusal.NONE, ~self._disowned)
+            ),
+        ]
+        with m.If(self.complete.valid & self.complete.ready):
+            m.d.sync += [ending.known.eq(goes), ending.kernel.eq(self._number)]
+        with m.If(self._disowned & ~finishes):
+            m.d.sync += self._found.eq(0)
+
+    def _tell(self, m: Module) -> None:
+        """END and DONE in turn."""
+        m.submodules.turns = turns = SteadyRoundRobin(2)
+        tree, done = self.tree, self._done.o
+        m.d.comb += [
+            turns.requests.eq(Cat(self._asks, done.valid)),
+            turns.advance.eq(tree.ready),
+            tree.valid.eq(turns.grant.any()),
+            tree.p.eq(self._end),
+            done.ready.eq(turns.grant[1] & tree.ready),
+        ]
+        with m.If(turns.grant[1]):
+            m.d.comb += [
+                tree.p.op.eq(TreeOp.DONE),
+                tree.p.known.eq(1),
+                tree.p.kernel.eq(done.p.kernel),
+                tree.p.failed.eq(done.p.failed),
+            ]
+        with m.If(turns.grant[0] & tree.ready):
+            m.d.sync += self._asks.eq(0)

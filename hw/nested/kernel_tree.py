@@ -10,7 +10,7 @@ from signalbox.hw.lib.stream import StreamFIFO
 __all__ = ["KernelTree", "TreeEvent", "TreeOp", "kernel_over", "tree_event", "tree_request"]
 
 
-class TreeOp(enum.Enum, shape=2):
+class TreeOp(enum.Enum, shape=3):
     """What has happened to a kernel or a block."""
 
     LAUNCH = 0
@@ -21,6 +21,8 @@ class TreeOp(enum.Enum, shape=2):
     """A block that has launched children is over."""
     ASK = 3
     """A block that has launched children is on an SM again."""
+    DONE = 4
+    """The releases of a complete kernel are made: it counts as complete for its parent."""
 
 
 class TreeEvent(enum.Enum, shape=2):
@@ -30,13 +32,14 @@ class TreeEvent(enum.Enum, shape=2):
     REFUSED = 1
     """The tree has no room for the child (NEST-15)."""
     JOINED = 2
-    """All children that the block has launched so far are complete."""
+    """All children that the block has launched so far are done."""
 
 
 def tree_request(nodes: int) -> data.StructLayout:
-    """`kernel` is the kernel that ends, or launches; it has a node once it is `known`, by its first
-    launch. `family` is that of the block, once it is `related`. `failed`: a warp of the kernel that
-    ends has faulted, or it was killed."""
+    """`kernel` is the kernel that launches, ends or is done; it has a node once it is `known`, by
+    its first launch. `family` is that of the block, once it is `related`. `failed`: a warp of the
+    kernel that ends has faulted, or it was killed, or a release of the one that is done was
+    refused."""
     return data.StructLayout({
         "op": TreeOp,
         "known": 1,
@@ -61,7 +64,7 @@ def tree_event(nodes: int) -> data.StructLayout:
 
 
 def kernel_over(nodes: int) -> data.StructLayout:
-    """A kernel is complete; `failed`: it or one of its descendants has failed."""
+    """A kernel is complete, and to be done; `failed`: it or one of its descendants has failed."""
     return data.StructLayout({"kernel": range(nodes), "failed": 1})
 
 
@@ -77,7 +80,7 @@ def _kernel_node(nodes: int) -> data.StructLayout:
 
 
 def _family(nodes: int) -> data.StructLayout:
-    """Children of a block: the kernel of the block, number of children that are not complete."""
+    """Children of a block: the kernel of the block, number of children that are not done."""
     return data.StructLayout({
         "kernel": range(nodes),
         "children": range(nodes + 1),
@@ -89,12 +92,12 @@ def _family(nodes: int) -> data.StructLayout:
 class KernelTree(wiring.Component):
     """Counts children. The children of a block are a family. A kernel is complete when its blocks
     are over and all its families are; a family is over when its block has left and all its children
-    are complete. Kernels without children that are no children themselves have no node.
+    are done. Kernels without children that are no children themselves have no node.
 
     Requests are processed one after the other. Cycles from acceptance: LAUNCHED 4 for a further
     child, 5 for the first one of a block, 6 for that of a kernel; REFUSED 2; JOINED, if asked for,
-    2; `over` 2 after END, and 4 after LEAVE; up to 4 more for each ancestor. What a block is told
-    is in order, so after LAUNCHED it has children until the next JOINED. `told` and `over` must be
+    2, and 4 after DONE; `over` 2 after END, 4 after LEAVE, 6 after DONE. What a block is told is in
+    order, so after LAUNCHED it has children until the next JOINED. `told` and `over` must be
     accepted independently of `i`.
 
     `known` and `related` are those at the acceptance of a request: while a launch that gives a
@@ -108,7 +111,8 @@ class KernelTree(wiring.Component):
     -------
     i : in, requests; after reset, accepted when the lists of free nodes are full.
     told : out, events for blocks, by family.
-    over : out, complete kernels, each after its descendants, once. Its node is free.
+    over : out, complete kernels, each after its descendants are done, once. Its node is free once
+        it is done, too.
     idle : out, no request is being processed.
     empty : out, there is no kernel; late by 2 cycles.
     """
@@ -125,8 +129,8 @@ class KernelTree(wiring.Component):
         self._kernel, self._family = (
             Signal(range(nodes), name=name) for name in ("kernel", "family")
         )
-        self._failed, self._known, self._related, self._is_child = (
-            Signal(name=name) for name in ("failed", "known", "related", "is_child")
+        self._failed, self._known, self._related = (
+            Signal(name=name) for name in ("failed", "known", "related")
         )
         self._kind, self._child = Signal(TreeEvent, name="kind"), Signal(range(nodes), name="child")
         self._idle = Signal(name="is_idle")
@@ -140,6 +144,7 @@ class KernelTree(wiring.Component):
             self._launch(m)
             self._end(m)
             self._complete(m)
+            self._done(m)
             self._leave(m)
             with m.State("TELL"):
                 m.d.comb += self.told.valid.eq(1)
@@ -277,22 +282,32 @@ class KernelTree(wiring.Component):
 
     def _go_on(self, m: Module, over: Value, node: data.View) -> None:
         """If the kernel of this node is over, it is complete."""
-        m.d.sync += [self._failed.eq(node.failed | self._failed), self._is_child.eq(node.child)]
+        m.d.sync += self._failed.eq(node.failed | self._failed)
         m.next = "WAIT"
         with m.If(over):
-            m.d.sync += self._family.eq(node.family)
             m.next = "COMPLETE"
 
     def _complete(self, m: Module) -> None:
-        """Report the kernel, and count it in its family, which may be over, too."""
-        over, node, new = self.over, self._read_family.data, self._write_family
         with m.State("COMPLETE"):
-            m.d.comb += [over.valid.eq(1), self._free_kernels.i.valid.eq(over.ready)]
-            with m.If(over.ready):
+            m.d.comb += self.over.valid.eq(1)
+            with m.If(self.over.ready):
                 m.next = "WAIT"
-                with m.If(self._is_child):
-                    m.next = "CHILD OVER"
-        with m.State("CHILD OVER"):
+
+    def _done(self, m: Module) -> None:
+        """Free the node, and count the kernel in its family, which may be over, too."""
+        kernel, node, new = self._read_kernel.data, self._read_family.data, self._write_family
+        with m.State("DONE"):
+            m.d.comb += self._free_kernels.i.valid.eq(1)
+            m.d.sync += [
+                self._family.eq(kernel.family),
+                self._failed.eq(kernel.failed | self._failed),
+            ]
+            m.next = "WAIT"
+            with m.If(kernel.child):
+                m.next = "PARENT"
+        with m.State("PARENT"):
+            m.next = "CHILD DONE"
+        with m.State("CHILD DONE"):
             m.d.comb += [
                 new.en.eq(1),
                 new.data.children.eq(node.children - 1),

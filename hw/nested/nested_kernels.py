@@ -9,7 +9,7 @@ from signalbox.hw.lib.arbiter import SteadyRoundRobin
 from signalbox.hw.lib.onehot import select
 from signalbox.hw.nested.kernel_ends import KernelEnds
 from signalbox.hw.nested.kernel_tree import KernelTree, tree_event, tree_request
-from signalbox.hw.records.launch import task_ended, task_failure
+from signalbox.hw.records.launch import task_completed, task_ended, task_failure
 
 __all__ = ["NestedKernels"]
 
@@ -25,16 +25,20 @@ class NestedKernels(wiring.Component):
     ended, failed, disowned : in, from the task unit; see `KernelEnds`.
     told : out, strobe: an event of the tree. LAUNCHED and REFUSED are for the task unit, JOINED
         is for the SMs.
-    complete, given_up : out, each kernel when its descendants are complete; see `KernelEnds`.
-    idle : out, nothing is on its way; some kernels may be waiting for their descendants.
+    complete, completed, given_up, reported : each kernel when its descendants are complete; see
+        `KernelEnds`.
+    ending : out, a kernel is on its way to its releases, or has been given up.
+    idle : out, no kernel and no request is on its way; some kernels may be waiting for their
+        descendants.
     empty : out, there is no kernel in the tree.
     """
 
     def __init__(self, config: Config) -> None:
         nodes = config.nested_kernels
         request = stream.Signature(tree_request(nodes))
-        ended, failed = (
-            stream.Signature(shape) for shape in (task_ended(config), task_failure(config))
+        ended, failed, completed = (
+            stream.Signature(shape)
+            for shape in (task_ended(config), task_failure(config), task_completed)
         )
         super().__init__({
             "births": In(request),
@@ -44,7 +48,10 @@ class NestedKernels(wiring.Component):
             "disowned": In(stream.Signature(config.nested_bits)),
             "told": Out(data.StructLayout({"valid": 1, "event": tree_event(nodes)})),
             "complete": Out(ended),
+            "completed": In(completed),
             "given_up": Out(failed),
+            "reported": Out(completed),
+            "ending": Out(1),
             "idle": Out(1),
             "empty": Out(1),
         })
@@ -53,9 +60,9 @@ class NestedKernels(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.tree, m.submodules.ends = tree, ends = self._tree, self._ends
-        for name in ("ended", "failed", "disowned"):
+        for name in ("ended", "failed", "disowned", "completed"):
             connect(m, flipped(getattr(self, name)), getattr(ends, name))
-        for name in ("complete", "given_up"):
+        for name in ("complete", "given_up", "reported"):
             connect(m, getattr(ends, name), flipped(getattr(self, name)))
         connect(m, tree.over, ends.over)
         m.d.comb += [
@@ -63,7 +70,8 @@ class NestedKernels(wiring.Component):
             self.told.event.eq(tree.told.p),
             tree.told.ready.eq(1),
             self.empty.eq(tree.empty),
-            self.idle.eq(ends.idle & tree.idle & ~(self.births.valid | self.blocks.valid)),
+            self.ending.eq(~(ends.idle & tree.idle)),
+            self.idle.eq(~(self.ending | self.births.valid | self.blocks.valid)),
         ]
         self._share(m, (self.births, self.blocks, ends.tree))
         return m

@@ -66,11 +66,14 @@ class SmController(wiring.Component):
     port : out, the core.
     events : out, see `sm_events`.
     left : out, free amount of each resource.
+    over : out, with nested launches, strobe per block slot: a block that had begun is over; not of
+        a block that was stopped.
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
         super().__init__({
+            **({"over": Out(config.sm_blocks)} if config.nested else {}),
             "link": In(SmLink(config)),
             "kernel": In(kernel_word(config)),
             "kill": In(config.rows),
@@ -299,6 +302,8 @@ class SmController(wiring.Component):
             link.block.eq(over.valid),
             self.port.finish.eq(Mux(blocks.over.valid & begun, over.place, 0) | self._finish),
         ]
+        if self._config.nested:
+            m.d.sync += self.over.eq(Mux(blocks.over.valid & begun, over.place, 0))
 
     def _tell(self, m: Module) -> None:
         events, port = self.events, self.port

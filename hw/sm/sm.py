@@ -96,5 +96,5 @@ class Sm(wiring.Component):
             core.launched.eq(families.answer),
             core.children.eq(families.waits),
             core.child_failed.eq(families.failed),
-            families.over.eq(controller.port.finish),
+            families.over.eq(controller.over),
         ]

@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from signalbox.hw.config import Config
+from signalbox.hw.config import NESTING, Config
 from signalbox.hw.nested.kernel_tree import tree_event, tree_request
 from signalbox.hw.qmd import Placement, SkedCheck, Urgency
 from signalbox.hw.records.compute_control import kill_request, list_area
@@ -73,8 +73,9 @@ class TaskUnit(wiring.Component):
 
     With nested launches, a CHILD is launched like any other task, with address space, context,
     channel and epoch of its parent, its level plus 1 and its depth plus 1 (NEST-10). It is refused
-    if its parent is as deep as `nesting` (DEPTH), is about to be killed (KILLED), or one of both is
-    a queue (MODEL), or if the kernel tree is full (ROOM), in this order.
+    if its parent is as deep as `nesting` (DEPTH), is about to be killed (KILLED), or is a queue
+    (MODEL), or if the kernel tree is full (ROOM), in this order; then for the same reasons as any
+    other launch, and as a queue (MODEL).
 
     A QMD is read and checked again when its task gets a slot, since memory may have changed; the
     task keeps the priority of its list.
@@ -121,6 +122,7 @@ class TaskUnit(wiring.Component):
     With nested launches
     --------------------
     nesting : in, depth of the deepest kernels of the running context; 0 or 1: none can launch.
+    ends : in, strobe: `TaskEnd` takes a task.
     block : out, with `launched` of a CHILD: the family of the launching block from now on.
     disowned : out, number in the kernel tree of a child that was refused after its birth.
     tree : out, the kernel tree, for births.
@@ -136,6 +138,7 @@ class TaskUnit(wiring.Component):
         nodes = config.nested_kernels
         nested = {
             "nesting": In(DEPTH_BITS),
+            "ends": In(1),
             "block": Out(block_family(config)),
             "disowned": Out(stream.Signature(config.nested_bits)),
             "tree": Out(stream.Signature(tree_request(nodes))),
@@ -424,7 +427,7 @@ class TaskUnit(wiring.Component):
                 self._of.eq(self.context),
             ]
             m.next = "FAIL"
-            with m.If(parent.depth >= self.nesting):
+            with m.If((parent.depth >= self.nesting) | (parent.depth >= NESTING)):
                 m.d.sync += self._verdict.refusal.eq(Refusal.DEPTH)
             with m.Elif(self._slots.kill.bit_select(self._row, 1)):
                 m.d.sync += self._verdict.eq(_KILLED)
@@ -841,7 +844,9 @@ class TaskUnit(wiring.Component):
             sweep.waiting.eq(self._lists.waiting),
             sweep.rows.eq(slots.kill.any()),
             sweep.queues.eq(self._queues.open),
-            sweep.ends.eq(self.ended.valid & self.ended.ready),
+            sweep.ends.eq(
+                self.ends if self._config.nested else self.ended.valid & self.ended.ready
+            ),
             sweep.finishing.eq(self.finishing),
             sweep.calm.eq(self.calm),
             kills.request.eq(self.kill_request.p),

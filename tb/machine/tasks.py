@@ -8,7 +8,7 @@ import numpy as np
 
 from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.driver.memory.page_tables import PageTables
-from signalbox.hw.config import list_entry_bytes
+from signalbox.hw.config import level_bits, list_entry_bytes
 from signalbox.hw.registers import CONTEXT, PreemptionLevel, context_address
 from signalbox.tb.machine.testbench import CHANNEL_BYTES, CHANNELS_AT, MachineTestbench, RawChannel
 from signalbox.tb.models.tasks import record_of
@@ -150,7 +150,7 @@ class Computer:
     ) -> "Computer":
         """Set up empty contexts, and lists of 2^log_size tasks."""
         computer = cls(tb, contexts, area)
-        size = (64 * contexts * list_entry_bytes(area)) << log_size
+        size = ((contexts << level_bits(0)) * list_entry_bytes(area)) << log_size
         lists = tb.allocate(size, PAGE)
         await tb.control.write("TASK_LISTS_LO", lists)
         await tb.control.write("TASK_LISTS_HI", ADDRESS=0)

@@ -37,7 +37,7 @@ class Block:
             yield from self.kernel.complete()
 
     def complete(self, child: "Kernel") -> Iterator["Over | Joined"]:
-        """A child is complete."""
+        """A child is done."""
         self.children.remove(child)
         self.failed |= child.failed
         if not self.children and not self.left:
@@ -61,11 +61,15 @@ class Kernel:
         yield from self.complete()
 
     def complete(self) -> Iterator["Over | Joined"]:
-        """Yields what follows if it and all its descendants are over."""
+        """Yields what follows if its blocks are over and all its descendants are done."""
         if self.ended and not self.families:
             yield Over(self, self.failed)
-            if self.parent is not None:
-                yield from self.parent.complete(self)
+
+    def done(self, *, failed: bool = False) -> Iterator["Over | Joined"]:
+        """It is complete, and its releases are made. Yields what follows."""
+        self.failed |= failed
+        if self.parent is not None:
+            yield from self.parent.complete(self)
 
 
 class Over(NamedTuple):

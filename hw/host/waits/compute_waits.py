@@ -34,14 +34,15 @@ __all__ = [
     "task_failed",
 ]
 
-COUNT_BITS = 12
+COUNT_BITS = 13
 """Width of a channel's task count."""
 
 _PRIORITY = CHANNEL["CONFIG"].field("PRIORITY")
 
-_MOST = (1 << COUNT_BITS) - 64
+_MOST = 4096 - 64
 """Number of outstanding tasks at which a channel's next method waits. The rest is for tasks
-launched at the end of tasks, each of which takes the place of one about to end."""
+launched at the end of tasks, each of which takes the place of one about to end, and for children,
+at most 4,096."""
 
 FAIR_TURN = 16
 """Every 16th turn goes to the oldest method, whatever the priorities."""

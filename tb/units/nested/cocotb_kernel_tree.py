@@ -22,6 +22,7 @@ class TreeTestbench(Testbench):
     Members
     -------
     blocks : blocks that are not over, by kernel that has not ended.
+    complete : kernels that are complete, but not done.
     leaving : blocks of ended kernels, of which the tree has not been told yet that they are over.
     requests, told, over : source and sinks.
     met : number of events of each kind.
@@ -36,6 +37,7 @@ class TreeTestbench(Testbench):
         self.leaving: list[Block] = []
         self.met: Counter[str] = Counter()
         self.most = [0, 0]
+        self.complete: list[Kernel] = []
         self._kernels: dict[Kernel, int] = {}
         """Nodes of the kernels in the tree."""
         self._families: dict[Block, int] = {}
@@ -81,6 +83,14 @@ class TreeTestbench(Testbench):
         if block.parent:
             self._ask(TreeOp.LEAVE, None, block)
             self._expect(block.leave())
+
+    def done(self, kernel: Kernel) -> None:
+        """The releases of a complete kernel are made."""
+        self.complete.remove(kernel)
+        failed = self.random.random() < 0.1
+        self._ask(TreeOp.DONE, kernel, failed=failed)
+        del self._kernels[kernel]
+        self._expect(kernel.done(failed=failed))
 
     def ask(self, block: Block) -> None:
         """The block is on an SM again."""
@@ -135,7 +145,8 @@ class TreeTestbench(Testbench):
 
     def _take(self, over: dict[str, int]) -> None:
         expected = self._over.popleft()
-        assert over["kernel"] == self._kernels.pop(expected.kernel)
+        assert over["kernel"] == self._kernels[expected.kernel]
+        self.complete.append(expected.kernel)
         assert over["failed"] == expected.failed
         self.met["over"] += 1
         self._forget()
@@ -163,7 +174,9 @@ async def random_step(tb: TreeTestbench, launches: float) -> None:
         tb.root()
     kernel = tb.random.choice([*tb.blocks])
     blocks = tb.blocks[kernel]
-    if tb.leaving and tb.random.random() < 0.3:
+    if tb.complete and tb.random.random() < 0.5:
+        tb.done(tb.random.choice(tb.complete))
+    elif tb.leaving and tb.random.random() < 0.3:
         tb.leave(tb.random.choice(tb.leaving))
     elif not blocks or tb.random.random() < 0.05:
         tb.met["END before LEAVE"] += any(block.parent for block in blocks)
@@ -184,7 +197,18 @@ async def random_trees(dut: Any) -> None:
     """Trees that grow until there is no room, and shrink again: each kernel is complete once, after
     its descendants; waits end; nodes are used once, and all of them are free in the end."""
     tb = await TreeTestbench(dut).start()
-    kinds = ("LAUNCH", "END", "LEAVE", "ASK", "LAUNCHED", "REFUSED", "JOINED", "over", "alone")
+    kinds = (
+        "LAUNCH",
+        "END",
+        "LEAVE",
+        "ASK",
+        "DONE",
+        "LAUNCHED",
+        "REFUSED",
+        "JOINED",
+        "over",
+        "alone",
+    )
     kinds += ("END before LEAVE",)
     for _ in range(40):
         for _ in range(100):
@@ -204,7 +228,10 @@ async def random_trees(dut: Any) -> None:
 
 async def finish(tb: TreeTestbench) -> None:
     """All kernels are complete."""
-    while tb.blocks or tb.leaving:
+    while tb.blocks or tb.leaving or tb.complete:
+        for kernel in [*tb.complete]:
+            tb.done(kernel)
+            await tb.settle()
         for block in [*tb.leaving, *(block for blocks in tb.blocks.values() for block in blocks)]:
             tb.leave(block)
             await tb.settle()
@@ -239,6 +266,13 @@ async def cycles(dut: Any) -> None:
         tb.blocks[child].clear()
         tb.end(child)
         await taken(tb.over, 2)
+    for child in children:
+        joined = tb.met["JOINED"]
+        tb.done(child)
+        await tb.settle()
+        if tb.met["JOINED"] > joined:
+            await taken(tb.told, 4)
+    assert tb.met["JOINED"] == (2 if NODES > 3 else 1)
     tb.ask(first)
     await taken(tb.told, 2)
     tb.end(kernel)
@@ -251,8 +285,10 @@ async def cycles(dut: Any) -> None:
 @cocotb.test(**LIMIT)
 async def generations(dut: Any) -> None:
     """A kernel, its child, its grandchild and so on: all blocks leave and all kernels end from the
-    first generation on; with the last one, all are complete, the last one first (example 4)."""
+    first generation on; then the last one is complete, and each other one when its child is done
+    (example 4)."""
     tb = await TreeTestbench(dut).start()
+    tb.told.pace = tb.over.pace = lambda: True
     tb.root()
     line = [next(iter(tb.blocks))]
     while len(line) < NODES:
@@ -266,4 +302,9 @@ async def generations(dut: Any) -> None:
             await tb.settle()
         tb.end(kernel)
         await tb.settle()
-    assert tb.met["over"] == NODES
+    for number, kernel in enumerate(reversed(line), 1):
+        assert tb.complete == [kernel] and tb.met["over"] == number
+        tb.done(kernel)
+        await tb.settle()
+        if kernel is not line[0]:
+            assert tb.over.taken[-1][0] - tb.requests.sent[-1] == 6

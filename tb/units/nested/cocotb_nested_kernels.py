@@ -13,7 +13,7 @@ from signalbox.hw.nested.nested_kernels import NestedKernels
 from signalbox.hw.records.launch import Refusal
 from signalbox.tb.models.kernel_tree import Block, Joined, Kernel, Over
 from signalbox.tb.testbench.clocked import Testbench
-from signalbox.tb.testbench.ends import Sink, Source
+from signalbox.tb.testbench.ends import Pace, Sink, Source
 from signalbox.tb.units.nested.test_nested_kernels import config
 
 CONFIG: Config = config(int(os.environ["NODES"]))
@@ -28,7 +28,8 @@ class EndsTestbench(Testbench):
     Members
     -------
     live : blocks that are not over, of kernels that have not ended.
-    over : numbers of kernels that have left.
+    over : numbers of kernels that have been reported.
+    disowned : kernels that never ran.
     met : number of events of each kind.
     """
 
@@ -39,6 +40,7 @@ class EndsTestbench(Testbench):
         self.live: dict[Kernel, list[Block]] = {}
         self.leaving: list[Block] = []
         self.over: set[int] = set()
+        self.disowned: set[Kernel] = set()
         self.met: Counter[str] = Counter()
         self.born: Kernel | None = None
         self._numbers: dict[Kernel, int] = {}
@@ -48,17 +50,38 @@ class EndsTestbench(Testbench):
         """Kernels that may leave, by number: where, and as what."""
         self._words: dict[Kernel, tuple[str, dict[str, Any]]] = {}
         """Kernels that have ended: where they will leave, and as what."""
-        self._joined: list[Block] = []
+        self._kernels: dict[int, Kernel] = {}
+        """All kernels, by number."""
+        self._ending: int | None = None
+        self._sent = False
+        """The kernel whose releases are being made."""
+        self._joined: list[Joined] = []
         self._asked: Block | None = None
         self._sources = {
             name: Source(self, name, self.share(0.7))
-            for name in ("births", "blocks", "ended", "failed", "disowned")
+            for name in ("births", "blocks", "ended", "failed", "disowned", "completed")
         }
-        pace = self.share(0.4)
-        self.complete = Sink(self, "complete", pace, lambda got: self._left("complete", got))
-        Sink(self, "given_up", pace, lambda got: self._left("given_up", got))
+        self.opens = self.share(0.4)
+        """Pace at which complete kernels go to their releases."""
+        self.complete = Sink(
+            self,
+            "complete",
+            lambda: self._ending is None and self.opens(),
+            lambda got: self._left("complete", got),
+        )
+        given_up = self.share(0.4)
+        self._gives_up = False
+        Sink(
+            self, "given_up", lambda: self._turn(given_up), lambda got: self._left("given_up", got)
+        )
+        Sink(self, "reported", lambda: not self._gives_up, self._reported)
 
     async def step(self) -> None:
+        if self._ending is not None and self.random.random() < 0.1 and not self._sent:
+            refusal = self.random.choice((Refusal.NONE, Refusal.NONE, Refusal.RELEASE))
+            word = {"task": {"page": self._ending}, "verdict": {"refusal": refusal}}
+            self._sources["completed"].put(word)
+            self._sent = True
         await super().step()
         told = self.get("told")
         if told["valid"]:
@@ -68,7 +91,11 @@ class EndsTestbench(Testbench):
     def quiet(self) -> bool:
         """Nothing is under way."""
         sent = not any(source.pending for source in self._sources.values())
-        return sent and not (self._due or self._joined or self._asked) and bool(self.get("idle"))
+        busy = self._due or self._joined or self._asked or self._ending is not None
+        return sent and not busy and bool(self.get("idle"))
+
+    def number(self, kernel: Kernel) -> int:
+        return self._numbers[kernel]
 
     def root(self) -> Kernel:
         """A kernel of the host's."""
@@ -78,6 +105,7 @@ class EndsTestbench(Testbench):
 
     def _add(self, kernel: Kernel) -> None:
         self._numbers[kernel] = len(self._numbers)
+        self._kernels[self._numbers[kernel]] = kernel
         self.live[kernel] = [Block(kernel) for _ in range(self.random.randint(1, 3))]
 
     def launch(self, block: Block) -> None:
@@ -104,7 +132,9 @@ class EndsTestbench(Testbench):
             word["verdict"] = {"refusal": Refusal.KERNEL}
         self._sources[how].put(node if how == "disowned" else word)
         self.met[f"{how} {'in' if node is not None else 'out'}"] += 1
-        if how != "disowned":
+        if how == "disowned":
+            self.disowned.add(kernel)
+        else:
             self._words[kernel] = "complete" if how == "ended" else "given_up", word
         self._expect(kernel.end(failed=how == "failed"))
 
@@ -122,11 +152,11 @@ class EndsTestbench(Testbench):
     def _expect(self, follows: Iterable[Over | Joined]) -> None:
         for one in follows:
             if isinstance(one, Joined):
-                self._joined.append(one.block)
-                continue
-            self._nodes.pop(one.kernel, None)
-            if one.kernel in self._words:
+                self._joined.append(one)
+            elif one.kernel in self._words:
                 self._due[self._numbers[one.kernel]] = self._words.pop(one.kernel)
+            else:
+                self._done(one.kernel)
         for block in [*self._families]:
             if block.left and block not in block.kernel.families:
                 del self._families[block]
@@ -134,8 +164,9 @@ class EndsTestbench(Testbench):
     def _hear(self, event: dict[str, Any]) -> None:
         self.met[event["kind"].name] += 1
         if event["kind"] is TreeEvent.JOINED:
-            block = next(one for one in self._joined if self._families[one] == event["family"])
-            self._joined.remove(block)
+            one = next(one for one in self._joined if self._families[one.block] == event["family"])
+            self._joined.remove(one)
+            assert event["failed"] == one.failed
             return
         block, self._asked = self._asked, None
         assert block is not None
@@ -155,11 +186,29 @@ class EndsTestbench(Testbench):
         number = got["task"]["page"]
         way, word = self._due.pop(number)
         assert way == where and number not in self.over
-        self.over.add(number)
         assert got["task"]["asid"] == word["task"]["asid"] and got["context"] == word["context"]
         if where == "given_up":
             assert got["verdict"]["refusal"] is Refusal.KERNEL
+            self.over.add(number)
+            self._done(self._kernels[number])
+        else:
+            self._ending, self._sent = number, False
         self.met[where] += 1
+
+    def _reported(self, word: dict[str, Any]) -> None:
+        number, self._ending = word["task"]["page"], None
+        assert number not in self.over
+        self.over.add(number)
+        self._done(self._kernels[number], failed=word["verdict"]["refusal"] is not Refusal.NONE)
+
+    def _done(self, kernel: Kernel, *, failed: bool = False) -> None:
+        self._nodes.pop(kernel, None)
+        self._expect(kernel.done(failed=failed))
+
+    def _turn(self, pace: Pace) -> bool:
+        """Failed and complete kernels are not reported at the same time."""
+        self._gives_up = pace()
+        return self._gives_up
 
 
 async def settle(tb: EndsTestbench) -> None:
@@ -222,7 +271,10 @@ async def random_ends(dut: Any) -> None:
             tb.end(kernel, how="ended")
         await settle(tb)
     await tb.steps(3)
-    assert tb.get("empty") and len(tb.over) == tb.met["complete"] + tb.met["given_up"]
+    assert tb.get("empty")
+    assert {tb.number(one) for one in tb.disowned} ^ tb.over == set(
+        range(len(tb.over) + len(tb.disowned))
+    )
     print(dict(tb.met))
 
 
@@ -239,13 +291,16 @@ async def others_pass(dut: Any) -> None:
     assert child is not None
     for one in [*tb.live[child], *tb.live[parent]]:
         await leave(tb, one)
-    tb.complete.pace = lambda: False
+    tb.opens = lambda: False
     tb.end(parent, how="ended")
     tb.end(child, how="ended")
     await tb.until(lambda: tb.complete.offered, "the child is offered")
     for _ in range(3):
         tb.end(tb.root(), how="failed")
     await tb.until(lambda: tb.met["given_up"] == 3, "they pass")
-    tb.complete.pace = lambda: True
+    assert not tb.get("empty")
+    tb.opens = lambda: True
     await settle(tb)
     assert tb.met["complete"] == 2
+    await tb.steps(3)
+    assert tb.get("empty")
