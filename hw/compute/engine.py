@@ -164,6 +164,7 @@ class ComputeEngine(wiring.Component):
             tasks.ends.eq(taken),
             tasks.nesting.eq(self.contexts.nesting),
             tasks.told.eq(nested.told),
+            nested.on.eq(self.host.on),
             hub.told.eq(nested.told),
             hub.answer.eq(launches.child_answer),
             launches.block.eq(tasks.block),

@@ -9,10 +9,20 @@ from signalbox.hw.config import Config
 from signalbox.hw.lib.arbiter import SteadyRoundRobin
 from signalbox.hw.lib.stream import StreamFIFO
 from signalbox.hw.nested.kernel_tree import TreeOp, kernel_over, tree_request
-from signalbox.hw.records.launch import Refusal, task_completed, task_ended, task_failure
+from signalbox.hw.qmd import SkedCheck
+from signalbox.hw.records.launch import (
+    Refusal,
+    task_completed,
+    task_ended,
+    task_failure,
+    task_verdict,
+)
 from signalbox.hw.records.nested import kernel_kin
 
 __all__ = ["KernelEnds"]
+
+
+_KILLED = task_verdict.const({"refusal": Refusal.KILLED, "check": SkedCheck.NONE})
 
 
 class _End(enum.Enum, shape=2):
@@ -48,6 +58,7 @@ class KernelEnds(wiring.Component):
         `given_up`.
     given_up : out, each failed kernel, when its descendants are complete.
     reported : out, `completed`, passed on.
+    on : in, per channel: it is enabled. Ended kernels of other channels go on as failed, KILLED.
     idle : out, no kernel is given or on its way; some may be waiting for their descendants.
     """
 
@@ -68,6 +79,7 @@ class KernelEnds(wiring.Component):
             "completed": In(completed),
             "given_up": Out(failed),
             "reported": Out(completed),
+            "on": In(config.channels),
             "idle": Out(1),
         })
         self._asks, self._brings, self._found = (
@@ -142,6 +154,10 @@ class KernelEnds(wiring.Component):
             m.d.sync += [self._brings.eq(over.valid), self._number.eq(over.payload)]
         with m.If(self._brings):
             m.d.sync += [self._brings.eq(0), found.eq(1), item.eq(read.data)]
+            channel = read.data.kernel.task.channel[: self._config.channel_bits]
+            off = ~self.on.bit_select(channel, 1)
+            with m.If((read.data.how == _End.ENDED) & off):
+                m.d.sync += [item.how.eq(_End.FAILED), item.kernel.verdict.eq(_KILLED)]
         ways = (self.ended, self.complete), (self.failed, self.given_up)
         self._goes = []
         """A complete kernel goes on as ended, as failed."""

@@ -27,6 +27,7 @@ class NestedKernels(wiring.Component):
         is for the SMs.
     complete, completed, given_up, reported : each kernel when its descendants are complete; see
         `KernelEnds`.
+    on : in, per channel: it is enabled.
     ending : out, a kernel is on its way to its releases, or has been given up.
     idle : out, no kernel and no request is on its way; some kernels may be waiting for their
         descendants.
@@ -51,6 +52,7 @@ class NestedKernels(wiring.Component):
             "completed": In(completed),
             "given_up": Out(failed),
             "reported": Out(completed),
+            "on": In(config.channels),
             "ending": Out(1),
             "idle": Out(1),
             "empty": Out(1),
@@ -70,6 +72,7 @@ class NestedKernels(wiring.Component):
             self.told.event.eq(tree.told.p),
             tree.told.ready.eq(1),
             self.empty.eq(tree.empty),
+            ends.on.eq(self.on),
             self.ending.eq(~(ends.idle & tree.idle)),
             self.idle.eq(~(self.ending | self.births.valid | self.blocks.valid)),
         ]

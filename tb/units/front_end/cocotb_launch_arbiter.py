@@ -98,6 +98,9 @@ class LaunchTestbench(Testbench):
         self._look()
         if answers:
             self._answered(refusal, nothing=nothing)
+        else:
+            names = ("answer", "child_answer", "refused") if CONFIG.nested else ("answer",)
+            assert not any(self.get(name)["valid"] for name in names)
 
     def _look(self) -> None:
         """A task begins to count."""
@@ -115,12 +118,14 @@ class LaunchTestbench(Testbench):
         assert answer["valid"] == (source == CHANNEL)
         if CONFIG.nested:
             child, refused = self.get("child_answer"), self.get("refused")
+            child_task = self.ports["task"].get()
             assert child["valid"] == (source == CHILD)
             assert refused["valid"] == (source == CHILD and refusal is not Refusal.NONE)
             if source == CHILD:
                 assert child["block"] == self._block(number + 1)
                 assert child["verdict"]["refusal"] is refusal
-                assert refused["task"]["page"] == number or not refused["valid"]
+                assert refused["task"] == child_task or not refused["valid"]
+                assert refused["verdict"]["refusal"] is refusal or not refused["valid"]
                 assert (number in self.live) == (refusal is Refusal.NONE)
         if source == CHANNEL:
             assert answer["verdict"]["refusal"] is refusal and answer["nothing"] == nothing

@@ -18,6 +18,7 @@ from signalbox.tb.units.nested.test_nested_kernels import config
 
 CONFIG: Config = config(int(os.environ["NODES"]))
 NODES = CONFIG.nested_kernels
+ALL = (1 << CONFIG.channels) - 1
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 
 
@@ -57,6 +58,9 @@ class EndsTestbench(Testbench):
         """The kernel whose releases are being made."""
         self._joined: list[Joined] = []
         self._asked: Block | None = None
+        self.off = 0
+        """Channels that are disabled, one bit each."""
+        self.drive(on=ALL)
         self._sources = {
             name: Source(self, name, self.share(0.7))
             for name in ("births", "blocks", "ended", "failed", "disowned", "completed")
@@ -124,7 +128,7 @@ class EndsTestbench(Testbench):
         self.leaving += [block for block in blocks if block.parent]
         number, node = self._numbers[kernel], self._nodes.get(kernel)
         word: dict[str, Any] = {
-            "task": {"page": number, "asid": number % 7},
+            "task": {"page": number, "asid": number % 7, "channel": number % CONFIG.channels},
             "context": number % CONFIG.contexts,
             "kin": {"known": node is not None, "kernel": node or 0},
         }
@@ -185,12 +189,15 @@ class EndsTestbench(Testbench):
     def _left(self, where: str, got: dict[str, Any]) -> None:
         number = got["task"]["page"]
         way, word = self._due.pop(number)
-        assert way == where and number not in self.over
+        kept = self._kernels[number] in self._nodes
+        dies = kept and way == "complete" and self.off >> number % CONFIG.channels & 1
+        assert where == ("given_up" if dies else way) and number not in self.over
         assert got["task"]["asid"] == word["task"]["asid"] and got["context"] == word["context"]
         if where == "given_up":
-            assert got["verdict"]["refusal"] is Refusal.KERNEL
+            assert got["verdict"]["refusal"] is (Refusal.KILLED if dies else Refusal.KERNEL)
+            self.met["killed"] += bool(dies)
             self.over.add(number)
-            self._done(self._kernels[number])
+            self._done(self._kernels[number], failed=bool(dies))
         else:
             self._ending, self._sent = number, False
         self.met[where] += 1
@@ -255,9 +262,21 @@ async def random_ends(dut: Any) -> None:
     does not; the tree is empty in the end, and only then."""
     tb = await EndsTestbench(dut).start()
     await tb.until(lambda: tb.get("empty"), "the lists of free nodes are full")
-    kinds = ("ended in", "ended out", "failed in", "failed out", "disowned in", "REFUSED", "JOINED")
+    kinds = (
+        "killed",
+        "ended in",
+        "ended out",
+        "failed in",
+        "failed out",
+        "disowned in",
+        "REFUSED",
+        "JOINED",
+    )
     for _ in range(60):
         launches = tb.random.choice((0.1, 0.5, 0.95))
+        await settle(tb)
+        tb.off = tb.random.choice((0, 0, 1, 0x16)) & ALL
+        tb.drive(on=ALL & ~tb.off)
         for _ in range(60):
             await random_step(tb, launches)
         if all(tb.met[kind] > 10 for kind in kinds):

@@ -27,7 +27,8 @@ class HubTestbench(Testbench):
     -------
     launches, leaves : sources of each SM.
     asked : pages of each SM, in order, whose launch has not been taken.
-    order : SMs in the order in which launches were taken; `ends`, likewise of ends of blocks.
+    order : SMs in the order in which launches were taken; `ends`, likewise of ends of blocks;
+        `left`, in the order in which these were offered.
     answers : number of answers.
     """
 
@@ -38,6 +39,7 @@ class HubTestbench(Testbench):
         self.asked: list[deque[int]] = [deque() for _ in range(SMS)]
         self.order: list[int] = []
         self.ends: list[int] = []
+        self.left: list[int] = []
         self.answers = self._number = self._wait = 0
         self._current: tuple[int, int] | None = None
         self._due: dict[str, dict[str, Any]] = {}
@@ -54,7 +56,8 @@ class HubTestbench(Testbench):
 
     def leave(self, sm: int) -> None:
         """A block of the SM is over; its family tells the SM."""
-        self.leaves[sm].put(sm % CONFIG.nested_kernels)
+        self.left.append(sm)
+        self.leaves[sm].put(sm)
 
     def _takes(self, word: dict[str, Any]) -> None:
         number = word["page"]
@@ -113,7 +116,7 @@ async def random_sms(dut: Any) -> None:
         await tb.steps(tb.random.choice((0, 0, 3, 20)))
     await tb.until(lambda: tb.answers + len(tb.ends) == 300, "all answered", 20_000)
     await tb.steps(3)
-    assert tb.get("idle")
+    assert tb.get("idle") and sorted(tb.left) == sorted(tb.ends)
 
 
 @cocotb.test()

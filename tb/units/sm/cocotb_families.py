@@ -92,8 +92,9 @@ class FamiliesTestbench(Testbench):
         answered = None
         if self._request is not None and rng.random() < 0.2:
             answered = self._answer()
-        ready = [n for n, one in enumerate(self.blocks) if one.children]
-        if ready and rng.random() < 0.15 and answered is None:
+        accepted = answered[0] if answered and answered[1] is Refusal.NONE else None
+        ready = [n for n, one in enumerate(self.blocks) if one.children and n != accepted]
+        if ready and rng.random() < 0.15:
             self._complete(rng.choice(ready))
         elif rng.random() < 0.1 and self._free:
             self._joined.send(family=rng.choice(self._free), failed=1)  # of another SM

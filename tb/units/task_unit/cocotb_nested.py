@@ -135,7 +135,7 @@ async def bad_records(dut: Any) -> None:
 
 @cocotb.test()
 async def full_list(dut: Any) -> None:
-    """A child that finds its list full is refused, and nothing is lost."""
+    """A child that finds its list full is refused, and gives its place in the tree back."""
     tb = await NestedTestbench(dut, place=0.9).start()
     parent = await running(tb, blocks=2)
     room = CONFIG.slots + (1 << LOG_SIZE) - CONFIG.rows  # the parent leaves its slot
@@ -164,6 +164,28 @@ async def killed_parent(dut: Any) -> None:
 
 
 @cocotb.test()
+async def killed_in_a_list(dut: Any) -> None:
+    """Children of an evicted kernel go to their lists; when their channel is disabled, they are
+    killed there, and so are the parent and a child that is about to be launched. Each end names its
+    kernel in the tree."""
+    tb = await NestedTestbench(dut).start()
+    parent = await running(tb, channel=2)
+    for number in range(10, 10 + CONFIG.slots):
+        tb.submit(Kernel(number, priority=60, blocks=60 + number))
+    await tb.until(lambda: parent.stops, "the parent is evicted", 4 * TIMEOUT)
+    children = [Kernel(number, priority=0, blocks=number) for number in range(2, 5)]
+    for child in children[:2]:
+        assert await bear(tb, child, parent) is ACCEPTED
+    assert all(child.outcome == "waits" for child in children[:2])
+    tb.disable(2)
+    assert await bear(tb, children[2], parent) is Refusal.KILLED
+    await tb.until(lambda: all(one.outcome == "failed" for one in children[:2]), "killed")
+    await end(tb)
+    killed = {tb.verdicts[one.number] for one in (parent, *children)}
+    assert killed == {Refusal.KILLED}
+
+
+@cocotb.test()
 async def evicted_parent(dut: Any) -> None:
     """A kernel that was evicted keeps its place in the tree, and so do its children: also in a
     list, and if it has saved blocks."""
@@ -187,9 +209,9 @@ async def evicted_parent(dut: Any) -> None:
 
 @cocotb.test()
 async def random_trees(dut: Any) -> None:
-    """Kernels of any priority launch others, down to a random depth, while contexts come and go:
-    each block of each kernel ends once, each end names its kernel in the tree, and the tree gets
-    every place back."""
+    """Kernels of any priority launch others, some of which are refused: each block of each kernel
+    ends once, each end names its kernel in the tree, and the tree gets the place of each refused
+    child back."""
     tb = await NestedTestbench(dut, place=0.5, end=0.2, level=CILP).start()
     rng, rounds, kernels = tb.random, Rounds(60), list[Kernel]()
     tb.limit(6)
@@ -201,7 +223,7 @@ async def random_trees(dut: Any) -> None:
         number, parents = rounds.number, [one for one in kernels if tb.runs(one)]
         tb.tree.full = rng.random() < 0.1
         one = Kernel(
-            number, priority=rng.choice((0, 20, 63)), blocks=1 + number + rng.choice((0, 200))
+            number, priority=rng.choice((0, 20, 63)), blocks=1 + number + rng.choice((0, 1000))
         )
         if parents and rng.random() < 0.8:
             if rng.random() < 0.1:

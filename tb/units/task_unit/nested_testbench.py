@@ -6,7 +6,7 @@ from typing import Any
 
 from signalbox.hw.nested.kernel_tree import TreeEvent, TreeOp
 from signalbox.hw.records.launch import LaunchAction
-from signalbox.tb.testbench.clocked import Participant, Testbench
+from signalbox.tb.testbench.clocked import Participant
 from signalbox.tb.testbench.ends import Sink
 from signalbox.tb.units.task_unit.task_testbench import CONFIG, Task, TaskTestbench, Verdict
 
@@ -40,7 +40,7 @@ class Tree(Participant):
     ends : numbers of children that were disowned.
     """
 
-    def __init__(self, tb: Testbench) -> None:
+    def __init__(self, tb: TaskTestbench) -> None:
         self._tb, self.full, self.asks = tb, False, 0
         self.gave: dict[str, Any] | None = None
         self.ends: list[int] = []
@@ -53,6 +53,10 @@ class Tree(Participant):
 
     def _asked(self, word: dict[str, Any]) -> None:
         assert word["op"] is TreeOp.LAUNCH
+        child = self._tb.offered[0]
+        assert isinstance(child, Kernel) and child.parent is not None
+        assert word["known"] == (child.parent.node is not None)
+        assert not word["known"] or word["kernel"] == child.parent.node
         self.asks += 1
         if self.full or len(self._free) < 2:
             self._answers.append({"kind": TreeEvent.REFUSED})
