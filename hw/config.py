@@ -129,7 +129,7 @@ LIMITS = {
     "sm_shared": Limits(1024, 228 * 1024, note=f"a multiple of {SHARED_UNIT}"),
     "lanes": Limits(1, 32, power_of_two=True),
     "save_places": Limits(0, 8192, note="0: no preemption at instruction level"),
-    "nested_kernels": Limits(0, 4096, note="not 1; 0: no nested launches"),
+    "nested_kernels": Limits(0, 2048, note="not 1; 0: no nested launches"),
 }
 """By name of the `Config` member. Some members also constrain each other."""
 

@@ -34,15 +34,14 @@ __all__ = [
     "task_failed",
 ]
 
-COUNT_BITS = 13
+COUNT_BITS = 12
 """Width of a channel's task count."""
 
 _PRIORITY = CHANNEL["CONFIG"].field("PRIORITY")
 
-_MOST = 4096 - 64
-"""Number of outstanding tasks at which a channel's next method waits. The rest is for tasks
-launched at the end of tasks, each of which takes the place of one about to end, and for children,
-at most 4,096."""
+_REST = 64
+"""Outstanding tasks for which a channel's methods leave room: tasks launched at the end of tasks,
+each of which takes the place of one about to end. With nested launches, also for all children."""
 
 FAIR_TURN = 16
 """Every 16th turn goes to the oldest method, whatever the priorities."""
@@ -206,10 +205,11 @@ class ComputeWaits(wiring.Component):
             turns.choice.eq(oldest.choice),
         ]
         m.d.sync += turn.eq(turn + turns.begins)
+        most = (1 << COUNT_BITS) - _REST - self._config.nested_kernels
         for number in range(self._config.channels):
             priority = Signal(_PRIORITY.width, name=f"priority_{number}")
             m.d.comb += oldest.levels[number].eq(Mux(fair, 0, priority))
-            m.d.sync += held[number].eq(self.counts[number] >= _MOST)
+            m.d.sync += held[number].eq(self.counts[number] >= most)
             with m.If(written & (setting.channel == number)):
                 m.d.sync += priority.eq(setting.value[_PRIORITY.lo :])
 

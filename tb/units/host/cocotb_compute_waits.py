@@ -62,7 +62,10 @@ STROBES = {
     "began": "port__began",
 }
 
-GOOD, BAD = (Refusal.NONE,), tuple(refusal for refusal in Refusal if refusal.value)
+CHILDREN = Refusal.DEPTH, Refusal.ROOM
+"""Refusals of nested launches, of which the host does not hear."""
+GOOD = (Refusal.NONE,)
+BAD = tuple(one for one in Refusal if one not in (*GOOD, *CHILDREN))
 """Results of tasks."""
 
 COMPLETE = Answer(Result(Cause.NONE, 0, 0, 1, 62), False, False)
