@@ -148,7 +148,8 @@ class KernelEnds(wiring.Component):
     def _bring(self, m: Module) -> None:
         """Complete kernels go on, ahead of those that pass, unless one of these is offered."""
         read, found, over = self._read, self._found, self._over.o
-        item, self._number = Signal(read.data.shape(), name="item"), Signal.like(over.payload)
+        item = Signal(read.data.shape())
+        self._number = Signal(self._config.nested_bits, name="number")
         m.d.comb += [read.addr.eq(over.payload), over.ready.eq(~(self._brings | found))]
         with m.If(over.ready):
             m.d.sync += [self._brings.eq(over.valid), self._number.eq(over.payload)]

@@ -36,7 +36,8 @@ class HighestLevel(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         count, bits = self._config.levels, self._config.level_bits
-        levels, downward = Signal(count), Signal(1 << bits)
+        levels = Signal(count)
+        downward = Signal(1 << bits)
         m.d.comb += [
             levels.eq(self.waiting.word_select(self.context, count)),
             downward.eq(levels[::-1] << (1 << bits) - count),
