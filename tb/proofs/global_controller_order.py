@@ -5,6 +5,7 @@ from typing import Any
 from amaranth import Module, Mux, Signal, Value
 
 from signalbox.hw.placement.controller import GlobalController
+from signalbox.hw.records.placement import PRIORITY_BITS
 from signalbox.tb.proofs.formal import Assert, Assume, Inside, Proof, Wrap, anything
 from signalbox.tb.proofs.placement import TWO_SMS
 
@@ -34,7 +35,7 @@ class Kernels:
         self.left = [Signal(4, name=f"left_{row}") for row in range(2)]
         self.after = [Signal(4, name=f"left_after_{row}") for row in range(2)]
         self.open = [Signal(name=f"is_open_{row}") for row in range(2)]
-        self._levels = [Signal(6, name=f"level_{row}") for row in range(2)]
+        self._levels = [Signal(PRIORITY_BITS, name=f"level_{row}") for row in range(2)]
         self._adds, self._adding, self._stopping = Signal(4), Signal(2), Signal(2)
         self._opened = Signal(2, name="opened")
         sent = self._running.sent

@@ -14,7 +14,12 @@ from signalbox.hw.placement.kernel_table import decision
 from signalbox.hw.placement.row_order import RowOrder
 from signalbox.hw.placement.sm_choice import SmChoice
 from signalbox.hw.placement.sm_table import Rank, SmRow
-from signalbox.hw.records.placement import LEVEL_BITS, coordinates, kernel_needs
+from signalbox.hw.records.placement import (
+    LEVEL_BITS,
+    PRIORITY_BITS,
+    coordinates,
+    kernel_needs,
+)
 from signalbox.tb.proofs.formal import (
     AnyConst,
     Assert,
@@ -234,7 +239,7 @@ class RowOrderProof(Proof):
         """State of a row, besides the list. `at` : its positions in the list."""
         row = Signal(CONFIG.row_bits, name=name)
         open_, filled, walked = (Signal(name=f"{name}_{one}") for one in ("is", "filled", "walked"))
-        priority = Signal(6, name=f"{name}_priority")
+        priority = Signal(PRIORITY_BITS, name=f"{name}_priority")
         opens, closes = self._is(dut.open, row), self._is(dut.close, row)
         m.d.comb += [
             row.eq(AnyConst(CONFIG.row_bits)),

@@ -7,7 +7,8 @@ from amaranth import Cat, Mux, Signal
 from amaranth.hdl import Module, Value
 from amaranth.lib import data
 
-from signalbox.hw.config import Config
+from signalbox.hw.config import NESTING, PRIORITIES, Config
+from signalbox.hw.records.placement import PRIORITY_BITS
 from signalbox.hw.sm.block_choice import BlockChoice
 from signalbox.hw.sm.block_order import BlockOrder
 from signalbox.hw.sm.block_table import BlockTable
@@ -28,6 +29,9 @@ from signalbox.tb.proofs.formal import (
 __all__ = ["PROOFS"]
 
 SLOTS, WARPS = 3, 3
+HIGHEST = PRIORITIES + NESTING - 2
+"""Highest priority of a task."""
+
 CONFIG = Config(
     slots=4, spare_rows=1, sm_blocks=SLOTS, sm_warps=WARPS, sm_registers=6 * 128, sm_shared=5 * 1024
 )
@@ -59,6 +63,7 @@ class OrderProof(Proof):
         used, arrive, leaves = Signal(SLOTS), dut.arrive, anything(m, SLOTS, "leaves")
         m.d.comb += [
             Assume(~arrive.valid | _one(arrive.place)),
+            Assume(arrive.priority <= HIGHEST),
             Assume(~arrive.valid | ~(arrive.place & (used | dut.placed)).any()),
             Assume(~((dut.candidates[0] | dut.last_of) & ~used).any()),
             Assert(~(dut.placed & used).any() & ~(dut.placed & (dut.placed - 1)).any()),
@@ -87,9 +92,9 @@ class OrderProof(Proof):
     ) -> Value:
         """Model the priorities and ages of the two slots. Returns whether the first precedes the
         second. The design's state agrees with it."""
-        priorities = [Signal(6, name=f"priority_{n}") for n in range(2)]
+        priorities = [Signal(PRIORITY_BITS, name=f"priority_{n}") for n in range(2)]
         older = Signal(name="first_is_older")
-        arriving = Signal(6, name="arriving")
+        arriving = Signal(PRIORITY_BITS, name="arriving")
         m.d.sync += arriving.eq(dut.arrive.priority)
         m.d.comb += Assert(coming == arriving)
         before = Mux(priorities[0] == priorities[1], older, priorities[0] > priorities[1])
@@ -219,6 +224,7 @@ class ChoiceProof(Proof):
             arbitrary(m, getattr(dut, name), name)
         arbitrary(m, dut.arrive.valid, "arrives")
         arbitrary(m, dut.arrive.payload, "block")
+        m.d.comb += Assume(dut.arrive.p.needs.priority <= HIGHEST)
         over = Mux(dut.over.valid, dut.over.place, 0)
         quiet, withdraws = Signal(), (dut.withdraw | dut.leaves).any()
         m.d.sync += quiet.eq(~dut.start.any() & ~withdraws & ~dut.overtaken & dut.urgent.valid)
