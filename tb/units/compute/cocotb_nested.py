@@ -177,8 +177,8 @@ async def many_children(dut: Any) -> None:
 @cocotb.test()
 @cocotb.parametrize(turn=range(3))
 async def random_trees(dut: Any, turn: int) -> None:
-    """Random trees of several hosts' kernels at the same time; fewer blocks wait at the same time
-    than there are places for blocks, as blocks with children are not stopped yet."""
+    """Random trees of kernels, two at a time. As blocks that wait are not stopped yet, these must
+    leave a place free: there are at most four, two in each tree, and six places."""
     tb = NestedTestbench(dut)
     tb.random.seed(tb.random.random() + turn)
     await tb.start()
@@ -186,9 +186,9 @@ async def random_trees(dut: Any, turn: int) -> None:
 
     def grow(asid: int, depth: int) -> Launch:
         children = []
-        if depth < DEPTH and rng.random() < 0.5:
+        if depth < 3 and rng.random() < 0.5:
             children = [grow(asid, depth + 1)]
-        elif depth < DEPTH:
+        elif depth < 3:
             children = [tb.kernel(asid=asid) for _ in range(rng.randrange(4))]
         how = {"joins": rng.random() < 0.5, "priority": rng.choice((0, 10, 63))}
         return tb.kernel(*children, asid=asid, **how)
