@@ -95,8 +95,8 @@ class ComputeEngine(wiring.Component):
         m.submodules.placement, m.submodules.faults = self.placement, self._faults
         self._launch(m)
         self._context(m)
-        self._ending, self._busy = Const(0), Const(0)
-        """A kernel of the kernel tree is on its way; that, or a launch of an SM."""
+        self._ending, self._busy, self._empty = Const(0), Const(0), Const(1)
+        """A kernel of the kernel tree is on its way; that, or a launch of an SM; there is none."""
         if self._config.nested:
             self._nest(m)
         else:
@@ -176,15 +176,13 @@ class ComputeEngine(wiring.Component):
     def _tell(self, m: Module) -> None:
         """Whether there are tasks."""
         tasks, finish, launches = self.tasks, self._finish, self._launches
-        idle = tasks.idle & finish.idle & launches.idle & self._front.idle & ~self._busy
-        if self._config.nested:
-            idle &= self._empty
+        idle = tasks.idle & finish.idle & launches.idle & self._front.idle
         m.d.comb += [
             tasks.finishing.eq(~finish.idle | self._ending),
             # An ending task may launch another one, so its context is not empty yet.
             self.contexts.empty.eq(tasks.empty & finish.idle & launches.calm & ~self._busy),
         ]
-        m.d.sync += self.control.idle.eq(idle)
+        m.d.sync += self.control.idle.eq(idle & ~self._busy & self._empty)
 
     def _local_memory(self, m: Module) -> None:
         """Area of the local memory of the task that is being processed: that of its channel."""

@@ -9,20 +9,10 @@ from signalbox.hw.config import Config
 from signalbox.hw.lib.arbiter import SteadyRoundRobin
 from signalbox.hw.lib.stream import StreamFIFO
 from signalbox.hw.nested.kernel_tree import TreeOp, kernel_over, tree_request
-from signalbox.hw.qmd import SkedCheck
-from signalbox.hw.records.launch import (
-    Refusal,
-    task_completed,
-    task_ended,
-    task_failure,
-    task_verdict,
-)
+from signalbox.hw.records.launch import KILLED, Refusal, task_completed, task_ended, task_failure
 from signalbox.hw.records.nested import kernel_kin
 
 __all__ = ["KernelEnds"]
-
-
-_KILLED = task_verdict.const({"refusal": Refusal.KILLED, "check": SkedCheck.NONE})
 
 
 class _End(enum.Enum, shape=2):
@@ -158,7 +148,7 @@ class KernelEnds(wiring.Component):
             channel = read.data.kernel.task.channel[: self._config.channel_bits]
             off = ~self.on.bit_select(channel, 1)
             with m.If((read.data.how == _End.ENDED) & off):
-                m.d.sync += [item.how.eq(_End.FAILED), item.kernel.verdict.eq(_KILLED)]
+                m.d.sync += [item.how.eq(_End.FAILED), item.kernel.verdict.eq(KILLED)]
         ways = (self.ended, self.complete), (self.failed, self.given_up)
         self._goes = []
         """A complete kernel goes on as ended, as failed."""

@@ -9,9 +9,12 @@ from signalbox.hw.lib.arbiter import SteadyRoundRobin
 from signalbox.hw.lib.onehot import select
 from signalbox.hw.nested.kernel_ends import KernelEnds
 from signalbox.hw.nested.kernel_tree import KernelTree, tree_event, tree_request
-from signalbox.hw.records.launch import task_completed, task_ended, task_failure
 
 __all__ = ["NestedKernels"]
+
+_GIVEN = "ended", "failed", "disowned", "completed"
+_TAKEN = "complete", "given_up", "reported"
+"""Streams into `KernelEnds`, and out of it."""
 
 
 class NestedKernels(wiring.Component):
@@ -37,34 +40,24 @@ class NestedKernels(wiring.Component):
     def __init__(self, config: Config) -> None:
         nodes = config.nested_kernels
         request = stream.Signature(tree_request(nodes))
-        ended, failed, completed = (
-            stream.Signature(shape)
-            for shape in (task_ended(config), task_failure(config), task_completed)
-        )
+        self._tree, self._ends = KernelTree(nodes), KernelEnds(config)
+        ends = self._ends.signature.members
         super().__init__({
+            **{name: ends[name] for name in (*_GIVEN, *_TAKEN, "on")},
             "births": In(request),
             "blocks": In(request),
-            "ended": In(ended),
-            "failed": In(failed),
-            "disowned": In(stream.Signature(config.nested_bits)),
             "told": Out(data.StructLayout({"valid": 1, "event": tree_event(nodes)})),
-            "complete": Out(ended),
-            "completed": In(completed),
-            "given_up": Out(failed),
-            "reported": Out(completed),
-            "on": In(config.channels),
             "ending": Out(1),
             "idle": Out(1),
             "empty": Out(1),
         })
-        self._tree, self._ends = KernelTree(nodes), KernelEnds(config)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.tree, m.submodules.ends = tree, ends = self._tree, self._ends
-        for name in ("ended", "failed", "disowned", "completed"):
+        for name in _GIVEN:
             connect(m, flipped(getattr(self, name)), getattr(ends, name))
-        for name in ("complete", "given_up", "reported"):
+        for name in _TAKEN:
             connect(m, getattr(ends, name), flipped(getattr(self, name)))
         connect(m, tree.over, ends.over)
         m.d.comb += [

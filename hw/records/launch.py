@@ -8,6 +8,7 @@ from signalbox.hw.records.nested import block_family, kernel_kin
 from signalbox.hw.records.placement import queue_span, task_pointer
 
 __all__ = [
+    "KILLED",
     "LaunchAction",
     "Refusal",
     "child_answer",
@@ -57,6 +58,9 @@ class Refusal(enum.Enum, shape=4):
 
 task_verdict = data.StructLayout({"refusal": Refusal, "check": SkedCheck})
 """`check` is valid with Refusal.CHECK only, otherwise NONE."""
+
+KILLED = task_verdict.const({"refusal": Refusal.KILLED, "check": SkedCheck.NONE})
+"""Verdict of a killed task."""
 
 
 class LaunchAction(enum.Enum, shape=2):

@@ -7,9 +7,10 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from signalbox.hw.config import NESTING, Config
 from signalbox.hw.nested.kernel_tree import tree_event, tree_request
-from signalbox.hw.qmd import Placement, SkedCheck, Urgency
+from signalbox.hw.qmd import Placement, Urgency
 from signalbox.hw.records.compute_control import kill_request, list_area
 from signalbox.hw.records.launch import (
+    KILLED,
     LaunchAction,
     Refusal,
     slot_limit,
@@ -50,8 +51,6 @@ from signalbox.hw.task_unit.slot_table import SlotTable
 from signalbox.hw.task_unit.task_lists import ListOutcome, ListVisit, TaskLists
 
 __all__ = ["TaskUnit"]
-
-_KILLED = task_verdict.const({"refusal": Refusal.KILLED, "check": SkedCheck.NONE})
 
 
 class TaskUnit(wiring.Component):
@@ -430,7 +429,7 @@ class TaskUnit(wiring.Component):
             with m.If((parent.depth >= self.nesting) | (parent.depth >= NESTING)):
                 m.d.sync += self._verdict.refusal.eq(Refusal.DEPTH)
             with m.Elif(self._slots.kill.bit_select(self._row, 1)):
-                m.d.sync += self._verdict.eq(_KILLED)
+                m.d.sync += self._verdict.eq(KILLED)
             with m.Elif(parent.is_queue):
                 m.d.sync += self._verdict.refusal.eq(Refusal.MODEL)
             with m.Else():
@@ -498,7 +497,7 @@ class TaskUnit(wiring.Component):
                 m.d.sync += self._level.eq(needs.priority)
             with m.If(metadata.done):
                 with m.If(self._filter.kills):
-                    m.d.sync += self._verdict.eq(_KILLED)
+                    m.d.sync += self._verdict.eq(KILLED)
                     m.next = "FAIL"
                 with m.Elif(metadata.verdict.refusal != Refusal.NONE):
                     m.next = "FAIL"
@@ -537,7 +536,7 @@ class TaskUnit(wiring.Component):
         # The row keeps a kill request in progress.
         killed = self._holds & self._filter.kills
         m.d.comb += [
-            self.failed.p.verdict.eq(Mux(killed, _KILLED, self._verdict)),
+            self.failed.p.verdict.eq(Mux(killed, KILLED, self._verdict)),
             self.launched.verdict.eq(self._verdict),
             self.launched.nothing.eq(appends | (self._decrements & ~self._counted)),
         ]
@@ -1030,7 +1029,7 @@ class TaskUnit(wiring.Component):
         with m.State("KILL"):
             self._visited(m)
             with m.If(self._filter.kills):
-                m.d.sync += self._verdict.eq(_KILLED)
+                m.d.sync += self._verdict.eq(KILLED)
                 m.d.comb += self._slots.kills.valid.eq(visit.place == Place.ROW)
                 with m.Switch(visit.place):
                     with m.Case(Place.LIST):
