@@ -16,6 +16,7 @@ __all__ = [
     "INSTRUCTION_BYTES",
     "LAYOUT",
     "MASKS",
+    "NESTED",
     "Instruction",
     "Opcode",
     "Operand",
@@ -88,6 +89,8 @@ class Opcode(enum.IntEnum, shape=7):
     BAR = 0x36
     WAIT = 0x37
     EXIT = 0x38
+    LAUNCH = 0x39
+    JOIN = 0x3A
 
 
 class Special(enum.IntEnum, shape=4):
@@ -197,8 +200,21 @@ INSTRUCTIONS = (
     Instruction(Opcode.BAR, (), "wait for all warps of the block that have not ended"),
     Instruction(Opcode.WAIT, (_B,), "wait at least b cycles, with b of the lowest active lane"),
     Instruction(Opcode.EXIT, (), "end the warp with all its lanes"),
+    Instruction(
+        Opcode.LAUNCH,
+        (_D, Operand.GLOBAL),
+        "launch the task record at the address of the lowest active lane; d = 0, or why not",
+    ),
+    Instruction(
+        Opcode.JOIN,
+        (_D,),
+        "wait for all children of the block; d = 1 if one, or a descendant, has failed, else 0",
+    ),
 )
 """All instructions; any other code is an error."""
+
+NESTED = (Opcode.LAUNCH, Opcode.JOIN)
+"""Instructions of machines with nested launches (`Config.nested_kernels`)."""
 
 _HEAD = """\
 # Instruction set of the supplied core
@@ -213,12 +229,18 @@ one wins. A warp starts with its threads of the block as active lanes and with a
 branches are per warp. Shared memory is 0 when its block begins; local memory holds anything that
 the address space had there.
 
+`launch` and `join` exist on machines with nested launches (NEST-10 … NEST-12). The task record is a
+QMD V03_00, 256-byte aligned, below 2^40. `launch` does not wait for the child; without an active
+lane there is none. If it is refused, bits 7:0 of d are the `Refusal`, and bits 15:8 the number of
+the SKEDCHECK. All active lanes get the same d.
+
 Errors end the warp. INSTRUCTION: an undefined code, a register beyond those of the kernel, an odd
 pair, a shift above 31, an undefined special register, a constant buffer that is not valid, a
 constant out of its buffer's range or misaligned, `bar` in a kernel without barriers, `ldl` or `stl`
-in one without local memory. Others: a misaligned global access, one without translation or beyond
-49 bits; a shared memory access out of the block's range or misaligned; a local memory access out of
-the thread's range or misaligned; more than 8 masks, or `else` or `pop` without one.
+in one without local memory. Others: a misaligned global access or record, an access without
+translation or beyond 49 bits, a record beyond 40; a shared memory access out of the block's range
+or misaligned; a local memory access out of the thread's range or misaligned; more than 8 masks, or
+`else` or `pop` without one.
 """
 
 

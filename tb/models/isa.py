@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-__all__ = ["Block", "Failure", "Launch", "Memory", "run_block"]
+__all__ = ["Block", "Children", "Failure", "Launch", "Memory", "run_block"]
 
 U32 = 0xFFFF_FFFF
 LANES = np.arange(32)
@@ -59,9 +59,19 @@ INSTRUCTION, PROGRAM, MEMORY, ALIGNMENT, RANGE, STACK, LOCAL = 1, 2, 4, 6, 7, 8,
 
 
 @dataclass
+class Children:
+    """Launches by blocks; a child is complete at once. `answer` : result of `launch` for the record
+    at an address. `fails` : whether a child fails."""
+
+    answer: Callable[[int], int]
+    fails: Callable[[int], bool]
+
+
+@dataclass
 class Launch:
     """Parameters that all blocks share. `buffers` : address and bytes of constant buffers 1 … 7, by
-    number. `local` : bytes of local memory per thread."""
+    number. `local` : bytes of local memory per thread. `children` : of a machine with nested
+    launches."""
 
     memory: Memory
     program: int
@@ -74,6 +84,7 @@ class Launch:
     barrier: bool = False
     buffers: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     local: int = 0
+    children: Children | None = None
 
     @property
     def threads(self) -> int:
@@ -104,6 +115,10 @@ class Block:
 
     warps: list[Warp]
     shared: bytearray
+    failed: bool = False
+    """A child has failed."""
+    launched: int = 0
+    """Number of its children."""
 
 
 def run_block(launch: Launch, at: tuple[int, int, int], limit: int = 1_000_000) -> Block:
@@ -114,7 +129,7 @@ def run_block(launch: Launch, at: tuple[int, int, int], limit: int = 1_000_000) 
         live = index * 32 + LANES < launch.threads
         warps.append(Warp(index, launch.program, live, np.zeros((256, 32), np.uint32)))
     block = Block(warps, shared)
-    runs = [_steps(launch, at, warp, shared, limit) for warp in warps]
+    runs = [_steps(launch, at, warp, block, limit) for warp in warps]
     while not all(warp.ended for warp in warps):
         for warp, steps in zip(warps, runs, strict=True):
             if not warp.ended:
@@ -122,9 +137,9 @@ def run_block(launch: Launch, at: tuple[int, int, int], limit: int = 1_000_000) 
     return block
 
 
-def _steps(launch, at, warp: Warp, shared: bytearray, limit: int) -> Iterator[None]:
+def _steps(launch, at, warp: Warp, block: Block, limit: int) -> Iterator[None]:
     """Run up to each barrier, then to the end."""
-    machine = _Machine(launch, at, warp, shared)
+    machine = _Machine(launch, at, warp, block)
     for _ in range(limit):
         here = warp.pc
         try:
@@ -174,8 +189,9 @@ ALU: dict[int, Callable] = {
 
 
 class _Machine:
-    def __init__(self, launch: Launch, at, warp: Warp, shared: bytearray) -> None:
-        self.launch, self.at, self.warp, self.shared = launch, at, warp, shared
+    def __init__(self, launch: Launch, at, warp: Warp, block: Block) -> None:
+        self.launch, self.at, self.warp, self.block = launch, at, warp, block
+        self.shared = block.shared
 
     def step(self) -> bool:
         """Execute one instruction. Returns whether it was a barrier."""
@@ -370,6 +386,27 @@ class _Machine:
     def _exit(self) -> None:
         self.warp.ended = True
 
+    def _nested(self) -> Children:
+        if self.launch.children is None:
+            raise Failure(INSTRUCTION)
+        return self.launch.children
+
+    def _launch(self) -> None:
+        children, base = self._nested(), self.pair(self.a)
+        self.reg(self.d)
+        for va in (int(one) + self.offset & (1 << 64) - 1 for one in base[self.warp.mask][:1]):
+            if va % 256 or va >> 40:
+                raise Failure(ALIGNMENT if va % 256 else MEMORY + 1, va & (1 << 49) - 1)
+            answer = children.answer(va)
+            if not answer:
+                self.block.launched += 1
+                self.block.failed |= children.fails(va)
+            self.write(np.full(32, answer))
+
+    def _join(self) -> None:
+        self._nested()
+        self.write(np.full(32, self.block.failed))
+
     _OTHER: dict[int, Callable] = {
         0x01: _mov,
         0x17: _lea,
@@ -391,4 +428,6 @@ class _Machine:
         0x36: _bar,
         0x37: lambda self: self.b() is None,
         0x38: _exit,
+        0x39: _launch,
+        0x3A: _join,
     }

@@ -9,9 +9,10 @@ from signalbox.hw.records.placement import KernelWord, coordinates
 from signalbox.hw.sm.core.execute import Execute
 from signalbox.hw.sm.core.fetch import Fetch
 from signalbox.hw.sm.core.kernel_rows import KernelRows
+from signalbox.hw.sm.core.launch_unit import LaunchUnit
 from signalbox.hw.sm.core.load_store import LoadStoreUnit
 from signalbox.hw.sm.core.read_port import ReadArbiter
-from signalbox.hw.sm.core.records import context, context_write, place, warp_place
+from signalbox.hw.sm.core.records import context, context_write, place, unit_kinds, warp_place
 from signalbox.hw.sm.core.register_file import RegisterFile
 from signalbox.hw.sm.core.retire import Retire, warp_next
 from signalbox.hw.sm.core.shared_memory import SharedMemory
@@ -50,7 +51,8 @@ class Core(wiring.Component):
         m.submodules.memory = self._memory = LoadStoreUnit(config)
         m.submodules.shared = self._shared = SharedMemory(config)
         m.submodules.start = self._start = WarpStart(config)
-        m.submodules.ending = self._ending = WarpExit(config, 3)
+        self._launches = LaunchUnit(config) if config.nested else None
+        m.submodules.ending = self._ending = WarpExit(config, len(unit_kinds(config).members) + 1)
         self._transfer = StateTransfer(config) if config.preemption else None
         self._blocks(m)
         self._contexts(m)
@@ -59,6 +61,9 @@ class Core(wiring.Component):
         self._begin_warps(m)
         self._end_warps(m)
         self._bus(m)
+        if self._launches is not None:
+            m.submodules.launches = self._launches
+            self._launch(m, self._launches)
         if self._transfer is None:
             self._without_transfer(m)
         else:
@@ -146,8 +151,7 @@ class Core(wiring.Component):
             warps.outcome.eq(fetch.outcome),
             warps.open.program.eq(fetch.program.open),
             warps.open.constants.eq(fetch.constants.open),
-            warps.open.memory.eq(fetch.room.memory),
-            warps.open.shared.eq(fetch.room.shared),
+            *(warps.open[name].eq(fetch.room[name]) for name in unit_kinds(self._config).members),
             warps.ended.eq(self._ending.ended),
             fetch.dying.eq(warps.dying),
             fetch.over.eq(warps.over),
@@ -190,7 +194,7 @@ class Core(wiring.Component):
             fetch.buffer.eq(kernels.buffer),
             kernels.look[0].eq(fetch.look),
             fetch.word.eq(kernels.word[0]),
-            memory_.row.valid.eq(execute.row.valid & ~execute.row.shared),
+            memory_.row.valid.eq(execute.row.valid & ~(execute.row.shared | execute.row.launch)),
             shared.row.valid.eq(execute.row.valid & execute.row.shared),
             registers.look.eq(execute.look),
             execute.dest.eq(registers.dest),
@@ -245,6 +249,23 @@ class Core(wiring.Component):
         connect(m, own.request, flipped(self.write_request))
         connect(m, own.data, flipped(self.write_beat))
         connect(m, flipped(self.write_done), own.done)
+
+    def _launch(self, m: Module, unit: LaunchUnit) -> None:
+        """Launches, and waits for children."""
+        fetch, execute = self._fetch, self._execute
+        connect(m, unit.launch, flipped(self.launch))
+        connect(m, unit.result, self._registers.loads[2])
+        connect(m, unit.end, self._ending.ends[3])
+        m.d.comb += [
+            unit.row.valid.eq(execute.row.valid & execute.row.launch),
+            unit.row.row.eq(execute.row.row),
+            unit.launched.eq(self.launched),
+            unit.reserve.eq(fetch.reserve.launch),
+            fetch.room.launch.eq(unit.room),
+            fetch.children.eq(self.children),
+            fetch.child_failed.eq(self.child_failed),
+            self._waits.children.eq(self.children),
+        ]
 
     def _rooms(self) -> tuple[tuple[str, LoadStoreUnit | SharedMemory], ...]:
         return ("memory", self._memory), ("shared", self._shared)

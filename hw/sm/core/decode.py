@@ -9,7 +9,16 @@ from amaranth.lib.wiring import In, Out
 from signalbox.hw.config import Config
 from signalbox.hw.sm.core.kernel_rows import constant_buffer, kernel_traits
 from signalbox.hw.sm.core.records import Control, Left, Right
-from signalbox.hw.sm.isa import INSTRUCTIONS, LAYOUT, MASKS, Instruction, Opcode, Operand, Special
+from signalbox.hw.sm.isa import (
+    INSTRUCTIONS,
+    LAYOUT,
+    MASKS,
+    NESTED,
+    Instruction,
+    Opcode,
+    Operand,
+    Special,
+)
 
 __all__ = ["MEMORY_OPCODES", "Decoder", "InstructionCheck", "holds"]
 
@@ -42,6 +51,7 @@ class InstructionCheck(wiring.Component):
     """
 
     def __init__(self, config: Config) -> None:
+        self._missing = () if config.nested else NESTED
         super().__init__({
             "word": In(LAYOUT),
             "traits": In(kernel_traits(config)),
@@ -66,7 +76,7 @@ class InstructionCheck(wiring.Component):
         )
         any_d = uses("any_d", Operand.D, Operand.D_PAIR)
         faults = {
-            "unknown": ~holds(m, op, lambda one: True, "known"),
+            "unknown": ~holds(m, op, lambda one: one.opcode not in self._missing, "known"),
             "odd_immediate": immediate & ~has_b,
             "past_d": any_d & ((word.d | pair_d) >= count),
             "past_a": any_a & ((word.a | pair_a) >= count),
@@ -109,7 +119,15 @@ _RIGHT = {
     Opcode.LEAS: Right.SHIFTED,
 }
 
-MEMORY_OPCODES = (Opcode.LDG, Opcode.STG, Opcode.LDS, Opcode.STS, Opcode.LDL, Opcode.STL)
+MEMORY_OPCODES = (
+    Opcode.LDG,
+    Opcode.STG,
+    Opcode.LDS,
+    Opcode.STS,
+    Opcode.LDL,
+    Opcode.STL,
+    Opcode.LAUNCH,
+)
 """Instructions that complete later than they leave the pipeline."""
 
 _COMPARISONS = {
@@ -159,8 +177,9 @@ class Decoder(wiring.Component):
     writes : out, writes a register from the pipeline.
     pair : out, two steps per row, the second for the high word.
     whole : out, processes all rows; otherwise a single step.
-    memory : out, accesses memory.
+    memory : out, completes later than it leaves the pipeline.
     shared : out, accesses shared memory.
+    launch : out, launches a kernel.
     local : out, accesses local memory.
     store : out, a store; otherwise a load.
     """
@@ -170,7 +189,7 @@ class Decoder(wiring.Component):
             "op": In(Opcode),
             "control": Out(Control),
             **dict.fromkeys(
-                ("writes", "pair", "whole", "memory", "shared", "local", "store"), Out(1)
+                ("writes", "pair", "whole", "memory", "shared", "launch", "local", "store"), Out(1)
             ),
         })
 
@@ -189,6 +208,7 @@ class Decoder(wiring.Component):
                         self.whole.eq(one.opcode not in scalar),
                         self.memory.eq(memory),
                         self.shared.eq(Operand.SHARED in one.operands),
+                        self.launch.eq(one.opcode is Opcode.LAUNCH),
                         self.local.eq(Operand.LOCAL in one.operands),
                         self.store.eq(one.opcode in {Opcode.STG, Opcode.STS, Opcode.STL}),
                     ]

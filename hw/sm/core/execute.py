@@ -51,7 +51,8 @@ class Execute(wiring.Component):
     result : out, see `RegisterFile`.
     threads : out, a row of threads.
     thread : in, their positions in the block, 1 cycle later.
-    row : out, a row of a memory instruction, with `shared` for shared memory; always accepted.
+    row : out, a row of a memory instruction, with `shared` for shared memory, `launch` of a launch;
+        always accepted.
     retired : out, completed instructions; memory instructions complete later.
     ahead : out, the warp of `retired`, 1 cycle earlier.
     """
@@ -69,6 +70,7 @@ class Execute(wiring.Component):
             "writes": 1,
             "memory": 1,
             "shared": 1,
+            "launch": 1,
             "local": 1,
             "store": 1,
             "what": instruction(config),
@@ -86,7 +88,9 @@ class Execute(wiring.Component):
             "result": Out(result_row(config)),
             "threads": Out(thread_look(config)),
             "thread": In(data.ArrayLayout(thread, config.lanes)),
-            "row": Out(data.StructLayout({"valid": 1, "shared": 1, "row": access_row(config)})),
+            "row": Out(
+                data.StructLayout({"valid": 1, "shared": 1, "launch": 1, "row": access_row(config)})
+            ),
             "retired": Out(retired(config)),
             "ahead": Out(warp_place(config)),
         })
@@ -126,7 +130,7 @@ class Execute(wiring.Component):
             step.last.eq(~pair_now & ((line == self._line) | ~controls.whole)),
             *(
                 step[name].eq(getattr(controls, name))
-                for name in ("control", "writes", "memory", "shared", "local", "store")
+                for name in ("control", "writes", "memory", "shared", "launch", "local", "store")
             ),
             ends.eq(step.valid & step.last),
             self.i.ready.eq(~busy | ends),
@@ -207,6 +211,7 @@ class Execute(wiring.Component):
             result.mask.eq(Mux(loads, 0, mask)),
             self.row.valid.eq(step.valid & step.memory),
             self.row.shared.eq(step.shared),
+            self.row.launch.eq(step.launch),
             row.warp.eq(step.what.at.warp),
             row.transfer.eq(step.what.transfer),
             row.place.eq(step.what.at.place),

@@ -1,6 +1,6 @@
 """Instruction fetch: from a picked warp to a checked instruction, including constants."""
 
-from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -17,9 +17,17 @@ from signalbox.hw.sm.core.kernel_rows import (
     kernel_traits,
     word_look,
 )
-from signalbox.hw.sm.core.records import instruction, place, warp_place
+from signalbox.hw.sm.core.records import instruction, join_sample, place, unit_kinds, warp_place
 from signalbox.hw.sm.core.warp_scheduler import warp_event, warp_outcome
-from signalbox.hw.sm.isa import IMMEDIATE, INSTRUCTION_BYTES, LAYOUT, Opcode, Operand, Special
+from signalbox.hw.sm.isa import (
+    IMMEDIATE,
+    INSTRUCTION_BYTES,
+    LAYOUT,
+    Instruction,
+    Opcode,
+    Operand,
+    Special,
+)
 from signalbox.hw.sm.port import core_request
 
 __all__ = ["CONSTANT_LINES", "PROGRAM_LINES", "Fetch", "last_words"]
@@ -33,8 +41,15 @@ _WORD = ("missed", "status", "word")
 (`dying`), or its block is stopped (`saves`); its pc is misaligned (`odd`); its instruction, or the
 reason for its absence."""
 
-_FAR = {Operand.GLOBAL, Operand.LOCAL}
-"""Operands in the memory behind the bus."""
+_UNITS = {Operand.GLOBAL: "memory", Operand.LOCAL: "memory", Operand.SHARED: "shared"}
+
+
+def _unit(one: Instruction) -> str | None:
+    """Unit of `unit_kinds` that completes the instruction, if any."""
+    if one.opcode is Opcode.LAUNCH:
+        return "launch"
+    return next((_UNITS[operand] for operand in one.operands if operand in _UNITS), None)
+
 
 _DEPTH = 16
 """Instructions in flight from pick to execution."""
@@ -77,8 +92,10 @@ class Fetch(wiring.Component):
     word : in, see `KernelRows`.
     slot : out, a block slot.
     block : in, position of its block, 1 cycle later.
-    room : in, room for the rows of an instruction on memory, on shared memory.
+    room : in, per unit: room for one more instruction.
     reserve : out, strobe: the room is used.
+    children : in, with nested launches, see `SmPort`.
+    child_failed : in, likewise.
     outcome : out, outcome of a picked warp.
     last : out, reason for its end, if it ends.
     o : out, instructions.
@@ -89,7 +106,8 @@ class Fetch(wiring.Component):
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        kinds = data.StructLayout({"memory": 1, "shared": 1})
+        kinds = unit_kinds(config)
+        nested = dict.fromkeys(("children", "child_failed"), In(config.sm_blocks))
         reads = {
             "request": Out(stream.Signature(core_request(config))),
             "beat": In(data.StructLayout({"valid": 1, "beat": read_beat(config)})),
@@ -113,6 +131,7 @@ class Fetch(wiring.Component):
             "block": In(coordinates),
             "room": In(kinds),
             "reserve": Out(kinds),
+            **(nested if config.nested else {}),
             "outcome": Out(warp_outcome(config)),
             "last": Out(last_words(config)),
             "o": Out(stream.Signature(instruction(config))),
@@ -271,8 +290,10 @@ class Fetch(wiring.Component):
     def _decide(self, m: Module) -> None:
         final, cache = self._final, self._constants
         op = final.word.code[:7]
-        memory = holds(m, op, lambda one: bool(_FAR & {*one.operands}), "memory")
-        shared = holds(m, op, lambda one: Operand.SHARED in one.operands, "on_shared")
+        wanted = {
+            name: holds(m, op, lambda one, name=name: _unit(one) == name, f"on_{name}")
+            for name in unit_kinds(self._config).members
+        }
         missed = Signal()
         lacks = Signal()
         cause = Signal(CoreCause)
@@ -283,12 +304,11 @@ class Fetch(wiring.Component):
             # A warp that waited for an argument may return with another instruction, or with none.
             cache.release.eq(ended | ~final.missed),
             missed.eq(final.constant & ~cache.hit),
-            lacks.eq(memory & ~self.room.memory | shared & ~self.room.shared),
+            lacks.eq(Cat(bit & ~self.room[name] for name, bit in wanted.items()).any()),
             cause.eq(self._cause(final, cache.failed)),
             ended.eq(final.dead | (cause != CoreCause.NONE) | ~final.missed & (op == Opcode.EXIT)),
             goes.eq(final.valid & ~ended & ~final.missed & ~missed & ~lacks),
-            self.reserve.memory.eq(goes & memory),
-            self.reserve.shared.eq(goes & shared),
+            *(self.reserve[name].eq(goes & bit) for name, bit in wanted.items()),
         ]
         wanting = final.missed & ~final.odd
         outcome, last = self.outcome, self.last
@@ -299,8 +319,10 @@ class Fetch(wiring.Component):
             outcome.saves.eq(final.saves),
             outcome.held.program.eq(final.missed & ~ended),
             outcome.held.constants.eq(missed & ~ended),
-            outcome.held.memory.eq(memory & lacks & ~final.missed & ~ended),
-            outcome.held.shared.eq(shared & lacks & ~final.missed & ~ended),
+            *(
+                outcome.held[name].eq(bit & lacks & ~final.missed & ~ended)
+                for name, bit in wanted.items()
+            ),
             last.valid.eq(final.valid & ended),
             last.warp.eq(final.at.warp),
             last.place.eq(final.at.place),
@@ -330,13 +352,15 @@ class Fetch(wiring.Component):
         inside = Signal(range(_DEPTH + 1))
         single = (op == Opcode.S2R) & final.word.value[2:].any()
         known = single | (op == Opcode.LDC)
-        value = Mux(op == Opcode.LDC, self._constants.word, self._shared_special(m))
+        joins, sample = self._join(m, op, final.at.place.slot)
+        constant = Mux(op == Opcode.LDC, self._constants.word, self._shared_special(m))
+        value = Mux(known, constant, Mux(joins, sample, final.word.value))
         m.d.sync += [
             entering.eq(goes),
             what.at.eq(final.at),
             what.op.eq(Mux(known, Opcode.MOV, op)),
-            what.immediate.eq(known | (final.word.code & IMMEDIATE).any()),
-            what.value.eq(Mux(known, value, final.word.value)),
+            what.immediate.eq(known | joins | (final.word.code & IMMEDIATE).any()),
+            what.value.eq(value),
             *(what[name].eq(final.word[name]) for name in ("d", "a", "c")),
         ]
         taken = self.o.valid & self.o.ready
@@ -351,3 +375,14 @@ class Fetch(wiring.Component):
             inside.eq(inside + self.pick.valid - taken - left),
             self.admit.eq(inside < _DEPTH - 4),
         ]
+
+    def _join(self, m: Module, op: Value, slot: Value) -> tuple[Value, Value]:
+        """Whether the instruction is JOIN, and its operand."""
+        if not self._config.nested:
+            return Const(0), Const(0)
+        sample = Signal(join_sample, name="join_sample")
+        m.d.comb += [
+            sample.waits.eq(self.children.bit_select(slot, 1)),
+            sample.failed.eq(self.child_failed.bit_select(slot, 1)),
+        ]
+        return op == Opcode.JOIN, sample.as_value()

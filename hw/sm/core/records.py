@@ -21,12 +21,14 @@ __all__ = [
     "dest_bits",
     "file_units",
     "instruction",
+    "join_sample",
     "place",
     "result_row",
     "retired",
     "row_count",
     "thread",
     "thread_look",
+    "unit_kinds",
     "warp_place",
 ]
 
@@ -42,6 +44,12 @@ def bits(count: int) -> int:
 def row_count(config: Config) -> int:
     """Rows of `lanes` threads per instruction, one per cycle."""
     return WARP_THREADS // config.lanes
+
+
+def unit_kinds(config: Config) -> data.StructLayout:
+    """Units whose instructions complete later than they leave the pipeline, one bit each: memory,
+    shared memory, with nested launches also `launch`."""
+    return data.StructLayout({"memory": 1, "shared": 1, **({"launch": 1} if config.nested else {})})
 
 
 OWN_UNITS = 2
@@ -95,6 +103,11 @@ def instruction(config: Config) -> data.StructLayout:
         "c": 8,
         "value": 32,
     })
+
+
+join_sample = data.StructLayout({"failed": 1, "waits": 1, "zero": 30})
+"""Operand B of JOIN, and so its result. `failed`: a child of the block has failed; `waits`: there
+are children that are not complete, so the instruction is executed again."""
 
 
 class Left(enum.Enum, shape=2):

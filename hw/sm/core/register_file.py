@@ -6,7 +6,14 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from signalbox.hw.config import Config
 from signalbox.hw.lib.arbiter import RoundRobin
-from signalbox.hw.sm.core.records import bits, dest_bits, file_units, result_row, row_count
+from signalbox.hw.sm.core.records import (
+    bits,
+    dest_bits,
+    file_units,
+    result_row,
+    row_count,
+    unit_kinds,
+)
 from signalbox.hw.sm.core.unit_allocator import UnitAllocator
 from signalbox.hw.sm.core.written_flags import WrittenFlags
 
@@ -52,7 +59,7 @@ class RegisterFile(wiring.Component):
     cover : in, write 0 to the lanes outside of its mask.
     mark : in, mark the register of `result` as written.
     result : in, pipeline result.
-    loads : in, memory results, from two units.
+    loads : in, results of instructions that complete later, one stream per unit.
     waiting : out, a memory result is waiting.
     """
 
@@ -72,7 +79,7 @@ class RegisterFile(wiring.Component):
             "cover": In(1),
             "mark": In(1),
             "result": In(result),
-            "loads": In(stream.Signature(result)).array(2),
+            "loads": In(stream.Signature(result)).array(len(unit_kinds(config).members)),
             "waiting": Out(1),
         })
 
@@ -132,14 +139,15 @@ class RegisterFile(wiring.Component):
         ]
 
     def _write(self, m: Module) -> None:
-        m.submodules.turns = turns = RoundRobin(2)
+        m.submodules.turns = turns = RoundRobin(len(self.loads))
         port = self._file.write_port(granularity=1)
         valid = Cat(load.valid for load in self.loads)
         row = Signal.like(self.result)
         m.d.comb += [
             turns.requests.eq(valid),
             turns.advance.eq(~self.write),
-            self.waiting.eq(valid.any() & self.write | valid.all()),
+            # With several, one of them waits.
+            self.waiting.eq(valid.any() & self.write | (valid & (valid - 1)).any()),
             port.addr.eq(row.dest),
             row.eq(self.result),
         ]

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import VA_BITS, WARP_THREADS, Config
 from signalbox.hw.sm.core.decode import MEMORY_OPCODES
-from signalbox.hw.sm.core.records import bits, context_write, retired, warp_place
+from signalbox.hw.sm.core.records import bits, context_write, join_sample, retired, warp_place
 from signalbox.hw.sm.isa import INSTRUCTION_BYTES, MASKS, Opcode
 
 __all__ = ["Retire", "warp_next"]
@@ -14,8 +14,11 @@ __all__ = ["Retire", "warp_next"]
 
 def warp_next(config: Config) -> data.StructLayout:
     """State of a warp after an instruction, one bit each: ready, at the barrier, waiting for `word`
-    cycles; or none: its memory access is outstanding."""
+    cycles, with nested launches: waiting for the children of its block (`joins`), then the
+    instruction is executed again; or none: its memory access is outstanding."""
+    nested = {"joins": 1} if config.nested else {}
     return data.StructLayout({
+        **nested,
         "warp": config.warp_bits,
         "slot": config.block_bits,
         "ready": 1,
@@ -51,13 +54,13 @@ class Retire(wiring.Component):
         m = Module()
         done, context, new = self.retired, self.retired.at.context, self.write.context
         kept, own = self._masks(m), Signal(name="own")
-        taken = Signal()
+        taken, again = Signal(), Signal(name="again")
         jump = Signal(VA_BITS)
         op, hit = done.op, done.nonzero.any()
         sign = done.offset[31].replicate(VA_BITS - 32)
         m.d.comb += [
             taken.eq((op == Opcode.BRA) | (op == Opcode.BANY) & hit | (op == Opcode.BNONE) & ~hit),
-            jump.eq(Mux(taken, Cat(done.offset, sign), INSTRUCTION_BYTES)),
+            jump.eq(Mux(taken, Cat(done.offset, sign), Mux(again, 0, INSTRUCTION_BYTES))),
             own.eq(done.valid & ~done.transfer),
             self.write.valid.eq(own),
             self.top.eq(kept),
@@ -66,6 +69,9 @@ class Retire(wiring.Component):
             new.mask.eq(context.mask),
             new.depth.eq(context.depth),
         ]
+        if self._config.nested:
+            sample = data.View(join_sample, done.offset)
+            m.d.comb += again.eq((op == Opcode.JOIN) & sample.waits)
         with m.Switch(op):
             with m.Case(Opcode.PUSH):
                 m.d.comb += [new.mask.eq(done.nonzero), new.depth.eq(context.depth + 1)]
@@ -73,7 +79,7 @@ class Retire(wiring.Component):
                 m.d.comb += new.mask.eq(kept & ~context.mask)
             with m.Case(Opcode.POP):
                 m.d.comb += [new.mask.eq(kept), new.depth.eq(context.depth - 1)]
-        self._next(m, own)
+        self._next(m, own, again)
         return m
 
     def _masks(self, m: Module) -> Signal:
@@ -90,7 +96,7 @@ class Retire(wiring.Component):
         ]
         return read.data
 
-    def _next(self, m: Module, own: Signal) -> None:
+    def _next(self, m: Module, own: Signal, again: Signal) -> None:
         done, next_, op = self.retired, self.next, self.retired.op
         waits, barrier = op == Opcode.WAIT, op == Opcode.BAR
         elsewhere = Signal()
@@ -102,6 +108,8 @@ class Retire(wiring.Component):
             next_.slot.eq(done.at.place.slot),
             next_.waits.eq(own & waits),
             next_.barrier.eq(own & barrier),
-            next_.ready.eq(own & ~waits & ~barrier & ~elsewhere),
+            next_.ready.eq(own & ~waits & ~barrier & ~again & ~elsewhere),
             next_.word.eq(done.word),
         ]
+        if self._config.nested:
+            m.d.comb += next_.joins.eq(own & again)

@@ -11,15 +11,17 @@ from signalbox.hw.config import Config
 from signalbox.hw.errors import CoreCause
 from signalbox.hw.lib.arbiter import RoundRobin
 from signalbox.hw.lib.onehot import encode
-from signalbox.hw.sm.core.records import completion
+from signalbox.hw.sm.core.records import completion, unit_kinds
 from signalbox.hw.sm.core.retire import warp_next
 from signalbox.hw.sm.core.warp_waits import one_hot
 
-__all__ = ["HELD", "WarpScheduler", "warp_event", "warp_outcome"]
+__all__ = ["WarpScheduler", "held_for", "warp_event", "warp_outcome"]
 
-HELD = ("program", "constants", "memory", "shared")
-"""Reasons for which a fetched instruction may be held: a line of either cache, room for its
-rows."""
+
+def held_for(config: Config) -> data.StructLayout:
+    """Reasons for which a fetched instruction may be held, one bit each: a line of either cache,
+    room in its unit."""
+    return data.StructLayout({"program": 1, "constants": 1, **unit_kinds(config).members})
 
 
 def warp_event(config: Config) -> data.StructLayout:
@@ -36,7 +38,7 @@ def warp_outcome(config: Config) -> data.StructLayout:
         "warp": config.warp_bits,
         "ended": 1,
         "saves": 1,
-        "held": data.StructLayout(dict.fromkeys(HELD, 1)),
+        "held": held_for(config),
     })
 
 
@@ -53,7 +55,7 @@ class WarpScheduler(wiring.Component):
     done : in, strobe: its memory access has completed and it becomes ready.
     wake : in, per warp: its wait is over and it becomes ready.
     outcome : in, outcome of a picked warp.
-    open : in, per reason of `HELD`: held warps may retry.
+    open : in, per reason of `held_for`: held warps may retry.
     done_before : in, strobe: the warp had ended before its block was saved, so it ends at once.
     dying : out, per warp: its memory access failed; it ends instead of executing its next
         instruction.
@@ -75,7 +77,7 @@ class WarpScheduler(wiring.Component):
             "done": In(data.StructLayout({"valid": 1, "what": completion(config)})),
             "wake": In(count),
             "outcome": In(warp_outcome(config)),
-            "open": In(data.StructLayout(dict.fromkeys(HELD, 1))),
+            "open": In(held_for(config)),
             "done_before": In(warp_event(config)),
             "dying": Out(count),
             "over": Out(count),
@@ -123,7 +125,7 @@ class WarpScheduler(wiring.Component):
         """Held warps that fetch their instruction again."""
         count, outcome = self._config.sm_warps, self.outcome
         every = []
-        for name in HELD:
+        for name in held_for(self._config).members:
             held, free = Signal(count, name=f"held_{name}"), Signal(count, name=f"free_{name}")
             hit = outcome.valid & outcome.held[name]
             m.d.comb += free.eq(Mux(self.open[name], held, 0))

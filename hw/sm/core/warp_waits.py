@@ -1,4 +1,4 @@
-"""Waiting warps: for a time, or at a barrier."""
+"""Waiting warps: for a time, at a barrier, or for children."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, wiring
@@ -27,6 +27,7 @@ class WarpWaits(wiring.Component):
     at : in, place of a warp that starts to wait.
     next : in, its wait.
     release : in, strobe per block slot: its barrier is complete.
+    children : in, with nested launches, per block slot: it has children that are not complete.
     kill : in, per kernel row.
     stopped : in, per block slot.
     wake : out, per warp: its wait is over, or interrupted.
@@ -43,6 +44,7 @@ class WarpWaits(wiring.Component):
             "at": In(warp_place(config)),
             "next": In(warp_next(config)),
             "release": In(config.sm_blocks),
+            **({"children": In(config.sm_blocks)} if config.nested else {}),
             "kill": In(config.rows),
             "stopped": In(config.sm_blocks),
             "wake": Out(config.sm_warps),
@@ -59,14 +61,15 @@ class WarpWaits(wiring.Component):
         count = config.sm_warps
         timed = Signal(count)
         barred = Signal(count)
-        released = Signal(count)
+        joining = Signal(count)
+        released, joined = Signal(count), Signal(count, name="joined")
         slots = Signal(data.ArrayLayout(config.block_bits, count))
-        found, stops, slot = self._look(m, timed, barred, slots)
+        found, stops, slot = self._look(m, timed, barred | joining, slots)
         cut_timed, cut_barred = (Signal(count, name=f"cuts_{name}") for name in ("timed", "barred"))
         started = one_hot(self.start.valid, self.start.warp, count)
         m.d.comb += [
             released.eq(barred & Cat(self.release.bit_select(slots[n], 1) for n in range(count))),
-            self.wake.eq(released | found),
+            self.wake.eq(released | joined | found),
             cut_timed.eq(Mux(stops, found & timed, 0)),
             cut_barred.eq(Mux(stops, found & barred & ~released, 0)),
             self.undo.valid.eq(cut_barred.any()),
@@ -80,15 +83,25 @@ class WarpWaits(wiring.Component):
             timed.eq(timed & ~self.wake | one_hot(next_.waits, next_.warp, count)),
             barred.eq(barred & ~self.wake | one_hot(next_.barrier, next_.warp, count)),
         ]
-        with m.If(next_.barrier | next_.waits):
+        if config.nested:
+            waiting = (self.children.bit_select(slots[n], 1) for n in range(count))
+            m.d.comb += joined.eq(joining & ~Cat(waiting))
+            m.d.sync += joining.eq(joining & ~self.wake | one_hot(next_.joins, next_.warp, count))
+        with m.If(self._begins()):
             m.d.sync += slots[next_.warp].eq(next_.slot)
         return m
 
+    def _begins(self) -> Value:
+        """Whether a warp starts to wait."""
+        joins = self.next.joins if self._config.nested else 0
+        return self.next.barrier | self.next.waits | joins
+
     def _look(
-        self, m: Module, timed: Signal, barred: Signal, slots: data.View
+        self, m: Module, timed: Signal, other: Signal, slots: data.View
     ) -> tuple[Value, Signal, Signal]:
-        """A warp whose wait is over, one-hot; whether it is interrupted by `stopped`; its block
-        slot. The value read is valid only if the warp was already waiting at the read."""
+        """A warp whose wait for a time is over, or that is killed or stopped in its wait, one-hot;
+        whether it is stopped; its block slot. The value read is valid only if the warp was already
+        waiting at the read."""
         config, next_ = self._config, self.next
         now = Signal(_TIME_BITS)
         turn = Signal(config.warp_bits)
@@ -104,7 +117,7 @@ class WarpWaits(wiring.Component):
         rest = Signal(_TIME_BITS)
         m.d.comb += [
             read.addr.eq(turn),
-            write.en.eq(next_.waits | next_.barrier),
+            write.en.eq(self._begins()),
             write.addr.eq(next_.warp),
             write.data.until.eq(now + next_.word),
             write.data.row.eq(self.at.place.row),
@@ -119,7 +132,7 @@ class WarpWaits(wiring.Component):
         m.d.sync += [
             now.eq(now + 1),
             before.eq(turn),
-            was.eq(Cat(timed.bit_select(turn, 1), barred.bit_select(turn, 1))),
+            was.eq(Cat(timed.bit_select(turn, 1), other.bit_select(turn, 1))),
         ]
         with m.If(turn == config.sm_warps - 1):
             m.d.sync += turn.eq(0)
@@ -127,7 +140,7 @@ class WarpWaits(wiring.Component):
             m.d.sync += turn.eq(turn + 1)
         ends = killed | stops
         wakes = (was[0] & (late | ends)) | (was[1] & ends)
-        still = timed | barred
+        still = timed | other
         return one_hot(wakes, before, config.sm_warps) & still, stops, slot
 
 

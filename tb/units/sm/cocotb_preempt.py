@@ -12,7 +12,7 @@ from signalbox.tb.units.sm.programs import random_launch
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 
-MOST = 5
+MOST = 3
 
 MANY = 40
 """Rounds in which some block is stopped."""
@@ -46,6 +46,7 @@ async def random_programs(dut, eager):
     for number in range(MANY):
         if number >= ROUNDS and tb.saved:
             break
+        tb.stops.clear()
         tb.port.latency = numbers.choice(((1, 2), (3, 20), (30, 90)))
         tb.rate = numbers.choice((0.001, 0.003, 0.01))
         launches = {}

@@ -11,7 +11,7 @@ from random import Random
 import numpy as np
 
 from signalbox.driver.kernels.assembler import assemble, registers
-from signalbox.tb.models.isa import Launch, Memory
+from signalbox.tb.models.isa import Children, Launch, Memory
 
 __all__ = ["BUFFERS", "DATA", "WORDS", "random_launch"]
 
@@ -34,12 +34,20 @@ ARGUMENT_WORDS = 24
 
 class Writer:
     """Writes a program. `buffers` : number of words of each constant buffer. `local` : whether it
-    uses local memory."""
+    uses local memory. `launches` : whether it launches kernels; `alone` : with one warp only, so
+    that the results of its joins are known."""
 
     def __init__(
-        self, numbers: Random, barrier: bool, buffers: Mapping[int, int], local: bool
+        self,
+        numbers: Random,
+        barrier: bool,
+        buffers: Mapping[int, int],
+        local: bool,
+        launches: bool,
+        alone: bool,
     ) -> None:
         self.numbers, self.barrier, self.buffers, self.local = numbers, barrier, buffers, local
+        self.launches, self.alone = launches, alone
         self.lines: list[str] = []
         self.labels = 0
 
@@ -89,6 +97,9 @@ class Writer:
     def statement(self, depth: int, masks: int) -> None:
         numbers, d = self.numbers, self.register()
         own = 4 * numbers.randrange(WORDS)
+        if self.launches and numbers.random() < 0.1:
+            self.nest(d)
+            return
         kind = numbers.random()
         if kind < 0.45:
             self.say(f"{numbers.choice(TWO)} {d}, {self.register()}, {self.b()}")
@@ -122,6 +133,17 @@ class Writer:
             self.branch(depth, masks)
         elif depth < 3:
             self.loop(depth, masks)
+
+    def nest(self, d: str) -> None:
+        """Launch a kernel, whose record may depend on the lane; or wait for the children."""
+        numbers = self.numbers
+        if numbers.random() < 0.4:
+            self.say(f"join {d}", *(() if self.alone else (f"mov {d}, 0",)))
+            return
+        low = numbers.choice((f"mov r10, {numbers.getrandbits(32) & ~0xFF}", "and r10, r0, 31"))
+        shift = ("shl r10, r10, 8",) if low.startswith("and") else ()
+        self.say(low, *shift, f"mov r11, {numbers.randrange(200)}")
+        self.say(f"launch {d}, [r10 + {numbers.randrange(-100, 100) * 256}]".replace("+ -", "- "))
 
     def constant(self) -> str:
         buffer = self.numbers.choice(sorted(self.buffers))
@@ -186,12 +208,14 @@ def random_launch(
     length: int,
     *,
     local: bool = False,
+    children: Children | None = None,
 ) -> Launch:
-    """A kernel of `length` statements, with its memory."""
+    """A kernel of `length` statements, with its memory; with `children`, it launches some."""
     count = int(np.prod(threads))
     barrier = numbers.random() < 0.6
     lengths = {n: 4 * numbers.randint(1, 9) for n in range(1, 8) if numbers.random() < 0.5}
-    writer = Writer(numbers, barrier, {0: ARGUMENT_WORDS, **lengths}, local)
+    sizes = {0: ARGUMENT_WORDS, **lengths}
+    writer = Writer(numbers, barrier, sizes, local, children is not None, count <= 32)
     writer.begin()
     for _ in range(length):
         writer.statement(0, 0)
@@ -225,4 +249,5 @@ def random_launch(
         barrier,
         buffers,
         4 * LOCAL_WORDS * local,
+        children,
     )

@@ -22,8 +22,10 @@ def run(
     simulator: str,
     *,
     rounds: int = 3,
+    **further: int,
 ) -> None:
-    sizes = {**fields(size), "save_places": 4}
+    """`further` : fields of the configuration."""
+    sizes = {**fields(size), "save_places": 4, **further}
     simulate(
         design(Config(**sizes)),
         f"signalbox.tb.units.sm.cocotb_{tests}",
@@ -114,3 +116,18 @@ def test_every_cycle(simulator: str, offset: int) -> None:
         env={"CONFIG": json.dumps(sizes), "SHARE": "8", "OFFSET": str(offset)},
         testcase="every_cycle",
     )
+
+
+NESTED = {"nested_kernels": 8}
+
+
+def test_launches(simulator: str) -> None:
+    """Kernels that launch others; with every change, one round."""
+    run("four", Core, "launches", 6, simulator, rounds=1, **NESTED)
+
+
+@pytest.mark.nightly
+@ON_VERILATOR
+@pytest.mark.parametrize("size", ["four", "one", "all"])
+def test_many_launches(simulator: str, size: str) -> None:
+    run(size, Core, "launches", 6, simulator, **NESTED)
