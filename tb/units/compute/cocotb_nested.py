@@ -8,7 +8,7 @@ import cocotb
 import numpy as np
 
 from signalbox.hw.records.launch import Refusal
-from signalbox.tb.units.compute.launch import Launch
+from signalbox.tb.units.compute.launch import Job, Launch
 from signalbox.tb.units.compute.launching_core import WITHOUT_JOIN
 from signalbox.tb.units.compute.testbench import CONFIG, ComputeTestbench
 
@@ -62,17 +62,17 @@ class NestedTestbench(ComputeTestbench):
         """A kernel of one block that launches `children`, which were made just before, in order."""
         numbers = [child.number for child in children]
         assert numbers == list(range(self._next - len(numbers), self._next)), numbers
-        first = Launch(numbers[0] if numbers else 0, Tree(), 0).page
-        made = Launch(
-            self._next,
-            Tree(first=first, count=len(children), **how),
-            asid=asid,
-            priority=priority,
-        )
+        job = self.work(self._next, children, **how)
+        made = Launch(self._next, job, asid=asid, priority=priority)
         self._next += 1
         self.know(made)
         self.parents.update(dict.fromkeys(numbers, made.number))
         return made
+
+    def work(self, number: int, children: tuple[Launch, ...], **how: Any) -> Job:
+        """Work of the kernel `number`."""
+        first = children[0].page if children else Launch(0, Tree(), 0).page
+        return Tree(first=first, count=len(children), **how)
 
     def _over(self, word: dict[str, Any]) -> None:
         super()._over(word)

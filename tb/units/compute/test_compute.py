@@ -47,6 +47,19 @@ def test_nested(simulator: str) -> None:
     )
 
 
+def test_nested_programs(simulator: str) -> None:
+    """The same with programs of the supplied core."""
+    simulate(
+        ComputeEngine(NESTED),
+        "signalbox.tb.units.compute.cocotb_nested_programs",
+        simulator=simulator,
+        name="work-nested-programs",
+        apart=True,
+        env={"WORK_CONFIG": "NESTED"},
+        minimum=6,
+    )
+
+
 @pytest.mark.nightly
 def test_timing(simulator: str) -> None:
     simulate(
