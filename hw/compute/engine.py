@@ -158,6 +158,7 @@ class ComputeEngine(wiring.Component):
         connect(m, nested.reported, launches.completed)
         connect(m, tasks.tree, nested.births)
         connect(m, hub.blocks, nested.blocks)
+        connect(m, self.placement.lost, nested.lost)
         connect(m, hub.child, launches.child)
         taken = nested.complete.valid & nested.complete.ready
         m.d.comb += [

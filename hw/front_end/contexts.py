@@ -295,9 +295,11 @@ class Contexts(wiring.Component):
 
     def _place(self, m: Module) -> None:
         """Policy of tasks that leave the choice to the context; preemption."""
+        nests = (self._setting.nesting > 1) if self._config.nested else Const(0)
         m.d.comb += [
-            self.level.eq(self._setting.level),
-            self.saves.eq(self._setting.saves),
+            # Waits for children end only if waiting blocks can be stopped.
+            self.level.eq(Mux(nests, PreemptionLevel.CILP, self._setting.level)),
+            self.saves.eq(self._setting.saves | nests),
             self.save_area.eq(self._setting.save_area),
             self.nesting.eq(self._setting.nesting),
         ]

@@ -6,13 +6,19 @@ from amaranth.lib.wiring import In, Out
 from signalbox.hw.config import Config
 from signalbox.hw.records.launch import child_answer, child_launch
 
-__all__ = ["NestedLink", "family_joined"]
+__all__ = ["NestedLink", "family_joined", "family_notice"]
 
 
 def family_joined(config: Config) -> data.StructLayout:
     """Strobe: all children that the block of `family` has launched so far are complete; `failed`:
     one of them, or of their descendants, has failed."""
     return data.StructLayout({"valid": 1, "family": config.nested_bits, "failed": 1})
+
+
+def family_notice(config: Config) -> data.StructLayout:
+    """The block of `family` is over; or, if it `asks`, it is on an SM again, and wants to know
+    whether it has children that are not complete."""
+    return data.StructLayout({"asks": 1, "family": config.nested_bits})
 
 
 class NestedLink(wiring.Signature):
@@ -22,7 +28,7 @@ class NestedLink(wiring.Signature):
     -------
     launch : in, a launch; the next one comes after its answer.
     answer : out, response to the launch.
-    leave : in, family of a block that is over.
+    notice : in, see `family_notice`; a block that asks is answered by `joined`, if it has none.
     joined : out, a family without children that are not complete; to all SMs.
     """
 
@@ -30,6 +36,6 @@ class NestedLink(wiring.Signature):
         super().__init__({
             "launch": In(stream.Signature(child_launch(config))),
             "answer": Out(child_answer(config)),
-            "leave": In(stream.Signature(config.nested_bits)),
+            "notice": In(stream.Signature(family_notice(config))),
             "joined": Out(family_joined(config)),
         })

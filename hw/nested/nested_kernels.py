@@ -8,7 +8,7 @@ from signalbox.hw.config import Config
 from signalbox.hw.lib.arbiter import SteadyRoundRobin
 from signalbox.hw.lib.onehot import select
 from signalbox.hw.nested.kernel_ends import KernelEnds
-from signalbox.hw.nested.kernel_tree import KernelTree, tree_event, tree_request
+from signalbox.hw.nested.kernel_tree import KernelTree, TreeOp, tree_event, tree_request
 
 __all__ = ["NestedKernels"]
 
@@ -25,6 +25,7 @@ class NestedKernels(wiring.Component):
     -------
     births : in, launches by blocks, from the task unit.
     blocks : in, LEAVE and ASK of blocks, from the SMs.
+    lost : in, families of saved blocks that will not continue.
     ended, failed, disowned : in, from the task unit; see `KernelEnds`.
     told : out, strobe: an event of the tree. LAUNCHED and REFUSED are for the task unit, JOINED
         is for the SMs.
@@ -46,6 +47,7 @@ class NestedKernels(wiring.Component):
             **{name: ends[name] for name in (*_GIVEN, *_TAKEN, "on")},
             "births": In(request),
             "blocks": In(request),
+            "lost": In(stream.Signature(config.nested_bits)),
             "told": Out(data.StructLayout({"valid": 1, "event": tree_event(nodes)})),
             "ending": Out(1),
             "idle": Out(1),
@@ -60,6 +62,7 @@ class NestedKernels(wiring.Component):
         for name in _TAKEN:
             connect(m, getattr(ends, name), flipped(getattr(self, name)))
         connect(m, tree.over, ends.over)
+        lost = self.births.signature.create(path=("lost_family",))
         m.d.comb += [
             self.told.valid.eq(tree.told.valid),
             self.told.event.eq(tree.told.p),
@@ -67,9 +70,14 @@ class NestedKernels(wiring.Component):
             self.empty.eq(tree.empty),
             ends.on.eq(self.on),
             self.ending.eq(~(ends.idle & tree.idle)),
-            self.idle.eq(~(self.ending | self.births.valid | self.blocks.valid)),
+            self.idle.eq(~(self.ending | self.births.valid | self.blocks.valid | lost.valid)),
+            lost.valid.eq(self.lost.valid),
+            lost.p.op.eq(TreeOp.LEAVE),
+            lost.p.related.eq(1),
+            lost.p.family.eq(self.lost.payload),
+            self.lost.ready.eq(lost.ready),
         ]
-        self._share(m, (self.births, self.blocks, ends.tree))
+        self._share(m, (self.births, self.blocks, lost, ends.tree))
         return m
 
     def _share(self, m: Module, clients: tuple) -> None:

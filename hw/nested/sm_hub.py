@@ -1,6 +1,6 @@
 """Nested launches of all SMs on their way to the engine (NEST-10)."""
 
-from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -8,15 +8,15 @@ from signalbox.hw.config import Config
 from signalbox.hw.lib.arbiter import SteadyRoundRobin
 from signalbox.hw.lib.onehot import select
 from signalbox.hw.nested.kernel_tree import TreeEvent, TreeOp, tree_event, tree_request
-from signalbox.hw.nested.link import NestedLink
+from signalbox.hw.nested.link import NestedLink, family_notice
 from signalbox.hw.records.launch import child_answer, child_launch
 
 __all__ = ["SmHub"]
 
 
 class SmHub(wiring.Component):
-    """SMs take turns: a launch of an SM waits for one launch of each other SM, the end of a block
-    for one of each other. One launch at a time. What SMs are told is in order, registered for
+    """SMs take turns: a launch of an SM waits for one launch of each other SM, a notice for one of
+    each other. One launch at a time. What SMs are told is in order, registered for
     distance: one cycle.
 
     Members
@@ -24,9 +24,9 @@ class SmHub(wiring.Component):
     sm : in, the SMs.
     child : out, launches, to the arbiter.
     answer : in, strobe: the result of the launch.
-    blocks : out, LEAVE of blocks that are over, to the kernel tree.
+    blocks : out, LEAVE of blocks that are over, ASK of restored ones, to the kernel tree.
     told : in, strobe: an event of the kernel tree.
-    idle : out, no launch and no end of a block is on its way.
+    idle : out, no launch and no notice is on its way.
     """
 
     def __init__(self, config: Config) -> None:
@@ -45,20 +45,22 @@ class SmHub(wiring.Component):
         m = Module()
         count, child, blocks = self._config.sms, self.child, self.blocks
         m.submodules.launches = launches = SteadyRoundRobin(count)
-        m.submodules.ends = ends = SteadyRoundRobin(count)
+        m.submodules.notices = notices = SteadyRoundRobin(count)
         source, busy = Signal(count, name="source"), Signal(name="launch_in_progress")
+        notice = Signal(family_notice(self._config), name="notice")
         asked = Cat(sm.launch.valid for sm in self.sm)
         m.d.comb += [
             launches.requests.eq(asked & (~busy).replicate(count)),
             launches.advance.eq(child.ready),
             child.valid.eq(launches.grant.any()),
             child.p.eq(select(launches.grant, [Value.cast(sm.launch.p) for sm in self.sm])),
-            ends.requests.eq(Cat(sm.leave.valid for sm in self.sm)),
-            ends.advance.eq(blocks.ready),
-            blocks.valid.eq(ends.grant.any()),
-            blocks.p.op.eq(TreeOp.LEAVE),
+            notices.requests.eq(Cat(sm.notice.valid for sm in self.sm)),
+            notices.advance.eq(blocks.ready),
+            notice.eq(select(notices.grant, [Value.cast(sm.notice.p) for sm in self.sm])),
+            blocks.valid.eq(notices.grant.any()),
+            blocks.p.op.eq(Mux(notice.asks, TreeOp.ASK, TreeOp.LEAVE)),
             blocks.p.related.eq(1),
-            blocks.p.family.eq(select(ends.grant, [sm.leave.payload for sm in self.sm])),
+            blocks.p.family.eq(notice.family),
             self.idle.eq(~(busy | asked.any() | blocks.valid)),
         ]
         with m.If(child.valid & child.ready):
@@ -68,7 +70,7 @@ class SmHub(wiring.Component):
         for number, sm in enumerate(self.sm):
             m.d.comb += [
                 sm.launch.ready.eq(launches.grant[number] & child.ready),
-                sm.leave.ready.eq(ends.grant[number] & blocks.ready),
+                sm.notice.ready.eq(notices.grant[number] & blocks.ready),
             ]
             self._tell(m, sm, source[number])
         return m

@@ -1,7 +1,7 @@
 """Global logic controller: assigns blocks to SMs (PLACE-1 … 10, ASID-30 … 32)."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
-from amaranth.lib import data, enum, wiring
+from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from signalbox.hw.config import Config
@@ -102,6 +102,7 @@ class GlobalController(wiring.Component):
     placed : out, for traces and counters; in the first cycle in which the block is valid at the SM.
     refused : out, for traces and counters.
     saved : out, strobe: a block with saved state has left its SM; for counters.
+    lost : out, with nested launches, see `SavedBlocks`.
 
     Attributes
     ----------
@@ -121,6 +122,7 @@ class GlobalController(wiring.Component):
             "placed": Out(placed(config)),
             "refused": Out(refused),
             "saved": Out(1),
+            **({"lost": Out(stream.Signature(config.nested_bits))} if config.nested else {}),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -352,6 +354,8 @@ class GlobalController(wiring.Component):
             connect(m, flipped(link.stopped), answer)
         connect(m, answers.o, saved.stopped)
         answer = answers.o
+        if config.nested:
+            connect(m, saved.lost, flipped(self.lost))
         m.d.comb += self.saved.eq(answer.valid & answer.ready & answer.p.some & answer.p.restores)
         connect(m, flipped(port.keep), saved.keep)
         connect(m, saved.kept, flipped(port.kept))
@@ -425,6 +429,8 @@ class GlobalController(wiring.Component):
                 block.restores.eq(first.some & first.restores),
                 block.save_place.eq(first.save_place),
             ]
+            if self._config.nested:
+                m.d.comb += block.family.eq(Mux(first.some, first.family, 0))
         with m.If(move.valid):
             m.d.comb += [block[name].eq(move[name]) for name in block.shape().members]
         for n, link in enumerate(self.sm):

@@ -1,6 +1,6 @@
 """Saved blocks of each kernel row, and free save places (PREEMPT-3, PREEMPT-4, PREEMPT-7)."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
@@ -8,15 +8,18 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from signalbox.hw.config import Config
 from signalbox.hw.lib.stream import StreamFIFO
 from signalbox.hw.placement.row_order import row_event
+from signalbox.hw.records.nested import block_family
 from signalbox.hw.records.placement import coordinates, row_blocks, saved_list, stopped_block
 
 __all__ = ["SavedBlocks", "saved_block"]
 
 
 def saved_block(config: Config) -> data.StructLayout:
-    """A block in a list: position in the grid, place; `restores`: its state is there. `count`:
-    number of blocks from it on; `next`: place of the next one."""
+    """A block in a list: position in the grid, place; `restores`: its state is there; with nested
+    launches, its `family`. `count`: number of blocks from it on; `next`: place of the next one."""
+    nested = {"family": block_family(config)} if config.nested else {}
     return data.StructLayout({
+        **nested,
         "some": 1,
         "at": coordinates,
         "save_place": config.place_bits,
@@ -55,6 +58,7 @@ class SavedBlocks(wiring.Component):
     place : out, a free place.
     pause : out, no block may be placed from the next cycle on; combinational, from `take` too.
     busy : out, no row may open or close.
+    lost : out, with nested launches: family of a block that will not continue.
     """
 
     def __init__(self, config: Config) -> None:
@@ -77,6 +81,7 @@ class SavedBlocks(wiring.Component):
             "place": Out(stream.Signature(place)),
             "pause": Out(1),
             "busy": Out(1),
+            **({"lost": Out(stream.Signature(config.nested_bits))} if config.nested else {}),
         })
         self._listed = Signal(config.rows, name="listed")
         """Per row: it has a list."""
@@ -93,6 +98,7 @@ class SavedBlocks(wiring.Component):
             Signal(name=name) for name in ("frees", "takes", "waits")
         )
         self._selected = Signal(config.row_bits, name="selected")
+        self._pushed = ("at", "save_place", "restores", *(["family"] if config.nested else []))
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -200,7 +206,7 @@ class SavedBlocks(wiring.Component):
             with m.Elif(stopped.valid):
                 m.d.sync += [
                     row.eq(stopped.p.row),
-                    [block[name].eq(stopped.p[name]) for name in ("at", "save_place", "restores")],
+                    [block[name].eq(stopped.p[name]) for name in self._pushed],
                 ]
                 m.next = "PUSH"
 
@@ -231,11 +237,22 @@ class SavedBlocks(wiring.Component):
             m.d.sync += [block.eq(self._head.data), self._listed.bit_select(self._row, 1).eq(0)]
             m.next = "FREE"
         with m.State("FREE"):
-            m.d.comb += self._frees.eq(1)
-            with m.If(~self.ended.valid):
+            m.d.comb += self._frees.eq(self._told(m))
+            with m.If(self._frees & ~self.ended.valid):
                 m.d.sync += [block.eq(self._link.data), block.save_place.eq(block.next)]
                 with m.If(block.count == 1):
                     m.next = "WAIT"
+
+    def _told(self, m: Module) -> Value:
+        """Offer the family of a block that is dropped. Returns whether it may be forgotten."""
+        if not self._config.nested:
+            return Const(1)
+        family, lost = self._block.family, self.lost
+        m.d.comb += [
+            lost.valid.eq(family.related & ~self.ended.valid),
+            lost.payload.eq(family.family),
+        ]
+        return ~family.related | lost.ready
 
     def _adopt(self, m: Module) -> None:
         """The list becomes that of a row; its blocks are undistributed."""

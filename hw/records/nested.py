@@ -4,7 +4,7 @@ from amaranth.lib import data
 
 from signalbox.hw.config import Config
 
-__all__ = ["block_family", "kernel_kin"]
+__all__ = ["block_families", "block_family", "kernel_kin"]
 
 
 def kernel_kin(config: Config) -> data.StructLayout:
@@ -17,3 +17,8 @@ def block_family(config: Config) -> data.StructLayout:
     """Number `family` of the children of a block in the kernel tree, once it is `related`: it has
     launched one."""
     return data.StructLayout({"related": 1, "family": config.nested_bits})
+
+
+def block_families(config: Config) -> data.ArrayLayout:
+    """The same of each block slot of an SM."""
+    return data.ArrayLayout(block_family(config), config.sm_blocks)

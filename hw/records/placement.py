@@ -5,6 +5,7 @@ from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import PA_BITS, VA_BITS, Config
+from signalbox.hw.records.nested import block_family
 
 __all__ = [
     "BLOCK_COUNT_BITS",
@@ -223,9 +224,19 @@ class GlobalPort(wiring.Signature):
 
 def block_record(config: Config) -> data.StructLayout:
     """One block sent to an SM; the kernel words of its row are sent earlier. With preemption,
-    `restores`: it continues from the state saved at `save_place`."""
+    `restores`: it continues from the state saved at `save_place`. With nested launches, its
+    `family`."""
     saved = {"restores": 1, "save_place": config.place_bits} if config.preemption else {}
-    return data.StructLayout({"row": config.row_bits, "at": coordinates, **saved})
+    return data.StructLayout({
+        "row": config.row_bits,
+        "at": coordinates,
+        **saved,
+        **_family(config),
+    })
+
+
+def _family(config: Config) -> dict[str, ShapeLike]:
+    return {"family": block_family(config)} if config.nested else {}
 
 
 def sm_report(config: Config) -> data.StructLayout:
@@ -278,7 +289,8 @@ def block_stop(config: Config) -> data.StructLayout:
 
 def stopped_block(config: Config) -> data.StructLayout:
     """Answer to a stop; with `some`, this block has left its SM. `save_place`: its place, or the
-    one that was `given` and not used. `restores`: its state is there."""
+    one that was `given` and not used. `restores`: its state is there. With nested launches, its
+    `family`."""
     return data.StructLayout({
         "some": 1,
         "given": 1,
@@ -286,6 +298,7 @@ def stopped_block(config: Config) -> data.StructLayout:
         "row": config.row_bits,
         "at": coordinates,
         "save_place": config.place_bits,
+        **_family(config),
     })
 
 

@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
 from signalbox.hw.lib.onehot import encode
+from signalbox.hw.records.nested import block_families
 from signalbox.hw.records.placement import (
     LEVEL_BITS,
     SAVE_PAGE_BITS,
@@ -67,6 +68,7 @@ class BlockStop(wiring.Component):
     finish : out, one-hot strobe: all its warps have ended.
     saved : in, see `SmPort`.
     release : out, strobe: it leaves the table; never together with `over`.
+    families : in, with nested launches: family of each block.
     """
 
     def __init__(self, config: Config) -> None:
@@ -96,6 +98,7 @@ class BlockStop(wiring.Component):
             "finish": Out(slots),
             "saved": In(slots),
             "release": Out(block_over(config)),
+            **({"families": In(block_families(config))} if config.nested else {}),
         })
         known = {"state": STATE_BITS, "area": SAVE_PAGE_BITS, "stays": 1}
         name = needed_block(config).members
@@ -226,6 +229,8 @@ class BlockStop(wiring.Component):
             with m.State("RELEASE"):
                 m.d.comb += self.release.valid.eq(~over.valid)
                 m.d.sync += self.stopped.p.some.eq(1)
+                if config.nested:
+                    m.d.sync += self.stopped.p.family.eq(self.families[self._number])
                 self._answer(m, ~over.valid)
             with m.State("ANSWER"):
                 m.d.comb += self.stopped.valid.eq(1)

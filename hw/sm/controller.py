@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from signalbox.hw.config import Config
 from signalbox.hw.lib.onehot import select
 from signalbox.hw.lib.stream import StreamFIFO
+from signalbox.hw.records.nested import block_families
 from signalbox.hw.records.placement import (
     ENDS_WAITING,
     SmLink,
@@ -14,6 +15,7 @@ from signalbox.hw.records.placement import (
     kernel_word,
     stopped_block,
 )
+from signalbox.hw.sm.block_families import family_arrival
 from signalbox.hw.sm.block_needs import BlockNeeds
 from signalbox.hw.sm.block_return import BlockReturn
 from signalbox.hw.sm.block_stop import BlockStop, place_page
@@ -66,14 +68,27 @@ class SmController(wiring.Component):
     port : out, the core.
     events : out, see `sm_events`.
     left : out, free amount of each resource.
-    over : out, with nested launches, strobe per block slot: a block that had begun is over; not of
-        a block that was stopped.
+
+    With nested launches
+    --------------------
+    arrive : out, see `family_arrival`.
+    over : out, strobe per block slot: a block is over, and will not arrive again.
+    gone : out, strobe per block slot: a block has left, and will arrive again somewhere.
+    families : in, family of each block.
+    accepts : in, a block with a family may come.
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
+        nested = {
+            "arrive": Out(family_arrival(config)),
+            "over": Out(config.sm_blocks),
+            "gone": Out(config.sm_blocks),
+            "families": In(block_families(config)),
+            "accepts": In(1),
+        }
         super().__init__({
-            **({"over": Out(config.sm_blocks)} if config.nested else {}),
+            **(nested if config.nested else {}),
             "link": In(SmLink(config)),
             "kernel": In(kernel_word(config)),
             "kill": In(config.rows),
@@ -98,8 +113,15 @@ class SmController(wiring.Component):
             self.link.received.eq(blocks.received),
             self.left.eq(self._resources.left),
         ]
-        connect(m, flipped(self.link.block), needs.i)
         connect(m, needs.o, blocks.arrive)
+        block, may = self.link.block, Signal(init=1, name="may_come")
+        m.d.comb += [
+            needs.i.valid.eq(block.valid & may),
+            needs.i.payload.eq(block.payload),
+            block.ready.eq(needs.i.ready & may),
+        ]
+        if config.nested:
+            m.d.comb += may.eq(self.accepts | ~block.p.family.related)
         self._go, self._room = Signal(3, name="go"), Signal(name="room")
         self._finish = Signal(config.sm_blocks, name="stopped_finish")
         self._owns = Signal(name="owns")
@@ -115,6 +137,8 @@ class SmController(wiring.Component):
         self._end(m)
         self._free(m)
         self._tell(m)
+        if config.nested:
+            self._nest(m)
         return m
 
     def _decide(self, m: Module) -> None:
@@ -235,7 +259,7 @@ class SmController(wiring.Component):
     def _stop(self, m: Module) -> None:
         """Stop blocks, and let them leave once their state is saved."""
         blocks, link, port, arrive = self._blocks, self.link, self.port, self._blocks.arrive
-        m.submodules.stop = stop = BlockStop(self._config)
+        m.submodules.stop = self._stopping = stop = BlockStop(self._config)
         m.d.comb += [
             stop.arrive.valid.eq(blocks.arrives.valid),
             stop.arrive.place.eq(blocks.arrives.place),
@@ -302,8 +326,20 @@ class SmController(wiring.Component):
             link.block.eq(over.valid),
             self.port.finish.eq(Mux(blocks.over.valid & begun, over.place, 0) | self._finish),
         ]
-        if self._config.nested:
-            m.d.sync += self.over.eq(Mux(blocks.over.valid & begun, over.place, 0))
+
+    def _nest(self, m: Module) -> None:
+        """Families of blocks that come and leave."""
+        blocks, stop = self._blocks, self._stopping
+        m.d.comb += [
+            self.arrive.valid.eq(blocks.arrives.valid),
+            self.arrive.place.eq(blocks.arrives.place),
+            self.arrive.family.eq(blocks.arrive.p.family),
+            stop.families.eq(self.families),
+        ]
+        m.d.sync += [
+            self.over.eq(Mux(blocks.over.valid, blocks.over.place, 0)),
+            self.gone.eq(Mux(stop.release.valid, stop.release.place, 0) | blocks.leaves),
+        ]
 
     def _tell(self, m: Module) -> None:
         events, port = self.events, self.port

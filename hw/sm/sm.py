@@ -96,5 +96,9 @@ class Sm(wiring.Component):
             core.launched.eq(families.answer),
             core.children.eq(families.waits),
             core.child_failed.eq(families.failed),
+            families.arrive.eq(controller.arrive),
             families.over.eq(controller.over),
+            families.left.eq(controller.gone),
+            controller.families.eq(families.families),
+            controller.accepts.eq(families.accepts),
         ]

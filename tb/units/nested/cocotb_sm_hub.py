@@ -25,27 +25,28 @@ class HubTestbench(Testbench):
 
     Members
     -------
-    launches, leaves : sources of each SM.
+    launches, notices : sources of each SM.
     asked : pages of each SM, in order, whose launch has not been taken.
-    order : SMs in the order in which launches were taken; `ends`, likewise of ends of blocks;
-        `left`, in the order in which these were offered.
+    order : SMs in the order in which launches were taken; `noticed`, likewise of notices; `sent`,
+        in the order in which these were offered.
     answers : number of answers.
     """
 
     def __init__(self, dut: Any) -> None:
         super().__init__(dut, SmHub(CONFIG))
         self.launches = [Source(self, f"sm__{n}__launch", self.share(0.7)) for n in range(SMS)]
-        self.leaves = [Source(self, f"sm__{n}__leave", self.share(0.7)) for n in range(SMS)]
+        self.notices = [Source(self, f"sm__{n}__notice", self.share(0.7)) for n in range(SMS)]
+        self.asks: list[deque[bool]] = [deque() for _ in range(SMS)]
         self.asked: list[deque[int]] = [deque() for _ in range(SMS)]
         self.order: list[int] = []
-        self.ends: list[int] = []
-        self.left: list[int] = []
+        self.noticed: list[int] = []
+        self.sent: list[int] = []
         self.answers = self._number = self._wait = 0
         self._current: tuple[int, int] | None = None
         self._due: dict[str, dict[str, Any]] = {}
         self._answer, self._told = Strobe(self, "answer"), Strobe(self, "told")
         Sink(self, "child", self.share(0.6), self._takes)
-        Sink(self, "blocks", self.share(0.6), self._ends)
+        Sink(self, "blocks", self.share(0.6), self._notices)
 
     def launch(self, sm: int) -> None:
         self._number += 1
@@ -54,10 +55,12 @@ class HubTestbench(Testbench):
         row = self._number % CONFIG.rows
         self.launches[sm].put({"row": row, "page": self._number, "block": block})
 
-    def leave(self, sm: int) -> None:
-        """A block of the SM is over; its family tells the SM."""
-        self.left.append(sm)
-        self.leaves[sm].put(sm)
+    def notice(self, sm: int) -> None:
+        """A block of the SM is over, or asks; its family tells the SM."""
+        self.sent.append(sm)
+        asks = self.random.random() < 0.4
+        self.asks[sm].append(asks)
+        self.notices[sm].put({"asks": asks, "family": sm})
 
     def _takes(self, word: dict[str, Any]) -> None:
         number = word["page"]
@@ -68,9 +71,10 @@ class HubTestbench(Testbench):
         self._current, self._wait = (sm, number), self.random.randrange(4)
         self.order.append(sm)
 
-    def _ends(self, word: dict[str, Any]) -> None:
-        assert word["op"] is TreeOp.LEAVE and word["related"]
-        self.ends.append(word["family"])
+    def _notices(self, word: dict[str, Any]) -> None:
+        asks = self.asks[word["family"]].popleft()
+        assert word["op"] is (TreeOp.ASK if asks else TreeOp.LEAVE) and word["related"]
+        self.noticed.append(word["family"])
 
     async def step(self) -> None:
         """Answers to launches, events of the tree; the SMs hear of them one cycle later."""
@@ -108,28 +112,28 @@ class HubTestbench(Testbench):
 
 @cocotb.test()
 async def random_sms(dut: Any) -> None:
-    """Each launch is answered to its SM; each end of a block reaches the tree."""
+    """Each launch is answered to its SM; each notice reaches the tree."""
     tb = await HubTestbench(dut).start()
     for _ in range(300):
         sm = tb.random.randrange(SMS)
-        (tb.launch if tb.random.random() < 0.6 else tb.leave)(sm)
+        (tb.launch if tb.random.random() < 0.6 else tb.notice)(sm)
         await tb.steps(tb.random.choice((0, 0, 3, 20)))
-    await tb.until(lambda: tb.answers + len(tb.ends) == 300, "all answered", 20_000)
+    await tb.until(lambda: tb.answers + len(tb.noticed) == 300, "all answered", 20_000)
     await tb.steps(3)
-    assert tb.get("idle") and sorted(tb.left) == sorted(tb.ends)
+    assert tb.get("idle") and sorted(tb.sent) == sorted(tb.noticed)
 
 
 @cocotb.test()
 async def in_turn(dut: Any) -> None:
-    """While all SMs launch, and blocks end on all, none comes twice before another."""
+    """While all SMs launch, and send notices, none comes twice before another."""
     tb = await HubTestbench(dut).start()
     for sm in range(SMS):
-        tb.launches[sm].pace = tb.leaves[sm].pace = lambda: True
+        tb.launches[sm].pace = tb.notices[sm].pace = lambda: True
         for _ in range(6):
             tb.launch(sm)
-            tb.leave(sm)
-    await tb.until(lambda: len(tb.order) == len(tb.ends) == 6 * SMS, "all", 20_000)
-    for order in (tb.order, tb.ends):
+            tb.notice(sm)
+    await tb.until(lambda: len(tb.order) == len(tb.noticed) == 6 * SMS, "all", 20_000)
+    for order in (tb.order, tb.noticed):
         for sm in range(SMS):
             places = [n for n, one in enumerate(order) if one == sm]
             assert all(after - before == SMS for before, after in pairwise(places)), order

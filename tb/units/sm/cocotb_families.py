@@ -23,12 +23,15 @@ CONFIG: Config = SIZES[os.environ["SM_CONFIG"]]
 @dataclass
 class Block:
     """A block in a slot. `children`: those that are not complete; `failed`: one of the others has
-    failed; `asks`: it waits for an answer."""
+    failed; `told`: the SM knows so. `launches`: it waits for an answer. `unknown`: it has arrived
+    with a family, and not been told yet."""
 
     family: int | None = None
     children: int = 0
     failed: bool = False
-    asks: bool = False
+    told: bool = False
+    launches: bool = False
+    unknown: bool = False
 
 
 class FamiliesTestbench(Testbench):
@@ -37,12 +40,14 @@ class FamiliesTestbench(Testbench):
     Members
     -------
     blocks : blocks on the SM, by slot.
+    away : stopped blocks.
     met : number of events of each kind.
     """
 
     def __init__(self, dut: Any) -> None:
         super().__init__(dut, BlockFamilies(CONFIG))
         self.blocks = [Block() for _ in range(CONFIG.sm_blocks)]
+        self.away: list[Block] = []
         self.met: Counter[str] = Counter()
         self._free = list(range(CONFIG.nested_kernels))
         self._launches = Source(self, "launch", self.share(0.7))
@@ -50,23 +55,26 @@ class FamiliesTestbench(Testbench):
         self._request: dict[str, Any] | None = None
         self._leaving: deque[int] = deque()
         self._sent: deque[int] = deque()
-        self._over = 0
+        self._over = self._left = 0
+        self._arrive = Strobe(self, "arrive")
         self._answers, self._joined = Strobe(self, "link__answer"), Strobe(self, "link__joined")
         self._seen = (0, 0)
         self._due: tuple[int, Refusal] | None = None
         """Expected in the next cycle: waits and failed; the answer."""
         Sink(self, "link__launch", self.share(0.5), self._asks)
-        Sink(self, "link__leave", self.share(0.1), self._leaves)
+        self._asking: deque[Block] = deque()
+        """Blocks that have asked, and have not been answered."""
+        Sink(self, "link__notice", self.share(0.1), self._notices)
 
     def launch(self, slot: int) -> None:
-        self.blocks[slot].asks = True
+        self.blocks[slot].launches = True
         self._sent.append(slot)
         self._launches.put({"slot": slot, "row": slot % CONFIG.rows, "page": 1000 + slot})
 
     def end(self, slot: int) -> None:
         """The block is over in the next cycle, and another one begins."""
         block = self.blocks[slot]
-        assert not block.asks
+        assert not block.launches
         self._over = 1 << slot
         if block.family is not None:
             self._leaving.append(block.family)
@@ -83,9 +91,29 @@ class FamiliesTestbench(Testbench):
         assert self._request is None, "two at a time"
         self._request = word
 
-    def _leaves(self, family: int) -> None:
-        assert family == self._leaving.popleft()
-        self._free.append(family)
+    def leave(self, slot: int) -> None:
+        """The block leaves in the next cycle, and another one begins."""
+        self._left = 1 << slot
+        if self.blocks[slot].family is not None:
+            self.away.append(self.blocks[slot])
+        self.blocks[slot] = Block()
+
+    def arrive(self, slot: int) -> None:
+        """A block that was stopped is in an empty slot from the next cycle on."""
+        block = self.away.pop(self.random.randrange(len(self.away)))
+        block.unknown, block.told = True, False
+        self.blocks[slot] = block
+        self.met["arrived"] += 1
+        self._arrive.send(place=1 << slot, family={"related": 1, "family": block.family})
+
+    def _notices(self, word: dict[str, Any]) -> None:
+        if word["asks"]:
+            # Unless it is over meanwhile.
+            every = (*self.blocks, *self.away)
+            self._asking.extend(one for one in every if one.family == word["family"])
+            return
+        assert word["family"] == self._leaving.popleft()
+        self._free.append(word["family"])
 
     async def step(self) -> None:
         rng = self.random
@@ -94,12 +122,20 @@ class FamiliesTestbench(Testbench):
             answered = self._answer()
         accepted = answered[0] if answered and answered[1] is Refusal.NONE else None
         ready = [n for n, one in enumerate(self.blocks) if one.children and n != accepted]
-        if ready and rng.random() < 0.15:
-            self._complete(rng.choice(ready))
+        if self._asking:
+            block = self._asking.popleft()
+            if not block.children:
+                self._join(block)
+        elif ready and rng.random() < 0.15:
+            self._complete(self.blocks[rng.choice(ready)])
+        elif self.away and rng.random() < 0.05:
+            block = rng.choice(self.away)
+            if block.children:
+                self._complete(block)
         elif rng.random() < 0.1 and self._free:
             self._joined.send(family=rng.choice(self._free), failed=1)  # of another SM
-        self.drive(over=self._over)
-        self._over = 0
+        self.drive(over=self._over, left=self._left)
+        self._over = self._left = 0
         expected = self._expected()
         await super().step()
         assert self.get("waits") == self._seen[0] and self.get("failed") == self._seen[1]
@@ -111,8 +147,8 @@ class FamiliesTestbench(Testbench):
         self._due = answered
 
     def _expected(self) -> tuple[int, int]:
-        waits = mask(n for n, one in enumerate(self.blocks) if one.children)
-        return waits, mask(n for n, one in enumerate(self.blocks) if one.failed)
+        waits = mask(n for n, one in enumerate(self.blocks) if one.children or one.unknown)
+        return waits, mask(n for n, one in enumerate(self.blocks) if one.told)
 
     def _answer(self) -> tuple[int, Refusal]:
         """The engine answers: accepted, refused at once, or refused after the birth."""
@@ -125,37 +161,44 @@ class FamiliesTestbench(Testbench):
             else:
                 refusal = Refusal.ROOM
         block.children += refusal is Refusal.NONE
-        block.asks = False
+        block.launches = False
         self.met[refusal.name] += 1
         family = {"related": block.family is not None, "family": block.family or 0}
         verdict = {"refusal": refusal, "check": SkedCheck.NONE}
         self._answers.send(verdict=verdict, block=family)
         return slot, refusal
 
-    def _complete(self, slot: int) -> None:
+    def _complete(self, block: Block) -> None:
         """All children of the block are complete, or one of several."""
-        block = self.blocks[slot]
         block.children = self.random.choice((0, block.children - 1))
         if not block.children:
             block.failed |= self.random.random() < 0.3
-            self._joined.send(family=block.family, failed=block.failed)
-            self.met["joined"] += 1
+            self._join(block)
+
+    def _join(self, block: Block) -> None:
+        block.unknown, block.told = False, block.failed
+        self._joined.send(family=block.family, failed=block.failed)
+        self.met["joined"] += 1
 
 
 @cocotb.test()
 async def random_families(dut: Any) -> None:
-    """Blocks launch, wait, and end with or without children."""
+    """Blocks launch, wait, are stopped and continue, and end with or without children."""
     tb = await FamiliesTestbench(dut).start()
     rng = tb.random
-    kinds = ("NONE", "DEPTH", "CHECK", "joined", "related over", "over with children")
+    kinds = ("NONE", "DEPTH", "CHECK", "joined", "related over", "over with children", "arrived")
     for _ in range(60):
         for _ in range(100):
             slot = rng.randrange(CONFIG.sm_blocks)
-            parents = [n for n, one in enumerate(tb.blocks) if one.children and not one.asks]
+            parents = [n for n, one in enumerate(tb.blocks) if one.children and not one.launches]
+            empty = tb.blocks[slot] == Block()
             if parents and rng.random() < 0.02:
-                tb.end(rng.choice(parents))
-            elif not tb.blocks[slot].asks and rng.random() < 0.3:
-                (tb.launch if rng.random() < 0.6 else tb.end)(slot)
+                rng.choice((tb.end, tb.leave))(rng.choice(parents))
+            elif empty and tb.away and tb.get("accepts") and rng.random() < 0.2:
+                tb.arrive(slot)
+            elif not tb.blocks[slot].launches and rng.random() < 0.3:
+                act = rng.choices((tb.launch, tb.end, tb.leave), (0.6, 0.3, 0.1))[0]
+                act(slot)
             await tb.step()
         if all(tb.met[kind] > 20 for kind in kinds):
             break
