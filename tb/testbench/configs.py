@@ -26,7 +26,7 @@ TIMING = replace(COMPUTE, timing_core=True)
 SAVING = replace(COMPUTE, save_places=6)
 """A compute engine that saves stopped blocks; it has as many block slots."""
 
-NESTED = replace(SAVING, nested_kernels=24)
+NESTED = replace(SAVING, save_places=32, nested_kernels=60)
 """A compute engine with nested launches."""
 
 METADATA = {

@@ -7,7 +7,6 @@ import pytest
 from signalbox.hw.compute.engine import ComputeEngine
 from signalbox.tb.simulation.runner import simulate
 from signalbox.tb.testbench.configs import COMPUTE, NESTED, SAVING, TIMING
-from signalbox.tb.units.compute.launching_core import LaunchingCore
 
 
 def test_compute(simulator: str) -> None:
@@ -36,27 +35,15 @@ def test_saving(simulator: str) -> None:
 
 
 def test_nested(simulator: str) -> None:
-    """Kernels that launch kernels, with a core that does nothing else."""
+    """Kernels that launch kernels."""
     simulate(
-        ComputeEngine(NESTED, LaunchingCore),
+        ComputeEngine(NESTED),
         "signalbox.tb.units.compute.cocotb_nested",
         simulator=simulator,
         name="work-nested",
-        env={"WORK_CONFIG": "NESTED"},
-        minimum=9,
-    )
-
-
-def test_nested_programs(simulator: str) -> None:
-    """The same with programs of the supplied core."""
-    simulate(
-        ComputeEngine(NESTED),
-        "signalbox.tb.units.compute.cocotb_nested_programs",
-        simulator=simulator,
-        name="work-nested-programs",
         apart=True,
         env={"WORK_CONFIG": "NESTED"},
-        minimum=6,
+        minimum=9,
     )
 
 

@@ -24,7 +24,7 @@ CONFIG: Config = SIZES[os.environ["SM_CONFIG"]]
 class Block:
     """A block in a slot. `children`: those that are not complete; `failed`: one of the others has
     failed; `told`: the SM knows so. `launches`: it waits for an answer. `unknown`: it has arrived
-    with a family, and not been told yet."""
+    with a family, in cycle `arrival`, and not been told yet."""
 
     family: int | None = None
     children: int = 0
@@ -32,6 +32,7 @@ class Block:
     told: bool = False
     launches: bool = False
     unknown: bool = False
+    arrival: int | None = None
 
 
 class FamiliesTestbench(Testbench):
@@ -101,7 +102,7 @@ class FamiliesTestbench(Testbench):
     def arrive(self, slot: int) -> None:
         """A block that was stopped is in an empty slot from the next cycle on."""
         block = self.away.pop(self.random.randrange(len(self.away)))
-        block.unknown, block.told = True, False
+        block.unknown, block.told, block.arrival = True, False, self.cycle
         self.blocks[slot] = block
         self.met["arrived"] += 1
         self._arrive.send(place=1 << slot, family={"related": 1, "family": block.family})
@@ -176,7 +177,8 @@ class FamiliesTestbench(Testbench):
             self._join(block)
 
     def _join(self, block: Block) -> None:
-        block.unknown, block.told = False, block.failed
+        if block.arrival != self.cycle:  # else it is told again, as it asks
+            block.unknown, block.told = False, block.failed
         self._joined.send(family=block.family, failed=block.failed)
         self.met["joined"] += 1
 

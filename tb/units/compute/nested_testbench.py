@@ -1,0 +1,169 @@
+"""Testbench of the compute engine with kernels that launch kernels, and check what their children
+have computed."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from signalbox.driver.kernels.assembler import assemble, registers
+from signalbox.tb.units.compute.launch import Launch
+from signalbox.tb.units.compute.testbench import CONFIG, ComputeTestbench
+
+__all__ = ["DEPTH", "NestedTestbench", "Sum"]
+
+DEPTH = 4
+"""Depth of the deepest kernels."""
+
+_PROGRAM, _ARGUMENTS, _RESULTS = 0x1_0000_0000, 0x2_0000_0000, 0x3_0000_0000
+
+_SUM = assemble("""
+    ldc   r2, [0]           # children
+    ldc   r4, [4]           # record of the first one
+    ldc   r5, [8]
+    ldc   r7, [12]          # own value
+    ldc   r10, [16]         # results of the first child
+    ldc   r11, [20]
+    mov   r3, r2
+    mov   r9, 0             # sum of the answers
+    mov   r8, 1
+launches:
+    bnone r3, join
+    launch r6, [r4]
+    add   r9, r9, r6
+    lea   r4, r4, r8, 8
+    sub   r3, r3, 1
+    bra   launches
+join:
+    ldc   r6, [32]
+    bnone r6, done
+    join  r12               # a descendant has failed
+sums:
+    bnone r2, done
+    ldg   r6, [r10]
+    add   r7, r7, r6
+    lea   r10, r10, r8, 4
+    sub   r2, r2, 1
+    bra   sums
+done:
+    ldc   r10, [24]         # own results
+    ldc   r11, [28]
+    stg   [r10], r7
+    stg   [r10 + 4], r9
+    stg   [r10 + 8], r12
+    exit
+""")
+
+
+@dataclass
+class Sum:
+    """A kernel of one warp that launches children and, if it `joins`, waits for them and adds their
+    results to its own value. Results, in 16 bytes: the sum, the sum of the answers to its launches,
+    whether a descendant has failed.
+
+    Members
+    -------
+    unseen : child whose launch is refused.
+    answers : sum of the answers.
+    """
+
+    number: int
+    children: tuple[Launch, ...]
+    value: int
+    joins: bool = True
+    unseen: Launch | None = None
+    answers: int = 0
+    failed: bool = False
+
+    @property
+    def total(self) -> int:
+        jobs = [child.job for child in self.children if self.joins and child is not self.unseen]
+        return self.value + sum(job.total for job in jobs if isinstance(job, Sum))
+
+    @property
+    def results(self) -> dict[int, np.ndarray]:
+        words = [self.total & 0xFFFF_FFFF, self.answers, self.failed]
+        return {_RESULTS + 16 * self.number: np.array(words, np.uint32)}
+
+    def memory(self) -> dict[int, bytes]:
+        first = self.children[0] if self.children else None
+        pair = [first.page << 8 & 0xFFFF_FFFF, first.page >> 24] if first else [0, 0]
+        words = [len(self.children), *pair, self.value]
+        for number in (first.number if first else 0, self.number):
+            words += [_RESULTS + 16 * number & 0xFFFF_FFFF, _RESULTS >> 32]
+        return {
+            _PROGRAM: _SUM,
+            self._arguments: np.array([*words, self.joins, 0, 0, 0], np.uint32).tobytes(),
+            _RESULTS + 16 * self.number: bytes(16),
+        }
+
+    @property
+    def _arguments(self) -> int:
+        return _ARGUMENTS + 64 * self.number
+
+    def launch(self) -> dict[str, Any]:
+        return {
+            "grid": (1, 1, 1),
+            "block": (32, 1, 1),
+            "program": _PROGRAM,
+            "registers": registers(_SUM),
+            "shared": 0,
+            "barrier": False,
+            "constants": self._arguments,
+            "constant_bytes": 48,
+        }
+
+
+class NestedTestbench(ComputeTestbench):
+    """Numbers kernels, so that the children of a block follow one another.
+
+    Members
+    -------
+    parents : parent of each child.
+    order : kernels in the order in which they were over.
+    """
+
+    def __init__(self, dut: Any) -> None:
+        super().__init__(dut)
+        self.parents: dict[int, int] = {}
+        self.order: list[int] = []
+        self._next = 0
+        self.context(0, range(CONFIG.asids), nesting=DEPTH)
+
+    def kernel(self, *children: Launch, asid: int, priority: int = 5, joins: bool = True) -> Launch:
+        """A kernel that launches `children`, which were made just before, in order."""
+        numbers = [child.number for child in children]
+        assert numbers == list(range(self._next - len(numbers), self._next)), numbers
+        job = Sum(self._next, children, self.random.getrandbits(32), joins)
+        made = Launch(self._next, job, asid=asid, priority=priority)
+        self._next += 1
+        self.know(made)
+        self.parents.update(dict.fromkeys(numbers, made.number))
+        return made
+
+    def refuse(self, parent: Launch, child: Launch, answer: int) -> None:
+        """The launch of `child` by `parent` will be refused."""
+        assert isinstance(parent.job, Sum)
+        child.refused, parent.job.unseen, parent.job.answers = True, child, answer
+
+    def _over(self, word: dict[str, Any]) -> None:
+        super()._over(word)
+        task = self.tasks[word["task"]["asid"], word["task"]["page"]]
+        self.order.append(task.number)
+        assert word["task"]["channel"] == self.root(task.number) % CONFIG.channels
+
+    def root(self, number: int) -> int:
+        """The kernel of the host above a kernel."""
+        while number in self.parents:
+            number = self.parents[number]
+        return number
+
+    def check_all(self) -> None:
+        """All kernels but refused ones are over, each child before its parent (NEST-12), and their
+        results are right."""
+        place = {number: n for n, number in enumerate(self.order)}
+        for child, parent in self.parents.items():
+            assert child not in place or place[child] < place[parent], (child, parent)
+        for one in self.tasks.values():
+            if not one.refused:
+                self.check(one)
