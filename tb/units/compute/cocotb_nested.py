@@ -93,6 +93,34 @@ async def waiting_everywhere(dut: Any) -> None:
 
 
 @cocotb.test()
+@cocotb.parametrize(turn=range(2))
+async def killed_anywhere(dut: Any, turn: int) -> None:
+    """Some channels are disabled while their kernels run, wait on SMs, in save places and in lists:
+    all of these go, whatever their generation, and nothing remains of them; others are not
+    disturbed."""
+    tb = NestedTestbench(dut)
+    tb.random.seed(tb.random.random() + turn)
+    await tb.start()
+    lines = [chain(tb, 3, asid=1 + n) for n in range(2 * CONFIG.sms * CONFIG.sm_blocks)]
+    for line in lines:
+        tb.launch(line[-1])
+    await tb.until(lambda: not tb.waiting and state_writes(tb), "a block is stopped", 100_000)
+    await tb.steps(tb.random.randrange(1500))
+    off = set(tb.random.sample(range(CONFIG.channels), CONFIG.channels // 2))
+    tb.drive(host__on=sum(1 << n for n in range(CONFIG.channels) if n not in off))
+    killed = [one for one in tb.tasks.values() if tb.root(one.number) % CONFIG.channels in off]
+    for one in killed:
+        one.refused = True
+    await tb.until(
+        lambda: all(one.refused or one.over for one in tb.tasks.values()), "the others", 400_000
+    )
+    await tb.finish()
+    tb.check_all()
+    assert {one.verdict for one in killed} <= {None, Refusal.NONE, Refusal.KILLED}
+    assert any(one.verdict is Refusal.KILLED for one in killed)
+
+
+@cocotb.test()
 @cocotb.parametrize(turn=range(3))
 async def random_trees(dut: Any, turn: int) -> None:
     """Random trees of kernels: those whose blocks wait have the right results."""
