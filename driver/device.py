@@ -335,8 +335,9 @@ class Device:
 
     def set_limit(self, limit: Limit | str, value: int) -> None:
         """Set a limit. The nesting depth determines the device priorities of streams created, or
-        given a priority, from then on (NEST-1). Raises `ValueError` for an unknown limit, or a
-        value out of range."""
+        given a priority, from then on (NEST-1). It is also that of kernels that launch others, in
+        contexts that start to run from then on (NEST-11): set it before the first launch. Raises
+        `ValueError` for an unknown limit, or a value out of range."""
         self._limits[limit] = value
 
     def limit(self, limit: Limit | str) -> int:

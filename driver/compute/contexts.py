@@ -68,6 +68,7 @@ class Context:
     block : its instance block.
     chosen : whether address spaces join it only through `Contexts.choose`.
     broken : why it cannot run, or None.
+    depth : nesting depth of its deepest kernels.
     """
 
     number: int
@@ -78,6 +79,7 @@ class Context:
     block: InstanceBlock
     chosen: bool = False
     broken: ContextBroken | None = None
+    depth: int = 1
 
     def __str__(self) -> str:
         return f"context {self.number} {self.name!r}"
@@ -227,6 +229,14 @@ class Contexts:
         context.level = chosen
         await self._preempt(context.number, context.urgency, chosen)
 
+    async def nest(self, space: AddressSpace, depth: int) -> None:
+        """Let kernels of a space's context launch others down to a nesting depth, at least, from
+        its next start on (NEST-11)."""
+        context = self._members[space].context
+        if depth > context.depth:
+            context.depth = depth
+            await self._place(context, context.placement)
+
     def check(self, context: Context) -> None:
         """Raise `ContextError` if a context was ended, or is of another machine."""
         if context not in [*self]:
@@ -262,7 +272,8 @@ class Contexts:
     async def _end(self, context: Context) -> None:
         """Free a context and reset its placement and error for the next user."""
         self._contexts[context.number] = None
-        if context.placement is not self._default:
+        if (context.placement, context.depth) != (self._default, 1):
+            context.depth = 1
             await self._place(context, self._default)
         if (context.urgency, context.level) != (self._urgency, self._level):
             await self._preempt(context.number, self._urgency, self._level)
@@ -271,7 +282,8 @@ class Contexts:
 
     async def _place(self, context: Context, policy: Placement) -> None:
         context.placement = policy
-        await self._write(context.number, "PLACEMENT", policy)
+        word = CONTEXT["PLACEMENT"].pack(POLICY=policy, DEPTH=context.depth)
+        await self._write(context.number, "PLACEMENT", word)
 
     def _check(self, wanted: Urgency, wanted_level: PreemptionLevel) -> None:
         """Raise `PreemptionError` unless a context can have this urgency and level."""

@@ -10,6 +10,7 @@ task has ended.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from signalbox.driver.compute.child import Child, NestingError
 from signalbox.driver.compute.contexts import Context, ContextBroken, Contexts
 from signalbox.driver.compute.launch import Extent, KernelLaunch, sizes
 from signalbox.driver.compute.local_memory import LocalMemory
@@ -233,13 +234,10 @@ class ComputeEngine:
         `PreemptionError`, `BlockError`, `OutOfContexts`, `OutOfMemory`, `OutOfAddresses`,
         `ValueError` for wrong arguments.
         """
-        kernel = launch.kernel
-        self.contexts.check_urgency(launch.urgency)
-        self.occupancy(kernel, launch.block, launch.shared)
-        arguments = kernel.arguments(**launch.args)
-        program = await self.load(kernel, space)
-        local = await self._reserve_local(space, kernel.local)
+        arguments, program, local = await self._load(launch, space)
         self.contexts.enter(space)
+        if self._info.nested_kernels:
+            await self.contexts.nest(space, launch.depth)
         memory = await self._pool(space).take(QMD_BYTES + len(arguments))
         fences = self._fences(space)
         fence = await fences.take()
@@ -247,12 +245,36 @@ class ComputeEngine:
         fence.advance()
         task = Task(program, memory, fence, fences, local)
         try:
-            record = self._record(launch, program, memory, len(arguments), release)
-            memory.write(record.pack(self._info) + arguments)
+            self._write(launch, program, memory, arguments, (release,))
         except Exception:
             task.discard()
             raise
         return task
+
+    async def prepare_child(self, launch: KernelLaunch, space: AddressSpace) -> Child:
+        """The same for a kernel that is launched by others (NEST-10). Also raises
+        `NestingError`."""
+        if not self._info.nested_kernels:
+            raise NestingError("the machine has no nested launches (Config.nested_kernels)")
+        arguments, program, local = await self._load(launch, space)
+        memory = await self._pool(space).take(QMD_BYTES + len(arguments))
+        try:
+            self._write(launch, program, memory, arguments, ())
+        except Exception:
+            memory.free()
+            raise
+        return Child(program, memory, local)
+
+    async def _load(
+        self, launch: KernelLaunch, space: AddressSpace
+    ) -> tuple[bytes, Program, LocalMemory | None]:
+        """Check a launch; its arguments, and its program and local memory in the space."""
+        kernel = launch.kernel
+        self.contexts.check_urgency(launch.urgency)
+        self.occupancy(kernel, launch.block, launch.shared)
+        arguments = kernel.arguments(**launch.args)
+        program = await self.load(kernel, space)
+        return arguments, program, await self._reserve_local(space, kernel.local)
 
     def _pool(self, space: AddressSpace) -> TaskPool:
         if space not in self._pools:
@@ -268,24 +290,24 @@ class ComputeEngine:
         await self._local[space].reserve(size)
         return self._local[space]
 
-    def _record(
+    def _write(
         self,
         launch: KernelLaunch,
         program: Program,
         memory: TaskMemory,
-        size: int,
-        release: Release,
-    ) -> TaskRecord:
-        """The task record; its `size` bytes of arguments directly follow it in memory."""
+        arguments: bytes,
+        releases: tuple[Release, ...],
+    ) -> None:
+        """Write the task record, directly followed by the arguments."""
         open_ = launch.placement is AUTO
         policy = self.contexts.policy(program.space) if open_ else launch.placement
-        return TaskRecord(
+        record = TaskRecord(
             program=program.va,
             registers=launch.kernel.registers,
             grid=launch.grid,
             block=launch.block,
             arguments=memory.va + QMD_BYTES,
-            argument_bytes=size,
+            argument_bytes=len(arguments),
             constants=launch.constants,
             shared=launch.shared_bytes,
             local=launch.kernel.local,
@@ -294,8 +316,9 @@ class ComputeEngine:
             head=launch.head,
             placement=policy,
             urgency=launch.urgency,
-            releases=(release,),
+            releases=releases,
         )
+        memory.write(record.pack(self._info) + arguments)
 
     # -- killing -----------------------------------------------------------------------------------
 

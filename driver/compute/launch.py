@@ -27,7 +27,8 @@ def sizes(extent: Extent) -> tuple[int, int, int]:
 @dataclass(frozen=True, kw_only=True)
 class KernelLaunch:
     """One launch; members as the parameters of `Stream.launch`, with arguments as numbers, and
-    virtual address and size in bytes of each of `constants`."""
+    virtual address and size in bytes of each of `constants`. `depth` : of the deepest kernels below
+    it; 1: it launches none."""
 
     kernel: Kernel
     grid: tuple[int, int, int]
@@ -39,6 +40,7 @@ class KernelLaunch:
     shared: int = 0
     head: bool = False
     constants: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    depth: int = 1
 
     @property
     def shared_bytes(self) -> int:

@@ -8,6 +8,7 @@ from typing import SupportsInt
 
 from signalbox.driver.channel.channel import Channel
 from signalbox.driver.commands.pushbuffer import CopyFence, Pushbuffer
+from signalbox.driver.compute.child import Child
 from signalbox.driver.compute.launch import Extent, KernelLaunch, sizes
 from signalbox.driver.compute.placement import AUTO, placement
 from signalbox.driver.compute.preemption import urgency as named_urgency
@@ -19,6 +20,7 @@ from signalbox.driver.memory.mapping import Mapping
 from signalbox.driver.memory.physical import Buffer, MemoryUseError
 from signalbox.driver.runtime.cancellation import cancel
 from signalbox.driver.runtime.event import Event
+from signalbox.driver.runtime.limits import Limit
 from signalbox.driver.runtime.services import Services
 from signalbox.hw.config import VA_BITS
 from signalbox.hw.methods import SemOp
@@ -280,10 +282,8 @@ class Stream:
             urgency=named_urgency(urgency),
             shared=shared,
             head=head,
-            constants={
-                number: (self.address(buffer, buffer.size), buffer.size)
-                for number, buffer in (constants or {}).items()
-            },
+            constants=self._buffers(constants),
+            depth=self._services.limits[Limit.NESTING_DEPTH],
         )
         task = await self._services.engine.prepare(launch, self.space)
         try:
@@ -293,6 +293,44 @@ class Stream:
                 task.discard()
             raise
         return task
+
+    async def child(
+        self,
+        kernel: Kernel,
+        grid: Extent,
+        block: Extent,
+        args: Values[str, Argument],
+        *,
+        policy: Placement | str = AUTO,
+        shared: int = 0,
+        constants: Values[int, Buffer | Mapping] | None = None,
+    ) -> Child:
+        """Prepare a kernel that is launched by kernels of the stream's address space (NEST-10);
+        parameters as those of `launch`. Its priority is that of its parent + 1.
+
+        How deep kernels may be nested is a limit of the device (`Device.set_limit`).
+
+        Raises as `launch`, and `NestingError` on a machine without nested launches.
+        """
+        launch = KernelLaunch(
+            kernel=kernel,
+            grid=sizes(grid),
+            block=sizes(block),
+            args={name: self._number(value) for name, value in args.items()},
+            placement=placement(policy),
+            shared=shared,
+            constants=self._buffers(constants),
+        )
+        return await self._services.engine.prepare_child(launch, self.space)
+
+    def _buffers(
+        self, constants: Values[int, Buffer | Mapping] | None
+    ) -> dict[int, tuple[int, int]]:
+        """Address and size of constant buffers."""
+        return {
+            number: (self.address(buffer, buffer.size), buffer.size)
+            for number, buffer in (constants or {}).items()
+        }
 
     async def _submit_task(self, task: Task, priority: int, *, overlap: bool) -> None:
         """Submit the launch of a task; without `overlap` it waits for the channel's earlier

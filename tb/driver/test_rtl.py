@@ -3,7 +3,7 @@
 import pytest
 
 from signalbox.hw.top import Signalbox
-from signalbox.tb.simulation.sizes import COMPUTE, SAVING, SIZES
+from signalbox.tb.simulation.sizes import COMPUTE, NESTED, SAVING, SIZES
 from signalbox.tb.simulation.top import simulate_top
 
 CHANNELS = ("copies", "errors", "spaces")
@@ -54,4 +54,16 @@ def test_saving(simulator: str) -> None:
         simulator=simulator,
         name="driver-saving",
         minimum=5,
+    )
+
+
+@pytest.mark.nightly
+def test_nested(simulator: str) -> None:
+    """Kernels that launch kernels."""
+    simulate_top(
+        Signalbox(NESTED),
+        "signalbox.tb.driver.cocotb_nested",
+        simulator=simulator,
+        name="driver-nested",
+        minimum=2,
     )

@@ -7,7 +7,7 @@ from signalbox.hw.config import CONFIGS, Config
 from signalbox.tb.simulation.top import MEMORY_BYTES
 from signalbox.tb.testbench import configs
 
-__all__ = ["COMPUTE", "SAVING", "SIZES"]
+__all__ = ["COMPUTE", "NESTED", "SAVING", "SIZES"]
 
 _NARROW = Config(
     channels=3,
@@ -46,3 +46,6 @@ COMPUTE = replace(
 
 SAVING = replace(COMPUTE, save_places=6)
 """The same, but it saves stopped blocks; it has as many block slots."""
+
+NESTED = replace(COMPUTE, save_places=32, nested_kernels=60)
+"""The same, with nested launches."""

@@ -1,0 +1,39 @@
+"""Kernels that are launched by other kernels (NEST-10)."""
+
+from signalbox.driver.compute.local_memory import LocalMemory
+from signalbox.driver.compute.program import Program
+from signalbox.driver.compute.task_memory import TaskMemory
+
+__all__ = ["Child", "NestingError"]
+
+
+class NestingError(ValueError):
+    """The machine has no nested launches."""
+
+
+class Child:
+    """A kernel with its arguments, ready to be launched by kernels. Created by `Stream.child`.
+
+    As an argument of a kernel it is the address of its task record, for the instruction `launch`.
+    The record belongs to one launch at a time, as the machine may save the position of an evicted
+    kernel there: kernels launch it again only after it is complete.
+
+    Members
+    -------
+    program : the loaded kernel.
+    record : virtual address of the task record.
+    """
+
+    def __init__(self, program: Program, memory: TaskMemory, local: LocalMemory | None) -> None:
+        self.program, self.record, self.local = program, memory.va, local
+        self._memory = memory
+
+    def __str__(self) -> str:
+        return f"child {self.program.kernel.name!r} (record {self.record:#x})"
+
+    def __int__(self) -> int:
+        return self.record
+
+    def free(self) -> None:
+        """Free record and arguments, once all kernels that may launch it have ended."""
+        self._memory.free()

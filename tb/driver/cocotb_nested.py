@@ -1,0 +1,81 @@
+"""Kernels that launch kernels, from the driver to memory, on the whole machine (NEST-10 … 13)."""
+
+from typing import Any
+
+import cocotb
+import numpy as np
+
+from signalbox.driver.channel.priority_policy import PriorityPolicy
+from signalbox.driver.compute.child import Child
+from signalbox.driver.device import Device
+from signalbox.driver.kernels.library import VECTOR_ADD, Kernel
+from signalbox.driver.runtime.limits import Limit
+from signalbox.driver.runtime.stream import Stream
+from signalbox.hw.records.launch import Refusal
+from signalbox.tb.simulation.machine import SimMachine
+
+LIMIT = {"timeout_time": 4, "timeout_unit": "ms"}
+
+WRAP = Kernel(
+    "wrap",
+    """
+    ldc    r2, [CHILD]
+    ldc    r3, [4]
+    launch r6, [r2]
+    join   r7
+    ldc    r2, [IN]             # its first result
+    ldc    r3, [12]
+    ldg    r8, [r2]
+    ldc    r2, [OUT]
+    ldc    r3, [20]
+    stg    [r2], r6
+    stg    [r2 + 4], r7
+    stg    [r2 + 8], r8
+    exit
+    """,
+    {"CHILD": 8, "IN": 8, "OUT": 8},
+)
+"""Launches CHILD and waits for it. OUT becomes the answer, whether a descendant has failed, and the
+word at IN."""
+
+
+async def device_of(dut: Any, depth: int) -> tuple[Device, Stream]:
+    machine = await SimMachine.start(dut)
+    device = await Device.open(machine, PriorityPolicy(2))
+    device.set_limit(Limit.NESTING_DEPTH, depth)
+    return device, await device.stream(-1)
+
+
+@cocotb.test(**LIMIT)
+@cocotb.parametrize(depth=[3, 4])
+async def generations(dut: Any, depth: int) -> None:
+    """A vector addition, its parent and the parent of that: with a depth of 3 each sees the results
+    below it (example 5: the launch of one more does not happen, and its parent reads why)."""
+    device, stream = await device_of(dut, depth)
+    count, words = 64, np.random.default_rng(depth)
+    a, b = (words.integers(0, 1 << 32, count, np.uint32) for _ in range(2))
+    buffers = [await device.allocate(4 * count) for _ in range(3)]
+    for buffer, content in zip(buffers, (a, b), strict=False):
+        buffer.write(content.tobytes())
+    buffers[2].write(bytes(4 * count))
+    outs = [await device.allocate(16) for _ in range(3)]
+    args = {**dict(zip("ABC", buffers, strict=True)), "N": count}
+    child: Child = await stream.child(VECTOR_ADD, 2, 32, args)
+    children, below = [child], buffers[2]
+    for out in outs[:2]:
+        how = {"CHILD": children[-1], "IN": below, "OUT": out}
+        children.append(await stream.child(WRAP, 1, 32, how))
+        below = out
+    task = await stream.launch(WRAP, 1, 32, {"CHILD": children[-1], "IN": below, "OUT": outs[2]})
+    await task.synchronize()
+    got = [np.frombuffer(out.read(12), np.uint32).tolist() for out in outs]
+    results = np.frombuffer(buffers[2].read(4 * count), np.uint32)
+    if depth == 4:
+        assert np.array_equal(results, a + b)
+        assert got == [[0, 0, int((a + b)[0])], [0, 0, 0], [0, 0, 0]]
+    else:
+        assert not results.any()
+        assert got == [[Refusal.DEPTH.value, 0, 0], [0, 0, Refusal.DEPTH.value], [0, 0, 0]]
+    for one in children:
+        one.free()
+    await device.close()

@@ -1,0 +1,94 @@
+"""Settings of kernels that launch kernels (NEST-10, NEST-11)."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from signalbox.driver.channel.priority_policy import NoPriorityPolicy
+from signalbox.driver.compute.child import NestingError
+from signalbox.driver.device import Device
+from signalbox.driver.kernels.library import SPIN
+from signalbox.driver.runtime.limits import Limit
+from signalbox.hw.config import Config
+from signalbox.hw.registers import CONTEXT
+from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
+from signalbox.tb.driver.hangs import HANGS
+
+PLAIN = Config(memory_bytes=SPACE, save_places=8)
+NESTED = Config(memory_bytes=SPACE, save_places=8, nested_kernels=20)
+
+ARGS = {"CYCLES": 10}
+
+
+def run(config: Config, body: Callable[[Device, FakeMachine], Coroutine[Any, Any, None]]) -> None:
+    machine = FakeMachine(config)
+
+    async def main() -> None:
+        device = await Device.open(machine, NoPriorityPolicy(1))
+        await asyncio.wait_for(body(device, machine), HANGS)
+        await device.close()
+
+    asyncio.run(main())
+
+
+def depths(machine: FakeMachine) -> list[int]:
+    """PLACEMENT.DEPTH of each context."""
+    assert machine.compute is not None
+    words = (context["PLACEMENT"] for context in machine.compute.contexts)
+    return [CONTEXT["PLACEMENT"].unpack(word)["DEPTH"] for word in words]
+
+
+def test_depth() -> None:
+    """The limit becomes the depth of a context with the next launch there; it never falls while the
+    context is in use."""
+
+    async def body(device: Device, machine: FakeMachine) -> None:
+        stream = await device.stream()
+        await (await stream.launch(SPIN, 1, 32, ARGS)).synchronize()
+        assert set(depths(machine)) == {0}
+        device.set_limit(Limit.NESTING_DEPTH, 5)
+        assert set(depths(machine)) == {0}
+        for limit in (5, 3):
+            device.set_limit(Limit.NESTING_DEPTH, limit)
+            await (await stream.launch(SPIN, 1, 32, ARGS)).synchronize()
+            assert sorted(depths(machine)) == [*[0] * (len(depths(machine)) - 1), 5]
+
+    run(NESTED, body)
+
+
+def test_without() -> None:
+    """A machine without nested launches maps priorities, but has no children."""
+
+    async def body(device: Device, machine: FakeMachine) -> None:
+        device.set_limit(Limit.NESTING_DEPTH, 5)
+        stream = await device.stream()
+        await (await stream.launch(SPIN, 1, 32, ARGS)).synchronize()
+        assert set(depths(machine)) == {0}
+        with pytest.raises(NestingError, match="no nested launches"):
+            await stream.child(SPIN, 1, 32, ARGS)
+
+    run(PLAIN, body)
+
+
+def test_child() -> None:
+    """A child is an argument; its record is 256-byte aligned, and names no release. Its memory is
+    free again at the end; wrong arguments leave nothing behind."""
+
+    async def body(device: Device, machine: FakeMachine) -> None:
+        stream = await device.stream()
+        with pytest.raises(ValueError, match="takes CYCLES"):
+            await stream.child(SPIN, 1, 32, {})
+        first = await stream.child(SPIN, 1, 32, ARGS)
+        second = await stream.child(SPIN, 2, 64, ARGS)
+        assert int(first) == first.record != second.record
+        assert first.record % 256 == second.record % 256 == 0
+        assert "'spin'" in str(first)
+        first.free()
+        third = await stream.child(SPIN, 1, 32, ARGS)
+        assert third.record == first.record
+        for one in (second, third):
+            one.free()
+
+    run(NESTED, body)
