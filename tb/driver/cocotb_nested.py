@@ -68,8 +68,8 @@ async def generations(dut: Any, depth: int) -> None:
         below = out
     task = await stream.launch(WRAP, 1, 32, {"CHILD": children[-1], "IN": below, "OUT": outs[2]})
     await task.synchronize()
-    got = [np.frombuffer(out.read(12), np.uint32).tolist() for out in outs]
-    results = np.frombuffer(buffers[2].read(4 * count), np.uint32)
+    got = [out.read(np.uint32, 3).tolist() for out in outs]
+    results = buffers[2].read(np.uint32, count)
     if depth == 4:
         assert np.array_equal(results, a + b)
         assert got == [[0, 0, int((a + b)[0])], [0, 0, 0], [0, 0, 0]]
