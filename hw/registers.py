@@ -1045,8 +1045,9 @@ CONTEXT = Block(
                     12,
                     8,
                     "Depth of the deepest kernels, 1 for those of the host: these cannot launch "
-                    "others, nor can any at 0 and 1. Read when the context starts to run; no "
-                    "effect if NESTED_KERNELS is 0.",
+                    "others, nor can any at 0 and 1. Above 1, the context counts as one with SAVE "
+                    "and LEVEL CILP; without a save area it counts as 0. Read when the context "
+                    "starts to run; no effect if NESTED_KERNELS is 0.",
                 ),
             ),
         ),

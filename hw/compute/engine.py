@@ -171,7 +171,9 @@ class ComputeEngine(wiring.Component):
             launches.block.eq(tasks.block),
             launches.task.eq(tasks.task),
         ]
-        self._ending, self._busy = nested.ending, ~(nested.idle & hub.idle)
+        # Families of saved blocks that are dropped may make kernels complete.
+        drops = self.placement.lists_change
+        self._ending, self._busy = nested.ending | drops, ~(nested.idle & hub.idle) | drops
         self._empty = nested.empty
 
     def _tell(self, m: Module) -> None:

@@ -74,10 +74,11 @@ class Contexts(wiring.Component):
     leave : out, see `TaskUnit`.
     overdue : out, see `TaskUnit`.
     automatic : out, see `TaskUnit`.
-    level : out, likewise.
-    saves : out, likewise.
+    level : out, likewise; CILP where kernels are nested.
+    saves : out, likewise; 1 where kernels are nested.
     save_area : out, likewise.
-    nesting : out, likewise.
+    nesting : out, likewise; 0 without a save area: waits for children end only if blocks that wait
+        can be stopped.
     mmu : out, binds.
     read : out, the memory.
     broken : out, per context: it cannot run.
@@ -295,13 +296,13 @@ class Contexts(wiring.Component):
 
     def _place(self, m: Module) -> None:
         """Policy of tasks that leave the choice to the context; preemption."""
-        nests = (self._setting.nesting > 1) if self._config.nested else Const(0)
+        able = self._setting.save_area != 0
+        nests = able & (self._setting.nesting > 1) if self._config.nested else Const(0)
         m.d.comb += [
-            # Waits for children end only if waiting blocks can be stopped.
             self.level.eq(Mux(nests, PreemptionLevel.CILP, self._setting.level)),
             self.saves.eq(self._setting.saves | nests),
             self.save_area.eq(self._setting.save_area),
-            self.nesting.eq(self._setting.nesting),
+            self.nesting.eq(Mux(able, self._setting.nesting, 0)),
         ]
         with m.Switch(self._setting.placement):
             for name in Policy:

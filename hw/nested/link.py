@@ -16,8 +16,8 @@ def family_joined(config: Config) -> data.StructLayout:
 
 
 def family_notice(config: Config) -> data.StructLayout:
-    """The block of `family` is over; or, if it `asks`, it is on an SM again, and wants to know
-    whether it has children that are not complete."""
+    """The block of `family` is over; or, if it `asks`, it is on an SM again, and asks for
+    `joined`."""
     return data.StructLayout({"asks": 1, "family": config.nested_bits})
 
 
@@ -28,7 +28,8 @@ class NestedLink(wiring.Signature):
     -------
     launch : in, a launch; the next one comes after its answer.
     answer : out, response to the launch.
-    notice : in, see `family_notice`; a block that asks is answered by `joined`, if it has none.
+    notice : in, see `family_notice`. Answer to a block that asks: `joined`, at once if all its
+        children are complete, otherwise with the last one.
     joined : out, a family without children that are not complete; to all SMs.
     """
 

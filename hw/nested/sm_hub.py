@@ -15,9 +15,9 @@ __all__ = ["SmHub"]
 
 
 class SmHub(wiring.Component):
-    """SMs take turns: a launch of an SM waits for one launch of each other SM, a notice for one of
-    each other. One launch at a time. What SMs are told is in order, registered for
-    distance: one cycle.
+    """SMs take turns: a launch of an SM waits for one launch of each other SM, a notice for one
+    notice of each other SM. One launch at a time. Events to the SMs are in order, and registered
+    for distance: one cycle.
 
     Members
     -------

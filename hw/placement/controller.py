@@ -103,6 +103,7 @@ class GlobalController(wiring.Component):
     refused : out, for traces and counters.
     saved : out, strobe: a block with saved state has left its SM; for counters.
     lost : out, with nested launches, see `SavedBlocks`.
+    lists_change : out, with nested launches: `busy` of `SavedBlocks`.
 
     Attributes
     ----------
@@ -116,13 +117,14 @@ class GlobalController(wiring.Component):
         self.kernels, self.numbering = KernelTable(config), BlockNumbers(config)
         self.choice = SmChoice(config)
         self.commit = Signal()
+        nested = {"lost": Out(stream.Signature(config.nested_bits)), "lists_change": Out(1)}
         super().__init__({
             "port": In(GlobalPort(config)),
             "sm": Out(SmLink(config)).array(config.sms),
             "placed": Out(placed(config)),
             "refused": Out(refused),
             "saved": Out(1),
-            **({"lost": Out(stream.Signature(config.nested_bits))} if config.nested else {}),
+            **(nested if config.nested else {}),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -356,6 +358,7 @@ class GlobalController(wiring.Component):
         answer = answers.o
         if config.nested:
             connect(m, saved.lost, flipped(self.lost))
+            m.d.comb += self.lists_change.eq(saved.busy)
         m.d.comb += self.saved.eq(answer.valid & answer.ready & answer.p.some & answer.p.restores)
         connect(m, flipped(port.keep), saved.keep)
         connect(m, saved.kept, flipped(port.kept))

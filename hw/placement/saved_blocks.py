@@ -38,7 +38,7 @@ class SavedBlocks(wiring.Component):
     which the task continues (`open` with `adopts`). That of a row that closes is freed.
 
     While lists change, no block is placed (`pause`), and no row opens or closes (`busy`): for a few
-    cycles, or for one per place that is freed.
+    cycles, or for one per place that is freed, and until its family is `lost`.
 
     Members
     -------
@@ -244,15 +244,14 @@ class SavedBlocks(wiring.Component):
                     m.next = "WAIT"
 
     def _told(self, m: Module) -> Value:
-        """Offer the family of a block that is dropped. Returns whether it may be forgotten."""
+        """Offer the family of a block that is dropped. Returns: its place may be freed."""
         if not self._config.nested:
             return Const(1)
         family, lost = self._block.family, self.lost
-        m.d.comb += [
-            lost.valid.eq(family.related & ~self.ended.valid),
-            lost.payload.eq(family.family),
-        ]
-        return ~family.related | lost.ready
+        m.d.comb += [lost.valid.eq(family.related), lost.payload.eq(family.family)]
+        with m.If(lost.ready):
+            m.d.sync += family.related.eq(0)
+        return ~family.related
 
     def _adopt(self, m: Module) -> None:
         """The list becomes that of a row; its blocks are undistributed."""

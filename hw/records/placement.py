@@ -317,7 +317,8 @@ class SmLink(wiring.Signature):
 
     Members
     -------
-    block : out, a block for the SM; its slot is free, so the SM accepts it within a few cycles.
+    block : out, a block for the SM; its slot is free, so the SM accepts it within a few cycles, one
+        with a family once the families of blocks that are over have left the SM.
     freed : in, resources freed in this cycle (PLACE-24), otherwise 0. Amounts add up in any order.
     ended : in, a block that has ended, including all its warps and their memory accesses. `freed`
         reports it in the same cycle or earlier; up to ENDS_WAITING ends may lag.

@@ -28,14 +28,14 @@ def family_arrival(config: Config) -> data.StructLayout:
 
 
 class BlockFamilies(wiring.Component):
-    """Keeps the family of each block that has launched kernels, and knows whether it has children
-    that are not complete. One launch at a time.
+    """Keeps the family of each block that has launched kernels, and a flag: it has children that
+    are not complete. One launch at a time.
 
     A launch is offered to the engine one cycle after it was accepted. `waits` and `failed` reflect
     `answer` and `joined` of the link one cycle later, when `answer` is given.
 
-    A block that was stopped takes its family along. When it arrives again, it counts as waiting
-    until the kernel tree has been asked.
+    A block that was stopped takes its family along. When it arrives again, it counts as waiting,
+    without a failure, until `joined`, for which it asks.
 
     Members
     -------
@@ -44,7 +44,7 @@ class BlockFamilies(wiring.Component):
     accepts : out, a block with a family may come.
     arrive : in, see `family_arrival`.
     over : in, strobe per block slot: the block is over.
-    left : in, strobe per block slot: the block has left, and will arrive again somewhere.
+    left : in, strobe per block slot: the block has left with its family, without being over.
     families : out, of the blocks.
     waits : out, per block slot: the block has children that are not complete.
     failed : out, per block slot: a child that is complete, or a descendant of it, has failed.
@@ -75,7 +75,7 @@ class BlockFamilies(wiring.Component):
         m.submodules.leaving = leaving = StreamFIFO(
             config.nested_bits, config.sm_blocks + _ARRIVING + 1
         )
-        # Families of blocks that are over fit the queue: none is new while some are in it.
+        # Families of blocks that are over fit the queue: none is accepted while some are in it.
         m.d.comb += [
             self.accepts.eq(leaving.level == 0),
             launch.ready.eq(~waiting & self.accepts),

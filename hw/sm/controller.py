@@ -73,7 +73,7 @@ class SmController(wiring.Component):
     --------------------
     arrive : out, see `family_arrival`.
     over : out, strobe per block slot: a block is over, and will not arrive again.
-    gone : out, strobe per block slot: a block has left, and will arrive again somewhere.
+    gone : out, strobe per block slot: a block has left with its family, without being over.
     families : in, family of each block.
     accepts : in, a block with a family may come.
     """

@@ -203,7 +203,7 @@ INSTRUCTIONS = (
     Instruction(
         Opcode.LAUNCH,
         (_D, Operand.GLOBAL),
-        "launch the task record at the address of the lowest active lane; d = 0, or why not",
+        "launch the task record at the address of the lowest active lane; d = 0, or the refusal",
     ),
     Instruction(
         Opcode.JOIN,
@@ -230,9 +230,9 @@ branches are per warp. Shared memory is 0 when its block begins; local memory ho
 the address space had there.
 
 `launch` and `join` exist on machines with nested launches (NEST-10 … NEST-12). The task record is a
-QMD V03_00, 256-byte aligned, below 2^40. `launch` does not wait for the child; without an active
-lane there is none. If it is refused, bits 7:0 of d are the `Refusal`, and bits 15:8 the number of
-the SKEDCHECK. All active lanes get the same d.
+QMD V03_00, 256-byte aligned, below 2^40. `launch` does not wait for the child. No active lane: no
+child. Of a refused child, bits 7:0 of d are the `Refusal`, bits 15:8 the number of the SKEDCHECK.
+All active lanes get the same d.
 
 Errors end the warp. INSTRUCTION: an undefined code, a register beyond those of the kernel, an odd
 pair, a shift above 31, an undefined special register, a constant buffer that is not valid, a

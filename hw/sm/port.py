@@ -141,8 +141,9 @@ class SmPort(wiring.Signature):
     launch : in, a launch; the block is not over before the answer.
     launched : out, the answer.
     children : out, per block slot: it has children that are not complete. 1 with the answer of an
-        accepted launch.
-    child_failed : out, per block slot: a child that is complete, or a descendant of it, has failed.
+        accepted launch, and for some cycles after a block with children has begun again.
+    child_failed : out, per block slot: a child that is complete, or a descendant of it, has failed;
+        valid while `children` is 0.
     """
 
     def __init__(self, config: Config) -> None:

@@ -305,15 +305,17 @@ class TaskUnit(wiring.Component):
         return self._launches & (self._action == LaunchAction.CHILD)
 
     def _choose_urgency(self, m: Module) -> None:
-        """Whether the task may have blocks of lower priority stopped."""
+        """Whether the task may have blocks of lower priority stopped. It always may where kernels
+        are nested, as a wait for it might not end otherwise (NEST-12)."""
         wanted = Signal()
+        nests = self.nesting > 1 if self._config.nested else Const(0)
         m.d.sync += self._has_area.eq(self.save_area != 0)
         m.d.comb += self._may_stop.eq(wanted & self._has_area)
         with m.Switch(self._metadata.record.MODEL_URGENCY):
             with m.Case(Urgency.SAVE):
                 m.d.comb += wanted.eq(1)
             with m.Case(Urgency.DRAIN):
-                m.d.comb += wanted.eq(0)
+                m.d.comb += wanted.eq(nests)
             with m.Default():
                 m.d.comb += wanted.eq(self.saves)
 

@@ -1,6 +1,6 @@
 """The supplied core: all units connected (ASID-1, ASID-27)."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import connect, flipped
 
@@ -151,7 +151,10 @@ class Core(wiring.Component):
             warps.outcome.eq(fetch.outcome),
             warps.open.program.eq(fetch.program.open),
             warps.open.constants.eq(fetch.constants.open),
-            *(warps.open[name].eq(fetch.room[name]) for name in unit_kinds(self._config).members),
+            *(
+                warps.open[name].eq(self._may_retry(name))
+                for name in unit_kinds(self._config).members
+            ),
             warps.ended.eq(self._ending.ended),
             fetch.dying.eq(warps.dying),
             fetch.over.eq(warps.over),
@@ -168,6 +171,12 @@ class Core(wiring.Component):
             self._barriers.leave.valid.eq(fetch.last.valid & ~fetch.last.saves),
             self._barriers.leave.slot.eq(fetch.last.place.slot),
         ]
+
+    def _may_retry(self, unit: str) -> Value:
+        """Whether warps may retry that were held for a unit. Stopped and killed ones do not wait
+        for the launches of others."""
+        room = self._fetch.room[unit]
+        return room | self.kill.any() | self._fetch.stopped.any() if unit == "launch" else room
 
     def _pipeline(self, m: Module) -> None:
         fetch, execute, registers = self._fetch, self._execute, self._registers

@@ -51,7 +51,7 @@ class Execute(wiring.Component):
     result : out, see `RegisterFile`.
     threads : out, a row of threads.
     thread : in, their positions in the block, 1 cycle later.
-    row : out, a row of a memory instruction, with `shared` for shared memory, `launch` of a launch;
+    row : out, rows of memory instructions (`shared`: on shared memory) and of LAUNCH (`launch`);
         always accepted.
     retired : out, completed instructions; memory instructions complete later.
     ahead : out, the warp of `retired`, 1 cycle earlier.

@@ -97,8 +97,8 @@ class LaunchUnit(wiring.Component):
         return m
 
     def _gather(self, m: Module, line: Signal, found: Signal, va: Signal) -> None:
-        """Rows of the instruction, in order: address of the lowest active lane, and what the result
-        needs."""
+        """Rows of the instruction, in order: address of the lowest active lane; masks and
+        destination of the result."""
         config, row, result = self._config, self.row.row, self.result.p
         masks = Signal(data.ArrayLayout(config.lanes, 1 << len(line)), name="masks")
         active = Cat(lane.active for lane in row.lanes)

@@ -47,7 +47,7 @@ def row_count(config: Config) -> int:
 
 
 def unit_kinds(config: Config) -> data.StructLayout:
-    """Units whose instructions complete later than they leave the pipeline, one bit each: memory,
+    """Units for instructions that complete after they have left the pipeline, one bit each: memory,
     shared memory, with nested launches also `launch`."""
     return data.StructLayout({"memory": 1, "shared": 1, **({"launch": 1} if config.nested else {})})
 
@@ -182,8 +182,8 @@ def result_row(config: Config) -> data.StructLayout:
 
 
 def completion(config: Config) -> data.StructLayout:
-    """A memory instruction of `warp` has completed, successfully if `cause` is NONE. `transfer`: an
-    instruction of `StateTransfer`."""
+    """An instruction of `warp` on one of `unit_kinds` has completed, successfully if `cause` is
+    NONE. `transfer`: an instruction of `StateTransfer`."""
     return data.StructLayout({
         "warp": config.warp_bits,
         "transfer": 1,

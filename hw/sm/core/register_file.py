@@ -146,7 +146,7 @@ class RegisterFile(wiring.Component):
         m.d.comb += [
             turns.requests.eq(valid),
             turns.advance.eq(~self.write),
-            # With several, one of them waits.
+            # Of several results, all but one wait.
             self.waiting.eq(valid.any() & self.write | (valid & (valid - 1)).any()),
             port.addr.eq(row.dest),
             row.eq(self.result),

@@ -15,7 +15,7 @@ __all__ = ["Retire", "warp_next"]
 def warp_next(config: Config) -> data.StructLayout:
     """State of a warp after an instruction, one bit each: ready, at the barrier, waiting for `word`
     cycles, with nested launches: waiting for the children of its block (`joins`), then the
-    instruction is executed again; or none: its memory access is outstanding."""
+    instruction is executed again; or none: its instruction has not completed yet."""
     nested = {"joins": 1} if config.nested else {}
     return data.StructLayout({
         **nested,

@@ -26,11 +26,12 @@ ROWS = 4
 
 @dataclass(frozen=True)
 class Saved:
-    """A block in a list. `restores` : its state is at the place."""
+    """A block in a list. `restores` : its state is at the place. `family` : of its children."""
 
     at: tuple[int, int, int]
     place: int
     restores: bool
+    family: int | None = None
 
 
 class SavedTestbench(Testbench):
@@ -42,6 +43,7 @@ class SavedTestbench(Testbench):
     out : places of blocks on SMs; and those given with stops in progress.
     lists : saved blocks of each row, the next one last.
     kept : lists that their tasks have kept, by their first places.
+    lost : families of blocks that were dropped, as far as the unit has not told.
     open, ceased : rows that are open; those of them that drop their blocks.
     met : number of events of each kind.
     ends : no more events begin, but all free places are taken.
@@ -58,6 +60,9 @@ class SavedTestbench(Testbench):
         self.kept: dict[int, list[Saved]] = {}
         self.open: set[int] = set()
         self.ceased: set[int] = set()
+        self.lost: set[int] = set()
+        self._families = set(range(CONFIG.nested_kernels))
+        """Free ones."""
         self.met: Counter[str] = Counter()
         self.ends = False
         self._blocks: Counter[int] = Counter()
@@ -74,6 +79,8 @@ class SavedTestbench(Testbench):
         Sink(self, "place", lambda: self.random.random() < self._pace(0.3), self._give)
         Sink(self, "add", lambda: self.random.random() < 0.5, self._add)
         Sink(self, "kept", lambda: self.random.random() < 0.5, self._take_list)
+        if CONFIG.nested:
+            Sink(self, "lost", lambda: self.random.random() < self._pace(0.2), self._lose)
 
     def _give(self, place: int) -> None:
         """A place for a block that is to be stopped."""
@@ -84,6 +91,16 @@ class SavedTestbench(Testbench):
     def _add(self, blocks: dict[str, int]) -> None:
         assert blocks["row"] not in self.ceased
         self._blocks[blocks["row"]] += blocks["blocks"]
+
+    def _lose(self, family: int) -> None:
+        self.lost.remove(family)
+        self._families.add(family)
+        self.met["lost"] += 1
+
+    def _drop(self, blocks: list[Saved]) -> None:
+        """The unit frees the places of a list, and tells the families."""
+        self.free.update(block.place for block in blocks)
+        self.lost.update(block.family for block in blocks if block.family is not None)
 
     def _take_list(self, answer: dict[str, int]) -> None:
         row, self._keeping = self._keeping, None
@@ -125,12 +142,15 @@ class SavedTestbench(Testbench):
                     tuple(first["at"][axis] for axis in "xyz"),
                     first["save_place"],
                     bool(first["restores"]),
+                    _family(first),
                 )
                 assert found == blocks[-1] and first["count"] == len(blocks)
         if takes:
             block = blocks.pop()
             self._blocks[row] -= 1
             self.met["taken"] += 1
+            if block.family is not None:
+                self._families.add(block.family)
             if block.restores:
                 self.out.append(block.place)
             else:
@@ -190,8 +210,14 @@ class SavedTestbench(Testbench):
         at = (self.random.getrandbits(32), self.random.getrandbits(16), self.random.getrandbits(16))
         where = dict(zip("xyz", at, strict=True))
         answer = {"some": 1, "given": given, "restores": restores, "row": row, "at": where}
+        family = None
+        if self._families and self.random.random() < 0.6:
+            family = self.random.choice([*self._families])
+            self._families.remove(family)
+        if CONFIG.nested:
+            answer["family"] = {"related": family is not None, "family": family or 0}
         self._stopped.put({**answer, "save_place": place})
-        self._push = (row, Saved(at, place, restores))
+        self._push = (row, Saved(at, place, restores, family))
         self.met["saved"] += 1
 
     @property
@@ -222,7 +248,7 @@ class SavedTestbench(Testbench):
             blocks = self.kept.pop(numbers.choice([*self.kept]))
             self._discard.put(blocks[-1].place)
             self._freeing = 4
-            self.free.update(block.place for block in blocks)
+            self._drop(blocks)
             self.met["discarded"] += 1
 
     def _open(self, row: int) -> None:
@@ -238,7 +264,7 @@ class SavedTestbench(Testbench):
         self._closes.send(row=row)
         self.open.remove(row)
         self.ceased.remove(row)
-        self.free.update(block.place for block in self.lists[row])
+        self._drop(self.lists[row])
         self.met["dropped"] += len(self.lists[row])
         self.lists[row] = []
 
@@ -249,12 +275,20 @@ class SavedTestbench(Testbench):
         return {block.place for blocks in lists for block in blocks} | {*self.out} | {*self.given}
 
 
+def _family(block: dict[str, Any]) -> int | None:
+    if not CONFIG.nested or not block["family"]["related"]:
+        return None
+    return block["family"]["family"]
+
+
 @cocotb.test(timeout_time=10, timeout_unit="ms")
 async def random_lists(dut: Any) -> None:
     """Blocks are saved, sent again, kept with their tasks and dropped, in any order: the next one
-    of each row is that of the model, and no place is lost or used twice."""
+    of each row is that of the model, no place is lost or used twice, and each family of a dropped
+    block is told once."""
     tb = await SavedTestbench(dut).start()
-    wanted = ("saved", "taken", "kept", "adopted", "dropped", "discarded", "ended", "none")
+    wanted = ["saved", "taken", "kept", "adopted", "dropped", "discarded", "ended", "none"]
+    wanted += ["lost"] * CONFIG.nested
     for _ in range(60_000):
         await tb.step()
         assert not tb.held & tb.free
@@ -263,4 +297,4 @@ async def random_lists(dut: Any) -> None:
     assert all(tb.met[kind] >= 10 for kind in wanted), tb.met
     print(tb.met)
     tb.ends = True
-    await tb.until(lambda: not tb.free, "every free place is given")
+    await tb.until(lambda: not (tb.free or tb.lost), "every free place is given")

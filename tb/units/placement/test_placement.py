@@ -59,7 +59,8 @@ def test_directed(simulator: str) -> None:
 
 @pytest.mark.parametrize("places", tiers([2, 7, 64], smoke=[2], nightly=[64]))
 def test_saved_blocks(simulator: str, places: int) -> None:
-    fields = {"slots": 4, "spare_rows": 1, "save_places": places}
+    nested = {"nested_kernels": 20} if places == 7 else {}
+    fields = {"slots": 4, "spare_rows": 1, "save_places": places, **nested}
     simulate(
         SavedBlocks(Config(**fields)),
         "signalbox.tb.units.placement.cocotb_saved",
