@@ -54,7 +54,8 @@ class Retire(wiring.Component):
         m = Module()
         done, context, new = self.retired, self.retired.at.context, self.write.context
         kept, own = self._masks(m), Signal(name="own")
-        taken, again = Signal(), Signal(name="again")
+        taken = Signal()
+        again = Signal()
         jump = Signal(VA_BITS)
         op, hit = done.op, done.nonzero.any()
         sign = done.offset[31].replicate(VA_BITS - 32)
