@@ -1,6 +1,5 @@
 """Kernels that are launched by other kernels (NEST-10)."""
 
-from signalbox.driver.compute.local_memory import LocalMemory
 from signalbox.driver.compute.program import Program
 from signalbox.driver.compute.task_memory import TaskMemory
 
@@ -8,7 +7,7 @@ __all__ = ["Child", "NestingError"]
 
 
 class NestingError(ValueError):
-    """The machine has no nested launches."""
+    """The machine has no nested launches, or the kernel cannot be launched by others."""
 
 
 class Child:
@@ -24,9 +23,8 @@ class Child:
     record : virtual address of the task record.
     """
 
-    def __init__(self, program: Program, memory: TaskMemory, local: LocalMemory | None) -> None:
-        self.program, self.record, self.local = program, memory.va, local
-        self._memory = memory
+    def __init__(self, program: Program, memory: TaskMemory) -> None:
+        self.program, self.record, self._memory = program, memory.va, memory
 
     def __str__(self) -> str:
         return f"child {self.program.kernel.name!r} (record {self.record:#x})"

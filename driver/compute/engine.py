@@ -256,14 +256,16 @@ class ComputeEngine:
         `NestingError`."""
         if not self._info.nested_kernels:
             raise NestingError("the machine has no nested launches (Config.nested_kernels)")
-        arguments, program, local = await self._load(launch, space)
+        if launch.kernel.local:  # the area is a setting of the channel that launches
+            raise NestingError(f"{launch.kernel.name} has local memory, and is no child therefore")
+        arguments, program, _ = await self._load(launch, space)
         memory = await self._pool(space).take(QMD_BYTES + len(arguments))
         try:
             self._write(launch, program, memory, arguments, ())
         except Exception:
             memory.free()
             raise
-        return Child(program, memory, local)
+        return Child(program, memory)
 
     async def _load(
         self, launch: KernelLaunch, space: AddressSpace

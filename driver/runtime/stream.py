@@ -310,7 +310,8 @@ class Stream:
 
         How deep kernels may be nested is a limit of the device (`Device.set_limit`).
 
-        Raises as `launch`, and `NestingError` on a machine without nested launches.
+        Raises as `launch`, and `NestingError` on a machine without nested launches, or for a kernel
+        with local memory.
         """
         launch = KernelLaunch(
             kernel=kernel,

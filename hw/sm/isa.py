@@ -237,10 +237,10 @@ All active lanes get the same d.
 Errors end the warp. INSTRUCTION: an undefined code, a register beyond those of the kernel, an odd
 pair, a shift above 31, an undefined special register, a constant buffer that is not valid, a
 constant out of its buffer's range or misaligned, `bar` in a kernel without barriers, `ldl` or `stl`
-in one without local memory. Others: a misaligned global access or record, an access without
-translation or beyond 49 bits, a record beyond 40; a shared memory access out of the block's range
-or misaligned; a local memory access out of the thread's range or misaligned; more than 8 masks, or
-`else` or `pop` without one.
+in one without local memory, `launch` in one with it. Others: a misaligned global access or record,
+an access without translation or beyond 49 bits, a record beyond 40; a shared memory access out of
+the block's range or misaligned; a local memory access out of the thread's range or misaligned; more
+than 8 masks, or `else` or `pop` without one.
 """
 
 

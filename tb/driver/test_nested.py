@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -80,6 +81,8 @@ def test_child() -> None:
         stream = await device.stream()
         with pytest.raises(ValueError, match="takes CYCLES"):
             await stream.child(SPIN, 1, 32, {})
+        with pytest.raises(NestingError, match="spin has local memory"):
+            await stream.child(replace(SPIN, local=16), 1, 32, ARGS)
         first = await stream.child(SPIN, 1, 32, ARGS)
         second = await stream.child(SPIN, 2, 64, ARGS)
         assert int(first) == first.record != second.record

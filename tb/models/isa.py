@@ -393,6 +393,8 @@ class _Machine:
 
     def _launch(self) -> None:
         children, base = self._nested(), self.pair(self.a)
+        if self.launch.local:
+            raise Failure(INSTRUCTION)
         self.reg(self.d)
         for va in (int(one) + self.offset & (1 << 64) - 1 for one in base[self.warp.mask][:1]):
             if va % 256 or va >> 40:

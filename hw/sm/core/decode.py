@@ -88,6 +88,8 @@ class InstructionCheck(wiring.Component):
             "constant": uses("has_constant", Operand.CONSTANT) & self._outside(),
             "local": uses("has_local", Operand.LOCAL) & ~self.traits.local,
             "barrier": (op == Opcode.BAR) & ~self.traits.barrier,
+            # Its blocks are not stopped, so a wait for the child might not end.
+            "stays": (op == Opcode.LAUNCH) & self.traits.local,
         }
         found = Signal(len(faults))
         m.d.comb += [found[n].eq(fault) for n, fault in enumerate(faults.values())]

@@ -146,8 +146,9 @@ async def killed_while_waiting(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def wrong_operands(dut: Any) -> None:
-    """A misaligned or far record and registers that do not exist end the warp, with the address; no
-    launch happens. Without an active lane there is none, either."""
+    """A misaligned or far record and registers that do not exist end the warp, with the address,
+    and so does a launch in a kernel with local memory; none happens. Without an active lane there
+    is none, either."""
     tb = await LaunchingTestbench(dut).start()
     far, odd = 1 << 40, RECORD + tb.random.choice((1, 4, 128))
     cases = (
@@ -161,9 +162,11 @@ async def wrong_operands(dut: Any) -> None:
             CoreCause.MEMORY_ALIGNMENT,
             1,
         ),
+        (f"{address(RECORD)}\nlaunch r6, [r4]", CoreCause.INSTRUCTION, 0),
     )
-    for text, cause, va in cases:
-        launch = kernel(text)
+    launches = [kernel(text) for text, *_ in cases]
+    launches[-1].local = 32
+    for launch, (_, cause, va) in zip(launches, cases, strict=True):
         tb.launch(Task(0, launch))
         await tb.rest(1000)
         (fault,) = tb.faults
