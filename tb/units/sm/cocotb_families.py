@@ -109,6 +109,7 @@ class FamiliesTestbench(Testbench):
 
     def _notices(self, word: dict[str, Any]) -> None:
         if word["asks"]:
+            self.met["asked"] += 1
             # Unless it is over meanwhile.
             every = (*self.blocks, *self.away)
             self._asking.extend(one for one in every if one.family == word["family"])
@@ -188,7 +189,7 @@ async def random_families(dut: Any) -> None:
     """Blocks launch, wait, are stopped and continue, and end with or without children."""
     tb = await FamiliesTestbench(dut).start()
     rng = tb.random
-    kinds = ("NONE", "DEPTH", "CHECK", "joined", "related over", "over with children", "arrived")
+    kinds = ("NONE", "DEPTH", "CHECK", "joined", "related over", "over with children", "asked")
     for _ in range(60):
         for _ in range(100):
             slot = rng.randrange(CONFIG.sm_blocks)
@@ -205,4 +206,7 @@ async def random_families(dut: Any) -> None:
         if all(tb.met[kind] > 20 for kind in kinds):
             break
     assert all(tb.met[kind] > 20 for kind in kinds), tb.met
+    for block in tb.blocks:
+        block.children = 0
+    await tb.until(lambda: not any(one.unknown for one in tb.blocks), "all have asked", 500)
     print(dict(tb.met))
