@@ -257,7 +257,7 @@ class ComputeEngine:
         if not self._info.nested_kernels:
             raise NestingError("the machine has no nested launches (Config.nested_kernels)")
         if launch.kernel.local:  # the area is a setting of the channel that launches
-            raise NestingError(f"{launch.kernel.name} has local memory, and is no child therefore")
+            raise NestingError(f"{launch.kernel.name} has local memory: kernels cannot launch it")
         arguments, program, _ = await self._load(launch, space)
         memory = await self._pool(space).take(QMD_BYTES + len(arguments))
         try:

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from collections.abc import Mapping as Values
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import SupportsInt
 
 from signalbox.driver.channel.channel import Channel
@@ -272,17 +272,11 @@ class Stream:
         arguments, `MemoryUseError` as `memcpy_async`, `OutOfMemory`, `OutOfAddresses`,
         `ChannelError`.
         """
-        launch = KernelLaunch(
-            kernel=kernel,
-            grid=sizes(grid),
-            block=sizes(block),
-            args={name: self._number(value) for name, value in args.items()},
+        launch = replace(
+            self._described(kernel, grid, block, args, policy, shared, constants),
             priority=self.device_priority if priority is None else priority,
-            placement=placement(policy),
             urgency=named_urgency(urgency),
-            shared=shared,
             head=head,
-            constants=self._buffers(constants),
             depth=self._services.limits[Limit.NESTING_DEPTH],
         )
         task = await self._services.engine.prepare(launch, self.space)
@@ -313,25 +307,32 @@ class Stream:
         Raises as `launch`, and `NestingError` on a machine without nested launches, or for a kernel
         with local memory.
         """
-        launch = KernelLaunch(
+        launch = self._described(kernel, grid, block, args, policy, shared, constants)
+        return await self._services.engine.prepare_child(launch, self.space)
+
+    def _described(
+        self,
+        kernel: Kernel,
+        grid: Extent,
+        block: Extent,
+        args: Values[str, Argument],
+        policy: Placement | str,
+        shared: int,
+        constants: Values[int, Buffer | Mapping] | None,
+    ) -> KernelLaunch:
+        """What launches by the host and by kernels have in common, as numbers."""
+        return KernelLaunch(
             kernel=kernel,
             grid=sizes(grid),
             block=sizes(block),
             args={name: self._number(value) for name, value in args.items()},
             placement=placement(policy),
             shared=shared,
-            constants=self._buffers(constants),
+            constants={
+                number: (self.address(buffer, buffer.size), buffer.size)
+                for number, buffer in (constants or {}).items()
+            },
         )
-        return await self._services.engine.prepare_child(launch, self.space)
-
-    def _buffers(
-        self, constants: Values[int, Buffer | Mapping] | None
-    ) -> dict[int, tuple[int, int]]:
-        """Address and size of constant buffers."""
-        return {
-            number: (self.address(buffer, buffer.size), buffer.size)
-            for number, buffer in (constants or {}).items()
-        }
 
     async def _submit_task(self, task: Task, priority: int, *, overlap: bool) -> None:
         """Submit the launch of a task; without `overlap` it waits for the channel's earlier

@@ -35,8 +35,8 @@ CHILDREN = Children(result, lambda va: (va >> 8) % 4 == 3)
 
 @dataclass
 class Child:
-    """Of the block `key`; complete in cycle `due`, or, if `patient`, when its block is not being
-    stopped."""
+    """A child of the block `key`. It is complete in cycle `due`, but a `patient` one not while its
+    block is being stopped."""
 
     key: Key
     fails: bool
