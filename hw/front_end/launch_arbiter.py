@@ -185,6 +185,7 @@ class LaunchArbiter(wiring.Component):
                 self._from.task.page.eq(child.p.page),
                 self._from.row.eq(child.p.row),
                 self._from.block.eq(child.p.block),
+                self._from.has_place.eq(child.p.has_place),
                 self._from.action.eq(LaunchAction.CHILD),
             ]
 

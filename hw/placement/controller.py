@@ -358,7 +358,13 @@ class GlobalController(wiring.Component):
         answer = answers.o
         if config.nested:
             connect(m, saved.lost, flipped(self.lost))
-            m.d.comb += self.lists_change.eq(saved.busy)
+            m.d.comb += [
+                self.lists_change.eq(saved.busy),
+                saved.reserve.eq(port.reserve),
+                saved.release.eq(port.release),
+                saved.unused.eq(over.valid & over.reserved),
+                port.reserved.eq(saved.reserved),
+            ]
         m.d.comb += self.saved.eq(answer.valid & answer.ready & answer.p.some & answer.p.restores)
         connect(m, flipped(port.keep), saved.keep)
         connect(m, saved.kept, flipped(port.kept))
@@ -391,7 +397,7 @@ class GlobalController(wiring.Component):
         """Stop blocks."""
         m.submodules.preemption = preemption = Preemption(self._config)
         connect(m, saved.place, preemption.place)
-        m.d.comb += preemption.waits.eq(self.kernels.waits)
+        m.d.comb += [preemption.waits.eq(self.kernels.waits), preemption.spare.eq(saved.spare)]
         for number, link in enumerate(self.sm):
             m.d.comb += [
                 preemption.victims[number].eq(link.victim),

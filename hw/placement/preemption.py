@@ -27,7 +27,8 @@ class Preemption(wiring.Component):
     * if no stop is in progress, for a kernel that finds no SM, on the SM with the least urgent
       victim, among equals that with the smallest state.
 
-    A victim without a save place waits for a free one.
+    A victim that has no save place, and for which none is reserved, waits for a free one that is
+    not reserved.
 
     Members
     -------
@@ -35,6 +36,7 @@ class Preemption(wiring.Component):
     lacks : in, likewise.
     waits : in, the served kernel finds no SM, and may have blocks stopped: its priority + 1.
     place : in, a free save place.
+    spare : in, it is not reserved.
     stop : out, see `SmLink`.
     answered : in, strobe per SM: its answer is accepted.
     """
@@ -46,6 +48,7 @@ class Preemption(wiring.Component):
             "lacks": In(block_lack).array(sms),
             "waits": In(block_lack),
             "place": In(stream.Signature(config.place_bits)),
+            "spare": In(1),
             "stop": Out(block_stop(config)).array(sms),
             "answered": In(sms),
         })
@@ -53,6 +56,8 @@ class Preemption(wiring.Component):
         self._sm = Signal(sms, name="sm")
         self._level = Signal.like(self.waits.level, name="level")
         """The SM that is told to stop a block below this level, one-hot."""
+        self._placed = Signal(sms, name="placed")
+        """Per SM: there is a save place for its victim."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -60,7 +65,12 @@ class Preemption(wiring.Component):
         able = Signal(sms, name="able")
         for number, (victim, lacks) in enumerate(zip(self.victims, self.lacks, strict=True)):
             lower = lacks.valid & (victim.level < lacks.level)
-            m.d.comb += able[number].eq(victim.valid & (victim.leaves | lower))
+            m.d.comb += [
+                self._placed[number].eq(
+                    victim.restores | (self.place.valid & (victim.reserved | self.spare))
+                ),
+                able[number].eq(victim.valid & (victim.leaves | lower) & self._placed[number]),
+            ]
         found, number = lowest_number(m, able & ~(self._busy | self._sm))
         urgent = select(self._sm, [lacks.level for lacks in self.lacks])
         best, best_sm = self._least_urgent(m)
@@ -85,7 +95,9 @@ class Preemption(wiring.Component):
         nodes = [Signal(shape, name=f"victim_{n}") for n in range(self._config.sms)]
         for number, (node, victim) in enumerate(zip(nodes, self.victims, strict=True)):
             m.d.sync += [
-                node.valid.eq(victim.valid & (victim.level < self.waits.level)),
+                node.valid.eq(
+                    victim.valid & (victim.level < self.waits.level) & self._placed[number]
+                ),
                 node.rank.eq(Cat(victim.state, victim.level)),
                 node.sm.eq(number),
             ]
@@ -99,7 +111,7 @@ class Preemption(wiring.Component):
         restored = Cat(victim.restores for victim in self.victims)
         m.d.comb += [
             given.eq(~(restored & self._sm).any()),
-            sends.eq(Mux(~given | self.place.valid, self._sm & ~self._busy, 0)),
+            sends.eq(self._sm & self._placed & ~self._busy),
         ]
         m.d.sync += self._busy.eq(self._busy & ~self.answered | sends)
         for number, stop in enumerate(self.stop):
@@ -107,6 +119,7 @@ class Preemption(wiring.Component):
                 stop.valid.eq(sends[number]),
                 stop.level.eq(level),
                 stop.given.eq(given),
+                stop.reserved.eq(~self.spare),
                 stop.save_place.eq(self.place.payload),
             ]
 

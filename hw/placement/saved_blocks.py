@@ -56,14 +56,26 @@ class SavedBlocks(wiring.Component):
     leaves : out, strobe: a saved block of the row does not count as being on an SM any more.
     ended : in, strobe: a block has ended that had a place.
     place : out, a free place.
+    spare : out, fewer places are reserved than are free; combinational, from `reserve` too.
     pause : out, no block may be placed from the next cycle on; combinational, from `take` too.
     busy : out, no row may open or close.
-    lost : out, with nested launches: family of a block that will not continue.
+
+    With nested launches
+    --------------------
+    lost : out, family of a block that will not continue.
+    reserve, reserved, release : see `GlobalPort`. A reservation is over, too, when its block is
+        saved.
+    unused : in, strobe: a block has ended for which a place was reserved.
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
         event, place = row_event(config), config.place_bits
+        nested = {
+            "lost": Out(stream.Signature(config.nested_bits)),
+            **{name: In(1) for name in ("reserve", "release", "unused")},
+            "reserved": Out(1),
+        }
         super().__init__({
             "open": In(data.StructLayout({**event.members, "adopts": 1, "save_place": place})),
             "stop": In(event),
@@ -81,7 +93,8 @@ class SavedBlocks(wiring.Component):
             "place": Out(stream.Signature(place)),
             "pause": Out(1),
             "busy": Out(1),
-            **({"lost": Out(stream.Signature(config.nested_bits))} if config.nested else {}),
+            "spare": Out(1),
+            **(nested if config.nested else {}),
         })
         self._listed = Signal(config.rows, name="listed")
         """Per row: it has a list."""
@@ -143,6 +156,34 @@ class SavedBlocks(wiring.Component):
             ),
         ]
         connect(m, free.o, flipped(self.place))
+        if self._config.nested:
+            self._reserve(m, free)
+        else:
+            m.d.comb += self.spare.eq(1)
+
+    def _reserve(self, m: Module, free: StreamFIFO) -> None:
+        """Count free places and reservations. A place that was given to a block with a reservation
+        counts as reserved until the block is saved."""
+        stopped, count = self.stopped, range(self._config.save_places + 1)
+        left, reservations = Signal(count, name="free_places"), Signal(count, name="reservations")
+        more, used, spare = (Signal(name=name) for name in ("more", "used", "spare_place"))
+        m.d.comb += [
+            spare.eq(left > reservations),
+            self.spare.eq(spare & ~self.reserve),
+            more.eq(spare & self.reserve),
+            used.eq(
+                stopped.valid
+                & stopped.ready
+                & stopped.p.some
+                & stopped.p.given
+                & stopped.p.family.related
+            ),
+        ]
+        m.d.sync += [
+            self.reserved.eq(more),
+            left.eq(left + free.i.valid - (free.o.valid & free.o.ready)),
+            reservations.eq(reservations + more - self.release - self.unused - used),
+        ]
 
     def _select(self, m: Module, head: wiring.PureInterface) -> None:
         """The first block of the selected row."""

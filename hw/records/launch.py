@@ -53,7 +53,7 @@ class Refusal(enum.Enum, shape=4):
     DEPTH = 12
     """Its parent is as deep as the context allows (NEST-11)."""
     ROOM = 13
-    """The kernel tree is full (NEST-15)."""
+    """The kernel tree is full, or there is no save place for the launching block (NEST-15)."""
 
 
 task_verdict = data.StructLayout({"refusal": Refusal, "check": SkedCheck})
@@ -77,7 +77,8 @@ class LaunchAction(enum.Enum, shape=2):
 
 def task_launch(config: Config) -> data.StructLayout:
     """An action on a task of a context; of a CHILD, only the page of its QMD is given."""
-    child = {"row": config.row_bits, "block": block_family(config)} if config.nested else {}
+    of_block = ("row", "block", "has_place")
+    child = {name: child_launch(config).members[name] for name in of_block} if config.nested else {}
     return data.StructLayout({
         **child,
         "context": config.context_bits,
@@ -89,8 +90,14 @@ def task_launch(config: Config) -> data.StructLayout:
 
 def child_launch(config: Config) -> data.StructLayout:
     """A block of kernel row `row` launches the QMD at virtual address `page` << 8 of its address
-    space. A further launch of the same block comes after the answer only."""
-    return data.StructLayout({"row": config.row_bits, "page": 32, "block": block_family(config)})
+    space. `has_place`: the block has a save place, or one is reserved for it. A further launch of
+    the same block comes after the answer only."""
+    return data.StructLayout({
+        "row": config.row_bits,
+        "page": 32,
+        "block": block_family(config),
+        "has_place": 1,
+    })
 
 
 def child_answer(config: Config) -> data.StructLayout:

@@ -171,9 +171,16 @@ def row_left(config: Config) -> data.StructLayout:
 
 def ended_block(config: Config) -> data.StructLayout:
     """An ended block: its row, and the low bits of its x position, in a queue task its number. With
-    preemption, `restores`: its state was at `save_place`."""
+    preemption, `restores`: its state was at `save_place`. With nested launches, `reserved`: a save
+    place was reserved for it."""
     saved = {"restores": 1, "save_place": config.place_bits} if config.preemption else {}
-    return data.StructLayout({"row": config.row_bits, "number": config.number_bits, **saved})
+    nested = {"reserved": 1} if config.nested else {}
+    return data.StructLayout({
+        "row": config.row_bits,
+        "number": config.number_bits,
+        **saved,
+        **nested,
+    })
 
 
 class GlobalPort(wiring.Signature):
@@ -200,6 +207,12 @@ class GlobalPort(wiring.Signature):
         lost when the row closes.
     kept : in, the list of these blocks.
     discard : out, a list that was taken back, and will not return: its places are free again.
+
+    With nested launches
+    --------------------
+    reserve : out, strobe: reserve a save place for a block on an SM that has none.
+    reserved : in, one cycle after `reserve`: one is reserved, until the block ends or is saved.
+    release : out, strobe: the place reserved last is not needed.
     """
 
     def __init__(self, config: Config) -> None:
@@ -210,8 +223,10 @@ class GlobalPort(wiring.Signature):
             "kept": In(stream.Signature(saved_list(config))),
             "discard": Out(stream.Signature(config.place_bits)),
         }
+        nested = {"reserve": Out(1), "reserved": In(1), "release": Out(1)}
         super().__init__({
             **(saves if config.preemption else {}),
+            **(nested if config.nested else {}),
             "open": Out(stream.Signature(kernel_open(config))),
             "add": Out(stream.Signature(row_blocks(config))),
             "stop": Out(stream.Signature(config.row_bits)),
@@ -265,11 +280,12 @@ block_victim = data.StructLayout({
     "valid": 1,
     "leaves": 1,
     "restores": 1,
+    "reserved": 1,
     "level": LEVEL_BITS,
     "state": STATE_BITS,
 })
-"""The block to be stopped next: its row is to leave; it already has a save place; its priority + 1;
-the size of its state."""
+"""The block to be stopped next: its row is to leave; it already has a save place, or one is
+reserved for it; its priority + 1; the size of its state."""
 
 block_lack = data.StructLayout({"valid": 1, "level": LEVEL_BITS})
 """The most urgent block with warps to start lacks resources, and may have others stopped: its
@@ -278,11 +294,13 @@ priority + 1."""
 
 def block_stop(config: Config) -> data.StructLayout:
     """Strobe: the victim is to be stopped, if its row is to leave or it is lower than `level`.
-    `given`: it has no save place, and gets `save_place`."""
+    `given`: it has no save place, and gets `save_place`; if that is `reserved`, only a block for
+    which a place is reserved."""
     return data.StructLayout({
         "valid": 1,
         "level": LEVEL_BITS,
         "given": 1,
+        "reserved": 1,
         "save_place": config.place_bits,
     })
 

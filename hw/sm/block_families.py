@@ -19,11 +19,13 @@ _ARRIVING = 2
 
 
 def family_arrival(config: Config) -> data.StructLayout:
-    """Strobe: a block with `family` enters slot `place` (one-hot) in the next cycle."""
+    """Strobe: a block with `family` enters slot `place` (one-hot) in the next cycle; it `restores`,
+    and so has a save place."""
     return data.StructLayout({
         "valid": 1,
         "place": config.sm_blocks,
         "family": block_family(config),
+        "restores": 1,
     })
 
 
@@ -71,6 +73,7 @@ class BlockFamilies(wiring.Component):
         config, link, launch = self._config, self.link, self.launch
         slots = range(config.sm_blocks)
         asks, waiting = Signal(name="asks"), Signal(name="waits_for_answer")
+        restored = Signal(config.sm_blocks, name="restored")
         slot = Signal(config.block_bits, name="launching_slot")
         m.submodules.leaving = leaving = StreamFIFO(
             config.nested_bits, config.sm_blocks + _ARRIVING + 1
@@ -89,6 +92,9 @@ class BlockFamilies(wiring.Component):
                 link.launch.p.row.eq(launch.p.row),
                 link.launch.p.page.eq(launch.p.page),
                 link.launch.p.block.eq(self.families[launch.p.slot]),
+                link.launch.p.has_place.eq(
+                    restored.bit_select(launch.p.slot, 1) | self.families[launch.p.slot].related
+                ),
             ]
         with m.Elif(link.launch.ready):
             m.d.sync += asks.eq(0)
@@ -101,6 +107,8 @@ class BlockFamilies(wiring.Component):
         ]
         for n in slots:
             self._slot(m, n, link.answer.valid & (slot == n))
+            with m.If(self.arrive.valid & self.arrive.place[n]):
+                m.d.sync += restored[n].eq(self.arrive.restores)
         self._leave(m, leaving)
         self._notice(m, leaving)
         return m

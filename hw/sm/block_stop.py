@@ -1,6 +1,6 @@
 """Stops blocks, so that their state is saved (PREEMPT-2, PREEMPT-5)."""
 
-from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.hdl import Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -153,6 +153,7 @@ class BlockStop(wiring.Component):
             looked.valid.eq(self.valid.bit_select(here, 1) & ~read.data.stays),
             looked.leaves.eq(self.leave.bit_select(read.data.row, 1)),
             looked.restores.eq(read.data.restores),
+            looked.reserved.eq(self._related(here) & ~read.data.restores),
             looked.level.eq(self.levels[here]),
             looked.state.eq(state),
             looked.slot.eq(here),
@@ -165,6 +166,10 @@ class BlockStop(wiring.Component):
             m.d.sync += [victim.eq(chosen), best.valid.eq(0)]
         with m.If((self.slot | self.returns).any() | self.over.valid):
             m.d.sync += [victim.valid.eq(0), best.valid.eq(0), here.eq(0)]
+
+    def _related(self, slot: Value) -> Value:
+        """The block in `slot` has launched kernels, so that a save place is reserved for it."""
+        return self.families[slot].related if self._config.nested else Const(0)
 
     def _stop(self, m: Module) -> None:
         config, stop, victim, over = self._config, self.stop, self._victim, self.over
@@ -179,6 +184,7 @@ class BlockStop(wiring.Component):
                 victim.valid
                 & (row_leaves | (victim.level < stop.level))
                 & (victim.restores != stop.given)
+                & (victim.reserved | ~(stop.given & stop.reserved))
             ),
             in_slot.eq(1 << victim.slot),
             lost.eq(

@@ -45,11 +45,13 @@ def chosen_block(config: Config) -> data.StructLayout:
 def block_over(config: Config) -> data.StructLayout:
     """Strobe: all warps of the block in slot `place` (one-hot) have ended or were withdrawn;
     `begun`: some had started."""
+    ended = dict(ended_block(config).members)
+    ended.pop("reserved", None)
     return data.StructLayout({
         "valid": 1,
         "place": config.sm_blocks,
         "begun": 1,
-        **ended_block(config).members,
+        **ended,
         "shared": config.shared_units.bit_length(),
     })
 

@@ -303,8 +303,16 @@ class SmController(wiring.Component):
             blocks.end.valid.eq(warps.ended.valid | withdrawal.end.valid),
             blocks.end.slot.eq(Mux(warps.ended.valid, warps.ended.slot, withdrawal.end.slot)),
             queue.i.valid.eq(blocks.over.valid),
-            [queue.i.p[name].eq(blocks.over[name]) for name in queue.i.p.shape().members],
+            [
+                queue.i.p[name].eq(blocks.over[name])
+                for name in queue.i.p.shape().members
+                if name != "reserved"
+            ],
         ]
+        if config.nested:
+            related = Cat(family.related for family in self.families)
+            reserved = (related & blocks.over.place).any() & ~blocks.over.restores
+            m.d.comb += queue.i.p.reserved.eq(reserved)
         connect(m, queue.o, flipped(ended))
 
     def _free(self, m: Module) -> None:
@@ -334,6 +342,7 @@ class SmController(wiring.Component):
             self.arrive.valid.eq(blocks.arrives.valid),
             self.arrive.place.eq(blocks.arrives.place),
             self.arrive.family.eq(blocks.arrive.p.family),
+            self.arrive.restores.eq(blocks.arrive.p.restores),
             stop.families.eq(self.families),
         ]
         m.d.sync += [

@@ -73,7 +73,8 @@ class TaskUnit(wiring.Component):
     With nested launches, a CHILD is launched like any other task, with address space, context,
     channel and epoch of its parent, its level plus 1 and its depth plus 1 (NEST-10). It is refused
     if its parent is as deep as `nesting` (DEPTH), is about to be killed (KILLED), or is a queue
-    (MODEL), or if the kernel tree is full (ROOM), in this order; then for the same reasons as any
+    (MODEL), if there is no save place for the block, or if the kernel tree is full (both ROOM), in
+    this order; then for the same reasons as any
     other launch, and as a queue (MODEL).
 
     A QMD is read and checked again when its task gets a slot, since memory may have changed; the
@@ -204,6 +205,8 @@ class TaskUnit(wiring.Component):
         """Saved blocks of the task, if `task.saved`."""
         if config.nested:
             self._kin, self._kins = Signal(kernel_kin(config), name="kin"), KinTable(config)
+            self._has_place = Signal(name="has_place")
+            """There is a save place for the launching block."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -390,7 +393,10 @@ class TaskUnit(wiring.Component):
                     with m.If(self.launch.p.action == LaunchAction.INCREMENT_PUT):
                         m.next = "APPEND"
                     if self._config.nested:
-                        m.d.sync += self.block.eq(self.launch.p.block)
+                        m.d.sync += [
+                            self.block.eq(self.launch.p.block),
+                            self._has_place.eq(self.launch.p.has_place),
+                        ]
                         with m.If(self.launch.p.action == LaunchAction.CHILD):
                             m.d.sync += self._row.eq(self.launch.p.row)
                             m.next = "PARENT"
@@ -414,7 +420,8 @@ class TaskUnit(wiring.Component):
 
     def _bear(self, m: Module, kept: data.View) -> None:
         """A kernel launches a child, which gets a place in the kernel tree, and loses it if it is
-        refused after that."""
+        refused after that. A save place is reserved with the first child of a block, so that the
+        block can wait for it elsewhere than on an SM (NEST-12)."""
         kins, parent, page = self._kins, kept.task, self.task.page
         with m.State("PARENT"):
             m.next = "ADOPT"
@@ -436,6 +443,16 @@ class TaskUnit(wiring.Component):
                 m.d.sync += self._verdict.refusal.eq(Refusal.MODEL)
             with m.Else():
                 m.next = "BEAR"
+                with m.If(~self._has_place):
+                    m.next = "RESERVE"
+        with m.State("RESERVE"):
+            m.d.comb += self.port.reserve.eq(1)
+            m.next = "RESERVED"
+        with m.State("RESERVED"):
+            m.next = "BEAR"
+            with m.If(~self.port.reserved):
+                m.d.sync += self._verdict.refusal.eq(Refusal.ROOM)
+                m.next = "FAIL"
         with m.State("BEAR"):
             m.d.comb += kins.birth.valid.eq(1)
             with m.If(kins.birth.ready):
@@ -445,6 +462,7 @@ class TaskUnit(wiring.Component):
                 m.d.sync += [self._kin.eq(kins.born.child), self.block.eq(kins.born.block)]
                 m.next = "READ"
                 with m.If(~kins.born.child.known):
+                    m.d.comb += self.port.release.eq(~self._has_place)
                     m.d.sync += self._verdict.refusal.eq(Refusal.ROOM)
                     m.next = "FAIL"
         with m.State("DISOWN"):

@@ -1,5 +1,5 @@
-"""Proof that save places and saved blocks are neither lost nor used twice (PREEMPT-4,
-PREEMPT-7)."""
+"""Proofs that save places and saved blocks are neither lost nor used twice (PREEMPT-4, PREEMPT-7),
+and that a reserved place is there when it is needed (NEST-12)."""
 
 from dataclasses import replace
 
@@ -13,6 +13,7 @@ from signalbox.tb.proofs.placement import TWO_SMS
 __all__ = ["PROOFS"]
 
 CONFIG = replace(TWO_SMS, save_places=2)
+NESTED = replace(CONFIG, nested_kernels=2)
 PLACES = CONFIG.save_places
 
 SETTLED = 6
@@ -41,7 +42,9 @@ _owned = data.StructLayout({
     "row": CONFIG.row_bits,
     "list": CONFIG.place_bits,
     "restores": 1,
+    "reserved": 1,
 })
+"""`reserved`: the place was given to a stop of a block for which it was reserved."""
 
 
 class SavedBlocksProof(Proof):
@@ -56,9 +59,10 @@ class SavedBlocksProof(Proof):
     bounded = 13
     cover = 16
     long = True
+    config = CONFIG
 
     def build(self, m: Module, wrap: Wrap) -> None:
-        dut = SavedBlocks(CONFIG)
+        self._dut = dut = SavedBlocks(self.config)
         m.submodules.dut = wrap(dut)
         for name in ("open", "stop", "close", "ahead", "take", "ended"):
             arbitrary(m, getattr(dut, name), name)
@@ -190,4 +194,51 @@ class SavedBlocksProof(Proof):
         m.d.comb += Assert(~((count == SETTLED) & free) | dut.place.valid)
 
 
-PROOFS = [SavedBlocksProof()]
+class ReservedPlacesProof(SavedBlocksProof):
+    """In addition, blocks reserve places, and end or are saved. A place that is not spare is given
+    only to a block for which one is reserved."""
+
+    name = "placement.reserved_places"
+    shows = (
+        "each block for which a save place is reserved can be given a free one, at any time, "
+        "whatever the other blocks do; and a place can be reserved"
+    )
+    bounded = 11
+    cover = 12
+    config = NESTED
+
+    def build(self, m: Module, wrap: Wrap) -> None:
+        super().build(m, wrap)
+        dut = self._dut
+        for name in ("reserve", "release", "unused"):
+            arbitrary(m, getattr(dut, name), name)
+        arbitrary(m, dut.lost.ready, "lost_ready")
+        stopped, asked = dut.stopped, Signal(name="asked")
+        count = range(PLACES + 1)
+        kept, reservations = Signal(count, name="kept"), Signal(count, name="reservations")
+        one = self._places[stopped.p.save_place]
+        given = stopped.valid & stopped.ready & stopped.p.given
+        used = given & stopped.p.some & stopped.p.family.related
+        with m.If(dut.place.valid & dut.place.ready):
+            m.d.sync += self._places[dut.place.payload].reserved.eq(~dut.spare)
+        with m.If(given):
+            m.d.sync += one.reserved.eq(0)
+        in_stops = sum(place.reserved for place in self._places)
+        needs = (dut.place.valid & dut.place.ready & ~dut.spare) + (used & ~one.reserved)
+        m.d.comb += kept.eq(reservations - in_stops)
+        m.d.comb += [
+            Assume(dut.release + dut.unused + needs <= kept),
+            Assume(~(given & stopped.p.some & one.reserved) | stopped.p.family.related),
+            Assert(sum(place.owner == Owner.FREE for place in self._places) >= kept),
+            Assert(reservations >= in_stops),
+            Cover(reservations == PLACES),
+            Cover(used & one.reserved),
+        ]
+        m.d.sync += [
+            asked.eq(dut.reserve),
+            reservations.eq(reservations + dut.reserved - dut.release - dut.unused - used),
+        ]
+        m.d.comb += Assert(~dut.reserved | asked)
+
+
+PROOFS = [SavedBlocksProof(), ReservedPlacesProof()]

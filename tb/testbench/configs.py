@@ -4,7 +4,17 @@ from dataclasses import replace
 
 from signalbox.hw.config import CONFIGS, Config
 
-__all__ = ["COMPUTE", "LISTS", "METADATA", "NESTED", "OLDEST", "SAVING", "TASKS", "TIMING"]
+__all__ = [
+    "COMPUTE",
+    "FEW_PLACES",
+    "LISTS",
+    "METADATA",
+    "NESTED",
+    "OLDEST",
+    "SAVING",
+    "TASKS",
+    "TIMING",
+]
 
 COMPUTE = Config(
     asids=16,
@@ -28,6 +38,9 @@ SAVING = replace(COMPUTE, save_places=6)
 
 NESTED = replace(SAVING, save_places=32, nested_kernels=60)
 """A compute engine with nested launches."""
+
+FEW_PLACES = replace(NESTED, save_places=3)
+"""One in which fewer blocks can wait than the SMs have room for."""
 
 METADATA = {
     "tiny": CONFIGS["tiny"],

@@ -13,21 +13,13 @@ from signalbox.tb.units.compute.saving_steps import state_writes
 from signalbox.tb.units.compute.testbench import CONFIG
 
 
-def chain(tb: NestedTestbench, length: int, asid: int, *, joins: bool = True) -> list[Launch]:
-    """Kernels each of which launches the one before."""
-    line = [tb.kernel(asid=asid)]
-    while len(line) < length:
-        line.append(tb.kernel(line[-1], asid=asid, joins=joins))
-    return line
-
-
 @cocotb.test()
 @cocotb.parametrize(joins=[True, False])
 async def generations(dut: Any, joins: bool) -> None:
     """A chain as long as the limit allows: the last generation is over first (example 4), also if
     blocks do not wait; parents that do read what their children have stored (NEST-13)."""
     tb = await NestedTestbench(dut).start()
-    line = chain(tb, DEPTH, asid=3, joins=joins)
+    line = tb.chain(DEPTH, asid=3, joins=joins)
     tb.launch(line[-1])
     await tb.finish()
     assert tb.order == [one.number for one in line]
@@ -39,7 +31,7 @@ async def too_deep(dut: Any) -> None:
     """The launch by a kernel at the limit does not happen: its warp reads the error code, goes on,
     and nothing else is disturbed (NEST-11, example 5)."""
     tb = await NestedTestbench(dut).start()
-    child, *line = chain(tb, DEPTH + 1, asid=3)
+    child, *line = tb.chain(DEPTH + 1, asid=3)
     tb.refuse(line[0], child, Refusal.DEPTH.value)
     tb.launch(line[-1])
     await tb.finish()
@@ -82,7 +74,7 @@ async def waiting_everywhere(dut: Any) -> None:
     """More parents than the SMs have room for, each of which waits for a child that waits for one:
     waiting blocks give way, every wait ends (NEST-12)."""
     tb = await NestedTestbench(dut).start()
-    lines = [chain(tb, 3, asid=1 + n) for n in range(2 * CONFIG.sms * CONFIG.sm_blocks)]
+    lines = [tb.chain(3, asid=1 + n) for n in range(2 * CONFIG.sms * CONFIG.sm_blocks)]
     for line in lines:
         tb.launch(line[-1])
     await tb.until(lambda: not tb.waiting, "launches answered", 100_000)
@@ -101,7 +93,7 @@ async def killed_anywhere(dut: Any, turn: int) -> None:
     tb = NestedTestbench(dut)
     tb.random.seed(tb.random.random() + turn)
     await tb.start()
-    lines = [chain(tb, 3, asid=1 + n) for n in range(2 * CONFIG.sms * CONFIG.sm_blocks)]
+    lines = [tb.chain(3, asid=1 + n) for n in range(2 * CONFIG.sms * CONFIG.sm_blocks)]
     for line in lines:
         tb.launch(line[-1])
     await tb.until(lambda: not tb.waiting and state_writes(tb), "a block is stopped", 100_000)

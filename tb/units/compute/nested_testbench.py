@@ -141,6 +141,18 @@ class NestedTestbench(ComputeTestbench):
         self.parents.update(dict.fromkeys(numbers, made.number))
         return made
 
+    def chain(self, length: int, asid: int, *, joins: bool = True) -> list[Launch]:
+        """Kernels each of which launches the one before."""
+        line = [self.kernel(asid=asid)]
+        while len(line) < length:
+            line.append(self.kernel(line[-1], asid=asid, joins=joins))
+        return line
+
+    def answers(self, kernel: Launch) -> int:
+        """Sum of the answers to its launches, as it has stored it."""
+        stored = self.contents.read((kernel.asid, 0), _RESULTS + 16 * kernel.number + 4, 4)
+        return int.from_bytes(stored, "little")
+
     def refuse(self, parent: Launch, child: Launch, answer: int) -> None:
         """The launch of `child` by `parent` will be refused."""
         assert isinstance(parent.job, Sum)

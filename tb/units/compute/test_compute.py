@@ -6,7 +6,7 @@ import pytest
 
 from signalbox.hw.compute.engine import ComputeEngine
 from signalbox.tb.simulation.runner import simulate
-from signalbox.tb.testbench.configs import COMPUTE, NESTED, SAVING, TIMING
+from signalbox.tb.testbench.configs import COMPUTE, FEW_PLACES, NESTED, SAVING, TIMING
 
 
 def test_compute(simulator: str) -> None:
@@ -44,6 +44,20 @@ def test_nested(simulator: str) -> None:
         apart=True,
         env={"WORK_CONFIG": "NESTED"},
         minimum=11,
+    )
+
+
+@pytest.mark.nightly
+def test_few_places(simulator: str) -> None:
+    """Kernels that launch kernels, with fewer save places than blocks that would wait."""
+    simulate(
+        ComputeEngine(FEW_PLACES),
+        "signalbox.tb.units.compute.cocotb_few_places",
+        simulator=simulator,
+        name="work-few-places",
+        apart=True,
+        env={"WORK_CONFIG": "FEW_PLACES"},
+        minimum=2,
     )
 
 

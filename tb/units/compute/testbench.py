@@ -14,7 +14,7 @@ from signalbox.hw.records.launch import Refusal
 from signalbox.hw.records.semaphore import COMPUTE_CLIENTS
 from signalbox.hw.registers import PreemptionLevel
 from signalbox.tb.testbench.clocked import Testbench
-from signalbox.tb.testbench.configs import COMPUTE, NESTED, SAVING
+from signalbox.tb.testbench.configs import COMPUTE, FEW_PLACES, NESTED, SAVING
 from signalbox.tb.testbench.contents import Contents
 from signalbox.tb.testbench.ends import Pace, Sink, Source
 from signalbox.tb.testbench.masks import mask
@@ -25,7 +25,9 @@ from signalbox.tb.units.compute.turns import TurnWatch
 
 __all__ = ["CONFIG", "ComputeTestbench"]
 
-CONFIG = {"SAVING": SAVING, "NESTED": NESTED}.get(os.environ.get("WORK_CONFIG", ""), COMPUTE)
+CONFIG = {"SAVING": SAVING, "NESTED": NESTED, "FEW_PLACES": FEW_PLACES}.get(
+    os.environ.get("WORK_CONFIG", ""), COMPUTE
+)
 AREA = 0x4000_0000
 SAVE_AREA = 0x5000_0000
 SYSTEM = 0

@@ -1,5 +1,5 @@
 """Lists of saved blocks, against a model in which each is a Python list (PREEMPT-3, PREEMPT-4,
-PREEMPT-7)."""
+PREEMPT-7); places that are reserved for blocks with children (NEST-12)."""
 
 import json
 import os
@@ -40,7 +40,9 @@ class SavedTestbench(Testbench):
     Members
     -------
     free : free places.
-    out : places of blocks on SMs; and those given with stops in progress.
+    out : places of blocks on SMs.
+    given : those given with stops in progress; reserved ones only to blocks with children.
+    reservations : places reserved for blocks on SMs.
     lists : saved blocks of each row, the next one last.
     kept : lists that their tasks have kept, by their first places.
     lost : families of blocks that were dropped, as far as the unit has not told.
@@ -55,7 +57,12 @@ class SavedTestbench(Testbench):
         super().__init__(dut, SavedBlocks(CONFIG))
         self.free = set(range(CONFIG.save_places))
         self.out: list[int] = []
-        self.given: list[int] = []
+        self.given: list[tuple[int, bool]] = []
+        self.reservations = 0
+        self._asked = self._reserves = False
+        """A place is to be reserved: in the last cycle; in this one."""
+        self._changed = 0
+        """Cycle in which places or reservations changed last."""
         self.lists: dict[int, list[Saved]] = {row: [] for row in range(ROWS)}
         self.kept: dict[int, list[Saved]] = {}
         self.open: set[int] = set()
@@ -76,17 +83,32 @@ class SavedTestbench(Testbench):
         )
         self._stopped = Source(self, "stopped")
         self._keep, self._discard = Source(self, "keep"), Source(self, "discard")
-        Sink(self, "place", lambda: self.random.random() < self._pace(0.3), self._give)
+        Sink(self, "place", self._wants_place, self._give)
         Sink(self, "add", lambda: self.random.random() < 0.5, self._add)
         Sink(self, "kept", lambda: self.random.random() < 0.5, self._take_list)
         if CONFIG.nested:
             Sink(self, "lost", lambda: self.random.random() < self._pace(0.2), self._lose)
 
+    def _wants_place(self) -> bool:
+        """A block is to be stopped: any one if a place is spare, otherwise one with children."""
+        spare = self.cycle > self._changed + 1 and self.get("spare") and not self._reserves
+        able = not CONFIG.nested or self.ends or spare or self.reservations > self._reserved
+        return bool(able) and self.random.random() < self._pace(0.3)
+
+    @property
+    def _reserved(self) -> int:
+        """Reserved places that have been given with stops."""
+        return sum(reserved for _, reserved in self.given)
+
     def _give(self, place: int) -> None:
         """A place for a block that is to be stopped."""
         assert place in self.free, f"place {place} is in use"
+        reserved = not self.get("spare") and not self.ends
+        assert reserved or self.ends or len(self.free) > self.reservations - self._reserved
         self.free.remove(place)
-        self.given.append(place)
+        self.given.append((place, reserved))
+        self._changed = self.cycle
+        self.met["reserved given"] += reserved
 
     def _add(self, blocks: dict[str, int]) -> None:
         assert blocks["row"] not in self.ceased
@@ -100,6 +122,7 @@ class SavedTestbench(Testbench):
     def _drop(self, blocks: list[Saved]) -> None:
         """The unit frees the places of a list, and tells the families."""
         self.free.update(block.place for block in blocks)
+        self._changed = self.cycle
         self.lost.update(block.family for block in blocks if block.family is not None)
 
     def _take_list(self, answer: dict[str, int]) -> None:
@@ -118,10 +141,46 @@ class SavedTestbench(Testbench):
             self._ahead = self.random.randrange(ROWS)
         self._events(bool(busy))
         takes = self._takes()
+        self._reserve()
         self.drive(ahead=self._ahead, take=takes)
         await super().step()
         self._check(takes)
+        self._check_reservations()
         self._last, self._paused = self._ahead, bool(self.get("pause"))
+
+    def _reserve(self) -> None:
+        """A block launches its first child, or is refused after that; or one that has children
+        ends."""
+        if not CONFIG.nested:
+            return
+        number, spare = self.random.random(), self.reservations > self._reserved
+        self._asked, self._reserves = self._reserves, number < 0.02 and not self.ends
+        drops = spare and (self.ends or 0.02 < number < 0.03)
+        releases = drops and number < 0.025
+        self.drive(reserve=self._reserves, release=releases, unused=drops and not releases)
+        if drops:
+            self.reservations -= 1
+            self._changed = self.cycle
+
+    def _check_reservations(self) -> None:
+        """A place is spare if more are free than are reserved, and each reserved one is free until
+        it is given."""
+        if not CONFIG.nested:
+            return
+        if self._asked and self.get("reserved"):
+            assert len(self.free) > self.reservations - self._reserved
+            self.reservations += 1
+            self._changed = self.cycle
+        elif self._asked:
+            self.met["not reserved"] += 1
+        else:
+            assert not self.get("reserved")
+        assert len(self.free) >= self.reservations - self._reserved
+        changes = self._reserves or self._push or self.get("busy") or self._discard.pending
+        if changes:
+            self._changed = self.cycle
+        if self.cycle > max(EARLY, self._changed + 10):
+            assert self.get("spare") == (len(self.free) > self.reservations)
 
     def _takes(self) -> bool:
         """Send a block of the selected row, if it has a saved one and may."""
@@ -155,12 +214,13 @@ class SavedTestbench(Testbench):
                 self.out.append(block.place)
             else:
                 self.free.add(block.place)
+                self._changed = self.cycle
         leaves = self.get("leaves")
         if leaves["valid"]:
             assert self._push is not None and leaves["row"] == self._push[0]
         if self._push is not None and not self._stopped.pending:
             row, block = self._push
-            self._push = None
+            self._push, self._changed = None, self.cycle
             if row >= 0:
                 self.lists[row].append(block)
 
@@ -178,9 +238,10 @@ class SavedTestbench(Testbench):
             place = self.out.pop(numbers.randrange(len(self.out)))
             self._ended.send(save_place=place)
             self.free.add(place)
+            self._changed = self.cycle
             self.met["ended"] += 1
         if self.given and self._push is None and numbers.random() < self._pace(0.1):
-            self._answer(self.given.pop())
+            self._answer(*self.given.pop())
         elif self.out and self._running and self._push is None and numbers.random() < 0.03:
             place = self.out.pop()
             self._save(numbers.choice(self._running), place, given=False, restores=True)
@@ -195,23 +256,30 @@ class SavedTestbench(Testbench):
     _after = 0
     """Cycles until the lists reflect the last event of a row."""
 
-    def _answer(self, place: int) -> None:
+    def _answer(self, place: int, reserved: bool) -> None:
         """A stop with this place has stopped a block, or none."""
-        if self._running and self.random.random() < 0.8:
+        if self._running and self.random.random() < 0.8 and (self._families or not reserved):
             row = self.random.choice(self._running)
-            self._save(row, place, given=True, restores=self.random.random() < 0.7)
+            restores = reserved or self.random.random() < 0.7
+            self._save(row, place, given=True, restores=restores, reserved=reserved)
             return
         self._stopped.put({"some": 0, "given": 1, "save_place": place})
         self._push = (-1, Saved((0, 0, 0), place, False))
         self.free.add(place)
+        self._changed = self.cycle
         self.met["none"] += 1
 
-    def _save(self, row: int, place: int, *, given: bool, restores: bool) -> None:
+    def _save(
+        self, row: int, place: int, *, given: bool, restores: bool, reserved: bool = False
+    ) -> None:
         at = (self.random.getrandbits(32), self.random.getrandbits(16), self.random.getrandbits(16))
         where = dict(zip("xyz", at, strict=True))
         answer = {"some": 1, "given": given, "restores": restores, "row": row, "at": where}
         family = None
-        if self._families and self.random.random() < 0.6:
+        able = not given or reserved or self.reservations > self._reserved
+        if self._families and able and (reserved or self.random.random() < 0.6):
+            self.reservations -= given
+            self.met["used"] += given
             family = self.random.choice([*self._families])
             self._families.remove(family)
         if CONFIG.nested:
@@ -272,7 +340,8 @@ class SavedTestbench(Testbench):
     def held(self) -> set[int]:
         """Places that are in use."""
         lists = [*self.lists.values(), *self.kept.values()]
-        return {block.place for blocks in lists for block in blocks} | {*self.out} | {*self.given}
+        given = {place for place, _ in self.given}
+        return {block.place for blocks in lists for block in blocks} | {*self.out} | given
 
 
 def _family(block: dict[str, Any]) -> int | None:
@@ -288,7 +357,8 @@ async def random_lists(dut: Any) -> None:
     block is told once."""
     tb = await SavedTestbench(dut).start()
     wanted = ["saved", "taken", "kept", "adopted", "dropped", "discarded", "ended", "none"]
-    wanted += ["lost"] * CONFIG.nested
+    if CONFIG.nested:
+        wanted += ["lost", "not reserved", "reserved given", "used"]
     for _ in range(60_000):
         await tb.step()
         assert not tb.held & tb.free

@@ -24,7 +24,7 @@ CONFIG: Config = SIZES[os.environ["SM_CONFIG"]]
 class Block:
     """A block in a slot. `children`: those that are not complete; `failed`: one of the others has
     failed; `told`: the SM knows so. `launches`: it waits for an answer. `unknown`: it has arrived
-    with a family, in cycle `arrival`, and not been told yet."""
+    with a family, in cycle `arrival`, and not been told yet. `restored`: it has a save place."""
 
     family: int | None = None
     children: int = 0
@@ -33,6 +33,12 @@ class Block:
     launches: bool = False
     unknown: bool = False
     arrival: int | None = None
+    restored: bool = False
+
+    @property
+    def idle(self) -> bool:
+        """It has launched nothing."""
+        return self.family is None and not self.launches
 
 
 class FamiliesTestbench(Testbench):
@@ -81,7 +87,7 @@ class FamiliesTestbench(Testbench):
             self._leaving.append(block.family)
             self.met["related over"] += 1
             self.met["over with children"] += block.children > 0
-        self.blocks[slot] = Block()
+        self.blocks[slot] = Block(restored=block.restored)
 
     def _asks(self, word: dict[str, Any]) -> None:
         slot = self._sent[0]
@@ -89,23 +95,32 @@ class FamiliesTestbench(Testbench):
         assert word["row"] == slot % CONFIG.rows and word["page"] == 1000 + slot
         assert word["block"]["related"] == (block.family is not None)
         assert word["block"]["family"] == (block.family or 0)
+        assert word["has_place"] == (block.restored or block.family is not None)
         assert self._request is None, "two at a time"
         self._request = word
 
     def leave(self, slot: int) -> None:
         """The block leaves in the next cycle, and another one begins."""
-        self._left = 1 << slot
-        if self.blocks[slot].family is not None:
-            self.away.append(self.blocks[slot])
-        self.blocks[slot] = Block()
+        self._left, block = 1 << slot, self.blocks[slot]
+        if block.family is not None:
+            self.away.append(block)
+        self.blocks[slot] = Block(restored=block.restored)
+
+    def begin(self, slot: int) -> None:
+        """A block without a family is in an empty slot from the next cycle on."""
+        restored = self.random.random() < 0.5
+        self.blocks[slot] = Block(restored=restored)
+        self._arrive.send(place=1 << slot, family={"related": 0}, restores=restored)
 
     def arrive(self, slot: int) -> None:
         """A block that was stopped is in an empty slot from the next cycle on."""
         block = self.away.pop(self.random.randrange(len(self.away)))
         block.unknown, block.told, block.arrival = True, False, self.cycle
+        block.restored = True
         self.blocks[slot] = block
         self.met["arrived"] += 1
-        self._arrive.send(place=1 << slot, family={"related": 1, "family": block.family})
+        family = {"related": 1, "family": block.family}
+        self._arrive.send(place=1 << slot, family=family, restores=1)
 
     def _notices(self, word: dict[str, Any]) -> None:
         if word["asks"]:
@@ -190,15 +205,17 @@ async def random_families(dut: Any) -> None:
     tb = await FamiliesTestbench(dut).start()
     rng = tb.random
     kinds = ("NONE", "DEPTH", "CHECK", "joined", "related over", "over with children", "asked")
-    for _ in range(60):
+    for _ in range(400):
         for _ in range(100):
             slot = rng.randrange(CONFIG.sm_blocks)
             parents = [n for n, one in enumerate(tb.blocks) if one.children and not one.launches]
-            empty = tb.blocks[slot] == Block()
+            empty = tb.blocks[slot].idle
             if parents and rng.random() < 0.02:
                 rng.choice((tb.end, tb.leave))(rng.choice(parents))
             elif empty and tb.away and tb.get("accepts") and rng.random() < 0.2:
                 tb.arrive(slot)
+            elif empty and rng.random() < 0.2:
+                tb.begin(slot)
             elif not tb.blocks[slot].launches and rng.random() < 0.3:
                 act = rng.choices((tb.launch, tb.end, tb.leave), (0.6, 0.3, 0.1))[0]
                 act(slot)
@@ -206,7 +223,9 @@ async def random_families(dut: Any) -> None:
         if all(tb.met[kind] > 20 for kind in kinds):
             break
     assert all(tb.met[kind] > 20 for kind in kinds), tb.met
-    for block in tb.blocks:
-        block.children = 0
-    await tb.until(lambda: not any(one.unknown for one in tb.blocks), "all have asked", 500)
+    await tb.until(
+        lambda: not any(one.unknown or one.children for one in tb.blocks),
+        "all children are complete",
+        5000,
+    )
     print(dict(tb.met))

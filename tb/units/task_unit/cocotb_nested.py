@@ -30,9 +30,11 @@ async def running(tb: NestedTestbench, number: int = 1, **options: Any) -> Kerne
     return kernel
 
 
-async def bear(tb: NestedTestbench, child: Kernel, parent: Kernel) -> object:
+async def bear(
+    tb: NestedTestbench, child: Kernel, parent: Kernel, block: int | None = None
+) -> object:
     """A block of `parent` launches `child`. Returns the verdict."""
-    tb.bear(child, parent)
+    tb.bear(child, parent, block)
     await tb.until(lambda: child.number in tb.verdicts, "answer")
     return tb.verdicts[child.number]
 
@@ -103,6 +105,26 @@ async def no_room_in_the_tree(dut: Any) -> None:
     assert parent.node is None
     tb.tree.full = False
     assert await bear(tb, Kernel(3, priority=0, blocks=6), parent) is ACCEPTED
+    await end(tb)
+
+
+@cocotb.test()
+async def no_save_place(dut: Any) -> None:
+    """A block for which no save place can be reserved launches nothing, and the tree is not asked
+    (NEST-12): its wait might not end. One that has a place, or has launched before, does."""
+    tb = await NestedTestbench(dut).start()
+    parent = await running(tb)
+    await tb.until(lambda: len(tb.rows.rows[parent.row or 0].running) >= 3, "three blocks run")
+    first, second, third = tb.rows.rows[parent.row or 0].running[:3]
+    assert await bear(tb, Kernel(2, priority=0, blocks=5), parent, first) is ACCEPTED
+    tb.rows.full, asked = True, tb.tree.asks
+    assert await bear(tb, Kernel(3, priority=0, blocks=6), parent, second) is Refusal.ROOM
+    assert tb.tree.asks == asked
+    parent.restored.add(third)
+    for number, block in ((4, first), (5, third)):
+        assert await bear(tb, Kernel(number, priority=0, blocks=7), parent, block) is ACCEPTED
+    tb.rows.full = False
+    assert await bear(tb, Kernel(6, priority=0, blocks=8), parent, second) is ACCEPTED
     await end(tb)
 
 
@@ -221,7 +243,7 @@ async def random_trees(dut: Any) -> None:
 
     while rounds.more(children() > 25, children()):
         number, parents = rounds.number, [one for one in kernels if tb.runs(one)]
-        tb.tree.full = rng.random() < 0.1
+        tb.tree.full, tb.rows.full = rng.random() < 0.1, rng.random() < 0.1
         one = Kernel(
             number, priority=rng.choice((0, 20, 63)), blocks=1 + number + rng.choice((0, 1000))
         )

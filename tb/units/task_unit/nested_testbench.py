@@ -16,10 +16,12 @@ __all__ = ["Kernel", "NestedTestbench"]
 @dataclass
 class Kernel(Task):
     """A task that may launch others. `node`: its number in the tree; `families`: those of its
-    blocks; `parent`, `block`: the block that launched it."""
+    blocks; `restored`: blocks that have save places; `parent`, `block`: the block that launched
+    it."""
 
     node: int | None = None
     families: dict[int, int] = field(default_factory=dict)
+    restored: set[int] = field(default_factory=set)
     parent: "Kernel | None" = None
     block: int = 0
     epoch: int = 0
@@ -99,16 +101,21 @@ class NestedTestbench(TaskTestbench):
     def __init__(self, dut: Any, place: float = 0.3, end: float = 0.3, **options: Any) -> None:
         super().__init__(dut, place, end, **options)
         self.tree = Tree(self)
+        self._reserved = 0
+        """Blocks that have launched kernels, and have no save place."""
         self.limit(24)
 
     def limit(self, depth: int) -> None:
         """Set the depth of the deepest kernels."""
         self.drive(nesting=depth)
 
-    def bear(self, child: Kernel, parent: Kernel) -> None:
+    def bear(self, child: Kernel, parent: Kernel, block: int | None = None) -> None:
         """A running block of `parent` launches `child`."""
         assert parent.row is not None
-        block = self.random.choice(self._idle(parent))
+        if block is None:
+            block = self.random.choice(self._idle(parent))
+            if block not in parent.families and self.random.random() < 0.3:
+                parent.restored.add(block)
         self.rows.held.add((parent.row, block))
         child.parent, child.block = parent, block
         child.priority, child.depth = parent.priority + 1, parent.depth + 1
@@ -123,6 +130,7 @@ class NestedTestbench(TaskTestbench):
             "task": child.pointer,
             "row": parent.row,
             "block": {"related": family is not None, "family": family or 0},
+            "has_place": family is not None or block in parent.restored,
         })
 
     def runs(self, kernel: Kernel) -> bool:
@@ -151,8 +159,11 @@ class NestedTestbench(TaskTestbench):
         gave, self.tree.gave = self.tree.gave, None
         if gave is not None:
             assert parent.node in (None, gave["kernel"])
+            if child.block not in parent.families | dict.fromkeys(parent.restored):
+                self._reserved += 1
             assert parent.families.setdefault(child.block, gave["family"]) == gave["family"]
             parent.node, child.node = gave["kernel"], gave["child"]
+        assert self.rows.reservations == self._reserved
         got, family = self.get("block"), parent.families.get(child.block)
         assert got["related"] == (family is not None) and got["family"] == (family or 0)
 

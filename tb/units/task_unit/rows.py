@@ -59,6 +59,8 @@ class Rows(Participant):
     rows : open rows by number.
     lists : lists of saved blocks that tasks keep, by their first place.
     held : blocks that neither end nor are saved, as (row, block).
+    full : there is no save place that can be reserved.
+    reservations : save places that are reserved.
     """
 
     def __init__(self, tb: Testbench, config: Config, place: float, end: float) -> None:
@@ -66,6 +68,7 @@ class Rows(Participant):
         self.rows: dict[int, Opened] = {}
         self.lists: dict[int, list[int]] = {}
         self.held: set[tuple[int, int]] = set()
+        self.full, self.reservations, self._reserved = False, 0, False
         self.opened: Callable[[Opened], None] = lambda row: None
         self.added: Callable[[Opened, int], None] = lambda row, blocks: None
         self.stopped: Callable[[Opened], None] = lambda row: None
@@ -91,6 +94,14 @@ class Rows(Participant):
         busy = mask(one.row for one in self.rows.values() if one.left or one.running or one.back)
         tells = mask(row for row, _ in self._over)
         self._tb.drive(port__drained=self._all & ~busy & ~tells, port__ended=self._ended())
+        if self._config.nested:
+            self._tb.drive(port__reserved=self._reserved)
+
+    def sample(self, cycle: int) -> None:
+        if not self._config.nested:
+            return
+        self._reserved = bool(self._tb.get("port__reserve")) and not self.full
+        self.reservations += self._reserved - self._tb.get("port__release")
 
     def finish(self, row: Opened, block: int | None = None) -> None:
         """A running block of the row ends, a random one unless it is given."""

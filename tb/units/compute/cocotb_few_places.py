@@ -1,0 +1,68 @@
+"""Kernels that launch kernels, with few save places: a block launches only if it could wait
+elsewhere than on an SM, so that all waits end (NEST-12, NEST-15)."""
+
+from itertools import pairwise
+from typing import Any
+
+import cocotb
+
+from signalbox.hw.records.launch import Refusal
+from signalbox.tb.units.compute.launch import Launch
+from signalbox.tb.units.compute.nested_testbench import DEPTH, NestedTestbench
+from signalbox.tb.units.compute.saving_steps import state_writes
+from signalbox.tb.units.compute.testbench import CONFIG
+
+ROOM = Refusal.ROOM.value
+
+
+async def finish(tb: NestedTestbench, lines: list[list[Launch]]) -> int:
+    """Step until all waits have ended. Returns the number of refused launches."""
+    await tb.until(lambda: not tb.waiting, "launches answered", 200_000)
+    await tb.until(lambda: tb.get("control__idle"), "all waits end", 400_000)
+    refusals = 0
+    for line in lines:
+        for child, parent in reversed([*pairwise(line)]):
+            if parent.refused:
+                child.refused = True
+            elif tb.answers(parent):
+                tb.refuse(parent, child, ROOM)
+                refusals += 1
+    await tb.finish()
+    tb.check_all()
+    return refusals
+
+
+@cocotb.test()
+@cocotb.parametrize(length=[2, DEPTH])
+async def few_places(dut: Any, length: int) -> None:
+    """More parents than there is room for on SMs, and than there are save places."""
+    tb = await NestedTestbench(dut).start()
+    lines = [tb.chain(length, asid=1 + n) for n in range(2 * CONFIG.sms * CONFIG.sm_blocks)]
+    for line in lines:
+        tb.launch(line[-1])
+    refusals = await finish(tb, lines)
+    assert state_writes(tb), "no block was stopped"
+    launches = len(lines) * (length - 1)
+    assert 0 < refusals < launches, f"{refusals} of {launches} refused"
+    print(f"{refusals} of {launches} launches refused")
+
+
+@cocotb.test()
+async def all_places_again(dut: Any) -> None:
+    """Reservations end with their blocks, killed ones too: each time, all blocks of a chain can
+    wait."""
+    tb = await NestedTestbench(dut).start()
+    for turn in range(6 * CONFIG.save_places):
+        line = tb.chain(CONFIG.save_places + 1, asid=1)
+        tb.launch(line[-1])
+        await tb.until(lambda: not tb.waiting, "launch answered")
+        if kills := tb.random.random() < 0.6:
+            await tb.steps(tb.random.randrange(2000))
+            tb.drive(host__on=0)
+            for one in line:
+                one.refused = True
+            await tb.until(lambda: tb.get("control__idle"), "all are killed")
+            tb.drive(host__on=(1 << CONFIG.channels) - 1)
+        else:
+            assert await finish(tb, [line]) == 0, f"round {turn}: refused"
+        print(f"round {turn}: {'killed' if kills else 'all waited'}")
