@@ -336,7 +336,8 @@ class Device:
     def set_limit(self, limit: Limit | str, value: int) -> None:
         """Set a limit. The nesting depth determines the device priorities of streams created, or
         given a priority, from then on (NEST-1). It is also that of kernels that launch others, in
-        contexts that start to run from then on (NEST-11): set it before the first launch. Raises
+        contexts that start to run from then on (NEST-11): set it before the first launch. The limit
+        of pending launches is that of the whole machine, from the next launch on. Raises
         `ValueError` for an unknown limit, or a value out of range."""
         self._limits[limit] = value
 

@@ -1,9 +1,9 @@
-"""Error codes: public interrupt and cause of a channel halt (COPY-12, HOST-6), and cause of a warp
-fault."""
+"""Error codes: public interrupt and cause of a channel halt (COPY-12, HOST-6), cause of a warp
+fault, reason for refusing a task."""
 
 from amaranth.lib import enum
 
-__all__ = ["CODE_OF", "Cause", "Code", "CoreCause"]
+__all__ = ["CODE_OF", "Cause", "Code", "CoreCause", "Refusal"]
 
 
 class Code(enum.IntEnum, shape=6):
@@ -189,3 +189,34 @@ class CoreCause(enum.Enum, shape=4):
     """The state of a block could not be saved or restored."""
     LOCAL_RANGE = 10
     """Past the thread's local memory, or not a multiple of 4."""
+
+
+class Refusal(enum.Enum, shape=4):
+    """Reason for refusing or failing a task."""
+
+    NONE = 0
+    BUS = 1
+    FAULT = 2
+    """BUS, FAULT: its QMD cannot be accessed."""
+    MODEL = 3
+    """Wrong QMD version, or use of a feature that is not modelled."""
+    CHECK = 4
+    """A public check fails."""
+    FULL = 5
+    """Its list is full."""
+    LISTS = 6
+    """The memory of the lists cannot be accessed."""
+    KERNEL = 7
+    """One of its warps faulted."""
+    RELEASE = 8
+    """It is complete, but a release at its end was refused."""
+    QUEUE = 9
+    """It is not an open queue, or no further queue may be opened."""
+    KILLED = 10
+    """Its channel was disabled, or a kill request named it."""
+    TIMEOUT = 11
+    """It had blocks on SMs when the time of its leaving context was over."""
+    DEPTH = 12
+    """Its parent is as deep as the context allows (NEST-11)."""
+    ROOM = 13
+    """There is no save place for the launching block, or too many kernels are pending (NEST-15)."""

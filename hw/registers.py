@@ -19,7 +19,7 @@ from amaranth.lib import data
 from amaranth.lib import enum as amaranth_enum
 
 from signalbox.hw.config import PA_BITS, VA_BITS, WINDOW_BASE, Config
-from signalbox.hw.errors import CODE_OF, Cause, Code, CoreCause
+from signalbox.hw.errors import CODE_OF, Cause, Code, CoreCause, Refusal
 from signalbox.hw.methods import ENGINE_SUBCHANNELS, OBJECT_BITS, AcquireTimer
 from signalbox.hw.page_tables import FAULT_RECORD_BYTES
 from signalbox.hw.qmd import Placement, SkedCheck
@@ -56,7 +56,7 @@ ADDRESS_BITS = 16
 ID = 0x5349_4742
 """`ID` of every Signalbox: "SIGB"."""
 
-VERSION = (2, 10)
+VERSION = (2, 11)
 """Major and minor version of the register map; the major number grows with incompatible changes."""
 
 
@@ -713,6 +713,12 @@ GLOBAL = Block(
             (
                 Field("WARP_FAULT", 0, 0, "A warp faulted; WARP_FAULT holds the first."),
                 Field("LOST", 1, 1, "A task could not be read from its list, and is lost."),
+                Field(
+                    "CHILD",
+                    2,
+                    2,
+                    "A kernel's launch of another was refused; CHILD_REFUSED holds the first.",
+                ),
             ),
         ),
         Register(
@@ -773,6 +779,53 @@ GLOBAL = Block(
             Access.RW,
             "Cycles in which a context that has to leave ends its blocks. Tasks with blocks on SMs "
             "after that are killed, and halt their channels (TASK_TIMEOUT). 0: no limit.",
+        ),
+        Register(
+            "CHILD_LIMIT",
+            0x2BC,
+            Access.RW,
+            "Most kernels at a time that kernels have launched and that are not complete; further "
+            "launches are refused (ROOM). NESTED_KERNELS limits them, too.",
+            (Field("COUNT", 11, 0, "0: no limit."),),
+        ),
+        Register(
+            "CHILD_REFUSED",
+            0x2C0,
+            Access.RO,
+            "First launch of a kernel by a kernel that was refused since TASK_STATUS.CHILD was "
+            "cleared; the rest of the engine was not affected.",
+            (
+                Field(
+                    "REASON",
+                    3,
+                    0,
+                    ", ".join(f"{one.value} {one.name}" for one in Refusal if one.value) + ".",
+                ),
+                Field("CHECK", 9, 4, "Number of the failed check if REASON is CHECK, otherwise 0."),
+                Field("ASID", 25, 16, "Address space of the kernels."),
+                Field("DEPTH", 30, 26, "Depth that the child would have had."),
+            ),
+        ),
+        Register(
+            "CHILD_REFUSED_RECORD",
+            0x2C4,
+            Access.RO,
+            "Record of that child: its virtual address >> 8.",
+        ),
+        Register(
+            "CHILD_REFUSALS",
+            0x2C8,
+            Access.RO,
+            "Refused launches of kernels by kernels.",
+            (
+                Field(
+                    "COUNT",
+                    15,
+                    0,
+                    "Number since TASK_STATUS.CHILD was cleared, at most 65,535.",
+                ),
+                Field("CHANNEL", 21, 16, "Channel of the first one."),
+            ),
         ),
     ),
 )

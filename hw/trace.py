@@ -7,11 +7,10 @@ from amaranth.lib import data
 from amaranth.lib.wiring import Member, Out, Signature
 
 from signalbox.hw.config import Config
-from signalbox.hw.errors import Cause
+from signalbox.hw.errors import Cause, Refusal
 from signalbox.hw.mmu.memory_system import fault_event
 from signalbox.hw.mmu.records import Scope
 from signalbox.hw.placement.controller import Step
-from signalbox.hw.records.launch import Refusal
 
 __all__ = ["TracePort"]
 

@@ -25,6 +25,7 @@ from signalbox.driver.compute.task_memory import TaskMemory, TaskPool
 from signalbox.driver.compute.tasks import Task, Tasks
 from signalbox.driver.faults.channel_error import ChannelError
 from signalbox.driver.faults.fault_log import FaultLog
+from signalbox.driver.faults.refused_child import RefusedChild, refused_child
 from signalbox.driver.faults.task_error import TaskError
 from signalbox.driver.faults.warp_fault import WarpFaults
 from signalbox.driver.kernels.library import Kernel
@@ -99,6 +100,8 @@ class ComputeEngine:
     ) -> None:
         self._control, self._memory, self._spaces = control, memory, spaces
         self._info, self._settings, self._fences = info, settings, fences
+        self._pending: int | None = None
+        """Limit of pending launches, once it is known."""
         default = settings.policy
         self.contexts = Contexts(
             control,
@@ -145,7 +148,7 @@ class ComputeEngine:
         await self._control.write("CONTEXT_SLICE", self._settings.slice_cycles)
         await self._control.write("CONTEXT_TIMEOUT", self._settings.timeout_cycles)
         await self.contexts.open()
-        await self._control.write("TASK_STATUS", WARP_FAULT=1, LOST=1)
+        await self._control.write("TASK_STATUS", WARP_FAULT=1, LOST=1, CHILD=1)
 
     def release(self) -> None:
         """Release the ASID of the task lists, once the machine has no tasks and all channels are
@@ -238,6 +241,7 @@ class ComputeEngine:
         self.contexts.enter(space)
         if self._info.nested_kernels:
             await self.contexts.nest(space, launch.depth)
+            await self._limit_children(launch.pending)
         memory = await self._pool(space).take(QMD_BYTES + len(arguments))
         fences = self._fences(space)
         fence = await fences.take()
@@ -266,6 +270,12 @@ class ComputeEngine:
             memory.free()
             raise
         return Child(program, memory)
+
+    async def _limit_children(self, count: int) -> None:
+        """Limit the children of kernels that are not complete (NEST-15)."""
+        if count != self._pending:
+            await self._control.write("CHILD_LIMIT", COUNT=count)
+            self._pending = count
 
     async def _load(
         self, launch: KernelLaunch, space: AddressSpace
@@ -341,6 +351,11 @@ class ComputeEngine:
             await self._control.machine.wait_cycles(_KILL_POLL_CYCLES)
 
     # -- errors ------------------------------------------------------------------------------------
+
+    async def refused_child(self) -> RefusedChild | None:
+        """The first launch of a kernel by a kernel that was refused since the last call, and how
+        many there were; None if there was none (NEST-11)."""
+        return await refused_child(self._control)
 
     async def serve(self) -> None:
         """Serve the compute engine's interrupt: read warp faults, lost tasks, broken contexts."""

@@ -28,7 +28,7 @@ def sizes(extent: Extent) -> tuple[int, int, int]:
 class KernelLaunch:
     """One launch; members as the parameters of `Stream.launch`, with arguments as numbers, and
     virtual address and size in bytes of each of `constants`. `depth` : of the deepest kernels below
-    it; 1: it launches none."""
+    it; 1: it launches none. `pending` : most children of all kernels that are not complete."""
 
     kernel: Kernel
     grid: tuple[int, int, int]
@@ -41,6 +41,7 @@ class KernelLaunch:
     head: bool = False
     constants: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     depth: int = 1
+    pending: int = 0
 
     @property
     def shared_bytes(self) -> int:

@@ -13,10 +13,13 @@ class Limit(StrEnum):
 
     NESTING_DEPTH = "nesting-depth"
     """Levels of kernels that launch kernels, 1 … 24; 1, the default: none do."""
+    PENDING_LAUNCHES = "pending-launches"
+    """Kernels that kernels have launched and that are not complete, at a time, 1 … 2048, the
+    default. A machine has room for fewer than `Config.nested_kernels`."""
 
 
-_DEFAULTS = {Limit.NESTING_DEPTH: 1}
-_MOST = {Limit.NESTING_DEPTH: NESTING}
+_DEFAULTS = {Limit.NESTING_DEPTH: 1, Limit.PENDING_LAUNCHES: 2048}
+_MOST = {Limit.NESTING_DEPTH: NESTING, Limit.PENDING_LAUNCHES: 2048}
 
 
 class Limits:

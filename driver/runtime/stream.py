@@ -278,6 +278,7 @@ class Stream:
             urgency=named_urgency(urgency),
             head=head,
             depth=self._services.limits[Limit.NESTING_DEPTH],
+            pending=self._services.limits[Limit.PENDING_LAUNCHES],
         )
         task = await self._services.engine.prepare(launch, self.space)
         try:

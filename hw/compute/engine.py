@@ -166,6 +166,8 @@ class ComputeEngine(wiring.Component):
             tasks.nesting.eq(self.contexts.nesting),
             tasks.told.eq(nested.told),
             nested.on.eq(self.host.on),
+            nested.limit.eq(self.control.child_limit),
+            self.control.refused.eq(launches.refused),
             hub.told.eq(nested.told),
             hub.answer.eq(launches.child_answer),
             launches.block.eq(tasks.block),

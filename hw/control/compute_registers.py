@@ -7,12 +7,13 @@ from amaranth.lib.wiring import In, Out
 from signalbox.hw.config import Config
 from signalbox.hw.control.register_fields import field_of, register_of
 from signalbox.hw.records.compute_control import ComputeControl, kill_request, warp_fault
+from signalbox.hw.records.launch import task_refused
 from signalbox.hw.registers import GLOBAL
 
 __all__ = ["ComputeRegisters"]
 
-_WATCHED = ("broken", "active", "context", "idle", "lost", "fault")
-_STATUS = data.StructLayout({"warp_fault": 1, "lost": 1})
+_WATCHED = ("broken", "active", "context", "idle", "lost", "fault", "refused")
+_STATUS = data.StructLayout({"warp_fault": 1, "lost": 1, "child": 1})
 """Fields of TASK_STATUS."""
 
 _REGISTERS = (
@@ -24,16 +25,19 @@ _REGISTERS = (
     "WARP_FAULT_AT_HI",
     "WARP_FAULT_VA_LO",
     "WARP_FAULT_VA_HI",
+    "CHILD_REFUSED",
+    "CHILD_REFUSED_RECORD",
+    "CHILD_REFUSALS",
 )
 
 
 class ComputeRegisters(wiring.Component):
-    """Sticky status bits and fault record. An event appears 1 cycle later and stays until it is
-    cleared; one in the cycle of its clear is kept.
+    """Sticky status bits, records of the first fault and the first refused child. An event appears
+    1 cycle later and stays until it is cleared; one in the cycle of its clear is kept.
 
     Members
     -------
-    broken, active, context, idle, lost, fault : see `ComputeControl`.
+    broken, active, context, idle, lost, fault, refused : see `ComputeControl`.
     clear : TASK_STATUS bits to clear.
     kills : in, strobe: TASK_KILL is written with `command`.
     record : in, TASK_KILL_RECORD.
@@ -55,6 +59,8 @@ class ComputeRegisters(wiring.Component):
             "attention": Out(1),
         })
         self._fault = Signal(warp_fault(config))
+        self._refused = Signal(task_refused, name="first_refused")
+        self._refusals = Signal(GLOBAL["CHILD_REFUSALS"].field("COUNT").width, name="refusals")
 
     def watched(self) -> dict[str, Value]:
         """Members driven by the compute engine."""
@@ -68,10 +74,12 @@ class ComputeRegisters(wiring.Component):
         m.d.sync += [
             status.warp_fault.eq((status.warp_fault & ~clear.warp_fault) | self.fault.valid),
             status.lost.eq((status.lost & ~clear.lost) | self.lost),
+            status.child.eq((status.child & ~clear.child) | self.refused.valid),
             self.attention.eq(self.broken.any() | status.lost),
         ]
         with m.If(self.fault.valid & (~status.warp_fault | clear.warp_fault)):
             m.d.sync += fault.eq(self.fault)
+        self._count_refusals(m, ~status.child | clear.child)
         self._request_kill(m)
         state = {
             "IDLE": self.idle,
@@ -90,9 +98,36 @@ class ComputeRegisters(wiring.Component):
             "WARP_FAULT_AT_HI": fault.at[32:],
             "WARP_FAULT_VA_LO": fault.va[:32],
             "WARP_FAULT_VA_HI": fault.va[32:],
+            **self._refused_child(),
         }
         m.d.comb += [self.values[name].eq(value) for name, value in shown.items()]
         return m
+
+    def _count_refusals(self, m: Module, first: Value) -> None:
+        """Count refused children; keep the first one."""
+        count, refused = self._refusals, self.refused
+        with m.If(refused.valid & first):
+            m.d.sync += [self._refused.eq(refused), count.eq(1)]
+        with m.Elif(refused.valid):
+            m.d.sync += count.eq(count + ~count.all())
+        with m.Elif(self.clear.child):
+            m.d.sync += count.eq(0)
+
+    def _refused_child(self) -> dict[str, Value]:
+        """Registers of refused children; 0 before the first one."""
+        task, verdict = self._refused.task, self._refused.verdict
+        what = {
+            "REASON": verdict.refusal,
+            "CHECK": verdict.check,
+            "ASID": task.asid,
+            "DEPTH": task.depth,
+        }
+        count = {"COUNT": self._refusals, "CHANNEL": task.channel}
+        return {
+            "CHILD_REFUSED": register_of(GLOBAL["CHILD_REFUSED"], what),
+            "CHILD_REFUSED_RECORD": task.page,
+            "CHILD_REFUSALS": register_of(GLOBAL["CHILD_REFUSALS"], count),
+        }
 
     def _request_kill(self, m: Module) -> None:
         """Keep a request until it is accepted."""

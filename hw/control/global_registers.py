@@ -188,6 +188,7 @@ class GlobalRegisters(wiring.Component):
             engine.mend.eq(cleared["CONTEXT_BROKEN"]),
             engine.slice.eq(values["CONTEXT_SLICE"]),
             engine.timeout.eq(values["CONTEXT_TIMEOUT"]),
+            engine.child_limit.eq(values["CHILD_LIMIT"]),
             engine.area.base.eq(page_of(values, "TASK_LISTS")),
             engine.area.log_size.eq(field_of(values, size, "LOG_SIZE")),
             engine.area.asid.eq(field_of(values, size, "ASID")),

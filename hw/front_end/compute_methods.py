@@ -6,7 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from signalbox.hw.config import Config
-from signalbox.hw.errors import Cause
+from signalbox.hw.errors import Cause, Refusal
 from signalbox.hw.front_end.host_port import (
     INLINE_DWORDS,
     ComputePort,
@@ -26,13 +26,7 @@ from signalbox.hw.methods import (
     SemOp,
     SignalingPcas,
 )
-from signalbox.hw.records.launch import (
-    LaunchAction,
-    Refusal,
-    slot_limit,
-    task_launch,
-    task_launched,
-)
+from signalbox.hw.records.launch import LaunchAction, slot_limit, task_launch, task_launched
 from signalbox.hw.records.memory import MemoryStatus, WritePort
 from signalbox.hw.records.semaphore import SemaphoreError, SemaphorePort
 from signalbox.hw.semaphore.causes import CAUSE_OF as SEMAPHORE_CAUSES

@@ -5,9 +5,9 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import VA_BITS, Config
-from signalbox.hw.errors import Cause
+from signalbox.hw.errors import Cause, Refusal
 from signalbox.hw.qmd import QMD_BYTES, SkedCheck
-from signalbox.hw.records.launch import Refusal, task_completed
+from signalbox.hw.records.launch import task_completed
 
 __all__ = [
     "INLINE_DWORDS",

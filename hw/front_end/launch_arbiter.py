@@ -5,11 +5,11 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
+from signalbox.hw.errors import Refusal
 from signalbox.hw.lib.arbiter import SteadyRoundRobin
 from signalbox.hw.qmd import DependentAction, SkedCheck
 from signalbox.hw.records.launch import (
     LaunchAction,
-    Refusal,
     child_answer,
     child_launch,
     task_action,

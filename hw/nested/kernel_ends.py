@@ -6,10 +6,11 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
+from signalbox.hw.errors import Refusal
 from signalbox.hw.lib.arbiter import SteadyRoundRobin
 from signalbox.hw.lib.stream import StreamFIFO
 from signalbox.hw.nested.kernel_tree import TreeOp, kernel_over, tree_request
-from signalbox.hw.records.launch import KILLED, Refusal, task_completed, task_ended, task_failure
+from signalbox.hw.records.launch import KILLED, task_completed, task_ended, task_failure
 from signalbox.hw.records.nested import kernel_kin
 
 __all__ = ["KernelEnds"]

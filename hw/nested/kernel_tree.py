@@ -6,6 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.lib.stream import StreamFIFO
+from signalbox.hw.registers import GLOBAL
 
 __all__ = ["KernelTree", "TreeEvent", "TreeOp", "kernel_over", "tree_event", "tree_request"]
 
@@ -30,7 +31,7 @@ class TreeEvent(enum.Enum, shape=2):
 
     LAUNCHED = 0
     REFUSED = 1
-    """The tree has no room for the child (NEST-15)."""
+    """The tree has no room for the child, or its limit is reached (NEST-15)."""
     JOINED = 2
     """All children that the block has launched so far are done."""
 
@@ -110,6 +111,8 @@ class KernelTree(wiring.Component):
     Members
     -------
     i : in, requests; after reset, accepted when the lists of free nodes are full.
+    limit : in, most children that are not done; 0: no limit but that of the nodes. A lower one
+        takes effect with the next launch; children stay.
     told : out, events for blocks, by family.
     over : out, complete kernels, each after its descendants are done, once. Its node is free once
         it is done, too.
@@ -121,6 +124,7 @@ class KernelTree(wiring.Component):
         self._nodes = nodes
         super().__init__({
             "i": In(stream.Signature(tree_request(nodes))),
+            "limit": In(GLOBAL["CHILD_LIMIT"].field("COUNT").width),
             "told": Out(stream.Signature(tree_event(nodes))),
             "over": Out(stream.Signature(kernel_over(nodes))),
             "idle": Out(1),
@@ -134,9 +138,13 @@ class KernelTree(wiring.Component):
         )
         self._kind, self._child = Signal(TreeEvent, name="kind"), Signal(range(nodes), name="child")
         self._idle = Signal(name="is_idle")
+        self._pending = Signal(range(nodes + 1), name="pending")
+        """Children that are not done."""
+        self._below = Signal(name="below_limit")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        m.d.sync += self._below.eq((self.limit == 0) | (self._pending < self.limit))
         self._memories(m)
         self._lists(m)
         with m.FSM(name="tree"):
@@ -218,7 +226,8 @@ class KernelTree(wiring.Component):
         kernels, families = self._free_kernels, self._free_families
         kernel, family = self._write_kernel, self._write_family
         with m.State("LAUNCH"):
-            room = (kernels.level > ~self._known) & (families.level >= ~self._related)
+            nodes = (kernels.level > ~self._known) & (families.level >= ~self._related)
+            room = nodes & self._below
             m.d.sync += self._kind.eq(Mux(room, TreeEvent.LAUNCHED, TreeEvent.REFUSED))
             m.next = "KERNEL"
             with m.If(~room):
@@ -268,6 +277,7 @@ class KernelTree(wiring.Component):
             ]
             m.d.sync += self._child.eq(child.payload)
             with m.If(child.valid):
+                m.d.sync += self._pending.eq(self._pending + 1)
                 m.next = "TELL"
 
     def _end(self, m: Module) -> None:
@@ -316,6 +326,7 @@ class KernelTree(wiring.Component):
             m.d.sync += [
                 self._failed.eq(node.failed | self._failed),
                 self._kind.eq(TreeEvent.JOINED),
+                self._pending.eq(self._pending - 1),
             ]
             m.next = "WAIT"
             with m.If(node.children == 1):

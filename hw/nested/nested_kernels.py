@@ -32,6 +32,7 @@ class NestedKernels(wiring.Component):
     complete, completed, given_up, reported : each kernel when its descendants are complete; see
         `KernelEnds`.
     on : in, per channel: it is enabled.
+    limit : in, see `KernelTree`.
     ending : out, a kernel is on its way to its releases, or has been given up.
     idle : out, no kernel and no request is on its way; some kernels may be waiting for their
         descendants.
@@ -48,6 +49,7 @@ class NestedKernels(wiring.Component):
             "births": In(request),
             "blocks": In(request),
             "lost": In(stream.Signature(config.nested_bits)),
+            "limit": In(self._tree.limit.shape()),
             "told": Out(data.StructLayout({"valid": 1, "event": tree_event(nodes)})),
             "ending": Out(1),
             "idle": Out(1),
@@ -69,6 +71,7 @@ class NestedKernels(wiring.Component):
             tree.told.ready.eq(1),
             self.empty.eq(tree.empty),
             ends.on.eq(self.on),
+            tree.limit.eq(self.limit),
             self.ending.eq(~(ends.idle & tree.idle)),
             self.idle.eq(~(self.ending | self.births.valid | self.blocks.valid | lost.valid)),
             lost.valid.eq(self.lost.valid),

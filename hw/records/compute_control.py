@@ -5,7 +5,8 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import VA_BITS, Config
 from signalbox.hw.errors import CoreCause
-from signalbox.hw.registers import KillScope
+from signalbox.hw.records.launch import task_refused
+from signalbox.hw.registers import GLOBAL, KillScope
 
 __all__ = [
     "MOST_LOG_SIZE",
@@ -66,10 +67,12 @@ class ComputeControl(wiring.Signature):
     broken : in, per context: it cannot run.
     active : in, a context runs.
     context : in, the running context, or the last one.
+    child_limit : out, most children of kernels that are not complete; 0: no limit.
     kill : out, tasks to be ended; accepted when they have ended.
     idle : in, the engine holds no task.
     lost : in, strobe: a task was lost.
     fault : in, strobe: a warp faulted.
+    refused : in, strobe: a kernel's launch of this task was refused.
     """
 
     def __init__(self, config: Config) -> None:
@@ -85,4 +88,6 @@ class ComputeControl(wiring.Signature):
             "idle": In(1),
             "lost": In(1),
             "fault": In(warp_fault(config)),
+            "child_limit": Out(GLOBAL["CHILD_LIMIT"].field("COUNT").width),
+            "refused": In(task_refused),
         })

@@ -3,6 +3,7 @@
 from amaranth.lib import data, enum
 
 from signalbox.hw.config import Config
+from signalbox.hw.errors import Refusal
 from signalbox.hw.qmd import DependentAction, SkedCheck
 from signalbox.hw.records.nested import block_family, kernel_kin
 from signalbox.hw.records.placement import queue_span, task_pointer
@@ -10,7 +11,6 @@ from signalbox.hw.records.placement import queue_span, task_pointer
 __all__ = [
     "KILLED",
     "LaunchAction",
-    "Refusal",
     "child_answer",
     "child_launch",
     "slot_limit",
@@ -23,37 +23,6 @@ __all__ = [
     "task_refused",
     "task_verdict",
 ]
-
-
-class Refusal(enum.Enum, shape=4):
-    """Reason for refusing or failing a task."""
-
-    NONE = 0
-    BUS = 1
-    FAULT = 2
-    """BUS, FAULT: its QMD cannot be accessed."""
-    MODEL = 3
-    """Wrong QMD version, or use of a feature that is not modelled."""
-    CHECK = 4
-    """A public check fails."""
-    FULL = 5
-    """Its list is full."""
-    LISTS = 6
-    """The memory of the lists cannot be accessed."""
-    KERNEL = 7
-    """One of its warps faulted."""
-    RELEASE = 8
-    """It is complete, but a release at its end was refused."""
-    QUEUE = 9
-    """It is not an open queue, or no further queue may be opened."""
-    KILLED = 10
-    """Its channel was disabled, or a kill request named it."""
-    TIMEOUT = 11
-    """It had blocks on SMs when the time of its leaving context was over."""
-    DEPTH = 12
-    """Its parent is as deep as the context allows (NEST-11)."""
-    ROOM = 13
-    """The kernel tree is full, or there is no save place for the launching block (NEST-15)."""
 
 
 task_verdict = data.StructLayout({"refusal": Refusal, "check": SkedCheck})

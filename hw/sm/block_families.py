@@ -5,10 +5,10 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from signalbox.hw.config import Config
+from signalbox.hw.errors import Refusal
 from signalbox.hw.lib.onehot import lowest, select
 from signalbox.hw.lib.stream import StreamFIFO, StreamRegister
 from signalbox.hw.nested.link import NestedLink, family_notice
-from signalbox.hw.records.launch import Refusal
 from signalbox.hw.records.nested import block_families, block_family
 from signalbox.hw.sm.port import block_launch, launch_answer
 

@@ -5,8 +5,9 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from signalbox.hw.config import Config
+from signalbox.hw.errors import Refusal
 from signalbox.hw.qmd import QMD, SkedCheck
-from signalbox.hw.records.launch import Refusal, task_verdict
+from signalbox.hw.records.launch import task_verdict
 from signalbox.hw.records.memory import MemoryStatus, ReadPort
 from signalbox.hw.records.placement import (
     BLOCK_COUNT_BITS,

@@ -6,9 +6,10 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
+from signalbox.hw.errors import Refusal
 from signalbox.hw.lib.onehot import lowest_number
 from signalbox.hw.qmd import QMD, SkedCheck
-from signalbox.hw.records.launch import Refusal, task_verdict
+from signalbox.hw.records.launch import task_verdict
 from signalbox.hw.records.placement import BLOCK_COUNT_BITS, queue_span, task_pointer
 
 __all__ = ["QueueNext", "QueueOp", "QueuePlace", "QueueTable", "queue_request"]

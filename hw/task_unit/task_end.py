@@ -5,16 +5,11 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from signalbox.hw.config import Config
+from signalbox.hw.errors import Refusal
 from signalbox.hw.lib.onehot import select
 from signalbox.hw.methods import SemOp
 from signalbox.hw.qmd import RELEASES
-from signalbox.hw.records.launch import (
-    Refusal,
-    task_action,
-    task_completed,
-    task_ended,
-    task_verdict,
-)
+from signalbox.hw.records.launch import task_action, task_completed, task_ended, task_verdict
 from signalbox.hw.records.memory import MemoryStatus, ReadPort, WritePort
 from signalbox.hw.records.placement import task_pointer
 from signalbox.hw.records.semaphore import SemaphoreError, SemaphorePort

@@ -6,13 +6,13 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from signalbox.hw.config import NESTING, Config
+from signalbox.hw.errors import Refusal
 from signalbox.hw.nested.kernel_tree import tree_event, tree_request
 from signalbox.hw.qmd import Placement, Urgency
 from signalbox.hw.records.compute_control import kill_request, list_area
 from signalbox.hw.records.launch import (
     KILLED,
     LaunchAction,
-    Refusal,
     slot_limit,
     task_ended,
     task_failure,

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
+from signalbox.hw.errors import Refusal
 from signalbox.hw.placement.controller import Step
-from signalbox.hw.records.launch import Refusal
 from signalbox.tb.benchmarks.compute_machine import MACHINE
 from signalbox.tb.machine.testbench import MachineTestbench
 from signalbox.tb.models.timing import Timing

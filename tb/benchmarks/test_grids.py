@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from signalbox.hw.errors import Refusal
 from signalbox.hw.placement.controller import Step
-from signalbox.hw.records.launch import Refusal
 from signalbox.tb.benchmarks.grids import Grid, Life, lives, once
 from signalbox.tb.models.timing import Timing
 from signalbox.tb.simulation.trace import (

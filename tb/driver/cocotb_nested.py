@@ -1,4 +1,4 @@
-"""Kernels that launch kernels, from the driver to memory, on the whole machine (NEST-10 … 13)."""
+"""Kernels that launch kernels, from the driver to memory, on the whole machine (NEST-10 … 15)."""
 
 from typing import Any
 
@@ -8,10 +8,10 @@ import numpy as np
 from signalbox.driver.channel.priority_policy import PriorityPolicy
 from signalbox.driver.compute.child import Child
 from signalbox.driver.device import Device
-from signalbox.driver.kernels.library import VECTOR_ADD, Kernel
+from signalbox.driver.kernels.library import SPIN, VECTOR_ADD, Kernel
 from signalbox.driver.runtime.limits import Limit
 from signalbox.driver.runtime.stream import Stream
-from signalbox.hw.records.launch import Refusal
+from signalbox.hw.errors import Refusal
 from signalbox.tb.simulation.machine import SimMachine
 
 LIMIT = {"timeout_time": 4, "timeout_unit": "ms"}
@@ -37,6 +37,29 @@ WRAP = Kernel(
 )
 """Launches CHILD and waits for it. OUT becomes the answer, whether a descendant has failed, and the
 word at IN."""
+
+
+TWO = Kernel(
+    "two",
+    """
+    ldc    r2, [A]
+    ldc    r3, [4]
+    launch r6, [r2]
+    ldc    r2, [B]
+    ldc    r3, [12]
+    launch r7, [r2]
+    join   r8
+    ldc    r2, [OUT]
+    ldc    r3, [20]
+    stg    [r2], r6
+    stg    [r2 + 4], r7
+    stg    [r2 + 8], r8
+    exit
+    """,
+    {"A": 8, "B": 8, "OUT": 8},
+)
+"""Launches A and B and waits for both. OUT becomes the answers, and whether a descendant has
+failed."""
 
 
 async def device_of(dut: Any, depth: int) -> tuple[Device, Stream]:
@@ -76,6 +99,36 @@ async def generations(dut: Any, depth: int) -> None:
     else:
         assert not results.any()
         assert got == [[Refusal.DEPTH.value, 0, 0], [0, 0, Refusal.DEPTH.value], [0, 0, 0]]
+    refused = await device.engine.refused_child()
+    assert (refused is None) == (depth == 4)
+    if refused is not None:
+        assert (refused.reason, refused.depth, refused.count) == (Refusal.DEPTH, 4, 1)
+        assert (refused.record, refused.channel) == (child.record, stream.channel.index)
+        assert await device.engine.refused_child() is None
     for one in children:
+        one.free()
+    await device.close()
+
+
+@cocotb.test(**LIMIT)
+@cocotb.parametrize(limit=[1, 2])
+async def pending_launches(dut: Any, limit: int) -> None:
+    """With a limit of one pending launch, a second one is refused while the first child runs, and
+    both parent and host can tell why (NEST-15); with one of two it is not."""
+    device, stream = await device_of(dut, 2)
+    device.set_limit(Limit.PENDING_LAUNCHES, limit)
+    out = await device.allocate(16)
+    pair = [await stream.child(SPIN, 1, 32, {"CYCLES": 3000}) for _ in range(2)]
+    for _ in range(2):
+        out.write(bytes(16))
+        args = {"A": pair[0], "B": pair[1], "OUT": out}
+        await (await stream.launch(TWO, 1, 32, args)).synchronize()
+        expected = Refusal.ROOM.value if limit == 1 else 0
+        assert out.read(np.uint32, 3).tolist() == [0, expected, 0]
+        refused = await device.engine.refused_child()
+        assert (refused is None) == (limit == 2)
+        if refused is not None:
+            assert (refused.reason, refused.record) == (Refusal.ROOM, pair[1].record)
+    for one in pair:
         one.free()
     await device.close()

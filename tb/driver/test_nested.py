@@ -1,4 +1,4 @@
-"""Settings of kernels that launch kernels (NEST-10, NEST-11)."""
+"""Settings of kernels that launch kernels (NEST-10, NEST-11, NEST-15)."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -55,6 +55,24 @@ def test_depth() -> None:
             device.set_limit(Limit.NESTING_DEPTH, limit)
             await (await stream.launch(SPIN, 1, 32, ARGS)).synchronize()
             assert sorted(depths(machine)) == [*[0] * (len(depths(machine)) - 1), 5]
+
+    run(NESTED, body)
+
+
+def test_pending() -> None:
+    """The limit of pending launches is that of the machine, and reaches it with the next launch."""
+
+    async def body(device: Device, machine: FakeMachine) -> None:
+        assert machine.compute is not None
+        stream = await device.stream()
+        assert machine.compute.words["CHILD_LIMIT"] == 0
+        for limit in (device.limit(Limit.PENDING_LAUNCHES), 1, 7):
+            device.set_limit("pending-launches", limit)
+            await (await stream.launch(SPIN, 1, 32, ARGS)).synchronize()
+            assert machine.compute.words["CHILD_LIMIT"] == limit
+        for wrong in (0, 2049):
+            with pytest.raises(ValueError, match=f"pending-launches {wrong} is outside 1 … 2048"):
+                device.set_limit(Limit.PENDING_LAUNCHES, wrong)
 
     run(NESTED, body)
 

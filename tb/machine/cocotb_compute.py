@@ -6,9 +6,8 @@ from typing import Any
 import cocotb
 
 from signalbox.driver.commands.pushbuffer import Pushbuffer
-from signalbox.hw.errors import Cause, CoreCause
+from signalbox.hw.errors import Cause, CoreCause, Refusal
 from signalbox.hw.methods import HostMethod
-from signalbox.hw.records.launch import Refusal
 from signalbox.hw.registers import Wait
 from signalbox.tb.machine.tasks import (
     OBJECT,

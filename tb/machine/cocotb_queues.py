@@ -7,9 +7,8 @@ from typing import Any
 import cocotb
 
 from signalbox.driver.commands.pushbuffer import Pushbuffer
-from signalbox.hw.errors import Cause
+from signalbox.hw.errors import Cause, Refusal
 from signalbox.hw.methods import HostMethod
-from signalbox.hw.records.launch import Refusal
 from signalbox.tb.machine.tasks import (
     PCAS_A,
     SIGNALING2_B,

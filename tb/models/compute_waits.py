@@ -9,8 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from signalbox.hw.errors import Cause
-from signalbox.hw.records.launch import Refusal
+from signalbox.hw.errors import Cause, Refusal
 
 __all__ = [
     "AGAIN",

@@ -8,8 +8,8 @@ from amaranth.hdl import Cat
 from amaranth.lib import data
 
 from signalbox.hw.config import Config
+from signalbox.hw.errors import Refusal
 from signalbox.hw.qmd import SkedCheck
-from signalbox.hw.records.launch import Refusal
 from signalbox.hw.task_unit import queue_table
 from signalbox.hw.task_unit.queue_table import QueueNext, QueueOp, QueuePlace, QueueTable
 from signalbox.tb.proofs.formal import (

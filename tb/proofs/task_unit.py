@@ -5,7 +5,8 @@ from amaranth.hdl import Cat
 from amaranth.lib.wiring import In
 
 from signalbox.hw.config import Config
-from signalbox.hw.records.launch import LaunchAction, Refusal
+from signalbox.hw.errors import Refusal
+from signalbox.hw.records.launch import LaunchAction
 from signalbox.hw.task_unit.job_choice import Job
 from signalbox.hw.task_unit.kill_sweep import Place
 from signalbox.hw.task_unit.task_lists import ListOutcome, ListVisit

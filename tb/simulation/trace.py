@@ -13,11 +13,10 @@ from enum import Enum
 from pathlib import Path
 from typing import TypeVar
 
-from signalbox.hw.errors import Cause
+from signalbox.hw.errors import Cause, Refusal
 from signalbox.hw.mmu.records import Access, Scope
 from signalbox.hw.page_tables import FaultType
 from signalbox.hw.placement.controller import Step
-from signalbox.hw.records.launch import Refusal
 
 __all__ = [
     "Acquire",

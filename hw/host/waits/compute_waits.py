@@ -9,7 +9,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import VA_BITS, Config
-from signalbox.hw.errors import Cause
+from signalbox.hw.errors import Cause, Refusal
 from signalbox.hw.front_end.host_port import (
     ComputePort,
     cause_of,
@@ -22,7 +22,6 @@ from signalbox.hw.host.tickets import TicketArbiter
 from signalbox.hw.lib.delayed import delayed
 from signalbox.hw.qmd import SkedCheck
 from signalbox.hw.records.channel import channel_event
-from signalbox.hw.records.launch import Refusal
 from signalbox.hw.registers import CHANNEL, channel_word
 
 __all__ = [

@@ -122,6 +122,10 @@ class FakeCompute:
             "CONTEXT_TIMEOUT": 0,
             "CONTEXT_BROKEN": 0,
             "WARP_FAULT": 0,
+            "CHILD_LIMIT": 0,
+            "CHILD_REFUSED": 0,
+            "CHILD_REFUSED_RECORD": 0,
+            "CHILD_REFUSALS": 0,
         }
         self.words |= {f"WARP_FAULT_{n}_{h}": 0 for n in ("AT", "VA") for h in ("LO", "HI")}
         registers = ("INSTANCE_LO", "INSTANCE_HI", "PLACEMENT", "SAVE_AREA")

@@ -6,9 +6,8 @@ from typing import Any
 import cocotb
 
 from signalbox.driver.kernels.library import SPIN, Kernel
-from signalbox.hw.errors import Cause
+from signalbox.hw.errors import Cause, Refusal
 from signalbox.hw.qmd import Placement
-from signalbox.hw.records.launch import Refusal
 from signalbox.hw.records.memory import MemoryStatus
 from signalbox.tb.testbench.contents import Failing
 from signalbox.tb.testbench.jobs import JOBS, Job, vectors

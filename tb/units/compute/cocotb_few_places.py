@@ -6,7 +6,7 @@ from typing import Any
 
 import cocotb
 
-from signalbox.hw.records.launch import Refusal
+from signalbox.hw.errors import Refusal
 from signalbox.tb.units.compute.launch import Launch
 from signalbox.tb.units.compute.nested_testbench import DEPTH, NestedTestbench
 from signalbox.tb.units.compute.saving_steps import state_writes

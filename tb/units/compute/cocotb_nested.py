@@ -4,8 +4,8 @@ from typing import Any
 
 import cocotb
 
+from signalbox.hw.errors import Refusal
 from signalbox.hw.qmd import SkedCheck
-from signalbox.hw.records.launch import Refusal
 from signalbox.tb.models.tasks import record_of
 from signalbox.tb.units.compute.launch import Launch
 from signalbox.tb.units.compute.nested_testbench import DEPTH, NestedTestbench

@@ -9,7 +9,7 @@ from typing import Any
 import cocotb
 import numpy as np
 
-from signalbox.hw.records.launch import Refusal
+from signalbox.hw.errors import Refusal
 from signalbox.hw.records.memory import MemoryStatus
 from signalbox.tb.models.timing import Timing
 from signalbox.tb.testbench.contents import Failing

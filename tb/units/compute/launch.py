@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from signalbox.hw.records.launch import Refusal
+from signalbox.hw.errors import Refusal
 from signalbox.tb.models.tasks import record_of
 
 __all__ = ["Job", "Launch"]

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from signalbox.hw.compute.engine import ComputeEngine
-from signalbox.hw.errors import Cause
+from signalbox.hw.errors import Cause, Refusal
 from signalbox.hw.methods import ComputeMethod, PcasAction
 from signalbox.hw.qmd import Placement, SkedCheck
-from signalbox.hw.records.launch import Refusal
 from signalbox.hw.records.semaphore import COMPUTE_CLIENTS
 from signalbox.hw.registers import PreemptionLevel
 from signalbox.tb.testbench.clocked import Testbench

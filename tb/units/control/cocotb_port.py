@@ -9,6 +9,7 @@ from cocotbext.axi import AxiResp
 
 from signalbox.hw.config import CONFIGS
 from signalbox.hw.control.performance_counters import max_events
+from signalbox.hw.errors import Refusal
 from signalbox.hw.registers import (
     CHANNEL,
     CONTEXT,
@@ -328,6 +329,8 @@ async def compute_registers(dut):
     await tb.write(address("CONTEXT_SLICE"), 1234)
     area = {"asid": 3 & (1 << CONFIG.asid_bits) - 1, "base": base, "log_size": size}
     await tb.write(address("CONTEXT_TIMEOUT"), 5678)
+    await tb.write(address("CHILD_LIMIT"), 2048)
+    assert tb.get("compute__child_limit") == 2048
     assert tb.get("compute__area") == area and tb.get("compute__slice") == 1234
     assert tb.get("compute__timeout") == 5678
     tb.drive(compute__active=1)
@@ -366,6 +369,53 @@ async def compute_registers(dut):
         mended += tb.get("compute__mend")
         await tb.steps()
     assert mended == 1
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def refused_children(dut):
+    """The first refused child is shown, and how many there were, until the status bit is cleared
+    (NEST-11). There is no interrupt: the launching warp knows."""
+    tb = await begin(dut)
+    names = ("CHILD_REFUSED", "CHILD_REFUSED_RECORD", "CHILD_REFUSALS", "TASK_STATUS", "INTR")
+
+    async def registers() -> list[int]:
+        await tb.steps(2)
+        return [await tb.read(address(name)) for name in names]
+
+    assert await registers() == [0] * 5
+    for turn in range(3):
+        reasons = [
+            (Refusal.DEPTH, 0),
+            (Refusal.CHECK, tb.random.randrange(64)),
+            (Refusal.ROOM, 0),
+        ]
+        tb.random.shuffle(reasons)
+        shown = {}
+        for refusal, check in reasons:
+            task = {
+                "page": tb.random.getrandbits(32),
+                "asid": tb.random.getrandbits(10),
+                "channel": tb.random.getrandbits(6),
+                "depth": tb.random.getrandbits(5),
+            }
+            verdict = {"refusal": refusal, "check": check}
+            shown = shown or {**task, **verdict}
+            tb.drive(compute__refused={"valid": 1, "task": task, "verdict": verdict})
+            await tb.steps()
+        tb.drive(compute__refused=0)
+        first = GLOBAL["CHILD_REFUSED"].pack(
+            REASON=shown["refusal"].value,
+            CHECK=shown["check"],
+            ASID=shown["asid"],
+            DEPTH=shown["depth"],
+        )
+        count = GLOBAL["CHILD_REFUSALS"].pack(COUNT=3, CHANNEL=shown["channel"])
+        assert await registers() == [first, shown["page"], count, 4, 0], turn
+        await tb.write(address("TASK_STATUS"), 3)
+        assert (await registers())[2:4] == [count, 4]
+        await tb.write(address("TASK_STATUS"), 4)
+        found = await registers()
+        assert GLOBAL["CHILD_REFUSALS"].unpack(found[2])["COUNT"] == found[3] == 0
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

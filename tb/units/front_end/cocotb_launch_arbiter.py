@@ -8,9 +8,10 @@ from typing import Any
 import cocotb
 
 from signalbox.hw.config import CONFIGS, Config
+from signalbox.hw.errors import Refusal
 from signalbox.hw.front_end.launch_arbiter import LaunchArbiter
 from signalbox.hw.qmd import DependentAction, SkedCheck
-from signalbox.hw.records.launch import LaunchAction, Refusal
+from signalbox.hw.records.launch import LaunchAction
 from signalbox.tb.testbench.clocked import Testbench
 from signalbox.tb.testbench.ends import Sink, Source
 from signalbox.tb.units.front_end.test_launch_arbiter import NESTED

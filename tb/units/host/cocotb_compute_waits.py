@@ -7,11 +7,10 @@ from typing import Any, Self
 import cocotb
 
 from signalbox.hw.config import CONFIGS, VA_BITS
-from signalbox.hw.errors import Cause
+from signalbox.hw.errors import Cause, Refusal
 from signalbox.hw.host.oldest_first import STAMP_BITS
 from signalbox.hw.host.waits.compute_waits import ComputeWaits
 from signalbox.hw.qmd import SkedCheck
-from signalbox.hw.records.launch import Refusal
 from signalbox.hw.registers import CHANNEL, channel_word
 from signalbox.tb.models.compute_waits import (
     AGAIN,

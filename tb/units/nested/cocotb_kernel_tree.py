@@ -27,6 +27,7 @@ class TreeTestbench(Testbench):
     requests, told, over : source and sinks.
     met : number of events of each kind.
     most : most kernels in the tree so far, and most generations.
+    limit : most children that are not done, or 0.
     """
 
     timeout = 2_000
@@ -37,6 +38,7 @@ class TreeTestbench(Testbench):
         self.leaving: list[Block] = []
         self.met: Counter[str] = Counter()
         self.most = [0, 0]
+        self.limit = 0
         self.complete: list[Kernel] = []
         self._kernels: dict[Kernel, int] = {}
         """Nodes of the kernels in the tree."""
@@ -48,6 +50,16 @@ class TreeTestbench(Testbench):
         pace = self.share(0.6)
         self.told = Sink(self, "told", pace, self._hear)
         self.over = Sink(self, "over", pace, self._take)
+
+    @property
+    def _pending(self) -> int:
+        """Children that are not done."""
+        return sum(kernel.parent is not None for kernel in self._kernels)
+
+    def set_limit(self, limit: int) -> None:
+        """Limit the number of pending children; 0: no limit."""
+        self.limit = limit
+        self.drive(limit=limit)
 
     @property
     def quiet(self) -> bool:
@@ -63,6 +75,9 @@ class TreeTestbench(Testbench):
         kernel = block.kernel
         room = NODES - len(self._kernels) > (kernel not in self._kernels)
         room &= NODES - len(self._families) >= (block not in self._families)
+        if self.limit and room and self._pending >= self.limit:
+            self.met["limited"] += 1
+            room = False
         self._ask(TreeOp.LAUNCH, kernel, block)
         self._told.append((block, room))
 
@@ -209,8 +224,10 @@ async def random_trees(dut: Any) -> None:
         "over",
         "alone",
     )
-    kinds += ("END before LEAVE",)
+    kinds += ("END before LEAVE", *["limited"] * (NODES > 2))
     for _ in range(40):
+        tb.set_limit(tb.random.choice((0, 0, tb.random.randint(1, NODES))))
+        await tb.steps(2)
         for _ in range(100):
             await random_step(tb, tb.random.choice((0.1, 0.5, 0.8)))
         if all(tb.met[kind] > 20 for kind in kinds) and tb.most[0] == NODES:
@@ -218,6 +235,8 @@ async def random_trees(dut: Any) -> None:
     assert all(tb.met[kind] > 20 for kind in kinds), tb.met
     assert tb.most[0] == NODES and tb.most[1] > min(NODES, 4) - 1, tb.most
     await finish(tb)
+    tb.set_limit(0)
+    await tb.steps(2)
     kernel = Kernel()
     tb.blocks[kernel] = blocks = [Block(kernel) for _ in range(NODES)]
     for block in blocks:

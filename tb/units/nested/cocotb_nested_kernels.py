@@ -8,9 +8,9 @@ from typing import Any
 import cocotb
 
 from signalbox.hw.config import Config
+from signalbox.hw.errors import Refusal
 from signalbox.hw.nested.kernel_tree import TreeEvent, TreeOp
 from signalbox.hw.nested.nested_kernels import NestedKernels
-from signalbox.hw.records.launch import Refusal
 from signalbox.tb.models.kernel_tree import Block, Joined, Kernel, Over
 from signalbox.tb.testbench.clocked import Testbench
 from signalbox.tb.testbench.ends import Pace, Sink, Source

@@ -8,9 +8,9 @@ from typing import Any
 import cocotb
 
 from signalbox.hw.config import Config
+from signalbox.hw.errors import Refusal
 from signalbox.hw.nested.kernel_tree import TreeEvent, TreeOp
 from signalbox.hw.nested.sm_hub import SmHub
-from signalbox.hw.records.launch import Refusal
 from signalbox.tb.testbench.clocked import Testbench
 from signalbox.tb.testbench.ends import Sink, Source
 from signalbox.tb.testbench.strobe import Strobe

@@ -8,8 +8,8 @@ from typing import Any
 import cocotb
 
 from signalbox.hw.config import Config
+from signalbox.hw.errors import Refusal
 from signalbox.hw.qmd import SkedCheck
-from signalbox.hw.records.launch import Refusal
 from signalbox.hw.sm.block_families import BlockFamilies
 from signalbox.tb.testbench.clocked import Testbench
 from signalbox.tb.testbench.ends import Sink, Source

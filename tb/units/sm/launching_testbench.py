@@ -4,7 +4,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-from signalbox.hw.records.launch import Refusal
+from signalbox.hw.errors import Refusal
 from signalbox.tb.models.isa import Children
 from signalbox.tb.testbench.ends import Sink
 from signalbox.tb.testbench.strobe import Strobe

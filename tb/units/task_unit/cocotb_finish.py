@@ -6,8 +6,8 @@ from typing import Any
 import cocotb
 
 from signalbox.hw.config import CONFIGS
+from signalbox.hw.errors import Refusal
 from signalbox.hw.qmd import SkedCheck
-from signalbox.hw.records.launch import Refusal
 from signalbox.hw.records.memory import MemoryStatus
 from signalbox.hw.records.semaphore import SemaphoreError
 from signalbox.hw.task_unit.task_end import TaskEnd

@@ -5,7 +5,8 @@ from typing import Any
 
 import cocotb
 
-from signalbox.hw.records.launch import LaunchAction, Refusal
+from signalbox.hw.errors import Refusal
+from signalbox.hw.records.launch import LaunchAction
 from signalbox.hw.records.memory import MemoryStatus
 from signalbox.hw.registers import KillScope
 from signalbox.tb.testbench.contents import Failing

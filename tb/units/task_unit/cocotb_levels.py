@@ -4,7 +4,7 @@ from typing import Any
 
 import cocotb
 
-from signalbox.hw.records.launch import Refusal
+from signalbox.hw.errors import Refusal
 from signalbox.hw.registers import PreemptionLevel
 from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.units.task_unit.task_testbench import CONFIG, TIMEOUT, Task, TaskTestbench

@@ -6,8 +6,8 @@ from typing import Any
 
 import cocotb
 
+from signalbox.hw.errors import Refusal
 from signalbox.hw.qmd import SkedCheck
-from signalbox.hw.records.launch import Refusal
 from signalbox.hw.records.memory import MemoryStatus
 from signalbox.hw.task_unit.qmd_reader import QmdReader
 from signalbox.tb.models.tasks import FIELDS, LocalArea, Machine, Task, judge, record

@@ -4,8 +4,8 @@ from typing import Any
 
 import cocotb
 
+from signalbox.hw.errors import Refusal
 from signalbox.hw.qmd import SkedCheck
-from signalbox.hw.records.launch import Refusal
 from signalbox.hw.records.memory import MemoryStatus
 from signalbox.hw.registers import PreemptionLevel
 from signalbox.tb.testbench.contents import Failing

@@ -4,8 +4,9 @@ from typing import Any
 
 import cocotb
 
+from signalbox.hw.errors import Refusal
 from signalbox.hw.qmd import SkedCheck
-from signalbox.hw.records.launch import LaunchAction, Refusal
+from signalbox.hw.records.launch import LaunchAction
 from signalbox.hw.records.memory import MemoryStatus
 from signalbox.tb.testbench.contents import Failing
 from signalbox.tb.testbench.goals import Rounds

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from signalbox.hw.config import Config
+from signalbox.hw.errors import Refusal
 from signalbox.hw.qmd import SkedCheck
-from signalbox.hw.records.launch import Refusal
 from signalbox.hw.records.placement import SAVE_PAGE_BITS, Policy
 from signalbox.hw.registers import PreemptionLevel
 from signalbox.hw.task_unit.task_unit import TaskUnit
