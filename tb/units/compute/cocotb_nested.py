@@ -70,6 +70,23 @@ async def many_children(dut: Any) -> None:
 
 
 @cocotb.test()
+async def child_first(dut: Any) -> None:
+    """A child is more urgent than all kernels that wait when it is launched, and goes before them;
+    only those whose blocks are on SMs already may end earlier (NEST-14). So does a grandchild."""
+    tb = await NestedTestbench(dut).start()
+    line = tb.chain(3, asid=3)
+    others = [tb.kernel(asid=3, priority=line[-1].priority) for _ in range(30)]
+    for one in (line[-1], *others):
+        tb.launch(one)
+    await tb.until(lambda: len(tb.order) == len(tb.tasks), "all are over", 100_000)
+    await tb.finish()
+    tb.check_all()
+    places = [tb.order.index(one.number) for one in line]
+    assert places[0] <= 2 * CONFIG.sms * CONFIG.sm_blocks, tb.order
+    assert places[1] <= places[0] + CONFIG.sms * CONFIG.sm_blocks, tb.order
+
+
+@cocotb.test()
 async def waiting_everywhere(dut: Any) -> None:
     """More parents than the SMs have room for, each of which waits for a child that waits for one:
     waiting blocks give way, every wait ends (NEST-12)."""

@@ -43,7 +43,7 @@ def test_nested(simulator: str) -> None:
         name="work-nested",
         apart=True,
         env={"WORK_CONFIG": "NESTED"},
-        minimum=11,
+        minimum=12,
     )
 
 
