@@ -6,7 +6,8 @@
 
 Instructions are those of `hw/sm/isa.py`. Registers are `r0` … `r254`; numbers are decimal or 0x…,
 with an optional minus sign; special registers are written like `tid.x`. `not d, a` stands for
-`xor d, a, -1`, `nop` for `mov r0, r0`, `ldc d, [4]` for `ldc d, [0][4]`, constant buffer 0.
+`xor d, a, -1`, `nop` for `mov r0, r0`, `ldc d, [4]` for `ldc d, [0][4]`, constant buffer 0. An
+offset there can be a sum: `ldc d, [A + 4]`.
 """
 
 import re
@@ -31,7 +32,7 @@ _NAME = r"[A-Za-z_][\w.]*"
 _LABEL = re.compile(rf"({_NAME})\s*:\s*")
 _CONST = re.compile(rf"\.const\s+({_NAME})\s+(\S+)$")
 _MEMORY = re.compile(r"\[\s*(r\d+)\s*(?:([+-])\s*(\S+?)\s*)?\]$")
-_CONSTANT = re.compile(r"(?:\[\s*([^\s\]]+)\s*\]\s*)?\[\s*([^\s\]]+)\s*\]$")
+_CONSTANT = re.compile(r"(?:\[\s*([^\s\]]+)\s*\]\s*)?\[\s*([^\s\]+]+)\s*(?:\+\s*([^\s\]]+)\s*)?\]$")
 _BY_NAME = {one.name: one for one in INSTRUCTIONS}
 _BY_CODE = {one.opcode.value: one for one in INSTRUCTIONS}
 _SPECIALS = {one.name.lower().replace("_", "."): one for one in Special}
@@ -228,7 +229,8 @@ class _Statement:
         if not found:
             raise ValueError(f"{written!r} is not of the form [number] or [buffer][number]")
         self._fields["a"] = _number(found[1] or "0", self._names)
-        self._fields["value"] = _number(found[2], self._names)
+        numbers = (_number(one or "0", self._names) for one in found.groups()[1:])
+        self._fields["value"] = sum(numbers) & 0xFFFF_FFFF
         if self._fields["a"] >= CONSTANT_BUFFERS:
             raise ValueError(f"constant buffer {found[1]} is outside 0 … {CONSTANT_BUFFERS - 1}")
 

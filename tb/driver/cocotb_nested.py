@@ -1,5 +1,6 @@
 """Kernels that launch kernels, from the driver to memory, on the whole machine (NEST-10 … 15)."""
 
+import os
 from typing import Any
 
 import cocotb
@@ -9,9 +10,13 @@ from signalbox.driver.channel.priority_policy import PriorityPolicy
 from signalbox.driver.compute.child import Child
 from signalbox.driver.device import Device
 from signalbox.driver.kernels.library import SPIN, VECTOR_ADD, Kernel
+from signalbox.driver.nested.breadth_first import BreadthFirst
+from signalbox.driver.nested.merge_sort import MergeSort
+from signalbox.driver.nested.refinement import Refinement
 from signalbox.driver.runtime.limits import Limit
 from signalbox.driver.runtime.stream import Stream
 from signalbox.hw.errors import Refusal
+from signalbox.tb.models.nested_jobs import distances, graph, refined, rough_field
 from signalbox.tb.simulation.machine import SimMachine
 
 LIMIT = {"timeout_time": 4, "timeout_unit": "ms"}
@@ -60,6 +65,10 @@ TWO = Kernel(
 )
 """Launches A and B and waits for both. OUT becomes the answers, and whether a descendant has
 failed."""
+
+
+def random_numbers() -> np.random.Generator:
+    return np.random.default_rng(int(os.environ["COCOTB_RANDOM_SEED"]))
 
 
 async def device_of(dut: Any, depth: int) -> tuple[Device, Stream]:
@@ -131,4 +140,51 @@ async def pending_launches(dut: Any, limit: int) -> None:
             assert (refused.reason, refused.record) == (Refusal.ROOM, pair[1].record)
     for one in pair:
         one.free()
+    await device.close()
+
+
+@cocotb.test(**LIMIT)
+async def merge_sort(dut: Any) -> None:
+    """Words are sorted by a tree of kernels, twice; each waits for its two halves."""
+    count, rng = 150, random_numbers()
+    device, stream = await device_of(dut, MergeSort.depth(count))
+    data = await device.allocate(4 * count)
+    sort = await MergeSort.prepare(device, stream, data, count)
+    for most in (1 << 32, 9):
+        words = rng.integers(0, most, count, dtype=np.uint32)
+        data.write(words)
+        await sort.run()
+        assert np.array_equal(data.read(np.uint32, count), np.sort(words))
+    await sort.free()
+    await device.close()
+
+
+@cocotb.test(**LIMIT)
+async def refinement(dut: Any) -> None:
+    """A field is refined where it is rough."""
+    size, levels, rng = 16, 3, random_numbers()
+    device, stream = await device_of(dut, levels)
+    field = rough_field(rng, size)
+    job = await Refinement.prepare(device, stream, field, 20, levels)
+    await job.run()
+    found = job.levels.read(np.uint32, size * size).reshape(size, size)
+    assert np.array_equal(found, refined(field, 20, levels))
+    assert found.max() == levels - 1
+    await job.free()
+    await device.close()
+
+
+@cocotb.test(**LIMIT)
+async def breadth_first(dut: Any) -> None:
+    """Distances in a graph: each level of the search is a child, and the edges of vertices that
+    have many are grandchildren."""
+    count, rng = 50, random_numbers()
+    device, stream = await device_of(dut, 3)
+    rows, columns = graph(rng, count, 40)
+    search = await BreadthFirst.prepare(device, stream, rows, columns)
+    source = int(np.argmax(np.diff(rows)))
+    await search.run(source)
+    found = search.distances.read(np.uint32, count)
+    assert np.array_equal(found, distances(rows, columns, source))
+    await search.free()
     await device.close()

@@ -65,5 +65,5 @@ def test_nested(simulator: str) -> None:
         "signalbox.tb.driver.cocotb_nested",
         simulator=simulator,
         name="driver-nested",
-        minimum=2,
+        minimum=7,
     )

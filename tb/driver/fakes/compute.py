@@ -6,7 +6,7 @@ repeated here on purpose, as an independent check of those in the driver.
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from signalbox.hw.config import Config
@@ -32,6 +32,9 @@ LAST = (1 << 49) - 1
 WIDE, DEEP = 1, 2
 RELEASES = (768, 896, 1664)
 WARP_FAULT, LOST = 1, 2
+DEPTH = 12
+REASONS = {Cause.TASK_FAULT: 2, Cause.TASK_MODEL: 3, Cause.TASK_CHECK: 4}
+"""Answers to launches by kernels: those at the limit, and those with wrong records."""
 ONE_TASK, IN_CONTEXT = 0, 2
 
 
@@ -45,7 +48,8 @@ class Refused(Exception):
 
 @dataclass(eq=False)
 class FakeTask:
-    """An accepted task. `placement` and `urgency` are set once it runs."""
+    """An accepted task. `placement` and `urgency` are set once it runs. `depth` : 1 for a task of
+    the host. `children` : those that it has launched, in order."""
 
     channel: int
     context: int
@@ -60,6 +64,8 @@ class FakeTask:
     placement: int = 0
     urgency: int = 0
     failed: bool = False
+    depth: int = 1
+    children: list["FakeTask"] = field(default_factory=list)
 
 
 class _Memory:
@@ -297,6 +303,11 @@ class FakeCompute:
             self.words["TASK_STATUS"] |= LOST
             self._end(task, Cause.NONE)
             return False
+        self._load(task)
+        return True
+
+    def _load(self, task: FakeTask) -> None:
+        """Read its record, and get ready to run it."""
         self._judge(task.asid, task.va, task.area)
         record = self._record(task.asid, task.va)
         of = {name: record >> low & (1 << bits) - 1 for name, (low, bits) in FIELDS.items()}
@@ -315,11 +326,42 @@ class FakeCompute:
             barrier=of["barriers"] > 0,
             buffers=constants,
             local=of["local_low"] + of["local_high"],
+            children=self._children(task),
         )
         task.placement = of["placement"] or self._automatic
         task.urgency = of["urgency"]
         task.blocks = [(x, y, z) for z, y, x in itertools.product(*map(range, reversed(grid)))]
-        return True
+
+    def _children(self, task: FakeTask) -> isa.Children | None:
+        """Launches by the blocks of a task, on a machine that has such. Children run at once."""
+        if not self.config.nested_kernels:
+            return None
+        failed: dict[int, bool] = {}
+
+        def answer(va: int) -> int:
+            if task.depth >= self.contexts[task.context]["PLACEMENT"] >> 8 & 31:
+                return DEPTH
+            child = replace(task, va=va, depth=task.depth + 1, priority=task.priority + 1)
+            child.children = []
+            try:
+                self._load(child)
+            except Refused as refused:
+                return REASONS[refused.cause] | refused.check << 8
+            task.children.append(child)
+            failed[va] = False
+            while child.blocks and not failed[va]:
+                failed[va] = not self._runs(child)
+            return 0
+
+        return isa.Children(answer, lambda va: failed[va])
+
+    def _runs(self, child: FakeTask) -> bool:
+        """Run a block of a child; whether it has not failed."""
+        try:
+            self._run(child)
+        except Refused:
+            child.failed = True
+        return not child.failed
 
     def _run(self, task: FakeTask) -> None:
         assert task.launch is not None

@@ -1,0 +1,1 @@
+"""Algorithms whose kernels launch kernels: sort, refinement, breadth-first search."""

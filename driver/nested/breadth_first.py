@@ -1,0 +1,236 @@
+"""Breadth-first search: a kernel launches one per level of the search, which launches others for
+the edges of vertices that have many."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from signalbox.driver.device import Device
+from signalbox.driver.kernels.library import Kernel
+from signalbox.driver.memory.physical import Buffer
+from signalbox.driver.nested.family import STATUS, Family
+from signalbox.driver.runtime.stream import Argument, Stream
+
+__all__ = ["BREADTH_FIRST", "EDGES", "LEVEL", "UNREACHED", "BreadthFirst"]
+
+UNREACHED = 0xFFFF_FFFF
+"""Distance of a vertex that cannot be reached."""
+
+BREADTH_FIRST = Kernel(
+    "breadth first",
+    f"""
+    ldc   r2, [LEVEL]
+    ldc   r3, [LEVEL + 4]
+    ldc   r4, [STATE]
+    ldc   r5, [STATE + 4]
+    mov   r0, 0
+    mov   r1, 0
+next:
+    stg   [r4], r0                  # distance of the frontier
+    stg   [r4 + 4], r1              # no vertex found
+    launch r23, [r2]
+    bany  r23, refused
+    join  r7
+    bany  r7, end
+    ldg   r6, [r4 + 4]
+    add   r0, r0, 1
+    bany  r6, next
+end:
+    exit
+refused:
+    {STATUS}
+    exit
+    """,
+    {"LEVEL": 8, "STATE": 8, "STATUS": 8},
+)
+"""Launches LEVEL for one distance after the other, until a level finds no vertex. STATE has two
+words: the distance, and whether a vertex was found."""
+
+_VISIT = """
+    ldc   r6, [COLUMNS]
+    ldc   r7, [COLUMNS + 4]
+    lea   r6, r6, r16, 2
+    ldg   r19, [r6]
+    lea   r6, r4, r19, 2
+    ldg   r20, [r6]
+    seq   r20, r20, -1              # not reached before
+    push  r20
+    add   r21, r9, 1
+    stg   [r6], r21
+    mov   r22, 1
+    stg   [r10 + 4], r22
+    pop
+"""
+"""The edge of index r16; the distances are at r4, STATE is at r10, the frontier's distance is
+r9."""
+
+LEVEL = Kernel(
+    "search level",
+    f"""
+    s2r   r0, ctaid.x
+    s2r   r1, ntid.x
+    s2r   r2, tid.x
+    mad   r0, r0, r1, r2            # vertex
+    ldc   r1, [N]
+    sltu  r1, r0, r1
+    push  r1
+    ldc   r4, [DISTANCES]
+    ldc   r5, [DISTANCES + 4]
+    lea   r6, r4, r0, 2
+    ldg   r8, [r6]
+    ldc   r10, [STATE]
+    ldc   r11, [STATE + 4]
+    ldg   r9, [r10]
+    seq   r8, r8, r9
+    push  r8                        # in the frontier
+    bnone r8, end
+    ldc   r2, [RECORDS]
+    ldc   r3, [RECORDS + 4]
+    lea   r2, r2, r0, 3
+    ldg   r12, [r2]
+    ldg   r13, [r2 + 4]
+    or    r14, r12, r13             # it has a kernel for its edges
+    sne   r14, r14, 0
+    bnone r14, light
+    mov   r15, 0
+lanes:                              # a launch is for one lane
+    s2r   r16, lane
+    seq   r16, r16, r15
+    and   r16, r16, r14
+    push  r16
+    bnone r16, passed
+    launch r23, [r12]
+    bnone r23, passed
+    {STATUS}
+passed:
+    pop
+    add   r15, r15, 1
+    sltu  r16, r15, 32
+    bany  r16, lanes
+light:
+    seq   r16, r14, 0
+    push  r16
+    bnone r16, end
+    ldc   r6, [ROWS]
+    ldc   r7, [ROWS + 4]
+    lea   r6, r6, r0, 2
+    ldg   r16, [r6]
+    ldg   r17, [r6 + 4]
+edges:
+    sltu  r18, r16, r17
+    bnone r18, end
+    push  r18
+    {_VISIT}
+    add   r16, r16, 1
+    pop
+    bra   edges
+end:
+    exit
+    """,
+    {
+        "ROWS": 8,
+        "COLUMNS": 8,
+        "DISTANCES": 8,
+        "STATE": 8,
+        "RECORDS": 8,
+        "STATUS": 8,
+        "N": 4,
+    },
+)
+"""One thread per vertex. The edges of vertex v are ROWS[v] … ROWS[v + 1] of COLUMNS. A vertex of
+the frontier sets the distance of its neighbours that have not been reached. If it has a record in
+RECORDS (not 0), that child does so."""
+
+EDGES = Kernel(
+    "search edges",
+    f"""
+    ldc   r0, [VERTEX]
+    ldc   r6, [ROWS]
+    ldc   r7, [ROWS + 4]
+    lea   r6, r6, r0, 2
+    ldg   r16, [r6]
+    ldg   r17, [r6 + 4]
+    s2r   r1, tid.x
+    add   r16, r16, r1
+    s2r   r1, ntid.x
+    ldc   r4, [DISTANCES]
+    ldc   r5, [DISTANCES + 4]
+    ldc   r10, [STATE]
+    ldc   r11, [STATE + 4]
+    ldg   r9, [r10]
+edges:
+    sltu  r18, r16, r17
+    bnone r18, end
+    push  r18
+    {_VISIT}
+    pop
+    add   r16, r16, r1
+    bra   edges
+end:
+    exit
+    """,
+    {"ROWS": 8, "COLUMNS": 8, "DISTANCES": 8, "STATE": 8, "STATUS": 8, "VERTEX": 4},
+)
+"""The edges of VERTEX, which is in the frontier; one block."""
+
+_THREADS = 32
+"""Threads of a block."""
+
+
+@dataclass
+class BreadthFirst:
+    """Distances in a graph from one vertex. Created by `prepare`.
+
+    Members
+    -------
+    distances : of each vertex, after `run`; `UNREACHED` if there is no way.
+    """
+
+    distances: Buffer
+    _count: int
+    _family: Family
+    _args: dict[str, Argument]
+
+    @classmethod
+    async def prepare(
+        cls, device: Device, stream: Stream, rows: np.ndarray, columns: np.ndarray, heavy: int = 32
+    ) -> "BreadthFirst":
+        """Prepare the search of a graph in compressed rows: edges lead from vertex v to
+        `columns[rows[v] : rows[v + 1]]`. Vertices with more than `heavy` edges have kernels of
+        their own. The nesting depth must be 3 at least.
+
+        Raises `ValueError` for other arrays; and as `Stream.child` and `Device.upload`.
+        """
+        count = len(rows) - 1
+        wrong = count < 1 or rows[0] != 0 or rows[-1] != len(columns) or (np.diff(rows) < 0).any()
+        if wrong or (len(columns) and not 0 <= min(columns) <= max(columns) < count):
+            raise ValueError("these are not the compressed rows of a graph")
+        family = await Family.create(device, stream)
+        distances = await family.buffer(np.full(count, UNREACHED, np.uint32))
+        common: dict[str, Argument] = {
+            "ROWS": await family.buffer(rows.astype(np.uint32)),
+            "COLUMNS": await family.buffer(np.append(columns, 0).astype(np.uint32)),
+            "DISTANCES": distances,
+            "STATE": await family.buffer(np.zeros(2, np.uint32)),
+        }
+        records = np.zeros(count, np.uint64)
+        for vertex in np.flatnonzero(np.diff(rows) > heavy):
+            args = {**common, "VERTEX": int(vertex)}
+            records[vertex] = int(await family.child(EDGES, 1, _THREADS, args))
+        args = {**common, "RECORDS": await family.buffer(records), "N": count}
+        level = await family.child(LEVEL, -(-count // _THREADS), _THREADS, args)
+        return cls(distances, count, family, {"LEVEL": level, "STATE": common["STATE"]})
+
+    async def run(self, source: int) -> None:
+        """Find the distances from vertex `source`. Raises `ValueError` if there is none, and as
+        `Family.run`."""
+        if not 0 <= source < self._count:
+            raise ValueError(f"vertex {source} is outside 0 … {self._count - 1}")
+        start = np.full(self._count, UNREACHED, np.uint32)
+        start[source] = 0
+        self.distances.write(start)
+        await self._family.run(BREADTH_FIRST, 1, self._args)
+
+    async def free(self) -> None:
+        """Free its memory, `distances` too, once nothing runs."""
+        await self._family.free()

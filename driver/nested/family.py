@@ -1,0 +1,81 @@
+"""What algorithms with nested launches have in common: their children, memory and status."""
+
+from collections.abc import Mapping as Values
+
+import numpy as np
+
+from signalbox.driver.compute.child import Child
+from signalbox.driver.device import Device
+from signalbox.driver.kernels.library import Kernel
+from signalbox.driver.memory.physical import Buffer
+from signalbox.driver.runtime.stream import Argument, Stream
+from signalbox.hw.errors import Refusal
+
+__all__ = ["STATUS", "Family", "LaunchRefused"]
+
+STATUS = """
+    ldc   r24, [STATUS]
+    ldc   r25, [STATUS + 4]
+    stg   [r24], r23
+"""
+"""Stores r23, an answer of `launch`, as status."""
+
+
+class LaunchRefused(RuntimeError):
+    """A kernel could not launch one of its children, so the result is not complete.
+
+    Members
+    -------
+    answer : one of the refused launches' answers: the `Refusal`, and the number of its check << 8.
+    """
+
+    def __init__(self, answer: int) -> None:
+        reasons = {one.value: one.name for one in Refusal}
+        name = reasons.get(answer & 0xFF, f"answer {answer:#x}")
+        super().__init__(f"a kernel could not launch one of its children: {name}")
+        self.answer = answer
+
+
+class Family:
+    """Children and buffers of one algorithm on a stream. `status` is a word of memory in which
+    kernels store answers other than 0 to their launches."""
+
+    def __init__(self, device: Device, stream: Stream, status: Buffer) -> None:
+        self.device, self.stream, self.status = device, stream, status
+        self._children: list[Child] = []
+        self._buffers = [status]
+
+    @classmethod
+    async def create(cls, device: Device, stream: Stream) -> "Family":
+        """An empty one. Raises as `Device.allocate`."""
+        return cls(device, stream, await device.allocate(4, space=stream.space))
+
+    async def child(
+        self, kernel: Kernel, grid: int, block: int, args: Values[str, Argument]
+    ) -> Child:
+        """Prepare a child; see `Stream.child`. STATUS is an argument of all kernels."""
+        made = await self.stream.child(kernel, grid, block, {**args, "STATUS": self.status})
+        self._children.append(made)
+        return made
+
+    async def buffer(self, content: np.ndarray) -> Buffer:
+        """A buffer with this content. Raises as `Device.upload`."""
+        made = await self.device.upload(content, space=self.stream.space)
+        self._buffers.append(made)
+        return made
+
+    async def run(self, kernel: Kernel, block: int, args: Values[str, Argument]) -> None:
+        """Launch the root, one block, and wait for it and all its descendants. Raises
+        `LaunchRefused`, and as `Stream.launch` and `Task.synchronize`."""
+        self.status.write(bytes(4))
+        task = await self.stream.launch(kernel, 1, block, {**args, "STATUS": self.status})
+        await task.synchronize()
+        if answer := int(self.status.read(np.uint32, 1)[0]):
+            raise LaunchRefused(answer)
+
+    async def free(self) -> None:
+        """Free records and buffers, once nothing runs."""
+        for child in self._children:
+            child.free()
+        for buffer in self._buffers:
+            await self.device.free(buffer)

@@ -1,0 +1,176 @@
+"""Adaptive refinement: a kernel looks at a cell of a field, and launches one for each quarter only
+where the field is rough."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from signalbox.driver.device import Device
+from signalbox.driver.kernels.library import Kernel
+from signalbox.driver.memory.physical import Buffer
+from signalbox.driver.nested.family import STATUS, Family
+from signalbox.driver.runtime.stream import Argument, Stream
+
+__all__ = ["REFINE", "Refinement"]
+
+REFINE = Kernel(
+    "refine",
+    f"""
+    s2r   r0, lane
+    ldc   r1, [LOG_SIZE]
+    mov   r2, 1
+    shl   r2, r2, r1
+    mul   r3, r2, r2                # words of the cell
+    sub   r2, r2, 1
+    ldc   r4, [FIELD]
+    ldc   r5, [FIELD + 4]
+    ldc   r6, [AT]
+    ldc   r7, [WIDTH]
+    mov   r10, -1                   # least
+    mov   r11, 0                    # greatest
+    mov   r12, r0
+scan:
+    sltu  r13, r12, r3
+    push  r13
+    shr   r14, r12, r1
+    and   r15, r12, r2
+    mad   r14, r14, r7, r15
+    add   r14, r14, r6
+    lea   r16, r4, r14, 2
+    ldg   r18, [r16]
+    umin  r10, r10, r18
+    umax  r11, r11, r18
+    pop
+    add   r12, r12, 32
+    sltu  r13, r12, r3
+    bany  r13, scan
+    shl   r14, r0, 3
+    sts   [r14], r10
+    sts   [r14 + 4], r11
+    mov   r12, 0
+gather:                             # those of all lanes
+    lds   r15, [r12]
+    umin  r10, r10, r15
+    lds   r15, [r12 + 4]
+    umax  r11, r11, r15
+    add   r12, r12, 8
+    sltu  r13, r12, 256
+    bany  r13, gather
+    sub   r10, r11, r10
+    ldc   r11, [TOLERANCE]
+    sltu  r10, r11, r10             # it is rough
+    ldc   r8, [QUARTERS]
+    ldc   r9, [QUARTERS + 4]
+    or    r12, r8, r9
+    sne   r12, r12, 0
+    and   r10, r10, r12
+    bnone r10, keep
+    mov   r12, 0
+quarters:
+    ldg   r14, [r8]
+    ldg   r15, [r8 + 4]
+    launch r23, [r14]
+    bnone r23, next
+    {STATUS}
+next:
+    lea   r8, r8, 8, 0
+    add   r12, r12, 1
+    sltu  r13, r12, 4
+    bany  r13, quarters
+    exit
+keep:
+    ldc   r4, [LEVELS]
+    ldc   r5, [LEVELS + 4]
+    ldc   r18, [LEVEL]
+    mov   r12, r0
+fill:
+    sltu  r13, r12, r3
+    push  r13
+    shr   r14, r12, r1
+    and   r15, r12, r2
+    mad   r14, r14, r7, r15
+    add   r14, r14, r6
+    lea   r16, r4, r14, 2
+    stg   [r16], r18
+    pop
+    add   r12, r12, 32
+    sltu  r13, r12, r3
+    bany  r13, fill
+    exit
+    """,
+    {
+        "FIELD": 8,
+        "LEVELS": 8,
+        "QUARTERS": 8,
+        "STATUS": 8,
+        "WIDTH": 4,
+        "AT": 4,
+        "LOG_SIZE": 4,
+        "LEVEL": 4,
+        "TOLERANCE": 4,
+    },
+    shared_per_thread=8,
+)
+"""A cell of 2^LOG_SIZE × 2^LOG_SIZE words of FIELD, the first one at index AT, in rows of WIDTH;
+one warp. If its words differ by more than TOLERANCE, the four children at QUARTERS are launched,
+unless that is 0; otherwise the same words of LEVELS become LEVEL."""
+
+
+@dataclass
+class Refinement:
+    """Refines a square field of unsigned words. Created by `prepare`.
+
+    Members
+    -------
+    levels : for each word of the field, the level of its cell: 0 for the whole field, then its
+        quarters, and so on.
+    """
+
+    levels: Buffer
+    _family: Family
+    _args: dict[str, Argument]
+
+    @classmethod
+    async def prepare(
+        cls, device: Device, stream: Stream, field: np.ndarray, tolerance: int, levels: int
+    ) -> "Refinement":
+        """Prepare kernels that refine `field` where words of a cell differ by more than
+        `tolerance`, down to level `levels` - 1. The nesting depth must be `levels` at least.
+
+        Raises `ValueError` unless the field is a square of a power of two, at least 2^(levels - 1);
+        and as `Stream.child` and `Device.upload`.
+        """
+        size = field.shape[0]
+        if field.shape != (size, size) or size & size - 1 or not 1 <= levels <= size.bit_length():
+            raise ValueError(f"a field of {field.shape} words has no {levels} levels")
+        family = await Family.create(device, stream)
+        words = await family.buffer(np.ascontiguousarray(field, np.uint32))
+        result = await family.buffer(np.zeros(field.shape, np.uint32))
+
+        async def node(at: int, log_size: int, level: int) -> dict[str, Argument]:
+            table: Buffer | int = 0
+            if level + 1 < levels:
+                half = 1 << log_size - 1
+                records = []
+                for corner in (0, half, half * size, half * size + half):
+                    args = await node(at + corner, log_size - 1, level + 1)
+                    records.append(int(await family.child(REFINE, 1, 32, args)))
+                table = await family.buffer(np.array(records, np.uint64))
+            fields = {"FIELD": words, "LEVELS": result, "QUARTERS": table, "WIDTH": size}
+            return {
+                **fields,
+                "AT": at,
+                "LOG_SIZE": log_size,
+                "LEVEL": level,
+                "TOLERANCE": tolerance,
+            }
+
+        return cls(result, family, await node(0, size.bit_length() - 1, 0))
+
+    async def run(self) -> None:
+        """Refine. Raises as `Family.run`."""
+        await self._family.run(REFINE, 32, self._args)
+
+    async def free(self) -> None:
+        """Free its memory, `levels` too, once nothing runs."""
+        await self._family.free()

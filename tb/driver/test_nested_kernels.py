@@ -1,0 +1,156 @@
+"""Kernels that launch kernels: sort, refinement and search, against numpy (NEST-10 … 13)."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import numpy as np
+import pytest
+
+from signalbox.driver.channel.priority_policy import NoPriorityPolicy
+from signalbox.driver.device import Device
+from signalbox.driver.nested.breadth_first import BreadthFirst
+from signalbox.driver.nested.family import LaunchRefused
+from signalbox.driver.nested.merge_sort import MergeSort
+from signalbox.driver.nested.refinement import Refinement
+from signalbox.driver.runtime.limits import Limit
+from signalbox.driver.runtime.stream import Stream
+from signalbox.hw.config import Config
+from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
+from signalbox.tb.driver.hangs import HANGS
+from signalbox.tb.models.nested_jobs import distances, graph, refined, rough_field
+from signalbox.tb.simulation.runner import choose_seed
+
+NESTED = Config(memory_bytes=SPACE, save_places=8, nested_kernels=60)
+
+Body = Callable[[Device, Stream], Coroutine[Any, Any, None]]
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """Random numbers, with the seed printed."""
+    seed = choose_seed()
+    print(f"seed {seed}")
+    return np.random.default_rng(seed)
+
+
+def run(depth: int, body: Body) -> FakeMachine:
+    """Run a body with a nesting depth. All memory that it used is free afterwards."""
+    machine = FakeMachine(NESTED)
+
+    async def main() -> None:
+        device = await Device.open(machine, NoPriorityPolicy(1))
+        device.set_limit(Limit.NESTING_DEPTH, depth)
+        await asyncio.wait_for(body(device, await device.stream()), HANGS)
+        await device.close()
+
+    asyncio.run(main())
+    return machine
+
+
+@pytest.mark.parametrize("count", [1, 2, 31, 32, 33, 64, 65, 100, 129, 256])
+def test_merge_sort(rng: np.random.Generator, count: int) -> None:
+    """Random words, some of them equal, are sorted; what is behind them stays. A second run sorts
+    other words."""
+
+    async def body(device: Device, stream: Stream) -> None:
+        data = await device.allocate(4 * count + 64)
+        sort = await MergeSort.prepare(device, stream, data, count)
+        for most in (1 << 32, 5):
+            words = rng.integers(0, most, count + 16, dtype=np.uint32)
+            data.write(words)
+            await sort.run()
+            found = data.read(np.uint32, count + 16)
+            assert np.array_equal(found[:count], np.sort(words[:count]))
+            assert np.array_equal(found[count:], words[count:])
+        await sort.free()
+
+    run(MergeSort.depth(count), body)
+
+
+@pytest.mark.parametrize(("size", "levels"), [(1, 1), (2, 2), (8, 3), (16, 4), (32, 3)])
+def test_refinement(rng: np.random.Generator, size: int, levels: int) -> None:
+    """Only rough cells are divided: in an even field none is, in a rough one all are."""
+
+    async def body(device: Device, stream: Stream) -> None:
+        even = np.full((size, size), 7, np.uint32)
+        rough = rng.integers(0, 1 << 32, (size, size), dtype=np.uint32)
+        for field in (rough_field(rng, size), even, rough):
+            job = await Refinement.prepare(device, stream, field, 20, levels)
+            await job.run()
+            found = job.levels.read(np.uint32, size * size).reshape(size, size)
+            assert np.array_equal(found, refined(field, 20, levels))
+            await job.free()
+
+    run(levels, body)
+
+
+def test_number_of_cells() -> None:
+    """Children are launched only where needed: one spot needs four kernels per level."""
+
+    async def body(device: Device, stream: Stream) -> None:
+        field = np.zeros((16, 16), np.uint32)
+        field[3, 12] = 1
+        job = await Refinement.prepare(device, stream, field, 0, 4)
+        await job.run()
+        await job.free()
+
+    machine = run(4, body)
+    assert machine.compute is not None
+    assert len(machine.compute.order) == 1 + 3 * 4
+
+
+@pytest.mark.parametrize("count", [1, 5, 40, 100])
+def test_breadth_first(rng: np.random.Generator, count: int) -> None:
+    """Distances from several vertices; vertices with many edges have kernels of their own."""
+
+    async def body(device: Device, stream: Stream) -> None:
+        rows, columns = graph(rng, count, 50) if count > 1 else (np.array([0, 1]), np.array([0]))
+        search = await BreadthFirst.prepare(device, stream, rows, columns)
+        for source in rng.integers(0, count, 3):
+            await search.run(int(source))
+            found = search.distances.read(np.uint32, count)
+            assert np.array_equal(found, distances(rows, columns, int(source)))
+        await search.free()
+
+    run(3, body)
+
+
+def test_refused(rng: np.random.Generator) -> None:
+    """Without the depth that it needs, an algorithm says why it has no result."""
+
+    async def body(device: Device, stream: Stream) -> None:
+        data = await device.allocate(4 * 64)
+        sort = await MergeSort.prepare(device, stream, data, 64)
+        with pytest.raises(LaunchRefused, match="could not launch one of its children: DEPTH"):
+            await sort.run()
+        search = await BreadthFirst.prepare(device, stream, *graph(rng, 8, 50))
+        with pytest.raises(LaunchRefused, match="DEPTH") as caught:
+            await search.run(0)
+        assert caught.value.answer == 12
+        job = await Refinement.prepare(device, stream, rough_field(rng, 8), 0, 2)
+        with pytest.raises(LaunchRefused, match="DEPTH"):
+            await job.run()
+        assert "answer 0xf" in str(LaunchRefused(15)) and "CHECK" in str(LaunchRefused(4 | 9 << 8))
+
+    run(1, body)
+
+
+def test_wrong_input() -> None:
+    """Input without a meaning is refused before anything is prepared."""
+
+    async def body(device: Device, stream: Stream) -> None:
+        data = await device.allocate(4)
+        with pytest.raises(ValueError, match="nothing to sort"):
+            await MergeSort.prepare(device, stream, data, 0)
+        for shape, levels in (((3, 3), 1), ((4, 8), 1), ((4, 4), 4), ((4, 4), 0)):
+            with pytest.raises(ValueError, match=f"has no {levels} levels"):
+                await Refinement.prepare(device, stream, np.zeros(shape, np.uint32), 1, levels)
+        for rows, columns in (([0], []), ([0, 2], [0]), ([0, 1], [1]), ([1, 1], [0])):
+            with pytest.raises(ValueError, match="compressed rows"):
+                await BreadthFirst.prepare(device, stream, np.array(rows), np.array(columns))
+        search = await BreadthFirst.prepare(device, stream, np.array([0, 0]), np.array([]))
+        with pytest.raises(ValueError, match="vertex 1 is outside 0 … 0"):
+            await search.run(1)
+
+    run(3, body)
