@@ -58,6 +58,7 @@ Launches <docs/launches.md>
 Urgent kernels <docs/urgent-kernels.md>
 Small tasks <docs/small-tasks.md>
 Preemption <docs/preemption.md>
+Nested launches <docs/nested.md>
 Placement <docs/placement.md>
 Placement and translation <docs/spread.md>
 ```

@@ -127,6 +127,7 @@ class ComputeEngine:
         self._system = self._own_space()
         self._lost = False
         self._lock, self._kills = FairLock(control.machine), FairLock(control.machine)
+        self._refusals = FairLock(control.machine)
         self._pools: dict[AddressSpace, TaskPool] = {}
         self._local: dict[AddressSpace, LocalMemory] = {}
         self._programs: dict[tuple[AddressSpace, bytes], Program] = {}
@@ -355,7 +356,8 @@ class ComputeEngine:
     async def refused_child(self) -> RefusedChild | None:
         """The first launch of a kernel by a kernel that was refused since the last call, and how
         many there were; None if there was none (NEST-11)."""
-        return await refused_child(self._control)
+        async with self._refusals:
+            return await refused_child(self._control)
 
     async def serve(self) -> None:
         """Serve the compute engine's interrupt: read warp faults, lost tasks, broken contexts."""

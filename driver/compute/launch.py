@@ -28,7 +28,8 @@ def sizes(extent: Extent) -> tuple[int, int, int]:
 class KernelLaunch:
     """One launch; members as the parameters of `Stream.launch`, with arguments as numbers, and
     virtual address and size in bytes of each of `constants`. `depth` : of the deepest kernels below
-    it; 1: it launches none. `pending` : most children of all kernels that are not complete."""
+    it; 1: it launches none. `pending` : most children of all kernels that are not complete;
+    0: no limit."""
 
     kernel: Kernel
     grid: tuple[int, int, int]

@@ -32,7 +32,7 @@ class RefusedChild:
     channel : channel of the launching kernel.
     depth : depth that the child would have had.
     record : virtual address of its record; see `Child.record`.
-    count : number of refused launches, at most 65,535.
+    count : number of refused launches since then, at least; at most 65,535.
     """
 
     reason: Refusal | int
@@ -44,16 +44,21 @@ class RefusedChild:
     count: int
 
     def __str__(self) -> str:
-        name = self.reason.name if isinstance(self.reason, Refusal) else f"reason {self.reason}"
-        why = _MEANING.get(self.reason, "") if isinstance(self.reason, Refusal) else ""
-        if self.reason is Refusal.CHECK:
-            known = isinstance(self.check, SkedCheck)
-            why = f"check {int(self.check)}" + (f", {self.check.name}" if known else "")
         text = (
             f"record {self.record:#x} of ASID {self.asid}, launched by a kernel of channel "
-            f"{self.channel} at depth {self.depth}: {name}" + (f", {why}" if why else "")
+            f"{self.channel} at depth {self.depth}: {self._why}"
         )
         return text if self.count == 1 else f"{text}; the first of {self.count} refused launches"
+
+    @property
+    def _why(self) -> str:
+        if not isinstance(self.reason, Refusal):
+            return f"reason {self.reason}"
+        if self.reason is Refusal.CHECK:
+            name = f", {self.check.name}" if isinstance(self.check, SkedCheck) else ""
+            return f"CHECK, check {int(self.check)}{name}"
+        why = _MEANING.get(self.reason)
+        return f"{self.reason.name}, {why}" if why else self.reason.name
 
 
 async def refused_child(control: ControlPort) -> RefusedChild | None:

@@ -26,7 +26,8 @@ class LaunchRefused(RuntimeError):
 
     Members
     -------
-    answer : one of the refused launches' answers: the `Refusal`, and the number of its check << 8.
+    answer : the answer to the last one that was refused: the `Refusal`, and the number of its
+        check << 8.
     """
 
     def __init__(self, answer: int) -> None:

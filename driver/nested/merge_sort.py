@@ -51,11 +51,11 @@ rank:
     exit
 
 divide:
-    launch r23, [r4]
+    launch r6, [r4]
     ldc   r4, [RIGHT]
     ldc   r5, [RIGHT + 4]
-    launch r6, [r4]
-    or    r23, r23, r6
+    launch r23, [r4]
+    sel   r23, r23, r6, r23
     bnone r23, launched
     {STATUS}
 launched:

@@ -398,12 +398,15 @@ class GlobalController(wiring.Component):
         m.submodules.preemption = preemption = Preemption(self._config)
         connect(m, saved.place, preemption.place)
         m.d.comb += [preemption.waits.eq(self.kernels.waits), preemption.spare.eq(saved.spare)]
+        spare = Signal(name="spare_place")
+        m.d.sync += spare.eq(saved.spare & saved.place.valid)
         for number, link in enumerate(self.sm):
             m.d.comb += [
                 preemption.victims[number].eq(link.victim),
                 preemption.lacks[number].eq(link.lacks),
                 preemption.answered[number].eq(link.stopped.valid & link.stopped.ready),
                 link.stop.eq(preemption.stop[number]),
+                link.spare.eq(spare),
                 link.leave.eq(self.port.leave),
             ]
 

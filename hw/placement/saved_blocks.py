@@ -56,7 +56,8 @@ class SavedBlocks(wiring.Component):
     leaves : out, strobe: a saved block of the row does not count as being on an SM any more.
     ended : in, strobe: a block has ended that had a place.
     place : out, a free place.
-    spare : out, fewer places are reserved than are free; combinational, from `reserve` too.
+    spare : out, fewer places are reserved than are free; 0 in each cycle with `reserve`;
+        combinational.
     pause : out, no block may be placed from the next cycle on; combinational, from `take` too.
     busy : out, no row may open or close.
 

@@ -284,8 +284,8 @@ block_victim = data.StructLayout({
     "level": LEVEL_BITS,
     "state": STATE_BITS,
 })
-"""The block to be stopped next: its row is to leave; it already has a save place, or one is
-reserved for it; its priority + 1; the size of its state."""
+"""The block to be stopped next. `leaves`: its row is to leave. `restores`: it has a save place.
+`reserved`: it has none, but one is reserved for it. Its priority + 1; the size of its state."""
 
 block_lack = data.StructLayout({"valid": 1, "level": LEVEL_BITS})
 """The most urgent block with warps to start lacks resources, and may have others stopped: its
@@ -294,8 +294,8 @@ priority + 1."""
 
 def block_stop(config: Config) -> data.StructLayout:
     """Strobe: the victim is to be stopped, if its row is to leave or it is lower than `level`.
-    `given`: it has no save place, and gets `save_place`; if that is `reserved`, only a block for
-    which a place is reserved."""
+    `given`: it has no save place, and gets `save_place`. `reserved`: that place is for a block for
+    which one is reserved; another one is not stopped."""
     return data.StructLayout({
         "valid": 1,
         "level": LEVEL_BITS,
@@ -360,6 +360,7 @@ class SmLink(wiring.Signature):
     leave : out, per row: its blocks are to leave.
     victim : in, the block to be stopped next.
     lacks : in, the most urgent block lacks resources.
+    spare : out, a block without a save place can be stopped, too: some place is not reserved.
     stop : out, see `block_stop`. Not again before `stopped` is accepted.
     stopped : in, see `stopped_block`. Resources of the block are in `freed`; it has no end.
     """
@@ -369,6 +370,7 @@ class SmLink(wiring.Signature):
             "leave": Out(config.rows),
             "victim": In(block_victim),
             "lacks": In(block_lack),
+            "spare": Out(1),
             "stop": Out(block_stop(config)),
             "stopped": In(stream.Signature(stopped_block(config))),
         }

@@ -34,7 +34,9 @@ def place_page(config: Config, area: Value, place: Value) -> Value:
 class BlockStop(wiring.Component):
     """Looks for the block to be stopped next, one slot per cycle: one of a row that is to leave,
     otherwise the one of lowest priority, among equals that with the smallest state. A block that
-    has not begun has none. One that stays, see `needed_block`, is never stopped.
+    has not begun has none. One that stays, see `needed_block`, is never stopped; nor is one without
+    a save place while all of them are in use or reserved for others, so that it does not hide those
+    that can be.
 
     A stopped block starts no further warps, unless it has begun and has a barrier; then the core
     saves its warps. When all have ended, the core saves the rest; then the block leaves the table,
@@ -53,7 +55,8 @@ class BlockStop(wiring.Component):
     idle : in, likewise.
     leave : in, per kernel row: its blocks are to leave.
     victim : out, see `SmLink`.
-    stop : in, see `SmLink`.
+    spare : in, see `SmLink`.
+    stop : in, likewise.
     stopped : out, see `SmLink`.
     over : in, see `BlockTable`.
     quiet : in, see `BlockTable`.
@@ -83,6 +86,7 @@ class BlockStop(wiring.Component):
             "idle": In(slots),
             "leave": In(config.rows),
             "victim": Out(block_victim),
+            "spare": In(1),
             "stop": In(block_stop(config)),
             "stopped": Out(stream.Signature(stopped_block(config))),
             "over": In(block_over(config)),
@@ -146,14 +150,16 @@ class BlockStop(wiring.Component):
         self._victim = victim = Signal(shape, name="found")
         read = self._blocks.read_port(domain="comb")
         last = here == config.sm_blocks - 1
+        placed = Signal(name="has_place")
         better, chosen = Signal(name="better"), Signal(shape, name="chosen")
         state = Mux(self.begun.bit_select(here, 1), read.data.state, 0)
         m.d.comb += [
             read.addr.eq(here),
-            looked.valid.eq(self.valid.bit_select(here, 1) & ~read.data.stays),
+            looked.valid.eq(self.valid.bit_select(here, 1) & ~read.data.stays & placed),
             looked.leaves.eq(self.leave.bit_select(read.data.row, 1)),
             looked.restores.eq(read.data.restores),
             looked.reserved.eq(self._related(here) & ~read.data.restores),
+            placed.eq(looked.restores | looked.reserved | self.spare),
             looked.level.eq(self.levels[here]),
             looked.state.eq(state),
             looked.slot.eq(here),

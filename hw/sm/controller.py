@@ -274,6 +274,7 @@ class SmController(wiring.Component):
             link.victim.eq(stop.victim),
             link.lacks.eq(stop.lacks),
             stop.stop.eq(link.stop),
+            stop.spare.eq(link.spare),
             stop.over.eq(blocks.over),
             stop.quiet.eq(blocks.quiet),
             stop.settled.eq(~(self._go.any() | port.begin.valid)),

@@ -23,7 +23,7 @@ class KinTable(wiring.Component):
     kin : out, the kin of its kernel, one cycle later.
     opened : in, strobe: a row is opened for a kernel with this kin.
     birth : in, a launch by a block of `row`; not together with `opened`.
-    born : out, strobe: `child` is the kin of the new child, not `known` if the tree is full;
+    born : out, strobe: `child` is the kin of the new child, not `known` if the tree refused it;
         `block` is the family of the block, as it was if there is no child.
     tree : out, the kernel tree.
     told : in, strobe: an event of the tree.

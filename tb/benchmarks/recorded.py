@@ -9,6 +9,7 @@ from signalbox.tb.benchmarks import (
     latency,
     launches,
     makespan,
+    nested,
     placement,
     preemption,
     spread,
@@ -47,7 +48,7 @@ def compare(measured: Mapping[str, int], names: list[str]) -> None:
         recorded |= measured
         known = [*ROWS]
         parts = (latency, translation, placement, launches, urgency, makespan, spread)
-        for part in (*parts, stops, preemption):
+        for part in (*parts, stops, preemption, nested):
             known += part.keys()
         kept = {name: recorded[name] for name in known if name in recorded}
         RECORDED.write_text(json.dumps(kept, indent=2) + "\n")

@@ -8,13 +8,16 @@ from types import ModuleType
 
 import pytest
 
+from signalbox.hw.compute.engine import ComputeEngine
 from signalbox.hw.config import Config
 from signalbox.hw.top import Signalbox
-from signalbox.tb.benchmarks import launches, makespan, preemption, spread, stops, urgency
+from signalbox.tb.benchmarks import launches, makespan, nested, preemption, spread, stops, urgency
 from signalbox.tb.benchmarks.compute_machine import MACHINE, SAVING
 from signalbox.tb.benchmarks.recorded import DOCS, compare, document, recording
 from signalbox.tb.benchmarks.scenes import collect
+from signalbox.tb.simulation.runner import simulate
 from signalbox.tb.simulation.top import simulate_top
+from signalbox.tb.testbench.configs import NESTED
 
 
 def measure(module: str, machine: Config = MACHINE) -> dict[str, int]:
@@ -59,3 +62,23 @@ def test_preemption() -> None:
     tables = (stops.table(measured), preemption.table(measured))
     document("preemption", "Preemption", "![plot](preemption.png)", *tables)
     compare(measured, [*stops.keys(), *preemption.keys()])
+
+
+@pytest.mark.bench
+def test_nested() -> None:
+    """Launches of kernels by kernels take as many cycles as recorded."""
+    run = simulate(
+        ComputeEngine(NESTED),
+        "signalbox.tb.benchmarks.cocotb_nested",
+        simulator="verilator",
+        name="bench-nested",
+        apart=True,
+        env={"WORK_CONFIG": "NESTED"},
+        seed=0,
+        log="bench.log",
+    )
+    measured = collect(run)
+    if recording():
+        nested.plot(measured, DOCS / "nested.png")
+    document("nested", "Nested launches", "![plot](nested.png)", nested.table(measured))
+    compare(measured, nested.keys())

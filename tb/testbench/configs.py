@@ -11,6 +11,7 @@ __all__ = [
     "METADATA",
     "NESTED",
     "OLDEST",
+    "ONE_PLACE",
     "SAVING",
     "TASKS",
     "TIMING",
@@ -41,6 +42,9 @@ NESTED = replace(SAVING, save_places=32, nested_kernels=60)
 
 FEW_PLACES = replace(NESTED, save_places=3)
 """One in which fewer blocks can wait than the SMs have room for."""
+
+ONE_PLACE = replace(NESTED, save_places=1)
+"""One in which a single block can wait."""
 
 METADATA = {
     "tiny": CONFIGS["tiny"],

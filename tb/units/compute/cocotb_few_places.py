@@ -48,6 +48,49 @@ async def few_places(dut: Any, length: int) -> None:
 
 
 @cocotb.test()
+@cocotb.parametrize(turn=range(3))
+async def beside_others(dut: Any, turn: int) -> None:
+    """All places are reserved for blocks that wait. Beside them are blocks of lower priority that
+    have no place, and whose warps cannot all start, as children lack registers. The children get
+    those of the waiting blocks."""
+    tb = NestedTestbench(dut)
+    tb.random.seed(tb.random.random() + turn)
+    await tb.start()
+    if CONFIG.save_places == 1:  # the child cannot go to the first SM
+        tb.launch(tb.kernel(asid=5, priority=9, warps=4, barrier=True, delay=30_000, cycles=30_000))
+        await tb.steps(800)
+    lines = []
+    for asid in range(1, 1 + CONFIG.save_places):
+        child = tb.kernel(asid=asid, warps=4, barrier=True)
+        lines.append([child, tb.kernel(child, asid=asid, delay=tb.random.randint(1800, 2200))])
+    count = 1 if CONFIG.save_places == 1 else CONFIG.sms
+    shape = {"warps": 4, "cycles": 2500, "delay": 2500}
+    others = [tb.kernel(asid=4, priority=3, **shape) for _ in range(count)]
+    for one in (*(line[-1] for line in lines), *others):
+        tb.launch(one)
+    assert await finish(tb, lines) < max(CONFIG.save_places, 2)
+    assert state_writes(tb), "no block was stopped"
+
+
+@cocotb.test()
+@cocotb.parametrize(turn=range(2))
+async def blocks_of_many_warps(dut: Any, turn: int) -> None:
+    """Kernels of different priorities, whose blocks have up to four warps, with and without
+    barriers: blocks that can be stopped are found beside others that lack a place."""
+    tb = NestedTestbench(dut)
+    tb.random.seed(tb.random.random() + turn)
+    await tb.start()
+    lines = [
+        tb.chain(tb.random.randint(1, 3), asid, priority=tb.random.randrange(8), mixed=True)
+        for asid in range(1, CONFIG.asids)
+    ]
+    for line in lines:
+        tb.launch(line[-1])
+        await tb.steps(tb.random.choice((0, 0, 100)))
+    await finish(tb, lines)
+
+
+@cocotb.test()
 async def all_places_again(dut: Any) -> None:
     """Reservations end with their blocks, killed ones too: each time, all blocks of a chain can
     wait."""

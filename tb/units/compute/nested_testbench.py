@@ -18,6 +18,10 @@ DEPTH = 4
 _PROGRAM, _ARGUMENTS, _RESULTS = 0x1_0000_0000, 0x2_0000_0000, 0x3_0000_0000
 
 _SUM = assemble("""
+    s2r   r0, warp
+    bany  r0, idle
+    ldc   r0, [40]
+    wait  r0
     ldc   r2, [0]           # children
     ldc   r4, [4]           # record of the first one
     ldc   r5, [8]
@@ -52,19 +56,25 @@ done:
     stg   [r10 + 4], r9
     stg   [r10 + 8], r12
     exit
+idle:
+    ldc   r0, [36]
+    wait  r0
+    exit
 """)
 
 
 @dataclass
 class Sum:
-    """A kernel of one warp that launches children and, if it `joins`, waits for them and adds their
-    results to its own value. Results, in 16 bytes: the sum, the sum of the answers to its launches,
-    whether a descendant has failed.
+    """A kernel of one block, whose first warp launches children and, if it `joins`, waits for them
+    and adds their results to its own value. Results, in 16 bytes: the sum, the sum of the answers
+    to its launches, whether a descendant has failed.
 
     Members
     -------
     unseen : child whose launch is refused.
     answers : sum of the answers.
+    warps : of the block; the others last `cycles`. `barrier` : they start together.
+    delay : cycles until its first launch.
     """
 
     number: int
@@ -73,6 +83,10 @@ class Sum:
     joins: bool = True
     unseen: Launch | None = None
     answers: int = 0
+    warps: int = 1
+    cycles: int = 0
+    delay: int = 0
+    barrier: bool = False
     failed: bool = False
 
     @property
@@ -93,7 +107,9 @@ class Sum:
             words += [_RESULTS + 16 * number & 0xFFFF_FFFF, _RESULTS >> 32]
         return {
             _PROGRAM: _SUM,
-            self._arguments: np.array([*words, self.joins, 0, 0, 0], np.uint32).tobytes(),
+            self._arguments: np.array(
+                [*words, self.joins, self.cycles, self.delay, 0], np.uint32
+            ).tobytes(),
             _RESULTS + 16 * self.number: bytes(16),
         }
 
@@ -104,11 +120,11 @@ class Sum:
     def launch(self) -> dict[str, Any]:
         return {
             "grid": (1, 1, 1),
-            "block": (32, 1, 1),
+            "block": (32 * self.warps, 1, 1),
             "program": _PROGRAM,
             "registers": registers(_SUM),
             "shared": 0,
-            "barrier": False,
+            "barrier": self.barrier,
             "constants": self._arguments,
             "constant_bytes": 48,
         }
@@ -130,23 +146,36 @@ class NestedTestbench(ComputeTestbench):
         self._next = 0
         self.context(0, range(CONFIG.asids), nesting=DEPTH)
 
-    def kernel(self, *children: Launch, asid: int, priority: int = 5, joins: bool = True) -> Launch:
-        """A kernel that launches `children`, which were made just before, in order."""
+    def kernel(
+        self, *children: Launch, asid: int, priority: int = 5, joins: bool = True, **shape: int
+    ) -> Launch:
+        """A kernel that launches `children`, which were made just before, in order. `shape` :
+        warps and times, see `Sum`."""
         numbers = [child.number for child in children]
         assert numbers == list(range(self._next - len(numbers), self._next)), numbers
-        job = Sum(self._next, children, self.random.getrandbits(32), joins)
+        job = Sum(self._next, children, self.random.getrandbits(32), joins, **shape)
         made = Launch(self._next, job, asid=asid, priority=priority)
         self._next += 1
         self.know(made)
         self.parents.update(dict.fromkeys(numbers, made.number))
         return made
 
-    def chain(self, length: int, asid: int, *, joins: bool = True) -> list[Launch]:
-        """Kernels each of which launches the one before."""
-        line = [self.kernel(asid=asid)]
+    def chain(
+        self, length: int, asid: int, *, priority: int = 5, joins: bool = True, mixed: bool = False
+    ) -> list[Launch]:
+        """Kernels each of which launches the one before. `mixed` : with up to four warps, some with
+        a barrier."""
+        line: list[Launch] = []
         while len(line) < length:
-            line.append(self.kernel(line[-1], asid=asid, joins=joins))
+            shape = self._shape() if mixed else {}
+            children = line[-1:]
+            line.append(self.kernel(*children, asid=asid, priority=priority, joins=joins, **shape))
         return line
+
+    def _shape(self) -> dict[str, int]:
+        rng = self.random
+        cycles, barrier = rng.choice((0, 100, 1000)), rng.random() < 0.5
+        return {"warps": rng.randint(1, 4), "cycles": cycles, "barrier": barrier}
 
     def answers(self, kernel: Launch) -> int:
         """Sum of the answers to its launches, as it has stored it."""

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from signalbox.hw.compute.engine import ComputeEngine
+from signalbox.hw.config import Config
 from signalbox.tb.simulation.runner import simulate
-from signalbox.tb.testbench.configs import COMPUTE, FEW_PLACES, NESTED, SAVING, TIMING
+from signalbox.tb.testbench.configs import COMPUTE, FEW_PLACES, NESTED, ONE_PLACE, SAVING, TIMING
 
 
 def test_compute(simulator: str) -> None:
@@ -48,16 +49,17 @@ def test_nested(simulator: str) -> None:
 
 
 @pytest.mark.nightly
-def test_few_places(simulator: str) -> None:
+@pytest.mark.parametrize("config", [FEW_PLACES, ONE_PLACE], ids=["FEW_PLACES", "ONE_PLACE"])
+def test_few_places(simulator: str, config: Config) -> None:
     """Kernels that launch kernels, with fewer save places than blocks that would wait."""
     simulate(
-        ComputeEngine(FEW_PLACES),
+        ComputeEngine(config),
         "signalbox.tb.units.compute.cocotb_few_places",
         simulator=simulator,
-        name="work-few-places",
+        name=f"work-few-places-{config.save_places}",
         apart=True,
-        env={"WORK_CONFIG": "FEW_PLACES"},
-        minimum=2,
+        env={"WORK_CONFIG": "ONE_PLACE" if config is ONE_PLACE else "FEW_PLACES"},
+        minimum=5,
     )
 
 

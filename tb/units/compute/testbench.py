@@ -13,7 +13,7 @@ from signalbox.hw.qmd import Placement, SkedCheck
 from signalbox.hw.records.semaphore import COMPUTE_CLIENTS
 from signalbox.hw.registers import PreemptionLevel
 from signalbox.tb.testbench.clocked import Testbench
-from signalbox.tb.testbench.configs import COMPUTE, FEW_PLACES, NESTED, SAVING
+from signalbox.tb.testbench.configs import COMPUTE, FEW_PLACES, NESTED, ONE_PLACE, SAVING
 from signalbox.tb.testbench.contents import Contents
 from signalbox.tb.testbench.ends import Pace, Sink, Source
 from signalbox.tb.testbench.masks import mask
@@ -24,9 +24,12 @@ from signalbox.tb.units.compute.turns import TurnWatch
 
 __all__ = ["CONFIG", "ComputeTestbench"]
 
-CONFIG = {"SAVING": SAVING, "NESTED": NESTED, "FEW_PLACES": FEW_PLACES}.get(
-    os.environ.get("WORK_CONFIG", ""), COMPUTE
-)
+CONFIG = {
+    "SAVING": SAVING,
+    "NESTED": NESTED,
+    "FEW_PLACES": FEW_PLACES,
+    "ONE_PLACE": ONE_PLACE,
+}.get(os.environ.get("WORK_CONFIG", ""), COMPUTE)
 AREA = 0x4000_0000
 SAVE_AREA = 0x5000_0000
 SYSTEM = 0
@@ -55,7 +58,10 @@ class ComputeTestbench(Testbench):
 
     timeout = 30_000
 
-    def __init__(self, dut: Any, latency: int = 8, slice_cycles: int = 2000) -> None:
+    def __init__(
+        self, dut: Any, latency: int = 8, slice_cycles: int = 2000, pace: float = 0.95
+    ) -> None:
+        """`latency` : of all memory, which accepts a share `pace` of all beats at once."""
         super().__init__(dut, ComputeEngine(CONFIG))
         self.drive(
             control__area={"asid": SYSTEM, "base": AREA >> 12, "log_size": 6},
@@ -63,8 +69,8 @@ class ComputeTestbench(Testbench):
             host__on=(1 << CONFIG.channels) - 1,
         )
         self.contents = Contents()
-        pace, beats = self.share(0.95), 256 // CONFIG.beat_bytes
-        common = (self, self.contents, pace, lambda: latency)
+        accepts, beats = self.share(pace), 256 // CONFIG.beat_bytes
+        common = (self, self.contents, accepts, lambda: latency)
         sms = range(CONFIG.sms)
         self.read = ReadServer(*common, limit=beats)
         self.write = WriteServer(*common, early=True)
@@ -73,11 +79,11 @@ class ComputeTestbench(Testbench):
         self._setting = Strobe(self, "host__setting")
         Strobe(self, "host__clear")
         self._methods = Source(self, "host__method")
-        Sink(self, "host__over", pace, self._over)
-        Sink(self, "mmu__command", pace, self._bind)
+        Sink(self, "host__over", accepts, self._over)
+        Sink(self, "mmu__command", accepts, self._bind)
         self._bind_done = Strobe(self, "mmu__done")
         for number in range(COMPUTE_CLIENTS):
-            self._release_port(f"semaphore__{number}", pace)
+            self._release_port(f"semaphore__{number}", accepts)
         self._watch = TurnWatch(self, [*self.sm_reads, *self.sm_writes])
         self.turns = self._watch.turns
         self.waiting: list[Launch] = []

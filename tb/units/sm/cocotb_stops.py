@@ -42,6 +42,8 @@ class Stopping(SmTestbench):
             self.stop(0 if self.get("link__victim")["leaves"] else 127)
         if self.random.random() < self.rate / 2:
             self.leaves(self.random.choice(({0}, {1}, {0, 1}, set(), set())))
+        if self.random.random() < self.rate / 2:
+            self.set_spare(self.random.random() < 0.7)
         for row in {fault["row"] for fault in self.faults} - self.killed:
             self.kill(row)
         await super().step()
@@ -58,7 +60,7 @@ def check_order(tb: SmTestbench) -> None:
     rank = not found["leaves"], found["level"] - 1, found["state"]
     for work in tb.there.values():
         if found["valid"] and tb.cycle - work.since > CALM:
-            assert work.task.launch.local or rank <= tb.rank(work), (found, work)
+            assert not tb.able(work) or rank <= tb.rank(work), (found, work)
 
 
 def check_victim(tb: SmTestbench) -> None:
@@ -80,6 +82,7 @@ async def free(tb: Stopping) -> None:
     assert not any(tb.charged.values()), tb.charged
     assert len(tb.places) == CONFIG.save_places
     tb.leaves(set())
+    tb.set_spare(True)
 
 
 def some_kernels(tb: Stopping) -> dict[int, Launch]:

@@ -29,7 +29,8 @@ _PAGES = CONFIG.place_bytes // 4096
 @dataclass(eq=False)
 class Work:
     """A block. `place` : of its state, if it has one. `begun` : it has begun since it was sent.
-    `since` : cycle in which it came, began, or its row was to leave or to stay."""
+    `since` : cycle in which it came, began, its row was to leave or to stay, or places without
+    reservation were there or not."""
 
     task: Task
     at: tuple[int, int, int]
@@ -98,6 +99,7 @@ class SmTestbench(Testbench):
         self._stops, self._given = False, None
         """A stop is in progress; the place given with it."""
         self._words: deque[dict[str, int]] = deque()
+        self.set_spare(True)
         self._kernel, self._stop = Strobe(self, "kernel"), Strobe(self, "link__stop")
         self._block = Source(self, "link__block", then=self._arrived)
         Sink(self, "link__ended", self.port.pace, self._ended)
@@ -152,14 +154,26 @@ class SmTestbench(Testbench):
         self.leave = rows
         self.drive(link__leave=sum(1 << row for row in rows))
 
+    def set_spare(self, spare: bool) -> None:
+        """Blocks without a save place can be stopped, or not."""
+        self.calm, self.spare = 0, spare
+        for work in self.there.values():
+            work.since = self.cycle
+        self.drive(link__spare=spare)
+
+    def able(self, work: Work) -> bool:
+        """The block can be stopped."""
+        return not work.task.launch.local and (self.spare or work.place is not None)
+
     def rank(self, work: Work) -> tuple[bool, int, int]:
         """The lower, the sooner it is to be stopped."""
         return work.task.row not in self.leave, work.priority, work.state
 
     @property
     def victims(self) -> list[Work]:
-        """Blocks of which one is to be stopped next; never one with local memory."""
-        able = [work for work in self.there.values() if not work.task.launch.local]
+        """Blocks of which one is to be stopped next; never one with local memory, and none without
+        a save place while there is no spare one."""
+        able = [work for work in self.there.values() if self.able(work)]
         least = min(map(self.rank, able), default=None)
         return [work for work in able if self.rank(work) == least]
 
