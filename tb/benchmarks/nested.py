@@ -26,8 +26,8 @@ latency. From the instruction before the first `launch`: until the last one has 
 the last child executes its first instruction, and until `join` has returned. The children, of one
 warp, store a word and end. Last line: cycles per child of a warp that launches 16 of them. The
 memory of the task unit and of the SMs accepts each beat at once; addresses are not translated. A
-launch reads a record of 256 bytes twice, for the check and when the child gets its slot; a child
-reads its program and its arguments."""
+launch reads a record of 256 bytes, and does so again when the child gets its slot, unless that is
+at once; a child reads its program and its arguments."""
 
 
 def key(step: str, count: int, latency: int) -> str:
