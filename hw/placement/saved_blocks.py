@@ -64,7 +64,7 @@ class SavedBlocks(wiring.Component):
     With nested launches
     --------------------
     lost : out, family of a block that will not continue.
-    reserve, reserved, release : see `GlobalPort`. A reservation is over, too, when its block is
+    reserve, reserved, release : see `GlobalPort`. A reservation is used up when its block is
         saved.
     unused : in, strobe: a block has ended for which a place was reserved.
     """

@@ -212,7 +212,7 @@ class GlobalPort(wiring.Signature):
     --------------------
     reserve : out, strobe: reserve a save place for a block on an SM that has none.
     reserved : in, one cycle after `reserve`: one is reserved, until the block ends or is saved.
-    release : out, strobe: the place reserved last is not needed.
+    release : out, strobe: the last reservation is not needed.
     """
 
     def __init__(self, config: Config) -> None:

@@ -74,8 +74,8 @@ class TaskUnit(wiring.Component):
     channel and epoch of its parent, its level plus 1 and its depth plus 1 (NEST-10). It is refused
     if its parent is as deep as `nesting` (DEPTH), is about to be killed (KILLED), or is a queue
     (MODEL), if there is no save place for the block, or if the kernel tree is full or its limit is
-    reached (ROOM), in this order; then for the same reasons as any
-    other launch, and as a queue (MODEL).
+    reached (both ROOM), in this order; then for the same reasons as any other launch, and as a
+    queue (MODEL).
 
     A QMD is read and checked again when its task gets a slot, since memory may have changed; the
     task keeps the priority of its list.
