@@ -13,6 +13,17 @@ from signalbox.driver.runtime.stream import Argument, Stream
 
 __all__ = ["REFINE", "Refinement"]
 
+_WORD = """
+    sltu  r13, r12, r3
+    push  r13                       # inside the cell
+    shr   r14, r12, r1              # row
+    and   r15, r12, r2              # column
+    mad   r14, r14, r7, r15
+    add   r14, r14, r6
+    lea   r16, r4, r14, 2
+"""
+"""Address of the cell's word of number r12, r16, in the field or map at r4."""
+
 REFINE = Kernel(
     "refine",
     f"""
@@ -30,13 +41,7 @@ REFINE = Kernel(
     mov   r11, 0                    # greatest
     mov   r12, r0
 scan:
-    sltu  r13, r12, r3
-    push  r13
-    shr   r14, r12, r1
-    and   r15, r12, r2
-    mad   r14, r14, r7, r15
-    add   r14, r14, r6
-    lea   r16, r4, r14, 2
+    {_WORD}
     ldg   r18, [r16]
     umin  r10, r10, r18
     umax  r11, r11, r18
@@ -84,13 +89,7 @@ keep:
     ldc   r18, [LEVEL]
     mov   r12, r0
 fill:
-    sltu  r13, r12, r3
-    push  r13
-    shr   r14, r12, r1
-    and   r15, r12, r2
-    mad   r14, r14, r7, r15
-    add   r14, r14, r6
-    lea   r16, r4, r14, 2
+    {_WORD}
     stg   [r16], r18
     pop
     add   r12, r12, 32
