@@ -32,7 +32,7 @@ class RefusedChild:
     channel : channel of the launching kernel.
     depth : depth that the child would have had.
     record : virtual address of its record; see `Child.record`.
-    count : number of refused launches since then, at least; at most 65,535.
+    count : number of refused launches since the last report, at least; at most 65,535.
     """
 
     reason: Refusal | int

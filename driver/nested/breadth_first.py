@@ -46,6 +46,22 @@ refused:
 """Launches LEVEL for one distance after the other, until a level finds no vertex. STATE has two
 words: the distance, and whether a vertex was found."""
 
+_FRONTIER = """
+    ldc   r10, [STATE]
+    ldc   r11, [STATE + 4]
+    ldg   r9, [r10]
+"""
+"""Distance of the frontier, r9; STATE at r10."""
+
+_EDGES = """
+    ldc   r6, [ROWS]
+    ldc   r7, [ROWS + 4]
+    lea   r6, r6, r0, 2
+    ldg   r16, [r6]
+    ldg   r17, [r6 + 4]
+"""
+"""Edges of vertex r0: r16 … r17."""
+
 _VISIT = """
     ldc   r6, [COLUMNS]
     ldc   r7, [COLUMNS + 4]
@@ -78,9 +94,7 @@ LEVEL = Kernel(
     ldc   r5, [DISTANCES + 4]
     lea   r6, r4, r0, 2
     ldg   r8, [r6]
-    ldc   r10, [STATE]
-    ldc   r11, [STATE + 4]
-    ldg   r9, [r10]
+    {_FRONTIER}
     seq   r8, r8, r9
     push  r8                        # in the frontier
     bnone r8, end
@@ -111,11 +125,7 @@ light:
     seq   r16, r14, 0
     push  r16
     bnone r16, end
-    ldc   r6, [ROWS]
-    ldc   r7, [ROWS + 4]
-    lea   r6, r6, r0, 2
-    ldg   r16, [r6]
-    ldg   r17, [r6 + 4]
+    {_EDGES}
 edges:
     sltu  r18, r16, r17
     bnone r18, end
@@ -145,19 +155,13 @@ EDGES = Kernel(
     "search edges",
     f"""
     ldc   r0, [VERTEX]
-    ldc   r6, [ROWS]
-    ldc   r7, [ROWS + 4]
-    lea   r6, r6, r0, 2
-    ldg   r16, [r6]
-    ldg   r17, [r6 + 4]
+    {_EDGES}
     s2r   r1, tid.x
     add   r16, r16, r1
     s2r   r1, ntid.x
     ldc   r4, [DISTANCES]
     ldc   r5, [DISTANCES + 4]
-    ldc   r10, [STATE]
-    ldc   r11, [STATE + 4]
-    ldg   r9, [r10]
+    {_FRONTIER}
 edges:
     sltu  r18, r16, r17
     bnone r18, end
@@ -205,21 +209,21 @@ class BreadthFirst:
         wrong = count < 1 or rows[0] != 0 or rows[-1] != len(columns) or (np.diff(rows) < 0).any()
         if wrong or (len(columns) and not 0 <= min(columns) <= max(columns) < count):
             raise ValueError("these are not the compressed rows of a graph")
-        family = await Family.create(device, stream)
-        distances = await family.buffer(np.full(count, UNREACHED, np.uint32))
-        common: dict[str, Argument] = {
-            "ROWS": await family.buffer(rows.astype(np.uint32)),
-            "COLUMNS": await family.buffer(np.append(columns, 0).astype(np.uint32)),
-            "DISTANCES": distances,
-            "STATE": await family.buffer(np.zeros(2, np.uint32)),
-        }
-        records = np.zeros(count, np.uint64)
-        for vertex in np.flatnonzero(np.diff(rows) > heavy):
-            args = {**common, "VERTEX": int(vertex)}
-            records[vertex] = int(await family.child(EDGES, 1, _THREADS, args))
-        args = {**common, "RECORDS": await family.buffer(records), "N": count}
-        level = await family.child(LEVEL, -(-count // _THREADS), _THREADS, args)
-        return cls(distances, count, family, {"LEVEL": level, "STATE": common["STATE"]})
+        async with Family.prepare(device, stream) as family:
+            distances = await family.buffer(np.full(count, UNREACHED, np.uint32))
+            common: dict[str, Argument] = {
+                "ROWS": await family.buffer(rows.astype(np.uint32)),
+                "COLUMNS": await family.buffer(np.append(columns, 0).astype(np.uint32)),
+                "DISTANCES": distances,
+                "STATE": await family.buffer(np.zeros(2, np.uint32)),
+            }
+            records = np.zeros(count, np.uint64)
+            for vertex in np.flatnonzero(np.diff(rows) > heavy):
+                args = {**common, "VERTEX": int(vertex)}
+                records[vertex] = int(await family.child(EDGES, 1, _THREADS, args))
+            args = {**common, "RECORDS": await family.buffer(records), "N": count}
+            level = await family.child(LEVEL, -(-count // _THREADS), _THREADS, args)
+            return cls(distances, count, family, {"LEVEL": level, "STATE": common["STATE"]})
 
     async def run(self, source: int) -> None:
         """Find the distances from vertex `source`. Raises `ValueError` if there is none, and as

@@ -1,6 +1,8 @@
 """What algorithms with nested launches have in common: their children, memory and status."""
 
+from collections.abc import AsyncGenerator
 from collections.abc import Mapping as Values
+from contextlib import asynccontextmanager
 
 import numpy as np
 
@@ -47,9 +49,16 @@ class Family:
         self._buffers = [status]
 
     @classmethod
-    async def create(cls, device: Device, stream: Stream) -> "Family":
-        """An empty one. Raises as `Device.allocate`."""
-        return cls(device, stream, await device.allocate(4, space=stream.space))
+    @asynccontextmanager
+    async def prepare(cls, device: Device, stream: Stream) -> "AsyncGenerator[Family]":
+        """Context in which an algorithm prepares its children and buffers; they are freed if it
+        fails. Raises as `Device.allocate`."""
+        family = cls(device, stream, await device.allocate(4, space=stream.space))
+        try:
+            yield family
+        except BaseException:
+            await family.free()
+            raise
 
     async def child(
         self, kernel: Kernel, grid: int, block: int, args: Values[str, Argument]

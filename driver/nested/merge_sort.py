@@ -139,20 +139,20 @@ class MergeSort:
         """
         if count < 1:
             raise ValueError("there is nothing to sort")
-        family = await Family.create(device, stream)
-        temp = await family.buffer(np.zeros(count, np.uint32))
-        first, spare = stream.address(data, 0), stream.address(temp, 0)
+        async with Family.prepare(device, stream) as family:
+            temp = await family.buffer(np.zeros(count, np.uint32))
+            first, spare = stream.address(data, 0), stream.address(temp, 0)
 
-        async def node(at: int, words: int) -> dict[str, Argument]:
-            children: list[Argument] = [0, 0]
-            if words > LEAF:
-                half = words // 2
-                for n, (start, size) in enumerate(((at, half), (at + half, words - half))):
-                    children[n] = await family.child(MERGE_SORT, 1, 32, await node(start, size))
-            places = {"DATA": first + 4 * at, "TEMP": spare + 4 * at}
-            return {**places, "LEFT": children[0], "RIGHT": children[1], "N": words}
+            async def node(at: int, words: int) -> dict[str, Argument]:
+                children: list[Argument] = [0, 0]
+                if words > LEAF:
+                    half = words // 2
+                    for n, (start, size) in enumerate(((at, half), (at + half, words - half))):
+                        children[n] = await family.child(MERGE_SORT, 1, 32, await node(start, size))
+                places = {"DATA": first + 4 * at, "TEMP": spare + 4 * at}
+                return {**places, "LEFT": children[0], "RIGHT": children[1], "N": words}
 
-        return cls(family, await node(0, count))
+            return cls(family, await node(0, count))
 
     @staticmethod
     def depth(count: int) -> int:

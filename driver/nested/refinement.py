@@ -142,29 +142,29 @@ class Refinement:
         size = field.shape[0]
         if field.shape != (size, size) or size & size - 1 or not 1 <= levels <= size.bit_length():
             raise ValueError(f"a field of {field.shape} words has no {levels} levels")
-        family = await Family.create(device, stream)
-        words = await family.buffer(np.ascontiguousarray(field, np.uint32))
-        result = await family.buffer(np.zeros(field.shape, np.uint32))
+        async with Family.prepare(device, stream) as family:
+            words = await family.buffer(np.ascontiguousarray(field, np.uint32))
+            result = await family.buffer(np.zeros(field.shape, np.uint32))
 
-        async def node(at: int, log_size: int, level: int) -> dict[str, Argument]:
-            table: Buffer | int = 0
-            if level + 1 < levels:
-                half = 1 << log_size - 1
-                records = []
-                for corner in (0, half, half * size, half * size + half):
-                    args = await node(at + corner, log_size - 1, level + 1)
-                    records.append(int(await family.child(REFINE, 1, 32, args)))
-                table = await family.buffer(np.array(records, np.uint64))
-            fields = {"FIELD": words, "LEVELS": result, "QUARTERS": table, "WIDTH": size}
-            return {
-                **fields,
-                "AT": at,
-                "LOG_SIZE": log_size,
-                "LEVEL": level,
-                "TOLERANCE": tolerance,
-            }
+            async def node(at: int, log_size: int, level: int) -> dict[str, Argument]:
+                table: Buffer | int = 0
+                if level + 1 < levels:
+                    half = 1 << log_size - 1
+                    records = []
+                    for corner in (0, half, half * size, half * size + half):
+                        args = await node(at + corner, log_size - 1, level + 1)
+                        records.append(int(await family.child(REFINE, 1, 32, args)))
+                    table = await family.buffer(np.array(records, np.uint64))
+                fields = {"FIELD": words, "LEVELS": result, "QUARTERS": table, "WIDTH": size}
+                return {
+                    **fields,
+                    "AT": at,
+                    "LOG_SIZE": log_size,
+                    "LEVEL": level,
+                    "TOLERANCE": tolerance,
+                }
 
-        return cls(result, family, await node(0, size.bit_length() - 1, 0))
+            return cls(result, family, await node(0, size.bit_length() - 1, 0))
 
     async def run(self) -> None:
         """Refine. Raises as `Family.run`."""

@@ -21,22 +21,27 @@ from signalbox.tb.simulation.machine import SimMachine
 
 LIMIT = {"timeout_time": 4, "timeout_unit": "ms"}
 
-WRAP = Kernel(
-    "wrap",
-    """
-    ldc    r2, [CHILD]
-    ldc    r3, [4]
-    launch r6, [r2]
-    join   r7
-    ldc    r2, [IN]             # its first result
-    ldc    r3, [12]
-    ldg    r8, [r2]
+_STORE = """
     ldc    r2, [OUT]
-    ldc    r3, [20]
+    ldc    r3, [OUT + 4]
     stg    [r2], r6
     stg    [r2 + 4], r7
     stg    [r2 + 8], r8
     exit
+"""
+"""Stores three words, and ends."""
+
+WRAP = Kernel(
+    "wrap",
+    f"""
+    ldc    r2, [CHILD]
+    ldc    r3, [CHILD + 4]
+    launch r6, [r2]
+    join   r7
+    ldc    r2, [IN]             # its first result
+    ldc    r3, [IN + 4]
+    ldg    r8, [r2]
+    {_STORE}
     """,
     {"CHILD": 8, "IN": 8, "OUT": 8},
 )
@@ -46,20 +51,15 @@ word at IN."""
 
 TWO = Kernel(
     "two",
-    """
+    f"""
     ldc    r2, [A]
-    ldc    r3, [4]
+    ldc    r3, [A + 4]
     launch r6, [r2]
     ldc    r2, [B]
-    ldc    r3, [12]
+    ldc    r3, [B + 4]
     launch r7, [r2]
     join   r8
-    ldc    r2, [OUT]
-    ldc    r3, [20]
-    stg    [r2], r6
-    stg    [r2 + 4], r7
-    stg    [r2 + 8], r8
-    exit
+    {_STORE}
     """,
     {"A": 8, "B": 8, "OUT": 8},
 )

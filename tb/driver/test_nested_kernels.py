@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from signalbox.driver.channel.priority_policy import NoPriorityPolicy
+from signalbox.driver.compute.child import NestingError
 from signalbox.driver.device import Device
+from signalbox.driver.kernels.library import SPIN
 from signalbox.driver.nested.breadth_first import BreadthFirst
 from signalbox.driver.nested.family import LaunchRefused
 from signalbox.driver.nested.merge_sort import MergeSort
@@ -134,6 +136,30 @@ def test_refused(rng: np.random.Generator) -> None:
         assert "answer 0xf" in str(LaunchRefused(15)) and "CHECK" in str(LaunchRefused(4 | 9 << 8))
 
     run(1, body)
+
+
+def test_nothing_is_left(rng: np.random.Generator) -> None:
+    """If not all children can be prepared, those that were are freed, and so are the buffers."""
+    machine = FakeMachine(Config(memory_bytes=SPACE))
+
+    async def main() -> None:
+        device = await Device.open(machine, NoPriorityPolicy(1))
+        stream = await device.stream()
+        data = await device.allocate(4 * 64)
+        await stream.launch(SPIN, 1, 32, {"CYCLES": 1})  # what a space keeps is there
+        free = device.memory.free_bytes
+        jobs = (
+            MergeSort.prepare(device, stream, data, 64),
+            Refinement.prepare(device, stream, rough_field(rng, 8), 0, 2),
+            BreadthFirst.prepare(device, stream, *graph(rng, 8, 50)),
+        )
+        for job in jobs:
+            with pytest.raises(NestingError):
+                await job
+            assert device.memory.free_bytes == free
+        await device.close()
+
+    asyncio.run(main())
 
 
 def test_wrong_input() -> None:

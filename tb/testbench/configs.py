@@ -6,12 +6,11 @@ from signalbox.hw.config import CONFIGS, Config
 
 __all__ = [
     "COMPUTE",
-    "FEW_PLACES",
+    "ENGINES",
     "LISTS",
     "METADATA",
     "NESTED",
     "OLDEST",
-    "ONE_PLACE",
     "SAVING",
     "TASKS",
     "TIMING",
@@ -45,6 +44,15 @@ FEW_PLACES = replace(NESTED, save_places=3)
 
 ONE_PLACE = replace(NESTED, save_places=1)
 """One in which a single block can wait."""
+
+ENGINES = {
+    "COMPUTE": COMPUTE,
+    "SAVING": SAVING,
+    "NESTED": NESTED,
+    "FEW_PLACES": FEW_PLACES,
+    "ONE_PLACE": ONE_PLACE,
+}
+"""Those of `tb.units.compute.testbench`, which the variable WORK_CONFIG selects."""
 
 METADATA = {
     "tiny": CONFIGS["tiny"],

@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from signalbox.hw.compute.engine import ComputeEngine
-from signalbox.hw.config import Config
 from signalbox.tb.simulation.runner import simulate
-from signalbox.tb.testbench.configs import COMPUTE, FEW_PLACES, NESTED, ONE_PLACE, SAVING, TIMING
+from signalbox.tb.testbench.configs import COMPUTE, ENGINES, NESTED, SAVING, TIMING
 
 
 def test_compute(simulator: str) -> None:
@@ -49,16 +48,16 @@ def test_nested(simulator: str) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("config", [FEW_PLACES, ONE_PLACE], ids=["FEW_PLACES", "ONE_PLACE"])
-def test_few_places(simulator: str, config: Config) -> None:
+@pytest.mark.parametrize("name", ["FEW_PLACES", "ONE_PLACE"])
+def test_few_places(simulator: str, name: str) -> None:
     """Kernels that launch kernels, with fewer save places than blocks that would wait."""
     simulate(
-        ComputeEngine(config),
+        ComputeEngine(ENGINES[name]),
         "signalbox.tb.units.compute.cocotb_few_places",
         simulator=simulator,
-        name=f"work-few-places-{config.save_places}",
+        name=f"work-{name}",
         apart=True,
-        env={"WORK_CONFIG": "ONE_PLACE" if config is ONE_PLACE else "FEW_PLACES"},
+        env={"WORK_CONFIG": name},
         minimum=5,
     )
 

@@ -13,7 +13,7 @@ from signalbox.hw.qmd import Placement, SkedCheck
 from signalbox.hw.records.semaphore import COMPUTE_CLIENTS
 from signalbox.hw.registers import PreemptionLevel
 from signalbox.tb.testbench.clocked import Testbench
-from signalbox.tb.testbench.configs import COMPUTE, FEW_PLACES, NESTED, ONE_PLACE, SAVING
+from signalbox.tb.testbench.configs import ENGINES
 from signalbox.tb.testbench.contents import Contents
 from signalbox.tb.testbench.ends import Pace, Sink, Source
 from signalbox.tb.testbench.masks import mask
@@ -24,12 +24,7 @@ from signalbox.tb.units.compute.turns import TurnWatch
 
 __all__ = ["CONFIG", "ComputeTestbench"]
 
-CONFIG = {
-    "SAVING": SAVING,
-    "NESTED": NESTED,
-    "FEW_PLACES": FEW_PLACES,
-    "ONE_PLACE": ONE_PLACE,
-}.get(os.environ.get("WORK_CONFIG", ""), COMPUTE)
+CONFIG = ENGINES[os.environ.get("WORK_CONFIG", "COMPUTE")]
 AREA = 0x4000_0000
 SAVE_AREA = 0x5000_0000
 SYSTEM = 0
