@@ -11,51 +11,29 @@ build parameters are read from the hardware's registers; nothing is assumed.
 
 import numpy as np
 
-from signalbox.driver.channel.channel import (
-    Channel,
-    ChannelResources,
-    clear_errors,
-    disable,
-    stop,
-)
-from signalbox.driver.channel.priority_policy import Policy, PriorityPolicy
+from signalbox.driver.channel.channel import Channel
+from signalbox.driver.channel.priority_policy import Policy
 from signalbox.driver.channel.settings import ChannelSettings
 from signalbox.driver.compute.contexts import Context
-from signalbox.driver.compute.engine import ComputeEngine, ComputeSettings
+from signalbox.driver.compute.engine import ComputeSettings
+from signalbox.driver.compute.launcher import Launcher
 from signalbox.driver.compute.tasks import Task
-from signalbox.driver.faults.channel_error import ChannelActive
-from signalbox.driver.faults.fault_buffer import FaultBuffer
 from signalbox.driver.faults.fault_log import FaultLog
-from signalbox.driver.faults.fault_registers import FaultRegisters
 from signalbox.driver.memory.address_space import AddressSpace, SpaceError
-from signalbox.driver.memory.asids import AddressSpaces
-from signalbox.driver.memory.fence import FencePools
-from signalbox.driver.memory.mmu_registers import MmuRegisters
-from signalbox.driver.memory.physical import Buffer, Memory
+from signalbox.driver.memory.physical import Buffer
 from signalbox.driver.platform.control_port import ControlPort
 from signalbox.driver.platform.info import DeviceError, DeviceInfo
 from signalbox.driver.platform.machine import Machine
 from signalbox.driver.runtime.cancellation import cancel, check_all
-from signalbox.driver.runtime.channel_pool import ChannelPool
-from signalbox.driver.runtime.clock import Clock
-from signalbox.driver.runtime.completion import Completion
 from signalbox.driver.runtime.event import Event
-from signalbox.driver.runtime.limits import Limit, Limits
-from signalbox.driver.runtime.services import Services
+from signalbox.driver.runtime.limits import Limit
+from signalbox.driver.runtime.own_machine import OwnMachine
+from signalbox.driver.runtime.owner import Owner
 from signalbox.driver.runtime.stream import Stream
 from signalbox.hw.config import SLOT_BYTES
 from signalbox.hw.registers import KillScope
 
 __all__ = ["Device", "DeviceError", "DeviceInfo"]
-
-_RESERVED_BYTES = 4096
-"""The first page of physical memory stays unused, so that no buffer has address 0."""
-
-_FAULT_BYTES = 4096
-"""Size of the fault buffer, in bytes."""
-
-_LEVELS = 6
-"""Default number of stream priorities, given enough channels and counters (section 7)."""
 
 
 class Device:
@@ -63,65 +41,26 @@ class Device:
 
     Members
     -------
-    control : control port.
     info : build parameters.
     memory : allocator of physical memory.
     policy : maps streams to channels.
     spaces : address spaces and their ASIDs.
     space : default address space of streams and buffers.
-    faults : log of translation faults.
     fences : fence pools of the address spaces.
     compute : compute engine, or None; `engine` raises instead.
     channels : open channels by number; `channel()` opens one.
-    completion : interrupts, and waiting for fences.
+    completion : waiting for fences.
     clock : converts PTIMER values to cycles.
     """
 
-    def __init__(
-        self,
-        machine: Machine,
-        info: DeviceInfo,
-        policy: Policy,
-        settings: ChannelSettings,
-        compute: ComputeSettings,
-    ) -> None:
-        self.machine = machine
-        self.control = ControlPort(machine)
-        self.info = info
-        self.policy = policy
-        self.memory = Memory(machine, info.memory_bytes, base=_RESERVED_BYTES)
-        # Reserve an ASID for the task lists if there is more than one: the last, as instance blocks
-        # only have room for low ASIDs.
-        own = [info.asids - 1] if info.compute and info.asids > 1 else []
-        mmu = MmuRegisters(self.control)
-        self.spaces = AddressSpaces(mmu, self.memory, info.asids, reserved=own)
-        self.space = self.spaces.create("device")
-        self._fault_buffer = self.memory.allocate_pages(_FAULT_BYTES, name="fault buffer")
-        self._fault_registers = FaultRegisters(self.control)
-        reader = FaultBuffer(self._fault_buffer, self._fault_registers, self.spaces.owner)
-        self.faults = FaultLog(machine, reader, self._fault_registers)
-        self.fences = FencePools(machine)
-        self.compute: ComputeEngine | None = None
-        if info.compute:
-            self.compute = ComputeEngine(
-                self.control, self.memory, self.spaces, info, compute, self.fences.of
-            )
-        resources = ChannelResources(
-            self.control, self.memory, self.spaces, self.faults, self.compute
-        )
-        self.channels = ChannelPool(resources, info, policy, settings)
-        self.completion = Completion(self.control, info, self.channels, self.faults, self.compute)
-        self.clock = Clock(self.control, info)
-        self._limits = Limits(policy.stream_priorities, compute.sharing)
-        self._services = Services(
-            policy,
-            self.channels,
-            self.completion,
-            self.fences,
-            self.clock,
-            self._limits,
-            self.compute,
-        )
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+        self._services = services = owner.services
+        self.machine, self.info, self.policy = services.machine, services.info, services.policy
+        self.memory, self.spaces, self.space = services.memory, services.spaces, owner.space
+        self.fences, self.compute = services.fences, services.compute
+        self.channels, self.completion = services.channels, services.completion
+        self.clock = services.clock
         self._streams: list[Stream] = []
 
     @classmethod
@@ -146,19 +85,7 @@ class Device:
         environment variable; `ChannelActive`, `TaskListError` or `FaultBufferError` if a channel, a
         task or a fault record of an earlier owner does not end.
         """
-        control = ControlPort(machine)
-        info = await DeviceInfo.read(control)
-        # Stop all channels before the first write to memory, which they may be using.
-        await stop(control, range(info.channels))
-        if policy is None:
-            policy = PriorityPolicy(min(_LEVELS, info.channels, info.counters + 1))
-        settings, compute = settings or ChannelSettings(), compute or ComputeSettings()
-        device = cls(machine, info, policy, settings, compute)
-        await device._take_over()
-        await device._bind_policy()
-        await device.clock.calibrate()
-        await device.completion.enable()
-        return device
+        return cls(await OwnMachine.open(machine, policy, settings, compute))
 
     async def close(self) -> None:
         """Kill all tasks, close all channels and address spaces, disable and clear interrupts, and
@@ -168,55 +95,17 @@ class Device:
         nothing else is. Raises `FaultBufferError` if a fault record does not end; the fault buffer
         is not freed then.
         """
-        await self.completion.disable()
-        active = None
-        await disable(self.control, self.channels)
-        for index in list(self.channels):
-            try:
-                await self.channels.close(index)
-            except ChannelActive as error:
-                active = error
-        await self.completion.clear()
-        if active:
-            raise active
-        if self.compute is not None:
-            self.compute.release()
-        for space in self.spaces:
-            await self.spaces.close(space)
-        self.fences.end()
-        if self.compute is not None:
-            self.compute.free()
-        await self._fault_registers.disable()
-        self._fault_buffer.free()
+        await self._owner.close()
 
-    async def _take_over(self) -> None:
-        """Clear the state of an earlier owner, whose channels have stopped, and set up faults and
-        compute engine."""
-        halted = await self.completion.halted()
-        for index in range(self.info.channels):
-            if halted >> index & 1:
-                await clear_errors(self.control, index)
-        await self.completion.clear()
-        await self.spaces.take_over()
-        self._fault_buffer.fill()
-        await self._fault_registers.enable(self._fault_buffer)
-        if self.compute is not None:
-            await self.compute.open()
+    @property
+    def control(self) -> ControlPort:
+        """Control port. Raises `DeviceError` if the registers are another process's."""
+        return self._owner.control
 
-    async def _bind_policy(self) -> None:
-        """Bind the policy to the machine, with the first on-chip semaphores as its counting
-        semaphores, all 0. Raises `DeviceError`, `PolicyError`."""
-        wanted = self.policy.semaphores
-        if wanted > self.info.counters:
-            raise DeviceError(
-                f"the policy needs {wanted} counting semaphores, the machine has "
-                f"{self.info.counters}"
-            )
-        await self.control.write("SEM_COUNTING", COUNT=wanted)
-        for slot in range(wanted):
-            await self.control.write_semaphore(slot, 0)
-        addresses = [self.semaphore_address(slot) for slot in range(wanted)]
-        self.policy.bind(self.info.channels, addresses)
+    @property
+    def faults(self) -> FaultLog:
+        """Log of translation faults. Raises as `control`."""
+        return self._owner.faults
 
     # Memory and address spaces
 
@@ -313,7 +202,7 @@ class Device:
         return self.info.window + slot * SLOT_BYTES
 
     @property
-    def engine(self) -> ComputeEngine:
+    def engine(self) -> Launcher:
         """The compute engine. Raises `DeviceError` if there is none."""
         return self._services.engine
 
@@ -321,7 +210,7 @@ class Device:
 
     async def time_ns(self) -> int:
         """Current PTIMER value, in ns."""
-        return await self.control.time_ns()
+        return await self.clock.time_ns()
 
     def cycle_of(self, time_ns: int) -> int:
         """Machine cycle (as `Machine.now`) at a PTIMER value in ns, such as that of an event."""
@@ -339,11 +228,11 @@ class Device:
         contexts that start to run from then on (NEST-11): set it before the first launch. The limit
         of pending launches is that of the whole machine, from the next launch on. Raises
         `ValueError` for an unknown limit, or a value out of range."""
-        self._limits[limit] = value
+        self._services.limits[limit] = value
 
     def limit(self, limit: Limit | str) -> int:
         """Value of a limit. Raises `ValueError` for an unknown one."""
-        return self._limits[limit]
+        return self._services.limits[limit]
 
     async def stream(
         self, priority: int = 0, *, space: AddressSpace | None = None, name: str = ""
@@ -376,10 +265,13 @@ class Device:
         """Create an event. The CPU can wait only for events created with `interrupt`."""
         return Event(self._services, interrupt=interrupt)
 
-    async def channel(self, index: int, space: AddressSpace | None = None) -> Channel:
-        """A hardware channel in `space` (default: the device's), opened if necessary. See
-        `ChannelPool.open`."""
-        return await self.channels.open(index, space or self.space)
+    async def channel(
+        self, index: int, space: AddressSpace | None = None, **options: bool
+    ) -> Channel:
+        """A hardware channel in `space` (default: the device's), opened if necessary; `options` are
+        fields of `ChannelSettings` in place of the device's. See `ChannelPool.open`; raises as
+        `control`."""
+        return await self._owner.channel(index, space or self.space, **options)
 
     async def synchronize(self) -> None:
         """Wait until everything submitted to all streams has ended. Raises as

@@ -4,18 +4,17 @@ Order of a submission (spec page 60, 3.5): write the segment, write the ring ent
 USERD.GP_PUT, ring the doorbell.
 """
 
-from collections import deque
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 
+from signalbox.driver.channel.command_channel import CommandChannel
 from signalbox.driver.channel.copy_log import CopyLog, LaunchedCopy
 from signalbox.driver.channel.copy_replay import RepeatError, move, release
+from signalbox.driver.channel.segments import Segments
 from signalbox.driver.channel.settings import ChannelSettings
 from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.driver.compute.contexts import Context
 from signalbox.driver.compute.engine import ComputeEngine
-from signalbox.driver.compute.tasks import Tasks
 from signalbox.driver.faults.channel_error import (
     ChannelActive,
     ChannelError,
@@ -89,15 +88,6 @@ async def clear_errors(control: ControlPort, index: int) -> None:
         await clear_error(control, index)
 
 
-@dataclass
-class _Segment:
-    """Pushbuffer bytes `start` … `end` - 1, in use by ring entry number `entry` since the start."""
-
-    entry: int
-    start: int
-    end: int
-
-
 @dataclass(frozen=True)
 class ChannelResources:
     """Resources shared by the channels of a device. `compute` is None without a compute engine."""
@@ -109,15 +99,11 @@ class ChannelResources:
     compute: ComputeEngine | None = None
 
 
-class Channel:
-    """An enabled channel. Created by `ChannelPool.open`.
+class Channel(CommandChannel):
+    """An enabled channel of the machine. Created by `ChannelPool.open`.
 
-    All its accesses are in address space `space`. It holds the space's ASID, and its place in a
-    context, from `open` to `close`. `tasks` are the compute tasks it has launched. While `killing`,
-    tasks that were killed do not halt it, as if all were cancelled.
-
-    Several callers may submit. Each submission is one ring entry, so submissions never interleave;
-    they are served in order of arrival, also while the ring is full.
+    It holds the ASID of its space, and its place in a context, from `open` to `close`. Each
+    submission is one ring entry.
     """
 
     def __init__(
@@ -127,24 +113,19 @@ class Channel:
         index: int,
         settings: ChannelSettings,
     ) -> None:
+        super().__init__(resources.control.machine, space, index)
         self.control = resources.control
-        self.machine = resources.control.machine
-        self.space = space
-        self.index = index
         self.settings = settings
-        self.failure: ChannelError | None = None
         self._resources = resources
         self._asid: int | None = None
         self._context = 0
         self._buffers: list[Buffer] = []
         self._submitted = 0
         self._started = 0
-        self._segments: deque[_Segment] = deque()
+        self._segments = Segments(settings.pushbuffer_bytes)
         self._copies = CopyLog()
-        self.tasks = Tasks()
         self._joined = False
-        self.killing = False
-        self._lock, self._checks = FairLock(self.machine), FairLock(self.machine)
+        self._checks = FairLock(self.machine)
 
     async def open(self, first: Pushbuffer) -> None:
         """Map the channel's memory, write its registers and enable it, with `first` as its first
@@ -218,8 +199,7 @@ class Channel:
         )
 
     async def raise_priority(self, priority: int) -> None:
-        """Raise the priority of the channel's compute methods to that of a launch, unless it is as
-        high already. It stays until the channel is closed. Raises `ValueError`."""
+        """See `CommandChannel.raise_priority`."""
         if priority > self.settings.priority:
             self.settings = replace(self.settings, priority=priority)
             await self._configure()
@@ -258,40 +238,16 @@ class Channel:
         """Maximum number of dwords of one submission."""
         return self.settings.pushbuffer_bytes // 4 // _DWORD
 
-    def turn(self) -> AbstractAsyncContextManager[None]:
-        """Lock on the ring, to be held for `enqueue`; granted in order of arrival."""
-        return self._lock
-
-    async def submit(self, commands: Pushbuffer | Sequence[int], *, sync: bool = False) -> None:
-        """Submit a pushbuffer and ring the doorbell. Does nothing if it is empty. Otherwise as
-        `enqueue`, within a `turn`."""
-        dwords = commands.dwords if isinstance(commands, Pushbuffer) else list(commands)
-        if not dwords:
-            return
-        async with self.turn():
-            await self.enqueue(dwords, sync=sync)
-        await self.ring_doorbell()
-
     async def enqueue(self, dwords: Sequence[int], *, sync: bool = False) -> None:
-        """Put a pushbuffer on the ring, within a `turn`. The hardware sees it at the next doorbell.
-        Waits while the ring or its pushbuffer memory is full.
-
-        Parameters
-        ----------
-        sync : fetch the segment only after everything earlier has been executed (SYNC = WAIT).
-
-        Raises `ChannelError` if there is no room and the channel is halted, `ValueError` for more
-        dwords than `largest_segment`.
-        """
+        """See `CommandChannel.enqueue`. Waits while the ring or its pushbuffer memory is full."""
         if len(dwords) > self.largest_segment:
             raise ValueError(
                 f"{len(dwords)} dwords are more than the {self.largest_segment} of one submission; "
                 "split them, or give channels more pushbuffer_bytes"
             )
         data = Pushbuffer().raw(*dwords).to_bytes()
-        while (start := self._place(len(data))) is None:
+        while self._full() or (start := self._segments.place(self._submitted, len(data))) is None:
             await self._recycle()
-        self._segments.append(_Segment(self._submitted, start, start + len(data)))
         self._arena.write(data, start)
         self._push(self.space.at(self._arena) + start, dwords, sync)
 
@@ -305,7 +261,8 @@ class Channel:
         await self.ring_doorbell()
 
     async def ring_doorbell(self) -> None:
-        """Ring the channel's doorbell, so that the hardware reads GP_PUT."""
+        """Ring the channel's doorbell, so that the hardware reads GP_PUT. See
+        `CommandChannel.ring_doorbell`."""
         await self.control.write("DOORBELL", CHID=self.index)
 
     def _push(self, va: int, dwords: Sequence[int], sync: bool) -> None:
@@ -322,20 +279,6 @@ class Channel:
     def _full(self) -> bool:
         return self._submitted - self._started >= self.settings.ring_entries - 1
 
-    def _place(self, size: int) -> int | None:
-        """Offset of `size` free bytes of pushbuffer memory; None if there are none, or if the ring
-        is full."""
-        if self._full():
-            return None
-        if not self._segments:
-            return 0
-        first, last = self._segments[0].start, self._segments[-1].end
-        if first < last:
-            if last + size <= self._arena.size:
-                return last
-            return 0 if size < first else None
-        return last if last + size < first else None
-
     async def _recycle(self) -> None:
         """Free the segments that the channel has finished; wait if there is no progress. Raises
         `ChannelError` if the channel is halted.
@@ -347,8 +290,7 @@ class Channel:
             raise self.failure
         before = self._started, len(self._segments)
         await self.update()
-        while self._segments and self._segments[0].entry + 1 < self._started:
-            self._segments.popleft()
+        self._segments.free(self._started - 1)
         self._copies.left(self._started - 1)
         if (self._started, len(self._segments)) == before and await self.check() is None:
             await self.machine.wait_cycles(POLL_CYCLES)
@@ -360,16 +302,19 @@ class Channel:
         return self._started
 
     async def progress(self) -> int:
-        """A number that keeps changing while the channel executes methods, or has copies or tasks
-        running."""
+        """See `CommandChannel.progress`."""
         status = await self.control.read_channel_fields(self.index, "STATUS")
         if status["COPIES"] or status["TASKS"]:
             return self.machine.now()
         return await self.executed()
 
     async def executed(self) -> int:
-        """Number of methods executed since reset, modulo 2^32."""
+        """See `CommandChannel.executed`."""
         return await self.control.read_channel(self.index, "METHODS")
+
+    async def waits_for(self) -> int:
+        """See `CommandChannel.waits_for`."""
+        return (await self.control.read_channel_fields(self.index, "STATUS"))["WAIT"]
 
     async def objects(self) -> dict[int, int]:
         """Data of the SET_OBJECT executed for each subchannel, the class in bits 15:0, as the
@@ -411,8 +356,7 @@ class Channel:
     # Errors
 
     async def check(self) -> ChannelError | None:
-        """The error that halts the channel, if any, with the translation fault that caused it. The
-        channel continues after cancelled tasks that were killed."""
+        """See `CommandChannel.check`."""
         async with self._checks:
             while self.failure is None:
                 failure = await read_error(self.control, self.index)
@@ -496,8 +440,7 @@ class Channel:
         return self._copies.failed(await self.executed(), failure.data, failure.va)
 
     async def skip(self) -> None:
-        """Clear the error and continue after the failed operation; a held method becomes a NOP
-        (2.4)."""
+        """See `CommandChannel.skip`."""
         await self.replace(HostMethod.NOP, 0)
 
     async def replace(self, method: int, data: int, subchannel: int = 0) -> None:

@@ -1,34 +1,22 @@
-"""Compute engine: loads kernels, prepares launches, manages contexts (ASID-22, ASID-32, PLACE-27).
-
-    task = await engine.prepare(launch, space)
-    pushbuffer.launch_task(task.record)
-
-`Stream.launch` does both. A task is identified by its record, which belongs to one task until that
-task has ended.
-"""
+"""Compute engine of the driver that owns the machine: contexts, task lists, kills, errors (ASID-22,
+ASID-32, PLACE-27)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from signalbox.driver.compute.child import Child, NestingError
 from signalbox.driver.compute.contexts import Context, ContextBroken, Contexts
-from signalbox.driver.compute.launch import Extent, KernelLaunch, sizes
-from signalbox.driver.compute.local_memory import LocalMemory
-from signalbox.driver.compute.occupancy import Occupancy, occupancy
-from signalbox.driver.compute.placement import AUTO, from_environment, placement
+from signalbox.driver.compute.launch import KernelLaunch
+from signalbox.driver.compute.launcher import Launcher
+from signalbox.driver.compute.placement import from_environment, placement
 from signalbox.driver.compute.preemption import Urgency, level, urgency
 from signalbox.driver.compute.priority_bands import Sharing
-from signalbox.driver.compute.program import Program
-from signalbox.driver.compute.qmd import Release, TaskRecord
 from signalbox.driver.compute.task_lists import TaskListError, TaskLists
-from signalbox.driver.compute.task_memory import TaskMemory, TaskPool
-from signalbox.driver.compute.tasks import Task, Tasks
+from signalbox.driver.compute.tasks import Tasks
 from signalbox.driver.faults.channel_error import ChannelError
 from signalbox.driver.faults.fault_log import FaultLog
 from signalbox.driver.faults.refused_child import RefusedChild, refused_child
 from signalbox.driver.faults.task_error import TaskError
 from signalbox.driver.faults.warp_fault import WarpFaults
-from signalbox.driver.kernels.library import Kernel
 from signalbox.driver.memory.address_space import AddressSpace
 from signalbox.driver.memory.asids import AddressSpaces
 from signalbox.driver.memory.fence import FencePool
@@ -38,7 +26,7 @@ from signalbox.driver.platform.fair_lock import FairLock
 from signalbox.driver.platform.info import DeviceInfo
 from signalbox.hw.errors import Cause
 from signalbox.hw.instance_block import SUBCONTEXTS
-from signalbox.hw.qmd import QMD_BYTES, Placement
+from signalbox.hw.qmd import Placement
 from signalbox.hw.registers import KillScope, PreemptionLevel
 
 __all__ = ["ComputeEngine", "ComputeSettings"]
@@ -80,12 +68,11 @@ class ComputeSettings:
         return from_environment() if self.placement is None else placement(self.placement)
 
 
-class ComputeEngine:
+class ComputeEngine(Launcher):
     """Compute engine of one device (`Device.compute`).
 
     Members
     -------
-    contexts : contexts and their address spaces.
     warp_faults : faults of warps.
     """
 
@@ -98,12 +85,13 @@ class ComputeEngine:
         settings: ComputeSettings,
         fences: Callable[[AddressSpace], FencePool],
     ) -> None:
+        super().__init__(control.machine, info, fences)
         self._control, self._memory, self._spaces = control, memory, spaces
-        self._info, self._settings, self._fences = info, settings, fences
+        self._settings = settings
         self._pending: int | None = None
         """Limit of pending launches, once it is known."""
         default = settings.policy
-        self.contexts = Contexts(
+        self._contexts = Contexts(
             control,
             memory,
             info.contexts,
@@ -126,11 +114,12 @@ class ComputeEngine:
         )
         self._system = self._own_space()
         self._lost = False
-        self._lock, self._kills = FairLock(control.machine), FairLock(control.machine)
-        self._refusals = FairLock(control.machine)
-        self._pools: dict[AddressSpace, TaskPool] = {}
-        self._local: dict[AddressSpace, LocalMemory] = {}
-        self._programs: dict[tuple[AddressSpace, bytes], Program] = {}
+        self._kills, self._refusals = FairLock(control.machine), FairLock(control.machine)
+
+    @property
+    def contexts(self) -> Contexts:
+        """See `Launcher.contexts`."""
+        return self._contexts
 
     def _own_space(self) -> AddressSpace | None:
         """Create a protected address space for the task lists; None on a machine with one ASID,
@@ -165,13 +154,8 @@ class ComputeEngine:
         self.contexts.free()
 
     def forget(self, space: AddressSpace) -> None:
-        """Free programs and task records of a closed space."""
-        if pool := self._pools.pop(space, None):
-            pool.end()
-        if local := self._local.pop(space, None):
-            local.end()
-        for key in [key for key in self._programs if key[0] is space]:
-            self._programs.pop(key).buffer.free()
+        """See `Launcher.forget`."""
+        super().forget(space)
         self.contexts.forget(space)
 
     # -- channels ----------------------------------------------------------------------------------
@@ -208,69 +192,19 @@ class ComputeEngine:
             found.fault = await faults.claim(asid, error, va=warp.va)
         return found
 
-    # -- kernels -----------------------------------------------------------------------------------
+    # -- launches ----------------------------------------------------------------------------------
 
-    def occupancy(self, kernel: Kernel, block: Extent, shared: int = 0) -> Occupancy:
-        """Number of blocks of a kernel that fit an SM at once; `shared` is additional shared memory
-        per block, in bytes. Raises `BlockError` if not even one block fits."""
-        one = KernelLaunch(
-            kernel=kernel, grid=(1, 1, 1), block=sizes(block), args={}, shared=shared
-        )
-        needs = {"registers": kernel.registers, "block": one.block, "shared": one.shared_bytes}
-        return occupancy(self._info, **needs)
-
-    async def load(self, kernel: Kernel, space: AddressSpace) -> Program:
-        """Load a kernel into an address space, once; it stays until the space is closed. Raises as
-        `AddressSpace.allocate`."""
-        key, text = (space, kernel.program), kernel.program
-        async with self._lock:
-            if key not in self._programs:
-                options = {"above": space.upper, "read_only": True, "name": kernel.name}
-                buffer = await space.allocate(len(text), **options)
-                buffer.write(text)
-                self._programs[key] = Program(kernel, space, buffer)
-        return self._programs[key]
-
-    async def prepare(self, launch: KernelLaunch, space: AddressSpace) -> Task:
-        """Write program, arguments and task record of a launch to memory of an address space.
-
-        Returns the task, to be launched by its `record` or dropped with `Task.discard`. Raises
-        `PreemptionError`, `BlockError`, `OutOfContexts`, `OutOfMemory`, `OutOfAddresses`,
-        `ValueError` for wrong arguments.
-        """
-        arguments, program, local = await self._load(launch, space)
+    async def _enter(self, space: AddressSpace, launch: KernelLaunch) -> None:
         self.contexts.enter(space)
         if self._info.nested_kernels:
             await self.contexts.nest(space, launch.depth)
             await self._limit_children(launch.pending)
-        memory = await self._pool(space).take(QMD_BYTES + len(arguments))
-        fences = self._fences(space)
-        fence = await fences.take()
-        release = Release(fence.address, fence.following, timestamp=True)
-        fence.advance()
-        task = Task(program, memory, fence, fences, local)
-        try:
-            self._write(launch, program, memory, arguments, (release,))
-        except Exception:
-            task.discard()
-            raise
-        return task
 
-    async def prepare_child(self, launch: KernelLaunch, space: AddressSpace) -> Child:
-        """The same for a kernel that is launched by others (NEST-10). Also raises
-        `NestingError`."""
-        if not self._info.nested_kernels:
-            raise NestingError("the machine has no nested launches (Config.nested_kernels)")
-        if launch.kernel.local:  # the area is a setting of the channel that launches
-            raise NestingError(f"{launch.kernel.name} has local memory: kernels cannot launch it")
-        arguments, program, _ = await self._load(launch, space)
-        memory = await self._pool(space).take(QMD_BYTES + len(arguments))
-        try:
-            self._write(launch, program, memory, arguments, ())
-        except Exception:
-            memory.free()
-            raise
-        return Child(program, memory)
+    def _check_urgency(self, wanted: Urgency) -> None:
+        self.contexts.check_urgency(wanted)
+
+    def _policy(self, space: AddressSpace) -> Placement:
+        return self.contexts.policy(space)
 
     async def _limit_children(self, count: int) -> None:
         """Limit the children of kernels that are not complete (NEST-15)."""
@@ -278,68 +212,12 @@ class ComputeEngine:
             await self._control.write("CHILD_LIMIT", COUNT=count)
             self._pending = count
 
-    async def _load(
-        self, launch: KernelLaunch, space: AddressSpace
-    ) -> tuple[bytes, Program, LocalMemory | None]:
-        """Check a launch; its arguments, and its program and local memory in the space."""
-        kernel = launch.kernel
-        self.contexts.check_urgency(launch.urgency)
-        self.occupancy(kernel, launch.block, launch.shared)
-        arguments = kernel.arguments(**launch.args)
-        program = await self.load(kernel, space)
-        return arguments, program, await self._reserve_local(space, kernel.local)
-
-    def _pool(self, space: AddressSpace) -> TaskPool:
-        if space not in self._pools:
-            self._pools[space] = TaskPool(space, self._memory.machine)
-        return self._pools[space]
-
-    async def _reserve_local(self, space: AddressSpace, size: int) -> LocalMemory | None:
-        """Local memory of a space, with room for `size` bytes per thread; None for 0."""
-        if size == 0:
-            return None
-        if space not in self._local:
-            self._local[space] = LocalMemory(space, self._memory.machine, self._info)
-        await self._local[space].reserve(size)
-        return self._local[space]
-
-    def _write(
-        self,
-        launch: KernelLaunch,
-        program: Program,
-        memory: TaskMemory,
-        arguments: bytes,
-        releases: tuple[Release, ...],
-    ) -> None:
-        """Write the task record, directly followed by the arguments."""
-        open_ = launch.placement is AUTO
-        policy = self.contexts.policy(program.space) if open_ else launch.placement
-        record = TaskRecord(
-            program=program.va,
-            registers=launch.kernel.registers,
-            grid=launch.grid,
-            block=launch.block,
-            arguments=memory.va + QMD_BYTES,
-            argument_bytes=len(arguments),
-            constants=launch.constants,
-            shared=launch.shared_bytes,
-            local=launch.kernel.local,
-            barrier=launch.kernel.barrier,
-            priority=launch.priority,
-            head=launch.head,
-            placement=policy,
-            urgency=launch.urgency,
-            releases=releases,
-        )
-        memory.write(record.pack(self._info) + arguments)
-
     # -- killing -----------------------------------------------------------------------------------
 
     async def kill(
         self, scope: KillScope, *, asid: int = 0, context: int = 0, record: int = 0
     ) -> None:
-        """Kill the tasks in progress that the request names, and wait until they have ended, each
-        with an error of its channel (TASK_KILLED)."""
+        """See `Launcher.kill`."""
         async with self._kills:
             await self._killed()  # a request whose caller was cancelled
             await self._control.write("TASK_KILL_RECORD", record >> 8)
@@ -354,8 +232,7 @@ class ComputeEngine:
     # -- errors ------------------------------------------------------------------------------------
 
     async def refused_child(self) -> RefusedChild | None:
-        """The first launch of a kernel by a kernel that was refused since the last call, and how
-        many there were; None if there was none (NEST-11)."""
+        """See `Launcher.refused_child`."""
         async with self._refusals:
             return await refused_child(self._control)
 

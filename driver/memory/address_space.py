@@ -1,13 +1,13 @@
-"""Address spaces: mappings, page tables and TLB invalidation (ASID-6 … ASID-9)."""
+"""Address spaces: virtual addresses and mappings (ASID-6 … ASID-9)."""
 
+from abc import ABC, abstractmethod
 from bisect import bisect_right, insort
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from operator import attrgetter
 
 from signalbox.driver.memory.mapping import Mapping
-from signalbox.driver.memory.mmu import Mmu
-from signalbox.driver.memory.page_tables import MapError, Page, PageTables
+from signalbox.driver.memory.page_tables import MapError, Page
 from signalbox.driver.memory.physical import Buffer, Memory, MemoryUseError
 from signalbox.driver.memory.ranges import Ranges
 from signalbox.driver.memory.translation_fault import TranslationFault
@@ -15,12 +15,7 @@ from signalbox.driver.platform.fair_lock import FairLock
 from signalbox.hw.config import VA_BITS, WINDOW_BASE, WINDOW_BYTES
 from signalbox.hw.page_tables import PAGE_SIZES, AccessType, FaultType
 
-__all__ = ["PAGE_INVALIDATION_LIMIT", "AddressSpace", "OutOfAddresses", "SpaceError"]
-
-PAGE_INVALIDATION_LIMIT = 16
-"""Maximum number of pages that one change invalidates individually; a larger change invalidates the
-whole ASID. The size of a first-level TLB: beyond it, keeping the other entries gains less than the
-extra invalidations cost."""
+__all__ = ["AddressSpace", "OutOfAddresses", "SpaceError"]
 
 _LOWEST = 1 << 21
 """Lowest address allocated by default. Address 0 and its surroundings are used only on request."""
@@ -37,8 +32,9 @@ class OutOfAddresses(MapError):
     """No free range of virtual addresses is large enough; the message gives the sizes."""
 
 
-class AddressSpace:
-    """Virtual addresses 0 … `size` - 1 and their page tables. Created by `AddressSpaces.create`.
+class AddressSpace(ABC):
+    """Virtual addresses 0 … `size` - 1, and what is mapped there. Created by
+    `AddressSpaces.create`. Subclasses know how its page tables are changed.
 
     Each change returns once the machine has acknowledged it, so unmapped memory and addresses can
     be reused at once. Changes are serialized. A change that is interrupted, by a machine error or
@@ -55,17 +51,14 @@ class AddressSpace:
     closed : whether the page tables have been freed. Set by `end`.
     """
 
-    def __init__(
-        self, mmu: Mmu, memory: Memory, name: str = "", *, size: int = 1 << VA_BITS
-    ) -> None:
+    def __init__(self, memory: Memory, name: str, size: int) -> None:
         if not 0 < size <= 1 << VA_BITS or size % PAGE_SIZES[0]:
             raise ValueError(
                 f"size = {size:#x} is not a multiple of {PAGE_SIZES[0]} bytes up to 2^{VA_BITS}"
             )
-        self._mmu, self._memory, self.name, self.size = mmu, memory, name, size
+        self._memory, self.name, self.size = memory, name, size
         self.asid: int | None = None
         self.closed = False
-        self._tables = PageTables(memory, name)
         self._lock = FairLock(memory.machine)
         self._addresses = Ranges(0, size)
         if size > WINDOW_BASE:
@@ -84,10 +77,39 @@ class AddressSpace:
         """All mappings, by address."""
         return iter(tuple(self._mappings))
 
+    # -- page tables -------------------------------------------------------------------------------
+
     @property
+    @abstractmethod
     def base(self) -> int:
-        """Page directory base, a physical byte address."""
-        return self._tables.root
+        """Number of the space, unique at a time: the page directory base, a physical byte address,
+        where the driver knows it."""
+
+    @abstractmethod
+    async def _enter(
+        self, va: int, pa: int, size: int, page_size: int, permissions: dict[str, bool]
+    ) -> list[Page]:
+        """Enter pages in the tables; returns those whose walks may still read replaced tables.
+        Raises `MapError`, `OutOfMemory`; nothing is entered then."""
+
+    @abstractmethod
+    async def _remove(self, mapping: Mapping) -> list[Page]:
+        """Remove the pages of a mapping from the tables; returns them."""
+
+    @abstractmethod
+    async def _restrict(self, mapping: Mapping, *, read_only: bool) -> list[Page]:
+        """Change the permission of a mapping's pages; returns those that changed."""
+
+    @abstractmethod
+    async def _invalidate(self, pages: list[Page], *, whole: bool = False) -> None:
+        """Invalidate the translations of `pages`, or those of the `whole` space, then free
+        everything that waited for it (`_release_retiring`)."""
+
+    @abstractmethod
+    async def _free(self) -> None:
+        """Free the page tables, once nothing uses them."""
+
+    # -- addresses and mappings --------------------------------------------------------------------
 
     @property
     def limit(self) -> int:
@@ -144,10 +166,10 @@ class AddressSpace:
             choice = [page_size] if page_size else self._page_sizes(pa, size, va)
             with self._naming_errors():
                 va, page_size = self._find(va, size, choice, above)
-                replaced = self._tables.map(va, pa, size, page_size=page_size, **permissions)
+                replaced = await self._enter(va, pa, size, page_size, permissions)
             name = name or (buffer.name if buffer else "")
             mapping = Mapping(self, va, pa, size, page_size, buffer, name, **permissions)
-            self._add(mapping)
+            self._record(mapping)
             if replaced:
                 # Walks of all their addresses may still read replaced directories.
                 await self._invalidate(replaced, whole=page_size == PAGE_SIZES[-1])
@@ -197,9 +219,9 @@ class AddressSpace:
         """
         async with self._lock:
             self._check_mapping(mapping)
-            pages = self._tables.unmap(mapping.va, mapping.size)
+            pages = await self._remove(mapping)
             mapping.unmapped = True
-            self._remove(mapping)
+            self._strike(mapping)
             self._retiring.append(mapping)
             await self._invalidate(pages)
 
@@ -207,7 +229,7 @@ class AddressSpace:
         """Allow or forbid writes to a mapping. Raises as `unmap`."""
         async with self._lock:
             self._check_mapping(mapping)
-            changed = self._tables.protect(mapping.va, mapping.size, read_only=read_only)
+            changed = await self._restrict(mapping, read_only=read_only)
             mapping.read_only = read_only
             if changed:
                 await self._invalidate(changed)
@@ -230,7 +252,7 @@ class AddressSpace:
             self._mappings.clear()
             self._by_buffer.clear()
             self._release_retiring()
-            self._tables.free()
+            await self._free()
 
     async def unmap_all(self, buffer: Buffer) -> None:
         """Unmap every mapping of a buffer."""
@@ -350,26 +372,9 @@ class AddressSpace:
         number = bisect_right(self._mappings, va, key=attrgetter("va"))
         return self._mappings[number - 1] if number else None
 
-    # -- invalidation ------------------------------------------------------------------------------
+    # -- mappings ----------------------------------------------------------------------------------
 
-    async def _invalidate(self, pages: list[Page], *, whole: bool = False) -> None:
-        """Invalidate the translations of `pages`, or those of the `whole` space, then free
-        everything that waited for it."""
-        asid = self.asid
-        if asid is not None:
-            # After an invalidation that did not complete, any page of the ASID may be stale.
-            whole = whole or self._unsettled or len(pages) > PAGE_INVALIDATION_LIMIT
-            self._unsettled = True
-            if whole:
-                await self._mmu.invalidate_asid(asid)
-            else:
-                for page in pages:
-                    await self._mmu.invalidate_page(asid, page.va)
-        self._unsettled = False
-        self._tables.release()
-        self._release_retiring()
-
-    def _add(self, mapping: Mapping) -> None:
+    def _record(self, mapping: Mapping) -> None:
         """Record a new mapping: its addresses are in use, its buffer cannot be freed."""
         self._addresses.take(mapping.va, mapping.size)
         insort(self._mappings, mapping, key=attrgetter("va"))
@@ -377,7 +382,7 @@ class AddressSpace:
             self._by_buffer.setdefault(mapping.buffer, []).append(mapping)
             mapping.buffer.mappings.append(mapping)
 
-    def _remove(self, mapping: Mapping) -> None:
+    def _strike(self, mapping: Mapping) -> None:
         """Take a mapping off the list of current ones. TLBs may still hold its translations."""
         self._mappings.remove(mapping)
         if mapping.buffer is not None:

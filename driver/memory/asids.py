@@ -7,6 +7,7 @@ from itertools import chain
 from signalbox.driver.memory.address_space import AddressSpace, SpaceError
 from signalbox.driver.memory.mmu import Mmu
 from signalbox.driver.memory.physical import Memory
+from signalbox.driver.memory.table_space import TableSpace
 from signalbox.driver.platform.fair_lock import FairLock
 from signalbox.hw.config import VA_BITS
 
@@ -65,21 +66,33 @@ class AddressSpaces:
             await self._mmu.unbind(asid)
 
     def create(
-        self, name: str = "", *, size: int = 1 << VA_BITS, asid: int | None = None
+        self,
+        name: str = "",
+        *,
+        size: int = 1 << VA_BITS,
+        asid: int | None = None,
+        tables: Memory | None = None,
     ) -> AddressSpace:
         """Create a space of `size` bytes, without mappings and not yet bound.
 
-        `asid`, a reserved one, is the space's own for its lifetime. Raises `SpaceError` if it is
-        not reserved or already taken; `OutOfMemory`.
+        Parameters
+        ----------
+        asid : a reserved ASID, the space's own for its lifetime.
+        tables : memory for its page tables; default: that of all spaces.
+
+        Raises `SpaceError` if `asid` is not reserved or already taken; `OutOfMemory`.
         """
         if asid is not None:
             self._check_reserved(asid)
-        space = AddressSpace(self._mmu, self._memory, name or f"space {self._count}", size=size)
+        space = self._made(name or f"space {self._count}", size, tables)
         self._count += 1
         self._spaces[space.base] = space
         if asid is not None:
             self._own[space] = asid
         return space
+
+    def _made(self, name: str, size: int, tables: Memory | None) -> AddressSpace:
+        return TableSpace(self._mmu, self._memory, name, size=size, tables=tables)
 
     async def close(self, space: AddressSpace) -> None:
         """Unbind a space, remove its mappings and free its page tables.

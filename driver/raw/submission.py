@@ -282,9 +282,8 @@ async def run(
     address = await _place(device, space, image, Pushbuffer().raw(*dwords).to_bytes())
     for slot, value in image.semaphores.items():
         await device.control.write_semaphore(slot, value)
-    pool = device.channels
-    settings = replace(pool.settings, privileged=image.privileged, early_waits=False)
-    channel = await pool.open(image.channel, space, settings)
+    options = {"privileged": image.privileged, "early_waits": False}
+    channel = await device.channel(image.channel, space, **options)
     await channel.drain()
     return await _observe(device, channel, address, list(dwords), image, patience)
 

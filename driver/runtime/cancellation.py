@@ -2,7 +2,8 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from signalbox.driver.channel.channel import POLL_CYCLES, Channel
+from signalbox.driver.channel.channel import POLL_CYCLES
+from signalbox.driver.channel.command_channel import CommandChannel
 from signalbox.driver.compute.tasks import Task
 from signalbox.driver.faults.channel_error import ChannelTimeout
 
@@ -13,7 +14,9 @@ _PATIENCE_CYCLES = 100_000
 
 
 async def cancel(
-    tasks: Sequence[Task], channels: Sequence[Channel], kill: Callable[[Task], Awaitable[None]]
+    tasks: Sequence[Task],
+    channels: Sequence[CommandChannel],
+    kill: Callable[[Task], Awaitable[None]],
 ) -> None:
     """Kill tasks until all are over. A task whose launch is still in its channel is killed once it
     is launched, so it may run for some cycles before that, and a short one may complete. One that
@@ -41,7 +44,9 @@ async def cancel(
 
 
 async def _kill_all(
-    left: Sequence[Task], channels: Sequence[Channel], kill: Callable[[Task], Awaitable[None]]
+    left: Sequence[Task],
+    channels: Sequence[CommandChannel],
+    kill: Callable[[Task], Awaitable[None]],
 ) -> None:
     executed, since = [-1], 0
     while left:
@@ -61,7 +66,7 @@ async def _kill_all(
             await channels[0].machine.wait_cycles(POLL_CYCLES)
 
 
-async def check_all(channels: Sequence[Channel]) -> None:
+async def check_all(channels: Sequence[CommandChannel]) -> None:
     """Raise the `ChannelError` that halts one of the channels, if any."""
     for channel in channels:
         failure = await channel.check()
@@ -69,8 +74,7 @@ async def check_all(channels: Sequence[Channel]) -> None:
             raise failure
 
 
-async def _give_up(channels: Sequence[Channel], left: Sequence[Task], waited: int) -> None:
+async def _give_up(channels: Sequence[CommandChannel], left: Sequence[Task], waited: int) -> None:
     """Raise `ChannelTimeout` for the first channel with a task left."""
     channel = next(one for one in channels if any(task in left for task in one.tasks))
-    status = await channel.control.read_channel_fields(channel.index, "STATUS")
-    raise ChannelTimeout(channel.index, waited, status["WAIT"])
+    raise ChannelTimeout(channel.index, waited, await channel.waits_for())

@@ -1,6 +1,7 @@
 """Open channels, assigned to streams by priority and address space (COPY-22)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import replace
 
 from signalbox.driver.channel.channel import Channel, ChannelResources
 from signalbox.driver.channel.priority_policy import Policy, PolicyError
@@ -8,14 +9,14 @@ from signalbox.driver.channel.settings import ChannelSettings
 from signalbox.driver.commands.pushbuffer import COMPUTE_SUBCHANNEL, Pushbuffer
 from signalbox.driver.memory.address_space import AddressSpace
 from signalbox.driver.platform.info import DeviceError, DeviceInfo
+from signalbox.driver.runtime.channels import Channels
 from signalbox.hw.methods import ObjectClass
 
 __all__ = ["ChannelPool"]
 
 
-class ChannelPool(Mapping[int, Channel]):
-    """Open channels of a device, by number. Each belongs to one address space at a time.
-    `settings` apply to channels opened without settings of their own."""
+class ChannelPool(Channels[Channel]):
+    """Open channels of a machine, by number. `settings` apply to all of them."""
 
     def __init__(
         self,
@@ -24,6 +25,7 @@ class ChannelPool(Mapping[int, Channel]):
         policy: Policy,
         settings: ChannelSettings,
     ) -> None:
+        super().__init__(policy.stream_priorities)
         self._resources, self._info = resources, info
         self._policy, self.settings = policy, settings
         self._channels: dict[int, Channel] = {}
@@ -37,19 +39,9 @@ class ChannelPool(Mapping[int, Channel]):
     def __len__(self) -> int:
         return len(self._channels)
 
-    @property
-    def priority_range(self) -> tuple[int, int]:
-        """(least, greatest) stream priority: 0 and a number at or below 0, as in CUDA."""
-        return 0, 1 - self._policy.stream_priorities
-
-    def clamp(self, priority: int) -> int:
-        """Clamp a priority to the range, silently as in CUDA (section 7)."""
-        least, greatest = self.priority_range
-        return min(least, max(greatest, priority))
-
     async def for_priority(self, priority: int, space: AddressSpace) -> Channel:
-        """Channel for a stream of `priority` in `space`, opened if necessary. Raises `DeviceError`
-        if other spaces hold all channels of that priority; otherwise as `Channel.open`."""
+        """See `Channels.for_priority`. Raises `DeviceError` if other spaces hold all channels of
+        that priority; otherwise as `Channel.open`."""
         channels = self._channels
         usable = {
             index
@@ -66,18 +58,18 @@ class ChannelPool(Mapping[int, Channel]):
             ) from error
         return await self.open(index, space)
 
-    async def open(
-        self, index: int, space: AddressSpace, settings: ChannelSettings | None = None
-    ) -> Channel:
-        """Return an open channel of an address space. If it is not open, enable it with `settings`
-        and bind the copy class and, if there is one, the compute class.
+    async def open(self, index: int, space: AddressSpace, **options: bool) -> Channel:
+        """Return an open channel of an address space. If it is not open, enable it, with `options`
+        in place of fields of `settings`, and bind the copy class and, if there is one, the compute
+        class.
 
         Raises `DeviceError` if the channel belongs to another space; otherwise as `Channel.open`.
         """
         if index not in self._channels:
             if not 0 <= index < self._info.channels:
                 raise DeviceError(f"channel {index} is outside 0 … {self._info.channels - 1}")
-            channel = Channel(self._resources, space, index, settings or self.settings)
+            settings = replace(self.settings, **options)
+            channel = Channel(self._resources, space, index, settings)
             self._channels[index] = channel
             try:
                 await channel.open(self._first_commands())
@@ -97,7 +89,6 @@ class ChannelPool(Mapping[int, Channel]):
         return commands
 
     async def close(self, index: int) -> None:
-        """Close a channel, which must no longer be in use. Any address space can have it then.
-        Raises `ChannelActive`."""
+        """See `Channels.close`."""
         await self._channels[index].close()
         del self._channels[index]

@@ -1,27 +1,32 @@
-"""Conversion of PTIMER nanoseconds to machine cycles."""
+"""PTIMER, and its conversion to machine cycles."""
 
-from signalbox.driver.platform.control_port import ControlPort
-from signalbox.driver.platform.info import DeviceInfo
+from collections.abc import Awaitable, Callable
 
 __all__ = ["Clock"]
 
 
 class Clock:
-    """Converts PTIMER values to machine cycles, once calibrated."""
+    """Reads PTIMER and converts its values to machine cycles.
 
-    def __init__(self, control: ControlPort, info: DeviceInfo) -> None:
-        self._control = control
-        self.cycle_ns = info.cycle_ns
-        self._epoch = 0
+    Parameters
+    ----------
+    time_ns : reads PTIMER, in ns.
+    cycle_ns : ns per clock cycle.
+    epoch : machine cycle at which PTIMER was 0.
+    """
 
-    async def calibrate(self) -> None:
-        """Find the machine cycle at which PTIMER was 0, to within one register access."""
-        machine = self._control.machine
-        before = machine.now()
-        time = await self._control.time_ns()
-        middle = (before + machine.now()) // 2
-        self._epoch = middle - time // self.cycle_ns
+    def __init__(
+        self, time_ns: Callable[[], Awaitable[int]], cycle_ns: int, epoch: int = 0
+    ) -> None:
+        self.time_ns, self.cycle_ns, self.epoch = time_ns, cycle_ns, epoch
+
+    async def calibrate(self, now: Callable[[], int]) -> None:
+        """Find the epoch to within one register access; `now` gives the machine cycle."""
+        before = now()
+        time = await self.time_ns()
+        middle = (before + now()) // 2
+        self.epoch = middle - time // self.cycle_ns
 
     def cycle_of(self, time_ns: int) -> int:
         """Machine cycle (as `Machine.now`) at a PTIMER value in ns, such as that of an event."""
-        return time_ns // self.cycle_ns + self._epoch
+        return time_ns // self.cycle_ns + self.epoch

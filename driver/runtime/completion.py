@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from signalbox.driver.channel.channel import Channel
+from signalbox.driver.channel.command_channel import CommandChannel
 from signalbox.driver.compute.contexts import ContextBroken
 from signalbox.driver.compute.engine import ComputeEngine
 from signalbox.driver.faults.channel_error import ChannelError
@@ -49,7 +50,9 @@ class Completion:
 
     # -- waiting -----------------------------------------------------------------------------------
 
-    async def wait_fence(self, fence: Fence, value: int, channels: Sequence[Channel]) -> None:
+    async def wait_fence(
+        self, fence: Fence, value: int, channels: Sequence[CommandChannel]
+    ) -> None:
         """Wait until `fence` is released with `value` or a later value.
 
         Raises the `ChannelError` of any of `channels`, on which the release depends; otherwise as
@@ -57,7 +60,7 @@ class Completion:
         """
         await self.wait_for(lambda: fence.reached(value), channels)
 
-    async def wait_for(self, done: Callable[[], bool], channels: Sequence[Channel]) -> None:
+    async def wait_for(self, done: Callable[[], bool], channels: Sequence[CommandChannel]) -> None:
         """Wait until `done()`, evaluated after every interrupt.
 
         Raises the `ChannelError` of any of `channels`, and `ContextBroken` if their tasks cannot
@@ -89,7 +92,7 @@ class Completion:
                 raise elsewhere
         self._tell(())
 
-    def _tell(self, channels: Sequence[Channel]) -> None:
+    def _tell(self, channels: Sequence[CommandChannel]) -> None:
         """Raise errors for losses, once; and `ContextBroken` while tasks of `channels` cannot
         run."""
         self._faults.tell()

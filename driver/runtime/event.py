@@ -3,7 +3,7 @@
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from signalbox.driver.channel.channel import Channel
+from signalbox.driver.channel.command_channel import CommandChannel
 from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.driver.memory.address_space import AddressSpace
 from signalbox.driver.memory.fence import Fence
@@ -19,10 +19,10 @@ class Recorder(Protocol):
     space: AddressSpace
 
     @property
-    def channel(self) -> Channel: ...
+    def channel(self) -> CommandChannel: ...
 
     @property
-    def channels(self) -> tuple[Channel, ...]: ...
+    def channels(self) -> tuple[CommandChannel, ...]: ...
 
     def submission(self) -> AbstractAsyncContextManager[None]: ...
 
@@ -45,9 +45,9 @@ class Event:
     def __init__(self, services: Services, *, interrupt: bool) -> None:
         self.interrupt = interrupt
         self._services = services
-        self._fences: dict[Channel, Fence] = {}
+        self._fences: dict[CommandChannel, Fence] = {}
         self._fence: Fence | None = None
-        self._channels: tuple[Channel, ...] = ()
+        self._channels: tuple[CommandChannel, ...] = ()
 
     @property
     def recorded(self) -> bool:
@@ -110,13 +110,13 @@ class Event:
         """Clock cycles from `start` to this event. Raises as `time_ns`."""
         return self.elapsed_ns(start) // self._services.clock.cycle_ns
 
-    async def fence_in(self, channel: Channel) -> Fence:
-        """Fence for recording in a channel. Call within a `Channel.turn`."""
+    async def fence_in(self, channel: CommandChannel) -> Fence:
+        """Fence for recording in a channel. Call within a `CommandChannel.turn`."""
         if channel not in self._fences:
             self._fences[channel] = await self._services.fences.of(channel.space).take()
         return self._fences[channel]
 
-    def recorded_in(self, channels: tuple[Channel, ...], fence: Fence) -> None:
+    def recorded_in(self, channels: tuple[CommandChannel, ...], fence: Fence) -> None:
         """Note that a record with `fence` was submitted; its execution depends on `channels`."""
         self._fence = fence
         fence.advance()

@@ -1,33 +1,61 @@
 """Parts of a device shared by its streams and events."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
+from signalbox.driver.channel.command_channel import CommandChannel
 from signalbox.driver.channel.priority_policy import Policy
-from signalbox.driver.compute.engine import ComputeEngine
-from signalbox.driver.memory.fence import FencePools
-from signalbox.driver.platform.info import DeviceError
-from signalbox.driver.runtime.channel_pool import ChannelPool
+from signalbox.driver.compute.launcher import Launcher
+from signalbox.driver.memory.asids import AddressSpaces
+from signalbox.driver.memory.fence import Fence, FencePools
+from signalbox.driver.memory.physical import Memory
+from signalbox.driver.platform.info import DeviceError, DeviceInfo
+from signalbox.driver.platform.machine import Machine
+from signalbox.driver.runtime.channels import Channels
 from signalbox.driver.runtime.clock import Clock
-from signalbox.driver.runtime.completion import Completion
 from signalbox.driver.runtime.limits import Limits
 
-__all__ = ["Services"]
+__all__ = ["Services", "Waits"]
+
+
+class Waits(Protocol):
+    """Waiting for the machine."""
+
+    async def wait_fence(
+        self, fence: Fence, value: int, channels: Sequence[CommandChannel]
+    ) -> None:
+        """Wait until `fence` is released with `value` or a later value.
+
+        Raises the `ChannelError` of any of `channels`, on which the release depends; otherwise as
+        `wait_for`.
+        """
+        ...
+
+    async def wait_for(self, done: Callable[[], bool], channels: Sequence[CommandChannel]) -> None:
+        """Wait until `done()`, evaluated whenever the machine reports progress. Raises the
+        `ChannelError` of any of `channels`."""
+        ...
 
 
 @dataclass(frozen=True)
 class Services:
-    """Services of one device. `compute` is None on a machine without a compute engine."""
+    """Parts of one device. `compute` is None on a machine without a compute engine."""
 
+    machine: Machine
+    info: DeviceInfo
     policy: Policy
-    channels: ChannelPool
-    completion: Completion
+    memory: Memory
+    spaces: AddressSpaces
+    channels: Channels[CommandChannel]
+    completion: Waits
     fences: FencePools
     clock: Clock
     limits: Limits
-    compute: ComputeEngine | None
+    compute: Launcher | None
 
     @property
-    def engine(self) -> ComputeEngine:
+    def engine(self) -> Launcher:
         """The compute engine. Raises `DeviceError` if there is none."""
         if self.compute is None:
             raise DeviceError("the machine has no compute engine")

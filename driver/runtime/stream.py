@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import SupportsInt
 
-from signalbox.driver.channel.channel import Channel
+from signalbox.driver.channel.command_channel import CommandChannel
 from signalbox.driver.commands.pushbuffer import CopyFence, Pushbuffer
 from signalbox.driver.compute.child import Child
 from signalbox.driver.compute.launch import Extent, KernelLaunch, sizes
@@ -70,21 +70,21 @@ class Stream:
         self.priority = self.device_priority = 0
         self._services = services
         self._closed = closed
-        self._channel: Channel | None = None
+        self._channel: CommandChannel | None = None
         self._unfenced = False
-        self._tasks: list[tuple[Task, Channel]] = []
+        self._tasks: list[tuple[Task, CommandChannel]] = []
 
     def __str__(self) -> str:
         return f"{self.name} (priority {self.priority}, channel {self.channel.index})"
 
     @property
-    def channel(self) -> Channel:
+    def channel(self) -> CommandChannel:
         """Channel of the stream."""
         assert self._channel is not None, "a stream has a channel once its priority is set"
         return self._channel
 
     @property
-    def channels(self) -> tuple[Channel, ...]:
+    def channels(self) -> tuple[CommandChannel, ...]:
         """Channels on which completion of the stream depends."""
         return (self.channel,)
 
@@ -105,7 +105,7 @@ class Stream:
         self.priority = priority
         self.device_priority = device_priority
 
-    async def _move(self, chosen: Channel) -> None:
+    async def _move(self, chosen: CommandChannel) -> None:
         """Continue in another channel, after a fence in the old one."""
         async with self.turn():
             fence, value = await self._enqueue_fence()
@@ -116,7 +116,7 @@ class Stream:
 
     @asynccontextmanager
     async def turn(self) -> AsyncGenerator[None, None]:
-        """Hold the channel's `Channel.turn`. The stream does not change channels meanwhile."""
+        """Hold its channel's turn. The stream does not change channels meanwhile."""
         while True:
             channel = self.channel
             async with channel.turn():
@@ -132,12 +132,12 @@ class Stream:
         await self.channel.ring_doorbell()
 
     async def enqueue(self, commands: Pushbuffer) -> None:
-        """Put commands on the ring, within a turn. Raises as `Channel.enqueue`."""
+        """Put commands on the ring, within a turn. Raises as `CommandChannel.enqueue`."""
         await self.channel.enqueue(commands.dwords)
         self._unfenced = True
 
     async def submit(self, commands: Pushbuffer) -> None:
-        """Submit commands after the stream's earlier work. Raises as `Channel.enqueue`."""
+        """Submit commands after the stream's earlier work. Raises as `CommandChannel.enqueue`."""
         if commands.dwords:
             async with self.submission():
                 await self.enqueue(commands)
@@ -384,7 +384,7 @@ class Stream:
         await self._services.completion.wait_fence(*await self.record_fence(), self.channels)
         self.channel.tasks.reap()
 
-    async def wait_for(self, done: Callable[[], bool], channel: Channel) -> None:
+    async def wait_for(self, done: Callable[[], bool], channel: CommandChannel) -> None:
         """Wait until `done()`, which depends on `channel`. Raises as `Completion.wait_for`."""
         await self._services.completion.wait_for(done, (channel,))
 
@@ -406,7 +406,7 @@ class Stream:
         tasks, channels = [task for task, _ in self._tasks], {one for _, one in self._tasks}
         await self._cancel(tasks, [*channels])
 
-    async def _cancel(self, tasks: Sequence[Task], channels: Sequence[Channel]) -> None:
+    async def _cancel(self, tasks: Sequence[Task], channels: Sequence[CommandChannel]) -> None:
         async def kill(task: Task) -> None:
             asid = self.space.asid
             assert asid is not None, "an open channel has it"
@@ -441,7 +441,7 @@ class _TaskWaiter:
     """The `driver.compute.tasks.Waiter` of a task launched by `stream` in `channel`."""
 
     stream: Stream
-    channel: Channel
+    channel: CommandChannel
 
     def __str__(self) -> str:
         return str(self.stream)

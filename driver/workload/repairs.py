@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from signalbox.driver.channel.channel import Channel
+from signalbox.driver.channel.command_channel import CommandChannel
 from signalbox.driver.device import Device
 from signalbox.driver.faults.channel_error import ChannelError
 from signalbox.driver.memory.mapping import Mapping
@@ -113,7 +113,7 @@ class Repairs:
             raise error
         return found
 
-    async def _repair(self, channel: Channel, error: ChannelError) -> None:
+    async def _repair(self, channel: CommandChannel, error: ChannelError) -> None:
         """Restore the missing mapping and resume the channel, if that is due."""
         missing, fault, machine = self._find(error), error.fault, self._device.machine
         assert fault is not None, "without its record nothing explains an error"

@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from signalbox.driver.memory.address_space import (
-    PAGE_INVALIDATION_LIMIT,
     AddressSpace,
     OutOfAddresses,
     SpaceError,
@@ -14,6 +13,7 @@ from signalbox.driver.memory.asids import AddressSpaces
 from signalbox.driver.memory.mapping import Mapping
 from signalbox.driver.memory.page_tables import MapError
 from signalbox.driver.memory.physical import Memory, MemoryUseError, OutOfMemory
+from signalbox.driver.memory.table_space import PAGE_INVALIDATION_LIMIT
 from signalbox.driver.memory.translation_fault import TranslationFault
 from signalbox.hw.config import VA_BITS, WINDOW_BASE, WINDOW_BYTES
 from signalbox.hw.page_tables import PAGE_SIZES, AccessType, FaultType

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from signalbox.driver.memory.address_space import PAGE_INVALIDATION_LIMIT, AddressSpace, SpaceError
+from signalbox.driver.memory.address_space import AddressSpace, SpaceError
 from signalbox.driver.memory.asids import AddressSpaces, OutOfAsids
 from signalbox.driver.memory.mapping import Mapping
 from signalbox.driver.memory.physical import Buffer, OutOfMemory
+from signalbox.driver.memory.table_space import PAGE_INVALIDATION_LIMIT
 from signalbox.hw.page_tables import PAGE_SIZES
 from signalbox.tb.driver.fakes.mmu import UNBOUND, FakeMmu, WatchedMemory, machine_with_mmu
 from signalbox.tb.driver.hangs import HANGS

@@ -1,0 +1,109 @@
+"""The part of a channel that streams use, whoever owns the ring."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+
+from signalbox.driver.commands.pushbuffer import Pushbuffer
+from signalbox.driver.compute.tasks import Tasks
+from signalbox.driver.faults.channel_error import ChannelError
+from signalbox.driver.memory.address_space import AddressSpace
+from signalbox.driver.platform.fair_lock import FairLock
+from signalbox.driver.platform.machine import Machine
+
+__all__ = ["CommandChannel"]
+
+
+class CommandChannel(ABC):
+    """Commands of one address space, executed in order.
+
+    Several callers may submit. Submissions never interleave; they are served in order of arrival,
+    also while there is no room.
+
+    Members
+    -------
+    space : address space of all its accesses.
+    index : number of the channel.
+    failure : known error that halts it, or None.
+    tasks : compute tasks that it has launched.
+    killing : tasks that were killed do not halt it, as if all were cancelled.
+    """
+
+    def __init__(self, machine: Machine, space: AddressSpace, index: int) -> None:
+        self.machine, self.space, self.index = machine, space, index
+        self.failure: ChannelError | None = None
+        self.tasks = Tasks()
+        self.killing = False
+        self._lock = FairLock(machine)
+
+    # -- submission --------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def largest_segment(self) -> int:
+        """Maximum number of dwords of one submission."""
+
+    def turn(self) -> AbstractAsyncContextManager[None]:
+        """Lock to be held for `enqueue`; granted in order of arrival."""
+        return self._lock
+
+    async def submit(self, commands: Pushbuffer | Sequence[int], *, sync: bool = False) -> None:
+        """Submit a pushbuffer and ring the doorbell. Does nothing if it is empty. Otherwise as
+        `enqueue`, within a `turn`."""
+        dwords = commands.dwords if isinstance(commands, Pushbuffer) else list(commands)
+        if not dwords:
+            return
+        async with self.turn():
+            await self.enqueue(dwords, sync=sync)
+        await self.ring_doorbell()
+
+    @abstractmethod
+    async def enqueue(self, dwords: Sequence[int], *, sync: bool = False) -> None:
+        """Add a pushbuffer, within a `turn`. The machine sees it at the next doorbell at the
+        latest. Waits for room.
+
+        Parameters
+        ----------
+        sync : fetch the segment only after everything earlier has been executed (SYNC = WAIT).
+
+        Raises `ChannelError` if there is no room and the channel is halted, `ValueError` for more
+        dwords than `largest_segment`.
+        """
+
+    @abstractmethod
+    async def ring_doorbell(self) -> None:
+        """Make the machine look for new commands."""
+
+    @abstractmethod
+    async def raise_priority(self, priority: int) -> None:
+        """Raise the priority of the channel's compute methods to that of a launch, unless it is as
+        high already. It stays until the channel is closed. Raises `ValueError`."""
+
+    # -- progress and errors -----------------------------------------------------------------------
+
+    @abstractmethod
+    async def progress(self) -> int:
+        """A number that keeps changing while the channel executes methods, or has copies or tasks
+        running."""
+
+    @abstractmethod
+    async def executed(self) -> int:
+        """Number of methods executed since reset, modulo 2^32."""
+
+    @abstractmethod
+    async def waits_for(self) -> int:
+        """Reason for which its next method waits, a `hw.registers.Wait`."""
+
+    @abstractmethod
+    async def check(self) -> ChannelError | None:
+        """The error that halts the channel, if any, with the translation fault that caused it. The
+        channel continues after cancelled tasks that were killed."""
+
+    @abstractmethod
+    async def resume(self) -> None:
+        """Retry the failed operation and resume the channel."""
+
+    @abstractmethod
+    async def skip(self) -> None:
+        """Clear the error and continue after the failed operation; a held method becomes a NOP
+        (2.4)."""

@@ -1,0 +1,201 @@
+"""Preparing launches: programs, arguments and task records in memory (HOST-10).
+
+    task = await launcher.prepare(launch, space)
+    pushbuffer.launch_task(task.record)
+
+`Stream.launch` does both. A task is identified by its record, which belongs to one task until that
+task has ended.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+from signalbox.driver.compute.child import Child, NestingError
+from signalbox.driver.compute.contexts import Contexts
+from signalbox.driver.compute.launch import Extent, KernelLaunch, sizes
+from signalbox.driver.compute.local_memory import LocalMemory
+from signalbox.driver.compute.occupancy import Occupancy, occupancy
+from signalbox.driver.compute.placement import AUTO
+from signalbox.driver.compute.preemption import Urgency
+from signalbox.driver.compute.program import Program
+from signalbox.driver.compute.qmd import Release, TaskRecord
+from signalbox.driver.compute.task_memory import TaskMemory, TaskPool
+from signalbox.driver.compute.tasks import Task
+from signalbox.driver.faults.refused_child import RefusedChild
+from signalbox.driver.kernels.library import Kernel
+from signalbox.driver.memory.address_space import AddressSpace
+from signalbox.driver.memory.fence import FencePool
+from signalbox.driver.platform.fair_lock import FairLock
+from signalbox.driver.platform.info import DeviceInfo
+from signalbox.driver.platform.machine import Machine
+from signalbox.hw.qmd import QMD_BYTES, Placement
+from signalbox.hw.registers import KillScope
+
+__all__ = ["Launcher"]
+
+
+class Launcher(ABC):
+    """Writes what the machine needs to run a kernel. Subclasses know its contexts and how tasks are
+    killed."""
+
+    def __init__(
+        self, machine: Machine, info: DeviceInfo, fences: Callable[[AddressSpace], FencePool]
+    ) -> None:
+        self._machine, self._info, self._fences = machine, info, fences
+        self._lock = FairLock(machine)
+        self._pools: dict[AddressSpace, TaskPool] = {}
+        self._local: dict[AddressSpace, LocalMemory] = {}
+        self._programs: dict[tuple[AddressSpace, bytes], Program] = {}
+
+    @property
+    @abstractmethod
+    def contexts(self) -> Contexts:
+        """Contexts and their address spaces. Raises `DeviceError` if they are not the device's."""
+
+    @abstractmethod
+    async def _enter(self, space: AddressSpace, launch: KernelLaunch) -> None:
+        """Make the context of a space ready for a launch. Raises `OutOfContexts`, `DeviceError` for
+        a limit that it cannot have."""
+
+    @abstractmethod
+    def _check_urgency(self, wanted: Urgency) -> None:
+        """Raise `PreemptionError` for SAVE on a machine that cannot stop blocks."""
+
+    @abstractmethod
+    def _policy(self, space: AddressSpace) -> Placement:
+        """Placement of tasks of a space that have none of their own (ASID-32)."""
+
+    @abstractmethod
+    async def kill(
+        self, scope: KillScope, *, asid: int = 0, context: int = 0, record: int = 0
+    ) -> None:
+        """Kill the tasks in progress that the request names, and wait until they have ended, each
+        with an error of its channel (TASK_KILLED)."""
+
+    @abstractmethod
+    async def refused_child(self) -> RefusedChild | None:
+        """The first launch of a kernel by a kernel that was refused since the last call, and how
+        many there were; None if there was none (NEST-11)."""
+
+    def forget(self, space: AddressSpace) -> None:
+        """Free programs and task records of a closed space."""
+        if pool := self._pools.pop(space, None):
+            pool.end()
+        if local := self._local.pop(space, None):
+            local.end()
+        for key in [key for key in self._programs if key[0] is space]:
+            self._programs.pop(key).buffer.free()
+
+    def occupancy(self, kernel: Kernel, block: Extent, shared: int = 0) -> Occupancy:
+        """Number of blocks of a kernel that fit an SM at once; `shared` is additional shared memory
+        per block, in bytes. Raises `BlockError` if not even one block fits."""
+        one = KernelLaunch(
+            kernel=kernel, grid=(1, 1, 1), block=sizes(block), args={}, shared=shared
+        )
+        needs = {"registers": kernel.registers, "block": one.block, "shared": one.shared_bytes}
+        return occupancy(self._info, **needs)
+
+    async def load(self, kernel: Kernel, space: AddressSpace) -> Program:
+        """Load a kernel into an address space, once; it stays until the space is closed. Raises as
+        `AddressSpace.allocate`."""
+        key, text = (space, kernel.program), kernel.program
+        async with self._lock:
+            if key not in self._programs:
+                options = {"above": space.upper, "read_only": True, "name": kernel.name}
+                buffer = await space.allocate(len(text), **options)
+                buffer.write(text)
+                self._programs[key] = Program(kernel, space, buffer)
+        return self._programs[key]
+
+    async def prepare(self, launch: KernelLaunch, space: AddressSpace) -> Task:
+        """Write program, arguments and task record of a launch to memory of an address space.
+
+        Returns the task, to be launched by its `record` or dropped with `Task.discard`. Raises
+        `PreemptionError`, `BlockError`, `OutOfContexts`, `OutOfMemory`, `OutOfAddresses`,
+        `ValueError` for wrong arguments.
+        """
+        arguments, program, local = await self._load(launch, space)
+        await self._enter(space, launch)
+        memory = await self._pool(space).take(QMD_BYTES + len(arguments))
+        fences = self._fences(space)
+        fence = await fences.take()
+        release = Release(fence.address, fence.following, timestamp=True)
+        fence.advance()
+        task = Task(program, memory, fence, fences, local)
+        try:
+            self._write(launch, program, memory, arguments, (release,))
+        except Exception:
+            task.discard()
+            raise
+        return task
+
+    async def prepare_child(self, launch: KernelLaunch, space: AddressSpace) -> Child:
+        """The same for a kernel that is launched by others (NEST-10). Also raises
+        `NestingError`."""
+        if not self._info.nested_kernels:
+            raise NestingError("the machine has no nested launches (Config.nested_kernels)")
+        if launch.kernel.local:  # the area is a setting of the channel that launches
+            raise NestingError(f"{launch.kernel.name} has local memory: kernels cannot launch it")
+        arguments, program, _ = await self._load(launch, space)
+        memory = await self._pool(space).take(QMD_BYTES + len(arguments))
+        try:
+            self._write(launch, program, memory, arguments, ())
+        except Exception:
+            memory.free()
+            raise
+        return Child(program, memory)
+
+    async def _load(
+        self, launch: KernelLaunch, space: AddressSpace
+    ) -> tuple[bytes, Program, LocalMemory | None]:
+        """Check a launch; its arguments, and its program and local memory in the space."""
+        kernel = launch.kernel
+        self._check_urgency(launch.urgency)
+        self.occupancy(kernel, launch.block, launch.shared)
+        arguments = kernel.arguments(**launch.args)
+        program = await self.load(kernel, space)
+        return arguments, program, await self._reserve_local(space, kernel.local)
+
+    def _pool(self, space: AddressSpace) -> TaskPool:
+        if space not in self._pools:
+            self._pools[space] = TaskPool(space, self._machine)
+        return self._pools[space]
+
+    async def _reserve_local(self, space: AddressSpace, size: int) -> LocalMemory | None:
+        """Local memory of a space, with room for `size` bytes per thread; None for 0."""
+        if size == 0:
+            return None
+        if space not in self._local:
+            self._local[space] = LocalMemory(space, self._machine, self._info)
+        await self._local[space].reserve(size)
+        return self._local[space]
+
+    def _write(
+        self,
+        launch: KernelLaunch,
+        program: Program,
+        memory: TaskMemory,
+        arguments: bytes,
+        releases: tuple[Release, ...],
+    ) -> None:
+        """Write the task record, directly followed by the arguments."""
+        open_ = launch.placement is AUTO
+        policy = self._policy(program.space) if open_ else launch.placement
+        record = TaskRecord(
+            program=program.va,
+            registers=launch.kernel.registers,
+            grid=launch.grid,
+            block=launch.block,
+            arguments=memory.va + QMD_BYTES,
+            argument_bytes=len(arguments),
+            constants=launch.constants,
+            shared=launch.shared_bytes,
+            local=launch.kernel.local,
+            barrier=launch.kernel.barrier,
+            priority=launch.priority,
+            head=launch.head,
+            placement=policy,
+            urgency=launch.urgency,
+            releases=releases,
+        )
+        memory.write(record.pack(self._info) + arguments)

@@ -1,0 +1,37 @@
+"""Whoever has the registers of a device's machine: its own process, or a server."""
+
+from typing import Protocol
+
+from signalbox.driver.channel.channel import Channel
+from signalbox.driver.faults.fault_log import FaultLog
+from signalbox.driver.memory.address_space import AddressSpace
+from signalbox.driver.platform.control_port import ControlPort
+from signalbox.driver.runtime.services import Services
+
+__all__ = ["Owner"]
+
+
+class Owner(Protocol):
+    """An open machine, as `driver.device.Device` needs it. Registers and what is only seen there
+    raise `DeviceError` if they are another process's."""
+
+    services: Services
+    space: AddressSpace
+
+    @property
+    def control(self) -> ControlPort:
+        """Control port."""
+        ...
+
+    @property
+    def faults(self) -> FaultLog:
+        """Log of translation faults."""
+        ...
+
+    async def channel(self, index: int, space: AddressSpace, **options: bool) -> Channel:
+        """A hardware channel, opened if necessary. Raises as `ChannelPool.open`."""
+        ...
+
+    async def close(self) -> None:
+        """End all work and leave the machine. Raises as `Device.close`."""
+        ...
