@@ -31,7 +31,6 @@ from signalbox.driver.runtime.own_machine import OwnMachine
 from signalbox.driver.runtime.owner import Owner
 from signalbox.driver.runtime.stream import Stream
 from signalbox.hw.config import SLOT_BYTES
-from signalbox.hw.registers import KillScope
 
 __all__ = ["Device", "DeviceError", "DeviceInfo"]
 
@@ -167,12 +166,12 @@ class Device:
         tasks = [task for one in channels for task in one.tasks]
 
         async def kill(_: Task) -> None:
-            await self.engine.kill(KillScope.CONTEXT, context=context.number)
+            await self.engine.kill_context(context)
 
         for channel in channels:
             channel.killing = True
         try:
-            await self.engine.kill(KillScope.CONTEXT, context=context.number)
+            await self.engine.kill_context(context)
             await check_all(channels)
             await cancel(tasks, channels, kill)
         finally:

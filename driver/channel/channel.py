@@ -280,20 +280,29 @@ class Channel(CommandChannel):
         return self._submitted - self._started >= self.settings.ring_entries - 1
 
     async def _recycle(self) -> None:
-        """Free the segments that the channel has finished; wait if there is no progress. Raises
-        `ChannelError` if the channel is halted.
+        """Free segments; wait if there is no progress. Raises `ChannelError` if the channel is
+        halted."""
+        if self.failure is not None:
+            raise self.failure
+        before = self._started, len(self._segments)
+        await self._reclaim()
+        if (self._started, len(self._segments)) == before and await self.check() is None:
+            await self.machine.wait_cycles(POLL_CYCLES)
+
+    async def has_room(self, dwords: int) -> bool:
+        """Whether `enqueue` of so many dwords would not wait."""
+        await self._reclaim()
+        return not self._full() and self._segments.room(dwords * _DWORD) is not None
+
+    async def _reclaim(self) -> None:
+        """Free the segments that the channel has finished.
 
         GP_GET passes an entry when its processing starts (1.1), so a segment is finished only once
         GP_GET has passed the next entry.
         """
-        if self.failure is not None:
-            raise self.failure
-        before = self._started, len(self._segments)
         await self.update()
         self._segments.free(self._started - 1)
         self._copies.left(self._started - 1)
-        if (self._started, len(self._segments)) == before and await self.check() is None:
-            await self.machine.wait_cycles(POLL_CYCLES)
 
     async def update(self) -> int:
         """Read GP_GET. Returns the number of entries started since the channel was enabled."""

@@ -28,12 +28,13 @@ class Segments:
     def place(self, entry: int, size: int) -> int | None:
         """Allocate `size` bytes for submission number `entry`; returns their offset, None if there
         is no room."""
-        start = self._find(size)
+        start = self.room(size)
         if start is not None:
             self._segments.append(_Segment(entry, start, start + size))
         return start
 
-    def _find(self, size: int) -> int | None:
+    def room(self, size: int) -> int | None:
+        """Offset that `place` would return."""
         if not self._segments:
             return 0 if size <= self.size else None
         first, last = self._segments[0].start, self._segments[-1].end

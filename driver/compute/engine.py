@@ -217,12 +217,22 @@ class ComputeEngine(Launcher):
     async def kill(
         self, scope: KillScope, *, asid: int = 0, context: int = 0, record: int = 0
     ) -> None:
-        """See `Launcher.kill`."""
+        """Kill the tasks in progress that the request names, and wait until they have ended, each
+        with an error of its channel (TASK_KILLED)."""
         async with self._kills:
             await self._killed()  # a request whose caller was cancelled
             await self._control.write("TASK_KILL_RECORD", record >> 8)
             await self._control.write("TASK_KILL", SCOPE=scope, CONTEXT=context, ASID=asid)
             await self._killed()
+
+    async def kill_task(self, space: AddressSpace, record: int) -> None:
+        """See `Launcher.kill_task`. The space has an ASID."""
+        assert space.asid is not None, "an open channel has it"
+        await self.kill(KillScope.TASK, asid=space.asid, record=record)
+
+    async def kill_context(self, context: Context) -> None:
+        """See `Launcher.kill_context`."""
+        await self.kill(KillScope.CONTEXT, context=context.number)
 
     async def _killed(self) -> None:
         """Wait until no kill request is in progress."""

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from signalbox.driver.compute.child import Child, NestingError
-from signalbox.driver.compute.contexts import Contexts
+from signalbox.driver.compute.contexts import Context, Contexts
 from signalbox.driver.compute.launch import Extent, KernelLaunch, sizes
 from signalbox.driver.compute.local_memory import LocalMemory
 from signalbox.driver.compute.occupancy import Occupancy, occupancy
@@ -29,7 +29,6 @@ from signalbox.driver.platform.fair_lock import FairLock
 from signalbox.driver.platform.info import DeviceInfo
 from signalbox.driver.platform.machine import Machine
 from signalbox.hw.qmd import QMD_BYTES, Placement
-from signalbox.hw.registers import KillScope
 
 __all__ = ["Launcher"]
 
@@ -66,11 +65,13 @@ class Launcher(ABC):
         """Placement of tasks of a space that have none of their own (ASID-32)."""
 
     @abstractmethod
-    async def kill(
-        self, scope: KillScope, *, asid: int = 0, context: int = 0, record: int = 0
-    ) -> None:
-        """Kill the tasks in progress that the request names, and wait until they have ended, each
-        with an error of its channel (TASK_KILLED)."""
+    async def kill_task(self, space: AddressSpace, record: int) -> None:
+        """Kill the task of a record, if it is in progress, and wait until it has ended, with an
+        error of its channel (TASK_KILLED)."""
+
+    @abstractmethod
+    async def kill_context(self, context: Context) -> None:
+        """The same for all tasks of a context, one of `contexts`."""
 
     @abstractmethod
     async def refused_child(self) -> RefusedChild | None:

@@ -102,12 +102,16 @@ def page_for(size: int) -> int:
 
 
 class Memory:
-    """First-fit allocator over bytes `base` … `size` of a machine's physical memory."""
+    """First-fit allocator over bytes `base` … `end` - 1 (default: to the end) of the `size` bytes
+    of a machine's physical memory."""
 
-    def __init__(self, machine: Machine, size: int, *, base: int = 0) -> None:
+    def __init__(
+        self, machine: Machine, size: int, *, base: int = 0, end: int | None = None
+    ) -> None:
         self.machine = machine
         self.base, self.size = base, size
-        self._ranges = Ranges(base, size)
+        self.end = size if end is None else end
+        self._ranges = Ranges(base, self.end)
 
     @property
     def free_bytes(self) -> int:
@@ -133,7 +137,7 @@ class Memory:
             what = f" for {name!r}" if name else ""
             raise OutOfMemory(
                 f"no free range of {size} bytes{what} aligned to {align}: {self.free_bytes} of "
-                f"{self.size} bytes are free, the largest range has {self.largest_free}"
+                f"{self.end} bytes are free, the largest range has {self.largest_free}"
             )
         self._ranges.take(address, size)
         return Buffer(self, address, size, name)
@@ -156,7 +160,7 @@ class Memory:
         if not self._ranges.has(address, size):
             raise MemoryUseError(
                 f"{size} bytes at {address:#x} cannot be reserved: they are in use, or outside "
-                f"{self.base:#x} … {self.size:#x}"
+                f"{self.base:#x} … {self.end:#x}"
             )
         self._ranges.take(address, size)
         return Buffer(self, address, size, name)

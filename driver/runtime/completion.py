@@ -82,12 +82,12 @@ class Completion:
                 await self.enable(errors=elsewhere is None)
             elif elsewhere is None:
                 await self._machine.interrupt()
-                await self._serve()
+                await self.serve()
             elif patience:
                 before, seen = seen, [await channel.progress() for channel in channels]
                 patience = _HALTED_PATIENCE if before != seen else patience - 1
                 await self._machine.wait_cycles(_HALTED_POLL_CYCLES)
-                await self._serve()
+                await self.serve()
             else:
                 raise elsewhere
         self._tell(())
@@ -113,21 +113,23 @@ class Completion:
 
     # -- serving -----------------------------------------------------------------------------------
 
-    async def _serve(self) -> None:
-        """Handle and clear pending interrupts, in one task at a time.
+    async def serve(self) -> int:
+        """Handle and clear pending interrupts, in one task at a time. Returns the mask of channels
+        that have notified.
 
         The machine writes a fence before it raises the interrupt, and the driver reads it after
         clearing the interrupt, so no release is missed.
         """
         if self._serving:
-            return
+            return 0
         self._serving = True
         try:
-            pending = GLOBAL["INTR"].unpack(await self._control.read("INTR"))
-            if pending["NOTIFY"]:
-                await self._control.write64("INTR_NOTIFY", await self._mask("INTR_NOTIFY"))
-            if pending["COPY"]:
-                await self._control.write64("INTR_COPY", await self._mask("INTR_COPY"))
+            pending, notified = GLOBAL["INTR"].unpack(await self._control.read("INTR")), 0
+            for name in ("NOTIFY", "COPY"):
+                if pending[name]:
+                    mask = await self._mask(f"INTR_{name}")
+                    await self._control.write64(f"INTR_{name}", mask)
+                    notified |= mask
             halted = await self.halted() if pending["ERROR"] else 0
             if pending["FAULT"]:
                 await self._faults.read()
@@ -136,6 +138,7 @@ class Completion:
             for index, channel in list(self._channels.items()):
                 if halted >> index & 1 and channel.failure is None:
                     await channel.check()
+            return notified
         finally:
             self._serving = False
 

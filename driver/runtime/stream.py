@@ -25,7 +25,6 @@ from signalbox.driver.runtime.services import Services
 from signalbox.hw.config import VA_BITS
 from signalbox.hw.methods import SemOp
 from signalbox.hw.qmd import Placement, Urgency
-from signalbox.hw.registers import KillScope
 
 __all__ = ["Address", "Argument", "Stream"]
 
@@ -408,9 +407,7 @@ class Stream:
 
     async def _cancel(self, tasks: Sequence[Task], channels: Sequence[CommandChannel]) -> None:
         async def kill(task: Task) -> None:
-            asid = self.space.asid
-            assert asid is not None, "an open channel has it"
-            await self._services.engine.kill(KillScope.TASK, asid=asid, record=task.record)
+            await self._services.engine.kill_task(self.space, task.record)
 
         await cancel(tasks, channels, kill)
 

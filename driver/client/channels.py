@@ -1,0 +1,232 @@
+"""Channels of a client: commands lie in its memory, pointers to them go to the server's queue."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from signalbox.driver.channel.command_channel import CommandChannel
+from signalbox.driver.channel.segments import Segments
+from signalbox.driver.client.connection import Connection
+from signalbox.driver.commands.pushbuffer import Pushbuffer
+from signalbox.driver.faults.channel_error import ChannelError
+from signalbox.driver.faults.task_error import TaskError
+from signalbox.driver.memory.address_space import AddressSpace
+from signalbox.driver.memory.fence import Fence
+from signalbox.driver.memory.physical import Buffer, Memory
+from signalbox.driver.platform.machine import Machine
+from signalbox.driver.protocol.errors import error_of
+from signalbox.driver.protocol.messages import (
+    CloseChannel,
+    Done,
+    ErrorReport,
+    Event,
+    Failed,
+    Halted,
+    Look,
+    OpenChannel,
+    Opened,
+    RaisePriority,
+    Resume,
+    Seen,
+    Submit,
+    Taken,
+    Welcome,
+)
+from signalbox.driver.runtime.channels import Channels
+
+__all__ = ["ClientChannel", "ClientChannels", "ClientWaits"]
+
+_ARENA_BYTES = 1 << 16
+"""Bytes for commands of a channel that the server has not read yet."""
+
+_DWORD = 4
+
+
+class ClientChannel(CommandChannel):
+    """A channel of the server's machine. Created by `ClientChannels.for_priority`.
+
+    Parameters
+    ----------
+    arena : memory for commands.
+    queue : most submissions that the server has not read yet.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        machine: Machine,
+        space: AddressSpace,
+        index: int,
+        arena: Buffer,
+        welcome: Welcome,
+    ) -> None:
+        super().__init__(machine, space, index)
+        self._connection, self._arena, self._welcome = connection, arena, welcome
+        self._segments = Segments(arena.size)
+        self._submitted = self._taken = self._priority = 0
+
+    @property
+    def largest_segment(self) -> int:
+        """See `CommandChannel.largest_segment`."""
+        return min(self._welcome.dwords, _ARENA_BYTES // 4 // _DWORD)
+
+    async def enqueue(self, dwords: Sequence[int], *, sync: bool = False) -> None:
+        """See `CommandChannel.enqueue`. Waits while the server's queue is full."""
+        if len(dwords) > self.largest_segment:
+            raise ValueError(
+                f"{len(dwords)} dwords are more than the {self.largest_segment} of one submission"
+            )
+        data = Pushbuffer().raw(*dwords).to_bytes()
+        while self._full() or (start := self._segments.place(self._submitted, len(data))) is None:
+            if self.failure is not None:
+                raise self.failure
+            await self._connection.news()
+        self._submitted += 1
+        self._arena.write(data, start)
+        await self._connection.call(
+            Submit(self.index, self._arena.at(start), len(dwords), sync), Done
+        )
+
+    def _full(self) -> bool:
+        channels = max(1, self._welcome.channels)
+        return self._submitted - self._taken >= self._welcome.queue // channels
+
+    async def ring_doorbell(self) -> None:
+        """Nothing: the server rings it."""
+
+    async def raise_priority(self, priority: int) -> None:
+        """See `CommandChannel.raise_priority`."""
+        if priority > self._priority:
+            await self._connection.call(RaisePriority(self.index, priority), Done)
+            self._priority = priority
+
+    async def _look(self) -> Seen:
+        return await self._connection.call(Look(self.index), Seen)
+
+    async def progress(self) -> int:
+        """See `CommandChannel.progress`."""
+        return (await self._look()).progress
+
+    async def executed(self) -> int:
+        """See `CommandChannel.executed`."""
+        return (await self._look()).executed
+
+    async def waits_for(self) -> int:
+        """See `CommandChannel.waits_for`."""
+        return (await self._look()).waits_for
+
+    async def check(self) -> ChannelError | None:
+        """See `CommandChannel.check`."""
+        seen = await self._look()
+        if seen.failure is not None and self.failure is None:
+            self.failure = self._explained(seen.failure)
+        return self.failure
+
+    async def resume(self) -> None:
+        """See `CommandChannel.resume`. Raises `RepeatError` as `Channel.resume`."""
+        await self._continue(skip=False)
+
+    async def skip(self) -> None:
+        """See `CommandChannel.skip`."""
+        await self._continue(skip=True)
+
+    async def _continue(self, *, skip: bool) -> None:
+        self.failure = None
+        await self._connection.call(Resume(self.index, skip), Done)
+
+    async def close(self) -> None:
+        """Close the channel. Its tasks that have not ended are killed. Raises `ChannelActive`."""
+        await self._connection.call(CloseChannel(self.index), Done)
+        self.tasks.end()
+        self._arena.free()
+
+    # -- news --------------------------------------------------------------------------------------
+
+    def heard(self, event: Taken | Halted | Failed) -> None:
+        """Note news of the channel."""
+        match event:
+            case Taken(count=count):
+                self._taken = count
+                self._segments.free(count)
+            case Halted(error=report):
+                self.failure = self._explained(report)
+            case Failed(error=report):
+                error = self._explained(report)
+                assert isinstance(error, TaskError), "tasks alone fail by themselves"
+                self.tasks.failed(error)
+
+    def _explained(self, report: ErrorReport) -> ChannelError:
+        """The error, with what the client alone knows of its task."""
+        error = error_of(report)
+        task = self.tasks.find(error.va) if isinstance(error, TaskError) else None
+        if task is None or not isinstance(error, TaskError):
+            return error
+        place = task.program.line(error.warp.at) if error.warp is not None else ""
+        return replace(error, kernel=task.name, place=place)
+
+
+class ClientChannels(Channels[ClientChannel]):
+    """Channels of a client, by the machine's number."""
+
+    def __init__(
+        self, connection: Connection, machine: Machine, memory: Memory, welcome: Welcome
+    ) -> None:
+        super().__init__(welcome.levels)
+        self._connection, self._machine, self._memory = connection, machine, memory
+        self._welcome = welcome
+        self._channels: dict[int, ClientChannel] = {}
+        connection.listen(self._heard)
+
+    def __getitem__(self, index: int) -> ClientChannel:
+        return self._channels[index]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._channels)
+
+    def __len__(self) -> int:
+        return len(self._channels)
+
+    async def for_priority(self, priority: int, space: AddressSpace) -> ClientChannel:
+        """See `Channels.for_priority`."""
+        arena = self._memory.allocate(_ARENA_BYTES, align=4096, name="commands")
+        try:
+            opened = await self._connection.call(OpenChannel(space.base, priority), Opened)
+        except BaseException:
+            arena.free()
+            raise
+        index = opened.channel
+        if index in self._channels:
+            arena.free()
+        else:
+            parts = self._connection, self._machine, space, index, arena, self._welcome
+            self._channels[index] = ClientChannel(*parts)
+        return self._channels[index]
+
+    async def close(self, index: int) -> None:
+        """See `Channels.close`."""
+        await self._channels[index].close()
+        del self._channels[index]
+
+    def _heard(self, event: Event) -> None:
+        if isinstance(event, (Taken, Halted, Failed)) and event.channel in self._channels:
+            self._channels[event.channel].heard(event)
+
+
+class ClientWaits:
+    """Waiting for the machine, as a client: the `driver.runtime.services.Waits`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def wait_fence(
+        self, fence: Fence, value: int, channels: Sequence[CommandChannel]
+    ) -> None:
+        """See `Waits.wait_fence`."""
+        await self.wait_for(lambda: fence.reached(value), channels)
+
+    async def wait_for(self, done: Callable[[], bool], channels: Sequence[CommandChannel]) -> None:
+        """See `Waits.wait_for`. Raises `ServerError` if the connection has ended."""
+        while not done():
+            for channel in channels:
+                if channel.failure is not None:
+                    raise channel.failure
+            await self._connection.news()

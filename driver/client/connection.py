@@ -1,0 +1,91 @@
+"""Calls of a client, whatever carries them."""
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from signalbox.driver.protocol.errors import ServerError, exception_of
+from signalbox.driver.protocol.messages import (
+    Answer,
+    Call,
+    Event,
+    News,
+    Refused,
+    Request,
+    Result,
+    decode_reply,
+    encode,
+)
+
+__all__ = ["Connection", "Link"]
+
+_Result = TypeVar("_Result", bound=Result)
+
+
+class Link(Protocol):
+    """Carries messages to a server. Those that come back are given to `Connection.take`."""
+
+    def send(self, message: bytes) -> None:
+        """Send a message. Raises `ServerError` if the connection has ended."""
+        ...
+
+    async def wait(self) -> None:
+        """Wait until another message has been taken. Raises as `send`."""
+        ...
+
+    def close(self) -> None:
+        """End the connection."""
+        ...
+
+
+class Connection:
+    """Calls to a server, and its news.
+
+    Members
+    -------
+    cycle : machine cycle of the last message.
+    """
+
+    def __init__(self, link: Link) -> None:
+        self.cycle = 0
+        self._link = link
+        self._count = 0
+        self._answers: dict[int, Result] = {}
+        self._listeners: list[Callable[[Event], None]] = []
+
+    def listen(self, listener: Callable[[Event], None]) -> None:
+        """Call `listener` with all news from now on."""
+        self._listeners.append(listener)
+
+    def take(self, data: bytes) -> None:
+        """Accept a message of the server. Raises `MessageError`."""
+        message = decode_reply(data)
+        self.cycle = message.cycle
+        match message:
+            case Answer(number=number, result=result):
+                self._answers[number] = result
+            case News(event=event):
+                for listener in self._listeners:
+                    listener(event)
+
+    async def news(self) -> None:
+        """Wait for the next message. Raises `ServerError`."""
+        await self._link.wait()
+
+    async def call(self, request: Request, kind: type[_Result]) -> _Result:
+        """Make a call, whose answer is of type `kind`. Raises the exception with which the server
+        refuses it; `ServerError` if the connection has ended."""
+        number = self._count
+        self._count += 1
+        self._link.send(encode(Call(number, request)))
+        while number not in self._answers:
+            await self._link.wait()
+        answer = self._answers.pop(number)
+        if isinstance(answer, Refused):
+            raise exception_of(answer)
+        if not isinstance(answer, kind):
+            raise ServerError(f"{type(request).__name__} was answered with {answer}")
+        return answer
+
+    def close(self) -> None:
+        """End the connection."""
+        self._link.close()

@@ -1,0 +1,1 @@
+"""Messages between the server of a machine and its clients."""

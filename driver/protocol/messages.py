@@ -1,0 +1,381 @@
+"""Messages between client and server, in MessagePack.
+
+A client sends a `Call` and gets one `Answer` with its number; the server also sends `News` on its
+own. Data and commands lie in memory that both share: messages hold where. Numbers of spaces are the
+client's own, those of channels the machine's.
+"""
+
+from typing import Annotated
+
+import msgspec
+
+from signalbox.driver.platform.info import DeviceInfo
+
+__all__ = [
+    "LARGEST_MESSAGE",
+    "PROTOCOL",
+    "Answer",
+    "Call",
+    "CloseChannel",
+    "CloseSpace",
+    "Done",
+    "ErrorReport",
+    "Failed",
+    "Halted",
+    "Hello",
+    "Kill",
+    "Leave",
+    "Look",
+    "Map",
+    "MessageError",
+    "News",
+    "Notified",
+    "Number",
+    "OpenChannel",
+    "Opened",
+    "Protect",
+    "RaisePriority",
+    "ReadTime",
+    "Refused",
+    "Report",
+    "Request",
+    "Resume",
+    "Seen",
+    "Status",
+    "Submit",
+    "Taken",
+    "Unmap",
+    "Wait",
+    "Welcome",
+    "decode_call",
+    "decode_reply",
+    "encode",
+]
+
+PROTOCOL = 1
+"""Version; both sides need the same."""
+
+LARGEST_MESSAGE = 1 << 16
+"""Bytes of the largest message."""
+
+Id = Annotated[int, msgspec.Meta(ge=0, lt=1 << 16)]
+Address = Annotated[int, msgspec.Meta(ge=0, lt=1 << 49)]
+Size = Annotated[int, msgspec.Meta(ge=1, lt=1 << 49)]
+Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
+Name = Annotated[str, msgspec.Meta(max_length=64)]
+
+
+class MessageError(Exception):
+    """Bytes that are no message; the message says why."""
+
+
+class _Message(msgspec.Struct, tag=True, forbid_unknown_fields=True):
+    """Base of all messages."""
+
+
+# -- calls of clients ------------------------------------------------------------------------------
+
+
+class Hello(_Message):
+    """First call of an application. Answered with `Welcome`.
+
+    Members
+    -------
+    name : for messages and the server's status.
+    process : number of its process.
+    memory : bytes of memory; 0: as much as the server gives by default.
+    """
+
+    version: Count
+    name: Name
+    process: Count
+    memory: Annotated[int, msgspec.Meta(ge=0, lt=1 << 49)] = 0
+
+
+class Status(_Message):
+    """Ask for the server's status, `Report`. Needs no `Hello`."""
+
+
+class Map(_Message):
+    """Map `size` bytes at physical address `pa`, in the client's memory, at `va` of a space."""
+
+    space: Id
+    va: Address
+    pa: Address
+    size: Size
+    page: Size
+    read_only: bool
+    atomics: bool
+
+
+class Unmap(_Message):
+    """Remove the mapping at `va`."""
+
+    space: Id
+    va: Address
+
+
+class Protect(_Message):
+    """Allow or forbid writes to the mapping at `va`."""
+
+    space: Id
+    va: Address
+    read_only: bool
+
+
+class CloseSpace(_Message):
+    """Close an address space, whose channels are closed."""
+
+    space: Id
+
+
+class OpenChannel(_Message):
+    """Open a channel for a stream of `priority`. Answered with `Opened`."""
+
+    space: Id
+    priority: Annotated[int, msgspec.Meta(ge=-64, le=0)]
+
+
+class CloseChannel(_Message):
+    """Close a channel; its tasks are killed."""
+
+    channel: Id
+
+
+class Submit(_Message):
+    """Put a pointer to commands on the client's queue: `dwords` at physical address `pa`. They stay
+    unchanged until `Taken`.
+
+    Members
+    -------
+    sync : as of `CommandChannel.enqueue`.
+    """
+
+    channel: Id
+    pa: Address
+    dwords: Annotated[int, msgspec.Meta(ge=1, lt=1 << 21)]
+    sync: bool = False
+
+
+class RaisePriority(_Message):
+    """See `CommandChannel.raise_priority`."""
+
+    channel: Id
+    priority: Annotated[int, msgspec.Meta(ge=0, lt=64)]
+
+
+class Look(_Message):
+    """Ask for the state of a channel, `Seen`."""
+
+    channel: Id
+
+
+class Resume(_Message):
+    """Continue a halted channel; `skip`: without the operation that failed."""
+
+    channel: Id
+    skip: bool
+
+
+class Kill(_Message):
+    """Kill the task with a record at `record`, if it is in progress. Answered once it has ended."""
+
+    space: Id
+    record: Address
+
+
+class ReadTime(_Message):
+    """Ask for PTIMER in ns, a `Number`."""
+
+
+class Wait(_Message):
+    """Answered after so many clock cycles."""
+
+    cycles: Annotated[int, msgspec.Meta(ge=1, lt=1 << 32)]
+
+
+class Leave(_Message):
+    """Last call: what is queued is executed (`drain`) or dropped. Answered once nothing of the
+    client is left."""
+
+    drain: bool
+
+
+Request = (
+    Hello
+    | Status
+    | Map
+    | Unmap
+    | Protect
+    | CloseSpace
+    | OpenChannel
+    | CloseChannel
+    | Submit
+    | RaisePriority
+    | Look
+    | Resume
+    | Kill
+    | ReadTime
+    | Wait
+    | Leave
+)
+
+
+class Call(_Message):
+    """A call of a client, with a number of its choice."""
+
+    number: Count
+    request: Request
+
+
+# -- answers and news of the server ----------------------------------------------------------------
+
+
+class ErrorReport(_Message):
+    """An error of a channel (`driver.protocol.errors`)."""
+
+    fields: dict[str, bool | int | str | None]
+    fault: dict[str, bool | int | str | None] | None = None
+    warp: dict[str, int | None] | None = None
+    task: bool = False
+
+
+class Welcome(_Message):
+    """The application is a client of the server.
+
+    Members
+    -------
+    client : its number.
+    info : build parameters of the machine.
+    base, size : its memory, physical addresses.
+    channels : most channels that it can have open.
+    queue : most pointers on its queue.
+    dwords : most dwords of one pointer.
+    levels : number of stream priorities.
+    depth : greatest nesting depth of kernels.
+    epoch : machine cycle at which PTIMER was 0.
+    """
+
+    client: Id
+    info: DeviceInfo
+    base: Address
+    size: Size
+    channels: Count
+    queue: Count
+    dwords: Count
+    levels: Count
+    depth: Count
+    epoch: int
+
+
+class Done(_Message):
+    """The call has been carried out."""
+
+
+class Number(_Message):
+    """Answer to a question for a number."""
+
+    value: int
+
+
+class Opened(_Message):
+    """An open channel: a new one, or one that the client has already."""
+
+    channel: Id
+
+
+class Seen(_Message):
+    """State of a channel, as of the members of `CommandChannel`."""
+
+    executed: int
+    progress: int
+    waits_for: int
+    failure: ErrorReport | None = None
+
+
+class Refused(_Message):
+    """The call was not carried out.
+
+    Members
+    -------
+    kind : name of the exception (`driver.protocol.errors.KINDS`).
+    """
+
+    kind: str
+    message: str
+
+
+class Report(_Message):
+    """State of the server, as text."""
+
+    text: str
+
+
+class Taken(_Message):
+    """The server has read the first `count` submissions of a channel."""
+
+    channel: Id
+    count: int
+
+
+class Notified(_Message):
+    """The machine has released fences: look at yours."""
+
+
+class Halted(_Message):
+    """A channel has halted."""
+
+    channel: Id
+    error: ErrorReport
+
+
+class Failed(_Message):
+    """A task has failed; its channel continues unless `Halted` says otherwise."""
+
+    channel: Id
+    error: ErrorReport
+
+
+Result = Done | Number | Opened | Refused | Report | Seen | Welcome
+Event = Failed | Halted | Notified | Taken
+
+
+class Answer(_Message):
+    """Answer to the call of that number, sent in machine cycle `cycle`."""
+
+    number: int
+    cycle: int
+    result: Result
+
+
+class News(_Message):
+    """Something that happened, sent in machine cycle `cycle`."""
+
+    cycle: int
+    event: Event
+
+
+_encoder = msgspec.msgpack.Encoder()
+_calls = msgspec.msgpack.Decoder(Call)
+_replies = msgspec.msgpack.Decoder(Answer | News)
+
+
+def encode(message: Call | Answer | News) -> bytes:
+    """Bytes of a message."""
+    return _encoder.encode(message)
+
+
+def decode_call(data: bytes) -> Call:
+    """The call of a client. Raises `MessageError`."""
+    try:
+        return _calls.decode(data)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise MessageError(f"{len(data)} bytes are no call: {error}") from None
+
+
+def decode_reply(data: bytes) -> Answer | News:
+    """A message of the server. Raises `MessageError`."""
+    try:
+        return _replies.decode(data)
+    except msgspec.DecodeError as error:
+        raise MessageError(f"{len(data)} bytes are no message of a server: {error}") from None

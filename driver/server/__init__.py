@@ -1,0 +1,1 @@
+"""The server: one machine, shared by many applications (SHARE-1 … SHARE-11)."""

@@ -1,0 +1,167 @@
+"""One application: its memory, address spaces, channels and queue (SHARE-3)."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from signalbox.driver.channel.channel import Channel
+from signalbox.driver.compute.tasks import Tasks
+from signalbox.driver.faults.task_error import TaskError
+from signalbox.driver.memory.address_space import AddressSpace
+from signalbox.driver.platform.info import DeviceError
+from signalbox.driver.protocol.errors import report
+from signalbox.driver.protocol.messages import Answer, Event, Failed, News, Result, encode
+from signalbox.driver.server.pool import Portion
+from signalbox.driver.server.work_queue import Pointer
+
+__all__ = ["Application", "Peer", "ServedChannel"]
+
+
+class Peer(Protocol):
+    """The server's end of a connection to one client. No method waits or raises."""
+
+    def send(self, message: bytes) -> None:
+        """Send a message; nothing happens once the connection has ended."""
+        ...
+
+    def share(self, address: int, size: int) -> None:
+        """Give the client access to a range of the machine's memory, zero from now on."""
+        ...
+
+    def withdraw(self, address: int, size: int) -> None:
+        """End the access, and clear the range."""
+        ...
+
+    def close(self) -> None:
+        """End the connection."""
+        ...
+
+
+class _ReportedTasks(Tasks):
+    """Tasks of an application's channel. The client knows them; it is told of those that fail."""
+
+    def __init__(self, tell: Callable[[TaskError], None]) -> None:
+        super().__init__()
+        self._tell = tell
+
+    def failed(self, error: TaskError) -> None:
+        """See `Tasks.failed`."""
+        self._tell(error)
+
+
+@dataclass(eq=False)
+class ServedChannel:
+    """A channel of an application, and the pointers that it is to execute.
+
+    Members
+    -------
+    waiting : pointers on the queue, oldest first, each with its place in the application's order.
+    taken : pointers that the server has read.
+    running : whether the machine may still execute something.
+    tasks : tasks in progress, when last seen.
+    unseen : tasks of pointers that may not have been launched when `tasks` was read.
+    ended : tasks that have ended, when last seen.
+    told : whether the client knows of the channel's failure.
+    """
+
+    channel: Channel
+    waiting: deque[tuple[int, Pointer]] = field(default_factory=deque)
+    taken: int = 0
+    running: bool = True
+    tasks: int = 0
+    unseen: int = 0
+    ended: int = 0
+    told: bool = False
+
+
+class Application:
+    """A client of the server, from its `Hello` until nothing of it is left.
+
+    Members
+    -------
+    number : its number, unique.
+    name, process : as it calls itself, and its process.
+    peer : its connection.
+    portion : its memory.
+    spaces : its address spaces, by its numbers.
+    channels : its channels, by the machine's numbers.
+    weight, priority : for the issue policy.
+    calls : calls in progress.
+    issued : pointers handed to the machine.
+    since : machine cycle since which its tasks have made no progress, as far as is known.
+    leaving : nothing more is accepted.
+    """
+
+    def __init__(self, number: int, name: str, process: int, peer: Peer, portion: Portion) -> None:
+        self.number, self.name, self.process, self.peer = number, name, process, peer
+        self.portion = portion
+        self.spaces: dict[int, AddressSpace] = {}
+        self.channels: dict[int, ServedChannel] = {}
+        self.weight, self.priority = 1, 0
+        self.calls = self.since = self.issued = 0
+        self.leaving = False
+        self._arrived = 0
+
+    def __str__(self) -> str:
+        return f"application {self.number} {self.name!r} (process {self.process})"
+
+    # -- messages ----------------------------------------------------------------------------------
+
+    def answer(self, number: int, cycle: int, result: Result) -> None:
+        """Answer a call."""
+        self.peer.send(encode(Answer(number, cycle, result)))
+
+    def tell(self, cycle: int, event: Event) -> None:
+        """Send news."""
+        self.peer.send(encode(News(cycle, event)))
+
+    def reported(self, index: int, now: Callable[[], int]) -> Tasks:
+        """Tasks of one of its channels."""
+        return _ReportedTasks(lambda error: self.tell(now(), Failed(index, report(error))))
+
+    # -- what it owns ------------------------------------------------------------------------------
+
+    def space(self, number: int) -> AddressSpace:
+        """One of its spaces. Raises `DeviceError`."""
+        if number not in self.spaces:
+            raise DeviceError(f"{self} has no address space {number}")
+        return self.spaces[number]
+
+    def channel(self, index: int) -> ServedChannel:
+        """One of its channels. Raises `DeviceError`."""
+        if index not in self.channels:
+            raise DeviceError(f"{self} has no channel {index}")
+        return self.channels[index]
+
+    def owns(self, address: int, size: int) -> bool:
+        """Whether a range of physical memory is its own."""
+        memory = self.portion.memory
+        return memory.address <= address and address + size <= memory.address + memory.room
+
+    # -- queue -------------------------------------------------------------------------------------
+
+    @property
+    def queued(self) -> int:
+        """Pointers on its queue."""
+        return sum(len(one.waiting) for one in self.channels.values())
+
+    @property
+    def tasks(self) -> int:
+        """Tasks in progress that the host has launched, at most."""
+        return sum(one.tasks + one.unseen for one in self.channels.values())
+
+    @property
+    def busy(self) -> bool:
+        """Whether time must pass for it."""
+        return bool(self.calls) or any(one.running for one in self.channels.values())
+
+    def push(self, pointer: Pointer) -> None:
+        """Put a pointer on the queue."""
+        self.channel(pointer.channel).waiting.append((self._arrived, pointer))
+        self._arrived += 1
+
+    def heads(self) -> list[ServedChannel]:
+        """Channels with work, in the order of their oldest pointers."""
+        waiting = [one for one in self.channels.values() if one.waiting]
+        return sorted(waiting, key=lambda one: one.waiting[0][0])

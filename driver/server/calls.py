@@ -1,0 +1,228 @@
+"""Calls of applications, checked and carried out."""
+
+from collections.abc import Callable
+
+from signalbox.driver.channel.channel import Channel
+from signalbox.driver.compute.contexts import Context
+from signalbox.driver.device import Device
+from signalbox.driver.memory.address_space import AddressSpace
+from signalbox.driver.memory.mapping import Mapping
+from signalbox.driver.memory.physical import MemoryUseError
+from signalbox.driver.platform.info import DeviceError
+from signalbox.driver.protocol.errors import report
+from signalbox.driver.protocol.messages import (
+    CloseChannel,
+    CloseSpace,
+    Done,
+    Kill,
+    Look,
+    Map,
+    Number,
+    OpenChannel,
+    Opened,
+    Protect,
+    RaisePriority,
+    ReadTime,
+    Request,
+    Result,
+    Resume,
+    Seen,
+    Submit,
+    Unmap,
+    Wait,
+)
+from signalbox.driver.runtime.own_machine import OwnMachine
+from signalbox.driver.server.application import Application, ServedChannel
+from signalbox.driver.server.settings import ServerSettings
+from signalbox.driver.server.work_queue import Pointer
+
+__all__ = ["Calls"]
+
+_WAIT_CYCLES = 1000
+"""Cycles for which a wait does not notice that its application has left."""
+
+_SPACES_EACH = 8
+
+
+class Calls:
+    """Calls of all applications.
+
+    Parameters
+    ----------
+    owed : number of channels that are kept for applications without any.
+
+    Members
+    -------
+    context : the universal context, once there is one.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        owner: OwnMachine,
+        settings: ServerSettings,
+        owed: Callable[[], int],
+    ) -> None:
+        self._device, self._owner, self._settings = device, owner, settings
+        self._owed = owed
+        self.context: Context | None = None
+
+    async def carry_out(self, application: Application, request: Request) -> Result:
+        """Carry out a call. Raises the exception that the client is to see."""
+        match request:
+            case Submit():
+                self._submit(application, request)
+            case Look():
+                return await self._look(application.channel(request.channel).channel)
+            case Map():
+                await self._map(application, request)
+            case Unmap():
+                space, mapping = self._mapping(application, request.space, request.va)
+                await space.unmap(mapping)
+            case Protect():
+                space, mapping = self._mapping(application, request.space, request.va)
+                await space.protect(mapping, read_only=request.read_only)
+            case CloseSpace():
+                await self._close_space(application, request.space)
+            case OpenChannel():
+                return await self._open(application, request)
+            case CloseChannel():
+                await self._close(application, request.channel)
+            case RaisePriority():
+                channel = application.channel(request.channel).channel
+                await channel.raise_priority(request.priority)
+            case Resume():
+                await self._resume(application.channel(request.channel), skip=request.skip)
+            case Kill():
+                await self._kill(application.space(request.space), request.record)
+            case ReadTime():
+                return Number(await self._device.time_ns())
+            case Wait():
+                await self._wait(application, request.cycles)
+            case _:
+                raise DeviceError(f"{type(request).__name__} cannot be called now")
+        return Done()
+
+    # -- address spaces ----------------------------------------------------------------------------
+
+    def _space(self, application: Application, number: int) -> AddressSpace:
+        """A space of an application, created on first use."""
+        if number not in application.spaces:
+            if len(application.spaces) >= _SPACES_EACH:
+                raise DeviceError(f"{application} has {_SPACES_EACH} address spaces already")
+            name = f"space {number} of {application}"
+            space = self._device.spaces.create(name, tables=application.portion.tables)
+            application.spaces[number] = space
+            if self.context is not None:
+                self._device.engine.contexts.choose(space, self.context)
+        return application.spaces[number]
+
+    async def _map(self, application: Application, request: Map) -> None:
+        if not application.owns(request.pa, request.size):
+            raise MemoryUseError(
+                f"{request.size} bytes at physical {request.pa:#x} are not memory of {application}"
+            )
+        space = self._space(application, request.space)
+        await space.map(
+            request.pa,
+            request.size,
+            va=request.va,
+            page_size=request.page,
+            read_only=request.read_only,
+            atomics=request.atomics,
+        )
+
+    def _mapping(
+        self, application: Application, number: int, va: int
+    ) -> tuple[AddressSpace, Mapping]:
+        """A mapping of an application, not one of the server's own. Raises `MemoryUseError`."""
+        space = application.space(number)
+        mapping = space.find(va)
+        if mapping is None or mapping.va != va or mapping.buffer is not None:
+            raise MemoryUseError(f"{application} has mapped nothing at {va:#x} of {space}")
+        return space, mapping
+
+    async def _close_space(self, application: Application, number: int) -> None:
+        space = application.spaces.get(number)
+        if space is None:  # never used
+            return
+        for index, served in list(application.channels.items()):
+            if served.channel.space is space:
+                await self._close(application, index)
+        await self._device.close_space(space)
+        del application.spaces[number]
+
+    # -- channels ----------------------------------------------------------------------------------
+
+    async def _open(self, application: Application, request: OpenChannel) -> Opened:
+        space = self._space(application, request.space)
+        own = [one for one in application.channels.values() if one.channel.space is space]
+        if own and not self._spare(application):
+            return Opened(min(own, key=lambda one: len(one.waiting)).channel.index)
+        channel = await self._owner.channels.for_priority(request.priority, space)
+        if channel.index not in application.channels:
+            application.channels[channel.index] = ServedChannel(channel)
+            await self._prepare(application, channel)
+        return Opened(channel.index)
+
+    def _spare(self, application: Application) -> bool:
+        """Whether an application that has a channel may open another one: each application that is
+        there, or may come, gets one first."""
+        if len(application.channels) >= self._settings.channels_each:
+            return False
+        free = self._device.info.channels - len(self._owner.channels)
+        return free > self._owed()
+
+    async def _prepare(self, application: Application, channel: Channel) -> None:
+        """Run its tasks in the universal context. Those that are killed do not halt it: its client
+        hears of them."""
+        channel.killing = True
+        channel.tasks = application.reported(channel.index, self._device.machine.now)
+        if self.context is not None:
+            contexts = self._device.engine.contexts
+            contexts.enter(channel.space)
+            if self._device.info.nested_kernels:
+                await contexts.nest(channel.space, self._settings.depth)
+
+    async def _close(self, application: Application, index: int) -> None:
+        application.channel(index).waiting.clear()
+        await self._owner.channels.close(index)
+        del application.channels[index]
+
+    def _submit(self, application: Application, request: Submit) -> None:
+        if not application.owns(request.pa, 4 * request.dwords):
+            raise MemoryUseError(
+                f"{request.dwords} dwords at physical {request.pa:#x} are not memory of "
+                f"{application}"
+            )
+        channel = application.channel(request.channel).channel
+        if request.dwords > channel.largest_segment:
+            raise ValueError(f"{request.dwords} dwords are more than {channel.largest_segment}")
+        if application.queued >= self._settings.queue_each:
+            raise DeviceError(f"{application} has {application.queued} pointers on its queue")
+        pointer = Pointer(request.channel, request.pa, request.dwords, request.sync)
+        application.push(pointer)
+
+    async def _look(self, channel: Channel) -> Seen:
+        failure = await channel.check()
+        return Seen(
+            executed=await channel.executed(),
+            progress=await channel.progress(),
+            waits_for=await channel.waits_for(),
+            failure=None if failure is None else report(failure),
+        )
+
+    async def _resume(self, served: ServedChannel, *, skip: bool) -> None:
+        await (served.channel.skip() if skip else served.channel.resume())
+        served.told, served.running = False, True
+
+    async def _kill(self, space: AddressSpace, record: int) -> None:
+        if self._owner.compute is not None and self._device.spaces.users(space):
+            await self._owner.compute.kill_task(space, record)
+
+    # -- time --------------------------------------------------------------------------------------
+
+    async def _wait(self, application: Application, cycles: int) -> None:
+        while cycles > 0 and not application.leaving:
+            await self._device.machine.wait_cycles(min(cycles, _WAIT_CYCLES))
+            cycles -= _WAIT_CYCLES

@@ -1,0 +1,56 @@
+"""The machine's memory, given to applications in portions (SHARE-3)."""
+
+from signalbox.driver.memory.physical import Buffer, Memory
+from signalbox.driver.server.settings import ServerSettings
+
+__all__ = ["Pool", "Portion"]
+
+from dataclasses import dataclass
+
+_ALIGN = 1 << 16
+
+
+@dataclass(frozen=True)
+class Portion:
+    """Memory of one application.
+
+    Members
+    -------
+    memory : what it shares with the machine.
+    tables : allocator of the page tables of its spaces, which it cannot access.
+    """
+
+    memory: Buffer
+    tables: Memory
+    tables_memory: Buffer
+
+
+class Pool:
+    """Portions of a memory, returned when their applications end."""
+
+    def __init__(self, memory: Memory, settings: ServerSettings) -> None:
+        self._memory, self._settings = memory, settings
+
+    def take(self, size: int, name: str) -> Portion:
+        """A portion of `size` bytes, rounded up to whole pages; 0: the most that an application can
+        have. Raises `OutOfMemory`, `ValueError` for more than that."""
+        most = self._settings.memory_each
+        if size > most:
+            raise ValueError(f"{size} bytes are more than the {most} of one application")
+        size = -(-(size or most) // 4096) * 4096
+        memory = self._memory.allocate(size, align=_ALIGN, name=f"memory of {name}")
+        try:
+            tables = self._memory.allocate(
+                self._settings.tables_each, align=4096, name=f"page tables of {name}"
+            )
+        except Exception:
+            memory.free()
+            raise
+        first, end = tables.address, tables.address + tables.room
+        own = Memory(self._memory.machine, self._memory.size, base=first, end=end)
+        return Portion(memory, own, tables)
+
+    def give(self, portion: Portion) -> None:
+        """Return a portion, which nothing uses any more."""
+        portion.memory.free()
+        portion.tables_memory.free()

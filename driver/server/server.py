@@ -1,0 +1,464 @@
+"""The server: one universal context, a queue per application, work handed on in turn (SHARE-2 …
+SHARE-9).
+
+    server = await Server.open(machine, settings, spawn=asyncio.create_task)
+    await server.run()
+
+It runs on any machine and any event loop. Connections put what they receive into `inbox`, and
+`run` carries it out. Nothing that a client sends, or does not send, makes it wait: calls that take
+time run as tasks of their own. Simulated time passes while something is in progress, and stands
+still otherwise.
+"""
+
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+from signalbox.driver.channel.priority_policy import NoPriorityPolicy
+from signalbox.driver.compute.contexts import Context
+from signalbox.driver.compute.engine import ComputeSettings
+from signalbox.driver.device import Device
+from signalbox.driver.faults.channel_error import ChannelActive
+from signalbox.driver.platform.info import DeviceError
+from signalbox.driver.platform.machine import Machine
+from signalbox.driver.protocol.errors import CommandsRefused, refusal, report
+from signalbox.driver.protocol.messages import (
+    PROTOCOL,
+    Answer,
+    Call,
+    Done,
+    Halted,
+    Hello,
+    Leave,
+    MessageError,
+    Notified,
+    Refused,
+    Report,
+    Result,
+    Status,
+    Taken,
+    Welcome,
+    decode_call,
+    encode,
+)
+from signalbox.driver.runtime.own_machine import OwnMachine
+from signalbox.driver.server.application import Application, Peer, ServedChannel
+from signalbox.driver.server.calls import Calls
+from signalbox.driver.server.command_check import CommandError, launches
+from signalbox.driver.server.pool import Pool
+from signalbox.driver.server.settings import ServerSettings
+from signalbox.driver.server.status import status
+from signalbox.driver.server.work_queue import Pointer, policy
+from signalbox.driver.text_table import counted
+from signalbox.hw.errors import Cause
+from signalbox.hw.qmd import Placement
+from signalbox.hw.registers import KillScope
+
+__all__ = ["Inbox", "Lost", "Received", "Server"]
+
+LOG = logging.getLogger("signalbox.server")
+
+POLL_CYCLES = 64
+"""Cycles between two looks at the machine and the inbox while something is in progress."""
+
+_STOP_TRIES = 10
+"""Attempts to stop the channels of an application that has gone."""
+
+
+@dataclass(frozen=True)
+class Received:
+    """A message of a client."""
+
+    peer: Peer
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A connection has ended, whatever the reason."""
+
+    peer: Peer
+    why: str
+
+
+class Inbox(Protocol):
+    """What connections have received, in order."""
+
+    def take(self) -> list[Received | Lost]:
+        """Everything since the last call."""
+        ...
+
+    async def wait(self) -> None:
+        """Wait until there is something, while nothing is in progress."""
+        ...
+
+
+class Server:
+    """One machine and its applications. Created by `open`.
+
+    Members
+    -------
+    inbox : of all connections.
+    applications : those that are there, by number.
+    context : the universal context, from the first application on.
+    ended : set it to make `run` return.
+    served : applications so far.
+    """
+
+    def __init__(
+        self,
+        owner: OwnMachine,
+        settings: ServerSettings,
+        inbox: Inbox,
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+    ) -> None:
+        self.owner, self.device, self.settings = owner, Device(owner), settings
+        self.inbox, self._spawn = inbox, spawn
+        self.applications: dict[int, Application] = {}
+        self.context: Context | None = None
+        self.ended = False
+        self.served = 0
+        self._policy = policy(settings.policy)
+        self._pool = Pool(self.device.memory, settings)
+        self._by_peer: dict[Peer, Application] = {}
+        self._calls = Calls(self.device, owner, settings, self._owed)
+        self._running = 0
+
+    @classmethod
+    async def open(
+        cls,
+        machine: Machine,
+        settings: ServerSettings,
+        inbox: Inbox,
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+    ) -> Self:
+        """Open the machine. Raises as `Device.open`.
+
+        Parameters
+        ----------
+        spawn : runs a coroutine beside the others, on the event loop of the machine.
+        """
+        compute = ComputeSettings(waiting=1024)
+        owner = await OwnMachine.open(machine, NoPriorityPolicy(1), compute=compute)
+        return cls(owner, settings, inbox, spawn)
+
+    @property
+    def cycle(self) -> int:
+        """Current machine cycle."""
+        return self.device.machine.now()
+
+    # -- main loop ---------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Serve until `ended`."""
+        while not self.ended:
+            for item in self.inbox.take():
+                self._accept(item)
+            await self._issue()
+            if self._idle:
+                await self.inbox.wait()
+                continue
+            await self.device.machine.wait_cycles(POLL_CYCLES)
+            await self._look()
+
+    @property
+    def _idle(self) -> bool:
+        busy = any(one.busy or one.queued for one in self.applications.values())
+        return not busy and not self._running
+
+    def _accept(self, item: Received | Lost) -> None:
+        application = self._by_peer.get(item.peer)
+        if isinstance(item, Lost):
+            if application is not None:
+                self._start(self._end(application, item.why))
+            return
+        try:
+            call = decode_call(item.data)
+        except MessageError as error:
+            self._expel(item.peer, str(error))
+            return
+        if application is None:
+            self._start(self._first(item.peer, call))
+        elif application.leaving:
+            application.answer(call.number, self.cycle, Refused("ServerError", "it is leaving"))
+        elif isinstance(call.request, Leave):
+            self._start(self._leave(application, call))
+        else:
+            application.calls += 1
+            self._start(self._carry_out(application, call))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine beside the others; time passes until it has ended."""
+
+        async def counted() -> None:
+            try:
+                await work
+            except Exception:  # the server goes on, whatever happens to one of its clients
+                LOG.exception("unexpected error")
+            finally:
+                self._running -= 1
+
+        self._running += 1
+        self._spawn(counted())
+
+    def _expel(self, peer: Peer, why: str) -> None:
+        """End the connection of a client that breaks the rules."""
+        LOG.warning("connection ended: %s", why)
+        peer.close()
+        if application := self._by_peer.get(peer):
+            self._start(self._end(application, why))
+
+    # -- applications ------------------------------------------------------------------------------
+
+    async def _first(self, peer: Peer, call: Call) -> None:
+        """Carry out a call of a connection that is not an application's yet."""
+        match call.request:
+            case Hello():
+                result = await self._welcome(peer, call.request)
+            case Status():
+                result = Report(status(self))
+            case _:
+                result = Refused("ServerError", "the first call is Hello")
+        peer.send(encode(Answer(call.number, self.cycle, result)))
+
+    async def _welcome(self, peer: Peer, hello: Hello) -> Result:
+        """Make a connection an application's."""
+        if hello.version != PROTOCOL:
+            return Refused(
+                "ServerError", f"the server speaks version {PROTOCOL}, not {hello.version}"
+            )
+        if peer in self._by_peer:
+            return Refused("ServerError", "Hello comes once")
+        try:
+            self._admit()
+            portion = self._pool.take(hello.memory, hello.name)
+        except Exception as error:
+            return refusal(error)
+        number = self.served
+        self.served += 1
+        application = Application(number, hello.name, hello.process, peer, portion)
+        application.weight = self.settings.weights.get(hello.name, 1)
+        application.priority = self.settings.priorities.get(hello.name, 0)
+        memory = portion.memory
+        self.applications[number] = self._by_peer[peer] = application
+        peer.share(memory.address, memory.room)
+        await self._universal()
+        LOG.info("%s has come", application)
+        return Welcome(
+            client=number,
+            info=self.device.info,
+            base=memory.address,
+            size=memory.room,
+            channels=self.settings.channels_each,
+            queue=self.settings.queue_each,
+            dwords=self.owner.channels.settings.pushbuffer_bytes // 16,
+            levels=1,
+            depth=self.settings.depth,
+            epoch=self.device.clock.epoch,
+        )
+
+    def _admit(self) -> None:
+        """Raise `DeviceError` if no further application can come."""
+        if len(self.applications) >= self.most:
+            raise DeviceError(f"the server has {counted(self.most, 'application')}, and no more")
+
+    @property
+    def most(self) -> int:
+        """Applications at a time: each needs a channel and an ASID."""
+        info = self.device.info
+        return min(self.settings.applications, info.channels, max(1, info.asids - 1))
+
+    def _owed(self) -> int:
+        """Channels kept for applications that have none, or have not come yet."""
+        return self.most - sum(bool(one.channels) for one in self.applications.values())
+
+    @property
+    def free_bytes(self) -> int:
+        """Bytes of memory that no application has."""
+        return self.device.memory.free_bytes
+
+    async def _universal(self) -> None:
+        """Create the universal context with the first application (SHARE-2)."""
+        compute = self.owner.compute
+        if compute is not None and self.context is None:
+            self.context = await compute.contexts.create("universal", wanted=Placement.DEEP)
+            self._calls.context = self.context
+
+    async def _carry_out(self, application: Application, call: Call) -> None:
+        try:
+            result = await self._result(application, call)
+        except Exception as error:
+            result = refusal(error)
+            if result.kind == "ServerError":
+                LOG.warning("%s: %s", application, result.message)
+        finally:
+            application.calls -= 1
+        application.answer(call.number, self.cycle, result)
+
+    async def _result(self, application: Application, call: Call) -> Result:
+        match call.request:
+            case Hello():
+                return Refused("ServerError", "Hello comes once")
+            case Status():
+                return Report(status(self))
+            case _:
+                return await self._calls.carry_out(application, call.request)
+
+    async def _leave(self, application: Application, call: Call) -> None:
+        assert isinstance(call.request, Leave)
+        application.leaving = True
+        if call.request.drain:
+            while application.queued or any(c.running for c in application.channels.values()):
+                if any(c.channel.failure for c in application.channels.values()):
+                    break
+                await self.device.machine.wait_cycles(POLL_CYCLES)
+        await self._end(application, "it left")
+        application.answer(call.number, self.cycle, Done())
+
+    async def _end(self, application: Application, why: str) -> None:
+        """End everything of an application (SHARE-8). What cannot be stopped keeps its memory."""
+        if self._by_peer.pop(application.peer, None) is None:
+            return
+        application.leaving = True
+        for one in application.channels.values():
+            one.waiting.clear()
+        while application.calls:
+            await self.device.machine.wait_cycles(POLL_CYCLES)
+        for attempt in range(_STOP_TRIES):
+            try:
+                await self._close(application)
+                break
+            except ChannelActive as error:
+                LOG.warning("%s: attempt %d: %s", application, attempt, error)
+        else:
+            LOG.error("%s cannot be stopped: its memory stays reserved", application)
+            return
+        memory = application.portion.memory
+        application.peer.withdraw(memory.address, memory.room)
+        self._pool.give(application.portion)
+        del self.applications[application.number]
+        LOG.info("%s has gone: %s", application, why)
+
+    async def _close(self, application: Application) -> None:
+        """Close channels and spaces. Raises `ChannelActive`."""
+        await self._kill(application)
+        for index in list(application.channels):
+            await self.owner.channels.close(index)
+            del application.channels[index]
+        for number, space in list(application.spaces.items()):
+            await self.device.close_space(space)
+            del application.spaces[number]
+
+    async def _kill(self, application: Application) -> None:
+        """Kill all tasks of an application."""
+        compute = self.owner.compute
+        for space in application.spaces.values():
+            if compute is not None and space.asid is not None and self.device.spaces.users(space):
+                await compute.kill(KillScope.SPACE, asid=space.asid)
+
+    # -- work --------------------------------------------------------------------------------------
+
+    async def _issue(self) -> None:
+        """Serve the queues, turn by turn, until nothing more can be handed on."""
+        issued = True
+        while issued:
+            issued = False
+            waiting = [one for one in self.applications.values() if one.queued]
+            for one in self._policy.turn(waiting):
+                assert isinstance(one, Application)
+                issued |= await self._hand_on(one)
+
+    async def _hand_on(self, application: Application) -> bool:
+        """Hand on the oldest pointer of an application that can be; whether there was one."""
+        for served in application.heads():
+            _, pointer = served.waiting[0]
+            if served.channel.failure is not None:
+                continue
+            if not await served.channel.has_room(pointer.dwords):
+                continue
+            dwords = self._commands(pointer)
+            try:
+                count = launches(dwords)
+            except CommandError as error:
+                self._refuse(application, served, str(error))
+                return True
+            if count and application.tasks + count > max(self.settings.launches_each, count):
+                continue
+            served.waiting.popleft()
+            served.running = True
+            served.unseen += count
+            if not application.tasks:
+                application.since = self.cycle
+            application.issued += 1
+            await served.channel.submit(dwords, sync=pointer.sync)
+            self._taken(application, served)
+            return True
+        return False
+
+    def _commands(self, pointer: Pointer) -> list[int]:
+        """A copy of the commands at a pointer, which their owner cannot change any more."""
+        data = self.device.machine.memory_read(pointer.pa, 4 * pointer.dwords)
+        return [int.from_bytes(data[at : at + 4], "little") for at in range(0, len(data), 4)]
+
+    def _refuse(self, application: Application, served: ServedChannel, why: str) -> None:
+        """Drop the oldest pointer of a channel, and tell its owner."""
+        served.waiting.popleft()
+        self._taken(application, served)
+        index = served.channel.index
+        error = CommandsRefused(index, Cause.METHOD_PRIVILEGED, None, 0, 0, 0, held=False, why=why)
+        application.tell(self.cycle, Halted(index, report(error)))
+
+    def _taken(self, application: Application, served: ServedChannel) -> None:
+        served.taken += 1
+        application.tell(self.cycle, Taken(served.channel.index, served.taken))
+
+    # -- progress ----------------------------------------------------------------------------------
+
+    async def _look(self) -> None:
+        """Serve interrupts, and tell the applications what has happened."""
+        notified = await self.owner.completion.serve()
+        for application in list(self.applications.values()):
+            heard = False
+            for index, served in list(application.channels.items()):
+                stopped = served.running and not await self._runs(application, served)
+                heard |= stopped or bool(notified >> index & 1)
+                self._tell_failure(application, served)
+            if heard:
+                application.tell(self.cycle, Notified())
+        self._watch()
+
+    async def _runs(self, application: Application, served: ServedChannel) -> bool:
+        """Read how far a channel is; whether it may still execute something."""
+        control, channel = self.owner.control, served.channel
+        state = await control.read_channel_fields(channel.index, "STATUS")
+        ended = await control.read_channel(channel.index, "TASKS")
+        if ended != served.ended:
+            served.ended, application.since = ended, self.cycle
+        served.tasks = state["TASKS"]
+        pending = state["PENDING"] or await channel.update() != channel.submitted
+        if not pending:
+            served.unseen = 0
+        halted = state["HALTED"] and channel.failure is not None
+        served.running = bool(state["ACTIVE"] or (pending and not halted))
+        return served.running
+
+    def _tell_failure(self, application: Application, served: ServedChannel) -> None:
+        failure = served.channel.failure
+        if failure is None:
+            served.told = False
+        elif not served.told:
+            served.told = True
+            application.tell(self.cycle, Halted(served.channel.index, report(failure)))
+
+    def _watch(self) -> None:
+        """Kill the tasks of applications that keep others from running for too long (SHARE-9)."""
+        patience = self.settings.patience_cycles
+        working = [one for one in self.applications.values() if one.tasks or one.queued]
+        if not patience or len(working) < 2:
+            return
+        for application in working:
+            if application.tasks and self.cycle - application.since > patience:
+                LOG.warning("%s: tasks killed after %d cycles", application, patience)
+                application.since = self.cycle
+                self._start(self._kill(application))

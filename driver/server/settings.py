@@ -1,0 +1,66 @@
+"""Settings of a server."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from signalbox.driver.server.work_queue import Policy
+from signalbox.hw.config import NESTING
+
+__all__ = ["ServerSettings"]
+
+_PAGE = 4096
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """Limits of each application, and how they share the machine. Raises `ValueError` for values
+    out of range.
+
+    Members
+    -------
+    applications : most applications at a time, given enough channels and ASIDs.
+    memory_each : bytes of an application's memory, unless it asks for fewer; a multiple of 4096.
+    tables_each : bytes for the page tables of its address spaces, which it cannot access; likewise.
+    channels_each : most channels of an application.
+    launches_each : most tasks of an application on the machine, launched by the host; the next
+        pointer is held back.
+    queue_each : most pointers on the queue of an application.
+    policy : order in which the queues are served.
+    weights : pointers per turn of applications, by name, for the policy "weighted"; default 1.
+    priorities : of applications, by name, for the policy "priority"; a higher one goes first;
+        default 0.
+    depth : greatest nesting depth of kernels.
+    patience_cycles : cycles for which an application's tasks may run without an end of any while
+        others have work, too; then they are killed. 0: for ever.
+    """
+
+    applications: int = 48
+    memory_each: int = 1 << 20
+    tables_each: int = 1 << 17
+    channels_each: int = 4
+    launches_each: int = 8
+    queue_each: int = 256
+    policy: Policy | str = Policy.ROUND_ROBIN
+    weights: Mapping[str, int] = field(default_factory=dict)
+    priorities: Mapping[str, int] = field(default_factory=dict)
+    depth: int = 1
+    patience_cycles: int = 5_000_000
+
+    def __post_init__(self) -> None:
+        for name in ("memory_each", "tables_each"):
+            if (value := getattr(self, name)) < _PAGE or value % _PAGE:
+                raise ValueError(
+                    f"{name} = {value} is not a multiple of {_PAGE} bytes, at least one"
+                )
+        for name in ("applications", "channels_each", "launches_each", "queue_each"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} = {getattr(self, name)} is not at least 1")
+        if self.queue_each < self.channels_each:
+            raise ValueError("queue_each is less than channels_each: each channel needs a place")
+        if not 1 <= self.depth <= NESTING:
+            raise ValueError(f"depth = {self.depth} is outside 1 … {NESTING}")
+        if self.patience_cycles < 0:
+            raise ValueError(f"patience_cycles = {self.patience_cycles} is negative")
+        if any(weight < 1 for weight in self.weights.values()):
+            raise ValueError(f"weights = {dict(self.weights)}: each is at least 1")
+        Policy(self.policy)

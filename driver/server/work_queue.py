@@ -1,0 +1,113 @@
+"""Queues of pointers to work, one per application, and the order in which they are served."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+__all__ = [
+    "IssuePolicy",
+    "Pointer",
+    "Policy",
+    "PriorityOrder",
+    "Queued",
+    "RoundRobin",
+    "Weighted",
+    "policy",
+]
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """A pointer to commands of an application.
+
+    Members
+    -------
+    channel : channel that executes them.
+    pa : physical address.
+    dwords : number of dwords.
+    sync : as of `CommandChannel.enqueue`.
+    """
+
+    channel: int
+    pa: int
+    dwords: int
+    sync: bool = False
+
+
+class Queued(Protocol):
+    """An application, as far as its turn is concerned.
+
+    Members
+    -------
+    weight : pointers per turn.
+    priority : a higher one is served first.
+    """
+
+    number: int
+    weight: int
+    priority: int
+
+
+class IssuePolicy(Protocol):
+    """Order in which the queues are served (SHARE-5, SHARE-6)."""
+
+    def turn(self, waiting: Sequence[Queued]) -> Iterable[Queued]:
+        """The next turn over the applications with non-empty queues, in order of their numbers: one
+        pointer of each that is yielded, as often as it is yielded."""
+        ...
+
+
+class RoundRobin:
+    """One pointer per non-empty queue and turn; each turn starts behind the one that was served
+    first in the turn before."""
+
+    def __init__(self) -> None:
+        self._last = -1
+
+    def turn(self, waiting: Sequence[Queued]) -> Iterator[Queued]:
+        """See `IssuePolicy.turn`."""
+        later = [one for one in waiting if one.number > self._last]
+        earlier = [one for one in waiting if one.number <= self._last]
+        order = [*later, *earlier]
+        if order:
+            self._last = order[0].number
+        yield from order
+
+
+class Weighted(RoundRobin):
+    """Round robin with `weight` pointers per queue and turn."""
+
+    def turn(self, waiting: Sequence[Queued]) -> Iterator[Queued]:
+        """See `IssuePolicy.turn`."""
+        for one in super().turn(waiting):
+            yield from [one] * one.weight
+
+
+class PriorityOrder(RoundRobin):
+    """Round robin among the applications with work that have the highest priority."""
+
+    def turn(self, waiting: Sequence[Queued]) -> Iterator[Queued]:
+        """See `IssuePolicy.turn`."""
+        highest = max((one.priority for one in waiting), default=0)
+        yield from super().turn([one for one in waiting if one.priority == highest])
+
+
+class Policy(StrEnum):
+    """Names of the policies."""
+
+    ROUND_ROBIN = "round-robin"
+    WEIGHTED = "weighted"
+    PRIORITY = "priority"
+
+
+_POLICIES: dict[Policy, type[RoundRobin]] = {
+    Policy.ROUND_ROBIN: RoundRobin,
+    Policy.WEIGHTED: Weighted,
+    Policy.PRIORITY: PriorityOrder,
+}
+
+
+def policy(name: Policy | str) -> IssuePolicy:
+    """A policy by name. Raises `ValueError` for an unknown one."""
+    return _POLICIES[Policy(name)]()
