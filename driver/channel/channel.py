@@ -472,8 +472,10 @@ class Channel(CommandChannel):
     async def _clear(self) -> None:
         if self.failure is not None:
             self._copies.over(await self._failed(self.failure))
-        self.failure = None
-        await clear_error(self.control, self.index)
+        # No check meanwhile, which would read an error that is half cleared.
+        async with self._checks:
+            self.failure = None
+            await clear_error(self.control, self.index)
 
     async def _write(self, name: str, value: int = 0, **fields: int) -> None:
         await self.control.write_channel(self.index, name, value, **fields)

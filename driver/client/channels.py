@@ -6,6 +6,7 @@ from dataclasses import replace
 from signalbox.driver.channel.command_channel import CommandChannel
 from signalbox.driver.channel.segments import Segments
 from signalbox.driver.client.connection import Connection
+from signalbox.driver.client.spaces import ClientSpace
 from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.driver.faults.channel_error import ChannelError
 from signalbox.driver.faults.task_error import TaskError
@@ -62,7 +63,7 @@ class ClientChannel(CommandChannel):
         super().__init__(machine, space, index)
         self._connection, self._arena, self._welcome = connection, arena, welcome
         self._segments = Segments(arena.size)
-        self._submitted = self._taken = self._priority = 0
+        self._submitted = self._taken = self._priority = self._resumes = 0
 
     @property
     def largest_segment(self) -> int:
@@ -117,8 +118,8 @@ class ClientChannel(CommandChannel):
     async def check(self) -> ChannelError | None:
         """See `CommandChannel.check`."""
         seen = await self._look()
-        if seen.failure is not None and self.failure is None:
-            self.failure = self._explained(seen.failure)
+        if seen.failure is not None:
+            self._halted(seen.failure, seen.resumes)
         return self.failure
 
     async def resume(self) -> None:
@@ -131,6 +132,7 @@ class ClientChannel(CommandChannel):
 
     async def _continue(self, *, skip: bool) -> None:
         self.failure = None
+        self._resumes += 1
         await self._connection.call(Resume(self.index, skip), Done)
 
     async def close(self) -> None:
@@ -147,16 +149,24 @@ class ClientChannel(CommandChannel):
             case Taken(count=count):
                 self._taken = count
                 self._segments.free(count)
-            case Halted(error=report):
-                self.failure = self._explained(report)
+            case Halted(resumes=resumes, error=report):
+                self._halted(report, resumes)
             case Failed(error=report):
                 error = self._explained(report)
                 assert isinstance(error, TaskError), "tasks alone fail by themselves"
                 self.tasks.failed(error)
 
+    def _halted(self, report: ErrorReport, resumes: int) -> None:
+        """Note a failure, unless it is one that was resumed meanwhile."""
+        if self.failure is None and resumes == self._resumes:
+            self.failure = self._explained(report)
+
     def _explained(self, report: ErrorReport) -> ChannelError:
-        """The error, with what the client alone knows of its task."""
+        """The error, with what the client alone knows of its task and its address space."""
         error = error_of(report)
+        if (fault := error.fault) is not None and fault.space is not None:
+            context = self.space.describe(fault.va)
+            error.fault = replace(fault, space=self.space.name, context=context)
         task = self.tasks.find(error.va) if isinstance(error, TaskError) else None
         if task is None or not isinstance(error, TaskError):
             return error
@@ -187,6 +197,8 @@ class ClientChannels(Channels[ClientChannel]):
 
     async def for_priority(self, priority: int, space: AddressSpace) -> ClientChannel:
         """See `Channels.for_priority`."""
+        assert isinstance(space, ClientSpace), "spaces of a client's device are such"
+        await space.open()
         arena = self._memory.allocate(_ARENA_BYTES, align=4096, name="commands")
         try:
             opened = await self._connection.call(OpenChannel(space.base, priority), Opened)

@@ -6,7 +6,14 @@ from signalbox.driver.memory.asids import AddressSpaces
 from signalbox.driver.memory.mapping import Mapping
 from signalbox.driver.memory.page_tables import Page
 from signalbox.driver.memory.physical import Memory
-from signalbox.driver.protocol.messages import CloseSpace, Done, Map, Protect, Unmap
+from signalbox.driver.protocol.messages import (
+    CloseSpace,
+    Done,
+    Map,
+    OpenSpace,
+    Protect,
+    Unmap,
+)
 
 __all__ = ["ClientSpace", "ClientSpaces"]
 
@@ -21,7 +28,7 @@ class ClientSpace(AddressSpace):
         self, connection: Connection, memory: Memory, name: str, size: int, number: int
     ) -> None:
         super().__init__(memory, name, size)
-        self._connection, self._number = connection, number
+        self._connection, self._number, self._open = connection, number, False
         self._addresses.take(super().upper, _SERVERS_BYTES)
 
     @property
@@ -34,9 +41,16 @@ class ClientSpace(AddressSpace):
         """See `AddressSpace.upper`; above the addresses of the server."""
         return super().upper + _SERVERS_BYTES
 
+    async def open(self) -> None:
+        """Create the space at the server, with its first use."""
+        if not self._open:
+            await self._connection.call(OpenSpace(self._number, self.size), Done)
+            self._open = True
+
     async def _enter(
         self, va: int, pa: int, size: int, page_size: int, permissions: dict[str, bool]
     ) -> list[Page]:
+        await self.open()
         options = {name: permissions[name] for name in ("read_only", "atomics")}
         request = Map(self._number, va=va, pa=pa, size=size, page=page_size, **options)
         await self._connection.call(request, Done)
@@ -55,7 +69,8 @@ class ClientSpace(AddressSpace):
         self._release_retiring()
 
     async def _free(self) -> None:
-        await self._connection.call(CloseSpace(self._number), Done)
+        if self._open:
+            await self._connection.call(CloseSpace(self._number), Done)
 
 
 class _ServersMmu:

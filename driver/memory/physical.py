@@ -143,11 +143,14 @@ class Memory:
         return Buffer(self, address, size, name)
 
     def allocate_pages(self, size: int, *, name: str = "") -> Buffer:
-        """Allocate a buffer of `size` bytes for mapping: whole pages of `page_for(size)` bytes;
-        without room for pages of 512 MiB, of 2 MiB. Raises `OutOfMemory`."""
-        page = page_for(size)
-        if page == PAGE_SIZES[-1] and self._ranges.find(size, page) is None:
-            page = PAGE_SIZES[-2]
+        """Allocate a buffer of `size` bytes for mapping: whole pages of `page_for(size)` bytes, or
+        of a smaller size if there is no room for such. Raises `OutOfMemory`."""
+        best = page_for(size)
+        pages = [page for page in reversed(PAGE_SIZES) if page <= best]
+        fits = (
+            page for page in pages if self._ranges.find(-(-size // page) * page, page) is not None
+        )
+        page = next(fits, best)
         buffer = self.allocate(-(-size // page) * page, align=page, name=name)
         buffer.size = size
         return buffer

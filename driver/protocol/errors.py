@@ -113,7 +113,10 @@ def report(error: ChannelError) -> ErrorReport:
 
 def _named(kind: Any, value: Any) -> Any:
     """Member of an enumeration, or the plain number where it has none."""
-    return kind(value) if value in {*kind} else value
+    try:
+        return kind(value)
+    except ValueError:
+        return value
 
 
 def error_of(message: ErrorReport) -> ChannelError:

@@ -32,6 +32,7 @@ __all__ = [
     "Notified",
     "Number",
     "OpenChannel",
+    "OpenSpace",
     "Opened",
     "Protect",
     "RaisePriority",
@@ -60,7 +61,7 @@ LARGEST_MESSAGE = 1 << 16
 
 Id = Annotated[int, msgspec.Meta(ge=0, lt=1 << 16)]
 Address = Annotated[int, msgspec.Meta(ge=0, lt=1 << 49)]
-Size = Annotated[int, msgspec.Meta(ge=1, lt=1 << 49)]
+Size = Annotated[int, msgspec.Meta(ge=1, le=1 << 49)]
 Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
 Name = Annotated[str, msgspec.Meta(max_length=64)]
 
@@ -94,6 +95,13 @@ class Hello(_Message):
 
 class Status(_Message):
     """Ask for the server's status, `Report`. Needs no `Hello`."""
+
+
+class OpenSpace(_Message):
+    """Create an address space of `size` bytes, with a number of the client's choice."""
+
+    space: Id
+    size: Size
 
 
 class Map(_Message):
@@ -204,6 +212,7 @@ class Leave(_Message):
 Request = (
     Hello
     | Status
+    | OpenSpace
     | Map
     | Unmap
     | Protect
@@ -285,8 +294,14 @@ class Opened(_Message):
 
 
 class Seen(_Message):
-    """State of a channel, as of the members of `CommandChannel`."""
+    """State of a channel, as of the members of `CommandChannel`.
 
+    Members
+    -------
+    resumes : `Resume` calls of the channel that were carried out before.
+    """
+
+    resumes: int
     executed: int
     progress: int
     waits_for: int
@@ -323,9 +338,10 @@ class Notified(_Message):
 
 
 class Halted(_Message):
-    """A channel has halted."""
+    """A channel has halted, after so many `Resume` calls of it."""
 
     channel: Id
+    resumes: int
     error: ErrorReport
 
 

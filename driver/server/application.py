@@ -63,6 +63,7 @@ class ServedChannel:
     unseen : tasks of pointers that may not have been launched when `tasks` was read.
     ended : tasks that have ended, when last seen.
     told : whether the client knows of the channel's failure.
+    resumes : calls that have resumed it.
     """
 
     channel: Channel
@@ -73,6 +74,7 @@ class ServedChannel:
     unseen: int = 0
     ended: int = 0
     told: bool = False
+    resumes: int = 0
 
 
 class Application:

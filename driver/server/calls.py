@@ -20,6 +20,7 @@ from signalbox.driver.protocol.messages import (
     Number,
     OpenChannel,
     Opened,
+    OpenSpace,
     Protect,
     RaisePriority,
     ReadTime,
@@ -73,7 +74,9 @@ class Calls:
             case Submit():
                 self._submit(application, request)
             case Look():
-                return await self._look(application.channel(request.channel).channel)
+                return await self._look(application.channel(request.channel))
+            case OpenSpace():
+                self._open_space(application, request.space, request.size)
             case Map():
                 await self._map(application, request)
             case Unmap():
@@ -105,24 +108,24 @@ class Calls:
 
     # -- address spaces ----------------------------------------------------------------------------
 
-    def _space(self, application: Application, number: int) -> AddressSpace:
-        """A space of an application, created on first use."""
-        if number not in application.spaces:
-            if len(application.spaces) >= _SPACES_EACH:
-                raise DeviceError(f"{application} has {_SPACES_EACH} address spaces already")
-            name = f"space {number} of {application}"
-            space = self._device.spaces.create(name, tables=application.portion.tables)
-            application.spaces[number] = space
-            if self.context is not None:
-                self._device.engine.contexts.choose(space, self.context)
-        return application.spaces[number]
+    def _open_space(self, application: Application, number: int, size: int) -> None:
+        """Create a space, whose tasks run in the universal context."""
+        if number in application.spaces:
+            raise DeviceError(f"{application} has an address space {number} already")
+        if len(application.spaces) >= _SPACES_EACH:
+            raise DeviceError(f"{application} has {_SPACES_EACH} address spaces already")
+        name, tables = f"space {number} of {application}", application.portion.tables
+        space = self._device.spaces.create(name, size=size, tables=tables)
+        application.spaces[number] = space
+        if self.context is not None:
+            self._device.engine.contexts.choose(space, self.context)
 
     async def _map(self, application: Application, request: Map) -> None:
         if not application.owns(request.pa, request.size):
             raise MemoryUseError(
                 f"{request.size} bytes at physical {request.pa:#x} are not memory of {application}"
             )
-        space = self._space(application, request.space)
+        space = application.space(request.space)
         await space.map(
             request.pa,
             request.size,
@@ -143,9 +146,7 @@ class Calls:
         return space, mapping
 
     async def _close_space(self, application: Application, number: int) -> None:
-        space = application.spaces.get(number)
-        if space is None:  # never used
-            return
+        space = application.space(number)
         for index, served in list(application.channels.items()):
             if served.channel.space is space:
                 await self._close(application, index)
@@ -155,7 +156,7 @@ class Calls:
     # -- channels ----------------------------------------------------------------------------------
 
     async def _open(self, application: Application, request: OpenChannel) -> Opened:
-        space = self._space(application, request.space)
+        space = application.space(request.space)
         own = [one for one in application.channels.values() if one.channel.space is space]
         if own and not self._spare(application):
             return Opened(min(own, key=lambda one: len(one.waiting)).channel.index)
@@ -203,9 +204,11 @@ class Calls:
         pointer = Pointer(request.channel, request.pa, request.dwords, request.sync)
         application.push(pointer)
 
-    async def _look(self, channel: Channel) -> Seen:
+    async def _look(self, served: ServedChannel) -> Seen:
+        channel = served.channel
         failure = await channel.check()
         return Seen(
+            resumes=served.resumes,
             executed=await channel.executed(),
             progress=await channel.progress(),
             waits_for=await channel.waits_for(),
@@ -213,8 +216,11 @@ class Calls:
         )
 
     async def _resume(self, served: ServedChannel, *, skip: bool) -> None:
-        await (served.channel.skip() if skip else served.channel.resume())
-        served.told, served.running = False, True
+        try:
+            await (served.channel.skip() if skip else served.channel.resume())
+        finally:
+            served.resumes += 1
+            served.told, served.running = False, True
 
     async def _kill(self, space: AddressSpace, record: int) -> None:
         if self._owner.compute is not None and self._device.spaces.users(space):

@@ -10,7 +10,7 @@ from signalbox.driver.client.shared_machine import SharedMachine
 from signalbox.driver.device import Device
 from signalbox.driver.platform.machine import Machine
 from signalbox.driver.protocol.errors import ServerError
-from signalbox.driver.server.server import Lost, Received
+from signalbox.driver.server.server import Lost, Received, Stop
 
 __all__ = ["LocalInbox", "LocalLink"]
 
@@ -23,13 +23,13 @@ class LocalInbox:
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        self._items: deque[Received | Lost] = deque()
+        self._items: deque[Received | Lost | Stop] = deque()
 
-    def put(self, item: Received | Lost) -> None:
+    def put(self, item: Received | Lost | Stop) -> None:
         """Add an item."""
         self._items.append(item)
 
-    def take(self) -> list[Received | Lost]:
+    def take(self) -> list[Received | Lost | Stop]:
         """See `Inbox.take`."""
         items = [*self._items]
         self._items.clear()

@@ -55,7 +55,7 @@ from signalbox.hw.errors import Cause
 from signalbox.hw.qmd import Placement
 from signalbox.hw.registers import KillScope
 
-__all__ = ["Inbox", "Lost", "Received", "Server"]
+__all__ = ["Inbox", "Lost", "Received", "Server", "Stop"]
 
 LOG = logging.getLogger("signalbox.server")
 
@@ -82,10 +82,15 @@ class Lost:
     why: str
 
 
+@dataclass(frozen=True)
+class Stop:
+    """The server is to end."""
+
+
 class Inbox(Protocol):
     """What connections have received, in order."""
 
-    def take(self) -> list[Received | Lost]:
+    def take(self) -> list[Received | Lost | Stop]:
         """Everything since the last call."""
         ...
 
@@ -102,7 +107,6 @@ class Server:
     inbox : of all connections.
     applications : those that are there, by number.
     context : the universal context, from the first application on.
-    ended : set it to make `run` return.
     served : applications so far.
     """
 
@@ -117,7 +121,7 @@ class Server:
         self.inbox, self._spawn = inbox, spawn
         self.applications: dict[int, Application] = {}
         self.context: Context | None = None
-        self.ended = False
+        self._ended = False
         self.served = 0
         self._policy = policy(settings.policy)
         self._pool = Pool(self.device.memory, settings)
@@ -139,7 +143,8 @@ class Server:
         ----------
         spawn : runs a coroutine beside the others, on the event loop of the machine.
         """
-        compute = ComputeSettings(waiting=1024)
+        tasks = settings.applications * settings.launches_each
+        compute = ComputeSettings(waiting=max(64, 1 << (tasks - 1).bit_length()))
         owner = await OwnMachine.open(machine, NoPriorityPolicy(1), compute=compute)
         return cls(owner, settings, inbox, spawn)
 
@@ -151,23 +156,28 @@ class Server:
     # -- main loop ---------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Serve until `ended`."""
-        while not self.ended:
+        """Serve until a `Stop` comes; then end the applications that are there."""
+        while not self._ended:
+            if self._idle:
+                await self.inbox.wait()
             for item in self.inbox.take():
                 self._accept(item)
             await self._issue()
-            if self._idle:
-                await self.inbox.wait()
-                continue
             await self.device.machine.wait_cycles(POLL_CYCLES)
             await self._look()
+        for application in list(self.applications.values()):
+            application.peer.close()
+            await self._end(application, "the server ends")
 
     @property
     def _idle(self) -> bool:
         busy = any(one.busy or one.queued for one in self.applications.values())
         return not busy and not self._running
 
-    def _accept(self, item: Received | Lost) -> None:
+    def _accept(self, item: Received | Lost | Stop) -> None:
+        if isinstance(item, Stop):
+            self._ended = True
+            return
         application = self._by_peer.get(item.peer)
         if isinstance(item, Lost):
             if application is not None:
@@ -407,7 +417,7 @@ class Server:
         self._taken(application, served)
         index = served.channel.index
         error = CommandsRefused(index, Cause.METHOD_PRIVILEGED, None, 0, 0, 0, held=False, why=why)
-        application.tell(self.cycle, Halted(index, report(error)))
+        application.tell(self.cycle, Halted(index, served.resumes, report(error)))
 
     def _taken(self, application: Application, served: ServedChannel) -> None:
         served.taken += 1
@@ -449,7 +459,8 @@ class Server:
             served.told = False
         elif not served.told:
             served.told = True
-            application.tell(self.cycle, Halted(served.channel.index, report(failure)))
+            index = served.channel.index
+            application.tell(self.cycle, Halted(index, served.resumes, report(failure)))
 
     def _watch(self) -> None:
         """Kill the tasks of applications that keep others from running for too long (SHARE-9)."""

@@ -157,7 +157,8 @@ async def kernel_fault(device: Device) -> None:
     warp, fault = error.warp, error.fault
     assert warp is not None and warp.cause is CoreCause.MEMORY_FAULT, str(error)
     assert (warp.at, warp.va) == (task.program.va + 24, HOLE)
-    assert warp.sm < device.info.sms and warp.asid == stream.space.asid
+    assert warp.sm < device.info.sms
+    assert stream.space.asid in {None, warp.asid}  # None: a server's client does not know it
     assert error.place == "line 5 of 'store': stg [r0], r2"
     assert fault is not None and fault.va == HOLE, str(error)
     assert fault.access in {AccessType.WRITE, AccessType.READ} and fault.space == "device"
