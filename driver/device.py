@@ -9,11 +9,17 @@ Streams run in address spaces: the device's own (`Device.space`), or others (`cr
 build parameters are read from the hardware's registers; nothing is assumed.
 """
 
+import asyncio
+import sys
+from pathlib import Path
+
 import numpy as np
 
 from signalbox.driver.channel.channel import Channel
 from signalbox.driver.channel.priority_policy import Policy
 from signalbox.driver.channel.settings import ChannelSettings
+from signalbox.driver.client.shared_machine import SharedMachine
+from signalbox.driver.client.socket_link import SocketLink, connect
 from signalbox.driver.compute.contexts import Context
 from signalbox.driver.compute.engine import ComputeSettings
 from signalbox.driver.compute.launcher import Launcher
@@ -65,7 +71,7 @@ class Device:
     @classmethod
     async def open(
         cls,
-        machine: Machine,
+        machine: Machine | str | Path,
         policy: Policy | None = None,
         settings: ChannelSettings | None = None,
         compute: ComputeSettings | None = None,
@@ -75,6 +81,7 @@ class Device:
 
         Parameters
         ----------
+        machine : a machine, or the path of a server's socket (`connect`).
         policy : defaults to a `PriorityPolicy` of up to six levels.
         settings : default settings of channels.
         compute : settings of the compute engine.
@@ -84,17 +91,43 @@ class Device:
         environment variable; `ChannelActive`, `TaskListError` or `FaultBufferError` if a channel, a
         task or a fault record of an earlier owner does not end.
         """
+        if isinstance(machine, str | Path):
+            if policy or settings or compute:
+                raise ValueError("policy, settings and compute are those of the server")
+            return await cls.connect(machine)
         return cls(await OwnMachine.open(machine, policy, settings, compute))
 
-    async def close(self) -> None:
+    @classmethod
+    async def connect(cls, path: str | Path, name: str = "", memory: int = 0) -> "Device":
+        """Become a client of the server at `path`, a local socket (SHARE-1).
+
+        Streams, events, memory, launches and errors are as on a machine of one's own. Registers,
+        hardware channels and contexts are the server's: they raise `DeviceError`.
+
+        Parameters
+        ----------
+        name : of the application, for messages and the server's status; default: of the program.
+        memory : bytes; 0: as much as the server gives by default.
+
+        Raises `ServerError` without a server, `DeviceError` if it takes no more clients,
+        `OutOfMemory`.
+        """
+        name = name or Path(sys.argv[0]).name or "python"
+        socket, welcome, shared = await asyncio.to_thread(connect, Path(path), name[:64], memory)
+        return cls(SharedMachine(SocketLink(socket).connection, welcome, shared))
+
+    async def close(self, *, drain: bool = False) -> None:
         """Kill all tasks, close all channels and address spaces, disable and clear interrupts, and
         free the driver's own memory. Buffers are not freed. The device cannot be used afterwards.
+        `drain`: what streams have submitted is executed first.
+
+        A client leaves its server; all of its memory is returned. Raises `ServerError` then.
 
         Raises `ChannelActive` if a channel does not stop; the other channels are closed, but
         nothing else is. Raises `FaultBufferError` if a fault record does not end; the fault buffer
         is not freed then.
         """
-        await self._owner.close()
+        await self._owner.close(drain=drain)
 
     @property
     def control(self) -> ControlPort:

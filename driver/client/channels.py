@@ -36,8 +36,8 @@ from signalbox.driver.runtime.channels import Channels
 
 __all__ = ["ClientChannel", "ClientChannels", "ClientWaits"]
 
-_ARENA_BYTES = 1 << 16
-"""Bytes for commands of a channel that the server has not read yet."""
+_LONGEST = 4
+"""Longest submissions for which a channel has memory."""
 
 _DWORD = 4
 
@@ -68,7 +68,7 @@ class ClientChannel(CommandChannel):
     @property
     def largest_segment(self) -> int:
         """See `CommandChannel.largest_segment`."""
-        return min(self._welcome.dwords, _ARENA_BYTES // 4 // _DWORD)
+        return self._welcome.dwords
 
     async def enqueue(self, dwords: Sequence[int], *, sync: bool = False) -> None:
         """See `CommandChannel.enqueue`. Waits while the server's queue is full."""
@@ -199,7 +199,8 @@ class ClientChannels(Channels[ClientChannel]):
         """See `Channels.for_priority`."""
         assert isinstance(space, ClientSpace), "spaces of a client's device are such"
         await space.open()
-        arena = self._memory.allocate(_ARENA_BYTES, align=4096, name="commands")
+        size = _LONGEST * _DWORD * self._welcome.dwords
+        arena = self._memory.allocate(size, name="commands")
         try:
             opened = await self._connection.call(OpenChannel(space.base, priority), Opened)
         except BaseException:

@@ -96,10 +96,10 @@ class SharedMachine:
         """Raises `DeviceError`."""
         raise DeviceError("hardware channels are the server's: its clients have streams")
 
-    async def close(self) -> None:
-        """Leave the server: what is queued is dropped, tasks are killed, memory is returned. Raises
-        `ServerError`."""
+    async def close(self, *, drain: bool = False) -> None:
+        """Leave the server: what is queued is executed (`drain`) or dropped, tasks are killed,
+        memory is returned. Raises `ServerError`."""
         try:
-            await self._connection.call(Leave(drain=False), Done)
+            await self._connection.call(Leave(drain), Done)
         finally:
             self._connection.close()

@@ -99,6 +99,6 @@ class ClientSpaces(AddressSpaces):
         super().__init__(_ServersMmu(), memory, 1)
         self._connection, self._last = connection, 0
 
-    def _made(self, name: str, size: int, tables: Memory | None) -> AddressSpace:
+    def _made(self, name: str, size: int, memory: Memory) -> AddressSpace:
         self._last += 1
-        return ClientSpace(self._connection, self._memory, name, size, self._last)
+        return ClientSpace(self._connection, memory, name, size, self._last)

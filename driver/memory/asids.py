@@ -71,28 +71,28 @@ class AddressSpaces:
         *,
         size: int = 1 << VA_BITS,
         asid: int | None = None,
-        tables: Memory | None = None,
+        memory: Memory | None = None,
     ) -> AddressSpace:
         """Create a space of `size` bytes, without mappings and not yet bound.
 
         Parameters
         ----------
         asid : a reserved ASID, the space's own for its lifetime.
-        tables : memory for its page tables; default: that of all spaces.
+        memory : allocator of its page tables and buffers; default: that of all spaces.
 
         Raises `SpaceError` if `asid` is not reserved or already taken; `OutOfMemory`.
         """
         if asid is not None:
             self._check_reserved(asid)
-        space = self._made(name or f"space {self._count}", size, tables)
+        space = self._made(name or f"space {self._count}", size, memory or self._memory)
         self._count += 1
         self._spaces[space.base] = space
         if asid is not None:
             self._own[space] = asid
         return space
 
-    def _made(self, name: str, size: int, tables: Memory | None) -> AddressSpace:
-        return TableSpace(self._mmu, self._memory, name, size=size, tables=tables)
+    def _made(self, name: str, size: int, memory: Memory) -> AddressSpace:
+        return TableSpace(self._mmu, memory, name, size=size)
 
     async def close(self, space: AddressSpace) -> None:
         """Unbind a space, remove its mappings and free its page tables.

@@ -20,8 +20,7 @@ class TableSpace(AddressSpace):
 
     Parameters
     ----------
-    memory : allocator of its buffers.
-    tables : allocator of its page tables; default: `memory`.
+    memory : allocator of its page tables and buffers.
     """
 
     def __init__(
@@ -31,11 +30,10 @@ class TableSpace(AddressSpace):
         name: str = "",
         *,
         size: int = 1 << VA_BITS,
-        tables: Memory | None = None,
     ) -> None:
         super().__init__(memory, name, size)
         self._mmu = mmu
-        self._tables = PageTables(tables or memory, name)
+        self._tables = PageTables(memory, name)
 
     @property
     def base(self) -> int:

@@ -125,8 +125,11 @@ class OwnMachine:
         """A hardware channel. See `ChannelPool.open`."""
         return await self.channels.open(index, space, **options)
 
-    async def close(self) -> None:
+    async def close(self, *, drain: bool = False) -> None:
         """See `Device.close`."""
+        if drain:
+            for channel in list(self.channels.values()):
+                await channel.drain()
         await self.completion.disable()
         active = None
         await disable(self.control, self.channels)

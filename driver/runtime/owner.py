@@ -32,6 +32,7 @@ class Owner(Protocol):
         """A hardware channel, opened if necessary. Raises as `ChannelPool.open`."""
         ...
 
-    async def close(self) -> None:
-        """End all work and leave the machine. Raises as `Device.close`."""
+    async def close(self, *, drain: bool = False) -> None:
+        """End all work and leave the machine; `drain`: once what is queued has been executed.
+        Raises as `Device.close`."""
         ...

@@ -114,8 +114,8 @@ class Calls:
             raise DeviceError(f"{application} has an address space {number} already")
         if len(application.spaces) >= _SPACES_EACH:
             raise DeviceError(f"{application} has {_SPACES_EACH} address spaces already")
-        name, tables = f"space {number} of {application}", application.portion.tables
-        space = self._device.spaces.create(name, size=size, tables=tables)
+        name, memory = f"space {number} of {application}", application.portion.allocator
+        space = self._device.spaces.create(name, size=size, memory=memory)
         application.spaces[number] = space
         if self.context is not None:
             self._device.engine.contexts.choose(space, self.context)

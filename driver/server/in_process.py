@@ -78,12 +78,10 @@ class LocalLink:
         self.connection = Connection(self)
         self._taken, self._open = 0, True
 
-    @classmethod
-    async def device(cls, machine: Machine, inbox: LocalInbox, name: str, size: int = 0) -> Device:
-        """A device of a new client. Raises as `SharedMachine.greet`."""
-        link = cls(machine, inbox)
-        welcome = await SharedMachine.greet(link.connection, name, size)
-        return Device(SharedMachine(link.connection, welcome, link))
+    async def device(self, name: str, size: int = 0) -> Device:
+        """Become an application. Raises as `SharedMachine.greet`."""
+        welcome = await SharedMachine.greet(self.connection, name, size)
+        return Device(SharedMachine(self.connection, welcome, self))
 
     def send(self, message: bytes) -> None:
         """See `Link.send`."""

@@ -1,11 +1,11 @@
 """The machine's memory, given to applications in portions (SHARE-3)."""
 
+from dataclasses import dataclass
+
 from signalbox.driver.memory.physical import Buffer, Memory
 from signalbox.driver.server.settings import ServerSettings
 
 __all__ = ["Pool", "Portion"]
-
-from dataclasses import dataclass
 
 _ALIGN = 1 << 16
 
@@ -17,12 +17,13 @@ class Portion:
     Members
     -------
     memory : what it shares with the machine.
-    tables : allocator of the page tables of its spaces, which it cannot access.
+    system : memory for its page tables, rings and checked commands, which it cannot access;
+        `allocator` divides it.
     """
 
     memory: Buffer
-    tables: Memory
-    tables_memory: Buffer
+    system: Buffer
+    allocator: Memory
 
 
 class Pool:
@@ -40,17 +41,17 @@ class Pool:
         size = -(-(size or most) // 4096) * 4096
         memory = self._memory.allocate(size, align=_ALIGN, name=f"memory of {name}")
         try:
-            tables = self._memory.allocate(
-                self._settings.tables_each, align=4096, name=f"page tables of {name}"
+            system = self._memory.allocate(
+                self._settings.system_each, align=4096, name=f"system memory for {name}"
             )
         except Exception:
             memory.free()
             raise
-        first, end = tables.address, tables.address + tables.room
+        first, end = system.address, system.address + system.room
         own = Memory(self._memory.machine, self._memory.size, base=first, end=end)
-        return Portion(memory, own, tables)
+        return Portion(memory, system, own)
 
     def give(self, portion: Portion) -> None:
         """Return a portion, which nothing uses any more."""
         portion.memory.free()
-        portion.tables_memory.free()
+        portion.system.free()

@@ -16,10 +16,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 from signalbox.driver.channel.priority_policy import NoPriorityPolicy
+from signalbox.driver.channel.settings import ChannelSettings
 from signalbox.driver.compute.contexts import Context
 from signalbox.driver.compute.engine import ComputeSettings
 from signalbox.driver.device import Device
 from signalbox.driver.faults.channel_error import ChannelActive
+from signalbox.driver.platform.fair_lock import FairLock
 from signalbox.driver.platform.info import DeviceError
 from signalbox.driver.platform.machine import Machine
 from signalbox.driver.protocol.errors import CommandsRefused, refusal, report
@@ -61,6 +63,9 @@ LOG = logging.getLogger("signalbox.server")
 
 POLL_CYCLES = 64
 """Cycles between two looks at the machine and the inbox while something is in progress."""
+
+_CHANNELS = ChannelSettings(ring_entries=64, pushbuffer_bytes=1 << 14)
+"""Settings of channels: the system memory of an application has room for several."""
 
 _STOP_TRIES = 10
 """Attempts to stop the channels of an application that has gone."""
@@ -127,6 +132,7 @@ class Server:
         self._pool = Pool(self.device.memory, settings)
         self._by_peer: dict[Peer, Application] = {}
         self._calls = Calls(self.device, owner, settings, self._owed)
+        self._creating = FairLock(owner.services.machine)
         self._running = 0
 
     @classmethod
@@ -145,7 +151,7 @@ class Server:
         """
         tasks = settings.applications * settings.launches_each
         compute = ComputeSettings(waiting=max(64, 1 << (tasks - 1).bit_length()))
-        owner = await OwnMachine.open(machine, NoPriorityPolicy(1), compute=compute)
+        owner = await OwnMachine.open(machine, NoPriorityPolicy(1), _CHANNELS, compute)
         return cls(owner, settings, inbox, spawn)
 
     @property
@@ -241,32 +247,41 @@ class Server:
         if peer in self._by_peer:
             return Refused("ServerError", "Hello comes once")
         try:
-            self._admit()
-            portion = self._pool.take(hello.memory, hello.name)
-        except Exception as error:
+            application = await self._enter(peer, hello)
+        except Exception as error:  # its sender hears of it, whatever it is
             return refusal(error)
-        number = self.served
-        self.served += 1
-        application = Application(number, hello.name, hello.process, peer, portion)
-        application.weight = self.settings.weights.get(hello.name, 1)
-        application.priority = self.settings.priorities.get(hello.name, 0)
-        memory = portion.memory
-        self.applications[number] = self._by_peer[peer] = application
-        peer.share(memory.address, memory.room)
-        await self._universal()
+        memory = application.portion.memory
         LOG.info("%s has come", application)
         return Welcome(
-            client=number,
+            client=application.number,
             info=self.device.info,
             base=memory.address,
             size=memory.room,
             channels=self.settings.channels_each,
             queue=self.settings.queue_each,
-            dwords=self.owner.channels.settings.pushbuffer_bytes // 16,
+            dwords=_CHANNELS.pushbuffer_bytes // 16,
             levels=1,
             depth=self.settings.depth,
             epoch=self.device.clock.epoch,
         )
+
+    async def _enter(self, peer: Peer, hello: Hello) -> Application:
+        """A new application, with its memory. Raises `DeviceError`, `OutOfMemory`, `ValueError`,
+        `OSError`."""
+        await self._universal()
+        self._admit()
+        portion = self._pool.take(hello.memory, hello.name)
+        application = Application(self.served, hello.name, hello.process, peer, portion)
+        try:
+            peer.share(portion.memory.address, portion.memory.room)
+        except OSError:
+            self._pool.give(portion)
+            raise
+        self.served += 1
+        application.weight = self.settings.weights.get(hello.name, 1)
+        application.priority = self.settings.priorities.get(hello.name, 0)
+        self.applications[application.number] = self._by_peer[peer] = application
+        return application
 
     def _admit(self) -> None:
         """Raise `DeviceError` if no further application can come."""
@@ -291,9 +306,10 @@ class Server:
     async def _universal(self) -> None:
         """Create the universal context with the first application (SHARE-2)."""
         compute = self.owner.compute
-        if compute is not None and self.context is None:
-            self.context = await compute.contexts.create("universal", wanted=Placement.DEEP)
-            self._calls.context = self.context
+        async with self._creating:
+            if compute is not None and self.context is None:
+                self.context = await compute.contexts.create("universal", wanted=Placement.DEEP)
+                self._calls.context = self.context
 
     async def _carry_out(self, application: Application, call: Call) -> None:
         try:

@@ -20,7 +20,8 @@ class ServerSettings:
     -------
     applications : most applications at a time, given enough channels and ASIDs.
     memory_each : bytes of an application's memory, unless it asks for fewer; a multiple of 4096.
-    tables_each : bytes for the page tables of its address spaces, which it cannot access; likewise.
+    system_each : bytes for its page tables, rings and checked commands, which it cannot access;
+        likewise.
     channels_each : most channels of an application.
     launches_each : most tasks of an application on the machine, launched by the host; the next
         pointer is held back.
@@ -36,7 +37,7 @@ class ServerSettings:
 
     applications: int = 48
     memory_each: int = 1 << 20
-    tables_each: int = 1 << 17
+    system_each: int = 1 << 18
     channels_each: int = 4
     launches_each: int = 8
     queue_each: int = 256
@@ -47,7 +48,7 @@ class ServerSettings:
     patience_cycles: int = 5_000_000
 
     def __post_init__(self) -> None:
-        for name in ("memory_each", "tables_each"):
+        for name in ("memory_each", "system_each"):
             if (value := getattr(self, name)) < _PAGE or value % _PAGE:
                 raise ValueError(
                     f"{name} = {value} is not a multiple of {_PAGE} bytes, at least one"

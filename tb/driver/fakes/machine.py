@@ -1,6 +1,7 @@
 """A machine in plain Python for tests of the driver: `tb.models.host` behind the register map."""
 
 import asyncio
+from typing import Any
 
 from signalbox.hw.config import Config
 from signalbox.hw.errors import CODE_OF, Cause
@@ -31,13 +32,16 @@ class FakeMachine:
     compute : the compute engine; None without one.
     mmu, faults : registers of binds and invalidations, and of the fault buffer.
     linger : cycles for which a channel still uses its memory after it is disabled.
+    memory : its bytes; default: `SPACE` bytes, or fewer. Anything that is sliced as a bytearray.
     idle_limit : consecutive polls of the interrupt line, with nothing to execute, after which a
         wait fails because it would never end.
     """
 
-    def __init__(self, config: Config | None = None, *, idle_limit: int = 200) -> None:
+    def __init__(
+        self, config: Config | None = None, *, idle_limit: int = 200, memory: Any = None
+    ) -> None:
         self.config = config or Config(memory_bytes=SPACE)
-        self.memory = bytearray(min(self.config.memory_bytes, SPACE))
+        self.memory = memory or bytearray(min(self.config.memory_bytes, SPACE))
         self.cycle = 0
         self.translator = Translator(self.memory)
         self.mmu = FakeMmuPort(self.config, self.translator)

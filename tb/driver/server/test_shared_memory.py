@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from signalbox.driver.server.shared_memory import PAGE_BYTES, SharedMemory
-from signalbox.tb.driver.holder import Holder
+from signalbox.tb.driver.server.holder import Holder
 
 SIZE = 16 * PAGE_BYTES
 

@@ -1,0 +1,82 @@
+"""The driver for plain scripts: the same calls, each of which waits for its end.
+
+    with blocking.connect("server.socket") as device:
+        stream = device.stream()
+        ...
+        stream.synchronize()
+
+What has to be awaited elsewhere returns once it is done. Objects of the driver that calls return
+block in the same way; numbers, arrays, buffers and errors are as ever.
+"""
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Coroutine, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from signalbox.driver.compute.tasks import Task
+from signalbox.driver.device import Device
+from signalbox.driver.memory.address_space import AddressSpace
+from signalbox.driver.runtime.event import Event
+from signalbox.driver.runtime.stream import Stream
+
+__all__ = ["Blocking", "connect"]
+
+_WRAPPED = Device, Stream, Event, Task, AddressSpace
+
+
+class Blocking:
+    """An object of the driver, whose coroutines are run on an event loop until they end.
+
+    It has the members of `inner`.
+    """
+
+    def __init__(self, inner: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self._inner, self._loop = inner, loop
+
+    def __repr__(self) -> str:
+        return f"Blocking({self._inner!r})"
+
+    def __getattr__(self, name: str) -> Any:
+        return self._wrapped(getattr(self._inner, name))
+
+    def _wrapped(self, value: Any) -> Any:
+        if inspect.ismethod(value):
+            return lambda *args, **options: self._call(value, args, options)
+        return Blocking(value, self._loop) if isinstance(value, _WRAPPED) else value
+
+    def _call(self, method: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        async def call() -> Any:
+            plain = [_plain(one) for one in args]
+            result = method(*plain, **{name: _plain(one) for name, one in options.items()})
+            return await result if isinstance(result, Coroutine) else result
+
+        return self._wrapped(asyncio.run_coroutine_threadsafe(call(), self._loop).result())
+
+
+def _plain(value: Any) -> Any:
+    """The object that the driver knows."""
+    return value._inner if isinstance(value, Blocking) else value
+
+
+@contextmanager
+def connect(path: str | Path, name: str = "", memory: int = 0) -> Generator[Any]:
+    """A device of the server at `path` for the duration of a `with` block; see `Device.connect`.
+    At its end the device is closed."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    opening = Device.connect(path, name, memory)
+    try:
+        device = asyncio.run_coroutine_threadsafe(opening, loop).result()
+        try:
+            yield Blocking(device, loop)
+        finally:
+            asyncio.run_coroutine_threadsafe(device.close(), loop).result()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()

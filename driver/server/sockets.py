@@ -1,0 +1,172 @@
+"""Clients in other processes: a local socket, and memory that they map (SHARE-10).
+
+Each connection has a thread that reads and one that writes, so a client that sends half a message,
+or reads nothing, keeps nobody waiting. Only the user who runs the server can connect.
+"""
+
+import contextlib
+import logging
+import os
+import queue
+import socket
+import threading
+from collections import deque
+from multiprocessing import reduction
+from multiprocessing.connection import Connection, Listener
+from pathlib import Path
+
+from signalbox.driver.protocol.messages import LARGEST_MESSAGE
+from signalbox.driver.server.server import Lost, Received, Stop
+from signalbox.driver.server.shared_memory import SharedMemory
+
+__all__ = ["SocketInbox", "SocketServer"]
+
+LOG = logging.getLogger("signalbox.server")
+
+_UNREAD = 4096
+"""Messages to a client that it has not read; with more the connection ends."""
+
+_UNTAKEN = 64
+"""Messages of a client that the server has not taken; its thread waits then."""
+
+
+class SocketInbox:
+    """The `driver.server.server.Inbox` of clients in other processes. Time stands still while it
+    waits."""
+
+    def __init__(self) -> None:
+        self._items: deque[Received | Lost | Stop] = deque()
+        self._changed = threading.Condition()
+
+    def put(self, item: Received | Lost | Stop) -> None:
+        """Add an item, from any thread."""
+        with self._changed:
+            self._items.append(item)
+            self._changed.notify()
+
+    def take(self) -> list[Received | Lost | Stop]:
+        """See `Inbox.take`."""
+        with self._changed:
+            items = [*self._items]
+            self._items.clear()
+        for item in items:
+            if isinstance(item, Received) and isinstance(item.peer, SocketPeer):
+                item.peer.room.release()
+        return items
+
+    async def wait(self) -> None:
+        """See `Inbox.wait`. Blocks the event loop, and with it the simulation."""
+        with self._changed:
+            while not self._items:
+                self._changed.wait()
+
+
+class SocketPeer:
+    """The `driver.server.application.Peer` of a client in another process.
+
+    Members
+    -------
+    room : counts the messages that the server may still be given.
+    """
+
+    def __init__(self, link: Connection, inbox: SocketInbox, memory: SharedMemory) -> None:
+        self.room = threading.Semaphore(_UNTAKEN)
+        self._link, self._inbox, self._memory = link, inbox, memory
+        self._unread: queue.Queue[bytes | int | None] = queue.Queue(_UNREAD)
+        self._descriptor: int | None = None
+        for work in (self._read, self._write):
+            threading.Thread(target=work, daemon=True).start()
+
+    def send(self, message: bytes) -> None:
+        """See `Peer.send`. The first message after `share` is followed by the descriptor."""
+        self._put(message)
+        if self._descriptor is not None:
+            self._put(self._descriptor)
+            self._descriptor = None
+
+    def share(self, address: int, size: int) -> None:
+        """See `Peer.share`. Raises `OSError`."""
+        self._descriptor = self._memory.share(address, size)
+
+    def withdraw(self, address: int, size: int) -> None:
+        """See `Peer.withdraw`."""
+        self._memory.withdraw(address, size)
+
+    def close(self) -> None:
+        """See `Peer.close`. Ends both threads."""
+        with contextlib.suppress(queue.Full):
+            self._unread.put_nowait(None)
+        self._end()
+
+    def _put(self, item: bytes | int) -> None:
+        try:
+            self._unread.put_nowait(item)
+        except queue.Full:
+            LOG.warning("connection ended: its client does not read")
+            self._end()
+
+    def _end(self) -> None:
+        """Shut the connection down, under the thread that reads."""
+        with (
+            contextlib.suppress(OSError),
+            socket.fromfd(self._link.fileno(), socket.AF_UNIX, socket.SOCK_STREAM) as own,
+        ):
+            own.shutdown(socket.SHUT_RDWR)
+
+    # -- threads -----------------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        why = "its process has ended"
+        try:
+            while True:
+                data = self._link.recv_bytes(LARGEST_MESSAGE)
+                self.room.acquire()
+                self._inbox.put(Received(self, data))
+        except EOFError:
+            pass
+        except OSError as error:
+            why = str(error)
+        self._inbox.put(Lost(self, why))
+        with contextlib.suppress(queue.Full):
+            self._unread.put_nowait(None)
+
+    def _write(self) -> None:
+        with contextlib.suppress(OSError):
+            while (item := self._unread.get()) is not None:
+                if isinstance(item, bytes):
+                    self._link.send_bytes(item)
+                else:
+                    reduction.send_handle(self._link, item, None)
+                    os.close(item)
+        self._end()
+        self._link.close()
+
+
+class SocketServer:
+    """Accepts connections at `path` until `close`.
+
+    Raises `OSError` if another server listens there, or for a bad path.
+    """
+
+    def __init__(self, path: Path, inbox: SocketInbox, memory: SharedMemory) -> None:
+        self.path = path
+        self._inbox, self._memory = inbox, memory
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        before = os.umask(0o177)
+        try:
+            self._listener = Listener(str(path), "AF_UNIX", backlog=64)
+        finally:
+            os.umask(before)
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                link = self._listener.accept()
+            except OSError:
+                return
+            SocketPeer(link, self._inbox, self._memory)
+
+    def close(self) -> None:
+        """Accept no further connection, and remove the socket."""
+        self._listener.close()

@@ -1,0 +1,56 @@
+"""A server of the fake machine, as a process: `python -m signalbox.tb.driver.fakes.server SOCKET`.
+
+It ends with its standard input. Then it prints the bytes of memory that are free, those that were
+free before the first application, and the descriptors that it has opened meanwhile and not closed.
+"""
+
+import asyncio
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+
+from signalbox.driver.server.server import Server, Stop
+from signalbox.driver.server.settings import ServerSettings
+from signalbox.driver.server.shared_memory import SharedMemory
+from signalbox.driver.server.sockets import SocketInbox, SocketServer
+from signalbox.hw.config import Config
+from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
+
+__all__ = ["machine_on"]
+
+CHANNELS = 64
+
+
+def machine_on(memory: SharedMemory) -> FakeMachine:
+    """A fake machine whose memory can be shared."""
+    config = Config(memory_bytes=SPACE, channels=CHANNELS, asids=64, contexts=1)
+    return FakeMachine(config, memory=memory.view)
+
+
+def _descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+async def _serve(path: Path, settings: ServerSettings) -> dict[str, int]:
+    inbox, memory = SocketInbox(), SharedMemory(SPACE)
+    server = await Server.open(machine_on(memory), settings, inbox, asyncio.ensure_future)
+    listener = SocketServer(path, inbox, memory)
+    threading.Thread(target=lambda: (sys.stdin.read(), inbox.put(Stop())), daemon=True).start()
+    before, open_before = server.free_bytes, _descriptors()
+    print("ready", flush=True)
+    await server.run()
+    outcome = {
+        "free": server.free_bytes,
+        "before": before,
+        "descriptors": _descriptors() - open_before,
+        "served": server.served,
+    }
+    listener.close()
+    return outcome
+
+
+if __name__ == "__main__":
+    options = json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}
+    print(json.dumps(asyncio.run(_serve(Path(sys.argv[1]), ServerSettings(**options)))))

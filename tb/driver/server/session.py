@@ -1,0 +1,88 @@
+"""A server of the fake machine, with clients in the same process."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from signalbox.driver.device import Device
+from signalbox.driver.server.in_process import LocalInbox, LocalLink
+from signalbox.driver.server.server import Server, Stop
+from signalbox.driver.server.settings import ServerSettings
+from signalbox.hw.config import Config
+from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
+from signalbox.tb.driver.hangs import HANGS
+
+__all__ = ["SMALL", "Body", "Session", "serve"]
+
+SMALL = {"applications": 6, "memory_each": 1 << 19, "launches_each": 8}
+"""Settings with room for several applications in the memory of the fake machine."""
+
+
+@dataclass
+class Session:
+    """A running server.
+
+    Members
+    -------
+    links : connections of the clients, by device.
+    """
+
+    server: Server
+    machine: FakeMachine
+    inbox: LocalInbox
+    links: dict[Device, LocalLink]
+
+    async def client(self, name: str = "client", size: int = 0) -> Device:
+        """A device of a new client."""
+        link = LocalLink(self.machine, self.inbox)
+        device = await link.device(name, size)
+        self.links[device] = link
+        return device
+
+    def kill(self, device: Device) -> None:
+        """End a client without a word."""
+        self.links[device].close()
+
+    async def settle(self, applications: int = 0) -> None:
+        """Wait until so many applications are left."""
+        for _ in range(20_000):
+            if len(self.server.applications) == applications:
+                return
+            await self.machine.wait_cycles(10)
+        raise AssertionError(f"{len(self.server.applications)} applications are left")
+
+
+Body = Callable[[Session], Coroutine[Any, Any, None]]
+
+
+@asynccontextmanager
+async def _session(settings: ServerSettings, config: Config) -> AsyncGenerator[Session, None]:
+    machine = FakeMachine(config, idle_limit=1 << 62)
+    inbox = LocalInbox(machine)
+    server = await Server.open(machine, settings, inbox, asyncio.ensure_future)
+    running = asyncio.ensure_future(server.run())
+    try:
+        yield Session(server, machine, inbox, {})
+    finally:
+        inbox.put(Stop())
+        await running
+
+
+def serve(body: Body, *, config: dict[str, Any] | None = None, **settings: Any) -> None:
+    """Run a body with a server. When all clients have left, nothing of them may remain: memory,
+    channels, address spaces."""
+    chosen = Config(memory_bytes=SPACE, channels=16, contexts=1, **(config or {}))
+
+    async def main() -> None:
+        async with _session(ServerSettings(**{**SMALL, **settings}), chosen) as session:
+            server = session.server
+            free, spaces = server.free_bytes, len([*server.device.spaces])
+            await asyncio.wait_for(body(session), HANGS)
+        assert not server.applications and not server.owner.channels
+        assert server.free_bytes == free, (server.free_bytes, free)
+        assert len([*server.device.spaces]) == spaces
+        assert server.context is None or not server.device.engine.contexts.spaces(server.context)
+
+    asyncio.run(main())

@@ -1,0 +1,378 @@
+"""What applications do wrong, by mistake or on purpose, and the others do not notice (SHARE-9)."""
+
+import asyncio
+import random
+
+import numpy as np
+import pytest
+
+from signalbox.driver.commands.pushbuffer import Pushbuffer
+from signalbox.driver.device import Device, DeviceError
+from signalbox.driver.faults.channel_error import ChannelError
+from signalbox.driver.memory.physical import MemoryUseError
+from signalbox.driver.protocol.errors import CommandsRefused, ServerError
+from signalbox.driver.protocol.messages import (
+    Call,
+    CloseChannel,
+    CloseSpace,
+    Done,
+    Kill,
+    Look,
+    Map,
+    OpenSpace,
+    Protect,
+    ReadTime,
+    Resume,
+    Submit,
+    Unmap,
+    Wait,
+    encode,
+)
+from signalbox.driver.runtime.stream import Stream
+from signalbox.hw.methods import CeMethod, HostMethod
+from signalbox.tb.driver.compute_bodies import addition, check
+from signalbox.tb.driver.server.session import Session, serve
+from signalbox.tb.simulation.runner import choose_seed
+
+SEEDS = range(6)
+
+
+async def works(device: Device, stream: Stream, seed: int = 1) -> None:
+    """Check that an application gets its work done."""
+    task, args = await addition(device, stream, seed)
+    await task.synchronize()
+    check(args)
+    for name in "ABC":
+        await device.free(args[name])
+
+
+async def both(session: Session) -> tuple[Device, Device, Stream]:
+    """An attacker, and an application with a stream that works."""
+    attacker, victim = await session.client("attacker"), await session.client("victim")
+    await attacker.stream()
+    return attacker, victim, await victim.stream()
+
+
+def test_memory_of_others():
+    """Only its own memory can be mapped, or hold commands."""
+
+    async def run(session: Session) -> None:
+        attacker, victim, stream = await both(session)
+        call = session.links[attacker].connection.call
+        own, other = attacker.memory, victim.memory
+        for first, size in (
+            (other.base, 4096),
+            (0, 4096),
+            (own.base - 4096, 4096),
+            (own.end - 4096, 8192),
+            (own.end, 4096),
+            (1 << 40, 4096),
+        ):
+            request = Map(1, 0x5000_0000, first, size, 4096, read_only=False, atomics=True)
+            with pytest.raises(MemoryUseError, match="are not memory of application 0 'attacker'"):
+                await call(request, Done)
+            with pytest.raises(MemoryUseError, match="are not memory of application 0"):
+                await call(Submit(0, first, size // 4), Done)
+        await works(victim, stream)
+        for device in (attacker, victim):
+            await device.close()
+
+    serve(run)
+
+
+def test_what_belongs_to_the_server():
+    """Rings and checked commands lie in the client's space, but cannot be unmapped or changed."""
+
+    async def run(session: Session) -> None:
+        attacker, victim, stream = await both(session)
+        call = session.links[attacker].connection.call
+        (space,) = session.server.applications[0].spaces.values()
+        owned = [mapping for mapping in space if mapping.buffer is not None]
+        assert len(owned) == 3
+        for mapping in owned:
+            for request in (Unmap(1, mapping.va), Protect(1, mapping.va, read_only=False)):
+                with pytest.raises(MemoryUseError, match="has mapped nothing at"):
+                    await call(request, Done)
+        await works(victim, stream)
+        await works(attacker, await attacker.stream())
+        for device in (attacker, victim):
+            await device.close()
+
+    serve(run)
+
+
+def test_channels_and_spaces_of_others():
+    async def run(session: Session) -> None:
+        attacker, victim, stream = await both(session)
+        call, index = session.links[attacker].connection.call, stream.channel.index
+        for request in (
+            CloseChannel(index),
+            Look(index),
+            Resume(index, skip=True),
+            Submit(index, attacker.memory.base, 1),
+        ):
+            with pytest.raises(DeviceError, match=f"'attacker'.* has no channel {index}"):
+                await call(request, Done)
+        for request in (CloseSpace(9), Kill(9, 0x100), Unmap(9, 0)):
+            with pytest.raises(DeviceError, match="has no address space 9"):
+                await call(request, Done)
+        for number in range(2, 9):
+            await call(OpenSpace(number, 1 << 40), Done)
+        with pytest.raises(DeviceError, match="has 8 address spaces already"):
+            await call(OpenSpace(9, 1 << 40), Done)
+        await works(victim, stream)
+        for device in (attacker, victim):
+            await device.close()
+
+    serve(run)
+
+
+@pytest.mark.parametrize(
+    ("commands", "why"),
+    [
+        (Pushbuffer().limit_slots(1), "SET_CWD_SLOT_COUNT: it limits the slots of all"),
+        (Pushbuffer().raw(0x2004_0001), "lacks 4 of its 4 dwords"),
+        (Pushbuffer().raw(0xC000_0000), "dword 0"),
+        (
+            Pushbuffer().method(4, CeMethod.LINE_COUNT, 1 << 20),
+            "a copy of 1048576 lines, more than 65536",
+        ),
+    ],
+)
+def test_refused_commands(commands: Pushbuffer, why: str):
+    """Their sender hears of them; its channel goes on."""
+
+    async def run(session: Session) -> None:
+        attacker, victim, stream = await both(session)
+        own = await attacker.stream()
+        await own.submit(commands)
+        with pytest.raises(CommandsRefused, match=why):
+            await own.synchronize()
+        await own.channel.resume()
+        await works(attacker, own)
+        await works(victim, stream)
+        for device in (attacker, victim):
+            await device.close()
+
+    serve(run)
+
+
+def test_commands_that_change_behind_the_check():
+    """The machine executes what was checked: a copy that the application cannot reach."""
+
+    async def run(session: Session) -> None:
+        attacker, victim, stream = await both(session)
+        served = next(iter(session.server.applications[0].channels.values()))
+        own = await attacker.stream()
+        commands = attacker.memory.allocate(4096)
+        commands.write(Pushbuffer().host(HostMethod.SET_REFERENCE, 7).to_bytes())
+        session.machine.paused = True
+        connection = session.links[attacker].connection
+        await connection.call(Submit(own.channel.index, commands.address, 2), Done)
+        for _ in range(50):
+            await session.machine.wait_cycles(10)
+        assert served.taken or own.channel.index != served.channel.index
+        commands.write(Pushbuffer().limit_slots(1).to_bytes())
+        session.machine.paused = False
+        for _ in range(50):
+            await session.machine.wait_cycles(10)
+        reference = session.machine.model.channels[own.channel.index].reference
+        assert reference == 7
+        commands.free()
+        await works(victim, stream)
+        for device in (attacker, victim):
+            await device.close()
+
+    serve(run)
+
+
+def test_faults_halt_their_sender():
+    async def run(session: Session) -> None:
+        attacker, victim, stream = await both(session)
+        own = await attacker.stream()
+        target = await attacker.allocate(64)
+        await own.memcpy_async(target, 0x6000_0000, 64)
+        with pytest.raises(ChannelError, match=r"COPY_READ_FAULT.*'device'"):
+            await own.synchronize()
+        await works(victim, stream)
+        await own.channel.skip()
+        await works(attacker, own)
+        for device in (attacker, victim):
+            await device.close()
+
+    serve(run)
+
+
+def test_privileged_methods():
+    """Channels of clients are not privileged."""
+
+    async def run(session: Session) -> None:
+        attacker, victim, stream = await both(session)
+        own = await attacker.stream()
+        await own.submit(Pushbuffer().invalidate())
+        with pytest.raises(ChannelError, match="METHOD_PRIVILEGED"):
+            await own.synchronize()
+        await works(victim, stream)
+        for device in (attacker, victim):
+            await device.close()
+
+    serve(run)
+
+
+def test_flood():
+    """More pointers than its queue holds are refused; the others' turn comes."""
+
+    async def run(session: Session) -> None:
+        attacker, victim, stream = await both(session)
+        own = await attacker.stream()
+        commands = attacker.memory.allocate(4096)
+        commands.write(Pushbuffer().host(HostMethod.NOP, 0).to_bytes())
+        connection, refused = session.links[attacker].connection, 0
+        session.machine.paused = True
+        for _ in range(200):
+            try:
+                await connection.call(Submit(own.channel.index, commands.address, 2), Done)
+            except DeviceError as error:
+                assert "pointers on its queue" in str(error)
+                refused += 1
+        assert refused
+        session.machine.paused = False
+        await works(victim, stream)
+        await works(attacker, own)
+        for device in (attacker, victim):
+            await device.close()
+
+    serve(run, queue_each=32)
+
+
+def test_long_waits_end_with_their_client():
+    async def run(session: Session) -> None:
+        device = await session.client()
+        waiting = asyncio.ensure_future(
+            session.links[device].connection.call(Wait((1 << 32) - 1), Done)
+        )
+        for _ in range(20):
+            await session.machine.wait_cycles(10)
+        session.kill(device)
+        with pytest.raises(ServerError):
+            await waiting
+        await session.settle()
+
+    serve(run)
+
+
+def _mutated(rng: random.Random) -> bytes:
+    """A message, damaged or not."""
+    requests = (
+        Submit(rng.randrange(20), rng.randrange(1 << 23), rng.randrange(1, 2000)),
+        Map(
+            rng.randrange(3),
+            rng.randrange(1 << 49),
+            rng.randrange(1 << 24),
+            4096,
+            4096,
+            False,
+            True,
+        ),
+        Unmap(1, rng.randrange(1 << 49)),
+        OpenSpace(rng.randrange(9), rng.randrange(1, 1 << 49)),
+        CloseChannel(rng.randrange(20)),
+        Resume(rng.randrange(20), skip=bool(rng.randrange(2))),
+        Kill(rng.randrange(3), rng.randrange(1 << 49)),
+        Look(rng.randrange(20)),
+        ReadTime(),
+    )
+    data = bytearray(encode(Call(rng.randrange(1 << 32), rng.choice(requests))))
+    for _ in range(rng.choice((0, 0, 1, 2, 8))):
+        data[rng.randrange(len(data))] = rng.randrange(256)
+    return bytes(data[: rng.choice((len(data), len(data), rng.randrange(len(data))))])
+
+
+@pytest.mark.parametrize("number", SEEDS)
+def test_garbage(number: int):
+    """Whatever bytes come: their sender is answered or leaves, the others work on."""
+    rng = random.Random(seed := choose_seed() + number)
+    print(f"seed {seed}")
+
+    async def run(session: Session) -> None:
+        victim = await session.client("victim")
+        stream = await victim.stream()
+        for attempt in range(10):
+            attacker = await session.client("attacker")
+            await attacker.stream()
+            link = session.links[attacker]
+            try:
+                for _ in range(rng.randrange(1, 20)):
+                    link.send(_mutated(rng) if rng.randrange(4) else rng.randbytes(40))
+                    await session.machine.wait_cycles(rng.randrange(1, 50))
+            except ServerError:
+                pass
+            await works(victim, stream, attempt)
+            session.kill(attacker)
+            await session.settle(1)
+        await victim.close()
+
+    serve(run)
+
+
+async def _busy(session: Session, device: Device, rng: random.Random) -> None:
+    """An application that does this and that until it is killed or has done enough."""
+    space = device.create_space("other") if rng.randrange(2) else device.space
+    streams = [await device.stream(space=one) for one in (device.space, space)]
+    for _ in range(rng.randrange(3, 12)):
+        stream = rng.choice(streams)
+        match rng.randrange(4):
+            case 0:
+                task, args = await addition(device, stream, rng.randrange(1 << 20))
+                if rng.randrange(2):
+                    await task.synchronize()
+                    check(args)
+            case 1:
+                bytes_ = np.frombuffer(rng.randbytes(rng.randrange(1, 5000)), np.uint8)
+                source = await device.upload(bytes_, space=stream.space)
+                target = await device.allocate(len(bytes_), space=stream.space)
+                await stream.memcpy_async(target, source, len(bytes_))
+                await stream.synchronize()
+                assert np.array_equal(target.read(), bytes_)
+                await device.free(source)
+                await device.free(target)
+            case 2:
+                await stream.fill_async(await device.allocate(64, space=stream.space), 1, 64)
+            case 3:
+                await device.machine.wait_cycles(rng.randrange(1, 300))
+
+
+@pytest.mark.parametrize("number", SEEDS)
+def test_killed_at_any_moment(number: int):
+    """Applications come, work, and are killed or leave; what the others do is right, and nothing
+    of those that have gone is left (SHARE-8)."""
+    rng = random.Random(seed := choose_seed() + number)
+    print(f"seed {seed}")
+
+    async def one(session: Session, own: random.Random, index: int) -> None:
+        for _ in range(3):
+            device = await session.client(f"app {index}")
+            work = asyncio.ensure_future(_busy(session, device, own))
+            if own.randrange(2):
+                for _ in range(own.randrange(300)):
+                    if work.done():
+                        break
+                    await session.machine.wait_cycles(own.randrange(1, 20))
+                session.kill(device)
+                try:
+                    await work
+                except ServerError:
+                    pass
+                await session.machine.wait_cycles(1)
+            else:
+                await work
+                await device.close(drain=bool(own.randrange(2)))
+            while any(a.name == f"app {index}" for a in session.server.applications.values()):
+                await session.machine.wait_cycles(10)
+
+    async def run(session: Session) -> None:
+        seeds = [random.Random(rng.random()) for _ in range(4)]
+        await asyncio.gather(*(one(session, own, n) for n, own in enumerate(seeds)))
+        await session.settle()
+
+    serve(run)

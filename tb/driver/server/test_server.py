@@ -1,0 +1,350 @@
+"""A server and its applications, on the fake machine (SHARE-1 … SHARE-8)."""
+
+import asyncio
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from signalbox.driver.device import DeviceError
+from signalbox.driver.kernels.library import SPIN
+from signalbox.driver.memory.physical import OutOfMemory
+from signalbox.driver.protocol.errors import ServerError
+from signalbox.driver.runtime.limits import Limit
+from signalbox.driver.server.status import status
+from signalbox.tb.driver.compute_bodies import BODIES, Body, addition, check
+from signalbox.tb.driver.server.session import Session, serve
+
+
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
+def test_driver_as_client(body: Body):
+    """Tests of the driver on a machine of its own run unchanged as a client (SHARE-1, SHARE-4)."""
+
+    async def run(session: Session) -> None:
+        device = await session.client()
+        await body(device)
+        await device.close()
+
+    serve(run, applications=1, memory_each=5 << 20)
+
+
+def test_one_universal_context():
+    """It comes with the first application; the others share it (SHARE-2)."""
+
+    async def run(session: Session) -> None:
+        server = session.server
+        contexts = server.device.engine.contexts
+        assert server.context is None and not [*contexts]
+        devices = []
+        for number in range(3):
+            devices.append(await session.client(f"app {number}"))
+            await devices[-1].stream()
+            assert [*contexts] == [server.context]
+        assert server.context is not None and len(contexts.spaces(server.context)) == 3
+        for device in devices:
+            await device.close()
+        assert [*contexts] == [server.context]
+
+    serve(run)
+
+
+def test_what_each_has():
+    """A queue, an ASID, an address space and a portion of memory each, of the size that it wants
+    (SHARE-3)."""
+
+    async def run(session: Session) -> None:
+        sizes = 1 << 16, 3 << 14, 1 << 19
+        devices = [await session.client(size=size) for size in sizes]
+        for device in devices:
+            await device.stream()
+        applications = session.server.applications.values()
+        portions = sorted(
+            (one.portion.memory.address, one.portion.memory.room) for one in applications
+        )
+        assert sorted(size for _, size in portions) == sorted(sizes)
+        for (first, size), (second, _) in pairwise(portions):
+            assert first + size <= second
+        spaces = [space for one in applications for space in one.spaces.values()]
+        assert len({space.asid for space in spaces} - {None}) == 3
+        for device, size in zip(devices, sizes, strict=True):
+            assert device.memory.free_bytes < size
+            with pytest.raises(OutOfMemory):
+                await device.allocate(size)
+            await device.close()
+
+    serve(run)
+
+
+def test_no_room():
+    """An application too many, or with too large a wish, is refused; so is none after it."""
+
+    async def run(session: Session) -> None:
+        devices = [await session.client() for _ in range(2)]
+        with pytest.raises(DeviceError, match="the server has 2 applications, and no more"):
+            await session.client()
+        await devices[0].close()
+        with pytest.raises(ValueError, match="are more than the 524288 of one application"):
+            await session.client(size=1 << 20)
+        again = await session.client()
+        for device in (again, devices[1]):
+            await device.close()
+
+    serve(run, applications=2)
+
+
+def test_portions_are_cleared():
+    """The next application finds zeros (SHARE-9)."""
+
+    async def run(session: Session) -> None:
+        for _ in range(3):
+            device = await session.client()
+            buffer = device.memory.allocate(1 << 17)
+            assert not buffer.read().any()
+            buffer.fill(0xA5)
+            buffer.free()
+            await device.close()
+
+    serve(run)
+
+
+async def _work(session: Session, number: int, count: int) -> None:
+    """An application that adds and copies."""
+    device = await session.client(f"app {number}")
+    stream = await device.stream()
+    for seed in range(count):
+        task, args = await addition(device, stream, 100 * number + seed)
+        copy = await device.allocate(300)
+        await stream.memcpy_async(copy, args["C"], 300)
+        await stream.synchronize()
+        await task.synchronize()
+        check(args)
+        assert np.array_equal(copy.read(), args["C"].read())
+        for buffer in (copy, *(args[name] for name in "ABC")):
+            await device.free(buffer)
+    await device.close()
+
+
+def test_several_at_once():
+    """They do not see each other (SHARE-7)."""
+
+    async def run(session: Session) -> None:
+        await asyncio.gather(*(_work(session, number, 4) for number in range(5)))
+
+    serve(run)
+
+
+def test_held_back_pointers():
+    """With two tasks at most on the machine, the others wait on the queue, in order; none is lost.
+    The queues are served in turn (SHARE-5)."""
+
+    async def run(session: Session) -> None:
+        compute = session.machine.compute
+        assert compute is not None
+        devices = [await session.client(f"app {number}") for number in range(3)]
+        streams = [await device.stream() for device in devices]
+        compute.hold = True
+        tasks = []
+        for _ in range(6):
+            for stream in streams:
+                tasks.append(await stream.launch(SPIN, 1, 1, {"CYCLES": 1}, overlap=True))
+        for _ in range(100):
+            await session.machine.wait_cycles(10)
+        applications = session.server.applications.values()
+        assert [one.tasks for one in applications] == [2, 2, 2]
+        assert [one.queued for one in applications] == [4, 4, 4]
+        compute.hold = False
+        most = 0
+        waits = asyncio.gather(*(task.synchronize() for task in tasks))
+        while not waits.done():
+            most = max(most, len(compute.running))
+            await session.machine.wait_cycles(1)
+        await waits
+        assert most == 6 and len(compute.over) == 18
+        channels = [task.channel for task in compute.over]
+        for first in range(0, 18, 3):
+            assert len({*channels[first : first + 3]}) == 3, channels
+        for device in devices:
+            await device.close()
+
+    serve(run, launches_each=2)
+
+
+def test_a_halted_channel_holds_only_itself():
+    """Behind a failed copy, pointers of the application's other channels go on."""
+
+    async def run(session: Session) -> None:
+        device = await session.client()
+        first, second = await device.stream(), await device.stream()
+        assert first.channel is not second.channel
+        target = await device.allocate(64)
+        await first.memcpy_async(target, 0x7000_0000, 64)
+        for _ in range(3):
+            await first.fill_async(target, 1, 64)
+        for value in range(20):
+            await second.fill_async(target, value, 64)
+        await second.synchronize()
+        assert (target.read() == 19).all()
+        await device.close()
+
+    serve(run)
+
+
+@pytest.mark.parametrize("drain", [True, False])
+def test_leaving(drain: bool):
+    """What is queued is executed or dropped, as the application asks (SHARE-8)."""
+
+    async def run(session: Session) -> None:
+        other = await session.client("other")
+        watching = await other.stream()
+        device = await session.client("leaves")
+        compute, stream = session.machine.compute, await device.stream()
+        assert compute is not None
+        compute.hold = True
+        for _ in range(5):
+            await stream.launch(SPIN, 1, 1, {"CYCLES": 1}, overlap=True)
+        leaving = asyncio.ensure_future(device.close(drain=drain))
+        for _ in range(50):
+            await session.machine.wait_cycles(10)
+        assert leaving.done() is not drain
+        compute.hold = False
+        await leaving
+        completed = [task for task in compute.over if not task.failed]
+        assert len(completed) == (5 if drain else 0)
+        task, args = await addition(other, watching, 1)
+        await task.synchronize()
+        check(args)
+        await other.close()
+
+    serve(run, launches_each=2)
+
+
+def test_dying():
+    """The same without a word: its tasks are killed, everything is returned (SHARE-8)."""
+
+    async def run(session: Session) -> None:
+        other = await session.client("other")
+        device = await session.client("dies")
+        stream, watching = await device.stream(), await other.stream()
+        compute = session.machine.compute
+        assert compute is not None
+        compute.hold = True
+        task = await stream.launch(SPIN, 1, 1, {"CYCLES": 1})
+        for _ in range(30):
+            await session.machine.wait_cycles(10)
+        session.kill(device)
+        with pytest.raises(ServerError, match="the connection has ended"):
+            await task.synchronize()
+        await session.settle(1)
+        compute.hold = False
+        task, args = await addition(other, watching, 1)
+        await task.synchronize()
+        check(args)
+        await other.close()
+
+    serve(run)
+
+
+def test_limits():
+    """The nesting depth is the server's limit; registers, channels and contexts are not a
+    client's."""
+
+    async def run(session: Session) -> None:
+        device = await session.client()
+        stream = await device.stream()
+        device.set_limit(Limit.NESTING_DEPTH, 3)
+        with pytest.raises(DeviceError, match="depth of 3 is more than the 2 of the server"):
+            await stream.launch(SPIN, 1, 1, {"CYCLES": 1})
+        device.set_limit(Limit.NESTING_DEPTH, 2)
+        await (await stream.launch(SPIN, 1, 1, {"CYCLES": 1})).synchronize()
+        with pytest.raises(DeviceError, match="registers are the server's"):
+            await device.machine.read32(0)
+        with pytest.raises(DeviceError, match="registers are the server's"):
+            _ = device.control
+        with pytest.raises(DeviceError, match="hardware channels are the server's"):
+            await device.channel(0)
+        with pytest.raises(DeviceError, match="share one context"):
+            _ = device.engine.contexts
+        await device.close()
+
+    serve(run, depth=2)
+
+
+def test_time():
+    """Events have the machine's time; waits let it pass."""
+
+    async def run(session: Session) -> None:
+        device = await session.client()
+        before = await device.time_ns()
+        await device.machine.wait_cycles(500)
+        assert await device.time_ns() >= before + 500 * device.clock.cycle_ns
+        stream, event = await device.stream(), device.event()
+        await event.record(stream)
+        await event.synchronize()
+        assert before < event.time_ns <= await device.time_ns()
+        assert abs(device.cycle_of(event.time_ns) - session.machine.now()) < 2000
+        await device.close()
+
+    serve(run)
+
+
+def test_cancelling():
+    """A client ends its own tasks; its stream goes on (PREEMPT-7)."""
+
+    async def run(session: Session) -> None:
+        device = await session.client()
+        stream, compute = await device.stream(), session.machine.compute
+        assert compute is not None
+        compute.hold = True
+        task = await stream.launch(SPIN, 1, 1, {"CYCLES": 1})
+        await task.cancel()
+        compute.hold = False
+        with pytest.raises(Exception, match="TASK_KILLED"):
+            await task.synchronize()
+        task, args = await addition(device, stream, 5)
+        await task.synchronize()
+        check(args)
+        await device.close()
+
+    serve(run)
+
+
+def test_patience():
+    """Tasks that never end are killed once they keep others waiting; alone they may run
+    (SHARE-9)."""
+
+    async def run(session: Session) -> None:
+        compute = session.machine.compute
+        assert compute is not None
+        device, other = await session.client("endless"), await session.client("other")
+        stream, waiting = await device.stream(), await other.stream()
+        compute.hold = True
+        endless = await stream.launch(SPIN, 1, 1, {"CYCLES": 1})
+        for _ in range(500):
+            await session.machine.wait_cycles(10)
+        assert compute.running
+        late = await waiting.launch(SPIN, 1, 1, {"CYCLES": 1})
+        for _ in range(100):
+            await session.machine.wait_cycles(10)
+        assert [task.channel for task in compute.over] == [stream.channel.index]
+        compute.hold = False
+        await late.synchronize()
+        with pytest.raises(Exception, match="TASK_KILLED"):
+            await endless.synchronize()
+        for one in (device, other):
+            await one.close()
+
+    serve(run, patience_cycles=2000)
+
+
+def test_status():
+    async def run(session: Session) -> None:
+        assert "0 applications of 0 applications so far" in status(session.server)
+        device = await session.client("first")
+        stream = await device.stream()
+        await (await stream.launch(SPIN, 1, 1, {"CYCLES": 1})).synchronize()
+        text = status(session.server)
+        assert "1 application of 1 application so far" in text
+        assert text.splitlines()[-1].startswith("0 first"), text
+        await device.close()
+
+    serve(run)
