@@ -1,13 +1,13 @@
-"""Direct access to the simulated memory, which takes no simulated time.
+"""Direct access to the simulated memory, which takes no simulated time."""
 
-For speed, the handle of each accessed beat is cached.
-"""
-
+import ctypes
 from typing import Any
 
 from cocotb.handle import Immediate
 
-__all__ = ["SETTINGS", "Backdoor", "public"]
+from signalbox.driver.server.shared_memory import SharedMemory
+
+__all__ = ["SETTINGS", "Backdoor", "SharedBackdoor", "public"]
 
 SETTINGS = (
     "read_latency",
@@ -30,7 +30,8 @@ def public() -> list[str]:
 
 
 class Backdoor:
-    """Contents of a `memory` instance, as bytes.
+    """Contents of a `memory` instance, as bytes. For speed, the handle of each accessed beat is
+    cached.
 
     Parameters
     ----------
@@ -73,3 +74,44 @@ class Backdoor:
 
     def _store(self, beat: int, data: bytes) -> None:
         self._handle(beat).set(Immediate(int.from_bytes(data, "little")))
+
+
+class SharedBackdoor:
+    """Contents of the `memory` instance in a simulation with `shared_memory`, as bytes: those of
+    `memory`, from now on. Access is through the process, not through the simulator.
+
+    Raises `RuntimeError` in a simulation without `shared_memory`.
+    """
+
+    def __init__(self, memory: SharedMemory) -> None:
+        _hand_over(memory)
+        self._view = memory.view[:]
+
+    def read(self, address: int, count: int) -> bytes:
+        """`count` bytes from `address`. Raises `IndexError` if they are not in memory."""
+        return bytes(self._view[self._range(address, count)])
+
+    def write(self, address: int, data: bytes) -> None:
+        """Write `data` at `address` immediately. Raises `IndexError` if it is not in memory."""
+        self._view[self._range(address, len(data))] = data
+
+    def _range(self, address: int, count: int) -> slice:
+        if not 0 <= address <= len(self._view) - count:
+            raise IndexError(
+                f"{count} bytes at {address:#x} are not in the {len(self._view):#x} bytes of memory"
+            )
+        return slice(address, address + count)
+
+
+_simulated: list[memoryview] = []
+"""What the simulation uses. Held here, as it must exist for as long as the simulation."""
+
+
+def _hand_over(memory: SharedMemory) -> None:
+    """Tell the simulation where its memory is (`shared_memory.cpp`)."""
+    function = getattr(ctypes.CDLL(None), "signalbox_share_memory", None)
+    if function is None:
+        raise RuntimeError("the simulation was not built with simulate(shared_memory=True)")
+    function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_uint64], None
+    function(memory.address, memory.size)
+    _simulated[:] = [memory.view[:]]

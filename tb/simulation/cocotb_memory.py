@@ -1,6 +1,7 @@
 """Memory model: contents, latency, rate, back-pressure and errors; with cocotbext-axi and by
 hand."""
 
+import os
 import random
 import time
 
@@ -8,13 +9,18 @@ import cocotb
 from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiBus, AxiMaster, AxiResp
 
-from signalbox.tb.simulation.backdoor import Backdoor
+from signalbox.driver.server.shared_memory import SharedMemory
+from signalbox.tb.simulation.backdoor import Backdoor, SharedBackdoor
 from signalbox.tb.testbench.reset import reset
 
 BEAT = 16
 
+SHARED = "MEMORY_SHARED"
+"""Environment variable: bytes of the `SharedMemory`, if the simulation has one."""
 
-async def start(dut) -> Backdoor:
+
+async def prepare(dut) -> None:
+    """Drive all inputs and reset."""
     for name in ("awvalid", "wvalid", "arvalid"):
         dut[f"s_axi_{name}"].value = 0
     dut.s_axi_bready.value = 1
@@ -22,6 +28,13 @@ async def start(dut) -> Backdoor:
     dut.error_hi.value = 0
     await reset(dut)
     await RisingEdge(dut.clk)
+
+
+async def start(dut) -> Backdoor | SharedBackdoor:
+    """Prepare, and give access to the contents."""
+    await prepare(dut)
+    if shared := os.environ.get(SHARED):
+        return SharedBackdoor(SharedMemory(int(shared)))
     return Backdoor(dut, BEAT)
 
 
@@ -158,6 +171,42 @@ async def write_rate(dut):
     assert beats == list(range(beats[0], beats[0] + 128))
     assert answers == [beats[16 * burst + 15] + 100 for burst in range(8)]
     assert memory.read(0, 16 * 128) == (b"\x55" * 15 + b"\0") * 128
+
+
+@cocotb.test(timeout_time=100, timeout_unit="us")
+@cocotb.parametrize(later=[-1, 0, 1])
+async def read_beside_write(dut, later: int):
+    """A beat that is read and written at the same edge is read as it was before. `later` : cycles
+    from the write to the read."""
+    memory = await start(dut)
+    memory.write(0, bytes(BEAT))
+    dut.read_latency.value = dut.write_latency.value = 10
+    for channel in ("aw", "ar"):
+        dut[f"s_axi_{channel}addr"].value = 0
+        dut[f"s_axi_{channel}len"].value = 0
+        dut[f"s_axi_{channel}size"].value = 4
+        dut[f"s_axi_{channel}burst"].value = 1
+    dut.s_axi_wdata.value = int.from_bytes(b"\x55" * BEAT, "little")
+    dut.s_axi_wstrb.value = 0xFFFF
+    dut.s_axi_wlast.value = 1
+    dut.s_axi_awvalid.value = 1
+    found = {}
+    for cycle in range(30):
+        await RisingEdge(dut.clk)
+        for channel in ("aw", "w", "ar"):
+            valid = dut[f"s_axi_{channel}valid"]
+            if valid.value and dut[f"s_axi_{channel}ready"].value:
+                found[channel] = cycle
+                valid.value = 0
+        if cycle == 4:
+            dut.s_axi_wvalid.value = 1
+        if cycle == 4 + later:
+            dut.s_axi_arvalid.value = 1
+        if dut.s_axi_rvalid.value:
+            found["data"] = dut.s_axi_rdata.value.to_unsigned().to_bytes(BEAT, "little")
+    assert found["ar"] - found["w"] == later
+    assert found["data"] == (b"\x55" if later > 0 else b"\0") * BEAT
+    assert memory.read(0, BEAT) == b"\x55" * BEAT
 
 
 @cocotb.test(timeout_time=100, timeout_unit="us")

@@ -3,6 +3,11 @@
     machine = await SimMachine.start(dut)
     device = await Device.open(machine)
 
+With `simulate(shared_memory=True)`, its memory is a `SharedMemory`, parts of which other processes
+can share:
+
+    machine = await SimMachine.start(dut, SharedMemory(config.memory_bytes))
+
 Python runs only for register accesses, interrupts and ends of waits, not in every clock cycle.
 """
 
@@ -13,7 +18,8 @@ from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge, Timer
 from cocotbext.axi import AxiLiteMaster, AxiResp
 
-from signalbox.tb.simulation.backdoor import Backdoor
+from signalbox.driver.server.shared_memory import SharedMemory
+from signalbox.tb.simulation.backdoor import Backdoor, SharedBackdoor
 from signalbox.tb.testbench.bus import axi4lite
 
 __all__ = ["MachineError", "SimMachine"]
@@ -32,12 +38,16 @@ class SimMachine:
     Members
     -------
     dut : handle of the top.
-    memory : `Backdoor` of its memory.
+    memory : access to its memory.
     """
 
-    def __init__(self, dut: Any) -> None:
+    def __init__(self, dut: Any, memory: SharedMemory | None = None) -> None:
         self.dut = dut
-        self.memory = Backdoor(dut.memory, len(dut.memory.mem[0]) // 8)
+        self.memory = (
+            Backdoor(dut.memory, len(dut.memory.mem[0]) // 8)
+            if memory is None
+            else SharedBackdoor(memory)
+        )
         bus = axi4lite(dut, "control")
         logging.getLogger(f"cocotb.{dut._name}.control").setLevel(logging.WARNING)
         self._control = AxiLiteMaster(bus, dut.clk, dut.rst)
@@ -45,9 +55,18 @@ class SimMachine:
         self._raised = RisingEdge(dut.irq)
 
     @classmethod
-    async def start(cls, dut: Any) -> "SimMachine":
-        """Start the clock, reset the design, and wait until the reset has ended."""
-        machine = cls(dut)
+    async def start(cls, dut: Any, memory: SharedMemory | None = None) -> "SimMachine":
+        """Start the clock, reset the design, and wait until the reset has ended.
+
+        Parameters
+        ----------
+        memory : required with `simulate(shared_memory=True)`, and only then: the machine's memory,
+            of as many bytes as the design's configuration says. It may be closed before the
+            simulation ends.
+
+        Raises `RuntimeError` if `memory` is given without `simulate(shared_memory=True)`.
+        """
+        machine = cls(dut, memory)
         dut.reset_request.value = 1
         Clock(dut.clk, CLOCK_NS, unit="ns", impl="gpi").start(start_high=False)
         for _ in range(2):

@@ -11,6 +11,10 @@
 //   random         state of the random numbers, not 0; write it to repeat a run
 //   error_lo/hi    beats at [error_lo, error_hi) are answered with SLVERR and not written
 // Addresses of BYTES and above are answered with DECERR. A violation of the protocol ends the simulation.
+//
+// The contents are an array, `mem`. With SHARED_MEMORY defined, for Verilator only, they are bytes of
+// the process, which it may share with other processes (`shared_memory.cpp`); all cycles are the same.
+// The process has to hand over BYTES bytes before the first access, else that ends the simulation.
 module memory #(
     parameter DATA_WIDTH = 128,
     parameter ADDR_WIDTH = 40,
@@ -53,12 +57,9 @@ module memory #(
 );
     localparam STRB = DATA_WIDTH / 8;
     localparam OFFSET = $clog2(STRB);
-    localparam WORDS = BYTES / STRB;
     localparam BURST_BITS = $clog2(BURSTS);
     localparam BEAT_BITS = $clog2(BEATS);
     localparam [1:0] OKAY = 0, SLVERR = 2, DECERR = 3;
-
-    reg [DATA_WIDTH-1:0] mem [0:WORDS-1];
 
     reg [15:0] read_latency = 16;
     reg [15:0] write_latency = 16;
@@ -71,9 +72,7 @@ module memory #(
     reg [ADDR_WIDTH-1:0] error_lo = 0;
     reg [ADDR_WIDTH-1:0] error_hi = 0;
 
-    integer word;
     initial begin
-        for (word = 0; word < WORDS; word = word + 1) mem[word] = 0;
         s_axi_bvalid = 0;
         s_axi_rvalid = 0;
     end
@@ -144,7 +143,6 @@ module memory #(
             s_axi_rvalid <= read_ready;
             if (read_ready) begin
                 s_axi_rid <= read_id[read_out];
-                s_axi_rdata <= response(read_now) == OKAY ? mem[read_now >> OFFSET] : 0;
                 s_axi_rresp <= response(read_now);
                 s_axi_rlast <= read_last;
                 read_beat <= read_last ? 0 : read_beat + 1;
@@ -197,11 +195,6 @@ module memory #(
     wire beat_ready = beat_count != 0 && now >= beat_due[beat_out]
         && (!respond || ((!s_axi_bvalid || s_axi_bready) && go_b));
 
-    reg [DATA_WIDTH-1:0] mask;
-    wire [STRB-1:0] strobe = beat_strobe[beat_out];
-    integer lane;
-    always @* for (lane = 0; lane < STRB; lane = lane + 1) mask[8*lane +: 8] = {8{strobe[lane]}};
-
     assign s_axi_awready = !rst && !write_count[BURST_BITS] && go_aw;
     assign s_axi_wready = !rst && write_count != 0 && !beat_count[BEAT_BITS] && go_w;
 
@@ -230,9 +223,6 @@ module memory #(
         end
         if (s_axi_bready) s_axi_bvalid <= 0;
         if (beat_ready) begin
-            if (beat_response == OKAY)
-                mem[beat_now >> OFFSET] <=
-                    (mem[beat_now >> OFFSET] & ~mask) | (beat_data[beat_out] & mask);
             beat_head <= beat_head + 1;
             beat_worst <= respond ? OKAY : beat_total;
             if (respond) begin
@@ -251,6 +241,54 @@ module memory #(
             beat_worst <= OKAY;
         end
     end
+
+    // Contents. A beat that is read and written at the same edge is read as it was before; where the
+    // write takes effect at once, one process does both, in this order.
+    wire load = (!s_axi_rvalid || s_axi_rready) && read_ready;
+    wire store = beat_ready && beat_response == OKAY;
+    wire [STRB-1:0] strobe = beat_strobe[beat_out];
+
+`ifdef SHARED_MEMORY
+    import "DPI-C" function longint unsigned shared_memory_bytes();
+    import "DPI-C" function void shared_memory_read(
+        input longint unsigned address, input int size, output bit [DATA_WIDTH-1:0] data);
+    import "DPI-C" function void shared_memory_write(
+        input longint unsigned address, input int size, input bit [DATA_WIDTH-1:0] data,
+        input bit [STRB-1:0] strobe);
+
+    wire [63:0] load_address = {{(64-ADDR_WIDTH){1'b0}}, read_now >> OFFSET} << OFFSET;
+    wire [63:0] store_address = {{(64-ADDR_WIDTH){1'b0}}, beat_now >> OFFSET} << OFFSET;
+    reg [DATA_WIDTH-1:0] loaded;
+    always @(posedge clk) begin
+        if ((load || store) && shared_memory_bytes() < BYTES)
+            $fatal(1, "memory: it needs %0d shared bytes, and was given %0d",
+                BYTES, shared_memory_bytes());
+        else begin
+            if (load) begin
+                loaded = 0;
+                if (response(read_now) == OKAY) shared_memory_read(load_address, STRB, loaded);
+                s_axi_rdata <= loaded;
+            end
+            if (store) shared_memory_write(store_address, STRB, beat_data[beat_out], strobe);
+        end
+    end
+`else
+    localparam WORDS = BYTES / STRB;
+    reg [DATA_WIDTH-1:0] mem [0:WORDS-1];
+    integer word;
+    initial for (word = 0; word < WORDS; word = word + 1) mem[word] = 0;
+
+    reg [DATA_WIDTH-1:0] mask;
+    integer lane;
+    always @* for (lane = 0; lane < STRB; lane = lane + 1) mask[8*lane +: 8] = {8{strobe[lane]}};
+
+    always @(posedge clk) begin
+        if (load) s_axi_rdata <= response(read_now) == OKAY ? mem[read_now >> OFFSET] : 0;
+        if (store)
+            mem[beat_now >> OFFSET] <=
+                (mem[beat_now >> OFFSET] & ~mask) | (beat_data[beat_out] & mask);
+    end
+`endif
 
     task check(
         input [15:0] channel, input [ADDR_WIDTH-1:0] address, input [7:0] length,

@@ -20,17 +20,22 @@ from pathlib import Path
 from signalbox.tb.folders import SIM_BUILD
 
 __all__ = [
+    "SHARED_MEMORY",
     "WAIVERS",
     "arguments",
     "environment",
     "restore_runtime",
     "save_runtime",
+    "shared_memory",
     "version",
     "write_public",
 ]
 
 WAIVERS = Path(__file__).resolve().parent / "verilator.vlt"
 """Waivers for lint rules that the exported Verilog breaks, each with its reason."""
+
+SHARED_MEMORY = Path(__file__).resolve().parent / "shared_memory.cpp"
+"""Contents of module `memory` that other processes can share."""
 
 _MINIMUM = (5, 36)  # required by cocotb 2
 _STAND_INS = Path(__file__).resolve().parent / "fst"
@@ -168,6 +173,13 @@ def arguments(waves: bool, coverage: bool) -> list[str]:
         # loops.
         chosen += ["--coverage-line", "--coverage-toggle", "-Wno-UNOPTFLAT"]
     return chosen
+
+
+def shared_memory() -> list[str]:
+    """Further arguments of a build with `SHARED_MEMORY`. Of the program's symbols, only the one
+    that `backdoor` looks up is added to those that libraries see."""
+    exported = "-Wl,--export-dynamic-symbol=signalbox_share_memory"
+    return ["-DSHARED_MEMORY", str(SHARED_MEMORY), "-LDFLAGS", exported]
 
 
 def write_public(build: Path, public: Sequence[str], watched: Sequence[str]) -> Path:
