@@ -1,4 +1,5 @@
-"""Memory that other processes share: contents, portions, and what their holders cannot do."""
+"""Memory that other processes share: contents, portions, and what their holders cannot do; alone,
+and as that of the RTL."""
 
 import os
 from collections.abc import Generator
@@ -7,7 +8,11 @@ from contextlib import contextmanager
 import pytest
 
 from signalbox.driver.server.shared_memory import PAGE_BYTES, SharedMemory
+from signalbox.hw.top import Signalbox
 from signalbox.tb.driver.server.holder import Holder
+from signalbox.tb.simulation.sizes import SIZES
+from signalbox.tb.simulation.tiers import ON_VERILATOR
+from signalbox.tb.simulation.top import simulate_top
 
 SIZE = 16 * PAGE_BYTES
 
@@ -157,3 +162,15 @@ def test_closed():
     for call in (memory.share, memory.withdraw):
         with pytest.raises(ValueError, match="the shared memory is closed"):
             call(0, PAGE_BYTES)
+
+
+@ON_VERILATOR
+def test_rtl(simulator: str):
+    simulate_top(
+        Signalbox(SIZES["tiny"]),
+        "signalbox.tb.driver.cocotb_shared_memory",
+        simulator=simulator,
+        name="shared-memory",
+        shared_memory=True,
+        minimum=2,
+    )
