@@ -26,6 +26,7 @@ from signalbox.driver.protocol.messages import (
     decode_reply,
     encode,
 )
+from signalbox.driver.protocol.shutdown import shut_down
 
 __all__ = ["MappedMemory", "SocketLink", "ask_status", "connect"]
 
@@ -86,15 +87,16 @@ class SocketLink:
     def close(self) -> None:
         """See `Link.close`."""
         self._lost = self._lost or "the connection was closed"
-        self._socket.close()
+        if not self._socket.closed:
+            shut_down(self._socket)
 
     def _read(self) -> None:
         try:
             while True:
                 data = self._socket.recv_bytes()
                 self._loop.call_soon_threadsafe(self._take, data)
-        except (OSError, EOFError, TypeError):  # TypeError: closed meanwhile
-            pass
+        except (OSError, EOFError):
+            self._socket.close()
         with contextlib.suppress(RuntimeError):  # the loop has ended first
             self._loop.call_soon_threadsafe(self._end)
 

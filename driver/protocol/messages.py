@@ -385,7 +385,7 @@ def decode_call(data: bytes) -> Call:
     """The call of a client. Raises `MessageError`."""
     try:
         return _calls.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except Exception as error:  # UnicodeDecodeError, RecursionError: a client can send anything
         raise MessageError(f"{len(data)} bytes are no call: {error}") from None
 
 

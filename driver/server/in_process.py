@@ -61,7 +61,7 @@ class LocalPeer:
 
     def close(self) -> None:
         """See `Peer.close`."""
-        self._link.end()
+        self._link.close()
 
 
 class LocalLink:
@@ -102,14 +102,10 @@ class LocalLink:
         self.connection.take(message)
         self._taken += 1
 
-    def end(self) -> None:
-        """Note that the connection has ended."""
-        self._open = False
-
     def close(self) -> None:
         """See `Link.close`. Also what the server sees of a process that is killed."""
         if self._open:
-            self.end()
+            self._open = False
             self._inbox.put(Lost(self._peer, "its process has ended"))
 
     def read(self, address: int, size: int) -> bytes:

@@ -131,6 +131,7 @@ class Server:
         self._policy = policy(settings.policy)
         self._pool = Pool(self.device.memory, settings)
         self._by_peer: dict[Peer, Application] = {}
+        self._expelled: set[Peer] = set()
         self._calls = Calls(self.device, owner, settings, self._owed)
         self._creating = FairLock(owner.services.machine)
         self._running = 0
@@ -186,8 +187,11 @@ class Server:
             return
         application = self._by_peer.get(item.peer)
         if isinstance(item, Lost):
+            self._expelled.discard(item.peer)
             if application is not None:
                 self._start(self._end(application, item.why))
+            return
+        if item.peer in self._expelled:
             return
         try:
             call = decode_call(item.data)
@@ -195,7 +199,7 @@ class Server:
             self._expel(item.peer, str(error))
             return
         if application is None:
-            self._start(self._first(item.peer, call))
+            self._first(item.peer, call)
         elif application.leaving:
             application.answer(call.number, self.cycle, Refused("ServerError", "it is leaving"))
         elif isinstance(call.request, Leave):
@@ -221,33 +225,33 @@ class Server:
     def _expel(self, peer: Peer, why: str) -> None:
         """End the connection of a client that breaks the rules."""
         LOG.warning("connection ended: %s", why)
+        self._expelled.add(peer)
         peer.close()
         if application := self._by_peer.get(peer):
             self._start(self._end(application, why))
 
     # -- applications ------------------------------------------------------------------------------
 
-    async def _first(self, peer: Peer, call: Call) -> None:
-        """Carry out a call of a connection that is not an application's yet."""
+    def _first(self, peer: Peer, call: Call) -> None:
+        """Carry out a call of a connection that is not an application's yet. Does not wait: until
+        it is done, nothing else is known of the connection, not even its end."""
         match call.request:
             case Hello():
-                result = await self._welcome(peer, call.request)
+                result = self._welcome(peer, call.request)
             case Status():
                 result = Report(status(self))
             case _:
                 result = Refused("ServerError", "the first call is Hello")
         peer.send(encode(Answer(call.number, self.cycle, result)))
 
-    async def _welcome(self, peer: Peer, hello: Hello) -> Result:
+    def _welcome(self, peer: Peer, hello: Hello) -> Result:
         """Make a connection an application's."""
         if hello.version != PROTOCOL:
             return Refused(
                 "ServerError", f"the server speaks version {PROTOCOL}, not {hello.version}"
             )
-        if peer in self._by_peer:
-            return Refused("ServerError", "Hello comes once")
         try:
-            application = await self._enter(peer, hello)
+            application = self._enter(peer, hello)
         except Exception as error:  # its sender hears of it, whatever it is
             return refusal(error)
         memory = application.portion.memory
@@ -265,10 +269,9 @@ class Server:
             epoch=self.device.clock.epoch,
         )
 
-    async def _enter(self, peer: Peer, hello: Hello) -> Application:
+    def _enter(self, peer: Peer, hello: Hello) -> Application:
         """A new application, with its memory. Raises `DeviceError`, `OutOfMemory`, `ValueError`,
         `OSError`."""
-        await self._universal()
         self._admit()
         portion = self._pool.take(hello.memory, hello.name)
         application = Application(self.served, hello.name, hello.process, peer, portion)
@@ -304,7 +307,7 @@ class Server:
         return self.device.memory.free_bytes
 
     async def _universal(self) -> None:
-        """Create the universal context with the first application (SHARE-2)."""
+        """Create the universal context with the first call of the first application (SHARE-2)."""
         compute = self.owner.compute
         async with self._creating:
             if compute is not None and self.context is None:
@@ -313,6 +316,7 @@ class Server:
 
     async def _carry_out(self, application: Application, call: Call) -> None:
         try:
+            await self._universal()
             result = await self._result(application, call)
         except Exception as error:
             result = refusal(error)
@@ -393,7 +397,11 @@ class Server:
             waiting = [one for one in self.applications.values() if one.queued]
             for one in self._policy.turn(waiting):
                 assert isinstance(one, Application)
-                issued |= await self._hand_on(one)
+                try:
+                    issued |= await self._hand_on(one)
+                except Exception as error:  # it costs its application the connection, no more
+                    LOG.exception("%s: unexpected error", one)
+                    self._expel(one.peer, str(error))
 
     async def _hand_on(self, application: Application) -> bool:
         """Hand on the oldest pointer of an application that can be; whether there was one."""

@@ -8,14 +8,15 @@ import contextlib
 import logging
 import os
 import queue
-import socket
 import threading
 from collections import deque
+from collections.abc import Callable
 from multiprocessing import reduction
 from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 
 from signalbox.driver.protocol.messages import LARGEST_MESSAGE
+from signalbox.driver.protocol.shutdown import shut_down
 from signalbox.driver.server.server import Lost, Received, Stop
 from signalbox.driver.server.shared_memory import SharedMemory
 
@@ -25,6 +26,9 @@ LOG = logging.getLogger("signalbox.server")
 
 _UNREAD = 4096
 """Messages to a client that it has not read; with more the connection ends."""
+
+_CONNECTIONS = 256
+"""Connections at a time; further ones are closed at once."""
 
 _UNTAKEN = 64
 """Messages of a client that the server has not taken; its thread waits then."""
@@ -69,13 +73,21 @@ class SocketPeer:
     room : counts the messages that the server may still be given.
     """
 
-    def __init__(self, link: Connection, inbox: SocketInbox, memory: SharedMemory) -> None:
+    def __init__(
+        self,
+        link: Connection,
+        inbox: SocketInbox,
+        memory: SharedMemory,
+        ended: Callable[[], object],
+    ) -> None:
         self.room = threading.Semaphore(_UNTAKEN)
+        self._ended = ended
         self._link, self._inbox, self._memory = link, inbox, memory
         self._unread: queue.Queue[bytes | int | None] = queue.Queue(_UNREAD)
         self._descriptor: int | None = None
-        for work in (self._read, self._write):
-            threading.Thread(target=work, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        threading.Thread(target=self._write, daemon=True).start()
 
     def send(self, message: bytes) -> None:
         """See `Peer.send`. The first message after `share` is followed by the descriptor."""
@@ -96,22 +108,14 @@ class SocketPeer:
         """See `Peer.close`. Ends both threads."""
         with contextlib.suppress(queue.Full):
             self._unread.put_nowait(None)
-        self._end()
+        shut_down(self._link)
 
     def _put(self, item: bytes | int) -> None:
         try:
             self._unread.put_nowait(item)
         except queue.Full:
             LOG.warning("connection ended: its client does not read")
-            self._end()
-
-    def _end(self) -> None:
-        """Shut the connection down, under the thread that reads."""
-        with (
-            contextlib.suppress(OSError),
-            socket.fromfd(self._link.fileno(), socket.AF_UNIX, socket.SOCK_STREAM) as own,
-        ):
-            own.shutdown(socket.SHUT_RDWR)
+            shut_down(self._link)
 
     # -- threads -----------------------------------------------------------------------------------
 
@@ -138,8 +142,19 @@ class SocketPeer:
                 else:
                     reduction.send_handle(self._link, item, None)
                     os.close(item)
-        self._end()
+        shut_down(self._link)
+        self._drop()
+        self._reader.join()
         self._link.close()
+        self._ended()
+
+    def _drop(self) -> None:
+        """Close descriptors that were not sent."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                item = self._unread.get_nowait()
+                if isinstance(item, int):
+                    os.close(item)
 
 
 class SocketServer:
@@ -151,6 +166,7 @@ class SocketServer:
     def __init__(self, path: Path, inbox: SocketInbox, memory: SharedMemory) -> None:
         self.path = path
         self._inbox, self._memory = inbox, memory
+        self._free = threading.Semaphore(_CONNECTIONS)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         before = os.umask(0o177)
         try:
@@ -165,7 +181,11 @@ class SocketServer:
                 link = self._listener.accept()
             except OSError:
                 return
-            SocketPeer(link, self._inbox, self._memory)
+            if self._free.acquire(blocking=False):
+                SocketPeer(link, self._inbox, self._memory, self._free.release)
+            else:
+                LOG.warning("%d connections are open: another one was closed", _CONNECTIONS)
+                link.close()
 
     def close(self) -> None:
         """Accept no further connection, and remove the socket."""

@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import threading
+import time
 from pathlib import Path
 
 from signalbox.driver.server.server import Server, Stop
@@ -16,16 +17,17 @@ from signalbox.driver.server.settings import ServerSettings
 from signalbox.driver.server.shared_memory import SharedMemory
 from signalbox.driver.server.sockets import SocketInbox, SocketServer
 from signalbox.hw.config import Config
-from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
+from signalbox.tb.driver.fakes.machine import FakeMachine
 
 __all__ = ["machine_on"]
 
-CHANNELS = 64
+_CHANNELS = 64
+_BYTES = 1 << 25
 
 
 def machine_on(memory: SharedMemory) -> FakeMachine:
     """A fake machine whose memory can be shared."""
-    config = Config(memory_bytes=SPACE, channels=CHANNELS, asids=64, contexts=1)
+    config = Config(memory_bytes=_BYTES, channels=_CHANNELS, asids=64, contexts=1)
     return FakeMachine(config, memory=memory.view)
 
 
@@ -34,17 +36,21 @@ def _descriptors() -> int:
 
 
 async def _serve(path: Path, settings: ServerSettings) -> dict[str, int]:
-    inbox, memory = SocketInbox(), SharedMemory(SPACE)
+    inbox, memory = SocketInbox(), SharedMemory(_BYTES)
     server = await Server.open(machine_on(memory), settings, inbox, asyncio.ensure_future)
     listener = SocketServer(path, inbox, memory)
     threading.Thread(target=lambda: (sys.stdin.read(), inbox.put(Stop())), daemon=True).start()
     before, open_before = server.free_bytes, _descriptors()
     print("ready", flush=True)
     await server.run()
+    for _ in range(100):  # threads of connections that have just ended
+        if (left := _descriptors() - open_before) <= 0:
+            break
+        time.sleep(0.05)
     outcome = {
         "free": server.free_bytes,
         "before": before,
-        "descriptors": _descriptors() - open_before,
+        "descriptors": left,
         "served": server.served,
     }
     listener.close()

@@ -27,12 +27,14 @@ class Session:
     Members
     -------
     links : connections of the clients, by device.
+    running : the server's main loop.
     """
 
     server: Server
     machine: FakeMachine
     inbox: LocalInbox
     links: dict[Device, LocalLink]
+    running: asyncio.Future[None]
 
     async def client(self, name: str = "client", size: int = 0) -> Device:
         """A device of a new client."""
@@ -64,7 +66,7 @@ async def _session(settings: ServerSettings, config: Config) -> AsyncGenerator[S
     server = await Server.open(machine, settings, inbox, asyncio.ensure_future)
     running = asyncio.ensure_future(server.run())
     try:
-        yield Session(server, machine, inbox, {})
+        yield Session(server, machine, inbox, {}, running)
     finally:
         inbox.put(Stop())
         await running
@@ -79,7 +81,12 @@ def serve(body: Body, *, config: dict[str, Any] | None = None, **settings: Any) 
         async with _session(ServerSettings(**{**SMALL, **settings}), chosen) as session:
             server = session.server
             free, spaces = server.free_bytes, len([*server.device.spaces])
-            await asyncio.wait_for(body(session), HANGS)
+            working = asyncio.ensure_future(body(session))
+            wanted = {working, session.running}
+            await asyncio.wait(wanted, timeout=HANGS, return_when=asyncio.FIRST_COMPLETED)
+            if session.running.done():
+                raise AssertionError("the server has ended") from session.running.exception()
+            await asyncio.wait_for(working, 0)
         assert not server.applications and not server.owner.channels
         assert server.free_bytes == free, (server.free_bytes, free)
         assert len([*server.device.spaces]) == spaces

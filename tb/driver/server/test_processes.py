@@ -1,0 +1,279 @@
+"""Applications that are processes of their own, on a server of the fake machine (SHARE-10)."""
+
+import asyncio
+import json
+import os
+import random
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from signalbox.driver import blocking
+from signalbox.driver.client.socket_link import ask_status
+from signalbox.driver.device import Device
+from signalbox.driver.faults.channel_error import ChannelError
+from signalbox.driver.kernels.library import VECTOR_ADD
+from signalbox.driver.protocol.errors import ServerError
+from signalbox.driver.protocol.messages import (
+    LARGEST_MESSAGE,
+    PROTOCOL,
+    Call,
+    Hello,
+    Status,
+    encode,
+)
+from signalbox.tb.driver.compute_bodies import addition, check
+from signalbox.tb.simulation.runner import choose_seed
+
+MODULE = "signalbox.tb.driver.server.application"
+
+
+@dataclass
+class Running:
+    """A server's process."""
+
+    path: Path
+    process: subprocess.Popen[str]
+
+    def end(self) -> dict[str, int]:
+        """End the server; returns what it found at its end."""
+        output, _ = self.process.communicate("", timeout=60)
+        assert self.process.returncode == 0
+        return json.loads(output.splitlines()[-1])
+
+    def start(self, seed: int, rounds: int) -> subprocess.Popen[bytes]:
+        """Start an application."""
+        command = [sys.executable, "-m", MODULE, str(self.path), str(seed), str(rounds)]
+        return subprocess.Popen(command, stderr=subprocess.DEVNULL)
+
+    def settled(self) -> str:
+        """The server's status, once it has no application."""
+        for _ in range(600):
+            text = ask_status(self.path)
+            if " 0 applications of" in text:
+                return text
+            time.sleep(0.05)
+        raise AssertionError(text)
+
+
+@contextmanager
+def server(folder: Path, **settings: Any) -> Generator[Running]:
+    """A server, which must have everything back at its end."""
+    path = folder / "server" / "socket"
+    chosen = {"memory_each": 1 << 18, "system_each": 1 << 17, "launches_each": 2, **settings}
+    command = [sys.executable, "-m", "signalbox.tb.driver.fakes.server", str(path)]
+    process = subprocess.Popen(
+        [*command, json.dumps(chosen)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        running = Running(path, process)
+        yield running
+        running.settled()
+        outcome = running.end()
+        assert outcome["free"] == outcome["before"], outcome
+        assert outcome["descriptors"] <= 0, outcome
+        assert not path.exists()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def succeed(applications: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Wait until all have ended well."""
+    assert [one.wait(timeout=120) for one in applications] == [0] * len(applications)
+
+
+def test_blocking_form(tmp_path: Path):
+    """Plain calls, arrays in and out, errors as they are."""
+    with server(tmp_path) as running, blocking.connect(running.path, "plain") as device:
+        stream, done = device.stream(), device.event()
+        source = device.upload(np.arange(500, dtype=np.uint8))
+        target = device.allocate(500)
+        stream.memcpy_async(target, source, 500)
+        done.record(stream)
+        done.synchronize()
+        assert np.array_equal(target.read(), source.read())
+        assert 0 < done.time_ns <= device.time_ns()
+        stream.memcpy_async(target, 0x7000_0000, 16)
+        with pytest.raises(ChannelError, match="COPY_READ_FAULT"):
+            stream.synchronize()
+        assert "0 plain" in ask_status(running.path)
+
+
+def test_device_of_an_event_loop(tmp_path: Path):
+    async def main(path: Path) -> None:
+        devices = [await Device.open(path), await Device.connect(path, "second", 1 << 17)]
+        for seed, device in enumerate(devices):
+            task, args = await addition(device, await device.stream(), seed)
+            await task.synchronize()
+            check(args)
+        for device in devices:
+            await device.close()
+        with pytest.raises(ServerError):
+            await devices[0].time_ns()
+
+    with server(tmp_path) as running:
+        asyncio.run(main(running.path))
+
+
+def test_many_applications(tmp_path: Path):
+    """As many as the machine has channels and memory for, all at once."""
+    with server(tmp_path) as running:
+        succeed([running.start(seed, 2) for seed in range(16)])
+
+
+def test_forty_eight_at_once(tmp_path: Path):
+    """All are there at the same time (SHARE-10)."""
+
+    async def main(path: Path) -> None:
+        devices = [await Device.connect(path, f"app {number}") for number in range(48)]
+        for device in devices:
+            await device.stream()
+        tasks = []
+        for seed, device in enumerate(devices):
+            stream = device._streams[0]
+            tasks.append(await addition(device, stream, seed))
+        for task, args in tasks:
+            await task.synchronize()
+            check(args)
+        assert "48 applications of 48" in ask_status(path)
+        for device in devices:
+            await device.close()
+
+    with server(tmp_path) as running:
+        asyncio.run(main(running.path))
+
+
+def test_killed_processes(tmp_path: Path):
+    """SIGKILL at random moments; those that are left alone finish with the right sums (SHARE-8)."""
+    rng = random.Random(seed := choose_seed())
+    print(f"seed {seed}")
+    with server(tmp_path) as running:
+        well = [running.start(number, 12) for number in range(3)]
+        for number in range(6):
+            doomed = running.start(100 + number, 1000)
+            time.sleep(rng.uniform(0.2, 1.2))
+            doomed.send_signal(signal.SIGKILL)
+            doomed.wait()
+        succeed(well)
+
+
+def test_stopped_process(tmp_path: Path):
+    """One that hangs keeps what it has, and nobody else waiting."""
+    with server(tmp_path) as running:
+        hangs = running.start(1, 1000)
+        time.sleep(1.0)
+        hangs.send_signal(signal.SIGSTOP)
+        try:
+            succeed([running.start(number, 3) for number in range(2, 5)])
+            assert " 1 application of" in ask_status(running.path) or hangs.poll() is None
+        finally:
+            hangs.send_signal(signal.SIGKILL)
+            hangs.wait()
+
+
+def raw(path: Path) -> socket.socket:
+    """A bare connection."""
+    link = socket.socket(socket.AF_UNIX)
+    link.connect(str(path))
+    return link
+
+
+def framed(data: bytes) -> bytes:
+    """A message on the wire."""
+    return len(data).to_bytes(4, "big") + data
+
+
+HELLO = encode(Call(0, Hello(PROTOCOL, "raw", 1)))
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"\0",
+        framed(HELLO)[:10],
+        framed(b"\xff" * 30),
+        framed(HELLO) * 2,
+        framed(HELLO) + framed(b"garbage"),
+        (LARGEST_MESSAGE + 1).to_bytes(4, "big"),
+        b"\xff\xff\xff\xff" + (1 << 60).to_bytes(8, "big"),
+        framed(encode(Call(0, Hello(PROTOCOL + 1, "newer", 1)))),
+        framed(encode(Call(0, Status()))),
+        b"GET / HTTP/1.1\r\n\r\n",
+    ],
+    ids=range(11),
+)
+def test_bad_messages(tmp_path: Path, sent: bytes):
+    """Half messages, garbage, wrong lengths and wrong versions: the others work on."""
+    with server(tmp_path) as running:
+        link = raw(running.path)
+        link.sendall(sent)
+        succeed([running.start(1, 1)])
+        link.close()
+
+
+def test_reader_of_nothing(tmp_path: Path):
+    """A client that never reads its answers is ended; memory for them is bounded."""
+    with server(tmp_path) as running:
+        link = raw(running.path)
+        link.sendall(framed(HELLO))
+        asks = framed(encode(Call(1, Status())))
+        link.settimeout(20)
+        try:
+            for _ in range(200_000):
+                link.sendall(asks)
+        except OSError:
+            pass
+        else:
+            raise AssertionError("the server went on")
+        succeed([running.start(1, 1)])
+        link.close()
+
+
+def test_only_its_user(tmp_path: Path):
+    """Nobody else can connect, and no second server takes the socket."""
+    with server(tmp_path) as running:
+        assert stat.S_IMODE(os.stat(running.path).st_mode) == 0o600
+        assert stat.S_IMODE(os.stat(running.path.parent).st_mode) == 0o700
+        command = [sys.executable, "-m", "signalbox.tb.driver.fakes.server", str(running.path)]
+        second = subprocess.run(command, capture_output=True, text=True, input="", check=False)
+        assert second.returncode and "in use" in second.stderr
+        succeed([running.start(1, 1)])
+
+
+def test_no_server(tmp_path: Path):
+    with pytest.raises(ServerError, match=r"no server at .*nothing: No such file"):
+        ask_status(tmp_path / "nothing")
+    with pytest.raises(ServerError, match="no server at"):
+        asyncio.run(Device.open(tmp_path / "nothing"))
+
+
+def test_server_that_ends(tmp_path: Path):
+    """Its clients hear of it."""
+
+    async def main(running: Running) -> None:
+        device = await Device.open(running.path)
+        stream = await device.stream()
+        await asyncio.to_thread(running.process.communicate, "")
+        with pytest.raises(ServerError, match="the server has"):
+            buffer = await device.upload(np.zeros(8, np.uint32))
+            await stream.launch(VECTOR_ADD, 1, 1, {"A": buffer, "B": buffer, "C": buffer, "N": 1})
+
+    with pytest.raises(ServerError), server(tmp_path) as running:
+        asyncio.run(main(running))
