@@ -9,7 +9,7 @@ from typing import Any
 
 from signalbox.hw.config import CONFIGS, LIMITS, Config, ConfigError
 
-__all__ = ["add_core", "add_options", "chosen", "program"]
+__all__ = ["add_core", "add_options", "chosen", "number", "program"]
 
 _FLAGS = {"timing_core": "SMs that take time and compute nothing", "trace": "a trace port"}
 """Help text of each bool member."""
@@ -36,7 +36,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             )
         else:
             text = f"{LIMITS[field.name]} [{getattr(CONFIGS['default'], field.name)}]"
-            group.add_argument(name, type=_number, metavar="N", default=None, help=text)
+            group.add_argument(name, type=number, metavar="N", default=None, help=text)
 
 
 def chosen(parser: argparse.ArgumentParser, args: argparse.Namespace) -> Config:
@@ -48,8 +48,8 @@ def chosen(parser: argparse.ArgumentParser, args: argparse.Namespace) -> Config:
         parser.exit(2, f"{parser.prog}: error: {error}\n")
 
 
-def _number(text: str) -> int:
-    """Base 0, so sizes can be hexadecimal."""
+def number(text: str) -> int:
+    """Number of an option, in base 0: sizes can be hexadecimal."""
     try:
         return int(text, 0)
     except ValueError:

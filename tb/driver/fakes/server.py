@@ -43,9 +43,8 @@ async def _serve(path: Path, settings: ServerSettings) -> dict[str, int]:
     before, open_before = server.free_bytes, _descriptors()
     print("ready", flush=True)
     await server.run()
-    for _ in range(100):  # threads of connections that have just ended
-        if (left := _descriptors() - open_before) <= 0:
-            break
+    deadline = time.monotonic() + 5  # threads of connections that have just ended
+    while (left := _descriptors() - open_before) > 0 and time.monotonic() < deadline:
         time.sleep(0.05)
     outcome = {
         "free": server.free_bytes,

@@ -59,12 +59,11 @@ class Running:
 
     def settled(self) -> str:
         """The server's status, once it has no application."""
-        for _ in range(600):
-            text = ask_status(self.path)
-            if " 0 applications of" in text:
-                return text
+        deadline = time.monotonic() + 30
+        while " 0 applications of" not in (text := ask_status(self.path)):
+            assert time.monotonic() < deadline, text
             time.sleep(0.05)
-        raise AssertionError(text)
+        return text
 
 
 @contextmanager

@@ -164,6 +164,7 @@ def test_closed():
             call(0, PAGE_BYTES)
 
 
+@pytest.mark.nightly
 @ON_VERILATOR
 def test_rtl(simulator: str):
     simulate_top(

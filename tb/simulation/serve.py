@@ -1,0 +1,159 @@
+"""A machine on the RTL for other processes: `python -m signalbox.tb.simulation.serve`.
+
+    signalbox serve [--socket PATH] [limits] [configuration options]
+    signalbox status [--socket PATH]
+
+The server listens on a local socket, by default `sim_build/server/socket`, until it is interrupted.
+Applications use it with `Device.open(path)` or `driver.blocking.connect(path)`.
+"""
+
+import argparse
+import json
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from signalbox.driver.server.settings import ServerSettings
+from signalbox.driver.server.work_queue import Policy
+from signalbox.driver.text_table import counted
+from signalbox.hw import options
+from signalbox.hw.config import Config, ConfigError
+from signalbox.hw.top import Signalbox
+from signalbox.tb.folders import SIM_BUILD, shown
+from signalbox.tb.simulation.top import LARGEST_MEMORY, check_memory, simulate_top
+
+__all__ = ["JOB", "OUTCOME", "SOCKET", "add_socket", "main", "serve"]
+
+JOB = "SIGNALBOX_SERVE"
+"""Environment variable with the job, for `cocotb_serve`."""
+
+OUTCOME = "served.json"
+"""File with what the server found at its end, in the run folder."""
+
+SOCKET = SIM_BUILD / "server" / "socket"
+
+_MEMORY_BYTES = 1 << 26
+
+
+def serve(config: Config, settings: ServerSettings, socket: Path = SOCKET) -> dict[str, int]:
+    """Serve a machine until SIGINT or SIGTERM. Builds the simulation first, if necessary. The log
+    is the file `log` beside the socket.
+
+    Returns the number of applications served, the last cycle, and the bytes of memory that were not
+    returned. Raises `ConfigError`, `RuntimeError` if a tool is missing or the design does not
+    build, `AssertionError` if the simulation fails.
+    """
+    check_memory(config)
+    socket.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    process = socket.with_suffix(".pid")
+    job = {
+        "socket": str(socket.resolve()),
+        "process": str(process.resolve()),
+        "log": str(socket.with_name("log").resolve()),
+        "memory_bytes": config.memory_bytes,
+        "settings": asdict(settings),
+    }
+    # The simulation has handlers of its own, and ends by itself.
+    before = {number: signal.signal(number, _pass_on(process)) for number in _ENDS}
+    try:
+        folder = simulate_top(
+            Signalbox(config),
+            "signalbox.tb.simulation.cocotb_serve",
+            simulator="verilator",
+            name="server",
+            env={JOB: json.dumps(job), "COCOTB_LOG_LEVEL": "WARNING"},
+            shared_memory=True,
+            log="server",
+        )
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return json.loads((folder / OUTCOME).read_text())
+
+
+_ENDS = signal.SIGINT, signal.SIGTERM
+
+
+def _pass_on(process: Path) -> Any:
+    """Handler that passes a signal on to the simulation; while it is being built, it ends this
+    process."""
+
+    def handler(number: int, _: object) -> None:
+        if not process.exists():
+            raise KeyboardInterrupt
+        os.kill(int(process.read_text()), number)
+
+    return handler
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line of `serve`; returns its exit status."""
+    parser = argparse.ArgumentParser(
+        prog=options.program("signalbox.tb.simulation.serve"),
+        description="Serve a simulated machine to other processes, until interrupted.",
+    )
+    add_socket(parser)
+    _add_limits(parser)
+    options.add_options(parser)
+    args = parser.parse_args(arguments)
+    config = options.chosen(parser, args)
+    if args.memory_bytes is None:
+        config = replace(config, memory_bytes=min(_MEMORY_BYTES, LARGEST_MEMORY))
+    names = ("applications", "memory_each", "channels_each", "launches_each", "queue_each")
+    try:
+        settings = ServerSettings(
+            **{name: getattr(args, name) for name in names},
+            policy=args.policy,
+            depth=args.depth,
+            patience_cycles=args.patience,
+        )
+        print(f"building, then listening at {shown(args.socket)}", file=sys.stderr, flush=True)
+        outcome = serve(config, settings, args.socket)
+    except (ConfigError, ValueError, RuntimeError, OSError) as error:
+        parser.exit(2, f"{parser.prog}: error: {error}\n")
+    except KeyboardInterrupt:
+        return 130
+    print(f"{counted(outcome['served'], 'application')} in {outcome['cycle']:,} cycles")
+    if outcome["left"]:
+        print(f"{outcome['left']:,} bytes of memory were not returned", file=sys.stderr)
+    return int(outcome["left"] != 0)
+
+
+def add_socket(parser: argparse.ArgumentParser) -> None:
+    """Adds `--socket PATH`."""
+    parser.add_argument("--socket", type=Path, default=SOCKET, help=f"default: {shown(SOCKET)}")
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+    """Options for the members of `ServerSettings`."""
+    limits = ServerSettings()
+    group = parser.add_argument_group("limits", "Of each application; in brackets the defaults.")
+    for name, text in (
+        ("applications", "at a time"),
+        ("memory_each", "bytes of memory"),
+        ("channels_each", "channels"),
+        ("launches_each", "tasks on the machine"),
+        ("queue_each", "pointers on its queue"),
+    ):
+        flag, default = "--" + name.replace("_", "-"), getattr(limits, name)
+        group.add_argument(
+            flag, type=options.number, metavar="N", default=default, help=f"{text} [{default}]"
+        )
+    group.add_argument("--policy", choices=[*Policy], default=limits.policy)
+    group.add_argument("--depth", type=int, default=limits.depth, help="nesting depth of kernels")
+    group.add_argument(
+        "--patience",
+        type=options.number,
+        metavar="CYCLES",
+        default=limits.patience_cycles,
+        help="after which tasks without an end are killed, if others wait "
+        f"[{limits.patience_cycles}]; 0: never",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
