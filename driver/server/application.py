@@ -9,6 +9,7 @@ from signalbox.driver.channel.channel import Channel
 from signalbox.driver.compute.tasks import Tasks
 from signalbox.driver.faults.task_error import TaskError
 from signalbox.driver.memory.address_space import AddressSpace
+from signalbox.driver.platform.fair_lock import FairLock
 from signalbox.driver.platform.info import DeviceError
 from signalbox.driver.protocol.errors import report
 from signalbox.driver.protocol.messages import Answer, Event, Failed, News, Result, encode
@@ -93,11 +94,13 @@ class Application:
     issued : pointers handed to the machine.
     since : machine cycle since which its tasks have made no progress, as far as is known.
     leaving : nothing more is accepted.
+    changes : held by calls that change spaces and channels.
     """
 
     def __init__(self, number: int, name: str, process: int, peer: Peer, portion: Portion) -> None:
         self.number, self.name, self.process, self.peer = number, name, process, peer
         self.portion = portion
+        self.changes = FairLock(portion.memory.memory.machine)
         self.spaces: dict[int, AddressSpace] = {}
         self.channels: dict[int, ServedChannel] = {}
         self.weight, self.priority = 1, 0

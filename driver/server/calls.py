@@ -5,6 +5,7 @@ from collections.abc import Callable
 from signalbox.driver.channel.channel import Channel
 from signalbox.driver.compute.contexts import Context
 from signalbox.driver.device import Device
+from signalbox.driver.faults.channel_error import ChannelActive
 from signalbox.driver.memory.address_space import AddressSpace
 from signalbox.driver.memory.mapping import Mapping
 from signalbox.driver.memory.physical import MemoryUseError
@@ -73,8 +74,23 @@ class Calls:
         match request:
             case Submit():
                 self._submit(application, request)
+                return Done()
             case Look():
                 return await self._look(application.channel(request.channel))
+            case ReadTime():
+                return Number(await self._device.time_ns())
+            case Wait():
+                await self._wait(application, request.cycles)
+                return Done()
+            case Kill():
+                await self._kill(application.space(request.space), request.record)
+                return Done()
+        async with application.changes:
+            return await self._change(application, request)
+
+    async def _change(self, application: Application, request: Request) -> Result:
+        """Carry out a call that changes spaces or channels: one at a time."""
+        match request:
             case OpenSpace():
                 self._open_space(application, request.space, request.size)
             case Map():
@@ -90,18 +106,12 @@ class Calls:
             case OpenChannel():
                 return await self._open(application, request)
             case CloseChannel():
-                await self._close(application, request.channel)
+                await self.close(application, request.channel)
             case RaisePriority():
                 channel = application.channel(request.channel).channel
                 await channel.raise_priority(request.priority)
             case Resume():
                 await self._resume(application.channel(request.channel), skip=request.skip)
-            case Kill():
-                await self._kill(application.space(request.space), request.record)
-            case ReadTime():
-                return Number(await self._device.time_ns())
-            case Wait():
-                await self._wait(application, request.cycles)
             case _:
                 raise DeviceError(f"{type(request).__name__} cannot be called now")
         return Done()
@@ -149,7 +159,7 @@ class Calls:
         space = application.space(number)
         for index, served in list(application.channels.items()):
             if served.channel.space is space:
-                await self._close(application, index)
+                await self.close(application, index)
         await self._device.close_space(space)
         del application.spaces[number]
 
@@ -185,10 +195,16 @@ class Calls:
             if self._device.info.nested_kernels:
                 await contexts.nest(channel.space, self._settings.depth)
 
-    async def _close(self, application: Application, index: int) -> None:
-        application.channel(index).waiting.clear()
-        await self._owner.channels.close(index)
+    async def close(self, application: Application, index: int) -> None:
+        """Close a channel. Raises `ChannelActive`; then it is still there."""
+        served = application.channel(index)
+        served.waiting.clear()
         del application.channels[index]
+        try:
+            await self._owner.channels.close(index)
+        except ChannelActive:
+            application.channels[index] = served
+            raise
 
     def _submit(self, application: Application, request: Submit) -> None:
         if not application.owns(request.pa, 4 * request.dwords):

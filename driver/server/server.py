@@ -374,8 +374,7 @@ class Server:
         """Close channels and spaces. Raises `ChannelActive`."""
         await self._kill(application)
         for index in list(application.channels):
-            await self.owner.channels.close(index)
-            del application.channels[index]
+            await self._calls.close(application, index)
         for number, space in list(application.spaces.items()):
             await self.device.close_space(space)
             del application.spaces[number]
@@ -411,6 +410,8 @@ class Server:
                 continue
             if not await served.channel.has_room(pointer.dwords):
                 continue
+            if not served.waiting or served.waiting[0][1] is not pointer:
+                continue  # the channel was closed meanwhile
             dwords = self._commands(pointer)
             try:
                 count = launches(dwords)

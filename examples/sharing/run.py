@@ -1,0 +1,61 @@
+"""Runs three programs on one simulated machine, and kills one of them: `python run.py`."""
+
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from signalbox.driver.client.socket_link import ask_status
+from signalbox.driver.protocol.errors import ServerError
+
+HERE = Path(__file__).resolve().parent
+MACHINE = "--config tiny --sms 2 --sm-warps 4 --channels 8 --asids 16 --memory-bytes 0x800000"
+LIMITS = "--applications 4 --memory-each 0x40000 --patience 200000"
+
+
+def program(name: str, *arguments: object, **options: object) -> subprocess.Popen[str]:
+    """Start one of the programs in this folder."""
+    command = [sys.executable, str(HERE / name), *map(str, arguments)]
+    return subprocess.Popen(command, text=True, **options)
+
+
+def wait_for(socket: Path, server: subprocess.Popen[bytes]) -> None:
+    """Wait until the server listens. Raises `RuntimeError` if it ends instead."""
+    while server.poll() is None:
+        try:
+            ask_status(socket)
+            return
+        except ServerError:
+            time.sleep(0.2)
+    raise RuntimeError("the server has ended")
+
+
+def main() -> int:
+    """Returns 0 if both programs that were left alone succeeded, and nothing is left of any."""
+    with tempfile.TemporaryDirectory() as folder:
+        socket = Path(folder) / "server" / "socket"
+        command = [sys.executable, "-m", "signalbox", "serve", "--socket", str(socket)]
+        server = subprocess.Popen([*command, *MACHINE.split(), *LIMITS.split()])
+        try:
+            wait_for(socket, server)
+            endless = program("never_ends.py", socket, stdout=subprocess.PIPE)
+            assert endless.stdout is not None
+            print(endless.stdout.readline(), end="")
+            well = [program("adds.py", socket, 4), program("copies.py", socket, 6)]
+            time.sleep(2)
+            print(ask_status(socket))
+            endless.send_signal(signal.SIGKILL)
+            print("never ends: killed", flush=True)
+            failed = [one for one in well if one.wait()]
+            while "\n" in ask_status(socket):  # it is a table while there are applications
+                time.sleep(0.1)
+            print(ask_status(socket))
+        finally:
+            server.send_signal(signal.SIGTERM)
+        return int(bool(failed) or server.wait() != 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
