@@ -29,7 +29,7 @@ ARGS ?=
 export WAVES
 
 .DEFAULT_GOAL := help
-.PHONY: help venv sim raw picture rooms test lint prove mutate bench soak coverage nightly verilog synth plan docs clean
+.PHONY: help venv sim raw serve picture rooms test lint prove mutate bench soak coverage nightly verilog synth plan docs clean
 
 help: ## list the targets and their options
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {split($$2, part, " [|] "); \
@@ -63,6 +63,9 @@ sim: $(VENV)/.tools ## run applications with copies and kernels on the RTL, show
 
 raw: $(VENV)/.tools ## run a pushbuffer of other software on the RTL, report what became of it | PUSHBUFFER=file  IMAGE=file  WAVES=1  ARGS='--events N --patience N --channels N ...'
 	$(RUN) -m signalbox.tb.simulation.raw $(PUSHBUFFER) $(if $(IMAGE),--memory $(IMAGE)) $(ARGS)
+
+serve: $(VENV)/.tools ## serve a machine to other processes until interrupted | ARGS='--socket PATH --applications N --memory-each N --sms N ...'
+	$(RUN) -m signalbox.tb.simulation.serve $(ARGS)
 
 picture: $(VENV)/.tools ## draw docs/timeline.png from runs of the published order
 	$(RUN) -m signalbox.tb.reports.picture

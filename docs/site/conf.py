@@ -41,6 +41,7 @@ CONTENTS = """
 User <docs/user-guide.md>
 Hardware <docs/hardware-guide.md>
 Driver <docs/driver-guide.md>
+Many applications <docs/sharing.md>
 Verification <docs/verification.md>
 Nightly results <docs/nightly.md>
 Contributor <CONTRIBUTING.md>
