@@ -301,7 +301,7 @@ def _compile(recipe: _Recipe, build: Path) -> None:
             tail = "\n".join(log.read_text().splitlines()[-40:])
             raise RuntimeError(f"{build.name}: {error}\n{tail}") from error
     if recipe.simulator == "verilator":
-        verilator.save_runtime(build, arguments, env)
+        verilator.save_runtime(build, recipe.top, arguments, env)
 
 
 def _wave_arguments(simulator: str, waves: bool, run: Path) -> list[str]:

@@ -218,13 +218,19 @@ def restore_runtime(build: Path, arguments: Sequence[str], env: Mapping[str, str
         os.utime(file, (later, later))
 
 
-def save_runtime(build: Path, arguments: Sequence[str], env: Mapping[str, str]) -> None:
-    """Cache the compiled library and headers of a build, then delete its intermediate files."""
+def save_runtime(
+    build: Path, program: str, arguments: Sequence[str], env: Mapping[str, str]
+) -> None:
+    """Cache the compiled library and headers of a build, then delete its intermediate files.
+    `program` : name of the executable."""
     kept = _runtime(arguments, env)
     kept.mkdir(parents=True, exist_ok=True)
     # Verilator's rules compile the header only for designs that are split into several files.
     command = ["make", "-s", "-f", "Vtop.mk", f"{_HEADERS}.fast.gch"]
+    # The compiler looks for headers here first, and one of C++'s is called `memory`, too.
+    aside = (build / program).rename(build / f"{program}.program")
     subprocess.run(command, cwd=build, env={**os.environ, **env}, check=True)
+    aside.rename(build / program)
     for file in [*build.glob("verilated*.o"), *build.glob(f"{_HEADERS}.*.gch")]:
         with contextlib.suppress(FileExistsError):
             os.link(file, kept / file.name)
