@@ -401,9 +401,13 @@ class Channel(CommandChannel):
             if not error.held:
                 self.tasks.failed(error)
             return error
-        copy = await self._failed(failure)
+        copy = await self._failed_copy(failure)
         failure.fault = await faults.claim(asid, failure, None if copy is None else copy.touches)
         return failure
+
+    async def failed_copy(self) -> LaunchedCopy | None:
+        """The copy that halts the channel; None for other errors and unknown copies."""
+        return None if self.failure is None else await self._failed_copy(self.failure)
 
     async def resume(self) -> None:
         """Retry the failed operation and resume the channel.
@@ -426,7 +430,7 @@ class Channel(CommandChannel):
 
     async def _repeat(self, failure: ChannelError) -> ChannelError | None:
         """Repeat the failed copy. Returns the error that remains, or None."""
-        copy = await self._failed(failure)
+        copy = await self._failed_copy(failure)
         if copy is None:
             raise RepeatError(f"channel {self.index}: the failed copy is not fully known")
         if failure.cause is not Cause.COPY_SEMAPHORE:
@@ -442,7 +446,7 @@ class Channel(CommandChannel):
             return replace(failure, cause=Cause.COPY_SEMAPHORE, va=fault.va, fault=fault)
         return None
 
-    async def _failed(self, failure: ChannelError) -> LaunchedCopy | None:
+    async def _failed_copy(self, failure: ChannelError) -> LaunchedCopy | None:
         """The copy that caused an error; None for other errors and unknown copies."""
         if not failure.of_copy:
             return None
@@ -471,7 +475,7 @@ class Channel(CommandChannel):
 
     async def _clear(self) -> None:
         if self.failure is not None:
-            self._copies.over(await self._failed(self.failure))
+            self._copies.over(await self._failed_copy(self.failure))
         # No check meanwhile, which would read an error that is half cleared.
         async with self._checks:
             self.failure = None

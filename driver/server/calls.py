@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from signalbox.driver.channel.channel import Channel
+from signalbox.driver.channel.copy_replay import RepeatError
 from signalbox.driver.compute.contexts import Context
 from signalbox.driver.device import Device
 from signalbox.driver.faults.channel_error import ChannelActive
@@ -42,6 +43,9 @@ __all__ = ["Calls"]
 
 _WAIT_CYCLES = 1000
 """Cycles for which a wait does not notice that its application has left."""
+
+_LARGEST_REPEAT = 1 << 20
+"""Bytes of the largest copy that is repeated."""
 
 _SPACES_EACH = 8
 
@@ -168,7 +172,9 @@ class Calls:
     async def _open(self, application: Application, request: OpenChannel) -> Opened:
         space = application.space(request.space)
         own = [one for one in application.channels.values() if one.channel.space is space]
-        if own and not self._spare(application):
+        if application.channels and not self._spare(application):
+            if not own:
+                raise DeviceError(f"{application} can have no channel for another address space")
             return Opened(min(own, key=lambda one: len(one.waiting)).channel.index)
         channel = await self._owner.channels.for_priority(request.priority, space)
         if channel.index not in application.channels:
@@ -181,8 +187,10 @@ class Calls:
         there, or may come, gets one first."""
         if len(application.channels) >= self._settings.channels_each:
             return False
-        free = self._device.info.channels - len(self._owner.channels)
-        return free > self._owed()
+        info, spaces = self._device.info, self._device.spaces
+        channels = info.channels - len(self._owner.channels)
+        asids = info.asids - sum(spaces.users(space) > 0 for space in spaces)
+        return min(channels, asids) > self._owed()
 
     async def _prepare(self, application: Application, channel: Channel) -> None:
         """Run its tasks in the universal context. Those that are killed do not halt it: its client
@@ -233,10 +241,21 @@ class Calls:
 
     async def _resume(self, served: ServedChannel, *, skip: bool) -> None:
         try:
+            await self._check_repeat(served.channel, skip=skip)
             await (served.channel.skip() if skip else served.channel.resume())
         finally:
             served.resumes += 1
             served.told, served.running = False, True
+
+    async def _check_repeat(self, channel: Channel, *, skip: bool) -> None:
+        """Raise `RepeatError` for a copy whose repetition would take long: the driver does it, and
+        the server's loop waits."""
+        copy = None if skip else await channel.failed_copy()
+        if copy is not None and sum(size for _, size in copy.destinations) > _LARGEST_REPEAT:
+            raise RepeatError(
+                f"channel {channel.index}: a copy of more than {_LARGEST_REPEAT} bytes is not "
+                "repeated: Channel.skip() continues after it"
+            )
 
     async def _kill(self, space: AddressSpace, record: int) -> None:
         if self._owner.compute is not None and self._device.spaces.users(space):

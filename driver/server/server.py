@@ -20,7 +20,6 @@ from signalbox.driver.channel.settings import ChannelSettings
 from signalbox.driver.compute.contexts import Context
 from signalbox.driver.compute.engine import ComputeSettings
 from signalbox.driver.device import Device
-from signalbox.driver.faults.channel_error import ChannelActive
 from signalbox.driver.platform.fair_lock import FairLock
 from signalbox.driver.platform.info import DeviceError
 from signalbox.driver.platform.machine import Machine
@@ -66,6 +65,9 @@ POLL_CYCLES = 64
 
 _CHANNELS = ChannelSettings(ring_entries=64, pushbuffer_bytes=1 << 14)
 """Settings of channels: the system memory of an application has room for several."""
+
+_MOST_CALLS = 256
+"""Calls of an application in progress; one that makes more is ended."""
 
 _STOP_TRIES = 10
 """Attempts to stop the channels of an application that has gone."""
@@ -204,6 +206,8 @@ class Server:
             application.answer(call.number, self.cycle, Refused("ServerError", "it is leaving"))
         elif isinstance(call.request, Leave):
             self._start(self._leave(application, call))
+        elif application.calls >= _MOST_CALLS:
+            self._expel(item.peer, f"{application} has {_MOST_CALLS} calls in progress")
         else:
             application.calls += 1
             self._start(self._carry_out(application, call))
@@ -359,15 +363,15 @@ class Server:
             try:
                 await self._close(application)
                 break
-            except ChannelActive as error:
+            except Exception as error:  # ChannelActive above all
                 LOG.warning("%s: attempt %d: %s", application, attempt, error)
         else:
             LOG.error("%s cannot be stopped: its memory stays reserved", application)
             return
         memory = application.portion.memory
+        del self.applications[application.number]
         application.peer.withdraw(memory.address, memory.room)
         self._pool.give(application.portion)
-        del self.applications[application.number]
         LOG.info("%s has gone: %s", application, why)
 
     async def _close(self, application: Application) -> None:

@@ -75,7 +75,8 @@ async def _session(settings: ServerSettings, config: Config) -> AsyncGenerator[S
 def serve(body: Body, *, config: dict[str, Any] | None = None, **settings: Any) -> None:
     """Run a body with a server. When all clients have left, nothing of them may remain: memory,
     channels, address spaces."""
-    chosen = Config(memory_bytes=SPACE, channels=16, contexts=1, **(config or {}))
+    sizes = {"memory_bytes": SPACE, "channels": 16, "contexts": 1, **(config or {})}
+    chosen = Config(**sizes)
 
     async def main() -> None:
         async with _session(ServerSettings(**{**SMALL, **settings}), chosen) as session:

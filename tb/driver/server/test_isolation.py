@@ -6,6 +6,7 @@ import random
 import numpy as np
 import pytest
 
+from signalbox.driver.channel.copy_replay import RepeatError
 from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.driver.device import Device, DeviceError
 from signalbox.driver.faults.channel_error import ChannelError
@@ -197,6 +198,60 @@ def test_faults_halt_their_sender():
         await works(victim, stream)
         await own.channel.skip()
         await works(attacker, own)
+        for device in (attacker, victim):
+            await device.close()
+
+    serve(run)
+
+
+def test_channels_are_kept_for_others():
+    """Neither streams nor address spaces take the last channel or ASID of another application."""
+
+    async def run(session: Session) -> None:
+        greedy = await session.client("greedy")
+        with pytest.raises(DeviceError, match="can have no channel for another address space"):
+            for number in range(7):
+                await greedy.stream(space=greedy.create_space(f"space {number}"))
+        others = [await session.client(f"other {number}") for number in range(2)]
+        for seed, device in enumerate(others):
+            await works(device, await device.stream(), seed)
+        for device in (greedy, *others):
+            await device.close()
+
+    serve(run, config={"channels": 5, "asids": 5}, applications=3)
+
+
+def test_too_many_calls():
+    """An application with hundreds of calls in progress is ended."""
+
+    async def run(session: Session) -> None:
+        attacker, victim, stream = await both(session)
+        link = session.links[attacker]
+        with pytest.raises(ServerError):
+            for number in range(1000):
+                link.send(encode(Call(10_000 + number, Wait(1 << 30))))
+                await session.machine.wait_cycles(1)
+        await session.settle(1)
+        await works(victim, stream)
+        await victim.close()
+
+    serve(run)
+
+
+def test_long_repeats():
+    """A copy that would keep the server busy is not repeated."""
+
+    async def run(session: Session) -> None:
+        attacker, victim, stream = await both(session)
+        own = await attacker.stream()
+        await own.fill_async(0x7000_0000, 0, 1 << 21)
+        with pytest.raises(ChannelError, match="COPY_WRITE_FAULT"):
+            await own.synchronize()
+        with pytest.raises(RepeatError, match="is not repeated"):
+            await own.channel.resume()
+        await own.channel.skip()
+        await works(attacker, own)
+        await works(victim, stream)
         for device in (attacker, victim):
             await device.close()
 
