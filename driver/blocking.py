@@ -13,13 +13,14 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Coroutine, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from signalbox.driver.compute.tasks import Task
 from signalbox.driver.device import Device
 from signalbox.driver.memory.address_space import AddressSpace
+from signalbox.driver.protocol.errors import ServerError
 from signalbox.driver.runtime.event import Event
 from signalbox.driver.runtime.stream import Stream
 
@@ -74,8 +75,11 @@ def connect(path: str | Path, name: str = "", memory: int = 0) -> Generator[Any]
         device = asyncio.run_coroutine_threadsafe(opening, loop).result()
         try:
             yield Blocking(device, loop)
-        finally:
-            asyncio.run_coroutine_threadsafe(device.close(), loop).result()
+        except BaseException:
+            with suppress(ServerError):  # the first error is the one to be told
+                asyncio.run_coroutine_threadsafe(device.close(), loop).result()
+            raise
+        asyncio.run_coroutine_threadsafe(device.close(), loop).result()
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()

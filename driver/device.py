@@ -225,7 +225,7 @@ class Device:
         await self.spaces.close(space)
         if self.compute is not None:
             self.compute.forget(space)
-        self.fences.of(space).end()
+        self.fences.forget(space)
 
     def semaphore_address(self, slot: int) -> int:
         """Virtual address of an on-chip semaphore. Raises `DeviceError` if there is none."""

@@ -207,9 +207,10 @@ class Channel(CommandChannel):
     async def close(self) -> None:
         """Disable the channel, clear its errors, and free its memory once the hardware no longer
         uses it. Its tasks that have not ended are killed. Raises `ChannelActive`."""
-        await stop(self.control, [self.index])
-        await clear_errors(self.control, self.index)
-        await self._free()
+        async with self._checks:
+            await stop(self.control, [self.index])
+            await clear_errors(self.control, self.index)
+            await self._free()
 
     async def _free(self) -> None:
         """Unmap and free the channel's memory; leave its context and release its ASID."""
@@ -367,9 +368,9 @@ class Channel(CommandChannel):
     async def check(self) -> ChannelError | None:
         """See `CommandChannel.check`."""
         async with self._checks:
-            while self.failure is None:
+            while self.failure is None and self._asid is not None:
                 failure = await read_error(self.control, self.index)
-                if failure is not None and self._asid is not None:
+                if failure is not None:
                     failure = await self._explain(failure, self._asid)
                 if failure is None or not self._cancelled(failure):
                     self.failure = failure

@@ -19,6 +19,9 @@ _MOST_RUNNING = 16
 
 _PAGE = 4096
 
+_SETTINGS = {*CeMethod} - {CeMethod.NOP, CeMethod.LAUNCH_DMA}
+"""Methods of the copy class that a launch may depend on."""
+
 _ADDRESSES = 1 << VA_BITS
 
 
@@ -84,6 +87,12 @@ class LaunchedCopy:
         return self._destination.lines
 
     @property
+    def size(self) -> int:
+        """Bytes read or written, whichever are more."""
+        sides = self._source, self._destination
+        return max(side.width * side.count for side in sides)
+
+    @property
     def map(self) -> ElementMap | None:
         """Elements of a remapped copy."""
         if not self.field("remap"):
@@ -146,7 +155,7 @@ class CopyLog:
 
     def __init__(self) -> None:
         self._methods = 0
-        self._state: dict[int, int] = {}
+        self._state: dict[int, int] = {}  # a copy has it as it was: replaced, never changed
         self._objects: dict[int, int] = {}
         self._masks = SubDevices()
         self._copies: deque[LaunchedCopy] = deque()
@@ -161,10 +170,10 @@ class CopyLog:
             if item.address == HostMethod.SET_OBJECT:
                 self._objects[item.subchannel] = item.object_class
             elif copies and item.address == CeMethod.LAUNCH_DMA:
-                copy = LaunchedCopy(self._methods, entry, item.data, dict(self._state))
+                copy = LaunchedCopy(self._methods, entry, item.data, self._state)
                 self._copies.append(copy)
-            elif copies and item.address > CeMethod.NOP:
-                self._state[item.address] = item.data
+            elif copies and item.address in _SETTINGS:
+                self._state = {**self._state, item.address: item.data}
             self._methods += 1
 
     def left(self, entry: int) -> None:

@@ -14,7 +14,7 @@ from signalbox.driver.memory.address_space import AddressSpace
 from signalbox.driver.memory.fence import Fence
 from signalbox.driver.memory.physical import Buffer, Memory
 from signalbox.driver.platform.machine import Machine
-from signalbox.driver.protocol.errors import error_of
+from signalbox.driver.protocol.errors import CommandsRefused, error_of
 from signalbox.driver.protocol.messages import (
     CloseChannel,
     Done,
@@ -26,6 +26,8 @@ from signalbox.driver.protocol.messages import (
     OpenChannel,
     Opened,
     RaisePriority,
+    Refused,
+    Result,
     Resume,
     Seen,
     Submit,
@@ -33,6 +35,7 @@ from signalbox.driver.protocol.messages import (
     Welcome,
 )
 from signalbox.driver.runtime.channels import Channels
+from signalbox.hw.errors import Cause
 
 __all__ = ["ClientChannel", "ClientChannels", "ClientWaits"]
 
@@ -48,7 +51,7 @@ class ClientChannel(CommandChannel):
     Parameters
     ----------
     arena : memory for commands.
-    queue : most submissions that the server has not read yet.
+    welcome : limits of the server.
     """
 
     def __init__(
@@ -83,9 +86,16 @@ class ClientChannel(CommandChannel):
             await self._connection.news()
         self._submitted += 1
         self._arena.write(data, start)
-        await self._connection.call(
-            Submit(self.index, self._arena.at(start), len(dwords), sync), Done
-        )
+        # Not awaited: what is under way cannot be taken back by a caller that is cancelled.
+        request = Submit(self.index, self._arena.at(start), len(dwords), sync)
+        self._connection.post(request, self._queued)
+
+    def _queued(self, answer: Result) -> None:
+        """A refused submission halts the channel, as refused commands do."""
+        if isinstance(answer, Refused) and self.failure is None:
+            self.failure = CommandsRefused(
+                self.index, Cause.METHOD_PRIVILEGED, None, 0, 0, 0, held=False, why=answer.message
+            )
 
     def _full(self) -> bool:
         channels = max(1, self._welcome.channels)
@@ -131,6 +141,10 @@ class ClientChannel(CommandChannel):
         await self._continue(skip=True)
 
     async def _continue(self, *, skip: bool) -> None:
+        if isinstance(self.failure, CommandsRefused):  # the server has gone on behind them
+            self.failure = None
+            await self.check()
+            return
         self.failure = None
         self._resumes += 1
         await self._connection.call(Resume(self.index, skip), Done)

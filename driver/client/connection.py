@@ -50,6 +50,8 @@ class Connection:
         self._link = link
         self._count = 0
         self._answers: dict[int, Result] = {}
+        self._abandoned: set[int] = set()
+        self._posted: dict[int, Callable[[Result], None]] = {}
         self._listeners: list[Callable[[Event], None]] = []
 
     def listen(self, listener: Callable[[Event], None]) -> None:
@@ -62,7 +64,12 @@ class Connection:
         self.cycle = message.cycle
         match message:
             case Answer(number=number, result=result):
-                self._answers[number] = result
+                if number in self._posted:
+                    self._posted.pop(number)(result)
+                elif number in self._abandoned:
+                    self._abandoned.remove(number)
+                else:
+                    self._answers[number] = result
             case News(event=event):
                 for listener in self._listeners:
                     listener(event)
@@ -71,14 +78,24 @@ class Connection:
         """Wait for the next message. Raises `ServerError`."""
         await self._link.wait()
 
+    def post(self, request: Request, answered: Callable[[Result], None]) -> None:
+        """Make a call without waiting; `answered` is given its answer. Raises `ServerError`."""
+        self._posted[self._count] = answered
+        self._link.send(encode(Call(self._count, request)))
+        self._count += 1
+
     async def call(self, request: Request, kind: type[_Result]) -> _Result:
         """Make a call, whose answer is of type `kind`. Raises the exception with which the server
         refuses it; `ServerError` if the connection has ended."""
         number = self._count
         self._count += 1
         self._link.send(encode(Call(number, request)))
-        while number not in self._answers:
-            await self._link.wait()
+        try:
+            while number not in self._answers:
+                await self._link.wait()
+        except BaseException:
+            self._abandoned.add(number)
+            raise
         answer = self._answers.pop(number)
         if isinstance(answer, Refused):
             raise exception_of(answer)

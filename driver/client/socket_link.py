@@ -101,7 +101,11 @@ class SocketLink:
             self._loop.call_soon_threadsafe(self._end)
 
     def _take(self, data: bytes) -> None:
-        self.connection.take(data)
+        try:
+            self.connection.take(data)
+        except Exception as error:
+            self._lost = self._lost or f"a message of the server could not be read: {error}"
+            self.close()
         self._wake()
 
     def _end(self) -> None:

@@ -198,7 +198,7 @@ class ComputeEngine(Launcher):
         self.contexts.enter(space)
         if self._info.nested_kernels:
             await self.contexts.nest(space, launch.depth)
-            await self._limit_children(launch.pending)
+            await self.limit_children(launch.pending)
 
     def _check_urgency(self, wanted: Urgency) -> None:
         self.contexts.check_urgency(wanted)
@@ -206,7 +206,7 @@ class ComputeEngine(Launcher):
     def _policy(self, space: AddressSpace) -> Placement:
         return self.contexts.policy(space)
 
-    async def _limit_children(self, count: int) -> None:
+    async def limit_children(self, count: int) -> None:
         """Limit the children of kernels that are not complete (NEST-15)."""
         if count != self._pending:
             await self._control.write("CHILD_LIMIT", COUNT=count)

@@ -105,6 +105,11 @@ class FencePool:
         fence.clear()
         self._free.append(fence)
 
+    @property
+    def pages(self) -> int:
+        """Pages that are not free."""
+        return len(self._pages)
+
     def end(self) -> None:
         """Free the pages, once the space is closed. Pages still mapped in other spaces are left
         for the next call."""
@@ -126,6 +131,13 @@ class FencePools:
         if space not in self._pools:
             self._pools[space] = FencePool(space, self._machine)
         return self._pools[space]
+
+    def forget(self, space: AddressSpace) -> None:
+        """Call `FencePool.end` of a closed space, if it has a pool."""
+        if space in self._pools:
+            self._pools[space].end()
+            if not self._pools[space].pages:
+                del self._pools[space]
 
     def end(self) -> None:
         """Call `FencePool.end` of all pools."""

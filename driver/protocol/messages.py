@@ -189,7 +189,7 @@ class Kill(_Message):
     """Kill the task with a record at `record`, if it is in progress. Answered once it has ended."""
 
     space: Id
-    record: Address
+    record: Annotated[int, msgspec.Meta(ge=0, lt=1 << 40)]
 
 
 class ReadTime(_Message):
@@ -265,7 +265,7 @@ class Welcome(_Message):
     epoch : machine cycle at which PTIMER was 0.
     """
 
-    client: Id
+    client: int
     info: DeviceInfo
     base: Address
     size: Size

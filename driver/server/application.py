@@ -20,18 +20,19 @@ __all__ = ["Application", "Peer", "ServedChannel"]
 
 
 class Peer(Protocol):
-    """The server's end of a connection to one client. No method waits or raises."""
+    """The server's end of a connection to one client. No method waits."""
 
     def send(self, message: bytes) -> None:
         """Send a message; nothing happens once the connection has ended."""
         ...
 
     def share(self, address: int, size: int) -> None:
-        """Give the client access to a range of the machine's memory, zero from now on."""
+        """Give the client access to a range of the machine's memory, zero from now on. Raises
+        `OSError`."""
         ...
 
     def withdraw(self, address: int, size: int) -> None:
-        """End the access, and clear the range."""
+        """End the access, and clear the range. Raises `OSError`."""
         ...
 
     def close(self) -> None:
@@ -62,7 +63,8 @@ class ServedChannel:
     running : whether the machine may still execute something.
     tasks : tasks in progress, when last seen.
     unseen : tasks of pointers that may not have been launched when `tasks` was read.
-    ended : tasks that have ended, when last seen.
+    copies : copies in progress, when last seen.
+    ended, copied : tasks and copies that have ended, when last seen.
     told : whether the client knows of the channel's failure.
     resumes : calls that have resumed it.
     """
@@ -73,7 +75,9 @@ class ServedChannel:
     running: bool = True
     tasks: int = 0
     unseen: int = 0
+    copies: int = 0
     ended: int = 0
+    copied: int = 0
     told: bool = False
     resumes: int = 0
 
@@ -92,7 +96,9 @@ class Application:
     weight, priority : for the issue policy.
     calls : calls in progress.
     issued : pointers handed to the machine.
-    since : machine cycle since which its tasks have made no progress, as far as is known.
+    since : machine cycle of the last end of one of its tasks or copies, or of its first work.
+    busy_since : machine cycle since which it has had tasks or copies without a break; 0: it has
+        none.
     leaving : nothing more is accepted.
     changes : held by calls that change spaces and channels.
     """
@@ -104,7 +110,7 @@ class Application:
         self.spaces: dict[int, AddressSpace] = {}
         self.channels: dict[int, ServedChannel] = {}
         self.weight, self.priority = 1, 0
-        self.calls = self.since = self.issued = 0
+        self.calls = self.since = self.busy_since = self.issued = 0
         self.leaving = False
         self._arrived = 0
 
@@ -154,15 +160,25 @@ class Application:
     @property
     def tasks(self) -> int:
         """Tasks in progress that the host has launched, at most."""
-        return sum(one.tasks + one.unseen for one in self.channels.values())
+        channels = self.channels.values()
+        unseen = sum(one.unseen for one in channels if one.channel.failure is None)
+        return unseen + sum(one.tasks for one in channels)
+
+    @property
+    def ready(self) -> bool:
+        """Whether a pointer on its queue is for a channel that is not halted."""
+        channels = self.channels.values()
+        return any(one.waiting and one.channel.failure is None for one in channels)
 
     @property
     def busy(self) -> bool:
         """Whether time must pass for it."""
         return bool(self.calls) or any(one.running for one in self.channels.values())
 
-    def push(self, pointer: Pointer) -> None:
-        """Put a pointer on the queue."""
+    def push(self, pointer: Pointer, cycle: int) -> None:
+        """Put a pointer on the queue, in a machine cycle."""
+        if not self.queued and not self.busy_since:
+            self.since = cycle
         self.channel(pointer.channel).waiting.append((self._arrived, pointer))
         self._arrived += 1
 

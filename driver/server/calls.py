@@ -6,10 +6,9 @@ from signalbox.driver.channel.channel import Channel
 from signalbox.driver.channel.copy_replay import RepeatError
 from signalbox.driver.compute.contexts import Context
 from signalbox.driver.device import Device
-from signalbox.driver.faults.channel_error import ChannelActive
 from signalbox.driver.memory.address_space import AddressSpace
 from signalbox.driver.memory.mapping import Mapping
-from signalbox.driver.memory.physical import MemoryUseError
+from signalbox.driver.memory.physical import MemoryUseError, OutOfMemory
 from signalbox.driver.platform.info import DeviceError
 from signalbox.driver.protocol.errors import report
 from signalbox.driver.protocol.messages import (
@@ -79,22 +78,22 @@ class Calls:
             case Submit():
                 self._submit(application, request)
                 return Done()
-            case Look():
-                return await self._look(application.channel(request.channel))
             case ReadTime():
                 return Number(await self._device.time_ns())
             case Wait():
                 await self._wait(application, request.cycles)
                 return Done()
-            case Kill():
-                await self._kill(application.space(request.space), request.record)
-                return Done()
         async with application.changes:
             return await self._change(application, request)
 
     async def _change(self, application: Application, request: Request) -> Result:
-        """Carry out a call that changes spaces or channels: one at a time."""
+        """Carry out a call that names spaces or channels: one at a time, so that these stay the
+        application's meanwhile."""
         match request:
+            case Look():
+                return await self._look(application.channel(request.channel))
+            case Kill():
+                await self._kill(application.space(request.space), request.record)
             case OpenSpace():
                 self._open_space(application, request.space, request.size)
             case Map():
@@ -176,10 +175,19 @@ class Calls:
             if not own:
                 raise DeviceError(f"{application} can have no channel for another address space")
             return Opened(min(own, key=lambda one: len(one.waiting)).channel.index)
-        channel = await self._owner.channels.for_priority(request.priority, space)
+        try:
+            channel = await self._owner.channels.for_priority(request.priority, space)
+        except OutOfMemory:
+            if not own:
+                raise
+            return Opened(own[0].channel.index)
         if channel.index not in application.channels:
             application.channels[channel.index] = ServedChannel(channel)
-            await self._prepare(application, channel)
+            try:
+                await self._prepare(application, channel)
+            except Exception:
+                await self.close(application, channel.index)
+                raise
         return Opened(channel.index)
 
     def _spare(self, application: Application) -> bool:
@@ -210,7 +218,7 @@ class Calls:
         del application.channels[index]
         try:
             await self._owner.channels.close(index)
-        except ChannelActive:
+        except Exception:
             application.channels[index] = served
             raise
 
@@ -226,7 +234,7 @@ class Calls:
         if application.queued >= self._settings.queue_each:
             raise DeviceError(f"{application} has {application.queued} pointers on its queue")
         pointer = Pointer(request.channel, request.pa, request.dwords, request.sync)
-        application.push(pointer)
+        application.push(pointer, self._device.machine.now())
 
     async def _look(self, served: ServedChannel) -> Seen:
         channel = served.channel
@@ -251,7 +259,7 @@ class Calls:
         """Raise `RepeatError` for a copy whose repetition would take long: the driver does it, and
         the server's loop waits."""
         copy = None if skip else await channel.failed_copy()
-        if copy is not None and sum(size for _, size in copy.destinations) > _LARGEST_REPEAT:
+        if copy is not None and copy.size > _LARGEST_REPEAT:
             raise RepeatError(
                 f"channel {channel.index}: a copy of more than {_LARGEST_REPEAT} bytes is not "
                 "repeated: Channel.skip() continues after it"

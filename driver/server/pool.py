@@ -47,6 +47,8 @@ class Pool:
         except Exception:
             memory.free()
             raise
+        # Rings and commands of the application before are readable in the space of this one.
+        self._memory.machine.memory_write(system.address, bytes(system.room))
         first, end = system.address, system.address + system.room
         own = Memory(self._memory.machine, self._memory.size, base=first, end=end)
         return Portion(memory, system, own)

@@ -12,7 +12,7 @@ still otherwise.
 
 import logging
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
 from signalbox.driver.channel.priority_policy import NoPriorityPolicy
@@ -43,10 +43,11 @@ from signalbox.driver.protocol.messages import (
     decode_call,
     encode,
 )
+from signalbox.driver.runtime.limits import Limit
 from signalbox.driver.runtime.own_machine import OwnMachine
 from signalbox.driver.server.application import Application, Peer, ServedChannel
 from signalbox.driver.server.calls import Calls
-from signalbox.driver.server.command_check import CommandError, launches
+from signalbox.driver.server.command_check import CommandError, checked_launches
 from signalbox.driver.server.pool import Pool
 from signalbox.driver.server.settings import ServerSettings
 from signalbox.driver.server.status import status
@@ -63,8 +64,11 @@ LOG = logging.getLogger("signalbox.server")
 POLL_CYCLES = 64
 """Cycles between two looks at the machine and the inbox while something is in progress."""
 
-_CHANNELS = ChannelSettings(ring_entries=64, pushbuffer_bytes=1 << 14)
+_CHANNELS = ChannelSettings(ring_entries=64, pushbuffer_bytes=1 << 13)
 """Settings of channels: the system memory of an application has room for several."""
+
+_TURNS = 16
+"""Turns over the queues between two looks at the machine."""
 
 _MOST_CALLS = 256
 """Calls of an application in progress; one that makes more is ended."""
@@ -177,10 +181,12 @@ class Server:
         for application in list(self.applications.values()):
             application.peer.close()
             await self._end(application, "the server ends")
+        while self._running:
+            await self.device.machine.wait_cycles(POLL_CYCLES)
 
     @property
     def _idle(self) -> bool:
-        busy = any(one.busy or one.queued for one in self.applications.values())
+        busy = any(one.busy or one.ready for one in self.applications.values())
         return not busy and not self._running
 
     def _accept(self, item: Received | Lost | Stop) -> None:
@@ -229,9 +235,10 @@ class Server:
     def _expel(self, peer: Peer, why: str) -> None:
         """End the connection of a client that breaks the rules."""
         LOG.warning("connection ended: %s", why)
-        self._expelled.add(peer)
+        application = self._by_peer.get(peer)
         peer.close()
-        if application := self._by_peer.get(peer):
+        if application is not None:
+            self._expelled.add(peer)
             self._start(self._end(application, why))
 
     # -- applications ------------------------------------------------------------------------------
@@ -262,7 +269,7 @@ class Server:
         LOG.info("%s has come", application)
         return Welcome(
             client=application.number,
-            info=self.device.info,
+            info=replace(self.device.info, semaphores=0, counters=0),
             base=memory.address,
             size=memory.room,
             channels=self.settings.channels_each,
@@ -315,6 +322,8 @@ class Server:
         compute = self.owner.compute
         async with self._creating:
             if compute is not None and self.context is None:
+                if self.device.info.nested_kernels:
+                    await compute.limit_children(self.device.limit(Limit.PENDING_LAUNCHES))
                 self.context = await compute.contexts.create("universal", wanted=Placement.DEEP)
                 self._calls.context = self.context
 
@@ -386,54 +395,80 @@ class Server:
     async def _kill(self, application: Application) -> None:
         """Kill all tasks of an application."""
         compute = self.owner.compute
-        for space in application.spaces.values():
+        for space in list(application.spaces.values()):
             if compute is not None and space.asid is not None and self.device.spaces.users(space):
                 await compute.kill(KillScope.SPACE, asid=space.asid)
 
     # -- work --------------------------------------------------------------------------------------
 
     async def _issue(self) -> None:
-        """Serve the queues, turn by turn, until nothing more can be handed on."""
-        issued = True
-        while issued:
-            issued = False
-            waiting = [one for one in self.applications.values() if one.queued]
+        """Serve the queues, turn by turn, until nothing more can be handed on, or it is time to
+        look at the machine again."""
+        stuck: set[int] = set()
+        for _ in range(_TURNS):
+            queues = [one for one in self.applications.values() if one.ready]
+            waiting = [one for one in queues if one.number not in stuck]
+            if not waiting:
+                return
             for one in self._policy.turn(waiting):
                 assert isinstance(one, Application)
-                try:
-                    issued |= await self._hand_on(one)
-                except Exception as error:  # it costs its application the connection, no more
-                    LOG.exception("%s: unexpected error", one)
-                    self._expel(one.peer, str(error))
+                if not await self._hand_on_safely(one):
+                    stuck.add(one.number)
+
+    async def _hand_on_safely(self, application: Application) -> bool:
+        """See `_hand_on`. An unexpected error costs the application its connection, no more."""
+        try:
+            return await self._hand_on(application)
+        except Exception as error:
+            LOG.exception("%s: unexpected error", application)
+            self._expel(application.peer, str(error))
+            return False
 
     async def _hand_on(self, application: Application) -> bool:
-        """Hand on the oldest pointer of an application that can be; whether there was one."""
+        """Hand on the oldest pointer of an application that can be; whether there was one.
+
+        Behind a pointer without room, launches wait, too: those that it waits for may need the
+        places on the machine.
+        """
+        blocked = False
         for served in application.heads():
             _, pointer = served.waiting[0]
             if served.channel.failure is not None:
                 continue
             if not await served.channel.has_room(pointer.dwords):
+                blocked = True
                 continue
             if not served.waiting or served.waiting[0][1] is not pointer:
                 continue  # the channel was closed meanwhile
             dwords = self._commands(pointer)
             try:
-                count = launches(dwords)
+                count = self._launches(dwords)
             except CommandError as error:
                 self._refuse(application, served, str(error))
                 return True
-            if count and application.tasks + count > max(self.settings.launches_each, count):
+            if count and (blocked or application.tasks + count > self.settings.launches_each):
                 continue
-            served.waiting.popleft()
-            served.running = True
-            served.unseen += count
-            if not application.tasks:
-                application.since = self.cycle
-            application.issued += 1
-            await served.channel.submit(dwords, sync=pointer.sync)
-            self._taken(application, served)
+            await self._submit(application, served, dwords, count)
             return True
         return False
+
+    def _launches(self, dwords: list[int]) -> int:
+        """Check commands; returns the number of launches. Raises `CommandError`."""
+        count, most = checked_launches(dwords), self.settings.launches_each
+        if count > most:
+            raise CommandError(f"{count} launches, more than the {most} of an application")
+        return count
+
+    async def _submit(
+        self, application: Application, served: ServedChannel, dwords: list[int], count: int
+    ) -> None:
+        """Put the oldest pointer's commands, with `count` launches, on its channel's ring."""
+        _, pointer = served.waiting.popleft()
+        served.running = True
+        served.unseen += count
+        application.issued += 1
+        await served.channel.submit(dwords, sync=pointer.sync)
+        self._taken(application, served)
 
     def _commands(self, pointer: Pointer) -> list[int]:
         """A copy of the commands at a pointer, which their owner cannot change any more."""
@@ -456,25 +491,42 @@ class Server:
 
     async def _look(self) -> None:
         """Serve interrupts, and tell the applications what has happened."""
-        notified = await self.owner.completion.serve()
+        notified = 0
+        try:
+            notified = await self.owner.completion.serve()
+        except Exception:  # the machine's, not one application's: told once, and then goes on
+            LOG.exception("interrupt not served")
         for application in list(self.applications.values()):
-            heard = False
-            for index, served in list(application.channels.items()):
-                stopped = served.running and not await self._runs(application, served)
-                heard |= stopped or bool(notified >> index & 1)
-                self._tell_failure(application, served)
-            if heard:
-                application.tell(self.cycle, Notified())
+            try:
+                await self._inspect(application, notified)
+            except Exception as error:
+                LOG.exception("%s: unexpected error", application)
+                self._expel(application.peer, str(error))
         self._watch()
+
+    async def _inspect(self, application: Application, notified: int) -> None:
+        """See how far an application is, and tell it."""
+        heard = False
+        for index, served in list(application.channels.items()):
+            stopped = served.running and not await self._runs(application, served)
+            heard |= stopped or bool(notified >> index & 1)
+            self._tell_failure(application, served)
+        if not any(one.tasks or one.copies for one in application.channels.values()):
+            application.busy_since = 0
+        elif not application.busy_since:
+            application.busy_since = self.cycle
+        if heard:
+            application.tell(self.cycle, Notified())
 
     async def _runs(self, application: Application, served: ServedChannel) -> bool:
         """Read how far a channel is; whether it may still execute something."""
         control, channel = self.owner.control, served.channel
         state = await control.read_channel_fields(channel.index, "STATUS")
         ended = await control.read_channel(channel.index, "TASKS")
-        if ended != served.ended:
-            served.ended, application.since = ended, self.cycle
-        served.tasks = state["TASKS"]
+        copied = await control.read_channel(channel.index, "COPIES")
+        if (ended, copied) != (served.ended, served.copied):
+            served.ended, served.copied, application.since = ended, copied, self.cycle
+        served.tasks, served.copies = state["TASKS"], state["COPIES"]
         pending = state["PENDING"] or await channel.update() != channel.submitted
         if not pending:
             served.unseen = 0
@@ -492,13 +544,29 @@ class Server:
             application.tell(self.cycle, Halted(index, served.resumes, report(failure)))
 
     def _watch(self) -> None:
-        """Kill the tasks of applications that keep others from running for too long (SHARE-9)."""
-        patience = self.settings.patience_cycles
-        working = [one for one in self.applications.values() if one.tasks or one.queued]
-        if not patience or len(working) < 2:
+        """If an application has work and gets nothing done for too long, end that of the one that
+        has had tasks or copies without a break for longest, if it is another (SHARE-9)."""
+        patience, there = self.settings.patience_cycles, self.applications.values()
+        working = [one for one in there if one.busy_since or one.ready]
+        holding = [one for one in working if one.busy_since]
+        starved = [one for one in working if self.cycle - one.since > patience]
+        if not patience or len(working) < 2 or not holding or not starved:
             return
-        for application in working:
-            if application.tasks and self.cycle - application.since > patience:
-                LOG.warning("%s: tasks killed after %d cycles", application, patience)
-                application.since = self.cycle
-                self._start(self._kill(application))
+        culprit = min(holding, key=lambda one: one.busy_since)
+        for one in working:
+            one.since = self.cycle
+        culprit.busy_since = 0
+        LOG.warning("%s: its work is ended, others have waited %d cycles", culprit, patience)
+        if any(one.copies for one in culprit.channels.values()):
+            self._expel(culprit.peer, "a copy without an end")
+        else:
+            self._start(self._kill_tasks(culprit))
+
+    async def _kill_tasks(self, application: Application) -> None:
+        """Kill the tasks of an application that goes on."""
+        application.calls += 1
+        try:
+            async with application.changes:
+                await self._kill(application)
+        finally:
+            application.calls -= 1

@@ -9,11 +9,13 @@ import logging
 import os
 import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from multiprocessing import reduction
-from multiprocessing.connection import Connection, Listener
+from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
+from typing import BinaryIO
 
 from signalbox.driver.protocol.messages import LARGEST_MESSAGE
 from signalbox.driver.protocol.shutdown import shut_down
@@ -29,6 +31,9 @@ _UNREAD = 4096
 
 _CONNECTIONS = 256
 """Connections at a time; further ones are closed at once."""
+
+_PAUSE_SECONDS = 0.05
+"""After a connection that could not be accepted, for lack of descriptors for example."""
 
 _UNTAKEN = 64
 """Messages of a client that the server has not taken; its thread waits then."""
@@ -83,11 +88,16 @@ class SocketPeer:
         self.room = threading.Semaphore(_UNTAKEN)
         self._ended = ended
         self._link, self._inbox, self._memory = link, inbox, memory
-        self._unread: queue.Queue[bytes | int | None] = queue.Queue(_UNREAD)
-        self._descriptor: int | None = None
+        self._unread: queue.Queue[bytes | BinaryIO | None] = queue.Queue(_UNREAD)
+        self._lock, self._over = threading.Lock(), False
+        self._descriptor: BinaryIO | None = None
         self._reader = threading.Thread(target=self._read, daemon=True)
+        self._writer = threading.Thread(target=self._write, daemon=True)
+
+    def start(self) -> None:
+        """Start the threads. Raises `RuntimeError` if there cannot be so many."""
+        self._writer.start()
         self._reader.start()
-        threading.Thread(target=self._write, daemon=True).start()
 
     def send(self, message: bytes) -> None:
         """See `Peer.send`. The first message after `share` is followed by the descriptor."""
@@ -97,8 +107,8 @@ class SocketPeer:
             self._descriptor = None
 
     def share(self, address: int, size: int) -> None:
-        """See `Peer.share`. Raises `OSError`."""
-        self._descriptor = self._memory.share(address, size)
+        """See `Peer.share`."""
+        self._descriptor = os.fdopen(self._memory.share(address, size), "rb", 0)
 
     def withdraw(self, address: int, size: int) -> None:
         """See `Peer.withdraw`."""
@@ -106,16 +116,23 @@ class SocketPeer:
 
     def close(self) -> None:
         """See `Peer.close`. Ends both threads."""
-        with contextlib.suppress(queue.Full):
-            self._unread.put_nowait(None)
-        shut_down(self._link)
+        self._shut()
 
-    def _put(self, item: bytes | int) -> None:
-        try:
-            self._unread.put_nowait(item)
-        except queue.Full:
-            LOG.warning("connection ended: its client does not read")
-            shut_down(self._link)
+    def _put(self, item: bytes | BinaryIO) -> None:
+        with self._lock:
+            if not self._over:
+                with contextlib.suppress(queue.Full):
+                    self._unread.put_nowait(item)
+                    return
+        if not isinstance(item, bytes):
+            item.close()
+        self._shut()
+
+    def _shut(self) -> None:
+        """End the connection, under its threads."""
+        with self._lock:
+            if not self._over:
+                shut_down(self._link)
 
     # -- threads -----------------------------------------------------------------------------------
 
@@ -131,7 +148,8 @@ class SocketPeer:
         except OSError as error:
             why = str(error)
         self._inbox.put(Lost(self, why))
-        with contextlib.suppress(queue.Full):
+        self._shut()
+        with contextlib.suppress(queue.Full):  # a writer behind a full queue sees the shut-down
             self._unread.put_nowait(None)
 
     def _write(self) -> None:
@@ -140,21 +158,23 @@ class SocketPeer:
                 if isinstance(item, bytes):
                     self._link.send_bytes(item)
                 else:
-                    reduction.send_handle(self._link, item, None)
-                    os.close(item)
-        shut_down(self._link)
-        self._drop()
+                    with item:
+                        reduction.send_handle(self._link, item.fileno(), None)
+        self._shut()
         self._reader.join()
+        self._drop()
         self._link.close()
         self._ended()
 
     def _drop(self) -> None:
-        """Close descriptors that were not sent."""
+        """Close descriptors that were not sent; none is queued any more."""
+        with self._lock:
+            self._over = True
         with contextlib.suppress(queue.Empty):
             while True:
                 item = self._unread.get_nowait()
-                if isinstance(item, int):
-                    os.close(item)
+                if item is not None and not isinstance(item, bytes):
+                    item.close()
 
 
 class SocketServer:
@@ -166,8 +186,9 @@ class SocketServer:
     def __init__(self, path: Path, inbox: SocketInbox, memory: SharedMemory) -> None:
         self.path = path
         self._inbox, self._memory = inbox, memory
-        self._free = threading.Semaphore(_CONNECTIONS)
+        self._free, self._closed = threading.Semaphore(_CONNECTIONS), False
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _remove_stale(path)
         before = os.umask(0o177)
         try:
             self._listener = Listener(str(path), "AF_UNIX", backlog=64)
@@ -179,14 +200,38 @@ class SocketServer:
         while True:
             try:
                 link = self._listener.accept()
-            except OSError:
-                return
-            if self._free.acquire(blocking=False):
-                SocketPeer(link, self._inbox, self._memory, self._free.release)
-            else:
-                LOG.warning("%d connections are open: another one was closed", _CONNECTIONS)
-                link.close()
+            except OSError as error:
+                if self._closed:
+                    return
+                LOG.warning("no connection: %s", error)
+                time.sleep(_PAUSE_SECONDS)
+                continue
+            self._serve(link)
+
+    def _serve(self, link: Connection) -> None:
+        """Start the threads of a connection, if there can be one more."""
+        if not self._free.acquire(blocking=False):
+            LOG.warning("%d connections are open: another one was closed", _CONNECTIONS)
+            link.close()
+            return
+        try:
+            SocketPeer(link, self._inbox, self._memory, self._free.release).start()
+        except RuntimeError as error:
+            LOG.warning("no connection: %s", error)
+            shut_down(link)
+            self._free.release()
 
     def close(self) -> None:
         """Accept no further connection, and remove the socket."""
+        self._closed = True
         self._listener.close()
+
+
+def _remove_stale(path: Path) -> None:
+    """Remove a socket at which nobody listens any more, left by a server that was killed."""
+    if not path.is_socket():
+        return
+    try:
+        Client(str(path), "AF_UNIX").close()
+    except ConnectionRefusedError:
+        path.unlink()

@@ -50,7 +50,7 @@ def status(server: Served) -> str:
 def _row(one: Application) -> tuple[object, ...]:
     channels = one.channels.values()
     return (
-        f"{one.number} {one.name}",
+        f"{one.number} {one.name!r}",
         one.process,
         number(one.portion.memory.room),
         len(one.spaces),

@@ -50,6 +50,7 @@ def serve(config: Config, settings: ServerSettings, socket: Path = SOCKET) -> di
     check_memory(config)
     socket.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     process = socket.with_suffix(".pid")
+    process.unlink(missing_ok=True)  # of a server that was killed
     job = {
         "socket": str(socket.resolve()),
         "process": str(process.resolve()),

@@ -111,7 +111,7 @@ def test_blocking_form(tmp_path: Path):
         stream.memcpy_async(target, 0x7000_0000, 16)
         with pytest.raises(ChannelError, match="COPY_READ_FAULT"):
             stream.synchronize()
-        assert "0 plain" in ask_status(running.path)
+        assert "0 'plain'" in ask_status(running.path)
 
 
 def test_device_of_an_event_loop(tmp_path: Path):
@@ -243,6 +243,37 @@ def test_reader_of_nothing(tmp_path: Path):
             raise AssertionError("the server went on")
         succeed([running.start(1, 1)])
         link.close()
+
+
+def test_hasty_connections(tmp_path: Path):
+    """Those that say Hello and are gone before the answer leave no descriptor."""
+    with server(tmp_path) as running:
+        for _ in range(40):
+            link = raw(running.path)
+            link.sendall(framed(HELLO))
+            link.close()
+        succeed([running.start(1, 1)])
+
+
+def test_too_many_connections(tmp_path: Path):
+    """Further ones are closed; those that are there go on, and there is room again later."""
+    with server(tmp_path) as running:
+        links = [raw(running.path) for _ in range(300)]
+        time.sleep(0.5)
+        for link in links:
+            link.close()
+        succeed([running.start(1, 1)])
+
+
+def test_socket_that_was_left(tmp_path: Path):
+    """A server that was killed leaves a socket, which the next one takes over."""
+    path = tmp_path / "server" / "socket"
+    path.parent.mkdir()
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+    assert path.is_socket()
+    with server(tmp_path) as running:
+        succeed([running.start(1, 1)])
 
 
 def test_only_its_user(tmp_path: Path):

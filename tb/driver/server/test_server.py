@@ -344,7 +344,7 @@ def test_status():
         await (await stream.launch(SPIN, 1, 1, {"CYCLES": 1})).synchronize()
         text = status(session.server)
         assert "1 application of 1 application so far" in text
-        assert text.splitlines()[-1].startswith("0 first"), text
+        assert text.splitlines()[-1].startswith("0 'first'"), text
         await device.close()
 
     serve(run)
