@@ -42,8 +42,9 @@ def test_processes(simulator: str, tmp_path: Path):
         listening(path, server)
         well = [application(path, seed, 3) for seed in range(2)]
         doomed = application(path, 9, 1000)
-        time.sleep(4)
-        assert "adds 9" in ask_status(path)
+        while "adds 9" not in ask_status(path):
+            time.sleep(0.1)
+        time.sleep(1)
         doomed.send_signal(signal.SIGKILL)
         doomed.wait()
         assert [one.wait(timeout=120) for one in well] == [0, 0]

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from signalbox.driver.device import DeviceError
+from signalbox.driver.device import Device, DeviceError
 from signalbox.driver.kernels.library import SPIN
 from signalbox.driver.memory.physical import OutOfMemory
 from signalbox.driver.protocol.errors import ServerError
@@ -102,9 +102,20 @@ def test_portions_are_cleared():
             assert not buffer.read().any()
             buffer.fill(0xA5)
             buffer.free()
+            application = next(iter(session.server.applications.values()))
+            system = application.portion.system
+            assert not any(session.machine.memory_read(system.address, system.room))
+            await works_once(device)
             await device.close()
 
     serve(run)
+
+
+async def works_once(device: Device) -> None:
+    """Leave traces in rings and commands."""
+    task, args = await addition(device, await device.stream(), 7)
+    await task.synchronize()
+    check(args)
 
 
 async def _work(session: Session, number: int, count: int) -> None:
@@ -334,6 +345,35 @@ def test_patience():
             await one.close()
 
     serve(run, patience_cycles=2000)
+
+
+def test_priorities_do_not_block():
+    """An application of high priority that cannot go on keeps nobody waiting (SHARE-6)."""
+
+    async def run(session: Session) -> None:
+        urgent, other = await session.client("urgent"), await session.client("other")
+        stuck = await urgent.stream()
+        target = await urgent.allocate(64)
+        await stuck.memcpy_async(target, 0x7000_0000, 64)
+        for _ in range(200):
+            await session.machine.wait_cycles(5)
+        for _ in range(4):
+            await stuck.fill_async(target, 1, 64)
+        await works_once(other)
+        compute, held = session.machine.compute, await urgent.stream()
+        assert compute is not None and held.channel is not stuck.channel
+        compute.hold = True
+        for _ in range(4):
+            await held.launch(SPIN, 1, 1, {"CYCLES": 1}, overlap=True)
+        copies = await other.stream()
+        source, back = await other.allocate(64), await other.allocate(64)
+        await copies.memcpy_async(back, source, 64)
+        await copies.synchronize()
+        compute.hold = False
+        for device in (urgent, other):
+            await device.close()
+
+    serve(run, policy="priority", priorities={"urgent": 5}, launches_each=2, patience_cycles=0)
 
 
 def test_status():
