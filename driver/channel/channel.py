@@ -236,8 +236,8 @@ class Channel(CommandChannel):
 
     @property
     def largest_segment(self) -> int:
-        """Maximum number of dwords of one submission."""
-        return self.settings.pushbuffer_bytes // 4 // _DWORD
+        """See `CommandChannel.largest_segment`."""
+        return self.settings.largest_segment
 
     async def enqueue(self, dwords: Sequence[int], *, sync: bool = False) -> None:
         """See `CommandChannel.enqueue`. Waits while the ring or its pushbuffer memory is full."""
@@ -292,7 +292,11 @@ class Channel(CommandChannel):
 
     async def has_room(self, dwords: int) -> bool:
         """Whether `enqueue` of so many dwords would not wait."""
-        await self._reclaim()
+        if not self._fits(dwords):
+            await self._reclaim()
+        return self._fits(dwords)
+
+    def _fits(self, dwords: int) -> bool:
         return not self._full() and self._segments.room(dwords * _DWORD) is not None
 
     async def _reclaim(self) -> None:

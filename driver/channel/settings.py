@@ -57,6 +57,11 @@ class ChannelSettings:
             )
 
     @property
+    def largest_segment(self) -> int:
+        """Maximum number of dwords of one submission."""
+        return self.pushbuffer_bytes // 4 // 4
+
+    @property
     def acquire(self) -> int:
         """Value of the ACQUIRE register: the public retry period (2 << 2 cycles), and the
         timeout."""

@@ -2,10 +2,10 @@
 
 from signalbox.driver.client.connection import Connection
 from signalbox.driver.memory.address_space import AddressSpace
-from signalbox.driver.memory.asids import AddressSpaces
 from signalbox.driver.memory.mapping import Mapping
 from signalbox.driver.memory.page_tables import Page
 from signalbox.driver.memory.physical import Memory
+from signalbox.driver.memory.spaces import Spaces
 from signalbox.driver.protocol.messages import (
     CloseSpace,
     Done,
@@ -73,32 +73,16 @@ class ClientSpace(AddressSpace):
             await self._connection.call(CloseSpace(self._number), Done)
 
 
-class _ServersMmu:
-    """The `Mmu` of a client, which never binds a space itself."""
-
-    async def bind(self, asid: int, base: int, limit: int) -> None:
-        raise NotImplementedError
-
-    async def unbind(self, asid: int) -> None:
-        raise NotImplementedError
-
-    async def invalidate_all(self) -> None:
-        """The server invalidates with each change."""
-
-    async def invalidate_asid(self, asid: int) -> None:
-        raise NotImplementedError
-
-    async def invalidate_page(self, asid: int, va: int) -> None:
-        raise NotImplementedError
-
-
-class ClientSpaces(AddressSpaces):
+class ClientSpaces(Spaces):
     """Address spaces of one client. Their ASIDs are the server's."""
 
     def __init__(self, connection: Connection, memory: Memory) -> None:
-        super().__init__(_ServersMmu(), memory, 1)
+        super().__init__(memory)
         self._connection, self._last = connection, 0
 
     def _made(self, name: str, size: int, memory: Memory) -> AddressSpace:
         self._last += 1
         return ClientSpace(self._connection, memory, name, size, self._last)
+
+    async def _leave(self, space: AddressSpace) -> None:
+        """The server does so when the space ends."""

@@ -1,14 +1,14 @@
 """Resource manager for address spaces: assigns ASIDs to them (ASID-2, ASID-8, ASID-22)."""
 
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from itertools import chain
 
 from signalbox.driver.memory.address_space import AddressSpace, SpaceError
 from signalbox.driver.memory.mmu import Mmu
 from signalbox.driver.memory.physical import Memory
+from signalbox.driver.memory.spaces import Spaces
 from signalbox.driver.memory.table_space import TableSpace
-from signalbox.driver.platform.fair_lock import FairLock
 from signalbox.hw.config import VA_BITS
 
 __all__ = ["AddressSpaces", "OutOfAsids"]
@@ -21,7 +21,7 @@ class OutOfAsids(Exception):
     """Every ASID belongs to a space in use; the message names some of the spaces."""
 
 
-class AddressSpaces:
+class AddressSpaces(Spaces):
     """Address spaces of one machine, and their ASIDs.
 
     There may be more spaces than ASIDs. A space is bound on its first `acquire` and keeps its ASID
@@ -43,21 +43,14 @@ class AddressSpaces:
         for asid in self.reserved:
             if not 0 <= asid < asids:
                 raise ValueError(f"reserved ASID {asid} is outside 0 … {asids - 1}")
-        self._mmu, self._memory = mmu, memory
-        self._lock = FairLock(memory.machine)
-        self._count = 0
-        # Spaces by page directory base, which is unique.
-        self._spaces: dict[int, AddressSpace] = {}
+        super().__init__(memory)
+        self._mmu = mmu
         # Reserved ASIDs by space; holders of the others, least recently used first.
         self._own: dict[AddressSpace, int] = {}
         self._holders: dict[int, AddressSpace | None] = {
             asid: None for asid in range(asids) if asid not in self.reserved
         }
         self._users: dict[AddressSpace, int] = {}
-
-    def __iter__(self) -> Iterator[AddressSpace]:
-        """All spaces, in order of creation."""
-        return iter(tuple(self._spaces.values()))
 
     async def take_over(self) -> None:
         """Unbind every ASID, whatever an earlier owner of the machine left bound. Call this
@@ -70,23 +63,14 @@ class AddressSpaces:
         name: str = "",
         *,
         size: int = 1 << VA_BITS,
-        asid: int | None = None,
         memory: Memory | None = None,
+        asid: int | None = None,
     ) -> AddressSpace:
-        """Create a space of `size` bytes, without mappings and not yet bound.
-
-        Parameters
-        ----------
-        asid : a reserved ASID, the space's own for its lifetime.
-        memory : allocator of its page tables and buffers; default: that of all spaces.
-
-        Raises `SpaceError` if `asid` is not reserved or already taken; `OutOfMemory`.
-        """
+        """See `Spaces.create`. `asid`, a reserved one, is the space's own for its lifetime. Raises
+        `SpaceError` if it is not reserved or already taken."""
         if asid is not None:
             self._check_reserved(asid)
-        space = self._made(name or f"space {self._count}", size, memory or self._memory)
-        self._count += 1
-        self._spaces[space.base] = space
+        space = super().create(name, size=size, memory=memory)
         if asid is not None:
             self._own[space] = asid
         return space
@@ -94,23 +78,16 @@ class AddressSpaces:
     def _made(self, name: str, size: int, memory: Memory) -> AddressSpace:
         return TableSpace(self._mmu, memory, name, size=size)
 
-    async def close(self, space: AddressSpace) -> None:
-        """Unbind a space, remove its mappings and free its page tables.
-
-        Buffers are not freed. Raises `SpaceError` if the space is in use or already closed.
-        """
-        async with self._lock:
-            self._check_known(space)
-            if users := self.users(space):
-                raise SpaceError(f"{space} is in use by {users}")
-            if space.asid is not None:
-                await self._mmu.unbind(space.asid)
-            if space.asid in self._holders:
-                self._holders[space.asid] = None
-            space.asid = None
-            self._own.pop(space, None)
-            del self._spaces[space.base]
-            await space.end()
+    async def _leave(self, space: AddressSpace) -> None:
+        """Unbind a space. Raises `SpaceError` if it is in use."""
+        if users := self.users(space):
+            raise SpaceError(f"{space} is in use by {users}")
+        if space.asid is not None:
+            await self._mmu.unbind(space.asid)
+        if space.asid in self._holders:
+            self._holders[space.asid] = None
+        space.asid = None
+        self._own.pop(space, None)
 
     def owner(self, asid: int, base: int) -> AddressSpace | None:
         """The space that a fault record means by `asid` and page directory base `base` (physical
@@ -208,10 +185,6 @@ class AddressSpaces:
         )
 
     # -- checks ------------------------------------------------------------------------------------
-
-    def _check_known(self, space: AddressSpace) -> None:
-        if self._spaces.get(space.base) is not space:
-            raise SpaceError(f"{space} was closed, or belongs to another machine")
 
     def _check_reserved(self, asid: int) -> None:
         if asid not in self.reserved:

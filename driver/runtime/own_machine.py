@@ -51,6 +51,7 @@ class OwnMachine:
     control : control port.
     faults : log of translation faults.
     services : parts of the device.
+    spaces : address spaces and their ASIDs.
     space : default address space.
     channels : open hardware channels by number.
     compute : compute engine, or None.
@@ -70,18 +71,18 @@ class OwnMachine:
         # Reserve an ASID for the task lists if there is more than one: the last, as instance blocks
         # only have room for low ASIDs.
         own = [info.asids - 1] if info.compute and info.asids > 1 else []
-        self._spaces = AddressSpaces(MmuRegisters(control), memory, info.asids, reserved=own)
-        self.space: AddressSpace = self._spaces.create("device")
+        self.spaces = AddressSpaces(MmuRegisters(control), memory, info.asids, reserved=own)
+        self.space: AddressSpace = self.spaces.create("device")
         self._fault_buffer = memory.allocate_pages(_FAULT_BYTES, name="fault buffer")
         self._fault_registers = FaultRegisters(control)
-        reader = FaultBuffer(self._fault_buffer, self._fault_registers, self._spaces.owner)
+        reader = FaultBuffer(self._fault_buffer, self._fault_registers, self.spaces.owner)
         self.faults = FaultLog(machine, reader, self._fault_registers)
         self._fences = FencePools(machine)
         self.compute: ComputeEngine | None = None
         if info.compute:
-            parts = control, memory, self._spaces, info, compute, self._fences.of
+            parts = control, memory, self.spaces, info, compute, self._fences.of
             self.compute = ComputeEngine(*parts)
-        resources = ChannelResources(control, memory, self._spaces, self.faults, self.compute)
+        resources = ChannelResources(control, memory, self.spaces, self.faults, self.compute)
         self.channels = ChannelPool(resources, info, policy, settings)
         self.completion = Completion(control, info, self.channels, self.faults, self.compute)
         self.services = Services(
@@ -89,7 +90,7 @@ class OwnMachine:
             info=info,
             policy=policy,
             memory=memory,
-            spaces=self._spaces,
+            spaces=self.spaces,
             channels=self.channels,
             completion=self.completion,
             fences=self._fences,
@@ -143,8 +144,8 @@ class OwnMachine:
             raise active
         if self.compute is not None:
             self.compute.release()
-        for space in self._spaces:
-            await self._spaces.close(space)
+        for space in self.spaces:
+            await self.spaces.close(space)
         self._fences.end()
         if self.compute is not None:
             self.compute.free()
@@ -159,7 +160,7 @@ class OwnMachine:
             if halted >> index & 1:
                 await clear_errors(self.control, index)
         await self.completion.clear()
-        await self._spaces.take_over()
+        await self.spaces.take_over()
         self._fault_buffer.fill()
         await self._fault_registers.enable(self._fault_buffer)
         if self.compute is not None:

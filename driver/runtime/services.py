@@ -7,9 +7,9 @@ from typing import Protocol
 from signalbox.driver.channel.command_channel import CommandChannel
 from signalbox.driver.channel.priority_policy import Policy
 from signalbox.driver.compute.launcher import Launcher
-from signalbox.driver.memory.asids import AddressSpaces
 from signalbox.driver.memory.fence import Fence, FencePools
 from signalbox.driver.memory.physical import Memory
+from signalbox.driver.memory.spaces import Spaces
 from signalbox.driver.platform.info import DeviceError, DeviceInfo
 from signalbox.driver.platform.machine import Machine
 from signalbox.driver.runtime.channels import Channels
@@ -46,7 +46,7 @@ class Services:
     info: DeviceInfo
     policy: Policy
     memory: Memory
-    spaces: AddressSpaces
+    spaces: Spaces
     channels: Channels[CommandChannel]
     completion: Waits
     fences: FencePools

@@ -59,6 +59,7 @@ class ServedChannel:
     Members
     -------
     waiting : pointers on the queue, oldest first, each with its place in the application's order.
+    checked : commands of the oldest pointer and their number of launches, once they are checked.
     taken : pointers that the server has read.
     running : whether the machine may still execute something.
     tasks : tasks in progress, when last seen.
@@ -71,6 +72,7 @@ class ServedChannel:
 
     channel: Channel
     waiting: deque[tuple[int, Pointer]] = field(default_factory=deque)
+    checked: tuple[list[int], int] | None = None
     taken: int = 0
     running: bool = True
     tasks: int = 0

@@ -195,7 +195,7 @@ class Calls:
         there, or may come, gets one first."""
         if len(application.channels) >= self._settings.channels_each:
             return False
-        info, spaces = self._device.info, self._device.spaces
+        info, spaces = self._device.info, self._owner.spaces
         channels = info.channels - len(self._owner.channels)
         asids = info.asids - sum(spaces.users(space) > 0 for space in spaces)
         return min(channels, asids) > self._owed()
@@ -266,7 +266,7 @@ class Calls:
             )
 
     async def _kill(self, space: AddressSpace, record: int) -> None:
-        if self._owner.compute is not None and self._device.spaces.users(space):
+        if self._owner.compute is not None and self._owner.spaces.users(space):
             await self._owner.compute.kill_task(space, record)
 
     # -- time --------------------------------------------------------------------------------------

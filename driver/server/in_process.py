@@ -70,13 +70,14 @@ class LocalLink:
     Members
     -------
     connection : calls of the client.
+    open : whether it has not ended.
     """
 
     def __init__(self, machine: Machine, inbox: LocalInbox) -> None:
         self._machine, self._inbox = machine, inbox
         self._peer = LocalPeer(machine, self)
         self.connection = Connection(self)
-        self._taken, self._open = 0, True
+        self._taken, self.open = 0, True
 
     async def device(self, name: str, size: int = 0) -> Device:
         """Become an application. Raises as `SharedMachine.greet`."""
@@ -85,7 +86,7 @@ class LocalLink:
 
     def send(self, message: bytes) -> None:
         """See `Link.send`."""
-        if not self._open:
+        if not self.open:
             raise ServerError("the connection has ended")
         self._inbox.put(Received(self._peer, message))
 
@@ -93,7 +94,7 @@ class LocalLink:
         """See `Link.wait`."""
         before = self._taken
         while self._taken == before:
-            if not self._open:
+            if not self.open:
                 raise ServerError("the connection has ended")
             await self._machine.wait_cycles(1)
 
@@ -104,8 +105,8 @@ class LocalLink:
 
     def close(self) -> None:
         """See `Link.close`. Also what the server sees of a process that is killed."""
-        if self._open:
-            self._open = False
+        if self.open:
+            self.open = False
             self._inbox.put(Lost(self._peer, "its process has ended"))
 
     def read(self, address: int, size: int) -> bytes:

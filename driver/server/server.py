@@ -140,7 +140,7 @@ class Server:
         self._expelled: set[Peer] = set()
         self._calls = Calls(self.device, owner, settings, self._owed)
         self._creating = FairLock(owner.services.machine)
-        self._running = 0
+        self._running = self._looks = 0
 
     @classmethod
     async def open(
@@ -274,7 +274,7 @@ class Server:
             size=memory.room,
             channels=self.settings.channels_each,
             queue=self.settings.queue_each,
-            dwords=_CHANNELS.pushbuffer_bytes // 16,
+            dwords=_CHANNELS.largest_segment,
             levels=1,
             depth=self.settings.depth,
             epoch=self.device.clock.epoch,
@@ -396,7 +396,7 @@ class Server:
         """Kill all tasks of an application."""
         compute = self.owner.compute
         for space in list(application.spaces.values()):
-            if compute is not None and space.asid is not None and self.device.spaces.users(space):
+            if compute is not None and space.asid is not None and self.owner.spaces.users(space):
                 await compute.kill(KillScope.SPACE, asid=space.asid)
 
     # -- work --------------------------------------------------------------------------------------
@@ -440,9 +440,8 @@ class Server:
                 continue
             if not served.waiting or served.waiting[0][1] is not pointer:
                 continue  # the channel was closed meanwhile
-            dwords = self._commands(pointer)
             try:
-                count = self._launches(dwords)
+                dwords, count = self._checked(served, pointer)
             except CommandError as error:
                 self._refuse(application, served, str(error))
                 return True
@@ -451,6 +450,14 @@ class Server:
             await self._submit(application, served, dwords, count)
             return True
         return False
+
+    def _checked(self, served: ServedChannel, pointer: Pointer) -> tuple[list[int], int]:
+        """The commands of a channel's oldest pointer and their number of launches: read and checked
+        once, however long they are held back. Raises `CommandError`."""
+        if served.checked is None:
+            dwords = self._commands(pointer)
+            served.checked = dwords, self._launches(dwords)
+        return served.checked
 
     def _launches(self, dwords: list[int]) -> int:
         """Check commands; returns the number of launches. Raises `CommandError`."""
@@ -464,7 +471,7 @@ class Server:
     ) -> None:
         """Put the oldest pointer's commands, with `count` launches, on its channel's ring."""
         _, pointer = served.waiting.popleft()
-        served.running = True
+        served.checked, served.running = None, True
         served.unseen += count
         application.issued += 1
         await served.channel.submit(dwords, sync=pointer.sync)
@@ -496,7 +503,11 @@ class Server:
             notified = await self.owner.completion.serve()
         except Exception:  # the machine's, not one application's: told once, and then goes on
             LOG.exception("interrupt not served")
-        for application in list(self.applications.values()):
+        # Who is seen last is seen with most places free, so each comes first in turn.
+        order = list(self.applications.values())
+        self._looks += 1
+        first = self._looks % max(1, len(order))
+        for application in [*order[first:], *order[:first]]:
             try:
                 await self._inspect(application, notified)
             except Exception as error:
@@ -544,15 +555,17 @@ class Server:
             application.tell(self.cycle, Halted(index, served.resumes, report(failure)))
 
     def _watch(self) -> None:
-        """If an application has work and gets nothing done for too long, end that of the one that
-        has had tasks or copies without a break for longest, if it is another (SHARE-9)."""
+        """If several applications have work and nothing of one ends for too long, end the work of
+        one (SHARE-9): of those that have tasks or copies without an end, else of all that have any,
+        the one that has had them without a break for longest."""
         patience, there = self.settings.patience_cycles, self.applications.values()
         working = [one for one in there if one.busy_since or one.ready]
         holding = [one for one in working if one.busy_since]
         starved = [one for one in working if self.cycle - one.since > patience]
         if not patience or len(working) < 2 or not holding or not starved:
             return
-        culprit = min(holding, key=lambda one: one.busy_since)
+        endless = [one for one in holding if one in starved]
+        culprit = min(endless or holding, key=lambda one: one.busy_since)
         for one in working:
             one.since = self.cycle
         culprit.busy_since = 0

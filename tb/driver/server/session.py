@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from signalbox.driver.device import Device
+from signalbox.driver.runtime.stream import Stream
 from signalbox.driver.server.in_process import LocalInbox, LocalLink
 from signalbox.driver.server.server import Server, Stop
 from signalbox.driver.server.settings import ServerSettings
 from signalbox.hw.config import Config
+from signalbox.tb.driver.compute_bodies import addition, check
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
 from signalbox.tb.driver.hangs import HANGS
 
@@ -47,6 +49,20 @@ class Session:
         """End a client without a word."""
         self.links[device].close()
 
+    async def works(self, device: Device, stream: Stream | None = None, seed: int = 1) -> None:
+        """Check that a client gets its work done."""
+        task, args = await addition(device, stream or await device.stream(), seed)
+        await task.synchronize()
+        check(args)
+        for name in "ABC":
+            await device.free(args[name])
+
+    async def close(self) -> None:
+        """Close the devices that are still open."""
+        for device, link in self.links.items():
+            if link.open:
+                await device.close()
+
     async def settle(self, applications: int = 0) -> None:
         """Wait until so many applications are left."""
         for _ in range(20_000):
@@ -73,8 +89,8 @@ async def _session(settings: ServerSettings, config: Config) -> AsyncGenerator[S
 
 
 def serve(body: Body, *, config: dict[str, Any] | None = None, **settings: Any) -> None:
-    """Run a body with a server. When all clients have left, nothing of them may remain: memory,
-    channels, address spaces."""
+    """Run a body with a server, and close the devices that it leaves open. Then nothing of any
+    client may remain: memory, channels, address spaces."""
     sizes = {"memory_bytes": SPACE, "channels": 16, "contexts": 1, **(config or {})}
     chosen = Config(**sizes)
 
@@ -88,6 +104,7 @@ def serve(body: Body, *, config: dict[str, Any] | None = None, **settings: Any) 
             if session.running.done():
                 raise AssertionError("the server has ended") from session.running.exception()
             await asyncio.wait_for(working, 0)
+            await session.close()
         assert not server.applications and not server.owner.channels
         assert server.free_bytes == free, (server.free_bytes, free)
         assert len([*server.device.spaces]) == spaces

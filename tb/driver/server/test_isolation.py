@@ -38,15 +38,6 @@ from signalbox.tb.simulation.runner import choose_seed
 SEEDS = range(6)
 
 
-async def works(device: Device, stream: Stream, seed: int = 1) -> None:
-    """Check that an application gets its work done."""
-    task, args = await addition(device, stream, seed)
-    await task.synchronize()
-    check(args)
-    for name in "ABC":
-        await device.free(args[name])
-
-
 async def both(session: Session) -> tuple[Device, Device, Stream]:
     """An attacker, and an application with a stream that works."""
     attacker, victim = await session.client("attacker"), await session.client("victim")
@@ -74,9 +65,7 @@ def test_memory_of_others():
                 await call(request, Done)
             with pytest.raises(MemoryUseError, match="are not memory of application 0"):
                 await call(Submit(0, first, size // 4), Done)
-        await works(victim, stream)
-        for device in (attacker, victim):
-            await device.close()
+        await session.works(victim, stream)
 
     serve(run)
 
@@ -94,10 +83,8 @@ def test_what_belongs_to_the_server():
             for request in (Unmap(1, mapping.va), Protect(1, mapping.va, read_only=False)):
                 with pytest.raises(MemoryUseError, match="has mapped nothing at"):
                     await call(request, Done)
-        await works(victim, stream)
-        await works(attacker, await attacker.stream())
-        for device in (attacker, victim):
-            await device.close()
+        await session.works(victim, stream)
+        await session.works(attacker, await attacker.stream())
 
     serve(run)
 
@@ -121,9 +108,7 @@ def test_channels_and_spaces_of_others():
             await call(OpenSpace(number, 1 << 40), Done)
         with pytest.raises(DeviceError, match="has 8 address spaces already"):
             await call(OpenSpace(9, 1 << 40), Done)
-        await works(victim, stream)
-        for device in (attacker, victim):
-            await device.close()
+        await session.works(victim, stream)
 
     serve(run)
 
@@ -150,10 +135,8 @@ def test_refused_commands(commands: Pushbuffer, why: str):
         with pytest.raises(CommandsRefused, match=why):
             await own.synchronize()
         await own.channel.resume()
-        await works(attacker, own)
-        await works(victim, stream)
-        for device in (attacker, victim):
-            await device.close()
+        await session.works(attacker, own)
+        await session.works(victim, stream)
 
     serve(run)
 
@@ -180,9 +163,7 @@ def test_commands_that_change_behind_the_check():
         reference = session.machine.model.channels[own.channel.index].reference
         assert reference == 7
         commands.free()
-        await works(victim, stream)
-        for device in (attacker, victim):
-            await device.close()
+        await session.works(victim, stream)
 
     serve(run)
 
@@ -195,11 +176,9 @@ def test_faults_halt_their_sender():
         await own.memcpy_async(target, 0x6000_0000, 64)
         with pytest.raises(ChannelError, match=r"COPY_READ_FAULT.*'device'"):
             await own.synchronize()
-        await works(victim, stream)
+        await session.works(victim, stream)
         await own.channel.skip()
-        await works(attacker, own)
-        for device in (attacker, victim):
-            await device.close()
+        await session.works(attacker, own)
 
     serve(run)
 
@@ -214,9 +193,7 @@ def test_channels_are_kept_for_others():
                 await greedy.stream(space=greedy.create_space(f"space {number}"))
         others = [await session.client(f"other {number}") for number in range(2)]
         for seed, device in enumerate(others):
-            await works(device, await device.stream(), seed)
-        for device in (greedy, *others):
-            await device.close()
+            await session.works(device, await device.stream(), seed)
 
     serve(run, config={"channels": 5, "asids": 5}, applications=3)
 
@@ -229,8 +206,7 @@ def test_too_many_calls():
         for number in range(300):
             session.links[attacker].send(encode(Call(10_000 + number, Wait(1))))
         await session.settle(1)
-        await works(victim, stream)
-        await victim.close()
+        await session.works(victim, stream)
 
     serve(run)
 
@@ -247,10 +223,8 @@ def test_long_repeats():
         with pytest.raises(RepeatError, match="is not repeated"):
             await own.channel.resume()
         await own.channel.skip()
-        await works(attacker, own)
-        await works(victim, stream)
-        for device in (attacker, victim):
-            await device.close()
+        await session.works(attacker, own)
+        await session.works(victim, stream)
 
     serve(run)
 
@@ -264,9 +238,7 @@ def test_privileged_methods():
         await own.submit(Pushbuffer().invalidate())
         with pytest.raises(ChannelError, match="METHOD_PRIVILEGED"):
             await own.synchronize()
-        await works(victim, stream)
-        for device in (attacker, victim):
-            await device.close()
+        await session.works(victim, stream)
 
     serve(run)
 
@@ -289,10 +261,8 @@ def test_flood():
                 refused += 1
         assert refused
         session.machine.paused = False
-        await works(victim, stream)
-        await works(attacker, own)
-        for device in (attacker, victim):
-            await device.close()
+        await session.works(victim, stream)
+        await session.works(attacker, own)
 
     serve(run, queue_each=32)
 
@@ -359,10 +329,9 @@ def test_garbage(number: int):
                     await session.machine.wait_cycles(rng.randrange(1, 50))
             except ServerError:
                 pass
-            await works(victim, stream, attempt)
+            await session.works(victim, stream, attempt)
             session.kill(attacker)
             await session.settle(1)
-        await victim.close()
 
     serve(run)
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from signalbox.driver.device import Device, DeviceError
+from signalbox.driver.device import DeviceError
 from signalbox.driver.kernels.library import SPIN
 from signalbox.driver.memory.physical import OutOfMemory
 from signalbox.driver.protocol.errors import ServerError
@@ -105,17 +105,10 @@ def test_portions_are_cleared():
             application = next(iter(session.server.applications.values()))
             system = application.portion.system
             assert not any(session.machine.memory_read(system.address, system.room))
-            await works_once(device)
+            await session.works(device)
             await device.close()
 
     serve(run)
-
-
-async def works_once(device: Device) -> None:
-    """Leave traces in rings and commands."""
-    task, args = await addition(device, await device.stream(), 7)
-    await task.synchronize()
-    check(args)
 
 
 async def _work(session: Session, number: int, count: int) -> None:
@@ -171,9 +164,11 @@ def test_held_back_pointers():
             await session.machine.wait_cycles(1)
         await waits
         assert most == 6 and len(compute.over) == 18
-        channels = [task.channel for task in compute.over]
-        for first in range(0, 18, 3):
-            assert len({*channels[first : first + 3]}) == 3, channels
+        ended = {stream.channel.index: 0 for stream in streams}
+        for task in compute.over:
+            ended[task.channel] += 1
+            # What is free is seen one application after the other: one task more for some.
+            assert max(ended.values()) - min(ended.values()) <= 3, ended
         for device in devices:
             await device.close()
 
@@ -221,10 +216,7 @@ def test_leaving(drain: bool):
         await leaving
         completed = [task for task in compute.over if not task.failed]
         assert len(completed) == (5 if drain else 0)
-        task, args = await addition(other, watching, 1)
-        await task.synchronize()
-        check(args)
-        await other.close()
+        await session.works(other, watching)
 
     serve(run, launches_each=2)
 
@@ -247,10 +239,7 @@ def test_dying():
             await task.synchronize()
         await session.settle(1)
         compute.hold = False
-        task, args = await addition(other, watching, 1)
-        await task.synchronize()
-        check(args)
-        await other.close()
+        await session.works(other, watching)
 
     serve(run)
 
@@ -359,7 +348,7 @@ def test_priorities_do_not_block():
             await session.machine.wait_cycles(5)
         for _ in range(4):
             await stuck.fill_async(target, 1, 64)
-        await works_once(other)
+        await session.works(other)
         compute, held = session.machine.compute, await urgent.stream()
         assert compute is not None and held.channel is not stuck.channel
         compute.hold = True
@@ -370,8 +359,6 @@ def test_priorities_do_not_block():
         await copies.memcpy_async(back, source, 64)
         await copies.synchronize()
         compute.hold = False
-        for device in (urgent, other):
-            await device.close()
 
     serve(run, policy="priority", priorities={"urgent": 5}, launches_each=2, patience_cycles=0)
 
