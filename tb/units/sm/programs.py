@@ -135,14 +135,15 @@ class Writer:
             self.loop(depth, masks)
 
     def nest(self, d: str) -> None:
-        """Launch a kernel, whose record may depend on the lane; or wait for the children."""
+        """Launch a kernel, whose record may depend on the lane; or wait for the children. No offset
+        takes the address below 0."""
         numbers = self.numbers
         if numbers.random() < 0.4:
             self.say(f"join {d}", *(() if self.alone else (f"mov {d}, 0",)))
             return
         low = numbers.choice((f"mov r10, {numbers.getrandbits(32) & ~0xFF}", "and r10, r0, 31"))
         shift = ("shl r10, r10, 8",) if low.startswith("and") else ()
-        self.say(low, *shift, f"mov r11, {numbers.randrange(200)}")
+        self.say(low, *shift, f"mov r11, {numbers.randrange(1, 200)}")
         self.say(f"launch {d}, [r10 + {numbers.randrange(-100, 100) * 256}]".replace("+ -", "- "))
 
     def constant(self) -> str:
