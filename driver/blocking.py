@@ -12,7 +12,7 @@ block in the same way; numbers, arrays, buffers and errors are as ever.
 import asyncio
 import inspect
 import threading
-from collections.abc import Coroutine, Generator
+from collections.abc import Coroutine, Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -64,13 +64,15 @@ def _plain(value: Any) -> Any:
 
 
 @contextmanager
-def connect(path: str | Path, name: str = "", memory: int = 0) -> Generator[Any]:
+def connect(
+    path: str | Path, name: str = "", memory: int = 0, start: Sequence[str] | None = None
+) -> Generator[Any]:
     """A device of the server at `path` for the duration of a `with` block; see `Device.connect`.
     At its end the device is closed."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
-    opening = Device.connect(path, name, memory)
+    opening = Device.connect(path, name, memory, start)
     try:
         device = asyncio.run_coroutine_threadsafe(opening, loop).result()
         try:

@@ -11,6 +11,7 @@ build parameters are read from the hardware's registers; nothing is assumed.
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from signalbox.driver.channel.priority_policy import Policy
 from signalbox.driver.channel.settings import ChannelSettings
 from signalbox.driver.client.shared_machine import SharedMachine
 from signalbox.driver.client.socket_link import SocketLink, connect
+from signalbox.driver.client.start import start_and_connect
 from signalbox.driver.compute.contexts import Context
 from signalbox.driver.compute.engine import ComputeSettings
 from signalbox.driver.compute.launcher import Launcher
@@ -98,7 +100,13 @@ class Device:
         return cls(await OwnMachine.open(machine, policy, settings, compute))
 
     @classmethod
-    async def connect(cls, path: str | Path, name: str = "", memory: int = 0) -> "Device":
+    async def connect(
+        cls,
+        path: str | Path,
+        name: str = "",
+        memory: int = 0,
+        start: Sequence[str] | None = None,
+    ) -> "Device":
         """Become a client of the server at `path`, a local socket (SHARE-1).
 
         Streams, events, memory, launches and errors are as on a machine of one's own. Registers,
@@ -108,12 +116,19 @@ class Device:
         ----------
         name : of the application, for messages and the server's status; default: of the program.
         memory : bytes; 0: as much as the server gives by default.
+        start : options of `signalbox serve` for a server that is started if there is none, and ends
+            with its last application (`driver.client.start`). None: nothing is started.
 
         Raises `ServerError` without a server, `DeviceError` if it takes no more clients,
         `OutOfMemory`.
         """
         name = name or Path(sys.argv[0]).name or "python"
-        socket, welcome, shared = await asyncio.to_thread(connect, Path(path), name[:64], memory)
+        who = Path(path), name[:64], memory
+        if start is None:
+            found = await asyncio.to_thread(connect, *who)
+        else:
+            found = await asyncio.to_thread(start_and_connect, *who, start)
+        socket, welcome, shared = found
         return cls(SharedMachine(SocketLink(socket).connection, welcome, shared))
 
     async def close(self, *, drain: bool = False) -> None:

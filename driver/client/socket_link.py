@@ -28,7 +28,7 @@ from signalbox.driver.protocol.messages import (
 )
 from signalbox.driver.protocol.shutdown import shut_down
 
-__all__ = ["MappedMemory", "SocketLink", "ask_status", "connect"]
+__all__ = ["MappedMemory", "SocketLink", "ask_status", "connect", "listens"]
 
 
 class MappedMemory:
@@ -135,6 +135,15 @@ def _open(path: Path) -> Socket:
         return Client(str(path), "AF_UNIX")
     except OSError as error:
         raise ServerError(f"no server at {path}: {error.strerror or error}") from error
+
+
+def listens(path: Path) -> bool:
+    """Whether a server accepts connections at `path`."""
+    try:
+        _open(path).close()
+    except ServerError:
+        return False
+    return True
 
 
 def connect(path: Path, name: str, size: int) -> tuple[Socket, Welcome, MappedMemory]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from signalbox.driver.channel.channel import Channel
+from signalbox.driver.compute.contexts import Context
 from signalbox.driver.compute.tasks import Tasks
 from signalbox.driver.faults.task_error import TaskError
 from signalbox.driver.memory.address_space import AddressSpace
@@ -102,6 +103,7 @@ class Application:
     busy_since : machine cycle since which it has had tasks or copies without a break; 0: it has
         none.
     leaving : nothing more is accepted.
+    context : context of its tasks, from its first call on.
     changes : held by calls that change spaces and channels.
     """
 
@@ -114,6 +116,7 @@ class Application:
         self.weight, self.priority = 1, 0
         self.calls = self.since = self.busy_since = self.issued = 0
         self.leaving = False
+        self.context: Context | None = None
         self._arrived = 0
 
     def __str__(self) -> str:

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 from signalbox.driver.channel.channel import Channel
 from signalbox.driver.channel.copy_replay import RepeatError
-from signalbox.driver.compute.contexts import Context
 from signalbox.driver.device import Device
 from signalbox.driver.memory.address_space import AddressSpace
 from signalbox.driver.memory.mapping import Mapping
@@ -55,10 +54,6 @@ class Calls:
     Parameters
     ----------
     owed : number of channels that are kept for applications without any.
-
-    Members
-    -------
-    context : the universal context, once there is one.
     """
 
     def __init__(
@@ -70,7 +65,6 @@ class Calls:
     ) -> None:
         self._device, self._owner, self._settings = device, owner, settings
         self._owed = owed
-        self.context: Context | None = None
 
     async def carry_out(self, application: Application, request: Request) -> Result:
         """Carry out a call. Raises the exception that the client is to see."""
@@ -122,7 +116,7 @@ class Calls:
     # -- address spaces ----------------------------------------------------------------------------
 
     def _open_space(self, application: Application, number: int, size: int) -> None:
-        """Create a space, whose tasks run in the universal context."""
+        """Create a space, whose tasks run in the application's context."""
         if number in application.spaces:
             raise DeviceError(f"{application} has an address space {number} already")
         if len(application.spaces) >= _SPACES_EACH:
@@ -130,8 +124,8 @@ class Calls:
         name, memory = f"space {number} of {application}", application.portion.allocator
         space = self._device.spaces.create(name, size=size, memory=memory)
         application.spaces[number] = space
-        if self.context is not None:
-            self._device.engine.contexts.choose(space, self.context)
+        if application.context is not None:
+            self._device.engine.contexts.choose(space, application.context)
 
     async def _map(self, application: Application, request: Map) -> None:
         if not application.owns(request.pa, request.size):
@@ -201,11 +195,11 @@ class Calls:
         return min(channels, asids) > self._owed()
 
     async def _prepare(self, application: Application, channel: Channel) -> None:
-        """Run its tasks in the universal context. Those that are killed do not halt it: its client
-        hears of them."""
+        """Run its tasks in the application's context. Those that are killed do not halt it: its
+        client hears of them."""
         channel.killing = True
         channel.tasks = application.reported(channel.index, self._device.machine.now)
-        if self.context is not None:
+        if application.context is not None:
             contexts = self._device.engine.contexts
             contexts.enter(channel.space)
             if self._device.info.nested_kernels:

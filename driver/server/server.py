@@ -1,5 +1,4 @@
-"""The server: one universal context, a queue per application, work handed on in turn (SHARE-2 …
-SHARE-9).
+"""The server: a queue per application, work handed on in turn (SHARE-2 … SHARE-9).
 
     server = await Server.open(machine, settings, spawn=asyncio.create_task)
     await server.run()
@@ -17,10 +16,7 @@ from typing import Any, Protocol, Self
 
 from signalbox.driver.channel.priority_policy import NoPriorityPolicy
 from signalbox.driver.channel.settings import ChannelSettings
-from signalbox.driver.compute.contexts import Context
-from signalbox.driver.compute.engine import ComputeSettings
 from signalbox.driver.device import Device
-from signalbox.driver.platform.fair_lock import FairLock
 from signalbox.driver.platform.info import DeviceError
 from signalbox.driver.platform.machine import Machine
 from signalbox.driver.protocol.errors import CommandsRefused, refusal, report
@@ -43,18 +39,17 @@ from signalbox.driver.protocol.messages import (
     decode_call,
     encode,
 )
-from signalbox.driver.runtime.limits import Limit
 from signalbox.driver.runtime.own_machine import OwnMachine
 from signalbox.driver.server.application import Application, Peer, ServedChannel
 from signalbox.driver.server.calls import Calls
 from signalbox.driver.server.command_check import CommandError, checked_launches
+from signalbox.driver.server.contexts import ServedContexts, compute_settings
 from signalbox.driver.server.pool import Pool
 from signalbox.driver.server.settings import ServerSettings
 from signalbox.driver.server.status import status
 from signalbox.driver.server.work_queue import Pointer, policy
 from signalbox.driver.text_table import counted
 from signalbox.hw.errors import Cause
-from signalbox.hw.qmd import Placement
 from signalbox.hw.registers import KillScope
 
 __all__ = ["Inbox", "Lost", "Received", "Server", "Stop"]
@@ -117,7 +112,7 @@ class Server:
     -------
     inbox : of all connections.
     applications : those that are there, by number.
-    context : the universal context, from the first application on.
+    contexts : contexts of the applications.
     served : applications so far.
     """
 
@@ -131,7 +126,6 @@ class Server:
         self.owner, self.device, self.settings = owner, Device(owner), settings
         self.inbox, self._spawn = inbox, spawn
         self.applications: dict[int, Application] = {}
-        self.context: Context | None = None
         self._ended = False
         self.served = 0
         self._policy = policy(settings.policy)
@@ -139,7 +133,7 @@ class Server:
         self._by_peer: dict[Peer, Application] = {}
         self._expelled: set[Peer] = set()
         self._calls = Calls(self.device, owner, settings, self._owed)
-        self._creating = FairLock(owner.services.machine)
+        self.contexts = ServedContexts(self.device, owner.compute, settings)
         self._running = self._looks = 0
 
     @classmethod
@@ -156,8 +150,7 @@ class Server:
         ----------
         spawn : runs a coroutine beside the others, on the event loop of the machine.
         """
-        tasks = settings.applications * settings.launches_each
-        compute = ComputeSettings(waiting=max(64, 1 << (tasks - 1).bit_length()))
+        compute = compute_settings(settings)
         owner = await OwnMachine.open(machine, NoPriorityPolicy(1), _CHANNELS, compute)
         return cls(owner, settings, inbox, spawn)
 
@@ -168,13 +161,16 @@ class Server:
 
     # -- main loop ---------------------------------------------------------------------------------
 
-    async def run(self) -> None:
-        """Serve until a `Stop` comes; then end the applications that are there."""
+    async def run(self, *, until_idle: bool = False) -> None:
+        """Serve until a `Stop` comes; then end the applications that are there. `until_idle`: or
+        until the last application has gone."""
         while not self._ended:
-            if self._idle:
+            if self._idle and not (until_idle and self._deserted):
                 await self.inbox.wait()
             for item in self.inbox.take():
                 self._accept(item)
+            if self._idle and until_idle and self._deserted:
+                break
             await self._issue()
             await self.device.machine.wait_cycles(POLL_CYCLES)
             await self._look()
@@ -183,6 +179,10 @@ class Server:
             await self._end(application, "the server ends")
         while self._running:
             await self.device.machine.wait_cycles(POLL_CYCLES)
+
+    @property
+    def _deserted(self) -> bool:
+        return bool(self.served) and not self.applications
 
     @property
     def _idle(self) -> bool:
@@ -304,9 +304,12 @@ class Server:
 
     @property
     def most(self) -> int:
-        """Applications at a time: each needs a channel and an ASID."""
+        """Applications at a time: each needs a channel and an ASID, and perhaps a context."""
         info = self.device.info
-        return min(self.settings.applications, info.channels, max(1, info.asids - 1))
+        most = min(self.settings.applications, info.channels, max(1, info.asids - 1))
+        if self.owner.compute is not None and self.settings.context_each:
+            return min(most, info.contexts)
+        return most
 
     def _owed(self) -> int:
         """Channels kept for applications that have none, or have not come yet."""
@@ -317,19 +320,9 @@ class Server:
         """Bytes of memory that no application has."""
         return self.device.memory.free_bytes
 
-    async def _universal(self) -> None:
-        """Create the universal context with the first call of the first application (SHARE-2)."""
-        compute = self.owner.compute
-        async with self._creating:
-            if compute is not None and self.context is None:
-                if self.device.info.nested_kernels:
-                    await compute.limit_children(self.device.limit(Limit.PENDING_LAUNCHES))
-                self.context = await compute.contexts.create("universal", wanted=Placement.DEEP)
-                self._calls.context = self.context
-
     async def _carry_out(self, application: Application, call: Call) -> None:
         try:
-            await self._universal()
+            await self.contexts.provide(application)
             result = await self._result(application, call)
         except Exception as error:
             result = refusal(error)
@@ -384,13 +377,14 @@ class Server:
         LOG.info("%s has gone: %s", application, why)
 
     async def _close(self, application: Application) -> None:
-        """Close channels and spaces. Raises `ChannelActive`."""
+        """Close channels and spaces. Raises `ChannelActive`, `ContextError`."""
         await self._kill(application)
         for index in list(application.channels):
             await self._calls.close(application, index)
         for number, space in list(application.spaces.items()):
             await self.device.close_space(space)
             del application.spaces[number]
+        await self.contexts.withdraw(application)
 
     async def _kill(self, application: Application) -> None:
         """Kill all tasks of an application."""

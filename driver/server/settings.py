@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from signalbox.driver.compute.preemption import level
 from signalbox.driver.server.work_queue import Policy
 from signalbox.hw.config import NESTING
 
@@ -31,6 +32,11 @@ class ServerSettings:
     priorities : of applications, by name, for the policy "priority"; a higher one goes first;
         default 0.
     depth : greatest nesting depth of kernels.
+    context_each : each application has a context of its own, and they run in turn (SHARE-11);
+        otherwise all are in one, and their kernels run at the same time.
+    level : with `context_each`, how the tasks of a context leave the SMs, by name. "cilp" takes a
+        machine that can save blocks.
+    slice_cycles : time slice of a context, likewise.
     patience_cycles : cycles for which an application's tasks may run without an end of any while
         others have work, too; then they are killed. 0: for ever.
     """
@@ -45,6 +51,9 @@ class ServerSettings:
     weights: Mapping[str, int] = field(default_factory=dict)
     priorities: Mapping[str, int] = field(default_factory=dict)
     depth: int = 1
+    context_each: bool = False
+    level: str = "cilp"
+    slice_cycles: int = 20_000
     patience_cycles: int = 5_000_000
 
     def __post_init__(self) -> None:
@@ -65,3 +74,4 @@ class ServerSettings:
         if any(weight < 1 for weight in self.weights.values()):
             raise ValueError(f"weights = {dict(self.weights)}: each is at least 1")
         Policy(self.policy)
+        level(self.level)

@@ -9,7 +9,8 @@ __all__ = ["Panel", "save_plot"]
 
 @dataclass(frozen=True)
 class Panel:
-    """A panel. `across` : label of the x axis. `lines` : values at `places`, by label."""
+    """A panel. `across` : label of the x axis. `lines` : values at `places`, or at the first of
+    them, by label."""
 
     title: str
     across: str
@@ -32,7 +33,7 @@ def save_plot(
     figure, axes = pyplot.subplots(1, len(panels), figsize=(width, 4.2), sharey=True, squeeze=False)
     for one, panel in zip(axes[0], panels, strict=True):
         for name, values in panel.lines.items():
-            one.plot(panel.places, values, marker="o", label=name)
+            one.plot(panel.places[: len(values)], values, marker="o", label=name)
         one.set(title=panel.title, xscale="log", yscale="log")
         one.set_xlabel(panel.across)
         one.set_xticks(panel.places)

@@ -4,6 +4,7 @@ machine with timing cores, and compares the cycles with the recorded ones, as `t
 All tests belong to `make bench`, as building a machine takes minutes, once.
 """
 
+import json
 from types import ModuleType
 
 import pytest
@@ -11,7 +12,16 @@ import pytest
 from signalbox.hw.compute.engine import ComputeEngine
 from signalbox.hw.config import Config
 from signalbox.hw.top import Signalbox
-from signalbox.tb.benchmarks import launches, makespan, nested, preemption, spread, stops, urgency
+from signalbox.tb.benchmarks import (
+    launches,
+    makespan,
+    nested,
+    preemption,
+    sharing,
+    spread,
+    stops,
+    urgency,
+)
 from signalbox.tb.benchmarks.compute_machine import MACHINE, SAVING
 from signalbox.tb.benchmarks.recorded import DOCS, compare, document, recording
 from signalbox.tb.benchmarks.scenes import collect
@@ -82,3 +92,23 @@ def test_nested() -> None:
         nested.plot(measured, DOCS / "nested.png")
     document("nested", "Nested launches", "![plot](nested.png)", nested.table(measured))
     compare(measured, nested.keys())
+
+
+@pytest.mark.bench
+def test_sharing() -> None:
+    """Many applications at once and in turn take as many cycles as recorded."""
+    run = simulate_top(
+        Signalbox(sharing.MACHINE_SHARED),
+        "signalbox.tb.benchmarks.cocotb_sharing",
+        simulator="verilator",
+        name="bench-sharing",
+        seed=0,
+        log="bench.log",
+    )
+    measured = collect(run)
+    timelines = json.loads((run / sharing.TIMELINE).read_text())
+    if recording():
+        sharing.plot(measured, DOCS / "sharing-measured.png")
+    plots, tables = "![plot](sharing-measured.png)", sharing.table(measured, timelines)
+    document("sharing-measured", "Many applications, at once and in turn", plots, tables)
+    compare(measured, sharing.keys())

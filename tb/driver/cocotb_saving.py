@@ -1,4 +1,5 @@
-"""Urgent tasks on SMs full of warps that never end: with SAVE they run at once (PREEMPT-5)."""
+"""Machines full of warps that never end: with SAVE urgent tasks run at once; contexts and
+applications run in turn (PREEMPT-5, PREEMPT-8, SHARE-11)."""
 
 import cocotb
 import numpy as np
@@ -8,6 +9,9 @@ from signalbox.driver.compute.engine import ComputeSettings
 from signalbox.driver.compute.preemption import Urgency
 from signalbox.driver.device import Device
 from signalbox.driver.kernels.library import Kernel
+from signalbox.driver.server.in_process import LocalInbox, LocalLink
+from signalbox.driver.server.server import Server, Stop
+from signalbox.driver.server.settings import ServerSettings
 from signalbox.tb.driver import compute_bodies
 from signalbox.tb.simulation.machine import SimMachine
 
@@ -110,3 +114,42 @@ async def contexts_of_endless(dut):
         await task.cancel()
     await device.close()
     assert await device.control.read("INTR") == 0
+
+
+@cocotb.test(**LIMIT)
+async def applications_in_turn(dut):
+    """Two applications of a server, each with a context of its own. One never ends; the other one's
+    task is over within a few slices, and the first one goes on where it was (SHARE-11)."""
+    machine = await SimMachine.start(dut)
+    settings = ServerSettings(memory_each=1 << 16, context_each=True, slice_cycles=SLICE)
+    inbox = LocalInbox(machine)
+    server = await Server.open(machine, settings, inbox, cocotb.start_soon)
+    running = cocotb.start_soon(server.run())
+    endless = await LocalLink(machine, inbox).device("endless")
+    short = await LocalLink(machine, inbox).device("short")
+    info = endless.info
+    out = await endless.allocate(4 * 32 * info.sm_warps * info.sms)
+    out.fill(0)
+    stream = await endless.stream()
+    task = await stream.launch(COUNTING, info.sms, 32 * info.sm_warps, {"OUT": out})
+    await machine.wait_cycles(3 * SLICE)
+    other = await short.stream()
+    for turn in range(3):
+        before = out.read(np.uint32)
+        sums, args = await compute_bodies.addition(short, other, turn)
+        began = machine.now()
+        await sums.synchronize()
+        print(f"a task of the other application is over after {machine.now() - began} cycles")
+        assert machine.now() - began < 4 * SLICE
+        compute_bodies.check(args)
+        await machine.wait_cycles(SLICE)
+        assert (out.read(np.uint32) > before).all(), "every warp goes on"
+    cost = await server.device.compute.contexts.switches()
+    assert cost.starts >= 6 and cost.saved and cost.saved >= cost.restored >= 2 * info.sms
+    assert not task.query()
+    await endless.close()
+    await short.close()
+    inbox.put(Stop())
+    await running
+    assert not [*server.device.compute.contexts]
+    assert await server.device.control.read("INTR") == 0

@@ -53,7 +53,7 @@ def test_saving(simulator: str) -> None:
         "signalbox.tb.driver.cocotb_saving",
         simulator=simulator,
         name="driver-saving",
-        minimum=5,
+        minimum=6,
     )
 
 

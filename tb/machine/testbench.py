@@ -13,7 +13,6 @@ wait has a limit in cycles, and fails with the name of the awaited condition.
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 
@@ -29,8 +28,8 @@ from signalbox.hw.registers import GLOBAL, Wait, semaphore_address
 from signalbox.tb.simulation.backdoor import SETTINGS
 from signalbox.tb.simulation.machine import SimMachine
 from signalbox.tb.simulation.spaces import RawSpaces
-from signalbox.tb.simulation.top import TRACE
-from signalbox.tb.simulation.trace import Event, parse
+from signalbox.tb.simulation.trace import Event
+from signalbox.tb.simulation.trace_file import TraceFile
 
 __all__ = [
     "CHANNEL_BYTES",
@@ -104,7 +103,7 @@ class MachineTestbench:
     spaces : address spaces. ASID 0 is bound to one with identical addresses.
     """
 
-    def __init__(self, dut: Any, machine: SimMachine, spaces: RawSpaces) -> None:
+    def __init__(self, dut: Any, machine: SimMachine, spaces: RawSpaces, trace: TraceFile) -> None:
         self.dut = dut
         self.machine = machine
         self.control = ControlPort(machine)
@@ -112,9 +111,7 @@ class MachineTestbench:
         self.spaces = spaces
         self.began = machine.now()
         self._data = DATA_AT
-        self._trace = Path(TRACE)
-        self._position = self._trace.stat().st_size
-        self._events: list[Event] = []
+        self._trace = trace
 
     @classmethod
     async def start(cls, dut: Any, *, counting: int = 0, **memory: int) -> "MachineTestbench":
@@ -144,8 +141,8 @@ class MachineTestbench:
         for name in SETTINGS:
             if name != "random":
                 getattr(machine.dut.memory, name).value = (MEMORY | memory).get(name, 0)
-        await _flush(machine.dut, machine)
-        tb = cls(machine.dut, machine, await RawSpaces.same_addresses(machine))
+        trace = await TraceFile.open(machine)
+        tb = cls(machine.dut, machine, await RawSpaces.same_addresses(machine), trace)
         await tb.control.write("SEM_COUNTING", COUNT=counting)
         await tb.control.write("INTR_ENABLE", ERROR=1)
         return tb
@@ -262,13 +259,7 @@ class MachineTestbench:
 
     async def all_events(self) -> list[Event]:
         """All events since the start."""
-        await _flush(self.dut, self.machine)
-        with self._trace.open() as lines:
-            lines.seek(self._position)
-            text = lines.read()
-        self._position += len(text)
-        self._events += parse(text.splitlines())
-        return self._events
+        return await self._trace.events()
 
     def watch_reads(self) -> "Reads":
         """Begin to record read requests on the memory port."""
@@ -301,13 +292,6 @@ class MachineTestbench:
     async def interrupts(self) -> dict[str, int]:
         """Fields of INTR."""
         return GLOBAL["INTR"].unpack(await self.control.read("INTR"))
-
-
-async def _flush(dut: Any, machine: SimMachine) -> None:
-    """Flush the trace file."""
-    dut.monitor.flush.value = 1
-    await machine.wait_cycles(3)
-    dut.monitor.flush.value = 0
 
 
 class Reads:

@@ -31,7 +31,7 @@ async def serve(dut):
     Path(job["process"]).write_text(str(os.getpid()))
     logging.getLogger("signalbox.server").info("listening at %s", job["socket"])
     try:
-        await server.run()
+        await server.run(until_idle=job["until_idle"])
     finally:
         listener.close()
         Path(job["process"]).unlink()

@@ -17,6 +17,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from signalbox.driver.compute.preemption import LEVELS
 from signalbox.driver.server.settings import ServerSettings
 from signalbox.driver.server.work_queue import Policy
 from signalbox.driver.text_table import counted
@@ -39,9 +40,11 @@ SOCKET = SIM_BUILD / "server" / "socket"
 _MEMORY_BYTES = 1 << 26
 
 
-def serve(config: Config, settings: ServerSettings, socket: Path = SOCKET) -> dict[str, int]:
+def serve(
+    config: Config, settings: ServerSettings, socket: Path = SOCKET, *, until_idle: bool = False
+) -> dict[str, int]:
     """Serve a machine until SIGINT or SIGTERM. Builds the simulation first, if necessary. The log
-    is the file `log` beside the socket.
+    is the file `log` beside the socket. `until_idle`: or until its last application has gone.
 
     Returns the number of applications served, the last cycle, and the bytes of memory that were not
     returned. Raises `ConfigError`, `RuntimeError` if a tool is missing or the design does not
@@ -56,6 +59,7 @@ def serve(config: Config, settings: ServerSettings, socket: Path = SOCKET) -> di
         "process": str(process.resolve()),
         "log": str(socket.with_name("log").resolve()),
         "memory_bytes": config.memory_bytes,
+        "until_idle": until_idle,
         "settings": asdict(settings),
     }
     # The simulation has handlers of its own, and ends by itself.
@@ -98,6 +102,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Serve a simulated machine to other processes, until interrupted.",
     )
     add_socket(parser)
+    parser.add_argument(
+        "--until-idle", action="store_true", help="end when the last application has gone"
+    )
     _add_limits(parser)
     options.add_options(parser)
     args = parser.parse_args(arguments)
@@ -110,10 +117,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             **{name: getattr(args, name) for name in names},
             policy=args.policy,
             depth=args.depth,
+            context_each=args.context_each,
+            level=args.level,
+            slice_cycles=args.slice,
             patience_cycles=args.patience,
         )
         print(f"building, then listening at {shown(args.socket)}", file=sys.stderr, flush=True)
-        outcome = serve(config, settings, args.socket)
+        _check(config, settings)
+        outcome = serve(config, settings, args.socket, until_idle=args.until_idle)
     except (ConfigError, ValueError, RuntimeError, OSError) as error:
         parser.exit(2, f"{parser.prog}: error: {error}\n")
     except KeyboardInterrupt:
@@ -122,6 +133,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if outcome["left"]:
         print(f"{outcome['left']:,} bytes of memory were not returned", file=sys.stderr)
     return int(outcome["left"] != 0)
+
+
+def _check(config: Config, settings: ServerSettings) -> None:
+    """Raise `ConfigError` unless the machine can run the contexts of the applications."""
+    if settings.context_each and settings.level == "cilp" and not config.save_places:
+        raise ConfigError(
+            "--context-each, level = cilp: the machine cannot save blocks; give it "
+            "--save-places N, or choose another level"
+        )
 
 
 def add_socket(parser: argparse.ArgumentParser) -> None:
@@ -146,6 +166,24 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         )
     group.add_argument("--policy", choices=[*Policy], default=limits.policy)
     group.add_argument("--depth", type=int, default=limits.depth, help="nesting depth of kernels")
+    group.add_argument(
+        "--context-each",
+        action="store_true",
+        help="each application has a context of its own, and they run in turn",
+    )
+    group.add_argument(
+        "--level",
+        choices=[*LEVELS],
+        default="cilp",
+        help="how tasks leave the SMs at the end of the slice, with --context-each [cilp]",
+    )
+    group.add_argument(
+        "--slice",
+        type=options.number,
+        metavar="CYCLES",
+        default=limits.slice_cycles,
+        help=f"of a context, with --context-each [{limits.slice_cycles}]",
+    )
     group.add_argument(
         "--patience",
         type=options.number,

@@ -108,6 +108,8 @@ def serve(body: Body, *, config: dict[str, Any] | None = None, **settings: Any) 
         assert not server.applications and not server.owner.channels
         assert server.free_bytes == free, (server.free_bytes, free)
         assert len([*server.device.spaces]) == spaces
-        assert server.context is None or not server.device.engine.contexts.spaces(server.context)
+        left = [] if server.owner.compute is None else [*server.device.engine.contexts]
+        assert all(one is server.contexts.universal for one in left)
+        assert not any(server.device.engine.contexts.spaces(one) for one in left)
 
     asyncio.run(main())

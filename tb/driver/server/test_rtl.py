@@ -5,10 +5,15 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from signalbox.driver.client.socket_link import ask_status
+import pytest
+
+from signalbox.driver import blocking
+from signalbox.driver.client.socket_link import ask_status, listens
 from signalbox.driver.protocol.errors import ServerError
+from signalbox.tb.driver.server.application import add
 from signalbox.tb.simulation.tiers import ON_VERILATOR
 
 SMALL = "--config tiny --sms 2 --sm-warps 4 --channels 8 --asids 16 --memory-bytes 0x800000".split()
@@ -56,3 +61,29 @@ def test_processes(simulator: str, tmp_path: Path):
         assert "its process has ended" in path.with_name("log").read_text()
     finally:
         server.kill()
+
+
+@ON_VERILATOR
+def test_started_by_its_first_client(simulator: str, tmp_path: Path):
+    """Of two clients that come at the same time, one starts the server; it ends when both have
+    gone, and is started again."""
+    path = tmp_path / "server" / "socket"
+    for _ in range(2):
+        with ThreadPoolExecutor() as pool:
+            sums = [pool.submit(add, str(path), seed, 2, [*SMALL, *LIMITS]) for seed in range(2)]
+            for one in sums:
+                one.result(timeout=500)
+        deadline = time.monotonic() + 60
+        while listens(path):
+            assert time.monotonic() < deadline, "the server has not ended"
+            time.sleep(0.1)
+        assert "2 applications in " in path.with_name("output").read_text()
+
+
+def test_server_that_does_not_start(tmp_path: Path):
+    """The error says why."""
+    with (
+        pytest.raises(ServerError, match=r"could not be started: .*applications = 0"),
+        blocking.connect(tmp_path / "socket", start=["--applications", "0"]),
+    ):
+        pass

@@ -6,12 +6,15 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from signalbox.driver.compute.preemption import PreemptionError
 from signalbox.driver.device import DeviceError
 from signalbox.driver.kernels.library import SPIN
 from signalbox.driver.memory.physical import OutOfMemory
 from signalbox.driver.protocol.errors import ServerError
 from signalbox.driver.runtime.limits import Limit
+from signalbox.driver.server.settings import ServerSettings
 from signalbox.driver.server.status import status
+from signalbox.hw.registers import PreemptionLevel
 from signalbox.tb.driver.compute_bodies import BODIES, Body, addition, check
 from signalbox.tb.driver.server.session import Session, serve
 
@@ -34,18 +37,57 @@ def test_one_universal_context():
     async def run(session: Session) -> None:
         server = session.server
         contexts = server.device.engine.contexts
-        assert server.context is None and not [*contexts]
+        assert server.contexts.universal is None and not [*contexts]
         devices = []
         for number in range(3):
             devices.append(await session.client(f"app {number}"))
             await devices[-1].stream()
-            assert [*contexts] == [server.context]
-        assert server.context is not None and len(contexts.spaces(server.context)) == 3
+            assert [*contexts] == [server.contexts.universal]
+        assert (
+            server.contexts.universal is not None
+            and len(contexts.spaces(server.contexts.universal)) == 3
+        )
         for device in devices:
             await device.close()
-        assert [*contexts] == [server.context]
+        assert [*contexts] == [server.contexts.universal]
 
     serve(run)
+
+
+def test_a_context_each():
+    """The conventional way: each application has a context of its own, which is free again at its
+    end, and its work gets done (SHARE-11)."""
+
+    async def run(session: Session) -> None:
+        server = session.server
+        contexts = server.device.engine.contexts
+        devices = [await session.client(f"app {number}") for number in range(3)]
+        streams = [await device.stream() for device in devices]
+        other = await devices[0].stream(space=devices[0].create_space("other"))
+        assert [len(contexts.spaces(one)) for one in contexts] == [2, 1, 1]
+        assert all(one.level is PreemptionLevel.CTA for one in contexts)
+        with pytest.raises(DeviceError, match="3 applications, and no more"):
+            await session.client("late")
+        for device, stream in zip(devices, streams, strict=True):
+            await session.works(device, stream)
+        await session.works(devices[0], other)
+        await devices[0].close()
+        session.kill(devices[1])
+        await session.settle(1)
+        assert len([*contexts]) == 1
+        later = await session.client("late")
+        await session.works(later)
+        assert len([*contexts]) == 2 and server.contexts.universal is None
+
+    serve(run, config={"contexts": 3}, context_each=True, level="cta")
+
+
+def test_contexts_need_places():
+    """CILP takes a machine that can save blocks."""
+    with pytest.raises(PreemptionError):
+        serve(lambda session: session.settle(), context_each=True)
+    with pytest.raises(PreemptionError):
+        ServerSettings(level="warp")
 
 
 def test_what_each_has():
