@@ -66,7 +66,7 @@ class ServedChannel:
     tasks : tasks in progress, when last seen.
     unseen : tasks of pointers that may not have been launched when `tasks` was read.
     copies : copies in progress, when last seen.
-    ended, copied : tasks and copies that have ended, when last seen.
+    ended, copied : tasks and copies that have ended, when last seen: in cycle `counted`.
     told : whether the client knows of the channel's failure.
     resumes : calls that have resumed it.
     """
@@ -81,6 +81,7 @@ class ServedChannel:
     copies: int = 0
     ended: int = 0
     copied: int = 0
+    counted: int = 0
     told: bool = False
     resumes: int = 0
 

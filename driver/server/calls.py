@@ -34,6 +34,7 @@ from signalbox.driver.protocol.messages import (
 )
 from signalbox.driver.runtime.own_machine import OwnMachine
 from signalbox.driver.server.application import Application, ServedChannel
+from signalbox.driver.server.journal import Kind, Note
 from signalbox.driver.server.settings import ServerSettings
 from signalbox.driver.server.work_queue import Pointer
 
@@ -54,6 +55,7 @@ class Calls:
     Parameters
     ----------
     owed : number of channels that are kept for applications without any.
+    note : writes to the server's journal.
     """
 
     def __init__(
@@ -62,9 +64,10 @@ class Calls:
         owner: OwnMachine,
         settings: ServerSettings,
         owed: Callable[[], int],
+        note: Note,
     ) -> None:
         self._device, self._owner, self._settings = device, owner, settings
-        self._owed = owed
+        self._owed, self._note = owed, note
 
     async def carry_out(self, application: Application, request: Request) -> Result:
         """Carry out a call. Raises the exception that the client is to see."""
@@ -197,6 +200,7 @@ class Calls:
     async def _prepare(self, application: Application, channel: Channel) -> None:
         """Run its tasks in the application's context. Those that are killed do not halt it: its
         client hears of them."""
+        self._note(Kind.OPENED, application, channel.index)
         channel.killing = True
         channel.tasks = application.reported(channel.index, self._device.machine.now)
         if application.context is not None:
@@ -215,6 +219,7 @@ class Calls:
         except Exception:
             application.channels[index] = served
             raise
+        self._note(Kind.CLOSED, application, index)
 
     def _submit(self, application: Application, request: Submit) -> None:
         if not application.owns(request.pa, 4 * request.dwords):
@@ -229,6 +234,7 @@ class Calls:
             raise DeviceError(f"{application} has {application.queued} pointers on its queue")
         pointer = Pointer(request.channel, request.pa, request.dwords, request.sync)
         application.push(pointer, self._device.machine.now())
+        self._note(Kind.PUSHED, application, request.channel)
 
     async def _look(self, served: ServedChannel) -> Seen:
         channel = served.channel

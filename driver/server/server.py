@@ -44,6 +44,7 @@ from signalbox.driver.server.application import Application, Peer, ServedChannel
 from signalbox.driver.server.calls import Calls
 from signalbox.driver.server.command_check import CommandError, checked_launches
 from signalbox.driver.server.contexts import ServedContexts, compute_settings
+from signalbox.driver.server.journal import Journal, Kind
 from signalbox.driver.server.pool import Pool
 from signalbox.driver.server.settings import ServerSettings
 from signalbox.driver.server.status import status
@@ -64,6 +65,9 @@ _CHANNELS = ChannelSettings(ring_entries=64, pushbuffer_bytes=1 << 13)
 
 _TURNS = 16
 """Turns over the queues between two looks at the machine."""
+
+_COUNTING_CYCLES = 4096
+"""Cycles between two looks at the counters of a channel that is busy, at most."""
 
 _MOST_CALLS = 256
 """Calls of an application in progress; one that makes more is ended."""
@@ -122,6 +126,7 @@ class Server:
         settings: ServerSettings,
         inbox: Inbox,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
+        journal: Journal | None = None,
     ) -> None:
         self.owner, self.device, self.settings = owner, Device(owner), settings
         self.inbox, self._spawn = inbox, spawn
@@ -132,9 +137,11 @@ class Server:
         self._pool = Pool(self.device.memory, settings)
         self._by_peer: dict[Peer, Application] = {}
         self._expelled: set[Peer] = set()
-        self._calls = Calls(self.device, owner, settings, self._owed)
+        self._journal = journal
+        self._calls = Calls(self.device, owner, settings, self._owed, self._note)
         self.contexts = ServedContexts(self.device, owner.compute, settings)
         self._running = self._looks = 0
+        self._counting = min(_COUNTING_CYCLES, settings.patience_cycles // 4 or _COUNTING_CYCLES)
 
     @classmethod
     async def open(
@@ -143,21 +150,28 @@ class Server:
         settings: ServerSettings,
         inbox: Inbox,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
+        journal: Journal | None = None,
     ) -> Self:
         """Open the machine. Raises as `Device.open`.
 
         Parameters
         ----------
         spawn : runs a coroutine beside the others, on the event loop of the machine.
+        journal : written while the server runs.
         """
         compute = compute_settings(settings)
         owner = await OwnMachine.open(machine, NoPriorityPolicy(1), _CHANNELS, compute)
-        return cls(owner, settings, inbox, spawn)
+        return cls(owner, settings, inbox, spawn, journal)
 
     @property
     def cycle(self) -> int:
         """Current machine cycle."""
         return self.device.machine.now()
+
+    def _note(self, kind: Kind, application: Application, channel: int = -1) -> None:
+        """Write to the journal, if there is one."""
+        if self._journal is not None:
+            self._journal.note(kind, application, channel)
 
     # -- main loop ---------------------------------------------------------------------------------
 
@@ -167,8 +181,7 @@ class Server:
         while not self._ended:
             if self._idle and not (until_idle and self._deserted):
                 await self.inbox.wait()
-            for item in self.inbox.take():
-                self._accept(item)
+            self._take_in()
             if self._idle and until_idle and self._deserted:
                 break
             await self._issue()
@@ -179,6 +192,13 @@ class Server:
             await self._end(application, "the server ends")
         while self._running:
             await self.device.machine.wait_cycles(POLL_CYCLES)
+
+    def _take_in(self) -> bool:
+        """Accept what has come; whether there was anything."""
+        items = self.inbox.take()
+        for item in items:
+            self._accept(item)
+        return bool(items)
 
     @property
     def _deserted(self) -> bool:
@@ -295,6 +315,7 @@ class Server:
         application.weight = self.settings.weights.get(hello.name, 1)
         application.priority = self.settings.priorities.get(hello.name, 0)
         self.applications[application.number] = self._by_peer[peer] = application
+        self._note(Kind.CAME, application)
         return application
 
     def _admit(self) -> None:
@@ -374,6 +395,7 @@ class Server:
         del self.applications[application.number]
         application.peer.withdraw(memory.address, memory.room)
         self._pool.give(application.portion)
+        self._note(Kind.GONE, application)
         LOG.info("%s has gone: %s", application, why)
 
     async def _close(self, application: Application) -> None:
@@ -486,6 +508,7 @@ class Server:
 
     def _taken(self, application: Application, served: ServedChannel) -> None:
         served.taken += 1
+        self._note(Kind.HANDED_ON, application, served.channel.index)
         application.tell(self.cycle, Taken(served.channel.index, served.taken))
 
     # -- progress ----------------------------------------------------------------------------------
@@ -507,6 +530,8 @@ class Server:
             except Exception as error:
                 LOG.exception("%s: unexpected error", application)
                 self._expel(application.peer, str(error))
+            if self._take_in():
+                await self._issue()
         self._watch()
 
     async def _inspect(self, application: Application, notified: int) -> None:
@@ -525,19 +550,25 @@ class Server:
 
     async def _runs(self, application: Application, served: ServedChannel) -> bool:
         """Read how far a channel is; whether it may still execute something."""
-        control, channel = self.owner.control, served.channel
-        state = await control.read_channel_fields(channel.index, "STATUS")
-        ended = await control.read_channel(channel.index, "TASKS")
-        copied = await control.read_channel(channel.index, "COPIES")
-        if (ended, copied) != (served.ended, served.copied):
-            served.ended, served.copied, application.since = ended, copied, self.cycle
+        channel = served.channel
+        state = await self.owner.control.read_channel_fields(channel.index, "STATUS")
         served.tasks, served.copies = state["TASKS"], state["COPIES"]
         pending = state["PENDING"] or await channel.update() != channel.submitted
         if not pending:
             served.unseen = 0
         halted = state["HALTED"] and channel.failure is not None
         served.running = bool(state["ACTIVE"] or (pending and not halted))
+        if not served.running or self.cycle - served.counted >= self._counting:
+            await self._count(application, served)
         return served.running
+
+    async def _count(self, application: Application, served: ServedChannel) -> None:
+        """Read how many tasks and copies of a channel have ended."""
+        control, index, served.counted = self.owner.control, served.channel.index, self.cycle
+        ended = await control.read_channel(index, "TASKS")
+        copied = await control.read_channel(index, "COPIES")
+        if (ended, copied) != (served.ended, served.copied):
+            served.ended, served.copied, application.since = ended, copied, self.cycle
 
     def _tell_failure(self, application: Application, served: ServedChannel) -> None:
         failure = served.channel.failure

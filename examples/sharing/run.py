@@ -12,6 +12,7 @@ from signalbox.driver.protocol.errors import ServerError
 
 HERE = Path(__file__).resolve().parent
 MACHINE = "--config tiny --sms 2 --sm-warps 4 --channels 8 --asids 16 --memory-bytes 0x800000"
+TIMELINE = Path("sim_build/sharing.pftrace")
 LIMITS = "--applications 4 --memory-each 0x40000 --patience 200000"
 
 
@@ -37,7 +38,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         socket = Path(folder) / "server" / "socket"
         command = [sys.executable, "-m", "signalbox", "serve", "--socket", str(socket)]
-        server = subprocess.Popen([*command, *MACHINE.split(), *LIMITS.split()])
+        options = [*MACHINE.split(), *LIMITS.split(), "--timeline", str(TIMELINE)]
+        server = subprocess.Popen([*command, *options])
         try:
             wait_for(socket, server)
             endless = program("never_ends.py", socket, stdout=subprocess.PIPE)

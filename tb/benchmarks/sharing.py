@@ -60,7 +60,7 @@ _MOST = {"shared": max(COUNTS), "in turn": MACHINE_SHARED.contexts}
 CASES = tuple((way, count) for way, most in _MOST.items() for count in COUNTS if count <= most)
 """Ways, and numbers of applications. A machine has 16 contexts at most."""
 
-KERNELS = 6
+KERNELS = 4
 """Kernels of an application, one after the other: each is pushed when the last one has ended."""
 
 
@@ -75,7 +75,7 @@ class Application:
     timing: TimingTask
 
 
-SMALL = Application(KERNELS, 2, 4, TimingTask(cycles=2500, spread=1023))
+SMALL = Application(KERNELS, 2, 4, TimingTask(cycles=6000, spread=2047))
 """It fills a sixteenth of the machine's warps."""
 
 MEASURES = ("makespan", "use", "first", "fair", "saved")
@@ -89,9 +89,9 @@ IDLE = (0, 1, 3, 7, 15, 31, 47)
 
 # Worked example
 
-_WHOLE = TimingTask(cycles=4000)
+_WHOLE = TimingTask(cycles=8000)
 
-EXAMPLE = tuple(Application(4, blocks, MACHINE.sm_warps, _WHOLE) for blocks in (3, 2, 3))
+EXAMPLE = tuple(Application(3, blocks, MACHINE.sm_warps, _WHOLE) for blocks in (3, 2, 3))
 """Applications that need three, two and three whole SMs."""
 
 TIMELINE = "timelines.json"
@@ -256,12 +256,14 @@ def _beside(values: Mapping[str, int]) -> str:
     ])
 
 
+_EXAMPLE_TITLE = f"""\
+The worked example: three applications of three kernels each, one after the other, of blocks that
+fill an SM and compute for {_WHOLE.cycles} cycles: three for A, two for B, three for C. One column
+is 1/{_COLUMNS} of the time in turn, so that both timelines have the same scale."""
+
+
 def _example(values: Mapping[str, int], timelines: Mapping[str, str]) -> Iterator[str]:
-    yield (
-        "The worked example: three applications of four kernels each, whose blocks fill whole SMs: "
-        "three SMs for A, two for B, three for C. One column is 1/64 of the time in turn, so that "
-        "both timelines have the same scale."
-    )
+    yield _EXAMPLE_TITLE
     for way in WAYS:
         span, used = (values[example_key(what, way)] for what in ("makespan", "use"))
         yield f"{way.capitalize()}: {span} cycles, use {used / 10:.1f} %."

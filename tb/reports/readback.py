@@ -9,7 +9,7 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
 from signalbox.tb.reports import timeline
 from signalbox.tb.reports.activity import Activity
 
-__all__ = ["Events", "read_back"]
+__all__ = ["Events", "read", "read_back"]
 
 Events = dict[tuple[str, ...], list[tuple[int, TrackEvent]]]
 """(cycle, event) of each track. A track is named by its process, its group if any, and its own
@@ -19,6 +19,11 @@ name."""
 def read_back(file: Path, runs: Mapping[str, Activity]) -> Events:
     """Write a timeline and read it back."""
     timeline.write(file, runs)
+    return read(file)
+
+
+def read(file: Path) -> Events:
+    """Events of a timeline."""
     tracks: dict[int, tuple[str, ...]] = {}
     events: Events = defaultdict(list)
     for packet in Trace.FromString(file.read_bytes()).packet:

@@ -5,10 +5,12 @@ import json
 import logging
 import os
 import signal
+from dataclasses import asdict
 from pathlib import Path
 
 import cocotb
 
+from signalbox.driver.server.journal import Journal
 from signalbox.driver.server.server import Server, Stop
 from signalbox.driver.server.settings import ServerSettings
 from signalbox.driver.server.shared_memory import SharedMemory
@@ -25,7 +27,9 @@ async def serve(dut):
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: inbox.put(Stop()))
     machine = await SimMachine.start(dut, memory)
-    server = await Server.open(machine, ServerSettings(**job["settings"]), inbox, cocotb.start_soon)
+    journal = Journal(machine.now) if job["journal"] else None
+    settings = ServerSettings(**job["settings"])
+    server = await Server.open(machine, settings, inbox, cocotb.start_soon, journal)
     free = server.free_bytes
     listener = SocketServer(Path(job["socket"]), inbox, memory)
     Path(job["process"]).write_text(str(os.getpid()))
@@ -35,7 +39,12 @@ async def serve(dut):
     finally:
         listener.close()
         Path(job["process"]).unlink()
-    outcome = {"served": server.served, "cycle": machine.now(), "left": free - server.free_bytes}
+    outcome = {
+        "served": server.served,
+        "cycle": machine.now(),
+        "left": free - server.free_bytes,
+        "journal": [asdict(entry) for entry in journal.entries] if journal is not None else [],
+    }
     Path(OUTCOME).write_text(json.dumps(outcome))
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from signalbox.driver.compute.preemption import LEVELS
+from signalbox.driver.server.journal import Entry, Kind
 from signalbox.driver.server.settings import ServerSettings
 from signalbox.driver.server.work_queue import Policy
 from signalbox.driver.text_table import counted
@@ -25,7 +26,9 @@ from signalbox.hw import options
 from signalbox.hw.config import Config, ConfigError
 from signalbox.hw.top import Signalbox
 from signalbox.tb.folders import SIM_BUILD, shown
-from signalbox.tb.simulation.top import LARGEST_MEMORY, check_memory, simulate_top
+from signalbox.tb.reports.served import write
+from signalbox.tb.simulation.top import LARGEST_MEMORY, TRACE, check_memory, simulate_top
+from signalbox.tb.simulation.trace import read
 
 __all__ = ["JOB", "OUTCOME", "SOCKET", "add_socket", "main", "serve"]
 
@@ -41,10 +44,20 @@ _MEMORY_BYTES = 1 << 26
 
 
 def serve(
-    config: Config, settings: ServerSettings, socket: Path = SOCKET, *, until_idle: bool = False
+    config: Config,
+    settings: ServerSettings,
+    socket: Path = SOCKET,
+    *,
+    until_idle: bool = False,
+    timeline: Path | None = None,
 ) -> dict[str, int]:
     """Serve a machine until SIGINT or SIGTERM. Builds the simulation first, if necessary. The log
-    is the file `log` beside the socket. `until_idle`: or until its last application has gone.
+    is the file `log` beside the socket.
+
+    Parameters
+    ----------
+    until_idle : or until its last application has gone.
+    timeline : written at the end (`tb.reports.served`).
 
     Returns the number of applications served, the last cycle, and the bytes of memory that were not
     returned. Raises `ConfigError`, `RuntimeError` if a tool is missing or the design does not
@@ -60,13 +73,14 @@ def serve(
         "log": str(socket.with_name("log").resolve()),
         "memory_bytes": config.memory_bytes,
         "until_idle": until_idle,
+        "journal": timeline is not None,
         "settings": asdict(settings),
     }
     # The simulation has handlers of its own, and ends by itself.
     before = {number: signal.signal(number, _pass_on(process)) for number in _ENDS}
     try:
         folder = simulate_top(
-            Signalbox(config),
+            Signalbox(replace(config, trace=config.trace or timeline is not None)),
             "signalbox.tb.simulation.cocotb_serve",
             simulator="verilator",
             name="server",
@@ -77,7 +91,11 @@ def serve(
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    return json.loads((folder / OUTCOME).read_text())
+    outcome = json.loads((folder / OUTCOME).read_text())
+    entries = [Entry(**{**one, "kind": Kind(one["kind"])}) for one in outcome.pop("journal")]
+    if timeline is not None:
+        write(timeline, entries, read(folder / TRACE), sms=config.sms)
+    return outcome
 
 
 _ENDS = signal.SIGINT, signal.SIGTERM
@@ -105,6 +123,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--until-idle", action="store_true", help="end when the last application has gone"
     )
+    parser.add_argument(
+        "--timeline", type=Path, metavar="FILE", help="write a timeline for Perfetto at the end"
+    )
     _add_limits(parser)
     options.add_options(parser)
     args = parser.parse_args(arguments)
@@ -124,11 +145,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         print(f"building, then listening at {shown(args.socket)}", file=sys.stderr, flush=True)
         _check(config, settings)
-        outcome = serve(config, settings, args.socket, until_idle=args.until_idle)
+        outcome = serve(
+            config, settings, args.socket, until_idle=args.until_idle, timeline=args.timeline
+        )
     except (ConfigError, ValueError, RuntimeError, OSError) as error:
         parser.exit(2, f"{parser.prog}: error: {error}\n")
     except KeyboardInterrupt:
         return 130
+    if args.timeline:
+        print(f"timeline: {shown(args.timeline)} (ui.perfetto.dev)")
     print(f"{counted(outcome['served'], 'application')} in {outcome['cycle']:,} cycles")
     if outcome["left"]:
         print(f"{outcome['left']:,} bytes of memory were not returned", file=sys.stderr)

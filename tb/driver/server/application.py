@@ -2,7 +2,6 @@
 SEED ROUNDS`. Adds vectors on the server's machine and checks the sums."""
 
 import sys
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -14,11 +13,10 @@ __all__ = ["add"]
 COUNT, BLOCK = 100, 20
 
 
-def add(path: str, seed: int, rounds: int, start: Sequence[str] | None = None) -> None:
-    """Add `rounds` pairs of vectors, whose contents depend on `seed`. `start`: see
-    `Device.connect`."""
+def add(path: str, seed: int, rounds: int) -> None:
+    """Add `rounds` pairs of vectors, whose contents depend on `seed`."""
     numbers = np.random.default_rng(seed)
-    with blocking.connect(path, name=f"adds {seed}", start=start) as device:
+    with blocking.connect(path, name=f"adds {seed}") as device:
         stream = device.stream()
         for _ in range(rounds):
             a, b = numbers.integers(0, 1 << 32, (2, COUNT), np.uint32)

@@ -7,13 +7,16 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
+import numpy as np
 import pytest
 
 from signalbox.driver import blocking
 from signalbox.driver.client.socket_link import ask_status, listens
 from signalbox.driver.protocol.errors import ServerError
-from signalbox.tb.driver.server.application import add
+from signalbox.tb.reports.readback import Events, read
+from signalbox.tb.reports.served import MACHINE, QUEUE, WARPS, task_track
 from signalbox.tb.simulation.tiers import ON_VERILATOR
 
 SMALL = "--config tiny --sms 2 --sm-warps 4 --channels 8 --asids 16 --memory-bytes 0x800000".split()
@@ -37,12 +40,28 @@ def listening(path: Path, server: subprocess.Popen[str]) -> None:
     raise AssertionError("the server has ended")
 
 
+def check_timeline(events: Events) -> None:
+    """Each application has had tasks; each task's arrow leads to a block on an SM."""
+    blocks = {track: there for track, there in events.items() if track[0] == MACHINE}
+    arrows = {flow for there in blocks.values() for _, one in there for flow in one.flow_ids}
+    names = {track[0] for track in events} - {MACHINE}
+    assert len(names) == 3
+    for name in names:
+        tasks = [one for _, one in events[name, task_track(0)] if one.name]
+        assert len(tasks) == 3 or "adds 9" in name
+        assert {flow for one in tasks[:-1] for flow in one.flow_ids} <= arrows
+        queued = [one.counter_value for _, one in events[name, QUEUE]]
+        assert max(queued) >= 1 and min(queued) >= 0
+        assert [one.counter_value for _, one in events[name, WARPS]][-1] == 0
+
+
 @ON_VERILATOR
 def test_processes(simulator: str, tmp_path: Path):
     """The sums of those that are left alone are right; nothing of any is left."""
-    path = tmp_path / "server" / "socket"
+    path, timeline = tmp_path / "server" / "socket", tmp_path / "timeline.pftrace"
     command = [sys.executable, "-m", "signalbox.tb.simulation.serve", "--socket", str(path)]
-    server = subprocess.Popen([*command, *SMALL, *LIMITS], stdout=subprocess.PIPE, text=True)
+    options = [*SMALL, *LIMITS, "--timeline", str(timeline)]
+    server = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True)
     try:
         listening(path, server)
         well = [application(path, seed, 3) for seed in range(2)]
@@ -59,6 +78,7 @@ def test_processes(simulator: str, tmp_path: Path):
         output, _ = server.communicate(timeout=60)
         assert server.returncode == 0 and "\n3 applications in " in output, output
         assert "its process has ended" in path.with_name("log").read_text()
+        check_timeline(read(timeline))
     finally:
         server.kill()
 
@@ -68,16 +88,23 @@ def test_started_by_its_first_client(simulator: str, tmp_path: Path):
     """Of two clients that come at the same time, one starts the server; it ends when both have
     gone, and is started again."""
     path = tmp_path / "server" / "socket"
+    options = [*SMALL, *LIMITS, "--timeline", str(tmp_path / "timeline.pftrace")]
+    output, barrier = path.with_name("output"), Barrier(2, timeout=500)
+
+    def client() -> None:
+        with blocking.connect(path, start=options) as device:
+            barrier.wait()
+            assert device.upload(np.arange(8, dtype=np.uint32)).read(np.uint32)[7] == 7
+
     for _ in range(2):
         with ThreadPoolExecutor() as pool:
-            sums = [pool.submit(add, str(path), seed, 2, [*SMALL, *LIMITS]) for seed in range(2)]
-            for one in sums:
-                one.result(timeout=500)
+            for one in [pool.submit(client) for _ in range(2)]:
+                one.result()
         deadline = time.monotonic() + 60
-        while listens(path):
-            assert time.monotonic() < deadline, "the server has not ended"
+        while "2 applications in " not in (text := output.read_text()):
+            assert time.monotonic() < deadline, text
             time.sleep(0.1)
-        assert "2 applications in " in path.with_name("output").read_text()
+        assert not listens(path)
 
 
 def test_server_that_does_not_start(tmp_path: Path):

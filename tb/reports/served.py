@@ -1,0 +1,240 @@
+"""Timeline of a server's run: what its applications did to each other, cycle by cycle.
+
+    write(Path("timeline.pftrace"), journal.entries, events, sms=8)
+
+Each application is a process of Perfetto. Its tracks are: the pointers on its queue, its warps on
+the SMs, and its tasks, on as many tracks as run at the same time. The machine is a process, too:
+each block slot of an SM shows whose block is there, and each SM the number of its warps. An arrow
+leads from a task to its first block.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from heapq import merge
+from operator import attrgetter
+from pathlib import Path
+
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
+
+from signalbox.driver.server.journal import Entry, Kind
+from signalbox.tb.reports.tracks import Process
+from signalbox.tb.simulation.trace import (
+    BlockStop,
+    Event,
+    TaskLaunched,
+    TaskOpened,
+    TaskOver,
+    WarpEnded,
+    WarpStarted,
+)
+
+__all__ = ["MACHINE", "QUEUE", "WARPS", "block_track", "process_name", "task_track", "write"]
+
+MACHINE = "machine"
+QUEUE = "pointers on the queue"
+WARPS = "warps"
+
+_LATER = 1 << 62
+"""End of what has not ended."""
+
+Values = list[tuple[int, int]]
+"""(cycle, value) at each change."""
+
+
+def process_name(entry: Entry) -> str:
+    """Name of an application's process."""
+    return f"{entry.application} {entry.name} (process {entry.process})"
+
+
+def task_track(lane: int) -> str:
+    """Name of a track of tasks."""
+    return f"tasks {lane}"
+
+
+def block_track(slot: int) -> str:
+    """Name of the track of a block slot, below the one of its SM."""
+    return f"block slot {slot}"
+
+
+@dataclass(eq=False)
+class _Task:
+    """A task, from its launch to its end. `flow` : number of its arrow."""
+
+    number: int
+    launched: int
+    channel: int
+    record: int
+    flow: int
+    over: int = _LATER
+    outcome: str = "unfinished"
+    begun: bool = False
+
+
+@dataclass(eq=False)
+class _Application:
+    """An application, and what became of its work."""
+
+    first: Entry
+    gone: int = _LATER
+    queued: Values = field(default_factory=list)
+    warps: Values = field(default_factory=list)
+    tasks: list[_Task] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class _Block:
+    """A block on an SM while any of its warps is there. `flows` : arrow from its task, to the first
+    block."""
+
+    owner: _Application
+    task: _Task
+    began: int
+    flows: list[int]
+    warps: set[int] = field(default_factory=set)
+    last: int = 0
+    stopped: bool = False
+
+    def ended(self, end: int) -> int:
+        """Cycle of its last warp's end; `end` while some are there."""
+        return end if self.warps else self.last
+
+
+class _Reader:
+    """Follows the journal and the trace, in order of their cycles."""
+
+    def __init__(self) -> None:
+        self.applications: dict[int, _Application] = {}
+        self.blocks: dict[tuple[int, int], list[_Block]] = {}
+        self.warps: dict[int, Values] = {}
+        self._owners: dict[int, _Application] = {}
+        self._spaces: dict[tuple[int, int], tuple[_Application, _Task]] = {}
+        self._channels: dict[tuple[int, int], _Task] = {}
+        self._rows: dict[int, tuple[_Application, _Task]] = {}
+        self._slots: dict[tuple[int, int], int] = {}
+        self._flows = 0
+
+    def take(self, event: Entry | Event) -> None:
+        """The next event."""
+        match event:
+            case Entry():
+                self._entry(event)
+            case TaskLaunched(cycle, channel, asid, page) if channel in self._owners:
+                owner = self._owners[channel]
+                self._flows += 1
+                task = _Task(len(owner.tasks), cycle, channel, page << 8, self._flows)
+                owner.tasks.append(task)
+                self._spaces[asid, page] = owner, task
+                self._channels[channel, page] = task
+            case TaskOpened(_, row, asid, page) if (asid, page) in self._spaces:
+                self._rows[row] = self._spaces[asid, page]
+            case TaskOver(cycle, channel, page, refusal) if (channel, page) in self._channels:
+                task = self._channels.pop((channel, page))
+                task.over, task.outcome = cycle, refusal.name
+            case WarpStarted(cycle, sm, warp, row, slot) if row in self._rows:
+                self._started(cycle, sm, warp, slot, *self._rows[row])
+            case WarpEnded(cycle, sm, warp) if (sm, warp) in self._slots:
+                self._ended(cycle, sm, warp)
+            case BlockStop(cycle, sm, slot) if self.blocks.get((sm, slot)):
+                block = self.blocks[sm, slot][-1]
+                block.stopped = bool(block.warps)
+                for warp in list(block.warps):
+                    self._ended(cycle, sm, warp)
+
+    def _entry(self, entry: Entry) -> None:
+        if entry.kind is Kind.CAME:
+            self.applications[entry.application] = _Application(entry)
+        one = self.applications[entry.application]
+        match entry.kind:
+            case Kind.GONE:
+                one.gone = entry.cycle
+            case Kind.OPENED:
+                self._owners[entry.channel] = one
+            case Kind.CLOSED:
+                self._owners.pop(entry.channel, None)
+            case Kind.PUSHED:
+                _change(one.queued, entry.cycle, 1)
+            case Kind.HANDED_ON:
+                _change(one.queued, entry.cycle, -1)
+
+    def _started(
+        self, cycle: int, sm: int, warp: int, slot: int, owner: _Application, task: _Task
+    ) -> None:
+        there = self.blocks.setdefault((sm, slot), [])
+        if not there or not there[-1].warps:
+            there.append(_Block(owner, task, cycle, [] if task.begun else [task.flow]))
+            task.begun = True
+        there[-1].warps.add(warp)
+        self._slots[sm, warp] = slot
+        _change(owner.warps, cycle, 1)
+        _change(self.warps.setdefault(sm, []), cycle, 1)
+
+    def _ended(self, cycle: int, sm: int, warp: int) -> None:
+        block = self.blocks[sm, self._slots.pop((sm, warp))][-1]
+        block.warps.discard(warp)
+        block.last = cycle
+        _change(block.owner.warps, cycle, -1)
+        _change(self.warps[sm], cycle, -1)
+
+
+def _change(values: Values, cycle: int, by: int) -> None:
+    """Add a change to a counter."""
+    values.append((cycle, (values[-1][1] if values else 0) + by))
+
+
+def write(file: Path, entries: Sequence[Entry], events: Iterable[Event], *, sms: int) -> None:
+    """Write the timeline of a machine with `sms` SMs. Both lists are in order of their cycles."""
+    reader, end = _Reader(), 0
+    for event in merge(entries, events, key=attrgetter("cycle")):
+        reader.take(event)
+        end = event.cycle
+    trace, numbers = Trace(), iter(range(1, 1 << 62))
+    for pid, one in enumerate(reader.applications.values(), 2):
+        _application(Process(trace, numbers, pid, process_name(one.first)), one, end)
+    _machine(Process(trace, numbers, 1, MACHINE), reader, sms, end)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(trace.SerializeToString())
+
+
+def _application(process: Process, one: _Application, end: int) -> None:
+    life = process.track("connected")
+    process.slice(life, one.first.cycle, min(one.gone, end), one.first.name)
+    process.counter(QUEUE, one.queued)
+    process.counter(WARPS, one.warps)
+    for lane, tasks in enumerate(_lanes(one.tasks)):
+        track = process.track(task_track(lane))
+        for task in tasks:
+            notes = {"channel": task.channel, "record": hex(task.record), "outcome": task.outcome}
+            name = f"task {task.number}"
+            process.slice(track, task.launched, min(task.over, end), name, notes, [task.flow])
+
+
+def _lanes(tasks: Sequence[_Task]) -> list[list[_Task]]:
+    """The tasks on as few tracks as possible, so that those of a track do not overlap."""
+    lanes: list[list[_Task]] = []
+    for task in tasks:
+        free = (lane for lane in lanes if lane[-1].over <= task.launched)
+        lane = next(free, None)
+        if lane is None:
+            lanes.append([task])
+        else:
+            lane.append(task)
+    return lanes
+
+
+def _machine(process: Process, reader: _Reader, sms: int, end: int) -> None:
+    for sm in range(sms):
+        group = process.track(f"SM {sm}")
+        process.counter(WARPS, reader.warps.get(sm, []), group)
+        for slot, blocks in _slots(reader, sm):
+            track = process.track(block_track(slot), group)
+            for block in blocks:
+                first = block.owner.first
+                notes = {"task": block.task.number, "stopped": str(block.stopped)}
+                name = f"{first.application} {first.name}"
+                process.slice(track, block.began, block.ended(end), name, notes, block.flows)
+
+
+def _slots(reader: _Reader, sm: int) -> Iterator[tuple[int, list[_Block]]]:
+    for (number, slot), blocks in sorted(reader.blocks.items()):
+        if number == sm:
+            yield slot, blocks
