@@ -74,6 +74,13 @@ class FaultLog:
             except FaultBufferError as error:
                 self._lost = error
 
+    async def forget(self, asid: int) -> None:
+        """Drop the faults of an ASID so far: they are not its next holder's."""
+        await self.read()
+        for fault in tuple(self._faults):
+            if fault.asid == asid:
+                self._faults.remove(fault)
+
     def tell(self) -> None:
         """Raise `FaultBufferOverflow` or `FaultBufferError`, once, if faults were lost."""
         lost, self._lost = self._lost, None

@@ -78,6 +78,10 @@ class WarpFaults:
         """Faults not matched with a task error so far, oldest first."""
         return tuple(self._faults)
 
+    async def forget(self, asid: int) -> None:
+        """Drop the faults of an ASID so far: they are not its next holder's."""
+        await self.claim(asid, lambda at: True)
+
     async def read(self) -> None:
         """Read the recorded fault, if there is one, so that the machine can record the next."""
         async with self._lock:

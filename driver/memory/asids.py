@@ -1,6 +1,6 @@
 """Resource manager for address spaces: assigns ASIDs to them (ASID-2, ASID-8, ASID-22)."""
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from itertools import chain
 
@@ -32,6 +32,10 @@ class AddressSpaces(Spaces):
     ----------
     asids : number of ASIDs of the machine, 0 … `asids` - 1.
     reserved : ASIDs that are given only to spaces created with that number, for their lifetime.
+
+    Members
+    -------
+    passes_on : called with an ASID before another space gets it.
     """
 
     def __init__(
@@ -51,6 +55,8 @@ class AddressSpaces(Spaces):
             asid: None for asid in range(asids) if asid not in self.reserved
         }
         self._users: dict[AddressSpace, int] = {}
+        self._held: set[int] = set()
+        self.passes_on: Callable[[int], Awaitable[None]] | None = None
 
     async def take_over(self) -> None:
         """Unbind every ASID, whatever an earlier owner of the machine left bound. Call this
@@ -149,6 +155,9 @@ class AddressSpaces(Spaces):
         the machine into a known state again.
         """
         asid = self._choose(space)
+        if asid in self._held and self.passes_on is not None:
+            await self.passes_on(asid)
+        self._held.add(asid)
         before = self._holders.get(asid)
         space.asid = asid
         try:

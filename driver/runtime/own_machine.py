@@ -82,6 +82,7 @@ class OwnMachine:
         if info.compute:
             parts = control, memory, self.spaces, info, compute, self._fences.of
             self.compute = ComputeEngine(*parts)
+        self.spaces.passes_on = self._forget_faults
         resources = ChannelResources(control, memory, self.spaces, self.faults, self.compute)
         self.channels = ChannelPool(resources, info, policy, settings)
         self.completion = Completion(control, info, self.channels, self.faults, self.compute)
@@ -125,6 +126,12 @@ class OwnMachine:
     async def channel(self, index: int, space: AddressSpace, **options: bool) -> Channel:
         """A hardware channel. See `ChannelPool.open`."""
         return await self.channels.open(index, space, **options)
+
+    async def _forget_faults(self, asid: int) -> None:
+        """Drop the faults of an ASID before another space gets it."""
+        await self.faults.forget(asid)
+        if self.compute is not None:
+            await self.compute.warp_faults.forget(asid)
 
     async def close(self, *, drain: bool = False) -> None:
         """See `Device.close`."""

@@ -259,7 +259,8 @@ def _beside(values: Mapping[str, int]) -> str:
 _EXAMPLE_TITLE = f"""\
 The worked example: three applications of three kernels each, one after the other, of blocks that
 fill an SM and compute for {_WHOLE.cycles} cycles: three for A, two for B, three for C. One column
-is 1/{_COLUMNS} of the time in turn, so that both timelines have the same scale."""
+is 1/{_COLUMNS} of the time in turn, so that both timelines have the same scale. Points: nobody is
+there; in turn, most of these are cycles in which blocks are saved and restored."""
 
 
 def _example(values: Mapping[str, int], timelines: Mapping[str, str]) -> Iterator[str]:

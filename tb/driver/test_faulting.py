@@ -398,3 +398,29 @@ def test_unbound():
         await stream.synchronize()
 
     run(body, config=Config(memory_bytes=SPACE, asids=4))
+
+
+def test_faults_stay_with_their_space():
+    """Nobody has asked for a fault of a space that is closed. The next holder of its ASID is not
+    told of it."""
+
+    async def body(device, machine):
+        first = device.create_space("first")
+        stream = await device.stream(space=first)
+        asid = first.asid
+        await stream.synchronize()
+        for page in range(2):
+            machine.faults.translate(asid, AT + page * PAGE, 1, 3)
+            if not page:
+                await device.faults.read()
+        await device.close_space(first)
+        for number in range(device.info.asids):
+            space = device.create_space(f"later {number}")
+            await device.stream(space=space)
+            if space.asid == asid:
+                break
+            await device.close_space(space)
+        assert space.asid == asid
+        assert device.faults.unclaimed == ()
+
+    run(body)

@@ -137,6 +137,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = ServerSettings(
             **{name: getattr(args, name) for name in names},
             policy=args.policy,
+            weights=dict(args.weight),
+            priorities=dict(args.priority),
             depth=args.depth,
             context_each=args.context_each,
             level=args.level,
@@ -158,6 +160,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if outcome["left"]:
         print(f"{outcome['left']:,} bytes of memory were not returned", file=sys.stderr)
     return int(outcome["left"] != 0)
+
+
+def _named(text: str) -> tuple[str, int]:
+    """An application's name and a number, from the command line. Raises `ArgumentTypeError`."""
+    name, equals, value = text.rpartition("=")
+    try:
+        if equals:
+            return name, int(value, 0)
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=N")
 
 
 def _check(config: Config, settings: ServerSettings) -> None:
@@ -190,6 +203,13 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
             flag, type=options.number, metavar="N", default=default, help=f"{text} [{default}]"
         )
     group.add_argument("--policy", choices=[*Policy], default=limits.policy)
+    for name, text in (
+        ("weight", "pointers per turn, with --policy weighted [1]"),
+        ("priority", "a higher one goes first, with --policy priority [0]"),
+    ):
+        group.add_argument(
+            f"--{name}", type=_named, action="append", metavar="NAME=N", default=[], help=text
+        )
     group.add_argument("--depth", type=int, default=limits.depth, help="nesting depth of kernels")
     group.add_argument(
         "--context-each",
