@@ -1,7 +1,6 @@
 """Applications that are processes of their own, on a server of the fake machine (SHARE-10)."""
 
 import asyncio
-import json
 import os
 import random
 import signal
@@ -10,11 +9,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -34,67 +29,8 @@ from signalbox.driver.protocol.messages import (
     encode,
 )
 from signalbox.tb.driver.compute_bodies import addition, check
+from signalbox.tb.driver.server.processes import Running, server, succeed
 from signalbox.tb.simulation.runner import choose_seed
-
-MODULE = "signalbox.tb.driver.server.application"
-
-
-@dataclass
-class Running:
-    """A server's process."""
-
-    path: Path
-    process: subprocess.Popen[str]
-
-    def end(self) -> dict[str, int]:
-        """End the server; returns what it found at its end."""
-        output, _ = self.process.communicate("", timeout=60)
-        assert self.process.returncode == 0
-        return json.loads(output.splitlines()[-1])
-
-    def start(self, seed: int, rounds: int) -> subprocess.Popen[bytes]:
-        """Start an application."""
-        command = [sys.executable, "-m", MODULE, str(self.path), str(seed), str(rounds)]
-        return subprocess.Popen(command, stderr=subprocess.DEVNULL)
-
-    def settled(self) -> str:
-        """The server's status, once it has no application."""
-        deadline = time.monotonic() + 30
-        while " 0 applications of" not in (text := ask_status(self.path)):
-            assert time.monotonic() < deadline, text
-            time.sleep(0.05)
-        return text
-
-
-@contextmanager
-def server(folder: Path, **settings: Any) -> Generator[Running]:
-    """A server, which must have everything back at its end."""
-    path = folder / "server" / "socket"
-    chosen = {"memory_each": 1 << 18, "system_each": 1 << 17, "launches_each": 2, **settings}
-    command = [sys.executable, "-m", "signalbox.tb.driver.fakes.server", str(path)]
-    process = subprocess.Popen(
-        [*command, json.dumps(chosen)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None and process.stdout.readline() == "ready\n"
-        running = Running(path, process)
-        yield running
-        running.settled()
-        outcome = running.end()
-        assert outcome["free"] == outcome["before"], outcome
-        assert outcome["descriptors"] <= 0, outcome
-        assert not path.exists()
-    finally:
-        process.kill()
-        process.wait()
-
-
-def succeed(applications: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Wait until all have ended well."""
-    assert [one.wait(timeout=120) for one in applications] == [0] * len(applications)
 
 
 def test_blocking_form(tmp_path: Path):

@@ -1,0 +1,75 @@
+"""Servers of the fake machine and their applications, as processes."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from signalbox.driver.client.socket_link import ask_status
+
+__all__ = ["Running", "server", "succeed"]
+
+MODULE = "signalbox.tb.driver.server.application"
+
+
+@dataclass
+class Running:
+    """A server's process."""
+
+    path: Path
+    process: subprocess.Popen[str]
+
+    def end(self) -> dict[str, int]:
+        """End the server; returns what it found at its end."""
+        output, _ = self.process.communicate("", timeout=60)
+        assert self.process.returncode == 0
+        return json.loads(output.splitlines()[-1])
+
+    def start(self, seed: int, rounds: int) -> subprocess.Popen[bytes]:
+        """Start an application."""
+        command = [sys.executable, "-m", MODULE, str(self.path), str(seed), str(rounds)]
+        return subprocess.Popen(command, stderr=subprocess.DEVNULL)
+
+    def settled(self) -> str:
+        """The server's status, once it has no application."""
+        deadline = time.monotonic() + 30
+        while " 0 applications of" not in (text := ask_status(self.path)):
+            assert time.monotonic() < deadline, text
+            time.sleep(0.05)
+        return text
+
+
+@contextmanager
+def server(folder: Path, **settings: Any) -> Generator[Running]:
+    """A server, which must have everything back at its end."""
+    path = folder / "server" / "socket"
+    chosen = {"memory_each": 1 << 18, "system_each": 1 << 17, "launches_each": 2, **settings}
+    command = [sys.executable, "-m", "signalbox.tb.driver.fakes.server", str(path)]
+    process = subprocess.Popen(
+        [*command, json.dumps(chosen)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        running = Running(path, process)
+        yield running
+        running.settled()
+        outcome = running.end()
+        assert outcome["free"] == outcome["before"], outcome
+        assert outcome["descriptors"] <= 0, outcome
+        assert not path.exists()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def succeed(applications: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Wait until all have ended well."""
+    assert [one.wait(timeout=120) for one in applications] == [0] * len(applications)

@@ -1,0 +1,121 @@
+"""A process with several clients that come and go: `python -m signalbox.tb.driver.server.visitor
+SOCKET SEED SECONDS`. Prints how often each kind of visit was made."""
+
+import asyncio
+import json
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+from signalbox.driver.commands.pushbuffer import Pushbuffer
+from signalbox.driver.device import Device, DeviceError
+from signalbox.driver.faults.channel_error import ChannelError
+from signalbox.driver.kernels.library import SPIN
+from signalbox.driver.memory.physical import OutOfMemory
+from signalbox.tb.driver.compute_bodies import addition, check
+
+__all__ = ["CLIENTS", "VISITS"]
+
+CLIENTS = 12
+"""Clients at a time."""
+
+_HOLE = 0x7000_0000
+"""Address without a mapping."""
+
+
+async def adds(device: Device, rng: random.Random) -> None:
+    """Sums are right, on several streams."""
+    for _ in range(rng.randint(1, 3)):
+        task, args = await addition(device, await device.stream(), rng.getrandbits(31))
+        await task.synchronize()
+        check(args)
+
+
+async def keeps(device: Device, rng: random.Random) -> None:
+    """Fresh memory is zero, and what is written stays."""
+    buffer = await device.allocate(1 << 14)
+    assert not buffer.read().any(), "data of somebody else"
+    buffer.fill(value := rng.randrange(1, 256))
+    task, args = await addition(device, await device.stream(), rng.getrandbits(31))
+    await task.synchronize()
+    check(args)
+    assert (buffer.read() == value).all(), "somebody else has written"
+
+
+async def faults(device: Device, rng: random.Random) -> None:
+    """A fault is told to its sender, who goes on."""
+    stream, target = await device.stream(), await device.allocate(64)
+    await stream.memcpy_async(target, _HOLE + 4096 * rng.randrange(16), 64)
+    try:
+        await stream.synchronize()
+    except ChannelError as error:
+        assert error.fault is None or error.fault.va // 4096 * 4096 >= _HOLE, error
+    else:
+        raise AssertionError("no fault was told")
+    await stream.channel.skip()
+    await stream.synchronize()
+
+
+async def floods(device: Device, rng: random.Random) -> None:
+    """More launches than the machine takes at once."""
+    stream = await device.stream()
+    for _ in range(rng.randint(5, 30)):
+        task = await stream.launch(SPIN, 1, 1, {"CYCLES": 20})
+    if rng.random() < 0.5:
+        await task.synchronize()
+
+
+async def stays_busy(device: Device, rng: random.Random) -> None:
+    """Leaves kernels behind an acquire that never passes."""
+    stream, word = await device.stream(), await device.allocate(4096)
+    await stream.submit(Pushbuffer().acquire(device.space.at(word), 1))
+    for _ in range(rng.randint(1, 4)):
+        await stream.launch(SPIN, 1, 1, {"CYCLES": 20})
+
+
+Visit = Callable[[Device, random.Random], Awaitable[None]]
+
+VISITS: tuple[Visit, ...] = (
+    adds,
+    keeps,
+    faults,
+    floods,
+    stays_busy,
+)
+
+_WEIGHTS = 6, 6, 4, 4, 1
+
+
+async def _visit(path: str, kind: Visit, rng: random.Random, made: Counter[str]) -> None:
+    try:
+        device = await Device.connect(path, f"visitor {rng.getrandbits(16)}")
+    except (DeviceError, OutOfMemory):  # those that have gone have not left yet
+        await asyncio.sleep(0.05)
+        return
+    await kind(device, rng)
+    made[kind.__name__] += 1
+    if rng.random() < 0.7:
+        await device.close(drain=kind is floods and rng.random() < 0.5)
+    else:
+        device._owner._connection.close()  # without a word
+
+
+async def _client(path: str, seed: str, number: int, until: float, made: Counter[str]) -> None:
+    """Each kind of visit is the first one of some client."""
+    rng, kind = random.Random(f"{seed}/{number}"), VISITS[number % len(VISITS)]
+    while time.monotonic() < until:
+        await _visit(path, kind, rng, made)
+        (kind,) = rng.choices(VISITS, _WEIGHTS)
+
+
+async def main(path: str, seed: str, seconds: float) -> None:
+    made: Counter[str] = Counter()
+    until = time.monotonic() + seconds
+    await asyncio.gather(*(_client(path, seed, n, until, made) for n in range(CLIENTS)))
+    print(json.dumps(made))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], sys.argv[2], float(sys.argv[3])))
