@@ -65,7 +65,7 @@ raw: $(VENV)/.tools ## run a pushbuffer of other software on the RTL, report wha
 	$(RUN) -m signalbox.tb.simulation.raw $(PUSHBUFFER) $(if $(IMAGE),--memory $(IMAGE)) $(ARGS)
 
 serve: $(VENV)/.tools ## serve a machine to other processes until interrupted | ARGS='--socket PATH --applications N --memory-each N --sms N ...'
-	$(RUN) -m signalbox.tb.simulation.serve $(ARGS)
+	$(RUN) -m signalbox.tb.reports.serve $(ARGS)
 
 picture: $(VENV)/.tools ## draw docs/timeline.png from runs of the published order
 	$(RUN) -m signalbox.tb.reports.picture

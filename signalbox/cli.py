@@ -18,8 +18,8 @@ __all__ = ["main"]
 _COMMANDS = {
     "sim": ("signalbox.tb.reports.workload", "run a workload on the RTL and show its results"),
     "raw": ("signalbox.tb.simulation.raw", "run a pushbuffer of other software on the RTL"),
-    "serve": ("signalbox.tb.simulation.serve", "serve a machine to other processes"),
-    "status": ("signalbox.tb.simulation.server_status", "show the applications of a server"),
+    "serve": ("signalbox.tb.reports.serve", "serve a machine to other processes"),
+    "status": ("signalbox.tb.reports.server_status", "show the applications of a server"),
     "verilog": ("signalbox.hw.verilog", "write SystemVerilog and the register map"),
     "synth": ("signalbox.tb.tools.synth", "report size and clock on an ECP5 (extra `check`)"),
     "prove": ("signalbox.tb.proofs.run", "run proofs with SymbiYosys (extra `check`)"),

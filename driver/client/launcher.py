@@ -1,8 +1,9 @@
-"""Launches of a client, all in the server's universal context."""
+"""Launches of a client, in the context that the server has given it."""
 
 from collections.abc import Callable
 
 from signalbox.driver.client.connection import Connection
+from signalbox.driver.client.spaces import ClientSpaces
 from signalbox.driver.compute.contexts import Context, Contexts
 from signalbox.driver.compute.launch import KernelLaunch
 from signalbox.driver.compute.launcher import Launcher
@@ -10,36 +11,32 @@ from signalbox.driver.compute.preemption import PreemptionError, Urgency
 from signalbox.driver.faults.refused_child import RefusedChild
 from signalbox.driver.memory.address_space import AddressSpace
 from signalbox.driver.memory.fence import FencePool
-from signalbox.driver.platform.info import DeviceError, DeviceInfo
+from signalbox.driver.platform.info import DeviceError
 from signalbox.driver.platform.machine import Machine
-from signalbox.driver.protocol.messages import Done, Kill
+from signalbox.driver.protocol.messages import Done, Kill, Welcome
 from signalbox.hw.qmd import Placement
 
 __all__ = ["ClientLauncher"]
 
 
 class ClientLauncher(Launcher):
-    """Compute engine of a client's device.
-
-    Parameters
-    ----------
-    depth : greatest nesting depth of kernels.
-    """
+    """Compute engine of a client's device. `spaces` : all of the client."""
 
     def __init__(
         self,
         connection: Connection,
         machine: Machine,
-        info: DeviceInfo,
+        spaces: ClientSpaces,
         fences: Callable[[AddressSpace], FencePool],
-        depth: int,
+        welcome: Welcome,
     ) -> None:
-        super().__init__(machine, info, fences)
-        self._connection, self._depth = connection, depth
+        super().__init__(machine, welcome.info, fences)
+        self._connection, self._spaces = connection, spaces
+        self._depth, self._shared = welcome.depth, welcome.shared
 
     @property
     def contexts(self) -> Contexts:
-        """Raises `DeviceError`: there is one context, for all applications."""
+        """Raises `DeviceError`: contexts are the server's."""
         raise _no_contexts()
 
     async def _enter(self, space: AddressSpace, launch: KernelLaunch) -> None:
@@ -53,7 +50,8 @@ class ClientLauncher(Launcher):
             raise PreemptionError("the server's machine cannot stop blocks")
 
     def _policy(self, space: AddressSpace) -> Placement:
-        return Placement.DEEP  # the default where address spaces share a context (ASID-32)
+        several = self._shared or len([*self._spaces]) > 1
+        return Placement.DEEP if several else Placement.WIDE  # the defaults of ASID-32
 
     async def kill_task(self, space: AddressSpace, record: int) -> None:
         """See `Launcher.kill_task`."""
@@ -69,4 +67,4 @@ class ClientLauncher(Launcher):
 
 
 def _no_contexts() -> DeviceError:
-    return DeviceError("all applications of a server share one context, which is the server's")
+    return DeviceError("the contexts of a server's applications are the server's")

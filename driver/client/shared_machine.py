@@ -55,8 +55,7 @@ class SharedMachine:
         spaces, fences = ClientSpaces(connection, pool), FencePools(machine)
         launcher = None
         if info.compute:
-            parts = connection, machine, info, fences.of, welcome.depth
-            launcher = ClientLauncher(*parts)
+            launcher = ClientLauncher(connection, machine, spaces, fences.of, welcome)
         self.space: AddressSpace = spaces.create("device")
         self._fences = fences
         self.services = Services(

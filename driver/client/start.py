@@ -1,13 +1,16 @@
 """Start of a server by its first client."""
 
 import fcntl
+import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection as Socket
 from pathlib import Path
+from typing import IO
 
 from signalbox.driver.client.socket_link import MappedMemory, connect, listens
 from signalbox.driver.protocol.errors import ServerError
@@ -18,7 +21,7 @@ __all__ = ["start_and_connect"]
 _POLL_SECONDS = 0.1
 
 _TRIES = 3
-"""A server that was about to end may accept a connection no more."""
+"""Attempts to connect: a server that is about to end accepts a connection and does not answer."""
 
 
 def start_and_connect(
@@ -27,8 +30,8 @@ def start_and_connect(
     """`connect`. If no server listens at `path`, one is started first, which ends when its last
     application has gone. Clients that come at the same time start one together.
 
-    Building the machine may take minutes; what the server prints goes to the file `output` beside
-    the socket.
+    Building the machine may take minutes; what the server prints goes to a file beside the socket,
+    `.output`.
 
     Parameters
     ----------
@@ -46,18 +49,29 @@ def start_and_connect(
 
 
 def _ensure(path: Path, options: Sequence[str]) -> None:
-    """Return once a server listens."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with path.with_name("starting").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not listens(path):
-            _start(path, options)
+    """Return once a server listens. Raises `ServerError`."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _opened(path.with_suffix(".starting")) as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not listens(path):
+                _start(path, options)
+    except OSError as error:
+        raise ServerError(f"the server could not be started: {error}") from error
+
+
+def _opened(path: Path) -> IO[str]:
+    """A file of this user's, empty unless it was there; no link of somebody else's is followed."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    return open(os.open(path, flags, 0o600), "r+")
 
 
 def _start(path: Path, options: Sequence[str]) -> None:
-    printed = path.with_name("output")
-    command = [sys.executable, "-m", "signalbox", "serve", "--socket", str(path), "--until-idle"]
-    with printed.open("w") as output:
+    printed = path.with_suffix(".output")
+    print(f"starting a server; what it prints is in {printed}", file=sys.stderr, flush=True)
+    command = [sys.executable, "-m", "signalbox", "serve", "--socket", str(path), "--until-left"]
+    with _opened(printed) as output:
+        output.truncate()
         server = subprocess.Popen(
             [*command, *options],
             stdin=subprocess.DEVNULL,
@@ -65,6 +79,7 @@ def _start(path: Path, options: Sequence[str]) -> None:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+    threading.Thread(target=server.wait, daemon=True).start()  # leaves no zombie
     while not listens(path):
         if server.poll() is not None:
             lines = printed.read_text().splitlines() or ["it has printed nothing"]

@@ -53,7 +53,7 @@ __all__ = [
     "encode",
 ]
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Version; both sides need the same."""
 
 LARGEST_MESSAGE = 1 << 16
@@ -262,6 +262,7 @@ class Welcome(_Message):
     dwords : most dwords of one pointer.
     levels : number of stream priorities.
     depth : greatest nesting depth of kernels.
+    shared : whether its kernels run beside those of others; otherwise its context is its own.
     epoch : machine cycle at which PTIMER was 0.
     """
 
@@ -274,6 +275,7 @@ class Welcome(_Message):
     dwords: Count
     levels: Count
     depth: Count
+    shared: bool
     epoch: int
 
 

@@ -104,6 +104,7 @@ class Application:
     busy_since : machine cycle since which it has had tasks or copies without a break; 0: it has
         none.
     leaving : nothing more is accepted.
+    lost : it has gone and could not be stopped.
     context : context of its tasks, from its first call on.
     changes : held by calls that change spaces and channels.
     """
@@ -116,7 +117,7 @@ class Application:
         self.channels: dict[int, ServedChannel] = {}
         self.weight, self.priority = 1, 0
         self.calls = self.since = self.busy_since = self.issued = 0
-        self.leaving = False
+        self.leaving = self.lost = False
         self.context: Context | None = None
         self._arrived = 0
 

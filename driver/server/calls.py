@@ -212,7 +212,7 @@ class Calls:
     async def close(self, application: Application, index: int) -> None:
         """Close a channel. Raises `ChannelActive`; then it is still there."""
         served = application.channel(index)
-        served.waiting.clear()
+        self.drop(application, served)
         del application.channels[index]
         try:
             await self._owner.channels.close(index)
@@ -220,6 +220,12 @@ class Calls:
             application.channels[index] = served
             raise
         self._note(Kind.CLOSED, application, index)
+
+    def drop(self, application: Application, served: ServedChannel) -> None:
+        """Take the pointers of a channel from the queue."""
+        for _ in served.waiting:
+            self._note(Kind.DROPPED, application, served.channel.index)
+        served.waiting.clear()
 
     def _submit(self, application: Application, request: Submit) -> None:
         if not application.owns(request.pa, 4 * request.dwords):

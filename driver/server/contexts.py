@@ -13,15 +13,21 @@ __all__ = ["ServedContexts", "compute_settings"]
 
 _LEAST_WAITING = 64
 
+_LONGEST = (1 << 32) - 1
+
 
 def compute_settings(settings: ServerSettings) -> ComputeSettings:
-    """Settings of the compute engine with room for all tasks of the applications in a context."""
+    """Settings of the compute engine with room for all tasks of the applications in a context.
+    Whether work without an end is ended is the server's decision, and so is when."""
     tasks = settings.launches_each * (1 if settings.context_each else settings.applications)
     waiting = max(_LEAST_WAITING, 1 << (tasks - 1).bit_length())
     if not settings.context_each:
         return ComputeSettings(waiting=waiting)
     return ComputeSettings(
-        waiting=waiting, slice_cycles=settings.slice_cycles, level=settings.level
+        waiting=waiting,
+        slice_cycles=settings.slice_cycles,
+        timeout_cycles=min(settings.patience_cycles, _LONGEST),
+        level=settings.level,
     )
 
 
@@ -43,7 +49,6 @@ class ServedContexts:
         self._device, self._engine = device, engine
         self._each = settings.context_each
         self.universal: Context | None = None
-        self._limited = False
         self._changes = FairLock(device.machine)
 
     async def provide(self, application: Application) -> None:
@@ -54,8 +59,7 @@ class ServedContexts:
         async with self._changes:
             if application.context is not None:
                 return
-            if self._device.info.nested_kernels and not self._limited:
-                self._limited = True
+            if self._device.info.nested_kernels:
                 await self._engine.limit_children(self._device.limit(Limit.PENDING_LAUNCHES))
             contexts = self._engine.contexts
             if self._each:

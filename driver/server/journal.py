@@ -19,6 +19,8 @@ class Kind(StrEnum):
     CLOSED = "closed"
     PUSHED = "pushed"
     """A pointer was put on the application's queue."""
+    DROPPED = "dropped"
+    """A pointer was taken from the queue, as its channel is closed."""
     HANDED_ON = "handed on"
     """The oldest pointer of a channel was given to the machine, or refused."""
 

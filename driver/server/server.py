@@ -67,7 +67,9 @@ _TURNS = 16
 """Turns over the queues between two looks at the machine."""
 
 _COUNTING_CYCLES = 4096
-"""Cycles between two looks at the counters of a channel that is busy, at most."""
+"""Least number of cycles between two looks at the counters of a busy channel."""
+
+_PATIENT = 1 << 62
 
 _MOST_CALLS = 256
 """Calls of an application in progress; one that makes more is ended."""
@@ -118,6 +120,7 @@ class Server:
     applications : those that are there, by number.
     contexts : contexts of the applications.
     served : applications so far.
+    visited : whether any client has asked to become one.
     """
 
     def __init__(
@@ -132,16 +135,16 @@ class Server:
         self.inbox, self._spawn = inbox, spawn
         self.applications: dict[int, Application] = {}
         self._ended = False
-        self.served = 0
+        self.served, self.visited = 0, False
         self._policy = policy(settings.policy)
         self._pool = Pool(self.device.memory, settings)
         self._by_peer: dict[Peer, Application] = {}
         self._expelled: set[Peer] = set()
-        self._journal = journal
+        self._journal, self._pushed = journal, False
         self._calls = Calls(self.device, owner, settings, self._owed, self._note)
         self.contexts = ServedContexts(self.device, owner.compute, settings)
         self._running = self._looks = 0
-        self._counting = min(_COUNTING_CYCLES, settings.patience_cycles // 4 or _COUNTING_CYCLES)
+        self._counting = min(_COUNTING_CYCLES, (settings.patience_cycles or _PATIENT) // 4)
 
     @classmethod
     async def open(
@@ -169,20 +172,21 @@ class Server:
         return self.device.machine.now()
 
     def _note(self, kind: Kind, application: Application, channel: int = -1) -> None:
-        """Write to the journal, if there is one."""
+        """Hear of what happens to applications; write it to the journal, if there is one."""
+        self._pushed |= kind is Kind.PUSHED
         if self._journal is not None:
             self._journal.note(kind, application, channel)
 
     # -- main loop ---------------------------------------------------------------------------------
 
-    async def run(self, *, until_idle: bool = False) -> None:
-        """Serve until a `Stop` comes; then end the applications that are there. `until_idle`: or
-        until the last application has gone."""
+    async def run(self, *, until_left: bool = False) -> None:
+        """Serve until a `Stop` comes; then end the applications that are there. `until_left`: or
+        until no application is left of those that have asked to come."""
         while not self._ended:
-            if self._idle and not (until_idle and self._deserted):
+            if self._idle and not (until_left and self._deserted):
                 await self.inbox.wait()
             self._take_in()
-            if self._idle and until_idle and self._deserted:
+            if until_left and self._deserted:
                 break
             await self._issue()
             await self.device.machine.wait_cycles(POLL_CYCLES)
@@ -193,16 +197,16 @@ class Server:
         while self._running:
             await self.device.machine.wait_cycles(POLL_CYCLES)
 
-    def _take_in(self) -> bool:
-        """Accept what has come; whether there was anything."""
-        items = self.inbox.take()
-        for item in items:
+    def _take_in(self) -> None:
+        """Accept what has come."""
+        for item in self.inbox.take():
             self._accept(item)
-        return bool(items)
 
     @property
     def _deserted(self) -> bool:
-        return bool(self.served) and not self.applications
+        """Whether nobody is left but applications that cannot be stopped."""
+        left = any(not one.lost for one in self.applications.values())
+        return self.visited and not left and not self._running
 
     @property
     def _idle(self) -> bool:
@@ -268,6 +272,7 @@ class Server:
         it is done, nothing else is known of the connection, not even its end."""
         match call.request:
             case Hello():
+                self.visited = True
                 result = self._welcome(peer, call.request)
             case Status():
                 result = Report(status(self))
@@ -297,6 +302,7 @@ class Server:
             dwords=_CHANNELS.largest_segment,
             levels=1,
             depth=self.settings.depth,
+            shared=not self.settings.context_each,
             epoch=self.device.clock.epoch,
         )
 
@@ -379,7 +385,7 @@ class Server:
             return
         application.leaving = True
         for one in application.channels.values():
-            one.waiting.clear()
+            self._calls.drop(application, one)
         while application.calls:
             await self.device.machine.wait_cycles(POLL_CYCLES)
         for attempt in range(_STOP_TRIES):
@@ -389,6 +395,7 @@ class Server:
             except Exception as error:  # ChannelActive above all
                 LOG.warning("%s: attempt %d: %s", application, attempt, error)
         else:
+            application.lost = True
             LOG.error("%s cannot be stopped: its memory stays reserved", application)
             return
         memory = application.portion.memory
@@ -420,6 +427,7 @@ class Server:
     async def _issue(self) -> None:
         """Serve the queues, turn by turn, until nothing more can be handed on, or it is time to
         look at the machine again."""
+        self._pushed = False
         stuck: set[int] = set()
         for _ in range(_TURNS):
             queues = [one for one in self.applications.values() if one.ready]
@@ -530,7 +538,8 @@ class Server:
             except Exception as error:
                 LOG.exception("%s: unexpected error", application)
                 self._expel(application.peer, str(error))
-            if self._take_in():
+            self._take_in()
+            if self._pushed:
                 await self._issue()
         self._watch()
 
@@ -585,6 +594,8 @@ class Server:
         the one that has had them without a break for longest."""
         patience, there = self.settings.patience_cycles, self.applications.values()
         working = [one for one in there if one.busy_since or one.ready]
+        if self.settings.context_each:  # each runs for its part of the time only
+            patience *= len(working)
         holding = [one for one in working if one.busy_since]
         starved = [one for one in working if self.cycle - one.since > patience]
         if not patience or len(working) < 2 or not holding or not starved:

@@ -75,3 +75,5 @@ class ServerSettings:
             raise ValueError(f"weights = {dict(self.weights)}: each is at least 1")
         Policy(self.policy)
         level(self.level)
+        if not 1 <= self.slice_cycles < 1 << 32:
+            raise ValueError(f"slice_cycles = {self.slice_cycles} is outside 1 … 2^32 - 1")

@@ -1,6 +1,7 @@
 """Applications of `tb.benchmarks.sharing`: clients of a server in the same process."""
 
 import json
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from signalbox.driver.device import Device
 from signalbox.driver.kernels.timing import TIMING
 from signalbox.driver.runtime.stream import Stream
 from signalbox.driver.server.in_process import LocalInbox, LocalLink
+from signalbox.driver.server.journal import Journal, Kind
 from signalbox.driver.server.server import Server, Stop
 from signalbox.hw.errors import Refusal
 from signalbox.tb.benchmarks.grids import lives
@@ -49,7 +51,7 @@ class Running:
     -------
     asid : of its only space.
     channel : its only channel.
-    pushed : cycles of its pushes.
+    pushed : cycles in which its pointers came.
     """
 
     does: Application
@@ -69,13 +71,15 @@ class Session:
     running: Task[None]
     inbox: LocalInbox
     trace: TraceFile
+    journal: Journal
 
     @classmethod
     async def start(cls, dut: Any, way: str) -> "Session":
         machine = await SimMachine.start(dut)
         trace, inbox = await TraceFile.open(machine), LocalInbox(machine)
-        server = await Server.open(machine, settings(way), inbox, cocotb.start_soon)
-        return cls(machine, server, cocotb.start_soon(server.run()), inbox, trace)
+        journal = Journal(machine.now)
+        server = await Server.open(machine, settings(way), inbox, cocotb.start_soon, journal)
+        return cls(machine, server, cocotb.start_soon(server.run()), inbox, trace, journal)
 
     async def connect(self, does: Application) -> Running:
         """Connect an application."""
@@ -96,13 +100,15 @@ class Session:
         fields = {name.upper(): value for name, value in vars(does.timing).items()}
         args = {name: fields[name] for name in TIMING.parameters}
         for _ in range(does.kernels):
-            one.pushed.append(self.machine.now())
             task = await one.stream.launch(TIMING, does.blocks, 32 * does.warps, args)
             await task.synchronize()
 
     async def end(self, several: list[Running]) -> list[Event]:
         """Events so far; then everything ends."""
         events = await self.trace.events()
+        for one in several:
+            pushes = (entry for entry in self.journal.entries if entry.kind is Kind.PUSHED)
+            one.pushed = [entry.cycle for entry in pushes if entry.channel == one.channel]
         for one in several:
             await one.device.close()
         self.inbox.put(Stop())
@@ -140,11 +146,12 @@ def outcome(events: list[Event], several: list[Running]) -> Outcome:
     for one in several:
         own = [life for life in found if life.channel == one.channel]
         assert len(own) == one.does.kernels
-        for pushed, life in zip(one.pushed, own, strict=True):
+        for life in own:
             assert life.over and life.refusal is Refusal.NONE, life
-            assert {placed.block for placed in life.placed} == {*range(one.does.blocks)}
-            assert pushed < life.first
-            waits.append(life.first - pushed)
+            placed = Counter(block.block for block in life.placed)
+            assert placed == Counter([*range(one.does.blocks), *life.stopped])
+            assert len(life.started) >= one.does.blocks * one.does.warps
+            waits.append(life.first - max(cycle for cycle in one.pushed if cycle < life.launched))
         ends.append(own[-1].over)
     begun = min(one.pushed[0] for one in several)
     warps = [one for one in residences(events) if one.began >= begun]
@@ -157,9 +164,14 @@ async def many(dut, way: str, count: int):
     """Small applications that begin at the same time."""
     session = await Session.start(dut, way)
     several = [await session.connect(SMALL) for _ in range(count)]
+    contexts = session.server.device.compute.contexts
+    before = await contexts.switches()
     await session.run(several)
+    after = await contexts.switches()
+    changes = after.starts - before.starts
     found = outcome(await session.end(several), several)
     saved = sum(isinstance(one, BlockStopped) and one.saved for one in found.events)
+    assert bool(saved) == (way == "in turn" and count > 1)
     report(**{
         key("makespan", way, count): found.span,
         key("use", way, count): use(found.warps, found.span),
@@ -167,7 +179,8 @@ async def many(dut, way: str, count: int):
         key("fair", way, count): round(
             1000 * (min(found.ends) - found.begun) / (max(found.ends) - found.begun)
         ),
-        key("saved", way, count): saved,
+        key("changes", way, count): changes,
+        key("change", way, count): round((after.cycles - before.cycles) / max(1, changes)),
     })
 
 

@@ -8,7 +8,14 @@ from signalbox.driver.kernels.timing import TimingTask
 from signalbox.driver.server.settings import ServerSettings
 from signalbox.tb.benchmarks.compute_machine import MACHINE
 from signalbox.tb.benchmarks.plots import Panel, save_plot
-from signalbox.tb.simulation.trace import BlockStop, Event, TaskOpened, WarpEnded, WarpStarted
+from signalbox.tb.simulation.trace import (
+    BlockStop,
+    BlockStopped,
+    Event,
+    TaskOpened,
+    WarpEnded,
+    WarpStarted,
+)
 
 __all__ = [
     "CASES",
@@ -78,9 +85,10 @@ class Application:
 SMALL = Application(KERNELS, 2, 4, TimingTask(cycles=6000, spread=2047))
 """It fills a sixteenth of the machine's warps."""
 
-MEASURES = ("makespan", "use", "first", "fair", "saved")
+MEASURES = ("makespan", "use", "first", "fair", "changes", "change")
 """Cycles; warps in use, in thousandths of the machine's; cycles from a push to the first warp,
-mean; end of the first application, in thousandths of the end of the last; blocks saved."""
+mean; end of the first application, in thousandths of the end of the last; changes of context, and
+cycles of each, mean."""
 
 # Idle applications
 
@@ -147,10 +155,11 @@ class Residence:
 
 
 def residences(events: Iterable[Event]) -> Iterator[Residence]:
-    """Times during which warps were on SMs. A stopped warp leaves when it is told to stop, and is
-    there again from its next start on."""
+    """Times during which warps were on SMs. A stopped block is there until it is saved, and again
+    from the next start of its warps on. Raises `AssertionError` for warps without an end."""
     rows: dict[int, int] = {}
     there: dict[tuple[int, int], WarpStarted] = {}
+    stopping: dict[int, int] = {}
     for event in events:
         match event:
             case TaskOpened(_, row, asid):
@@ -160,11 +169,15 @@ def residences(events: Iterable[Event]) -> Iterator[Residence]:
             case WarpEnded(cycle, sm, warp) if (sm, warp) in there:
                 began = there.pop((sm, warp))
                 yield Residence(rows[began.row], sm, began.cycle, cycle)
-            case BlockStop(cycle, sm, slot):
+            case BlockStop(_, sm, slot):
+                stopping[sm] = slot
+            case BlockStopped(cycle, sm, _, True):
+                slot = stopping.pop(sm)
                 for place, began in list(there.items()):
                     if (began.sm, began.slot) == (sm, slot):
                         del there[place]
                         yield Residence(rows[began.row], sm, began.cycle, cycle)
+    assert not there, there
 
 
 def use(found: Sequence[Residence], span: int) -> int:
@@ -197,9 +210,15 @@ Applications of {KERNELS} kernels each, one after the other; a kernel has {SMALL
 own, with slices of {SLICE} cycles and blocks that are saved and restored (CILP); there are
 {MACHINE_SHARED.contexts} contexts. Both through the server.
 
+A slice is shorter than a kernel, so that each change saves and restores blocks; with longer ones
+there are fewer changes, and others wait for longer. Messages of the clients, which are in the
+server's process, take no cycles.
+
 Makespan: from the first push to the end of the last kernel. Use: warps that are on SMs, of all that
-fit. First warp: from a push to the first warp of its kernel, mean. Fair: end of the first
-application ÷ end of the last. One more: what each further application adds to the makespan."""
+fit, those that are being saved included. First warp: from the arrival of a pointer at the server to
+the first warp of its kernel, mean. Fair: end of the first application ÷ end of the last. Changes of
+context, and cycles of each, mean: in which one leaves, or the next one is being bound. One more:
+what each further application adds to the makespan."""
 
 
 def table(values: Mapping[str, int], timelines: Mapping[str, str]) -> str:
@@ -213,7 +232,8 @@ _HEADS = (
     "use",
     "first warp",
     "fair",
-    "blocks saved",
+    "changes",
+    "cycles each",
     "one more",
 )
 
@@ -235,10 +255,13 @@ def _many(values: Mapping[str, int]) -> str:
 
 def _row(values: Mapping[str, int], way: str, before: int, count: int) -> list[object]:
     """Cells of `_HEADS`. `before`: the last smaller number of applications."""
-    span, used, first, fair, saved = (values[key(what, way, count)] for what in MEASURES)
+    span, used, first, fair, changes, each = (values[key(what, way, count)] for what in MEASURES)
     ratio = span / values[key("makespan", "shared", count)]
-    more = round((span - values.get(key("makespan", way, before), 0)) / (count - before))
-    return [span, f"{ratio:.2f}", f"{used / 10:.1f} %", first, f"{fair / 1000:.2f}", saved, more]
+    more = (
+        f"{(span - values[key('makespan', way, before)]) / (count - before):.0f}" if before else "–"
+    )
+    cost = [changes, each] if changes else ["–", "–"]
+    return [span, f"{ratio:.2f}", f"{used / 10:.1f} %", first, f"{fair / 1000:.2f}", *cost, more]
 
 
 _BESIDE = """\
@@ -260,7 +283,7 @@ _EXAMPLE_TITLE = f"""\
 The worked example: three applications of three kernels each, one after the other, of blocks that
 fill an SM and compute for {_WHOLE.cycles} cycles: three for A, two for B, three for C. One column
 is 1/{_COLUMNS} of the time in turn, so that both timelines have the same scale. Points: nobody is
-there; in turn, most of these are cycles in which blocks are saved and restored."""
+there; in turn, while a context is changed."""
 
 
 def _example(values: Mapping[str, int], timelines: Mapping[str, str]) -> Iterator[str]:

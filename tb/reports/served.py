@@ -5,7 +5,9 @@
 Each application is a process of Perfetto. Its tracks are: the pointers on its queue, its warps on
 the SMs, and its tasks, on as many tracks as run at the same time. The machine is a process, too:
 each block slot of an SM shows whose block is there, and each SM the number of its warps. An arrow
-leads from a task to its first block.
+leads from a task to its first block. Kernels that were launched by kernels are tasks of their
+parent's application, from their first block to their last. A stopped block stays until its state is
+saved.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +22,7 @@ from signalbox.driver.server.journal import Entry, Kind
 from signalbox.tb.reports.tracks import Process
 from signalbox.tb.simulation.trace import (
     BlockStop,
+    BlockStopped,
     Event,
     TaskLaunched,
     TaskOpened,
@@ -58,7 +61,8 @@ def block_track(slot: int) -> str:
 
 @dataclass(eq=False)
 class _Task:
-    """A task, from its launch to its end. `flow` : number of its arrow."""
+    """A task, from its launch to its end. `channel` : -1 for a kernel that a kernel has launched.
+    `flow` : number of its arrow."""
 
     number: int
     launched: int
@@ -107,10 +111,12 @@ class _Reader:
         self.blocks: dict[tuple[int, int], list[_Block]] = {}
         self.warps: dict[int, Values] = {}
         self._owners: dict[int, _Application] = {}
+        self._holders: dict[int, _Application] = {}
         self._spaces: dict[tuple[int, int], tuple[_Application, _Task]] = {}
         self._channels: dict[tuple[int, int], _Task] = {}
         self._rows: dict[int, tuple[_Application, _Task]] = {}
         self._slots: dict[tuple[int, int], int] = {}
+        self._stopping: dict[int, _Block] = {}
         self._flows = 0
 
     def take(self, event: Entry | Event) -> None:
@@ -119,24 +125,25 @@ class _Reader:
             case Entry():
                 self._entry(event)
             case TaskLaunched(cycle, channel, asid, page) if channel in self._owners:
-                owner = self._owners[channel]
-                self._flows += 1
-                task = _Task(len(owner.tasks), cycle, channel, page << 8, self._flows)
-                owner.tasks.append(task)
+                owner = self._holders[asid] = self._owners[channel]
+                task = self._task(owner, cycle, channel, page)
                 self._spaces[asid, page] = owner, task
                 self._channels[channel, page] = task
-            case TaskOpened(_, row, asid, page) if (asid, page) in self._spaces:
-                self._rows[row] = self._spaces[asid, page]
+            case TaskOpened(cycle, row, asid, page):
+                self._opened(cycle, row, asid, page)
             case TaskOver(cycle, channel, page, refusal) if (channel, page) in self._channels:
                 task = self._channels.pop((channel, page))
+                self._spaces = {at: one for at, one in self._spaces.items() if one[1] is not task}
                 task.over, task.outcome = cycle, refusal.name
-            case WarpStarted(cycle, sm, warp, row, slot) if row in self._rows:
-                self._started(cycle, sm, warp, slot, *self._rows[row])
+            case WarpStarted() if event.row in self._rows:
+                self._started(event, *self._rows[event.row])
             case WarpEnded(cycle, sm, warp) if (sm, warp) in self._slots:
                 self._ended(cycle, sm, warp)
             case BlockStop(cycle, sm, slot) if self.blocks.get((sm, slot)):
-                block = self.blocks[sm, slot][-1]
-                block.stopped = bool(block.warps)
+                self._stopping[sm] = self.blocks[sm, slot][-1]
+            case BlockStopped(cycle, sm, _, True) if sm in self._stopping:
+                block = self._stopping.pop(sm)
+                block.stopped, block.last = True, cycle
                 for warp in list(block.warps):
                     self._ended(cycle, sm, warp)
 
@@ -153,25 +160,43 @@ class _Reader:
                 self._owners.pop(entry.channel, None)
             case Kind.PUSHED:
                 _change(one.queued, entry.cycle, 1)
-            case Kind.HANDED_ON:
+            case Kind.HANDED_ON | Kind.DROPPED:
                 _change(one.queued, entry.cycle, -1)
 
-    def _started(
-        self, cycle: int, sm: int, warp: int, slot: int, owner: _Application, task: _Task
-    ) -> None:
-        there = self.blocks.setdefault((sm, slot), [])
-        if not there or not there[-1].warps:
-            there.append(_Block(owner, task, cycle, [] if task.begun else [task.flow]))
+    def _task(self, owner: _Application, cycle: int, channel: int, page: int) -> _Task:
+        self._flows += 1
+        task = _Task(len(owner.tasks), cycle, channel, page << 8, self._flows)
+        owner.tasks.append(task)
+        return task
+
+    def _opened(self, cycle: int, row: int, asid: int, page: int) -> None:
+        """A row is another task's from now on. Launches of kernels by kernels are not traced."""
+        known = self._spaces.get((asid, page))
+        if known is None and asid in self._holders:
+            owner = self._holders[asid]
+            known = owner, self._task(owner, cycle, -1, page)
+        if known is None:
+            self._rows.pop(row, None)
+        else:
+            self._rows[row] = known
+
+    def _started(self, event: WarpStarted, owner: _Application, task: _Task) -> None:
+        there = self.blocks.setdefault((event.sm, event.slot), [])
+        last = there[-1] if there else None
+        if last is None or event.index == 0 or last.stopped or last.task is not task:
+            there.append(_Block(owner, task, event.cycle, [] if task.begun else [task.flow]))
             task.begun = True
-        there[-1].warps.add(warp)
-        self._slots[sm, warp] = slot
-        _change(owner.warps, cycle, 1)
-        _change(self.warps.setdefault(sm, []), cycle, 1)
+        there[-1].warps.add(event.warp)
+        self._slots[event.sm, event.warp] = event.slot
+        _change(owner.warps, event.cycle, 1)
+        _change(self.warps.setdefault(event.sm, []), event.cycle, 1)
 
     def _ended(self, cycle: int, sm: int, warp: int) -> None:
         block = self.blocks[sm, self._slots.pop((sm, warp))][-1]
         block.warps.discard(warp)
         block.last = cycle
+        if block.task.channel < 0:
+            block.task.over, block.task.outcome = cycle, "launched by a kernel"
         _change(block.owner.warps, cycle, -1)
         _change(self.warps[sm], cycle, -1)
 

@@ -1,10 +1,11 @@
-"""Serves a simulated machine to other processes until it is told to end. `tb.simulation.serve`
-starts it."""
+"""Serves a simulated machine to other processes until it is told to end. `served_machine` starts
+it."""
 
 import json
 import logging
 import os
 import signal
+import threading
 from dataclasses import asdict
 from pathlib import Path
 
@@ -16,7 +17,10 @@ from signalbox.driver.server.settings import ServerSettings
 from signalbox.driver.server.shared_memory import SharedMemory
 from signalbox.driver.server.sockets import SocketInbox, SocketServer
 from signalbox.tb.simulation.machine import SimMachine
-from signalbox.tb.simulation.serve import JOB, OUTCOME
+from signalbox.tb.simulation.served_machine import JOB, OUTCOME
+
+_ALONE_SECONDS = 60
+"""Time for the first connection."""
 
 
 @cocotb.test()
@@ -33,9 +37,11 @@ async def serve(dut):
     free = server.free_bytes
     listener = SocketServer(Path(job["socket"]), inbox, memory)
     Path(job["process"]).write_text(str(os.getpid()))
+    if job["until_left"]:
+        _give_up(server, inbox)
     logging.getLogger("signalbox.server").info("listening at %s", job["socket"])
     try:
-        await server.run(until_idle=job["until_idle"])
+        await server.run(until_left=job["until_left"])
     finally:
         listener.close()
         Path(job["process"]).unlink()
@@ -46,6 +52,18 @@ async def serve(dut):
         "journal": [asdict(entry) for entry in journal.entries] if journal is not None else [],
     }
     Path(OUTCOME).write_text(json.dumps(outcome))
+
+
+def _give_up(server: Server, inbox: SocketInbox) -> None:
+    """End a server that nobody has turned to: its starter was killed meanwhile."""
+
+    def stop() -> None:
+        if not server.visited:
+            inbox.put(Stop())
+
+    timer = threading.Timer(_ALONE_SECONDS, stop)
+    timer.daemon = True
+    timer.start()
 
 
 def _log(file: str) -> None:

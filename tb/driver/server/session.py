@@ -9,6 +9,7 @@ from typing import Any
 from signalbox.driver.device import Device
 from signalbox.driver.runtime.stream import Stream
 from signalbox.driver.server.in_process import LocalInbox, LocalLink
+from signalbox.driver.server.journal import Journal
 from signalbox.driver.server.server import Server, Stop
 from signalbox.driver.server.settings import ServerSettings
 from signalbox.hw.config import Config
@@ -16,7 +17,7 @@ from signalbox.tb.driver.compute_bodies import addition, check
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
 from signalbox.tb.driver.hangs import HANGS
 
-__all__ = ["SMALL", "Body", "Session", "serve"]
+__all__ = ["SMALL", "Body", "Session", "serve", "session"]
 
 SMALL = {"applications": 6, "memory_each": 1 << 19, "launches_each": 8}
 """Settings with room for several applications in the memory of the fake machine."""
@@ -30,6 +31,7 @@ class Session:
     -------
     links : connections of the clients, by device.
     running : the server's main loop.
+    journal : the server's.
     """
 
     server: Server
@@ -37,6 +39,7 @@ class Session:
     inbox: LocalInbox
     links: dict[Device, LocalLink]
     running: asyncio.Future[None]
+    journal: Journal
 
     async def client(self, name: str = "client", size: int = 0) -> Device:
         """A device of a new client."""
@@ -76,13 +79,16 @@ Body = Callable[[Session], Coroutine[Any, Any, None]]
 
 
 @asynccontextmanager
-async def _session(settings: ServerSettings, config: Config) -> AsyncGenerator[Session, None]:
+async def session(
+    settings: ServerSettings, config: Config, *, until_left: bool = False
+) -> AsyncGenerator[Session, None]:
+    """A server for the duration of an `async with` block."""
     machine = FakeMachine(config, idle_limit=1 << 62)
-    inbox = LocalInbox(machine)
-    server = await Server.open(machine, settings, inbox, asyncio.ensure_future)
-    running = asyncio.ensure_future(server.run())
+    inbox, journal = LocalInbox(machine), Journal(machine.now)
+    server = await Server.open(machine, settings, inbox, asyncio.ensure_future, journal)
+    running = asyncio.ensure_future(server.run(until_left=until_left))
     try:
-        yield Session(server, machine, inbox, {}, running)
+        yield Session(server, machine, inbox, {}, running, journal)
     finally:
         inbox.put(Stop())
         await running
@@ -95,16 +101,16 @@ def serve(body: Body, *, config: dict[str, Any] | None = None, **settings: Any) 
     chosen = Config(**sizes)
 
     async def main() -> None:
-        async with _session(ServerSettings(**{**SMALL, **settings}), chosen) as session:
-            server = session.server
+        async with session(ServerSettings(**{**SMALL, **settings}), chosen) as one:
+            server = one.server
             free, spaces = server.free_bytes, len([*server.device.spaces])
-            working = asyncio.ensure_future(body(session))
-            wanted = {working, session.running}
+            working = asyncio.ensure_future(body(one))
+            wanted = {working, one.running}
             await asyncio.wait(wanted, timeout=HANGS, return_when=asyncio.FIRST_COMPLETED)
-            if session.running.done():
-                raise AssertionError("the server has ended") from session.running.exception()
+            if one.running.done():
+                raise AssertionError("the server has ended") from one.running.exception()
             await asyncio.wait_for(working, 0)
-            await session.close()
+            await one.close()
         assert not server.applications and not server.owner.channels
         assert server.free_bytes == free, (server.free_bytes, free)
         assert len([*server.device.spaces]) == spaces

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from signalbox.driver import blocking
+from signalbox.driver.client import start
 from signalbox.driver.client.socket_link import ask_status, listens
 from signalbox.driver.protocol.errors import ServerError
 from signalbox.tb.reports.readback import Events, read
@@ -51,7 +53,7 @@ def check_timeline(events: Events) -> None:
         assert len(tasks) == 3 or "adds 9" in name
         assert {flow for one in tasks[:-1] for flow in one.flow_ids} <= arrows
         queued = [one.counter_value for _, one in events[name, QUEUE]]
-        assert max(queued) >= 1 and min(queued) >= 0
+        assert max(queued) >= 1 and min(queued) >= 0 and queued[-1] == 0
         assert [one.counter_value for _, one in events[name, WARPS]][-1] == 0
 
 
@@ -59,7 +61,7 @@ def check_timeline(events: Events) -> None:
 def test_processes(simulator: str, tmp_path: Path):
     """The sums of those that are left alone are right; nothing of any is left."""
     path, timeline = tmp_path / "server" / "socket", tmp_path / "timeline.pftrace"
-    command = [sys.executable, "-m", "signalbox.tb.simulation.serve", "--socket", str(path)]
+    command = [sys.executable, "-m", "signalbox.tb.reports.serve", "--socket", str(path)]
     options = [*SMALL, *LIMITS, "--timeline", str(timeline)]
     server = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True)
     try:
@@ -77,26 +79,37 @@ def test_processes(simulator: str, tmp_path: Path):
         server.send_signal(signal.SIGTERM)
         output, _ = server.communicate(timeout=60)
         assert server.returncode == 0 and "\n3 applications in " in output, output
-        assert "its process has ended" in path.with_name("log").read_text()
+        assert "its process has ended" in path.with_suffix(".log").read_text()
         check_timeline(read(timeline))
     finally:
         server.kill()
 
 
 @ON_VERILATOR
-def test_started_by_its_first_client(simulator: str, tmp_path: Path):
+def test_started_by_its_first_client(
+    simulator: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     """Of two clients that come at the same time, one starts the server; it ends when both have
     gone, and is started again."""
     path = tmp_path / "server" / "socket"
     options = [*SMALL, *LIMITS, "--timeline", str(tmp_path / "timeline.pftrace")]
-    output, barrier = path.with_name("output"), Barrier(2, timeout=500)
+    output, barrier = path.with_suffix(".output"), Barrier(2, timeout=500)
+
+    starts: list[Path] = []
+    start_one = start._start
+
+    def counted(path: Path, options: Sequence[str]) -> None:
+        starts.append(path)
+        start_one(path, options)
+
+    monkeypatch.setattr(start, "_start", counted)
 
     def client() -> None:
         with blocking.connect(path, start=options) as device:
             barrier.wait()
             assert device.upload(np.arange(8, dtype=np.uint32)).read(np.uint32)[7] == 7
 
-    for _ in range(2):
+    for turn in range(2):
         with ThreadPoolExecutor() as pool:
             for one in [pool.submit(client) for _ in range(2)]:
                 one.result()
@@ -104,7 +117,7 @@ def test_started_by_its_first_client(simulator: str, tmp_path: Path):
         while "2 applications in " not in (text := output.read_text()):
             assert time.monotonic() < deadline, text
             time.sleep(0.1)
-        assert not listens(path)
+        assert not listens(path) and len(starts) == 1 + turn
 
 
 def test_server_that_does_not_start(tmp_path: Path):

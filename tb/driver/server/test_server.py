@@ -1,22 +1,33 @@
 """A server and its applications, on the fake machine (SHARE-1 … SHARE-8)."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from itertools import pairwise
+from random import Random
+from typing import Any
+from unittest.mock import AsyncMock
 
 import numpy as np
 import pytest
 
+from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.driver.compute.preemption import PreemptionError
 from signalbox.driver.device import DeviceError
 from signalbox.driver.kernels.library import SPIN
 from signalbox.driver.memory.physical import OutOfMemory
 from signalbox.driver.protocol.errors import ServerError
 from signalbox.driver.runtime.limits import Limit
+from signalbox.driver.server.journal import Kind
+from signalbox.driver.server.server import POLL_CYCLES
 from signalbox.driver.server.settings import ServerSettings
 from signalbox.driver.server.status import status
+from signalbox.hw.config import Config
 from signalbox.hw.registers import PreemptionLevel
 from signalbox.tb.driver.compute_bodies import BODIES, Body, addition, check
-from signalbox.tb.driver.server.session import Session, serve
+from signalbox.tb.driver.fakes.machine import SPACE
+from signalbox.tb.driver.hangs import HANGS
+from signalbox.tb.driver.server.session import SMALL, Session, serve, session
+from signalbox.tb.simulation.runner import choose_seed
 
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
@@ -304,7 +315,7 @@ def test_limits():
             _ = device.control
         with pytest.raises(DeviceError, match="hardware channels are the server's"):
             await device.channel(0)
-        with pytest.raises(DeviceError, match="share one context"):
+        with pytest.raises(DeviceError, match="contexts of a server's"):
             _ = device.engine.contexts
         await device.close()
 
@@ -417,3 +428,78 @@ def test_status():
         await device.close()
 
     serve(run)
+
+
+def left_alone(visit: Callable[[Session], Coroutine[Any, Any, None]]) -> None:
+    """A server that is visited ends by itself."""
+
+    async def main() -> None:
+        config = Config(memory_bytes=SPACE, channels=16, contexts=1)
+        async with session(ServerSettings(**SMALL), config, until_left=True) as one:
+            await one.machine.wait_cycles(1000)
+            assert not one.running.done()
+            await visit(one)
+            await asyncio.wait_for(one.running, HANGS)
+
+    asyncio.run(main())
+
+
+def test_until_the_last_has_left():
+    """It goes on while one of them is there."""
+
+    async def visit(one: Session) -> None:
+        first, second = await one.client("first"), await one.client("second")
+        await one.works(first)
+        await first.close()
+        await one.works(second)
+        assert not one.running.done()
+        one.kill(second)
+
+    left_alone(visit)
+
+
+def test_until_one_was_refused():
+    """A client that cannot be served has asked to come, too."""
+
+    async def visit(one: Session) -> None:
+        with pytest.raises((OutOfMemory, ValueError)):
+            await one.client("large", 1 << 40)
+
+    left_alone(visit)
+
+
+def test_until_only_lost_ones_are_left(monkeypatch: pytest.MonkeyPatch):
+    """One that cannot be stopped does not keep the server."""
+
+    async def visit(one: Session) -> None:
+        device = await one.client()
+        await one.works(device)
+
+        monkeypatch.setattr(one.server, "_close", AsyncMock(side_effect=DeviceError("runs on")))
+        one.kill(device)
+
+    left_alone(visit)
+
+
+def test_pointers_are_taken_in_soon():
+    """However many others are busy, a pointer is handed on after one of them was looked at."""
+
+    async def run(one: Session) -> None:
+        for number in range(24):
+            device = await one.client(f"busy {number}")
+            stream, gate = await device.stream(), await device.allocate(4096)
+            await stream.submit(Pushbuffer().acquire(device.space.at(gate), 1))
+        device = await one.client("quick")
+        stream, numbers, waits = await device.stream(), Random(choose_seed()), []
+        for _ in range(30):
+            await one.machine.wait_cycles(numbers.randrange(200))
+            sent, before = one.machine.now(), len(one.journal.entries)
+            await stream.submit(Pushbuffer().set_object())
+            while Kind.HANDED_ON not in {entry.kind for entry in one.journal.entries[before:]}:
+                await one.machine.wait_cycles(1)
+            waits.append(one.machine.now() - sent)
+        assert max(waits) < POLL_CYCLES + 80, waits
+        assert max(waits) > 20, "always at once"
+
+    each = {"memory_each": 1 << 14, "system_each": 1 << 16}
+    serve(run, config={"channels": 32, "memory_bytes": SPACE}, applications=25, **each)

@@ -62,9 +62,9 @@ async def floods(device: Device, rng: random.Random) -> None:
     """More launches than the machine takes at once."""
     stream = await device.stream()
     for _ in range(rng.randint(5, 30)):
-        task = await stream.launch(SPIN, 1, 1, {"CYCLES": 20})
+        await stream.launch(SPIN, 1, 1, {"CYCLES": 20})
     if rng.random() < 0.5:
-        await task.synchronize()
+        await stream.synchronize()
 
 
 async def stays_busy(device: Device, rng: random.Random) -> None:

@@ -1,4 +1,4 @@
-"""State of a server: `python -m signalbox.tb.simulation.server_status [--socket PATH]`."""
+"""State of a server: `python -m signalbox.tb.reports.server_status [--socket PATH]`."""
 
 import argparse
 import sys
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from signalbox.driver.client.socket_link import ask_status
 from signalbox.driver.protocol.errors import ServerError
 from signalbox.hw import options
-from signalbox.tb.simulation.serve import add_socket
+from signalbox.tb.reports.serve import add_socket
 
 __all__ = ["main"]
 
@@ -15,7 +15,7 @@ __all__ = ["main"]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status."""
     parser = argparse.ArgumentParser(
-        prog=options.program("signalbox.tb.simulation.server_status"),
+        prog=options.program("signalbox.tb.reports.server_status"),
         description="Show the applications of a server.",
     )
     add_socket(parser)

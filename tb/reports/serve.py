@@ -1,127 +1,45 @@
-"""A machine on the RTL for other processes: `python -m signalbox.tb.simulation.serve`.
+"""Command line of a server: `python -m signalbox.tb.reports.serve`.
 
     signalbox serve [--socket PATH] [limits] [configuration options]
     signalbox status [--socket PATH]
 
-The server listens on a local socket, by default `sim_build/server/socket`, until it is interrupted.
-Applications use it with `Device.open(path)` or `driver.blocking.connect(path)`.
+The server listens on a local socket, by default `sim_build/server/socket`, until it is interrupted,
+or its last application has gone. Applications use it with `Device.open(path)` or
+`driver.blocking.connect(path)`.
 """
 
 import argparse
-import json
-import os
-import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from signalbox.driver.compute.preemption import LEVELS
-from signalbox.driver.server.journal import Entry, Kind
 from signalbox.driver.server.settings import ServerSettings
 from signalbox.driver.server.work_queue import Policy
 from signalbox.driver.text_table import counted
 from signalbox.hw import options
 from signalbox.hw.config import Config, ConfigError
-from signalbox.hw.top import Signalbox
-from signalbox.tb.folders import SIM_BUILD, shown
+from signalbox.tb.folders import shown
 from signalbox.tb.reports.served import write
-from signalbox.tb.simulation.top import LARGEST_MEMORY, TRACE, check_memory, simulate_top
-from signalbox.tb.simulation.trace import read
+from signalbox.tb.simulation.served_machine import SOCKET, serve
+from signalbox.tb.simulation.top import LARGEST_MEMORY
+from signalbox.tb.simulation.trace import parse
 
-__all__ = ["JOB", "OUTCOME", "SOCKET", "add_socket", "main", "serve"]
-
-JOB = "SIGNALBOX_SERVE"
-"""Environment variable with the job, for `cocotb_serve`."""
-
-OUTCOME = "served.json"
-"""File with what the server found at its end, in the run folder."""
-
-SOCKET = SIM_BUILD / "server" / "socket"
+__all__ = ["add_socket", "main"]
 
 _MEMORY_BYTES = 1 << 26
-
-
-def serve(
-    config: Config,
-    settings: ServerSettings,
-    socket: Path = SOCKET,
-    *,
-    until_idle: bool = False,
-    timeline: Path | None = None,
-) -> dict[str, int]:
-    """Serve a machine until SIGINT or SIGTERM. Builds the simulation first, if necessary. The log
-    is the file `log` beside the socket.
-
-    Parameters
-    ----------
-    until_idle : or until its last application has gone.
-    timeline : written at the end (`tb.reports.served`).
-
-    Returns the number of applications served, the last cycle, and the bytes of memory that were not
-    returned. Raises `ConfigError`, `RuntimeError` if a tool is missing or the design does not
-    build, `AssertionError` if the simulation fails.
-    """
-    check_memory(config)
-    socket.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    process = socket.with_suffix(".pid")
-    process.unlink(missing_ok=True)  # of a server that was killed
-    job = {
-        "socket": str(socket.resolve()),
-        "process": str(process.resolve()),
-        "log": str(socket.with_name("log").resolve()),
-        "memory_bytes": config.memory_bytes,
-        "until_idle": until_idle,
-        "journal": timeline is not None,
-        "settings": asdict(settings),
-    }
-    # The simulation has handlers of its own, and ends by itself.
-    before = {number: signal.signal(number, _pass_on(process)) for number in _ENDS}
-    try:
-        folder = simulate_top(
-            Signalbox(replace(config, trace=config.trace or timeline is not None)),
-            "signalbox.tb.simulation.cocotb_serve",
-            simulator="verilator",
-            name="server",
-            env={JOB: json.dumps(job), "COCOTB_LOG_LEVEL": "WARNING"},
-            shared_memory=True,
-            log="server",
-        )
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    outcome = json.loads((folder / OUTCOME).read_text())
-    entries = [Entry(**{**one, "kind": Kind(one["kind"])}) for one in outcome.pop("journal")]
-    if timeline is not None:
-        write(timeline, entries, read(folder / TRACE), sms=config.sms)
-    return outcome
-
-
-_ENDS = signal.SIGINT, signal.SIGTERM
-
-
-def _pass_on(process: Path) -> Any:
-    """Handler that passes a signal on to the simulation; while it is being built, it ends this
-    process."""
-
-    def handler(number: int, _: object) -> None:
-        if not process.exists():
-            raise KeyboardInterrupt
-        os.kill(int(process.read_text()), number)
-
-    return handler
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line of `serve`; returns its exit status."""
     parser = argparse.ArgumentParser(
-        prog=options.program("signalbox.tb.simulation.serve"),
+        prog=options.program("signalbox.tb.reports.serve"),
         description="Serve a simulated machine to other processes, until interrupted.",
     )
     add_socket(parser)
     parser.add_argument(
-        "--until-idle", action="store_true", help="end when the last application has gone"
+        "--until-left", action="store_true", help="end when the last application has gone"
     )
     parser.add_argument(
         "--timeline", type=Path, metavar="FILE", help="write a timeline for Perfetto at the end"
@@ -145,21 +63,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
             slice_cycles=args.slice,
             patience_cycles=args.patience,
         )
-        print(f"building, then listening at {shown(args.socket)}", file=sys.stderr, flush=True)
         _check(config, settings)
+        if args.timeline:
+            args.timeline.touch()
+        print(f"building, then listening at {shown(args.socket)}", file=sys.stderr, flush=True)
         outcome = serve(
-            config, settings, args.socket, until_idle=args.until_idle, timeline=args.timeline
+            config,
+            settings,
+            args.socket,
+            until_left=args.until_left,
+            journal=args.timeline is not None,
         )
+        if args.timeline:
+            with outcome.trace.open() as lines:
+                write(args.timeline, outcome.journal, parse(lines), sms=config.sms)
     except (ConfigError, ValueError, RuntimeError, OSError) as error:
         parser.exit(2, f"{parser.prog}: error: {error}\n")
     except KeyboardInterrupt:
         return 130
     if args.timeline:
         print(f"timeline: {shown(args.timeline)} (ui.perfetto.dev)")
-    print(f"{counted(outcome['served'], 'application')} in {outcome['cycle']:,} cycles")
-    if outcome["left"]:
-        print(f"{outcome['left']:,} bytes of memory were not returned", file=sys.stderr)
-    return int(outcome["left"] != 0)
+    print(f"{counted(outcome.served, 'application')} in {outcome.cycle:,} cycles")
+    if outcome.left:
+        print(f"{outcome.left:,} bytes of memory were not returned", file=sys.stderr)
+    return int(outcome.left != 0)
 
 
 def _named(text: str) -> tuple[str, int]:
@@ -219,7 +146,7 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--level",
         choices=[*LEVELS],
-        default="cilp",
+        default=limits.level,
         help="how tasks leave the SMs at the end of the slice, with --context-each [cilp]",
     )
     group.add_argument(

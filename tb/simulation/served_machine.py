@@ -1,0 +1,111 @@
+"""A machine on the RTL that other processes share through a server."""
+
+import json
+import os
+import signal
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from signalbox.driver.server.journal import Entry, Kind
+from signalbox.driver.server.settings import ServerSettings
+from signalbox.hw.config import Config
+from signalbox.hw.top import Signalbox
+from signalbox.tb.folders import SIM_BUILD
+from signalbox.tb.simulation.top import TRACE, check_memory, simulate_top
+
+__all__ = ["JOB", "OUTCOME", "SOCKET", "Outcome", "serve"]
+
+JOB = "SIGNALBOX_SERVE"
+"""Environment variable with the job, for `cocotb_serve`."""
+
+OUTCOME = "served.json"
+"""File with what the server found at its end, in the run folder."""
+
+SOCKET = SIM_BUILD / "server" / "socket"
+
+_ENDS = signal.SIGINT, signal.SIGTERM
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a server found at its end.
+
+    Members
+    -------
+    served : applications.
+    cycle : last cycle.
+    left : bytes of memory that were not returned.
+    journal, trace : entries, and the file with the machine's trace; empty without a journal.
+    """
+
+    served: int
+    cycle: int
+    left: int
+    journal: Sequence[Entry]
+    trace: Path
+
+
+def serve(
+    config: Config,
+    settings: ServerSettings,
+    socket: Path = SOCKET,
+    *,
+    until_left: bool = False,
+    journal: bool = False,
+) -> Outcome:
+    """Serve a machine until SIGINT or SIGTERM. Builds the simulation first, if necessary. Beside
+    the socket are its log and its process number, `.log` and `.pid`.
+
+    Parameters
+    ----------
+    until_left : or until its last application has gone.
+    journal : keep a journal and a trace.
+
+    Raises `ConfigError`, `RuntimeError` if a tool is missing or the design does not build,
+    `AssertionError` if the simulation fails.
+    """
+    check_memory(config)
+    socket.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    process = socket.with_suffix(".pid")
+    process.unlink(missing_ok=True)  # of a server that was killed
+    job = {
+        "socket": str(socket.resolve()),
+        "process": str(process.resolve()),
+        "log": str(socket.with_suffix(".log").resolve()),
+        "memory_bytes": config.memory_bytes,
+        "until_left": until_left,
+        "journal": journal,
+        "settings": asdict(settings),
+    }
+    # The simulation has handlers of its own, and ends by itself.
+    before = {number: signal.signal(number, _pass_on(process)) for number in _ENDS}
+    try:
+        folder = simulate_top(
+            Signalbox(replace(config, trace=config.trace or journal)),
+            "signalbox.tb.simulation.cocotb_serve",
+            simulator="verilator",
+            name="server",
+            env={JOB: json.dumps(job), "COCOTB_LOG_LEVEL": "WARNING"},
+            shared_memory=True,
+            log="server",
+        )
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    found = json.loads((folder / OUTCOME).read_text())
+    entries = [Entry(**{**one, "kind": Kind(one["kind"])}) for one in found.pop("journal")]
+    return Outcome(**found, journal=entries, trace=folder / TRACE)
+
+
+def _pass_on(process: Path) -> Any:
+    """Handler that passes a signal on to the simulation; while it is being built, it ends this
+    process."""
+
+    def handler(number: int, _: object) -> None:
+        if not process.exists():
+            raise KeyboardInterrupt
+        os.kill(int(process.read_text()), number)
+
+    return handler
