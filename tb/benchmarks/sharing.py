@@ -217,8 +217,9 @@ server's process, take no cycles.
 Makespan: from the first push to the end of the last kernel. Use: warps that are on SMs, of all that
 fit, those that are being saved included. First warp: from the arrival of a pointer at the server to
 the first warp of its kernel, mean. Fair: end of the first application ÷ end of the last. Changes of
-context, and cycles of each, mean: in which one leaves, or the next one is being bound. One more:
-what each further application adds to the makespan."""
+context, and cycles of each, mean: in which one leaves, or the next one is being bound; the shared
+one starts once, with all address spaces. One more: what each further application adds to the
+makespan."""
 
 
 def table(values: Mapping[str, int], timelines: Mapping[str, str]) -> str:

@@ -106,6 +106,7 @@ class FakeCompute:
         out a release and returns whether it was refused.
     ended : called with every task that is over and the cause of its failure, if any.
     hold : True stops all execution.
+    held : channels whose tasks do not execute.
     broken_lists : True corrupts entries read back from the lists.
     """
 
@@ -141,6 +142,7 @@ class FakeCompute:
         self.order: list[tuple[int, tuple[int, int, int]]] = []
         self.active: int | None = None
         self.hold = self.broken_lists = False
+        self.held: set[int] = set()
         self._automatic = WIDE
         self._places = itertools.count()
 
@@ -285,6 +287,7 @@ class FakeCompute:
             return
         self._select()
         mine = [task for task in self.running if task.context == self.active]
+        mine = [task for task in mine if task.channel not in self.held]
         if not mine:
             return
         task = max(mine, key=lambda one: one.priority)

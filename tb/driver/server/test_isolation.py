@@ -183,19 +183,24 @@ def test_faults_halt_their_sender():
     serve(run)
 
 
-def test_channels_are_kept_for_others():
+@pytest.mark.parametrize("sizes", [(5, 5), (5, 16), (16, 5)])
+def test_channels_are_kept_for_others(sizes: tuple[int, int]):
     """Neither streams nor address spaces take the last channel or ASID of another application."""
 
     async def run(session: Session) -> None:
         greedy = await session.client("greedy")
+        taken = 0
         with pytest.raises(DeviceError, match="can have no channel for another address space"):
-            for number in range(7):
-                await greedy.stream(space=greedy.create_space(f"space {number}"))
+            while taken < 7:
+                await greedy.stream(space=greedy.create_space(f"space {taken}"))
+                taken += 1
+        assert taken <= 3
         others = [await session.client(f"other {number}") for number in range(2)]
         for seed, device in enumerate(others):
             await session.works(device, await device.stream(), seed)
 
-    serve(run, config={"channels": 5, "asids": 5}, applications=3)
+    channels, asids = sizes
+    serve(run, config={"channels": channels, "asids": asids}, applications=3, channels_each=16)
 
 
 def test_too_many_calls():

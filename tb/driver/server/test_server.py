@@ -17,6 +17,7 @@ from signalbox.driver.kernels.library import SPIN
 from signalbox.driver.memory.physical import OutOfMemory
 from signalbox.driver.protocol.errors import ServerError
 from signalbox.driver.runtime.limits import Limit
+from signalbox.driver.server.contexts import compute_settings
 from signalbox.driver.server.journal import Kind
 from signalbox.driver.server.server import POLL_CYCLES
 from signalbox.driver.server.settings import ServerSettings
@@ -63,6 +64,15 @@ def test_one_universal_context():
         assert [*contexts] == [server.contexts.universal]
 
     serve(run)
+
+
+@pytest.mark.parametrize(("each", "tasks"), [(False, 24), (True, 8)])
+def test_room_in_the_lists(each: bool, tasks: int):
+    """A context has room for the tasks of all its applications."""
+    for launches in (8, 1000):
+        settings = ServerSettings(applications=3, launches_each=launches, context_each=each)
+        waiting = compute_settings(settings).waiting
+        assert max(64, tasks * launches // 8) <= waiting < max(65, tasks * launches // 4)
 
 
 def test_a_context_each():
@@ -305,6 +315,7 @@ def test_limits():
         device = await session.client()
         stream = await device.stream()
         device.set_limit(Limit.NESTING_DEPTH, 3)
+        assert device.stream_priority_range() == (0, 0)
         with pytest.raises(DeviceError, match="depth of 3 is more than the 2 of the server"):
             await stream.launch(SPIN, 1, 1, {"CYCLES": 1})
         device.set_limit(Limit.NESTING_DEPTH, 2)
@@ -387,6 +398,40 @@ def test_patience():
             await one.close()
 
     serve(run, patience_cycles=2000)
+
+
+def test_patience_with_those_who_progress():
+    """Of two that have kept the machine busy, the one whose tasks do not end is the culprit, though
+    the other has been busy for longer (SHARE-9)."""
+
+    async def run(session: Session) -> None:
+        compute = session.machine.compute
+        assert compute is not None
+        steady, endless = await session.client("steady"), await session.client("endless")
+        stream, forever = await steady.stream(), await endless.stream()
+        compute.hold = True
+        tasks = [await stream.launch(SPIN, 1, 1, {"CYCLES": 1}, overlap=True) for _ in range(30)]
+        await session.machine.wait_cycles(500)
+        compute.held.add(forever.channel.index)
+        never = await forever.launch(SPIN, 1, 1, {"CYCLES": 1})
+        killed, index = False, forever.channel.index
+        while not killed:
+            for _ in range(100):
+                await session.machine.wait_cycles(10)
+            before = len(compute.over)
+            while len(compute.over) == before:
+                compute.hold = False
+                await session.machine.wait_cycles(1)
+                compute.hold = True
+            killed = index in {task.channel for task in compute.over}
+            assert {task.channel for task in compute.running} - {index}, "it has nothing left to do"
+        compute.hold = False
+        for task in tasks:
+            await task.synchronize()
+        with pytest.raises(Exception, match="TASK_KILLED"):
+            await never.synchronize()
+
+    serve(run, patience_cycles=4000, launches_each=30)
 
 
 def test_priorities_do_not_block():
