@@ -60,6 +60,7 @@ Urgent kernels <docs/urgent-kernels.md>
 Small tasks <docs/small-tasks.md>
 Preemption <docs/preemption.md>
 Nested launches <docs/nested.md>
+Sharing <docs/sharing-measured.md>
 Placement <docs/placement.md>
 Placement and translation <docs/spread.md>
 ```
