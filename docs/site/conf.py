@@ -72,6 +72,7 @@ Glossary <docs/glossary.md>
 Driver API <docs/api/driver.md>
 Hardware API <docs/api/hardware.md>
 Blocks <hw/README.md>
+Scheduling <hw/host/scheduling/README.md>
 Compute engine <hw/compute/README.md>
 SMs <hw/sm/README.md>
 Nested launches <hw/nested/README.md>
