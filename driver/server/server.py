@@ -19,38 +19,35 @@ from signalbox.driver.channel.settings import ChannelSettings
 from signalbox.driver.device import Device
 from signalbox.driver.platform.info import DeviceError
 from signalbox.driver.platform.machine import Machine
-from signalbox.driver.protocol.errors import CommandsRefused, refusal, report
+from signalbox.driver.protocol.errors import refusal
 from signalbox.driver.protocol.messages import (
     PROTOCOL,
     Answer,
     Call,
     Done,
-    Halted,
     Hello,
     Leave,
     MessageError,
-    Notified,
     Refused,
     Report,
     Result,
     Status,
-    Taken,
     Welcome,
     decode_call,
     encode,
 )
 from signalbox.driver.runtime.own_machine import OwnMachine
-from signalbox.driver.server.application import Application, Peer, ServedChannel
+from signalbox.driver.server.application import Application, Peer
 from signalbox.driver.server.calls import Calls
-from signalbox.driver.server.command_check import CommandError, checked_launches
 from signalbox.driver.server.contexts import ServedContexts, compute_settings
+from signalbox.driver.server.issue import Issue
 from signalbox.driver.server.journal import Journal, Kind
 from signalbox.driver.server.pool import Pool
+from signalbox.driver.server.progress import Progress
 from signalbox.driver.server.settings import ServerSettings
 from signalbox.driver.server.status import status
-from signalbox.driver.server.work_queue import Pointer, policy
+from signalbox.driver.server.watchdog import culprit
 from signalbox.driver.text_table import counted
-from signalbox.hw.errors import Cause
 from signalbox.hw.registers import KillScope
 
 __all__ = ["Inbox", "Lost", "Received", "Server", "Stop"]
@@ -62,14 +59,6 @@ POLL_CYCLES = 64
 
 _CHANNELS = ChannelSettings(ring_entries=64, pushbuffer_bytes=1 << 13)
 """Settings of channels: the system memory of an application has room for several."""
-
-_TURNS = 16
-"""Turns over the queues between two looks at the machine."""
-
-_COUNTING_CYCLES = 4096
-"""Least number of cycles between two looks at the counters of a busy channel."""
-
-_PATIENT = 1 << 62
 
 _MOST_CALLS = 256
 """Calls of an application in progress; one that makes more is ended."""
@@ -136,15 +125,15 @@ class Server:
         self.applications: dict[int, Application] = {}
         self._ended = False
         self.served, self.visited = 0, False
-        self._policy = policy(settings.policy)
         self._pool = Pool(self.device.memory, settings)
         self._by_peer: dict[Peer, Application] = {}
         self._expelled: set[Peer] = set()
-        self._journal, self._pushed = journal, False
+        self._journal = journal
+        parts = self.device.machine, settings, self.applications, self._expel, self._note
+        self._issue, self._progress = Issue(*parts), Progress(owner.control, settings)
         self._calls = Calls(self.device, owner, settings, self._owed, self._note)
         self.contexts = ServedContexts(self.device, owner.compute, settings)
         self._running = self._looks = 0
-        self._counting = min(_COUNTING_CYCLES, (settings.patience_cycles or _PATIENT) // 4)
 
     @classmethod
     async def open(
@@ -173,7 +162,7 @@ class Server:
 
     def _note(self, kind: Kind, application: Application, channel: int = -1) -> None:
         """Hear of what happens to applications; write it to the journal, if there is one."""
-        self._pushed |= kind is Kind.PUSHED
+        self._issue.pushed |= kind is Kind.PUSHED
         if self._journal is not None:
             self._journal.note(kind, application, channel)
 
@@ -188,7 +177,7 @@ class Server:
             self._take_in()
             if until_left and self._deserted:
                 break
-            await self._issue()
+            await self._issue.serve()
             await self.device.machine.wait_cycles(POLL_CYCLES)
             await self._look()
         for application in list(self.applications.values()):
@@ -422,103 +411,6 @@ class Server:
             if compute is not None and space.asid is not None and self.owner.spaces.users(space):
                 await compute.kill(KillScope.SPACE, asid=space.asid)
 
-    # -- work --------------------------------------------------------------------------------------
-
-    async def _issue(self) -> None:
-        """Serve the queues, turn by turn, until nothing more can be handed on, or it is time to
-        look at the machine again."""
-        self._pushed = False
-        stuck: set[int] = set()
-        for _ in range(_TURNS):
-            queues = [one for one in self.applications.values() if one.ready]
-            waiting = [one for one in queues if one.number not in stuck]
-            if not waiting:
-                return
-            for one in self._policy.turn(waiting):
-                assert isinstance(one, Application)
-                if not await self._hand_on_safely(one):
-                    stuck.add(one.number)
-
-    async def _hand_on_safely(self, application: Application) -> bool:
-        """See `_hand_on`. An unexpected error costs the application its connection, no more."""
-        try:
-            return await self._hand_on(application)
-        except Exception as error:
-            LOG.exception("%s: unexpected error", application)
-            self._expel(application.peer, str(error))
-            return False
-
-    async def _hand_on(self, application: Application) -> bool:
-        """Hand on the oldest pointer of an application that can be; whether there was one.
-
-        Behind a pointer without room, launches wait, too: those that it waits for may need the
-        places on the machine.
-        """
-        blocked = False
-        for served in application.heads():
-            _, pointer = served.waiting[0]
-            if served.channel.failure is not None:
-                continue
-            if not await served.channel.has_room(pointer.dwords):
-                blocked = True
-                continue
-            if not served.waiting or served.waiting[0][1] is not pointer:
-                continue  # the channel was closed meanwhile
-            try:
-                dwords, count = self._checked(served, pointer)
-            except CommandError as error:
-                self._refuse(application, served, str(error))
-                return True
-            if count and (blocked or application.tasks + count > self.settings.launches_each):
-                continue
-            await self._submit(application, served, dwords, count)
-            return True
-        return False
-
-    def _checked(self, served: ServedChannel, pointer: Pointer) -> tuple[list[int], int]:
-        """The commands of a channel's oldest pointer and their number of launches: read and checked
-        once, however long they are held back. Raises `CommandError`."""
-        if served.checked is None:
-            dwords = self._commands(pointer)
-            served.checked = dwords, self._launches(dwords)
-        return served.checked
-
-    def _launches(self, dwords: list[int]) -> int:
-        """Check commands; returns the number of launches. Raises `CommandError`."""
-        count, most = checked_launches(dwords), self.settings.launches_each
-        if count > most:
-            raise CommandError(f"{count} launches, more than the {most} of an application")
-        return count
-
-    async def _submit(
-        self, application: Application, served: ServedChannel, dwords: list[int], count: int
-    ) -> None:
-        """Put the oldest pointer's commands, with `count` launches, on its channel's ring."""
-        _, pointer = served.waiting.popleft()
-        served.checked, served.running = None, True
-        served.unseen += count
-        application.issued += 1
-        await served.channel.submit(dwords, sync=pointer.sync)
-        self._taken(application, served)
-
-    def _commands(self, pointer: Pointer) -> list[int]:
-        """A copy of the commands at a pointer, which their owner cannot change any more."""
-        data = self.device.machine.memory_read(pointer.pa, 4 * pointer.dwords)
-        return [int.from_bytes(data[at : at + 4], "little") for at in range(0, len(data), 4)]
-
-    def _refuse(self, application: Application, served: ServedChannel, why: str) -> None:
-        """Drop the oldest pointer of a channel, and tell its owner."""
-        served.waiting.popleft()
-        self._taken(application, served)
-        index = served.channel.index
-        error = CommandsRefused(index, Cause.METHOD_PRIVILEGED, None, 0, 0, 0, held=False, why=why)
-        application.tell(self.cycle, Halted(index, served.resumes, report(error)))
-
-    def _taken(self, application: Application, served: ServedChannel) -> None:
-        served.taken += 1
-        self._note(Kind.HANDED_ON, application, served.channel.index)
-        application.tell(self.cycle, Taken(served.channel.index, served.taken))
-
     # -- progress ----------------------------------------------------------------------------------
 
     async def _look(self) -> None:
@@ -534,82 +426,25 @@ class Server:
         first = self._looks % max(1, len(order))
         for application in [*order[first:], *order[:first]]:
             try:
-                await self._inspect(application, notified)
+                await self._progress.inspect(application, notified)
             except Exception as error:
                 LOG.exception("%s: unexpected error", application)
                 self._expel(application.peer, str(error))
             self._take_in()
-            if self._pushed:
-                await self._issue()
+            if self._issue.pushed:
+                await self._issue.serve()
         self._watch()
 
-    async def _inspect(self, application: Application, notified: int) -> None:
-        """See how far an application is, and tell it."""
-        heard = False
-        for index, served in list(application.channels.items()):
-            stopped = served.running and not await self._runs(application, served)
-            heard |= stopped or bool(notified >> index & 1)
-            self._tell_failure(application, served)
-        if not any(one.tasks or one.copies for one in application.channels.values()):
-            application.busy_since = 0
-        elif not application.busy_since:
-            application.busy_since = self.cycle
-        if heard:
-            application.tell(self.cycle, Notified())
-
-    async def _runs(self, application: Application, served: ServedChannel) -> bool:
-        """Read how far a channel is; whether it may still execute something."""
-        channel = served.channel
-        state = await self.owner.control.read_channel_fields(channel.index, "STATUS")
-        served.tasks, served.copies = state["TASKS"], state["COPIES"]
-        pending = state["PENDING"] or await channel.update() != channel.submitted
-        if not pending:
-            served.unseen = 0
-        halted = state["HALTED"] and channel.failure is not None
-        served.running = bool(state["ACTIVE"] or (pending and not halted))
-        if not served.running or self.cycle - served.counted >= self._counting:
-            await self._count(application, served)
-        return served.running
-
-    async def _count(self, application: Application, served: ServedChannel) -> None:
-        """Read how many tasks and copies of a channel have ended."""
-        control, index, served.counted = self.owner.control, served.channel.index, self.cycle
-        ended = await control.read_channel(index, "TASKS")
-        copied = await control.read_channel(index, "COPIES")
-        if (ended, copied) != (served.ended, served.copied):
-            served.ended, served.copied, application.since = ended, copied, self.cycle
-
-    def _tell_failure(self, application: Application, served: ServedChannel) -> None:
-        failure = served.channel.failure
-        if failure is None:
-            served.told = False
-        elif not served.told:
-            served.told = True
-            index = served.channel.index
-            application.tell(self.cycle, Halted(index, served.resumes, report(failure)))
-
     def _watch(self) -> None:
-        """If several applications have work and nothing of one ends for too long, end the work of
-        one (SHARE-9): of those that have tasks or copies without an end, else of all that have any,
-        the one that has had them without a break for longest."""
-        patience, there = self.settings.patience_cycles, self.applications.values()
-        working = [one for one in there if one.busy_since or one.ready]
-        if self.settings.context_each:  # each runs for its part of the time only
-            patience *= len(working)
-        holding = [one for one in working if one.busy_since]
-        starved = [one for one in working if self.cycle - one.since > patience]
-        if not patience or len(working) < 2 or not holding or not starved:
+        """End work that has no end (`culprit`)."""
+        found = culprit(self.applications.values(), self.cycle, self.settings)
+        if found is None:
             return
-        endless = [one for one in holding if one in starved]
-        culprit = min(endless or holding, key=lambda one: one.busy_since)
-        for one in working:
-            one.since = self.cycle
-        culprit.busy_since = 0
-        LOG.warning("%s: its work is ended, others have waited %d cycles", culprit, patience)
-        if any(one.copies for one in culprit.channels.values()):
-            self._expel(culprit.peer, "a copy without an end")
+        LOG.warning("%s: its work is ended, others have waited for too long", found)
+        if any(one.copies for one in found.channels.values()):
+            self._expel(found.peer, "a copy without an end")
         else:
-            self._start(self._kill_tasks(culprit))
+            self._start(self._kill_tasks(found))
 
     async def _kill_tasks(self, application: Application) -> None:
         """Kill the tasks of an application that goes on."""

@@ -106,7 +106,6 @@ class FakeCompute:
         out a release and returns whether it was refused.
     ended : called with every task that is over and the cause of its failure, if any.
     hold : True stops all execution.
-    held : channels whose tasks do not execute.
     broken_lists : True corrupts entries read back from the lists.
     """
 
@@ -142,7 +141,6 @@ class FakeCompute:
         self.order: list[tuple[int, tuple[int, int, int]]] = []
         self.active: int | None = None
         self.hold = self.broken_lists = False
-        self.held: set[int] = set()
         self._automatic = WIDE
         self._places = itertools.count()
 
@@ -287,7 +285,6 @@ class FakeCompute:
             return
         self._select()
         mine = [task for task in self.running if task.context == self.active]
-        mine = [task for task in mine if task.channel not in self.held]
         if not mine:
             return
         task = max(mine, key=lambda one: one.priority)

@@ -400,40 +400,6 @@ def test_patience():
     serve(run, patience_cycles=2000)
 
 
-def test_patience_with_those_who_progress():
-    """Of two that have kept the machine busy, the one whose tasks do not end is the culprit, though
-    the other has been busy for longer (SHARE-9)."""
-
-    async def run(session: Session) -> None:
-        compute = session.machine.compute
-        assert compute is not None
-        steady, endless = await session.client("steady"), await session.client("endless")
-        stream, forever = await steady.stream(), await endless.stream()
-        compute.hold = True
-        tasks = [await stream.launch(SPIN, 1, 1, {"CYCLES": 1}, overlap=True) for _ in range(30)]
-        await session.machine.wait_cycles(500)
-        compute.held.add(forever.channel.index)
-        never = await forever.launch(SPIN, 1, 1, {"CYCLES": 1})
-        killed, index = False, forever.channel.index
-        while not killed:
-            for _ in range(100):
-                await session.machine.wait_cycles(10)
-            before = len(compute.over)
-            while len(compute.over) == before:
-                compute.hold = False
-                await session.machine.wait_cycles(1)
-                compute.hold = True
-            killed = index in {task.channel for task in compute.over}
-            assert {task.channel for task in compute.running} - {index}, "it has nothing left to do"
-        compute.hold = False
-        for task in tasks:
-            await task.synchronize()
-        with pytest.raises(Exception, match="TASK_KILLED"):
-            await never.synchronize()
-
-    serve(run, patience_cycles=4000, launches_each=30)
-
-
 def test_priorities_do_not_block():
     """An application of high priority that cannot go on keeps nobody waiting (SHARE-6)."""
 

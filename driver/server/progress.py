@@ -1,0 +1,71 @@
+"""Progress of the applications, as far as the machine shows it."""
+
+from signalbox.driver.platform.control_port import ControlPort
+from signalbox.driver.protocol.errors import report
+from signalbox.driver.protocol.messages import Halted, Notified
+from signalbox.driver.server.application import Application, ServedChannel
+from signalbox.driver.server.settings import ServerSettings
+
+__all__ = ["Progress"]
+
+_COUNTING_CYCLES = 4096
+"""Least number of cycles between two looks at the counters of a busy channel."""
+
+_PATIENT = 1 << 62
+
+
+class Progress:
+    """Sees how far applications are, and tells them."""
+
+    def __init__(self, control: ControlPort, settings: ServerSettings) -> None:
+        self._control = control
+        self._counting = min(_COUNTING_CYCLES, (settings.patience_cycles or _PATIENT) // 4)
+
+    async def inspect(self, application: Application, notified: int) -> None:
+        """See how far an application is, and tell it. `notified` : channels with an interrupt, a
+        bit each."""
+        heard = False
+        for index, served in list(application.channels.items()):
+            stopped = served.running and not await self._runs(application, served)
+            heard |= stopped or bool(notified >> index & 1)
+            self._tell_failure(application, served)
+        if not any(one.tasks or one.copies for one in application.channels.values()):
+            application.busy_since = 0
+        elif not application.busy_since:
+            application.busy_since = self._control.machine.now()
+        if heard:
+            application.tell(self._control.machine.now(), Notified())
+
+    async def _runs(self, application: Application, served: ServedChannel) -> bool:
+        """Read how far a channel is; whether it may still execute something."""
+        channel = served.channel
+        state = await self._control.read_channel_fields(channel.index, "STATUS")
+        served.tasks, served.copies = state["TASKS"], state["COPIES"]
+        pending = state["PENDING"] or await channel.update() != channel.submitted
+        if not pending:
+            served.unseen = 0
+        halted = state["HALTED"] and channel.failure is not None
+        served.running = bool(state["ACTIVE"] or (pending and not halted))
+        if not served.running or self._control.machine.now() - served.counted >= self._counting:
+            await self._count(application, served)
+        return served.running
+
+    async def _count(self, application: Application, served: ServedChannel) -> None:
+        """Read how many tasks and copies of a channel have ended."""
+        control, index, cycle = self._control, served.channel.index, self._control.machine.now()
+        served.counted = cycle
+        ended = await control.read_channel(index, "TASKS")
+        copied = await control.read_channel(index, "COPIES")
+        if (ended, copied) != (served.ended, served.copied):
+            served.ended, served.copied, application.since = ended, copied, cycle
+
+    def _tell_failure(self, application: Application, served: ServedChannel) -> None:
+        failure = served.channel.failure
+        if failure is None:
+            served.told = False
+        elif not served.told:
+            served.told = True
+            index = served.channel.index
+            application.tell(
+                self._control.machine.now(), Halted(index, served.resumes, report(failure))
+            )

@@ -1,0 +1,30 @@
+"""Work without an end, which keeps others waiting (SHARE-9)."""
+
+from collections.abc import Iterable
+
+from signalbox.driver.server.application import Application
+from signalbox.driver.server.settings import ServerSettings
+
+__all__ = ["culprit"]
+
+
+def culprit(
+    applications: Iterable[Application], cycle: int, settings: ServerSettings
+) -> Application | None:
+    """The application whose work is to be ended, if several have work and nothing of one has ended
+    for longer than the patience: of those that have tasks or copies without an end, else of all
+    that have any, the one that has had them without a break for longest. The patience of all begins
+    anew then."""
+    working = [one for one in applications if one.busy_since or one.ready]
+    # With a context each, an application runs for its part of the time only.
+    patience = settings.patience_cycles * (len(working) if settings.context_each else 1)
+    holding = [one for one in working if one.busy_since]
+    starved = [one for one in working if cycle - one.since > patience]
+    if not patience or len(working) < 2 or not holding or not starved:
+        return None
+    endless = [one for one in holding if one in starved]
+    found = min(endless or holding, key=lambda one: one.busy_since)
+    for one in working:
+        one.since = cycle
+    found.busy_since = 0
+    return found

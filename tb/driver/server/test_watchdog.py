@@ -1,0 +1,66 @@
+"""Choice of the application whose work is ended (SHARE-9)."""
+
+from dataclasses import dataclass
+from typing import cast
+
+import pytest
+
+from signalbox.driver.server.application import Application
+from signalbox.driver.server.settings import ServerSettings
+from signalbox.driver.server.watchdog import culprit
+
+NOW, PATIENCE = 10_000, 1000
+
+
+@dataclass
+class Work:
+    """What the watchdog sees of an application: the last end of a task `since`, tasks without a
+    break from `busy_since` on, pointers on its queue."""
+
+    since: int = NOW
+    busy_since: int = 0
+    ready: bool = False
+
+
+LATE = NOW - PATIENCE - 1
+"""Last end of a task of those who wait for too long."""
+
+CASES = {
+    "nobody": ([], None),
+    "alone": ([Work(LATE, 1)], None),
+    "beside one without work": ([Work(LATE, 1), Work(LATE)], None),
+    "endless, another waits": ([Work(LATE, 1), Work(ready=True)], 0),
+    "endless, another is served": ([Work(NOW, 1), Work(LATE, 500)], 1),
+    "just not too long": ([Work(LATE + 1, 1), Work(ready=True)], None),
+    "of two, the longer one": ([Work(LATE, 20), Work(LATE, 10), Work(ready=True)], 1),
+    "waits in vain, all progress": ([Work(LATE, ready=True), Work(NOW, 9), Work(NOW, 8)], 2),
+    "waits in vain, nobody is busy": ([Work(LATE, ready=True), Work(ready=True)], None),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_choice(name: str):
+    """The others get a new patience with it."""
+    there, wanted = CASES[name]
+    before = [(one.since, one.busy_since) for one in there]
+    found = culprit(cast("list[Application]", there), NOW, ServerSettings(patience_cycles=PATIENCE))
+    if wanted is None:
+        assert found is None
+        assert [(one.since, one.busy_since) for one in there] == before
+    else:
+        assert found is there[wanted] and there[wanted].busy_since == 0
+        assert all(one.since == NOW for one in there)
+
+
+def test_in_turn():
+    """With a context each, n applications have n times the patience."""
+    for late, wanted in ((3 * PATIENCE, False), (3 * PATIENCE + 1, True)):
+        there = [Work(NOW - late, 1), Work(NOW, 2), Work(ready=True)]
+        settings = ServerSettings(patience_cycles=PATIENCE, context_each=True)
+        assert (culprit(cast("list[Application]", there), NOW, settings) is not None) == wanted
+
+
+def test_for_ever():
+    """Without a patience nobody is ended."""
+    there = cast("list[Application]", [Work(0, 1), Work(ready=True)])
+    assert culprit(there, 1 << 60, ServerSettings(patience_cycles=0)) is None
