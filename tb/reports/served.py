@@ -19,6 +19,7 @@ from pathlib import Path
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
 from signalbox.driver.server.journal import Entry, Kind
+from signalbox.tb.reports.timeline import WARPS, block_track, sm_track
 from signalbox.tb.reports.tracks import Process
 from signalbox.tb.simulation.trace import (
     BlockStop,
@@ -31,11 +32,10 @@ from signalbox.tb.simulation.trace import (
     WarpStarted,
 )
 
-__all__ = ["MACHINE", "QUEUE", "WARPS", "block_track", "process_name", "task_track", "write"]
+__all__ = ["MACHINE", "QUEUE", "process_name", "task_track", "write"]
 
 MACHINE = "machine"
 QUEUE = "pointers on the queue"
-WARPS = "warps"
 
 _LATER = 1 << 62
 """End of what has not ended."""
@@ -52,11 +52,6 @@ def process_name(entry: Entry) -> str:
 def task_track(lane: int) -> str:
     """Name of a track of tasks."""
     return f"tasks {lane}"
-
-
-def block_track(slot: int) -> str:
-    """Name of the track of a block slot, below the one of its SM."""
-    return f"block slot {slot}"
 
 
 @dataclass(eq=False)
@@ -248,7 +243,7 @@ def _lanes(tasks: Sequence[_Task]) -> list[list[_Task]]:
 
 def _machine(process: Process, reader: _Reader, sms: int, end: int) -> None:
     for sm in range(sms):
-        group = process.track(f"SM {sm}")
+        group = process.track(sm_track(sm))
         process.counter(WARPS, reader.warps.get(sm, []), group)
         for slot, blocks in _slots(reader, sm):
             track = process.track(block_track(slot), group)

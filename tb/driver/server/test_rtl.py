@@ -18,7 +18,8 @@ from signalbox.driver.client import start
 from signalbox.driver.client.socket_link import ask_status, listens
 from signalbox.driver.protocol.errors import ServerError
 from signalbox.tb.reports.readback import Events, read
-from signalbox.tb.reports.served import MACHINE, QUEUE, WARPS, task_track
+from signalbox.tb.reports.served import MACHINE, QUEUE, task_track
+from signalbox.tb.reports.timeline import WARPS
 from signalbox.tb.simulation.tiers import ON_VERILATOR
 
 SMALL = "--config tiny --sms 2 --sm-warps 4 --channels 8 --asids 16 --memory-bytes 0x800000".split()

@@ -5,15 +5,8 @@ from pathlib import Path
 from signalbox.driver.server.journal import Entry, Kind
 from signalbox.hw.errors import Refusal
 from signalbox.tb.reports.readback import read
-from signalbox.tb.reports.served import (
-    MACHINE,
-    QUEUE,
-    WARPS,
-    block_track,
-    process_name,
-    task_track,
-    write,
-)
+from signalbox.tb.reports.served import MACHINE, QUEUE, process_name, task_track, write
+from signalbox.tb.reports.timeline import WARPS, block_track, sm_track
 from signalbox.tb.simulation.trace import (
     BlockStop,
     BlockStopped,
@@ -99,11 +92,11 @@ def test_tracks(tmp_path: Path):
     assert values(a, QUEUE) == queued
     nested = [(101, 1), (109, 0), (111, 1), (115, 0)]
     assert values(b, WARPS) == [(52, 1), (60, 0), (85, 1), (95, 0), *nested]
-    assert slices(MACHINE, "SM 0", block_track(2)) == [(101, 115, "1 b")]
-    assert slices(MACHINE, "SM 0", block_track(0)) == [(50, 80, "0 a"), (85, 95, "1 b")]
-    assert slices(MACHINE, "SM 0", block_track(1)) == [(52, 60, "1 b")]
+    assert slices(MACHINE, sm_track(0), block_track(2)) == [(101, 115, "1 b")]
+    assert slices(MACHINE, sm_track(0), block_track(0)) == [(50, 80, "0 a"), (85, 95, "1 b")]
+    assert slices(MACHINE, sm_track(0), block_track(1)) == [(52, 60, "1 b")]
     (_, task), _ = events[b, task_track(0)][:2]
-    (_, block), _ = events[MACHINE, "SM 0", block_track(1)]
+    (_, block), _ = events[MACHINE, sm_track(0), block_track(1)]
     assert list(task.flow_ids) == list(block.flow_ids) and len(block.flow_ids) == 1
     outcomes = {note.name: note.string_value for note in task.debug_annotations}
     assert outcomes["outcome"] == "KERNEL"
