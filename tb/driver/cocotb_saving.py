@@ -121,7 +121,7 @@ async def applications_in_turn(dut):
     """Two applications of a server, each with a context of its own. One never ends; the other one's
     task is over within a few slices, and the first one goes on where it was (SHARE-11)."""
     machine = await SimMachine.start(dut)
-    settings = ServerSettings(memory_each=1 << 16, context_each=True, slice_cycles=SLICE)
+    settings = ServerSettings(memory_each=1 << 18, context_each=True, slice_cycles=SLICE)
     inbox = LocalInbox(machine)
     server = await Server.open(machine, settings, inbox, cocotb.start_soon)
     running = cocotb.start_soon(server.run())
