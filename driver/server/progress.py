@@ -11,15 +11,14 @@ __all__ = ["Progress"]
 _COUNTING_CYCLES = 4096
 """Least number of cycles between two looks at the counters of a busy channel."""
 
-_PATIENT = 1 << 62
-
 
 class Progress:
     """Sees how far applications are, and tells them."""
 
     def __init__(self, control: ControlPort, settings: ServerSettings) -> None:
         self._control = control
-        self._counting = min(_COUNTING_CYCLES, (settings.patience_cycles or _PATIENT) // 4)
+        patience = settings.patience_cycles or 4 * _COUNTING_CYCLES
+        self._counting = min(_COUNTING_CYCLES, patience // 4)
 
     async def inspect(self, application: Application, notified: int) -> None:
         """See how far an application is, and tell it. `notified` : channels with an interrupt, a

@@ -8,14 +8,8 @@ from signalbox.driver.kernels.timing import TimingTask
 from signalbox.driver.server.settings import ServerSettings
 from signalbox.tb.benchmarks.compute_machine import MACHINE
 from signalbox.tb.benchmarks.plots import Panel, save_plot
-from signalbox.tb.simulation.trace import (
-    BlockStop,
-    BlockStopped,
-    Event,
-    TaskOpened,
-    WarpEnded,
-    WarpStarted,
-)
+from signalbox.tb.simulation.residents import Residents
+from signalbox.tb.simulation.trace import Event, TaskOpened, WarpStarted
 
 __all__ = [
     "CASES",
@@ -155,29 +149,19 @@ class Residence:
 
 
 def residences(events: Iterable[Event]) -> Iterator[Residence]:
-    """Times during which warps were on SMs. A stopped block is there until it is saved, and again
-    from the next start of its warps on. Raises `AssertionError` for warps without an end."""
+    """Times during which warps were on SMs. Raises `AssertionError` for warps without an end."""
     rows: dict[int, int] = {}
-    there: dict[tuple[int, int], WarpStarted] = {}
-    stopping: dict[int, int] = {}
+    owners: dict[tuple[int, int], int] = {}
+    residents = Residents()
     for event in events:
         match event:
             case TaskOpened(_, row, asid):
                 rows[row] = asid
-            case WarpStarted(_, sm, warp):
-                there[sm, warp] = event
-            case WarpEnded(cycle, sm, warp) if (sm, warp) in there:
-                began = there.pop((sm, warp))
-                yield Residence(rows[began.row], sm, began.cycle, cycle)
-            case BlockStop(_, sm, slot):
-                stopping[sm] = slot
-            case BlockStopped(cycle, sm, _, True):
-                slot = stopping.pop(sm)
-                for place, began in list(there.items()):
-                    if (began.sm, began.slot) == (sm, slot):
-                        del there[place]
-                        yield Residence(rows[began.row], sm, began.cycle, cycle)
-    assert not there, there
+            case WarpStarted(_, sm, warp, row):
+                owners[sm, warp] = rows[row]
+        for one in residents.take(event):
+            yield Residence(owners[one.sm, one.warp], one.sm, one.cycle, event.cycle)
+    assert not residents.there, residents.there
 
 
 def use(found: Sequence[Residence], span: int) -> int:

@@ -21,14 +21,13 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 from signalbox.driver.server.journal import Entry, Kind
 from signalbox.tb.reports.timeline import WARPS, block_track, sm_track
 from signalbox.tb.reports.tracks import Process
+from signalbox.tb.simulation.residents import Residents
 from signalbox.tb.simulation.trace import (
-    BlockStop,
     BlockStopped,
     Event,
     TaskLaunched,
     TaskOpened,
     TaskOver,
-    WarpEnded,
     WarpStarted,
 )
 
@@ -110,15 +109,16 @@ class _Reader:
         self._spaces: dict[tuple[int, int], tuple[_Application, _Task]] = {}
         self._channels: dict[tuple[int, int], _Task] = {}
         self._rows: dict[int, tuple[_Application, _Task]] = {}
-        self._slots: dict[tuple[int, int], int] = {}
-        self._stopping: dict[int, _Block] = {}
+        self._residents = Residents()
+        self._blocks: dict[tuple[int, int], _Block] = {}
         self._flows = 0
 
     def take(self, event: Entry | Event) -> None:
         """The next event."""
+        if isinstance(event, Entry):
+            self._entry(event)
+            return
         match event:
-            case Entry():
-                self._entry(event)
             case TaskLaunched(cycle, channel, asid, page) if channel in self._owners:
                 owner = self._holders[asid] = self._owners[channel]
                 task = self._task(owner, cycle, channel, page)
@@ -132,15 +132,10 @@ class _Reader:
                 task.over, task.outcome = cycle, refusal.name
             case WarpStarted() if event.row in self._rows:
                 self._started(event, *self._rows[event.row])
-            case WarpEnded(cycle, sm, warp) if (sm, warp) in self._slots:
-                self._ended(cycle, sm, warp)
-            case BlockStop(cycle, sm, slot) if self.blocks.get((sm, slot)):
-                self._stopping[sm] = self.blocks[sm, slot][-1]
-            case BlockStopped(cycle, sm, _, True) if sm in self._stopping:
-                block = self._stopping.pop(sm)
-                block.stopped, block.last = True, cycle
-                for warp in list(block.warps):
-                    self._ended(cycle, sm, warp)
+        for warp in self._residents.take(event):
+            if block := self._blocks.pop((warp.sm, warp.warp), None):
+                block.stopped = isinstance(event, BlockStopped)
+                self._left(event.cycle, warp, block)
 
     def _entry(self, entry: Entry) -> None:
         if entry.kind is Kind.CAME:
@@ -182,18 +177,17 @@ class _Reader:
             there.append(_Block(owner, task, event.cycle, [] if task.begun else [task.flow]))
             task.begun = True
         there[-1].warps.add(event.warp)
-        self._slots[event.sm, event.warp] = event.slot
+        self._blocks[event.sm, event.warp] = there[-1]
         _change(owner.warps, event.cycle, 1)
         _change(self.warps.setdefault(event.sm, []), event.cycle, 1)
 
-    def _ended(self, cycle: int, sm: int, warp: int) -> None:
-        block = self.blocks[sm, self._slots.pop((sm, warp))][-1]
-        block.warps.discard(warp)
+    def _left(self, cycle: int, warp: WarpStarted, block: _Block) -> None:
+        block.warps.discard(warp.warp)
         block.last = cycle
         if block.task.channel < 0:
             block.task.over, block.task.outcome = cycle, "launched by a kernel"
         _change(block.owner.warps, cycle, -1)
-        _change(self.warps[sm], cycle, -1)
+        _change(self.warps[warp.sm], cycle, -1)
 
 
 def _change(values: Values, cycle: int, by: int) -> None:

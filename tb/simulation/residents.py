@@ -1,0 +1,37 @@
+"""Warps on the SMs, as a trace tells of them."""
+
+from collections.abc import Sequence
+
+from signalbox.tb.simulation.trace import BlockStop, BlockStopped, Event, WarpEnded, WarpStarted
+
+__all__ = ["Residents"]
+
+
+class Residents:
+    """Follows the warps on all SMs. Those of a stopped block are there until its state is saved.
+
+    Members
+    -------
+    there : warps that are on SMs, by SM and hardware warp.
+    """
+
+    def __init__(self) -> None:
+        self.there: dict[tuple[int, int], WarpStarted] = {}
+        self._stopping: dict[int, int] = {}
+
+    def take(self, event: Event) -> Sequence[WarpStarted]:
+        """Follow the next event. Returns the warps that leave with it."""
+        match event:
+            case WarpStarted(_, sm, warp):
+                self.there[sm, warp] = event
+            case WarpEnded(_, sm, warp) if (sm, warp) in self.there:
+                return [self.there.pop((sm, warp))]
+            case BlockStop(_, sm, slot):
+                self._stopping[sm] = slot
+            case BlockStopped(_, sm, _, True):
+                left = sm, self._stopping.pop(sm)
+                warps = [one for one in self.there.values() if (one.sm, one.slot) == left]
+                for one in warps:
+                    del self.there[one.sm, one.warp]
+                return warps
+        return []
