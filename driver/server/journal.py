@@ -1,4 +1,4 @@
-"""What a server has done for its applications, for timelines."""
+"""Journal of a server: arrivals, ends, channels and pointers of its applications, for timelines."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -201,9 +201,9 @@ server's process, take no cycles.
 Makespan: from the first push to the end of the last kernel. Use: warps that are on SMs, of all that
 fit, those that are being saved included. First warp: from the arrival of a pointer at the server to
 the first warp of its kernel, mean. Fair: end of the first application ÷ end of the last. Changes of
-context, and cycles of each, mean: in which one leaves, or the next one is being bound; the shared
-one starts once, with all address spaces. One more: what each further application adds to the
-makespan."""
+context, and mean cycles of each (CONTEXT_SWITCH: leave and bind); the shared
+context starts once, with all address spaces. One more: increase of the makespan per further
+application."""
 
 
 def table(values: Mapping[str, int], timelines: Mapping[str, str]) -> str:
@@ -267,8 +267,8 @@ def _beside(values: Mapping[str, int]) -> str:
 _EXAMPLE_TITLE = f"""\
 The worked example: three applications of three kernels each, one after the other, of blocks that
 fill an SM and compute for {_WHOLE.cycles} cycles: three for A, two for B, three for C. One column
-is 1/{_COLUMNS} of the time in turn, so that both timelines have the same scale. Points: nobody is
-there; in turn, while a context is changed."""
+is 1/{_COLUMNS} of the time in turn, so that both timelines have the same scale. A point:
+an empty SM; in turn, most of them are changes of context."""
 
 
 def _example(values: Mapping[str, int], timelines: Mapping[str, str]) -> Iterator[str]:

@@ -1,10 +1,10 @@
-"""Timeline of a server's run: what its applications did to each other, cycle by cycle.
+"""Timeline of a server's run: queues, tasks and blocks of its applications, cycle by cycle.
 
     write(Path("timeline.pftrace"), journal.entries, events, sms=8)
 
 Each application is a process of Perfetto. Its tracks are: the pointers on its queue, its warps on
 the SMs, and its tasks, on as many tracks as run at the same time. The machine is a process, too:
-each block slot of an SM shows whose block is there, and each SM the number of its warps. An arrow
+each block slot of an SM shows the owner of its block, and each SM the number of its warps. An arrow
 leads from a task to its first block. Kernels that were launched by kernels are tasks of their
 parent's application, from their first block to their last. A stopped block stays until its state is
 saved.
