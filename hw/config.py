@@ -129,6 +129,7 @@ LIMITS = {
     "sm_shared": Limits(1024, 228 * 1024, note=f"a multiple of {SHARED_UNIT}"),
     "lanes": Limits(1, 32, power_of_two=True),
     "save_places": Limits(0, 8192, note="0: no preemption at instruction level"),
+    "runlist_entries": Limits(0, 4096, note="0: no runlists"),
     "nested_kernels": Limits(0, 2048, note="not 1; 0: no nested launches"),
 }
 """By name of the `Config` member. Some members also constrain each other."""
@@ -170,6 +171,8 @@ class Config:
     sm_registers : 32-bit registers per SM, shared by its warps.
     sm_shared : bytes of shared memory per SM.
     lanes : threads of a warp that an SM core executes per cycle.
+    runlist_entries : time-slice groups in the runlist, one that is listed n times counting n times;
+        0: no runlists, each channel has its own slice alone.
     save_places : stopped blocks whose state can be in memory at the same time (PREEMPT-4); 0:
         blocks are never stopped.
     nested_kernels : most kernels at a time that have launched others or were launched by others,
@@ -205,6 +208,7 @@ class Config:
     sm_registers: int = 4096
     sm_shared: int = 48 * 1024
     lanes: int = 4
+    runlist_entries: int = 0
     save_places: int = 0
     nested_kernels: int = 0
     timing_core: bool = False
@@ -349,6 +353,16 @@ class Config:
     def warp_bits(self) -> int:
         """Width of a hardware warp's number."""
         return _bits(self.sm_warps)
+
+    @property
+    def runlists(self) -> bool:
+        """Whether channels can have their turns by a runlist."""
+        return self.runlist_entries > 0
+
+    @property
+    def runlist_bits(self) -> int:
+        """Width of a place in the runlist."""
+        return _bits(self.runlist_entries)
 
     @property
     def preemption(self) -> bool:

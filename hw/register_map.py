@@ -12,7 +12,7 @@ from pathlib import Path
 
 from amaranth.lib import data
 
-from signalbox.hw import methods, options, page_tables, qmd
+from signalbox.hw import methods, options, page_tables, qmd, runlists
 from signalbox.hw.config import SLOT_BYTES, WINDOW_BASE, Config
 from signalbox.hw.errors import CODE_OF, Cause, Code, CoreCause
 from signalbox.hw.options import program
@@ -105,6 +105,7 @@ _NUMBERS = {
     "MMU": MmuOperation,
     "FAULT_TYPE": page_tables.FaultType,
     "ACCESS_TYPE": page_tables.AccessType,
+    "RUNLIST_ERROR": runlists.RunlistError,
     "CODE": Code,
     "CAUSE": Cause,
 }
@@ -122,6 +123,8 @@ _LAYOUTS = {
     "MEM_OP_D": methods.MemOpD,
     "SEND_SIGNALING_PCAS_B": methods.SignalingPcas,
     "REPORT_SEMAPHORE": methods.ReportSemaphore,
+    "RUNLIST_GROUP": runlists.GroupEntry,
+    "RUNLIST_CHANNEL": runlists.ChannelEntry,
     "FAULT_RECORD": page_tables.FaultRecord,
     "PDE": page_tables.Pde,
     "DUAL_PDE": page_tables.DualPde,

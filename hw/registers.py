@@ -23,6 +23,7 @@ from signalbox.hw.errors import CODE_OF, Cause, Code, CoreCause, Refusal
 from signalbox.hw.methods import ENGINE_SUBCHANNELS, OBJECT_BITS, AcquireTimer
 from signalbox.hw.page_tables import FAULT_RECORD_BYTES
 from signalbox.hw.qmd import Placement, SkedCheck
+from signalbox.hw.runlists import RunlistError
 
 __all__ = [
     "ADDRESS_BITS",
@@ -56,7 +57,7 @@ ADDRESS_BITS = 16
 ID = 0x5349_4742
 """`ID` of every Signalbox: "SIGB"."""
 
-VERSION = (2, 11)
+VERSION = (2, 12)
 """Major and minor version of the register map; the major number grows with incompatible changes."""
 
 
@@ -357,6 +358,7 @@ _INTERRUPTS = (
     Field("COPY", 2, 2, "A copy with an interrupt has completed, without an error (INTR_COPY)."),
     Field("FAULT", 3, 3, "An access faulted, or a fault was lost (FAULT_STATUS)."),
     Field("TASK", 4, 4, "A context cannot run, or a task was lost (CONTEXT_BROKEN, TASK_STATUS)."),
+    Field("RUNLIST", 5, 5, "A runlist was refused, or all of its TSGs wait (RUNLIST_STATUS)."),
 )
 
 _MMU_OPERATIONS = ", ".join(f"{one.value} {one.name}" for one in MmuOperation)
@@ -435,6 +437,8 @@ _LEVELS = (
 )
 
 _CHECKS = ", ".join(f"{check.value} {check.name}" for check in SkedCheck)
+
+_RUNLIST_ERRORS = ", ".join(f"{error.value} {error.name}" for error in RunlistError if error)
 
 _CORE_CAUSES = ", ".join(f"{cause.value} {cause.name}" for cause in CoreCause)
 
@@ -826,6 +830,106 @@ GLOBAL = Block(
                 ),
                 Field("CHANNEL", 21, 16, "Channel of the first one."),
             ),
+        ),
+        *_page_address("RUNLIST_BASE", 0x300, "Physical address of the runlist", PA_BITS),
+        Register(
+            "RUNLIST_SUBMIT",
+            0x308,
+            Access.RW,
+            "A write submits the list at RUNLIST_BASE. It is read and checked, and replaces the "
+            "active list as a whole at the next change of TSG. Its memory is free when "
+            "RUNLIST_INFO.PENDING is 0.",
+            (
+                Field("LENGTH", 15, 0, "Entries of 16 bytes; 0: no channel has a turn."),
+                Field("OFFSET", 31, 16, "Entry of the TSG that has the first turn."),
+            ),
+        ),
+        Register(
+            "RUNLIST_INFO",
+            0x30C,
+            Access.RO,
+            "State of the runlist.",
+            (
+                Field("PENDING", 15, 15, "The submitted list is neither active nor refused yet."),
+                Field("GROUPS", 31, 16, "TSGs of the active list, each as often as it is listed."),
+            ),
+        ),
+        Register(
+            "RUNLIST_STATE",
+            0x310,
+            Access.RO,
+            "TSG that has the turn.",
+            (
+                Field("TSGID", 11, 0, "Its number, or that of the last one."),
+                Field("RUNNING", 31, 31, "A TSG has the turn."),
+            ),
+        ),
+        Register(
+            "RUNLIST_CONTROL",
+            0x314,
+            Access.RW,
+            "Way of scheduling.",
+            (
+                Field(
+                    "ENABLE",
+                    0,
+                    0,
+                    "1: the channels of one TSG at a time can be served, in the order of the "
+                    "runlist; SLICE divides the TSG's slice among them. 0: flat: each channel has "
+                    "its own SLICE.",
+                ),
+            ),
+        ),
+        Register(
+            "RUNLIST_UNIT",
+            0x318,
+            Access.RW,
+            "Cycles that stand for 1,024 ns in the slices of TSGs.",
+            (Field("CYCLES", 15, 0, "0 counts as 1."),),
+            reset=102,
+        ),
+        Register(
+            "RUNLIST_STATUS",
+            0x31C,
+            Access.W1C,
+            "Sources of the interrupt RUNLIST.",
+            (
+                Field("ERROR", 0, 0, "A list was refused; RUNLIST_ERROR holds the first."),
+                Field(
+                    "ACQUIRE",
+                    6,
+                    6,
+                    "All TSGs with work waited for failed acquires with ACQUIRE_SWITCH_TSG "
+                    "(public bit).",
+                ),
+                Field(
+                    "ACQUIRE_AND_ENG_IDLE",
+                    7,
+                    7,
+                    "Likewise, and all engines were idle (public bit).",
+                ),
+            ),
+        ),
+        Register(
+            "RUNLIST_ERROR",
+            0x320,
+            Access.RO,
+            "First list refused since RUNLIST_STATUS.ERROR was cleared. The active list stays.",
+            (
+                Field("CODE", 3, 0, f"{_RUNLIST_ERRORS}; public up to 6."),
+                Field(
+                    "ENTRY",
+                    31,
+                    16,
+                    "Number of the bad entry; with OVERFLOW the length of the list, with PENDING "
+                    "and ROOM of a machine without runlists 0.",
+                ),
+            ),
+        ),
+        _size(
+            "RUNLIST_ENTRIES",
+            0x324,
+            "TSGs in a runlist, each as often as it is listed, at most; 0: no runlists.",
         ),
     ),
 )

@@ -78,6 +78,7 @@ class Signalbox(wiring.Component):
         connect(m, control.channel, host.registers)
         connect(m, control.semaphore, semaphores.window)
         connect(m, control.doorbell, host.doorbell)
+        connect(m, control.runlist, host.runlist)
         connect(m, host.semaphore, semaphores.client[0])
         connect(m, host.fence, semaphores.client[1])
         connect(m, control.maintain, memory.maintain[0])

@@ -14,8 +14,10 @@ from signalbox.hw.control.compute_registers import ComputeRegisters
 from signalbox.hw.control.interrupts import Interrupts
 from signalbox.hw.control.performance_counters import EventPort, PerformanceCounters
 from signalbox.hw.control.register_fields import field_of, page_of, register_of
+from signalbox.hw.control.runlist_registers import RunlistRegisters
 from signalbox.hw.control.translation_registers import TranslationRegisters
 from signalbox.hw.records.compute_control import ComputeControl
+from signalbox.hw.records.runlist import RunlistControl
 from signalbox.hw.records.translation import FaultPort, MmuPort
 from signalbox.hw.registers import GLOBAL, PERFORMANCE, Register
 from signalbox.hw.registers import Access as Rule
@@ -47,6 +49,7 @@ class GlobalRegisters(wiring.Component):
     maintain : binds and invalidations.
     faults : the fault buffer.
     compute : the compute engine.
+    runlist : the runlist.
     """
 
     def __init__(self, config: Config) -> None:
@@ -67,11 +70,12 @@ class GlobalRegisters(wiring.Component):
             "maintain": Out(MmuPort(config)),
             "faults": Out(FaultPort(config)),
             "compute": Out(ComputeControl(config)),
+            "runlist": Out(RunlistControl()),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        self._tasks_wrong = Signal()
+        self._tasks_wrong, self._runlist_wrong = Signal(), Signal()
         values: dict[str, Value] = {
             register.name: Const(register.constant(self._config), 32)
             for register in GLOBAL
@@ -81,6 +85,7 @@ class GlobalRegisters(wiring.Component):
         values |= self._commands(m, values)
         values |= self._faults(m, values)
         values |= self._tasks(m, values)
+        values |= self._runlist(m, values)
         values |= self._interrupts(m, values["INTR_ENABLE"])
         values |= self._counters(m)
         m.d.sync += self.time.eq(self.time + self._config.cycle_ns)
@@ -119,6 +124,7 @@ class GlobalRegisters(wiring.Component):
             unit.clear_finished.eq(cleared[1]),
             unit.fault.eq(self.faults.status.as_value().any()),
             unit.task.eq(self._tasks_wrong),
+            unit.runlist.eq(self._runlist_wrong),
             self.irq.eq(unit.irq),
         ]
         found: dict[str, Value] = {"INTR": unit.summary}
@@ -194,6 +200,27 @@ class GlobalRegisters(wiring.Component):
             engine.area.asid.eq(field_of(values, size, "ASID")),
         ]
         wiring.connect(m, unit.kill, wiring.flipped(engine.kill))
+        return {name: unit.values[name] for name in unit.values.shape().members}
+
+    def _runlist(self, m: Module, values: Mapping[str, Value]) -> dict[str, Value]:
+        """The runlist. A list is submitted in the cycle after the write, when RUNLIST_SUBMIT holds
+        it."""
+        m.submodules.runlist = unit = RunlistRegisters()
+        port, submit = self.runlist, GLOBAL["RUNLIST_SUBMIT"]
+        cleared = Mux(self._written(m, GLOBAL["RUNLIST_STATUS"]), self._merged(Const(0, 32)), 0)
+        m.d.sync += port.submit.valid.eq(self._written(m, submit))
+        m.d.comb += [
+            port.submit.page.eq(page_of(values, "RUNLIST_BASE")),
+            port.submit.length.eq(field_of(values, submit, "LENGTH")),
+            port.submit.offset.eq(field_of(values, submit, "OFFSET")),
+            port.enable.eq(field_of(values, GLOBAL["RUNLIST_CONTROL"], "ENABLE")),
+            port.unit.eq(field_of(values, GLOBAL["RUNLIST_UNIT"], "CYCLES")),
+            unit.clear.eq(cleared),
+            unit.state.eq(port.state),
+            unit.refused.eq(port.refused),
+            unit.acquire.eq(port.acquire),
+            self._runlist_wrong.eq(unit.attention),
+        ]
         return {name: unit.values[name] for name in unit.values.shape().members}
 
     def _counters(self, m: Module) -> dict[str, Value]:

@@ -22,10 +22,11 @@ class Interrupts(wiring.Component):
     clear_finished : per channel, strobe.
     fault : level, a fault was recorded or lost.
     task : level, a context cannot run, or a task was lost.
-    enable : mask for ERROR, NOTIFY, COPY, FAULT, TASK.
+    runlist : level, a runlist was refused, or all of its TSGs wait.
+    enable : mask for ERROR, NOTIFY, COPY, FAULT, TASK, RUNLIST.
     notified : per channel, sticky.
     finished : per channel, sticky.
-    summary : ERROR, NOTIFY, COPY (any channel), FAULT, TASK; 1 cycle late.
+    summary : ERROR, NOTIFY, COPY (any channel), FAULT, TASK, RUNLIST; 1 cycle late.
     irq : any enabled bit of these; registered.
     """
 
@@ -38,17 +39,21 @@ class Interrupts(wiring.Component):
             "clear_finished": In(channels),
             "fault": In(1),
             "task": In(1),
-            "enable": In(5),
+            "runlist": In(1),
+            "enable": In(6),
             "notified": Out(channels),
             "finished": Out(channels),
-            "summary": Out(5),
+            "summary": Out(6),
             "irq": Out(1),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        now = Signal(5)
-        events = (self.error, self.notified, self.finished, self.fault, self.task)
+        now = Signal(6)
+        events = (
+            *(self.error, self.notified, self.finished),
+            *(self.fault, self.task, self.runlist),
+        )
         m.d.comb += now.eq(Cat(event.any() for event in events))
         m.d.sync += [
             self.notified.eq((self.notified & ~self.clear_notified) | self.notify),

@@ -14,6 +14,7 @@ from signalbox.hw.control.performance_counters import EventPort
 from signalbox.hw.front_end.contexts import context_setting
 from signalbox.hw.records.compute_control import ComputeControl
 from signalbox.hw.records.register import RegisterPort
+from signalbox.hw.records.runlist import RunlistControl
 from signalbox.hw.records.translation import FaultPort, MmuPort
 from signalbox.hw.registers import ADDRESS_BITS
 
@@ -48,6 +49,7 @@ class ControlPort(wiring.Component):
     maintain : binds and invalidations.
     faults : the fault buffer.
     compute : the compute engine.
+    runlist : the runlist.
     contexts : settings of each context.
     irq : level, registered; 2 cycles after a strobe.
     """
@@ -70,6 +72,7 @@ class ControlPort(wiring.Component):
             "maintain": Out(MmuPort(config)),
             "faults": Out(FaultPort(config)),
             "compute": Out(ComputeControl(config)),
+            "runlist": Out(RunlistControl()),
             "contexts": Out(context_setting()).array(config.contexts),
             "irq": Out(1),
         })
@@ -85,6 +88,7 @@ class ControlPort(wiring.Component):
         wiring.connect(m, bank.maintain, wiring.flipped(self.maintain))
         wiring.connect(m, bank.faults, wiring.flipped(self.faults))
         wiring.connect(m, bank.compute, wiring.flipped(self.compute))
+        wiring.connect(m, bank.runlist, wiring.flipped(self.runlist))
         access = target.access
         reply = Signal(32)
         done = Signal()

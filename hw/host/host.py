@@ -10,27 +10,36 @@ from signalbox.hw.host.channel_registers import ChannelRegisters
 from signalbox.hw.host.channel_settings import setting_ram
 from signalbox.hw.host.copy_launcher import CopyLauncher
 from signalbox.hw.host.fetch.arrivals import Arrivals
+from signalbox.hw.host.fetch.backlog import OUTSTANDING
 from signalbox.hw.host.fetch.fetch_unit import FetchUnit
 from signalbox.hw.host.fetch.prefetch_buffer import PrefetchBuffer
 from signalbox.hw.host.methods.execute import Execute
 from signalbox.hw.host.methods.pipeline import MethodPipeline
+from signalbox.hw.host.read_share import ReadShare
 from signalbox.hw.host.scheduling.parking import Parking
 from signalbox.hw.host.scheduling.retry_timers import RetryTimers
+from signalbox.hw.host.scheduling.runlist import Runlist
 from signalbox.hw.host.scheduling.scheduler import Scheduler
 from signalbox.hw.host.userd_writeback import UserdWriteback
 from signalbox.hw.host.waits.barrier import Barrier
 from signalbox.hw.host.waits.compute_waits import ComputeWaits
 from signalbox.hw.host.waits.mem_ops import MemOps
 from signalbox.hw.host.waits.memory_semaphores import MemorySemaphores
+from signalbox.hw.methods import SemaphoreExecute
 from signalbox.hw.records.channel import present_time
 from signalbox.hw.records.copy import CopyPort
 from signalbox.hw.records.memory import ReadPort, WritePort
 from signalbox.hw.records.register import RegisterPort
+from signalbox.hw.records.runlist import RunlistControl
 from signalbox.hw.records.semaphore import SemaphorePort, semaphore_update
 from signalbox.hw.records.translation import MmuPort
 from signalbox.hw.registers import Wait
+from signalbox.hw.runlists import RunlistError
 
 __all__ = ["Host"]
+
+_NO_LIST = RunlistError.ROOM
+"""Answer to a runlist in a machine without one."""
 
 
 class Host(wiring.Component):
@@ -43,6 +52,7 @@ class Host(wiring.Component):
     time : in, PTIMER in ns.
     period : in, cycles between lazy write-backs of GP_GET.
     counting : in, number of counting semaphores.
+    runlist : in, registers of the runlist.
     read : out, memory port for rings, pushbuffers and GP_PUT.
     write : out, memory port for USERD.
     semaphore : out, on-chip operations for the semaphore unit.
@@ -79,6 +89,7 @@ class Host(wiring.Component):
             "time": In(64),
             "period": In(32),
             "counting": In(range(config.counters + 1)),
+            "runlist": In(RunlistControl()),
             "read": Out(ReadPort(config)),
             "write": Out(WritePort(config)),
             "semaphore": Out(SemaphorePort(config)),
@@ -101,6 +112,7 @@ class Host(wiring.Component):
         self._settings(m)
         self._fetched(m)
         self._schedule(m)
+        self._turns(m)
         self._engines(m)
         self._waits(m)
         self._registers(m)
@@ -139,7 +151,6 @@ class Host(wiring.Component):
         channels, execute, fetch = self.channels, self.execute, self._fetch
         connect(m, flipped(self.registers), channels.port)
         connect(m, flipped(self.doorbell), fetch.doorbell)
-        connect(m, flipped(self.read), fetch.read)
         connect(m, flipped(self.write), self._writeback.write)
         connect(m, flipped(self.semaphore), execute.semaphore)
         connect(m, flipped(self.fence), self._fences.port)
@@ -243,6 +254,38 @@ class Host(wiring.Component):
             pipeline.target_valid.eq(scheduler.target_valid),
             pipeline.leave.eq(scheduler.leave),
             pipeline.stay.eq(scheduler.stay),
+        ]
+
+    def _turns(self, m: Module) -> None:
+        """Channels that may be served, by the runlist."""
+        if not self._config.runlists:
+            refused = self.runlist.refused
+            connect(m, flipped(self.read), self._fetch.read)
+            m.d.comb += self.scheduler.eligible.eq(-1)
+            m.d.sync += [refused.valid.eq(self.runlist.submit.valid), refused.error.eq(_NO_LIST)]
+            return
+        m.submodules.runlist = runlist = Runlist(self._config)
+        m.submodules.reads = reads = ReadShare(self._config, OUTSTANDING + 1)
+        pipeline, acquire = self.pipeline, self.execute.acquire
+        method = data.View(SemaphoreExecute, pipeline.service.step.method.data)
+        connect(m, flipped(self.runlist), runlist.control)
+        connect(m, flipped(self.read), reads.port)
+        connect(m, self._fetch.read, reads.clients[0])
+        connect(m, runlist.read, reads.clients[1])
+        m.d.comb += [
+            runlist.ready.eq(self.parking.ready),
+            runlist.working.eq(self._alive & ~self._empty),
+            runlist.serving.eq(pipeline.serving),
+            runlist.served.eq(pipeline.served),
+            runlist.expire.eq(self.execute.slices.expire),
+            runlist.begins.valid.eq(pipeline.slice_now),
+            runlist.begins.channel.eq(pipeline.served),
+            runlist.failed.valid.eq(acquire.valid & ~acquire.passed),
+            runlist.failed.channel.eq(acquire.channel),
+            # The bit is in the same place of both semaphore methods.
+            runlist.failed.yields.eq(method.acquire_switch),
+            runlist.all_idle.eq(self.execute.all_idle),
+            self.scheduler.eligible.eq(runlist.eligible),
         ]
 
     def _engines(self, m: Module) -> None:

@@ -157,6 +157,7 @@ class Execute(wiring.Component):
             settings.reset.eq(service.reset),
             settings.counting.eq(self.counting),
             self.slices.give_up.eq(settings.yields),
+            self.slices.expire.eq(settings.expires),
         ]
 
     def _use_semaphores(self, m: Module) -> None:

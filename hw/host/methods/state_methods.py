@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import WINDOW_BASE, Config
 from signalbox.hw.host.records import Method, ObjectKind, method_settings
-from signalbox.hw.methods import CeMethod, HostMethod, RemapComponents, RemapSource
+from signalbox.hw.methods import CeMethod, HostMethod, RemapComponents, RemapSource, YieldOp
 
 __all__ = ["StateMethods", "object_binding"]
 
@@ -58,7 +58,8 @@ class StateMethods(wiring.Component):
     reset : in, strobe: they are cleared.
     counting : in, number of counting semaphores.
     settings : out, registered.
-    yields : out, strobe: the method is YIELD.
+    yields : out, strobe: the method is YIELD with an effect.
+    expires : out, strobe: likewise, of the runlist's time slice.
     """
 
     def __init__(self, config: Config) -> None:
@@ -73,6 +74,7 @@ class StateMethods(wiring.Component):
             "counting": In(range(config.counters + 1)),
             "settings": Out(method_settings()),
             "yields": Out(1),
+            "expires": Out(1),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -111,7 +113,10 @@ class StateMethods(wiring.Component):
             with m.Case(HostMethod.SEM_PAYLOAD_HI >> 2):
                 m.d.sync += place.payload[32:].eq(value)
             with m.Case(HostMethod.YIELD >> 2):
-                m.d.comb += self.yields.eq(value[1])
+                m.d.comb += [
+                    self.yields.eq(value[1]),
+                    self.expires.eq(value[:2] == YieldOp.RUNLIST_TIMESLICE),
+                ]
 
     def _is_counter(self, va: Value) -> Value:
         """Whether the low half of a semaphore's address is that of an on-chip counting

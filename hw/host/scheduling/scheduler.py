@@ -26,6 +26,7 @@ class SlicePort(wiring.Signature):
         cycle ago another channel could proceed or lacked only an engine: no further copy may start
         behind the running one (COPY-6, COPY-8).
     give_up : out, strobe: the served channel yields the rest of its slice.
+    expire : out, strobe: likewise, and that of its time-slice group (2.6).
     """
 
     def __init__(self, config: Config) -> None:
@@ -33,6 +34,7 @@ class SlicePort(wiring.Signature):
             "candidate": In(channel_event(config)),
             "spent": In(1),
             "give_up": Out(1),
+            "expire": Out(1),
         })
 
 
@@ -45,6 +47,8 @@ class Scheduler(wiring.Component):
     Members
     -------
     ready : in, per channel, its head can proceed.
+    eligible : in, per channel, it has a turn; without runlists always. The served channel must let
+        go in the cycle after it has none.
     engines : in, copy engines.
     wanting : in, per channel, see `Parking`.
     stamps : in, per channel, arrival of its head command.
@@ -71,6 +75,7 @@ class Scheduler(wiring.Component):
         self._config = config
         super().__init__({
             "ready": In(config.channels),
+            "eligible": In(config.channels, init=-1),
             "engines": In(EngineStatus(config)),
             "wanting": In(config.channels),
             "stamps": In(data.ArrayLayout(STAMP_BITS, config.channels)),
@@ -99,6 +104,7 @@ class Scheduler(wiring.Component):
         # Registered: the holder's slice is over; a guest's slice is over.
         self._over = Signal(name="over")
         self._guest_over = Signal(name="guest_over")
+        self._ready = Signal(config.channels)
         self._rivals = Signal(config.channels)
         self._other = Signal()
         self._has_floor = Signal()
@@ -108,7 +114,8 @@ class Scheduler(wiring.Component):
         # The choice is older: its channel may have been taken since.
         others = Signal(config.channels)
         m.d.comb += [
-            self._rivals.eq(self.ready & ~owner),
+            self._ready.eq(self.ready & self.eligible),
+            self._rivals.eq(self._ready & ~owner),
             others.eq(self._rivals & ~served),
             oldest.candidates.eq(others),
             oldest.stamps.eq(self.stamps),
@@ -116,8 +123,8 @@ class Scheduler(wiring.Component):
             self.client.candidate.channel.eq(oldest.channel),
             self._other.eq((oldest.choice & others).any()),
             self._has_floor.eq(self.floor_valid & (self.served == self.floor)),
-            self._floor_ready.eq((self.ready & owner).any()),
-            self._floor_copying.eq((self.engines.copying & owner).any()),
+            self._floor_ready.eq((self._ready & owner).any()),
+            self._floor_copying.eq((self.engines.copying & self.eligible & owner).any()),
         ]
         begins = self._choose(m, oldest)
         # No other channel wants the floor: its holder continues with a fresh slice (COPY-8).
@@ -168,10 +175,13 @@ class Scheduler(wiring.Component):
             | (self.floor_valid & self._over & ~self._floor_copying)
             | (guest_ends & self._other)
         )
+        expelled = ~self.eligible.bit_select(self.served, 1)
         spends = self.serving & self._has_floor & self._over
         m.d.sync += [
-            rivalled.eq((self._rivals | (self.wanting & ~self._owner)).any()),
-            self.leave.eq(self.serving & Mux(self._has_floor, holder_must, guest_must)),
+            rivalled.eq((self._rivals | (self.wanting & self.eligible & ~self._owner)).any()),
+            self.leave.eq(
+                self.serving & (Mux(self._has_floor, holder_must, guest_must) | expelled)
+            ),
         ]
         m.d.comb += self.client.spent.eq(spends & self._floor_copying & rivalled)
         m.d.sync += self.stay.eq(((keeps & ~self.launches) | self.reserves) & patient)

@@ -1,0 +1,120 @@
+"""The runlist: from a list in memory to the channels that may be served (HOST-7)."""
+
+from amaranth.hdl import Cat, Module, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from signalbox.hw.config import Config
+from signalbox.hw.host.scheduling.runlist_loader import RunlistLoader
+from signalbox.hw.host.scheduling.tsg_rotation import TsgRotation
+from signalbox.hw.records.channel import channel_event
+from signalbox.hw.records.memory import ReadPort
+from signalbox.hw.records.runlist import RunlistControl, group_word
+
+__all__ = ["Runlist"]
+
+
+class Runlist(wiring.Component):
+    """Loader, words of two lists, and rotation. Design: `README.md` in this folder.
+
+    Members
+    -------
+    control : in, the registers.
+    read : out, memory port of the loader.
+    ready : in, per channel, its head can proceed.
+    working : in, per channel, it has something to do, or waits.
+    serving : in, a channel is served.
+    served : in, its number.
+    expire : in, strobe: it gives up the slice of its TSG.
+    begins : in, strobe: the service of a channel begins.
+    failed : in, strobe: an acquire of the served channel has failed; `yields`: with
+        ACQUIRE_SWITCH_TSG.
+    all_idle : in, no copy, task or change of memory is outstanding.
+    eligible : out, registered, per channel: it may be served.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "control": In(RunlistControl()),
+            "read": Out(ReadPort(config)),
+            "ready": In(config.channels),
+            "working": In(config.channels),
+            "serving": In(1),
+            "served": In(config.channel_bits),
+            "expire": In(1),
+            "begins": In(channel_event(config)),
+            "failed": In(channel_event(config, yields=1)),
+            "all_idle": In(1),
+            "eligible": Out(config.channels, init=-1),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config, control = self._config, self.control
+        m.submodules.loader = loader = RunlistLoader(config)
+        m.submodules.rotation = rotation = TsgRotation(config)
+        m.submodules.words = words = Memory(
+            shape=group_word(config), depth=2 << config.runlist_bits, init=[]
+        )
+        connect(m, flipped(self.read), loader.read)
+        connect(m, loader.list, rotation.list)
+        write, read = words.write_port(), words.read_port()
+        m.d.comb += [
+            write.addr.eq(Cat(loader.write.at, ~rotation.half)),
+            write.data.eq(loader.write.word),
+            write.en.eq(loader.write.valid),
+            read.addr.eq(rotation.at),
+            rotation.word.eq(read.data),
+            loader.submit.eq(control.submit),
+            rotation.enable.eq(control.enable),
+            rotation.unit.eq(control.unit),
+            rotation.expire.eq(self.expire),
+            self.eligible.eq(rotation.eligible),
+            control.refused.eq(loader.refused),
+            control.state.pending.eq(loader.pending),
+            [control.state[name].eq(getattr(rotation, name)) for name in ("tsgid", "groups")],
+            control.state.running.eq(rotation.running),
+        ]
+        self._work(m, rotation.work)
+        self._starve(m, rotation)
+        return m
+
+    def _work(self, m: Module, work: data.View) -> None:
+        """State of the channels; `yielding` lasts from a failed acquire to the next service."""
+        yielding = Signal(self._config.channels)
+        m.d.comb += [
+            work.ready.eq(self.ready),
+            work.working.eq(self.working),
+            work.yielding.eq(yielding),
+            work.served.eq((1 << self.served) & self.serving.replicate(self._config.channels)),
+        ]
+        with m.If(self.begins.valid):
+            m.d.sync += yielding.bit_select(self.begins.channel, 1).eq(0)
+        with m.If(self.failed.valid):
+            m.d.sync += yielding.bit_select(self.failed.channel, 1).eq(self.failed.yields)
+
+    def _starve(self, m: Module, rotation: TsgRotation) -> None:
+        """RUNLIST_ACQUIRE: every TSG with work waits for failed acquires, as it would be found by
+        going round the list once (2.3)."""
+        work = rotation.work
+        starved = Signal(data.StructLayout({"valid": 1, "idle": 1}))
+        before = Signal.like(starved)
+        waiting = Signal(self._config.channels)
+        others = Signal(self._config.channels)
+        m.d.comb += [
+            waiting.eq(rotation.listed & work.working & work.yielding),
+            others.eq(rotation.listed & (work.ready | work.served | work.working) & ~waiting),
+        ]
+        m.d.sync += [
+            starved.valid.eq(
+                self.control.enable & waiting.any() & ~others.any() & ~(waiting & work.ready).any()
+            ),
+            before.eq(starved),
+        ]
+        m.d.comb += [
+            starved.idle.eq(starved.valid & self.all_idle),
+            self.control.acquire.valid.eq(starved.valid & ~before.valid),
+            self.control.acquire.idle.eq(starved.idle & ~before.idle),
+        ]

@@ -1,0 +1,183 @@
+"""Turns of the time-slice groups of the active runlist (HOST-7, sections 2.3, 2.6, 3.4)."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from signalbox.hw.config import Config
+from signalbox.hw.host.scheduling.runlist_loader import runlist_contents
+from signalbox.hw.records.runlist import group_word
+
+__all__ = ["TsgRotation", "channel_work"]
+
+_UNITS = 8 + 15
+"""Width of the longest time slice, in units of 1,024 ns."""
+
+
+def channel_work(config: Config) -> data.StructLayout:
+    """Work of the channels, per channel. `ready`: its head can proceed; `working`: it has something
+    to do, or waits; `yielding`: it waits for a failed acquire with ACQUIRE_SWITCH_TSG; `served`:
+    one-hot."""
+    names = ("ready", "working", "yielding", "served")
+    return data.StructLayout(dict.fromkeys(names, config.channels))
+
+
+class TsgRotation(wiring.Component):
+    """Goes round the active list. The channels of one TSG at a time may be served.
+
+    The TSG leaves when its slice is over, or when none of its channels can do anything and none has
+    to be waited for; in both cases only to another one with a channel that can proceed. A channel
+    that waits is waited for until the slice is over, unless it waits for a failed acquire with
+    ACQUIRE_SWITCH_TSG. The next TSG is known before the turn ends, so its channels may be served in
+    the cycle after the decision, which is made from the state of the previous cycle.
+
+    Members
+    -------
+    enable : in, 0: all channels may be served.
+    unit : in, cycles per unit of the slices; 0 counts as 1.
+    list : in, stream: a new list; accepted at the next change of TSG. It is in the other half of
+        the words.
+    at : out, word to be read, its highest bit the half.
+    word : in, the word at `at`, one cycle later.
+    half : out, the half of the active list.
+    work : in, of the channels.
+    expire : in, strobe: the served channel gives up the slice of its TSG (YIELD).
+    eligible : out, registered, per channel: it may be served. A channel that is being served and
+        is not eligible must let go.
+    running : out, registered: a TSG has the turn.
+    tsgid : out, registered, its number.
+    groups : out, registered, TSGs of the active list.
+    listed : out, registered, per channel: it is in the active list.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        word = group_word(config)
+        super().__init__({
+            "enable": In(1),
+            "unit": In(16),
+            "list": In(stream.Signature(runlist_contents(config))),
+            "at": Out(config.runlist_bits + 1),
+            "word": In(word),
+            "half": Out(1),
+            "work": In(channel_work(config)),
+            "expire": In(1),
+            "eligible": Out(config.channels, init=-1),
+            "running": Out(1),
+            "tsgid": Out(word["tsgid"].width),
+            "groups": Out(range(config.runlist_entries + 1)),
+            "listed": Out(config.channels),
+        })
+        self._place = Signal(config.runlist_bits, name="place")
+        """Word of the TSG that has the turn."""
+        self._next = Signal(
+            data.StructLayout({
+                "valid": 1,
+                "place": config.runlist_bits,
+                "channels": config.channels,
+                "tsgid": word["tsgid"].width,
+                "units": _UNITS,
+            }),
+            name="next",
+        )
+        """The TSG that has the next turn."""
+        self._over = Signal(name="over")
+        self._change, self._activate = Signal(name="change"), Signal(name="activate")
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        work = Signal.like(self.work)
+        m.d.sync += work.eq(self.work)
+        able = Signal()
+        held = Signal()
+        m.d.comb += [
+            able.eq(self._next.valid & (self._next.channels & work.ready).any()),
+            held.eq(
+                (self.eligible & (work.ready | work.served | (work.working & ~work.yielding))).any()
+            ),
+        ]
+        ends = ~self.running | self._over | ~held
+        m.d.comb += [
+            self._activate.eq(self.list.valid & (ends | ~self.enable)),
+            self._change.eq(self.enable & ends & able & ~self.list.valid),
+            self.list.ready.eq(self._activate),
+        ]
+        self._scan(m, work.ready, able)
+        self._turn(m)
+        self._slice(m)
+        return m
+
+    def _scan(self, m: Module, ready: Value, able: Value) -> None:
+        """Looks for the next TSG, at a word per cycle, and keeps it as long as it can proceed."""
+        scan = Signal(self._config.runlist_bits)
+        seen = Signal.like(scan)
+        fresh = Signal()
+        following = Signal.like(scan)
+        word, found = self.word, self._next
+        hit = Signal()
+        units = Signal(_UNITS)
+        m.d.comb += [
+            self.at.eq(Cat(scan, self.half)),
+            following.eq(Mux(scan + 1 >= self.groups, 0, scan + 1)),
+            hit.eq(fresh & (word.channels & ready).any() & ~(self.running & (seen == self._place))),
+            units.eq((word.timeout | (word.timeout == 0)) << word.scale),
+        ]
+        m.d.sync += [seen.eq(scan), fresh.eq((self.groups != 0) & ~found.valid & ~hit)]
+        with m.If(~found.valid & ~hit):
+            m.d.sync += scan.eq(following)
+        with m.If(~found.valid):
+            m.d.sync += [
+                found.valid.eq(hit),
+                found.place.eq(seen),
+                found.channels.eq(word.channels),
+                found.tsgid.eq(word.tsgid),
+                found.units.eq(units),
+            ]
+        with m.Elif(self._change | ~able):
+            m.d.sync += found.valid.eq(0)
+        with m.If(self._activate):
+            m.d.sync += [found.valid.eq(0), fresh.eq(0), scan.eq(self.list.p.start)]
+
+    def _turn(self, m: Module) -> None:
+        """The TSG that has the turn, and the list."""
+        with m.If(self._change):
+            m.d.sync += [
+                self.running.eq(1),
+                self.eligible.eq(self._next.channels),
+                self._place.eq(self._next.place),
+                self.tsgid.eq(self._next.tsgid),
+            ]
+        with m.Elif(self._activate):
+            m.d.sync += [
+                self.running.eq(0),
+                self.eligible.eq(0),
+                self.half.eq(~self.half),
+                self.groups.eq(self.list.p.groups),
+                self.listed.eq(self.list.p.channels),
+            ]
+        with m.Elif(~self.running):
+            m.d.sync += self.eligible.eq(0)
+        with m.If(~self.enable):
+            m.d.sync += [self.running.eq(0), self.eligible.eq(-1)]
+
+    def _slice(self, m: Module) -> None:
+        """The rest of the slice. It stands still while a channel of another TSG still has to let
+        go."""
+        left = Signal(_UNITS)
+        cycles = Signal(16)
+        period = Signal(16)
+        runs = Signal()
+        m.d.comb += [
+            period.eq(Mux(self.unit == 0, 0, self.unit - 1)),
+            runs.eq(self.running & ~(self.work.served & ~self.eligible).any()),
+        ]
+        with m.If(runs):
+            m.d.sync += cycles.eq(Mux(cycles == 0, period, cycles - 1))
+            with m.If(cycles == 0):
+                m.d.sync += left.eq(left - 1)
+                with m.If(left == 1):
+                    m.d.sync += self._over.eq(1)
+        with m.If(self.expire & (self.work.served & self.eligible).any()):
+            m.d.sync += self._over.eq(1)
+        with m.If(self._change):
+            m.d.sync += [left.eq(self._next.units), cycles.eq(period), self._over.eq(0)]

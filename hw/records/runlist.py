@@ -1,0 +1,65 @@
+"""Software interface of the runlist, and the words of an active list."""
+
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from signalbox.hw.config import PA_BITS, Config
+from signalbox.hw.runlists import GroupEntry, RunlistError
+
+__all__ = ["RunlistControl", "group_word", "runlist_acquire", "runlist_state", "runlist_submit"]
+
+_HEADER = data.Layout.cast(GroupEntry)
+
+runlist_submit = data.StructLayout({
+    "valid": 1,
+    "page": PA_BITS - 12,
+    "length": 16,
+    "offset": 16,
+})
+"""Strobe: a list of `length` entries at physical address `page` << 12; its turns begin at entry
+`offset`."""
+
+runlist_refused = data.StructLayout({"valid": 1, "error": RunlistError, "entry": 16})
+"""Strobe: the submitted list is refused, because of `entry`; OVERFLOW: the list's length."""
+
+runlist_state = data.StructLayout({"pending": 1, "running": 1, "tsgid": 12, "groups": 16})
+"""`pending`: a submitted list is being read, or waits for the next change of TSG. `running`: TSG
+`tsgid` has the turn. `groups`: TSGs of the active list."""
+
+runlist_acquire = data.StructLayout({"valid": 1, "idle": 1})
+"""Strobes: all TSGs with work wait for failed acquires with ACQUIRE_SWITCH_TSG (2.3); likewise, and
+all engines are idle."""
+
+
+def group_word(config: Config) -> data.StructLayout:
+    """A TSG in its place of the list."""
+    return data.StructLayout({
+        "channels": config.channels,
+        "tsgid": _HEADER["tsgid"].width,
+        "timeout": _HEADER["timeout"].width,
+        "scale": _HEADER["scale"].width,
+    })
+
+
+class RunlistControl(wiring.Signature):
+    """Register interface of the runlist, seen from the registers.
+
+    Members
+    -------
+    enable : out, channels have their turns by the list; 0: flat, each by its own slice alone.
+    unit : out, cycles that stand for 1,024 ns; 0 counts as 1.
+    submit : out, strobe: a list is submitted.
+    refused : in, strobe: it is refused.
+    state : in.
+    acquire : in, strobes.
+    """
+
+    def __init__(self) -> None:
+        super().__init__({
+            "enable": Out(1),
+            "unit": Out(16),
+            "submit": Out(runlist_submit),
+            "refused": In(runlist_refused),
+            "state": In(runlist_state),
+            "acquire": In(runlist_acquire),
+        })
