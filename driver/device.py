@@ -18,6 +18,7 @@ import numpy as np
 
 from signalbox.driver.channel.channel import Channel
 from signalbox.driver.channel.priority_policy import Policy
+from signalbox.driver.channel.runlist import Runlist
 from signalbox.driver.channel.settings import ChannelSettings
 from signalbox.driver.client.shared_machine import SharedMachine
 from signalbox.driver.client.socket_link import SocketLink, connect
@@ -35,7 +36,7 @@ from signalbox.driver.platform.machine import Machine
 from signalbox.driver.runtime.cancellation import cancel, check_all
 from signalbox.driver.runtime.event import Event
 from signalbox.driver.runtime.limits import Limit
-from signalbox.driver.runtime.own_machine import OwnMachine
+from signalbox.driver.runtime.own_machine import OwnMachine, Scheduling
 from signalbox.driver.runtime.owner import Owner
 from signalbox.driver.runtime.stream import Stream
 from signalbox.hw.config import SLOT_BYTES
@@ -77,6 +78,7 @@ class Device:
         policy: Policy | None = None,
         settings: ChannelSettings | None = None,
         compute: ComputeSettings | None = None,
+        scheduling: Scheduling = "flat",
     ) -> "Device":
         """Enumerate the machine, bind the policy and enable interrupts. State of an earlier owner
         is cleared first: active channels, errors, interrupts.
@@ -87,17 +89,20 @@ class Device:
         policy : defaults to a `PriorityPolicy` of up to six levels.
         settings : default settings of channels.
         compute : settings of the compute engine.
+        scheduling : "flat": each channel has a time slice of its own. "runlist": the channels of
+            one address space at a time have a turn (`runlist`).
 
-        Raises `DeviceError` for an unsupported machine, or one with too few counting semaphores;
+        Raises `DeviceError` for an unsupported machine, one with too few counting semaphores, or
+        one without runlists for "runlist";
         `PolicyError` if the policy does not fit the channels; `PlacementError` for a bad
         environment variable; `ChannelActive`, `TaskListError` or `FaultBufferError` if a channel, a
         task or a fault record of an earlier owner does not end.
         """
         if isinstance(machine, str | Path):
-            if policy or settings or compute:
-                raise ValueError("policy, settings and compute are those of the server")
+            if policy or settings or compute or scheduling != "flat":
+                raise ValueError("policy, settings, compute and scheduling are those of the server")
             return await cls.connect(machine)
-        return cls(await OwnMachine.open(machine, policy, settings, compute))
+        return cls(await OwnMachine.open(machine, policy, settings, compute, scheduling))
 
     @classmethod
     async def connect(
@@ -241,6 +246,8 @@ class Device:
         if self.compute is not None:
             self.compute.forget(space)
         self.fences.forget(space)
+        if self._services.runlist is not None:
+            self._services.runlist.forget(space)
 
     def semaphore_address(self, slot: int) -> int:
         """Virtual address of an on-chip semaphore. Raises `DeviceError` if there is none."""
@@ -252,6 +259,13 @@ class Device:
     def engine(self) -> Launcher:
         """The compute engine. Raises `DeviceError` if there is none."""
         return self._services.engine
+
+    @property
+    def runlist(self) -> Runlist:
+        """Time-slice groups of the channels. Raises `DeviceError` if scheduling is flat."""
+        if self._services.runlist is None:
+            raise DeviceError('scheduling is flat: the device was not opened with "runlist"')
+        return self._services.runlist
 
     # Time
 

@@ -838,7 +838,8 @@ GLOBAL = Block(
             Access.RW,
             "A write submits the list at RUNLIST_BASE. It is read and checked, and replaces the "
             "active list as a whole at the next change of TSG. Its memory is free when "
-            "RUNLIST_INFO.PENDING is 0.",
+            "RUNLIST_INFO.READING is 0; a list submitted before that is refused, one submitted "
+            "later replaces the one that waits.",
             (
                 Field("LENGTH", 15, 0, "Entries of 16 bytes; 0: no channel has a turn."),
                 Field("OFFSET", 31, 16, "Entry of the TSG that has the first turn."),
@@ -850,6 +851,7 @@ GLOBAL = Block(
             Access.RO,
             "State of the runlist.",
             (
+                Field("READING", 14, 14, "The submitted list is being read."),
                 Field("PENDING", 15, 15, "The submitted list is neither active nor refused yet."),
                 Field("GROUPS", 31, 16, "TSGs of the active list, each as often as it is listed."),
             ),

@@ -38,6 +38,7 @@ class DeviceInfo:
     save_places: int
     save_place_bytes: int
     nested_kernels: int
+    runlist_entries: int
     queues: int
     sms: int
     sm_warps: int
@@ -89,8 +90,9 @@ class DeviceInfo:
             slots=await control.read("SLOTS"),
             spare_rows=await control.read("SPARE_ROWS"),
             save_places=(places := await control.read("SAVE_PLACES")),
-            save_place_bytes=await control.read("SAVE_PLACE_BYTES"),
+            save_place_bytes=await control.read("SAVE_PLACE_BYTES") if places else 0,
             nested_kernels=await control.read("NESTED_KERNELS") if places else 0,
+            runlist_entries=await control.read("RUNLIST_ENTRIES"),
             queues=await control.read("QUEUES"),
             sms=await control.read("SMS"),
             sm_warps=await control.read("SM_WARPS"),

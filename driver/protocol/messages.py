@@ -53,7 +53,7 @@ __all__ = [
     "encode",
 ]
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Version; both sides need the same."""
 
 LARGEST_MESSAGE = 1 << 16

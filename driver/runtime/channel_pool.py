@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from signalbox.driver.channel.channel import Channel, ChannelResources
 from signalbox.driver.channel.priority_policy import Policy, PolicyError
+from signalbox.driver.channel.runlist import Runlist
 from signalbox.driver.channel.settings import ChannelSettings
 from signalbox.driver.commands.pushbuffer import COMPUTE_SUBCHANNEL, Pushbuffer
 from signalbox.driver.memory.address_space import AddressSpace
@@ -24,10 +25,11 @@ class ChannelPool(Channels[Channel]):
         info: DeviceInfo,
         policy: Policy,
         settings: ChannelSettings,
+        runlist: Runlist | None = None,
     ) -> None:
         super().__init__(policy.stream_priorities)
         self._resources, self._info = resources, info
-        self._policy, self.settings = policy, settings
+        self._policy, self.settings, self._runlist = policy, settings, runlist
         self._channels: dict[int, Channel] = {}
 
     def __getitem__(self, index: int) -> Channel:
@@ -63,7 +65,8 @@ class ChannelPool(Channels[Channel]):
         in place of fields of `settings`, and bind the copy class and, if there is one, the compute
         class.
 
-        Raises `DeviceError` if the channel belongs to another space; otherwise as `Channel.open`.
+        Raises `DeviceError` if the channel belongs to another space; otherwise as `Channel.open`
+        and `Runlist.add`.
         """
         if index not in self._channels:
             if not 0 <= index < self._info.channels:
@@ -72,7 +75,7 @@ class ChannelPool(Channels[Channel]):
             channel = Channel(self._resources, space, index, settings)
             self._channels[index] = channel
             try:
-                await channel.open(self._first_commands())
+                await self._start(channel)
             except Exception:
                 del self._channels[index]
                 raise
@@ -80,6 +83,17 @@ class ChannelPool(Channels[Channel]):
         if channel.space is not space:
             raise DeviceError(f"channel {index} belongs to {channel.space}, not to {space}")
         return channel
+
+    async def _start(self, channel: Channel) -> None:
+        """Enable a channel, and give it a turn."""
+        await channel.open(self._first_commands())
+        if self._runlist is None:
+            return
+        try:
+            await self._runlist.add(channel.index, channel.space)
+        except Exception:
+            await channel.close()
+            raise
 
     def _first_commands(self) -> Pushbuffer:
         """Commands that bind the machine's classes."""
@@ -90,5 +104,8 @@ class ChannelPool(Channels[Channel]):
 
     async def close(self, index: int) -> None:
         """See `Channels.close`."""
-        await self._channels[index].close()
+        channel = self._channels[index]
+        await channel.close()
         del self._channels[index]
+        if self._runlist is not None:
+            await self._runlist.remove(index, channel.space)

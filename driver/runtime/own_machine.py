@@ -1,6 +1,6 @@
 """A machine that this process owns, from its registers up."""
 
-from typing import Self
+from typing import Literal, Self
 
 from signalbox.driver.channel.channel import (
     Channel,
@@ -10,6 +10,7 @@ from signalbox.driver.channel.channel import (
     stop,
 )
 from signalbox.driver.channel.priority_policy import Policy, PriorityPolicy
+from signalbox.driver.channel.runlist import Runlist, switch_off
 from signalbox.driver.channel.settings import ChannelSettings
 from signalbox.driver.compute.engine import ComputeEngine, ComputeSettings
 from signalbox.driver.faults.channel_error import ChannelActive
@@ -31,7 +32,10 @@ from signalbox.driver.runtime.limits import Limits
 from signalbox.driver.runtime.services import Services
 from signalbox.hw.config import SLOT_BYTES
 
-__all__ = ["OwnMachine"]
+__all__ = ["OwnMachine", "Scheduling"]
+
+Scheduling = Literal["flat", "runlist"]
+"""Scheduling of channels: each by its own slice, or groups of channels by a runlist (HOST-7)."""
 
 _RESERVED_BYTES = 4096
 """The first page of physical memory stays unused, so that no buffer has address 0."""
@@ -65,6 +69,7 @@ class OwnMachine:
         policy: Policy,
         settings: ChannelSettings,
         compute: ComputeSettings,
+        scheduling: Scheduling = "flat",
     ) -> None:
         self.control = control = ControlPort(machine)
         memory = Memory(machine, info.memory_bytes, base=_RESERVED_BYTES)
@@ -83,8 +88,9 @@ class OwnMachine:
             parts = control, memory, self.spaces, info, compute, self._fences.of
             self.compute = ComputeEngine(*parts)
         self.spaces.passes_on = self._forget_faults
+        runlist = Runlist(control, memory, info) if scheduling == "runlist" else None
         resources = ChannelResources(control, memory, self.spaces, self.faults, self.compute)
-        self.channels = ChannelPool(resources, info, policy, settings)
+        self.channels = ChannelPool(resources, info, policy, settings, runlist)
         self.completion = Completion(control, info, self.channels, self.faults, self.compute)
         self.services = Services(
             machine=machine,
@@ -98,6 +104,7 @@ class OwnMachine:
             clock=Clock(control.time_ns, info.cycle_ns),
             limits=Limits(policy.stream_priorities, compute.sharing),
             compute=self.compute,
+            runlist=runlist,
         )
 
     @classmethod
@@ -107,6 +114,7 @@ class OwnMachine:
         policy: Policy | None = None,
         settings: ChannelSettings | None = None,
         compute: ComputeSettings | None = None,
+        scheduling: Scheduling = "flat",
     ) -> Self:
         """Open a machine. Parameters and errors are those of `Device.open`."""
         control = ControlPort(machine)
@@ -116,7 +124,7 @@ class OwnMachine:
         if policy is None:
             policy = PriorityPolicy(min(_LEVELS, info.channels, info.counters + 1))
         settings, compute = settings or ChannelSettings(), compute or ComputeSettings()
-        own = cls(machine, info, policy, settings, compute)
+        own = cls(machine, info, policy, settings, compute, scheduling)
         await own._take_over()
         await own._bind_policy()
         await own.services.clock.calibrate(machine.now)
@@ -139,6 +147,8 @@ class OwnMachine:
             for channel in list(self.channels.values()):
                 await channel.drain()
         await self.completion.disable()
+        if self.services.runlist is not None:
+            await self.services.runlist.close()
         active = None
         await disable(self.control, self.channels)
         for index in list(self.channels):
@@ -167,6 +177,10 @@ class OwnMachine:
             if halted >> index & 1:
                 await clear_errors(self.control, index)
         await self.completion.clear()
+        if self.services.runlist is not None:
+            await self.services.runlist.open()
+        elif self.services.info.runlist_entries:
+            await switch_off(self.control)
         await self.spaces.take_over()
         self._fault_buffer.fill()
         await self._fault_registers.enable(self._fault_buffer)

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from signalbox.driver.channel.command_channel import CommandChannel
 from signalbox.driver.channel.priority_policy import Policy
+from signalbox.driver.channel.runlist import Runlist
 from signalbox.driver.compute.launcher import Launcher
 from signalbox.driver.memory.fence import Fence, FencePools
 from signalbox.driver.memory.physical import Memory
@@ -40,7 +41,8 @@ class Waits(Protocol):
 
 @dataclass(frozen=True)
 class Services:
-    """Parts of one device. `compute` is None on a machine without a compute engine."""
+    """Parts of one device. `compute` is None on a machine without a compute engine, `runlist` if
+    scheduling is flat, or a server's."""
 
     machine: Machine
     info: DeviceInfo
@@ -53,6 +55,7 @@ class Services:
     clock: Clock
     limits: Limits
     compute: Launcher | None
+    runlist: Runlist | None = None
 
     @property
     def engine(self) -> Launcher:

@@ -52,7 +52,11 @@ class RunlistRegisters(wiring.Component):
         with m.If(self.refused.valid & (~status.error | self.clear.error)):
             m.d.sync += first.eq(self.refused)
         state = self.state
-        info = {"PENDING": state.pending, "GROUPS": state.groups}
+        info = {
+            "READING": state.reading,
+            "PENDING": state.pending,
+            "GROUPS": state.groups,
+        }
         turn = {"TSGID": state.tsgid, "RUNNING": state.running}
         refusal = {"CODE": first.error, "ENTRY": first.entry}
         shown = {

@@ -22,8 +22,15 @@ runlist_submit = data.StructLayout({
 runlist_refused = data.StructLayout({"valid": 1, "error": RunlistError, "entry": 16})
 """Strobe: the submitted list is refused, because of `entry`; OVERFLOW: the list's length."""
 
-runlist_state = data.StructLayout({"pending": 1, "running": 1, "tsgid": 12, "groups": 16})
-"""`pending`: a submitted list is being read, or waits for the next change of TSG. `running`: TSG
+runlist_state = data.StructLayout({
+    "reading": 1,
+    "pending": 1,
+    "running": 1,
+    "tsgid": 12,
+    "groups": 16,
+})
+"""`reading`: a submitted list is being read; `pending`: likewise, or waits for the next change of
+TSG. `running`: TSG
 `tsgid` has the turn. `groups`: TSGs of the active list."""
 
 runlist_acquire = data.StructLayout({"valid": 1, "idle": 1})

@@ -7,7 +7,7 @@ from signalbox.hw.config import CONFIGS, Config
 from signalbox.tb.simulation.top import MEMORY_BYTES
 from signalbox.tb.testbench import configs
 
-__all__ = ["COMPUTE", "NESTED", "SAVING", "SIZES"]
+__all__ = ["COMPUTE", "NESTED", "RUNLIST", "SAVING", "SIZES"]
 
 _NARROW = Config(
     channels=3,
@@ -49,3 +49,6 @@ SAVING = replace(COMPUTE, save_places=6)
 
 NESTED = replace(COMPUTE, save_places=32, nested_kernels=60)
 """The same, with nested launches."""
+
+RUNLIST = replace(SIZES["default"], runlist_entries=16)
+"""The default machine, with runlists."""

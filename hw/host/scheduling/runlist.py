@@ -73,6 +73,7 @@ class Runlist(wiring.Component):
             rotation.expire.eq(self.expire),
             self.eligible.eq(rotation.eligible),
             control.refused.eq(loader.refused),
+            control.state.reading.eq(loader.pending & ~loader.list.valid),
             control.state.pending.eq(loader.pending),
             [control.state[name].eq(getattr(rotation, name)) for name in ("tsgid", "groups")],
             control.state.running.eq(rotation.running),

@@ -34,7 +34,6 @@ class RunlistEntries(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.d.comb += self.entry.p.status.eq(self.beat.p.status)
         if self._width < _BITS:
             self._join(m)
         else:
@@ -43,18 +42,25 @@ class RunlistEntries(wiring.Component):
 
     def _join(self, m: Module) -> None:
         beat, entry = self.beat, self.entry
-        low = Signal(self._width)
+        low, low_status = Signal(self._width), Signal(MemoryStatus)
         second = Signal()
         # A faulted burst has only one beat.
         complete = second | beat.p.last
         m.d.comb += [
             entry.p.entry.eq(Cat(low, beat.p.data)),
+            entry.p.status.eq(beat.p.status),
             entry.p.last.eq(beat.p.last),
             entry.valid.eq(beat.valid & complete),
             beat.ready.eq(entry.ready | ~complete),
         ]
+        with m.If(second & (low_status != MemoryStatus.OK)):
+            m.d.comb += entry.p.status.eq(low_status)
         with m.If(beat.valid & beat.ready):
-            m.d.sync += [low.eq(beat.p.data), second.eq(~complete)]
+            m.d.sync += [
+                low.eq(beat.p.data),
+                low_status.eq(beat.p.status),
+                second.eq(~complete),
+            ]
 
     def _divide(self, m: Module) -> None:
         beat, entry = self.beat, self.entry
@@ -64,6 +70,7 @@ class RunlistEntries(wiring.Component):
         m.d.comb += [
             final.eq((part == parts - 1) | (beat.p.status == MemoryStatus.FAULT)),
             entry.p.entry.eq(beat.p.data.word_select(part, _BITS)),
+            entry.p.status.eq(beat.p.status),
             entry.p.last.eq(beat.p.last & final),
             entry.valid.eq(beat.valid),
             beat.ready.eq(entry.ready & final),

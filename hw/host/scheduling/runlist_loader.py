@@ -46,7 +46,8 @@ class RunlistLoader(wiring.Component):
 
     Members
     -------
-    submit : in, strobe: a list is submitted; it is refused while another is pending.
+    submit : in, strobe: a list is submitted; it is refused while another is pending. If both are
+        refused in a cycle, the other one's error is reported.
     refused : out, strobe, registered.
     pending : out, from the cycle after `submit` on: a list is being read, or is offered.
     read : out, memory port, physical addresses.
@@ -85,6 +86,9 @@ class RunlistLoader(wiring.Component):
             last_entry.eq(index + 1 == order.length),
         ]
         m.d.sync += [self.refused.valid.eq(0), self.write.valid.eq(0)]
+        # Another refusal in the same cycle takes precedence.
+        with m.If(self.submit.valid & self.pending):
+            self._refuse(m, RunlistError.PENDING, 0)
         with m.FSM() as fsm:
             with m.State("IDLE"):
                 with m.If(self.submit.valid):
@@ -128,8 +132,6 @@ class RunlistLoader(wiring.Component):
                 with m.If(self.list.ready):
                     m.next = "IDLE"
         m.d.comb += self.pending.eq(~fsm.ongoing("IDLE"))
-        with m.If(self.submit.valid & self.pending & ~fsm.ongoing("END")):
-            self._refuse(m, RunlistError.PENDING, 0)
         return m
 
     def _begin(self, m: Module) -> None:

@@ -1,0 +1,73 @@
+"""Time-slice groups of channels, and their order in a runlist (HOST-7, section 7)."""
+
+import enum
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+__all__ = ["UNIT_NS", "GroupSettings", "Interleave", "interleaved"]
+
+UNIT_NS = 1024
+"""Unit of the slices of groups, in ns (3.4)."""
+
+_LONGEST = 255 << 15
+"""Longest slice, in units."""
+
+_Group = TypeVar("_Group")
+
+
+class Interleave(enum.IntEnum):
+    """Interleave level: how often a group has a turn.
+
+    With l groups of level LOW and m of level MEDIUM, a round has one turn for each of level LOW, l
+    for each of level MEDIUM (1 if l is 0), and l × (m + 1) for each of level HIGH (m if l is 0, 1
+    if both are). Source: NVIDIA open-gpu-kernel-modules, ctrla06c.h
+    (NVA06C_CTRL_INTERLEAVE_LEVEL_*).
+    """
+
+    LOW = 0
+    MEDIUM = 1
+    HIGH = 2
+
+
+@dataclass(frozen=True)
+class GroupSettings:
+    """Settings of a time-slice group. Raises `ValueError` for values out of range.
+
+    Members
+    -------
+    slice_ns : time slice in ns, from 1 on; rounded up to a slice that an entry can express.
+    level : interleave level.
+    """
+
+    slice_ns: int = 1024 * UNIT_NS
+    level: Interleave = Interleave.LOW
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.slice_ns <= _LONGEST * UNIT_NS:
+            raise ValueError(f"slice_ns = {self.slice_ns} is outside 1 … {_LONGEST * UNIT_NS}")
+
+    @property
+    def slice_fields(self) -> tuple[int, int]:
+        """TIMEOUT and SCALE: the slice is TIMEOUT << SCALE units."""
+        units = -(-self.slice_ns // UNIT_NS)
+        scale = max(0, units.bit_length() - 8)
+        timeout = -(-units >> scale)
+        return (timeout, scale) if timeout < 256 else (128, scale + 1)
+
+
+def interleaved(groups: Mapping[_Group, GroupSettings]) -> list[_Group]:
+    """Groups in the order of a round, each as often as its level says."""
+    low, medium, high = (
+        [group for group, settings in groups.items() if settings.level == level]
+        for level in Interleave
+    )
+
+    def with_high(others: Iterable[_Group]) -> Iterator[_Group]:
+        for group in others:
+            yield from high
+            yield group
+
+    if low:
+        return [group for one in low for group in with_high([*medium, one])]
+    return list(with_high(medium)) if medium else high

@@ -1,0 +1,195 @@
+"""The runlist of a machine (HOST-7): the channels of one address space at a time have a turn.
+
+    device = await Device.open(machine, scheduling="runlist")
+    await device.runlist.configure(space, slice_ns=500_000, level=Interleave.HIGH)
+
+The open channels of an address space are one time-slice group (TSG). A list is written whenever a
+channel is opened or closed, or a group is configured; the machine goes on with the previous one
+until the new one is complete.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from signalbox.driver.channel.interleave import UNIT_NS, GroupSettings, Interleave, interleaved
+from signalbox.driver.memory.address_space import AddressSpace
+from signalbox.driver.memory.physical import Memory
+from signalbox.driver.platform.control_port import ControlPort
+from signalbox.driver.platform.fair_lock import FairLock
+from signalbox.driver.platform.info import DeviceError, DeviceInfo
+from signalbox.hw.methods import pack
+from signalbox.hw.runlists import ENTRY_BYTES, ChannelEntry, GroupEntry, RunlistError
+
+__all__ = ["Runlist", "RunlistRefused", "switch_off"]
+
+_POLL_CYCLES = 8
+"""Cycles between two polls for the end of the machine's reading."""
+
+_PATIENCE_CYCLES = 1_000_000
+"""Cycles after which the reading of a list counts as hung."""
+
+
+class RunlistRefused(Exception):
+    """The machine refused a runlist, or has not read it; the message names the cause."""
+
+
+@dataclass
+class _Group:
+    """TSG of an address space."""
+
+    number: int
+    settings: GroupSettings = field(default_factory=GroupSettings)
+    channels: list[int] = field(default_factory=list)
+
+    def entries(self) -> list[int]:
+        """The group in the list."""
+        timeout, scale = self.settings.slice_fields
+        header = pack(
+            GroupEntry,
+            kind=1,
+            tsgid=self.number,
+            length=len(self.channels),
+            timeout=timeout,
+            scale=scale,
+        )
+        return [header, *(pack(ChannelEntry, chid=channel) for channel in self.channels)]
+
+
+async def switch_off(control: ControlPort) -> None:
+    """Schedule the channels flat: each has its own slice. For machines with runlists."""
+    await control.write("RUNLIST_CONTROL", ENABLE=0)
+
+
+class Runlist:
+    """Time-slice groups of the open channels, one per address space. Waiting for the machine, it
+    lets other coroutines run; calls are executed in their order.
+
+    Parameters
+    ----------
+    control : control port.
+    memory : physical memory, for lists while they are read.
+    info : build parameters. Raises `DeviceError` if the machine has no runlists.
+    """
+
+    def __init__(self, control: ControlPort, memory: Memory, info: DeviceInfo) -> None:
+        if not info.runlist_entries:
+            raise DeviceError("the machine has no runlists: its scheduling is flat")
+        self._control, self._memory, self._info = control, memory, info
+        self._groups: dict[AddressSpace, _Group] = {}
+        self._lock = FairLock(control.machine)
+
+    async def open(self) -> None:
+        """Schedule by runlist, with an empty list. Raises `RunlistRefused`."""
+        await switch_off(self._control)
+        await self._control.write("RUNLIST_UNIT", CYCLES=max(1, UNIT_NS // self._info.cycle_ns))
+        async with self._lock:
+            await self._submit([])
+        await self._control.write("RUNLIST_CONTROL", ENABLE=1)
+
+    async def close(self) -> None:
+        """Schedule flat again."""
+        await switch_off(self._control)
+
+    def settings(self, space: AddressSpace) -> GroupSettings:
+        """Settings of the group of an address space."""
+        return self._group(space).settings
+
+    async def configure(
+        self,
+        space: AddressSpace,
+        *,
+        slice_ns: int | None = None,
+        level: Interleave | None = None,
+    ) -> None:
+        """Change the slice or the level of the group of an address space; they last until it is
+        closed. Raises `ValueError`, `DeviceError` if the list does not fit, `RunlistRefused`."""
+        async with self._lock:
+            group = self._group(space)
+            before = group.settings
+            changes = {"slice_ns": slice_ns, "level": level}
+            given = {name: value for name, value in changes.items() if value is not None}
+            group.settings = replace(before, **given)
+            try:
+                await self._update()
+            except Exception:
+                group.settings = before
+                raise
+
+    async def add(self, channel: int, space: AddressSpace) -> None:
+        """Add an open channel. Raises `DeviceError` if the list does not fit, `RunlistRefused`."""
+        async with self._lock:
+            channels = self._group(space).channels
+            channels.append(channel)
+            try:
+                await self._update()
+            except Exception:
+                channels.remove(channel)
+                raise
+
+    async def remove(self, channel: int, space: AddressSpace) -> None:
+        """Remove a channel that was closed. Raises `RunlistRefused`."""
+        async with self._lock:
+            self._group(space).channels.remove(channel)
+            await self._update()
+
+    def forget(self, space: AddressSpace) -> None:
+        """The address space, whose channels are closed, is closed."""
+        self._groups.pop(space, None)
+
+    async def starved(self) -> bool:
+        """Whether, since the last call, all channels with work have waited at once for failed
+        acquires that let other groups run."""
+        status = await self._control.read_fields("RUNLIST_STATUS")
+        await self._control.write("RUNLIST_STATUS", ACQUIRE=1, ACQUIRE_AND_ENG_IDLE=1)
+        return bool(status["ACQUIRE"])
+
+    async def turn(self) -> AddressSpace | None:
+        """Address space that has the turn; None if there is none."""
+        state = await self._control.read_fields("RUNLIST_STATE")
+        found = (space for space, one in self._groups.items() if one.number == state["TSGID"])
+        return next(found, None) if state["RUNNING"] else None
+
+    # The list
+
+    def _group(self, space: AddressSpace) -> _Group:
+        used = {group.number for group in self._groups.values()}
+        if space not in self._groups:
+            number = next(n for n in range(len(used) + 1) if n not in used)
+            self._groups[space] = _Group(number)
+        return self._groups[space]
+
+    async def _update(self) -> None:
+        used = {space: one for space, one in self._groups.items() if one.channels}
+        order = interleaved({space: one.settings for space, one in used.items()})
+        most = self._info.runlist_entries
+        if len(order) > most:
+            raise DeviceError(
+                f"the runlist has {len(order)} turns of {len(used)} groups, the machine has room "
+                f"for {most}: use fewer address spaces, or lower interleave levels"
+            )
+        await self._submit([entry for space in order for entry in used[space].entries()])
+
+    async def _submit(self, entries: list[int]) -> None:
+        """Have the machine read a list, and wait until it has."""
+        data = b"".join(entry.to_bytes(ENTRY_BYTES, "little") for entry in entries)
+        buffer = self._memory.allocate(max(1, len(data)), align=4096, name="runlist")
+        try:
+            buffer.write(data)
+            await self._control.write("RUNLIST_STATUS", ERROR=1)
+            await self._control.write("RUNLIST_BASE_LO", buffer.address & 0xFFFF_FFFF)
+            await self._control.write("RUNLIST_BASE_HI", buffer.address >> 32)
+            await self._control.write("RUNLIST_SUBMIT", LENGTH=len(entries))
+            await self._wait()
+        finally:
+            buffer.free()
+
+    async def _wait(self) -> None:
+        waited = 0
+        while (await self._control.read_fields("RUNLIST_INFO"))["READING"]:
+            if waited >= _PATIENCE_CYCLES:
+                raise RunlistRefused(f"a runlist has not been read for {waited} cycles")
+            await self._control.machine.wait_cycles(_POLL_CYCLES)
+            waited += _POLL_CYCLES
+        if (await self._control.read_fields("RUNLIST_STATUS"))["ERROR"]:
+            refused = await self._control.read_fields("RUNLIST_ERROR")
+            reason = RunlistError(refused["CODE"]).name
+            raise RunlistRefused(f"entry {refused['ENTRY']} of the runlist: {reason}")

@@ -1,0 +1,486 @@
+"""Runlists on the whole machine (HOST-7): turns, slices, yields, failed acquires, lists that are
+replaced or refused."""
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import cocotb
+
+from signalbox.driver.commands.pushbuffer import Pushbuffer
+from signalbox.hw.methods import HostMethod, SemOp, YieldOp, pack
+from signalbox.hw.registers import GLOBAL
+from signalbox.hw.runlists import ENTRY_BYTES, ChannelEntry, GroupEntry, RunlistError
+from signalbox.tb.machine.testbench import MachineTestbench, RawChannel, semaphore
+from signalbox.tb.simulation.trace import Method, Served
+from signalbox.tb.testbench.goals import Rounds
+
+LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
+
+UNIT = 10
+"""Cycles that stand for 1,024 ns in these tests."""
+
+SWITCH = 4
+"""Most cycles from the last method of a group to the first of the next one, if it is fetched."""
+
+BUSY = 4000
+"""Methods of a segment."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """A time-slice group: `timeout` << `scale` units."""
+
+    tsgid: int
+    channels: tuple[int, ...]
+    timeout: int = 50
+    scale: int = 0
+
+    @property
+    def cycles(self) -> int:
+        """Cycles of its slice."""
+        return (self.timeout << self.scale) * UNIT
+
+    def entries(self) -> list[int]:
+        """The group in the list."""
+        header = pack(
+            GroupEntry,
+            kind=1,
+            tsgid=self.tsgid,
+            length=len(self.channels),
+            timeout=self.timeout,
+            scale=self.scale,
+        )
+        return [header, *(pack(ChannelEntry, chid=one) for one in self.channels)]
+
+
+class RunlistTestbench:
+    """Submits lists to the machine of `tb`."""
+
+    def __init__(self, tb: MachineTestbench) -> None:
+        self.tb = tb
+        self._at = tb.allocate(4096, 4096)
+
+    @classmethod
+    async def start(cls, dut, *groups: Group) -> "RunlistTestbench":
+        """Reset the machine; schedule by a list."""
+        tb = await MachineTestbench.start(dut)
+        lists = cls(tb)
+        await tb.control.write("RUNLIST_UNIT", CYCLES=UNIT)
+        await lists.submit(groups)
+        await tb.control.write("RUNLIST_CONTROL", ENABLE=1)
+        return lists
+
+    async def submit(self, groups: Sequence[Group], *, wait: bool = True, **fields: int) -> None:
+        """Submit a list; `wait` until it is active."""
+        await self.submit_entries([one for group in groups for one in group.entries()], **fields)
+        while wait and (await self.tb.control.read_fields("RUNLIST_INFO"))["PENDING"]:
+            await self.tb.wait(8)
+
+    async def submit_entries(self, entries: Sequence[int], **fields: int) -> None:
+        """Submit entries as they are, and wait until they have been read."""
+        data = b"".join(entry.to_bytes(ENTRY_BYTES, "little") for entry in entries)
+        self.tb.machine.memory_write(self._at, data)
+        await self.tb.control.write("RUNLIST_BASE_LO", self._at & 0xFFFF_FFFF)
+        await self.tb.control.write("RUNLIST_BASE_HI", self._at >> 32)
+        await self.tb.control.write("RUNLIST_SUBMIT", **({"LENGTH": len(entries)} | fields))
+        while (await self.tb.control.read_fields("RUNLIST_INFO"))["READING"]:
+            await self.tb.wait(8)
+
+    async def status(self) -> dict[str, int]:
+        """Fields of RUNLIST_STATUS."""
+        return await self.tb.control.read_fields("RUNLIST_STATUS")
+
+    async def turn(self) -> int:
+        """Number of the group that has the turn."""
+        return (await self.tb.control.read_fields("RUNLIST_STATE"))["TSGID"]
+
+
+async def busy(tb: MachineTestbench, index: int, segments: int = 31) -> RawChannel:
+    """A channel with more NOPs than a test lets it execute."""
+    channel = await tb.channel(index)
+    at = channel.place(nops(*range(BUSY)).dwords)
+    for _ in range(segments):
+        channel.segment(nops(*range(BUSY)), at=at)
+    await channel.kick()
+    return channel
+
+
+def nops(*values: int) -> Pushbuffer:
+    """NOP methods with these data."""
+    return Pushbuffer().non_inc(0, HostMethod.NOP, *values)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Consecutive methods of one group."""
+
+    group: Group
+    methods: list[Method]
+
+    @property
+    def cycles(self) -> int:
+        """Cycles from the first method to the last."""
+        return self.methods[-1].cycle - self.methods[0].cycle + 1
+
+
+async def turns(
+    tb: MachineTestbench, groups: Sequence[Group], since: int = 0, *, whole: bool = True
+) -> list[Turn]:
+    """Turns so far, from the executed methods; `whole`: without the first and the last one."""
+    of = {channel: group for group in groups for channel in group.channels}
+    methods = [event for event in await tb.events(Method) if event.cycle >= since]
+    found = [
+        Turn(group, list(some))
+        for group, some in itertools.groupby(methods, lambda event: of[event.channel])
+    ]
+    return found[1:-1] if whole else found
+
+
+@cocotb.test(**LIMIT)
+async def turns_in_order(dut):
+    """HOST-7: groups have their turns in the order of the list, each for its slice, and the next
+    one begins within 4 cycles."""
+    groups = Group(7, (0,), 30), Group(3, (1, 2), 15, 1), Group(9, (3,), 50)
+    lists = await RunlistTestbench.start(dut, *groups)
+    tb = lists.tb
+    for index in range(4):
+        await busy(tb, index)
+    # By then every channel has executed the header of its first segment.
+    since = tb.now() + 2000
+    await tb.wait(9000)
+    found = await turns(tb, groups, since)
+    assert len(found) > 12
+    for turn, after in itertools.pairwise(found):
+        place = groups.index(turn.group)
+        assert after.group is groups[(place + 1) % 3]
+        assert abs(turn.cycles - turn.group.cycles) <= SWITCH
+        assert after.methods[0].cycle - turn.methods[-1].cycle <= SWITCH
+
+
+@cocotb.test(**LIMIT)
+async def listed_twice(dut):
+    """HOST-7: a group that is listed twice has two turns in a round."""
+    urgent, one, other = Group(1, (0,), 20), Group(2, (1,), 20), Group(3, (2,), 20)
+    lists = await RunlistTestbench.start(dut, urgent, one, urgent, other)
+    tb = lists.tb
+    for index in range(3):
+        await busy(tb, index)
+    since = tb.now() + 500
+    await tb.wait(6000)
+    found = [turn.group for turn in await turns(tb, (urgent, one, other), since)]
+    assert len(found) > 16
+    share = Counter(found)
+    assert abs(share[urgent] - share[one] - share[other]) <= 1
+    assert all((a is urgent) != (b is urgent) for a, b in itertools.pairwise(found))
+
+
+@cocotb.test(**LIMIT)
+async def slices_within_a_group(dut):
+    """HOST-7: the channels of a group share its slice, by their own slices."""
+    groups = Group(1, (0, 1), 100), Group(2, (2,), 100)
+    lists = await RunlistTestbench.start(dut, *groups)
+    tb = lists.tb
+    for index in range(3):
+        channel = await busy(tb, index)
+        await channel.write("SLICE", 100)
+    since = tb.now() + 500
+    await tb.wait(6000)
+    found = await turns(tb, groups, since)
+    shared = [turn for turn in found if turn.group is groups[0]]
+    assert len(shared) > 1
+    for turn in shared:
+        share = Counter(event.channel for event in turn.methods)
+        assert min(share.values()) > 0.4 * sum(share.values())
+
+
+@cocotb.test(**LIMIT)
+async def idle_groups_have_no_turn(dut):
+    """HOST-7: the turn passes over groups without work; a group alone keeps it; one that gets work
+    has its turn once the slice is over."""
+    groups = Group(1, (0,), 40), Group(2, (1,), 40), Group(3, (2,), 40)
+    lists = await RunlistTestbench.start(dut, *groups)
+    tb = lists.tb
+    await busy(tb, 0)
+    await tb.wait(2000)
+    assert await lists.turn() == 1
+    late = await tb.channel(2)
+    rung = tb.now()
+    await late.submit(nops(1, 2, 3))
+    await tb.until_idle(late)
+    first = (await tb.events(Method, channel=2))[0]
+    assert first.cycle < rung + 300 + groups[0].cycles
+    assert not await tb.events(Served, channel=1)
+
+
+@cocotb.test(**LIMIT)
+async def only_listed_channels(dut):
+    """HOST-7: a channel in no list is not served, with an empty list none; flat again, all are."""
+    group = Group(1, (0,))
+    lists = await RunlistTestbench.start(dut, group)
+    tb = lists.tb
+    inside, outside = await tb.channel(0), await tb.channel(1)
+    await outside.submit(nops(1))
+    await inside.submit(nops(2))
+    await tb.until_idle(inside)
+    await lists.submit([])
+    assert not (await tb.control.read_fields("RUNLIST_STATE"))["RUNNING"]
+    await inside.submit(nops(3))
+    await tb.wait(1000)
+    assert [event.data for event in await tb.events(Method)] == [2]
+    await tb.control.write("RUNLIST_CONTROL", ENABLE=0)
+    await tb.until_idle(inside, outside)
+    assert sorted(event.data for event in await tb.events(Method)) == [1, 2, 3]
+
+
+@cocotb.test(**LIMIT)
+async def failed_acquire_with_switch(dut):
+    """HOST-5, HOST-7: a group whose channels all wait for acquires with ACQUIRE_SWITCH_TSG leaves
+    early."""
+    groups = Group(1, (0, 1), 200), Group(2, (2,), 20)
+    lists = await RunlistTestbench.start(dut, *groups)
+    tb = lists.tb
+    waiting = [await tb.channel(index) for index in (0, 1)]
+    for channel in waiting:
+        commands = nops(1).semaphore(SemOp.ACQUIRE, semaphore(channel.index), 1, switch=True)
+        await channel.submit(commands)
+    await busy(tb, 2)
+    await tb.wait(1000)
+    found = await tb.events(Served, channel=2)
+    assert found
+    assert await lists.turn() == 2
+    for channel in waiting:
+        await tb.let_go(channel.index, 1)
+        await channel.submit(nops(2))
+    await tb.until_idle(*waiting)
+
+
+@cocotb.test(**LIMIT)
+async def failed_acquire_without_switch(dut):
+    """HOST-5, HOST-7: a group with a failed acquire without ACQUIRE_SWITCH_TSG keeps its turn until
+    its slice is over."""
+    groups = Group(1, (0, 1), 200), Group(2, (2,), 20)
+    lists = await RunlistTestbench.start(dut, *groups)
+    tb = lists.tb
+    first, second = await tb.channel(0), await tb.channel(1)
+    await second.submit(Pushbuffer().semaphore(SemOp.ACQUIRE, semaphore(1), 1, switch=True))
+    await first.submit(nops(1).semaphore(SemOp.ACQUIRE, semaphore(0), 1, switch=False))
+    await busy(tb, 2)
+    await tb.wait(3 * groups[0].cycles)
+    (begin,) = (
+        event.cycle
+        for event in await tb.events(Method, channel=0)
+        if event.offset == HostMethod.NOP
+    )
+    held = [event.cycle for event in await tb.events(Method, channel=2)]
+    after = next(cycle for cycle in held if cycle > begin)
+    assert 0.9 * groups[0].cycles < after - begin <= groups[0].cycles + SWITCH
+
+
+@cocotb.test(**LIMIT)
+async def yields(dut):
+    """HOST-3, HOST-7: YIELD of RUNLIST_TIMESLICE ends the group's slice, YIELD of TSG only the
+    channel's turn in its group (2.6)."""
+    groups = Group(1, (0, 1), 255, 4), Group(2, (2,), 20)
+    lists = await RunlistTestbench.start(dut, *groups)
+    tb = lists.tb
+    await busy(tb, 2)
+    await tb.wait(500)
+    channels = [await tb.channel(index) for index in (0, 1)]
+    first = nops(1).yield_slice(YieldOp.TSG).raw(*nops(2).dwords)
+    first.yield_slice(YieldOp.RUNLIST_TIMESLICE).raw(*nops(3).dwords)
+    channels[0].segment(first)
+    channels[1].segment(nops(*range(10, 400)))
+    for channel in channels:
+        await channel.kick()
+    await tb.until_idle(*channels)
+    found = [event for event in await tb.events(Method) if event.offset == HostMethod.NOP]
+    at = {event.data: event.cycle for event in found if event.channel == 0}
+    siblings = [event.cycle for event in found if event.channel == 1]
+    others = [event.cycle for event in found if event.channel == 2]
+    assert not any(at[1] < cycle < at[2] for cycle in others)
+    assert any(at[2] < cycle < at[3] for cycle in others)
+    assert siblings
+
+
+@cocotb.test(**LIMIT)
+async def all_groups_wait(dut):
+    """HOST-5: RUNLIST_ACQUIRE is raised when all groups with work have left with failed acquires
+    with ACQUIRE_SWITCH_TSG, once (2.3)."""
+    groups = Group(1, (0,)), Group(2, (1, 2)), Group(3, (3,))
+    lists = await RunlistTestbench.start(dut, *groups)
+    tb = lists.tb
+    await tb.control.write("INTR_ENABLE", RUNLIST=1)
+    channels = [await tb.channel(index) for index in (0, 1)]
+    for channel in channels:
+        assert not (await lists.status())["ACQUIRE"]
+        commands = Pushbuffer().semaphore(SemOp.ACQUIRE, semaphore(channel.index), 1, switch=True)
+        channel.segment(commands)
+    await channels[0].kick()
+    await channels[1].kick()
+    await tb.until(lambda: dut.irq.value == 1, "RUNLIST_ACQUIRE")
+    assert (await tb.interrupts())["RUNLIST"]
+    await tb.wait(200)
+    status = await lists.status()
+    assert status == {"ERROR": 0, "ACQUIRE": 1, "ACQUIRE_AND_ENG_IDLE": 1}
+    await tb.control.write("RUNLIST_STATUS", ACQUIRE=1, ACQUIRE_AND_ENG_IDLE=1)
+    await tb.wait(1000)
+    assert dut.irq.value == 0
+    for channel in channels:
+        await tb.let_go(channel.index, 1)
+    await tb.until_idle(*channels)
+
+
+REFUSED = {
+    RunlistError.ZERO_LENGTH: ([pack(GroupEntry, kind=1)], 0),
+    RunlistError.MAX_EXCEEDED: ([pack(GroupEntry, kind=1, length=129)], 0),
+    RunlistError.OVERFLOW: ([pack(GroupEntry, kind=1, length=2), pack(ChannelEntry, chid=1)], 2),
+    RunlistError.EXPECTED_CHID: ([pack(GroupEntry, kind=1, length=1)] * 2, 1),
+    RunlistError.EXPECTED_TSG: ([pack(ChannelEntry, chid=1)], 0),
+    RunlistError.INVALID_RUNQUEUE: (
+        [pack(GroupEntry, kind=1, length=1), pack(ChannelEntry, chid=1, runqueue=1)],
+        1,
+    ),
+    RunlistError.CHANNEL: (
+        [pack(GroupEntry, kind=1, length=1), pack(ChannelEntry, chid=999)],
+        1,
+    ),
+}
+"""Entries of bad lists, and the number of the bad one."""
+
+
+@cocotb.test(**LIMIT)
+async def bad_lists(dut):
+    """HOST-7: a bad list is refused with its code, and the active one goes on."""
+    groups = Group(1, (0,), 20), Group(2, (1,), 20)
+    lists = await RunlistTestbench.start(dut, *groups)
+    tb = lists.tb
+    await tb.control.write("INTR_ENABLE", RUNLIST=1)
+    for index in range(2):
+        await busy(tb, index)
+    cases = [*REFUSED.items(), (RunlistError.ROOM, (Group(5, (1,)).entries() * 17, 32))]
+    for error, (entries, place) in cases:
+        since = tb.now()
+        await lists.submit_entries(entries)
+        found = await tb.control.read_fields("RUNLIST_ERROR")
+        assert found == {"CODE": error.value, "ENTRY": place}, error
+        assert dut.irq.value == 1
+        await tb.control.write("RUNLIST_STATUS", ERROR=1)
+        await tb.wait(1000)
+        assert {turn.group for turn in await turns(tb, groups, since)} == {*groups}
+        assert dut.irq.value == 0
+    info = await tb.control.read_fields("RUNLIST_INFO")
+    assert info == {"READING": 0, "PENDING": 0, "GROUPS": 2}
+
+
+@cocotb.test(**LIMIT)
+async def list_that_cannot_be_read(dut):
+    """HOST-7: a list outside the memory is refused; nothing else happens to the machine."""
+    lists = await RunlistTestbench.start(dut, Group(1, (0,)))
+    tb = lists.tb
+    last = (await tb.control.read64("MEMORY_BYTES")) & ~0xFFF
+    await tb.control.write("RUNLIST_BASE_LO", last & 0xFFFF_FFFF)
+    await tb.control.write("RUNLIST_BASE_HI", last >> 32)
+    await tb.control.write("RUNLIST_SUBMIT", LENGTH=4)
+    await tb.wait(200)
+    found = await tb.control.read_fields("RUNLIST_ERROR")
+    assert found == {"CODE": RunlistError.MEMORY.value, "ENTRY": 0}
+    channel = await tb.channel(0)
+    await channel.submit(nops(1))
+    await tb.until_idle(channel)
+
+
+@cocotb.test(**LIMIT)
+async def first_turn(dut):
+    """HOST-7: the first turn is that of the group at OFFSET."""
+    groups = [Group(index, (index,), 200) for index in range(4)]
+    lists = await RunlistTestbench.start(dut)
+    tb = lists.tb
+    for index in range(4):
+        await busy(tb, index)
+    for first in (2, 0, 3, 1):
+        await lists.submit([])
+        since = tb.now()
+        await lists.submit(groups, OFFSET=2 * first)
+        await tb.wait(1000)
+        found = await turns(tb, groups, since, whole=False)
+        assert found[0].group is groups[first]
+
+
+@cocotb.test(**LIMIT)
+async def replaced_under_load(dut):
+    """HOST-7: lists are replaced while channels work: every channel executes all of its methods in
+    order, and is served only if a list names it."""
+    lists = await RunlistTestbench.start(dut)
+    tb = lists.tb
+    built = await tb.control.read("CHANNELS")
+    channels = [await tb.channel(index, slice_cycles=50) for index in range(built)]
+    expected: dict[int, list[int]] = {index: [] for index in range(built)}
+    groups: list[Group] = []
+    swaps = 0
+    rounds = Rounds(6)
+    while rounds.more(swaps > 10, swaps):
+        for channel in tb.random.sample(channels, 4):
+            values = [tb.random.getrandbits(32) for _ in range(tb.random.randrange(1, 200))]
+            expected[channel.index] += values
+            await channel.submit(nops(*values))
+        for _ in range(2):
+            groups = random_list(tb, built)
+            since = tb.now()
+            await lists.submit(groups)
+            swaps += 1
+            await tb.wait(tb.random.randrange(600))
+            named = {index for group in groups for index in group.channels}
+            late = [one for one in await tb.events(Served) if one.cycle > since + 700]
+            assert {one.channel for one in late} <= named | {None}
+    await lists.submit([Group(index, (index,), 3) for index in range(built)])
+    await tb.until_idle(*channels)
+    found = await tb.events(Method)
+    for index, values in expected.items():
+        assert [event.data for event in found if event.channel == index] == values
+
+
+def random_list(tb: MachineTestbench, channels: int) -> list[Group]:
+    """A list of some of the channels, in which a group can have several turns."""
+    numbers = [*range(channels)]
+    tb.random.shuffle(numbers)
+    groups = []
+    while numbers:
+        some = [numbers.pop() for _ in range(min(len(numbers), tb.random.randrange(1, 4)))]
+        groups.append(Group(len(groups), tuple(some), tb.random.randrange(6)))
+    order = [tb.random.choice(groups) for _ in range(tb.random.randrange(1, 12))]
+    return order
+
+
+@cocotb.test(**LIMIT)
+async def copies_of_groups(dut):
+    """HOST-7: copies outlast the turn of their group, and end complete."""
+    groups = Group(1, (0,), 10), Group(2, (1,), 10), Group(3, (2,), 10)
+    lists = await RunlistTestbench.start(dut, *groups)
+    tb = lists.tb
+    channels = [await tb.copy_channel(index) for index in range(3)]
+    done = []
+    for _ in range(4):
+        for channel in channels:
+            size = tb.random.randrange(64, 6000)
+            ((dst, src),) = tb.copies(1, size)
+            await channel.submit(Pushbuffer().copy(dst, src, size))
+            done.append((dst, src, size))
+    await tb.until_idle(*channels)
+    assert all(tb.copied(*copy) for copy in done)
+
+
+@cocotb.test(**LIMIT)
+async def without_a_runlist_nothing_changes(dut):
+    """HOST-7: flat scheduling is that of page 10: a the slices of channels follow each other."""
+    tb = await MachineTestbench.start(dut)
+    assert GLOBAL["RUNLIST_CONTROL"].reset == 0
+    for index in range(2):
+        channel = await busy(tb, index)
+        await channel.write("SLICE", 200)
+    since = tb.now() + 500
+    await tb.wait(3000)
+    found = await turns(tb, (Group(0, (0,)), Group(1, (1,))), since)
+    assert len(found) > 8
+    assert all(190 < turn.cycles <= 201 for turn in found), [turn.cycles for turn in found]
