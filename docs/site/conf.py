@@ -53,6 +53,7 @@ Folders of tests <tb/README.md>
 :caption: Measurements
 Overview <docs/measurements.md>
 Urgent copies <docs/urgent-latency.md>
+Runlists <docs/runlists.md>
 Translation <docs/translation.md>
 Address spaces <docs/address-spaces.md>
 Launches <docs/launches.md>

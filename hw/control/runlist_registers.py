@@ -1,6 +1,6 @@
 """Global registers for state and errors of the runlist."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Module, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -63,8 +63,7 @@ class RunlistRegisters(wiring.Component):
             "RUNLIST_INFO": register_of(GLOBAL["RUNLIST_INFO"], info),
             "RUNLIST_STATE": register_of(GLOBAL["RUNLIST_STATE"], turn),
             "RUNLIST_STATUS": status.as_value(),
-            # The record is undefined before the first refusal.
-            "RUNLIST_ERROR": Mux(first.valid, register_of(GLOBAL["RUNLIST_ERROR"], refusal), 0),
+            "RUNLIST_ERROR": register_of(GLOBAL["RUNLIST_ERROR"], refusal),
         }
         m.d.comb += [self.values[name].eq(value) for name, value in shown.items()]
         return m

@@ -19,7 +19,7 @@ class ReadShare(wiring.Component):
 
     Parameters
     ----------
-    depth : bursts that can be outstanding.
+    depth : most outstanding bursts.
 
     Members
     -------
@@ -34,7 +34,7 @@ class ReadShare(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         # Client of each outstanding burst.
-        m.submodules.owners = owners = StreamFIFO(1, self._depth + 1)
+        m.submodules.owners = owners = StreamFIFO(1, self._depth)
         self._requests(m, owners.i)
         self._beats(m, owners.o)
         return m

@@ -12,6 +12,7 @@ from signalbox.tb.benchmarks import (
     nested,
     placement,
     preemption,
+    runlists,
     sharing,
     spread,
     stops,
@@ -49,7 +50,7 @@ def compare(measured: Mapping[str, int], names: list[str]) -> None:
         recorded |= measured
         known = [*ROWS]
         parts = (latency, translation, placement, launches, urgency, makespan, spread)
-        for part in (*parts, stops, preemption, nested, sharing):
+        for part in (*parts, stops, preemption, nested, sharing, runlists):
             known += part.keys()
         kept = {name: recorded[name] for name in known if name in recorded}
         RECORDED.write_text(json.dumps(kept, indent=2) + "\n")

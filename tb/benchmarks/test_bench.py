@@ -6,19 +6,20 @@ make bench` records the results and rewrites plot and table in `docs/`.
 
 import pytest
 
+from signalbox.hw.config import Config
 from signalbox.hw.top import Signalbox
-from signalbox.tb.benchmarks import latency
-from signalbox.tb.benchmarks.recorded import DOCS, compare, differences, recording
+from signalbox.tb.benchmarks import latency, runlists
+from signalbox.tb.benchmarks.recorded import DOCS, compare, differences, document, recording
 from signalbox.tb.benchmarks.rows import ROWS, table
 from signalbox.tb.benchmarks.scenes import collect
-from signalbox.tb.simulation.sizes import SIZES
+from signalbox.tb.simulation.sizes import RUNLIST, SIZES
 from signalbox.tb.simulation.top import simulate_top
 
 
-def measure(module: str) -> dict[str, int]:
-    """Run a module of measurements on the default size."""
+def measure(module: str, machine: Config = SIZES["default"]) -> dict[str, int]:
+    """Run a module of measurements, by default on the default size."""
     run = simulate_top(
-        Signalbox(SIZES["default"]),
+        Signalbox(machine),
         f"signalbox.tb.benchmarks.{module}",
         simulator="verilator",
         name="bench",
@@ -50,6 +51,16 @@ def test_urgent_latency():
     compare(measured, latency.keys())
     if recording():
         latency.save(measured, DOCS)
+
+
+@pytest.mark.bench
+def test_runlists():
+    """HOST-7: shares by level and slice, changes of turn, urgent groups."""
+    measured = measure("cocotb_runlists", RUNLIST)
+    if recording():
+        runlists.plot(measured, DOCS / "runlists.png")
+    document("runlists", "Runlists", "![plot](runlists.png)", runlists.table(measured))
+    compare(measured, runlists.keys())
 
 
 def test_differences_are_named():

@@ -3,7 +3,7 @@
 import pytest
 
 from signalbox.hw.top import Signalbox
-from signalbox.tb.simulation.sizes import COMPUTE, NESTED, SAVING, SIZES
+from signalbox.tb.simulation.sizes import COMPUTE, NESTED, RUNLIST, SAVING, SIZES
 from signalbox.tb.simulation.top import simulate_top
 
 CHANNELS = ("copies", "errors", "spaces")
@@ -31,6 +31,17 @@ def test_example(simulator: str):
         "signalbox.tb.driver.cocotb_example",
         simulator=simulator,
         name="driver-default",
+    )
+
+
+def test_runlist(simulator: str) -> None:
+    """Address spaces have their turns by a runlist."""
+    simulate_top(
+        Signalbox(RUNLIST),
+        "signalbox.tb.driver.cocotb_runlist_driver",
+        simulator=simulator,
+        name="driver-runlist",
+        minimum=3,
     )
 
 

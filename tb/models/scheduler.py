@@ -25,6 +25,7 @@ class Inputs:
     Members
     -------
     served : the channel being served, or None.
+    eligible : channels that have a turn; None: all.
     take : the target will be served from the next cycle on.
     slice : slice of the channel that was taken in the previous cycle.
     """
@@ -35,11 +36,21 @@ class Inputs:
     wanting: frozenset[int]
     stamps: Sequence[int]
     served: int | None
+    eligible: frozenset[int] | None = None
     take: bool = False
     slice: int | None = None
     give_up: bool = False
     reserves: bool = False
     launches: bool = False
+
+    def may(self, channel: int | None) -> bool:
+        """Whether the channel has a turn."""
+        return channel is not None and (self.eligible is None or channel in self.eligible)
+
+    @property
+    def able(self) -> frozenset[int]:
+        """Channels that can proceed, and have a turn."""
+        return frozenset(filter(self.may, self.ready))
 
 
 @dataclass(frozen=True)
@@ -83,7 +94,8 @@ class SchedulerModel:
 
     def show(self, now: Inputs) -> Outputs:
         """Outputs of the cycle, which do not depend on `take`."""
-        spent = self._holder_served(now) and self._over() and self._copies(now) and self._rivalled
+        copies = self.floor in now.copying
+        spent = self._holder_served(now) and self._over() and copies and self._rivalled
         return Outputs(
             self._target(now), self._oldest[0], self._leave, self._stay, spent, self.floor
         )
@@ -96,7 +108,7 @@ class SchedulerModel:
         stay = None if served is None else self._may_stay(now, served)
         preferred = self._goes_on(now) and not holder_served
         candidates = rivals - {served}
-        rivalled = bool(rivals | (now.wanting - {self.floor}))
+        rivalled = bool(rivals) or any(map(now.may, now.wanting - {self.floor}))
         if served is None:
             self._waited = 0
         elif self._leave and self._stay:
@@ -111,7 +123,7 @@ class SchedulerModel:
     # -- rules 3 to 5: the next channel ------------------------------------------------------------
 
     def _rivals(self, now: Inputs) -> frozenset[int]:
-        return now.ready - {self.floor}
+        return now.able - {self.floor}
 
     def _chosen(self, now: Inputs) -> int | None:
         """The oldest channel, if it still requests the pipeline and meanwhile neither holds the
@@ -121,7 +133,7 @@ class SchedulerModel:
 
     def _goes_on(self, now: Inputs) -> bool:
         """The holder can proceed, and does not have to make room for another channel."""
-        return self.floor in now.ready and not (self._over() and self._rivals(now))
+        return self.floor in now.able and not (self._over() and self._rivals(now))
 
     def _target(self, now: Inputs) -> int | None:
         if self._goes_on(now):
@@ -133,8 +145,8 @@ class SchedulerModel:
         return self.now > self._last
 
     def _copies(self, now: Inputs) -> bool:
-        """The floor's holder has a copy running."""
-        return self.floor in now.copying
+        """The floor's holder has a copy running, and a turn."""
+        return self.floor in now.copying and now.may(self.floor)
 
     def _holder_served(self, now: Inputs) -> bool:
         return now.served is not None and now.served == self.floor
@@ -143,12 +155,14 @@ class SchedulerModel:
 
     def _must_leave(self, now: Inputs, other: bool) -> bool:
         """Whether the served channel has to leave in the next cycle."""
+        if self._because("no turn", not now.may(now.served)):
+            return True
         if self._holder_served(now):
             # The end is known in the last cycle of a slice, but not in the first cycle of a renewed
             # one.
             ends = self.now >= self._last and self.now != self._renewed_at
             return self._because("holder's slice", ends and other and not self._copies(now))
-        back = self._because("holder is back", self.floor in now.ready and not self._over())
+        back = self._because("holder is back", self.floor in now.able and not self._over())
         moves = self._because(
             "floor is free", self.floor is not None and self._over() and not self._copies(now)
         )
@@ -172,7 +186,7 @@ class SchedulerModel:
         alone = self._holder_served(now) and not rivalled and not self._copies(now)
         if now.take:
             self._take(now)
-        elif now.served is None and not (self.floor in now.ready or self._copies(now)):
+        elif now.served is None and not (self.floor in now.able or self._copies(now)):
             self.floor = None
         if now.slice is not None:
             length = max(1, now.slice)

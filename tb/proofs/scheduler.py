@@ -1,4 +1,4 @@
-"""Proofs of floor, slices and choice of the next channel (COPY-5 … COPY-9)."""
+"""Proofs of floor, slices and choice of the next channel (COPY-5 … COPY-9, HOST-7)."""
 
 from typing import Any
 
@@ -124,7 +124,9 @@ class SchedulerProof(Proof):
         "another that can proceed; a guest leaves when the holder can proceed within its slice, "
         "when that is over and no copy runs, or for another when its own is; slices, also renewed "
         "ones and those of guests, last exactly as long as they were set; there is a target "
-        "whenever another can proceed, a cycle later where the holder was likelier"
+        "whenever another can proceed, a cycle later where the holder was likelier; only channels "
+        "with a turn count as able to proceed or as holders with a copy, and a served channel "
+        "without one leaves"
     )
     induction = 3
     cover = 8
@@ -136,6 +138,7 @@ class SchedulerProof(Proof):
         m.submodules.dut = wrap(dut)
         for name in (
             "ready",
+            "eligible",
             "wanting",
             "serving",
             "served",
@@ -156,8 +159,9 @@ class SchedulerProof(Proof):
             Assert(inside.signal("owner") == (1 << dut.floor) * dut.floor_valid),
         ]
         floor = (dut.floor_valid, dut.floor)
-        ready = self._of(dut.ready, *floor)
-        copying = self._of(dut.engines.copying, *floor)
+        able = dut.ready & dut.eligible
+        ready = self._of(able, *floor)
+        copying = self._of(dut.engines.copying & dut.eligible, *floor)
         holder_served = dut.serving & dut.floor_valid & (dut.served == dut.floor)
         m.d.sync += [
             took.eq(dut.take),
@@ -179,12 +183,12 @@ class SchedulerProof(Proof):
         # The holder of the floor continues while it can, until its slice is over and another
         # channel can proceed. It is offered if this held in the previous cycle and the holder was
         # not being served.
-        rivals = (dut.ready & ~inside.signal("owner")).any()
+        rivals = (able & ~inside.signal("owner")).any()
         goes_on, went_on = Signal(), Signal()
         m.d.comb += goes_on.eq(ready & ~(over & rivals))
         m.d.sync += went_on.eq(goes_on & ~holder_served)
         with m.If(dut.target_valid):
-            m.d.comb += Assert(self._of(dut.ready, 1, dut.target))
+            m.d.comb += Assert(self._of(able, 1, dut.target))
             m.d.comb += Assert((dut.floor_valid & (dut.target == dut.floor)) == goes_on)
         with m.If(goes_on & went_on):
             m.d.comb += Assert(dut.target_valid)
@@ -207,7 +211,7 @@ class SchedulerProof(Proof):
         cycle, and all of them still can."""
         before, now = Signal(3), Signal(3)
         busy = (1 << dut.floor) * dut.floor_valid | ((1 << dut.served) * dut.serving)[:3]
-        m.d.comb += now.eq(dut.ready & ~busy)
+        m.d.comb += now.eq(dut.ready & dut.eligible & ~busy)
         m.d.sync += before.eq(now)
         return before.any() & ((before & ~now) == 0)
 
@@ -271,18 +275,20 @@ class SchedulerProof(Proof):
         """Leaving depends on the previous cycle. The holder leaves if its slice is over, none of
         its copies run, and another channel can proceed. A guest leaves if the holder can proceed
         within its slice, if the floor is free, or if its own slice is over and another channel can
-        proceed."""
+        proceed. Both leave without a turn."""
         holder_ends, guest_ends, started = ends
-        others = (dut.ready & ~((1 << dut.served) | (1 << dut.floor) * dut.floor_valid)[:3]).any()
+        busy = ((1 << dut.served) | (1 << dut.floor) * dut.floor_valid)[:3]
+        others = (dut.ready & dut.eligible & ~busy).any()
+        expelled = ~self._of(dut.eligible, 1, dut.served)
         free = dut.floor_valid & over & ~copying
         anyway = ~holder_served & ((ready & ~over) | free)
         maybe = Mux(holder_served, holder_ends & ~copying, guest_ends)
         must, may, went_on = Signal(), Signal(), Signal()
         m.d.sync += [
             went_on.eq(dut.serving & started),
-            must.eq(dut.serving & (anyway | (maybe & other))),
+            must.eq(dut.serving & (anyway | (maybe & other) | expelled)),
             # `leave` has no meaning during a context change.
-            may.eq(dut.serving & (anyway | (maybe & others) | ~went_on)),
+            may.eq(dut.serving & (anyway | (maybe & others) | expelled | ~went_on)),
         ]
         m.d.comb += [Assert(~must | dut.leave), Assert(~dut.leave | may)]
         m.d.comb += Cover(dut.leave & ~holder_served & guest_ends & ~free & ~ready)

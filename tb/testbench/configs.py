@@ -11,6 +11,7 @@ __all__ = [
     "METADATA",
     "NESTED",
     "OLDEST",
+    "RUNLISTS",
     "SAVING",
     "TASKS",
     "TIMING",
@@ -83,3 +84,11 @@ OLDEST = {
     "tiny": CONFIGS["tiny"],
     "wide": Config(slots=16, spare_rows=5, queue_window=32),
 }
+
+RUNLISTS = {
+    "tiny": replace(CONFIGS["tiny"], runlist_entries=1),
+    "narrow": Config(channels=3, data_width=64, runlist_entries=2),
+    "default": Config(runlist_entries=5),
+    "large": replace(CONFIGS["large"], runlist_entries=64),
+}
+"""Hosts with runlists; the second has few enough channels and places for all their cases."""

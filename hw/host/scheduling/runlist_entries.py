@@ -68,7 +68,7 @@ class RunlistEntries(wiring.Component):
         part = Signal(range(parts))
         final = Signal()
         m.d.comb += [
-            final.eq((part == parts - 1) | (beat.p.status == MemoryStatus.FAULT)),
+            final.eq(part == parts - 1),
             entry.p.entry.eq(beat.p.data.word_select(part, _BITS)),
             entry.p.status.eq(beat.p.status),
             entry.p.last.eq(beat.p.last & final),

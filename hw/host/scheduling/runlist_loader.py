@@ -46,13 +46,14 @@ class RunlistLoader(wiring.Component):
 
     Members
     -------
-    submit : in, strobe: a list is submitted; it is refused while another is pending. If both are
-        refused in a cycle, the other one's error is reported.
+    submit : in, strobe: a list is submitted. While another is being read it is refused; if both are
+        refused in a cycle, the other one's error is reported. One that is offered is withdrawn for
+        it, unless it is accepted in that cycle, and does not come back if the new one is bad.
     refused : out, strobe, registered.
     pending : out, from the cycle after `submit` on: a list is being read, or is offered.
     read : out, memory port, physical addresses.
     write : out, strobe, registered.
-    list : out, stream; the next list is read only after this one was accepted.
+    list : out, stream, which may withdraw an offer (`submit`); nothing is written during it.
     """
 
     def __init__(self, config: Config) -> None:
@@ -87,15 +88,11 @@ class RunlistLoader(wiring.Component):
         ]
         m.d.sync += [self.refused.valid.eq(0), self.write.valid.eq(0)]
         # Another refusal in the same cycle takes precedence.
-        with m.If(self.submit.valid & self.pending):
+        with m.If(self.submit.valid & self.pending & ~self.list.valid):
             self._refuse(m, RunlistError.PENDING, 0)
         with m.FSM() as fsm:
             with m.State("IDLE"):
-                with m.If(self.submit.valid):
-                    self._begin(m)
-                    m.next = "READ"
-                with m.If(self.submit.valid & (self.submit.length == 0)):
-                    m.next = "END"
+                self._begin(m)
             with m.State("READ"):
                 m.d.comb += request.valid.eq(1)
                 with m.If(request.ready):
@@ -131,18 +128,25 @@ class RunlistLoader(wiring.Component):
                 m.d.comb += self.list.valid.eq(1)
                 with m.If(self.list.ready):
                     m.next = "IDLE"
+                self._begin(m)
         m.d.comb += self.pending.eq(~fsm.ongoing("IDLE"))
         return m
 
     def _begin(self, m: Module) -> None:
-        m.d.sync += [
-            self._order.eq(self.submit),
-            self._index.eq(0),
-            self._left.eq(0),
-            self._started.eq((self.submit.length == 0) & (self.submit.offset == 0)),
-            self._error.eq(RunlistError.NONE),
-            self.list.p.eq(0),
-        ]
+        """Begin with the list that is submitted, if any."""
+        empty = self.submit.length == 0
+        with m.If(self.submit.valid):
+            m.d.sync += [
+                self._order.eq(self.submit),
+                self._index.eq(0),
+                self._left.eq(0),
+                self._started.eq(empty & (self.submit.offset == 0)),
+                self._error.eq(RunlistError.NONE),
+                self.list.p.eq(0),
+            ]
+            m.next = "READ"
+            with m.If(empty):
+                m.next = "END"
 
     def _check(self, m: Module) -> Value:
         """Error of the entry, if any."""

@@ -109,6 +109,8 @@ class Scheduler(wiring.Component):
         self._other = Signal()
         self._has_floor = Signal()
         self._floor_ready = Signal()
+        # The holder has a copy running; it also has a turn.
+        self._copying = Signal()
         self._floor_copying = Signal()
         served = (1 << self.served) & self.serving.replicate(config.channels)
         # The choice is older: its channel may have been taken since.
@@ -124,7 +126,8 @@ class Scheduler(wiring.Component):
             self._other.eq((oldest.choice & others).any()),
             self._has_floor.eq(self.floor_valid & (self.served == self.floor)),
             self._floor_ready.eq((self._ready & owner).any()),
-            self._floor_copying.eq((self.engines.copying & self.eligible & owner).any()),
+            self._copying.eq((self.engines.copying & owner).any()),
+            self._floor_copying.eq(self._copying & (self.eligible & owner).any()),
         ]
         begins = self._choose(m, oldest)
         # No other channel wants the floor: its holder continues with a fresh slice (COPY-8).
@@ -183,7 +186,7 @@ class Scheduler(wiring.Component):
                 self.serving & (Mux(self._has_floor, holder_must, guest_must) | expelled)
             ),
         ]
-        m.d.comb += self.client.spent.eq(spends & self._floor_copying & rivalled)
+        m.d.comb += self.client.spent.eq(spends & self._copying & rivalled)
         m.d.sync += self.stay.eq(((keeps & ~self.launches) | self.reserves) & patient)
         with m.If(~self.serving):
             m.d.sync += waited.eq(0)

@@ -8,7 +8,7 @@ from signalbox.hw.config import Config
 from signalbox.hw.host.scheduling.runlist_loader import runlist_contents
 from signalbox.hw.records.runlist import group_word
 
-__all__ = ["TsgRotation", "channel_work"]
+__all__ = ["TsgRotation", "channel_work", "next_turn"]
 
 _UNITS = 8 + 15
 """Width of the longest time slice, in units of 1,024 ns."""
@@ -20,6 +20,19 @@ def channel_work(config: Config) -> data.StructLayout:
     one-hot."""
     names = ("ready", "working", "yielding", "served")
     return data.StructLayout(dict.fromkeys(names, config.channels))
+
+
+def next_turn(config: Config) -> data.StructLayout:
+    """The TSG that has the next turn, if `valid`: its place in the list, and its word; the slice in
+    units."""
+    word = group_word(config)
+    return data.StructLayout({
+        "valid": 1,
+        "place": config.runlist_bits,
+        "channels": config.channels,
+        "tsgid": word["tsgid"].width,
+        "units": _UNITS,
+    })
 
 
 class TsgRotation(wiring.Component):
@@ -70,17 +83,7 @@ class TsgRotation(wiring.Component):
         })
         self._place = Signal(config.runlist_bits, name="place")
         """Word of the TSG that has the turn."""
-        self._next = Signal(
-            data.StructLayout({
-                "valid": 1,
-                "place": config.runlist_bits,
-                "channels": config.channels,
-                "tsgid": word["tsgid"].width,
-                "units": _UNITS,
-            }),
-            name="next",
-        )
-        """The TSG that has the next turn."""
+        self._next = Signal(next_turn(config), name="next")
         self._over = Signal(name="over")
         self._change, self._activate = Signal(name="change"), Signal(name="activate")
 

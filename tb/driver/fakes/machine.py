@@ -10,6 +10,7 @@ from signalbox.tb.driver.fakes.compute import FakeCompute
 from signalbox.tb.driver.fakes.compute_host import ComputeHost
 from signalbox.tb.driver.fakes.faults import FakeFaults
 from signalbox.tb.driver.fakes.mmu_port import FakeMmuPort
+from signalbox.tb.driver.fakes.runlist import FakeRunlist
 from signalbox.tb.driver.fakes.translator import Translator
 from signalbox.tb.models.host import Copied, Held, Notified, Ring
 from signalbox.tb.testbench.masks import mask
@@ -31,6 +32,7 @@ class FakeMachine:
     translator : page tables and TLB.
     compute : the compute engine; None without one.
     mmu, faults : registers of binds and invalidations, and of the fault buffer.
+    runlist : registers and turns of the runlist.
     linger : cycles for which a channel still uses its memory after it is disabled.
     memory : its bytes; default: `SPACE` bytes, or fewer. Anything that is sliced as a bytearray.
     idle_limit : consecutive polls of the interrupt line, with nothing to execute, after which a
@@ -46,6 +48,7 @@ class FakeMachine:
         self.translator = Translator(self.memory)
         self.mmu = FakeMmuPort(self.config, self.translator)
         self.faults = FakeFaults(self.memory, self.translator, self._time)
+        self.runlist = FakeRunlist(self.config, self.memory)
         self.model = ComputeHost(self.config, self.memory, self._time, self.faults.translate)
         self.compute: FakeCompute | None = None
         if self.config.compute:
@@ -114,7 +117,8 @@ class FakeMachine:
         for _ in range(cycles):
             self.cycle += 1
             self.mmu.step()
-            if not self.paused and (ready := self.model.ready()):
+            self.runlist.step()
+            if not self.paused and (ready := self.runlist.able(self.model.ready())):
                 self.model.step(ready[0])
             if not self.paused and self.compute is not None:
                 self.compute.step()
@@ -164,7 +168,10 @@ class FakeMachine:
 
     def _pending(self) -> int:
         tasks = self.compute is not None and self.compute.interrupt
-        bits = self._errors(), self._notify, self._copy, self.faults.pending, tasks
+        bits = (
+            *(self._errors(), self._notify, self._copy, self.faults.pending),
+            *(tasks, self.runlist.pending),
+        )
         return sum(bool(bit) << place for place, bit in enumerate(bits))
 
     def _global_word(self, name: str, offset: int) -> int:
@@ -179,7 +186,7 @@ class FakeMachine:
             return self.faults.size()
         if self.compute is not None and name == "TASK_STATE":
             return self.compute.state()
-        for port in (self.mmu, self.faults, self.compute):
+        for port in (self.mmu, self.faults, self.compute, self.runlist):
             if port is not None and name in port.words:
                 return port.words[name]
         for group, value in masks.items():
@@ -205,6 +212,8 @@ class FakeMachine:
             self.mmu.write(name, value)
         elif name.startswith("FAULT_"):
             self.faults.write(name, value)
+        elif name.startswith("RUNLIST_"):
+            self.runlist.write(name, value)
         elif self.compute is not None and name in self.compute.words:
             self.compute.write(name, value)
         else:

@@ -23,6 +23,8 @@ from signalbox.hw.registers import (
     channel_address,
     semaphore_address,
 )
+from signalbox.hw.runlists import RunlistError
+from signalbox.tb.testbench.clocked import Participant
 from signalbox.tb.units.control.testbench import EVENTS, ControlTestbench, Owner
 
 CONFIG = CONFIGS[os.environ.get("CONFIG", "default")]
@@ -65,6 +67,7 @@ async def identity_and_reset(dut):
     assert await tb.read(0x030) | await tb.read(0x034) << 32 == 0xFF_FFFF_0000
     assert not tb.get("irq")
     assert tb.get("writeback") == 1024 and tb.get("counting") == 0
+    assert tb.get("runlist__unit") == 102 and not tb.get("runlist__enable")
 
 
 @cocotb.test(timeout_time=4, timeout_unit="ms")
@@ -77,7 +80,7 @@ async def access_rules(dut):
             for register in block:
                 mapped[block.address(register.name, index)] = register
     places = {block.address(name, index) for block, index, name in everything()}
-    places |= {place & 0xFFFC for place in range(0x000, 0x2C0, 4)}
+    places |= {place & 0xFFFC for place in range(0x000, 0x340, 4)}
     places |= {tb.random.randrange(0, 1 << 16, 4) for _ in range(60)}
     places |= {0x0FFC, 0x1000, 0x1080, 0x2000, 0x3FFC, 0x4054, 0x7FFC, 0xBFFC, 0xC000, 0xFFFC}
     places |= {0x4000 + CONFIG.channels * 0x100, 0x8000 + CONFIG.semaphores * 16}
@@ -504,6 +507,167 @@ async def fault_registers(dut):
         assert await tb.read(size) == (both if enable | busy else records)
         assert await tb.raw_write(size, records, 0b0111) == OKAY
         assert tb.get("faults__enable") == enable, "the value shown is not the value stored"
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def runlist_submission(dut):
+    """A write of RUNLIST_SUBMIT, of any of its bytes, submits a list once, in the cycle after it;
+    the other registers of the runlist do not. Its settings are output."""
+    tb = await begin(dut)
+    submitted: list[dict[str, int]] = []
+    Submissions(tb, submitted)
+    place, value = address("RUNLIST_SUBMIT"), 0
+    for lanes in [15, *range(16)]:
+        page = tb.random.getrandbits(28)
+        await tb.write(address("RUNLIST_BASE_LO"), page << 12 & 0xFFFF_FFFF)
+        await tb.write(address("RUNLIST_BASE_HI"), page >> 20)
+        data = tb.random.getrandbits(32)
+        bits = sum(0xFF << 8 * lane for lane in range(4) if lanes >> lane & 1)
+        value = value & ~bits | data & bits
+        assert submitted == []
+        assert await tb.raw_write(place, data, lanes) == OKAY
+        await tb.steps(2)
+        wanted = {"valid": 1, "page": page, "length": value & 0xFFFF, "offset": value >> 16}
+        assert submitted == [wanted], f"lanes {lanes:04b}"
+        submitted.clear()
+        assert await tb.read(place) == value
+    for enable, cycles in ((1, 0xFFFF), (0, 0), (1, tb.random.getrandbits(16))):
+        await tb.write(address("RUNLIST_CONTROL"), enable)
+        await tb.write(address("RUNLIST_UNIT"), cycles)
+        await tb.steps()
+        assert (tb.get("runlist__enable"), tb.get("runlist__unit")) == (enable, cycles)
+    await tb.write(address("RUNLIST_STATUS"), 0xFFFF_FFFF)
+    assert await tb.try_write(address("RUNLIST_INFO"), value) == SLVERR
+    assert submitted == []
+
+
+class Submissions(Participant):
+    """Appends the submissions of runlists to `seen`."""
+
+    def __init__(self, tb: ControlTestbench, seen: list[dict[str, int]]) -> None:
+        self._tb, self._seen = tb, seen
+        tb.join(self)
+
+    def sample(self, cycle: int) -> None:
+        submit = self._tb.get("runlist__submit")
+        if submit["valid"]:
+            self._seen.append(submit)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def runlist_state(dut):
+    """State of the runlist is shown as it is."""
+    tb = await begin(dut)
+    for _ in range(8):
+        bits = {"reading": 1, "pending": 1, "running": 1, "tsgid": 12, "groups": 16}
+        state = {name: tb.random.getrandbits(width) for name, width in bits.items()}
+        tb.drive(runlist__state=state)
+        await tb.steps()
+        info = GLOBAL["RUNLIST_INFO"].unpack(await tb.read(address("RUNLIST_INFO")))
+        turn = GLOBAL["RUNLIST_STATE"].unpack(await tb.read(address("RUNLIST_STATE")))
+        assert info | turn == {name.upper(): value for name, value in state.items()}
+    assert await tb.read(address("INTR")) == 0
+
+
+async def runlist_event(tb: ControlTestbench, name: str, **fields: int) -> None:
+    """An event at an input of the runlist's registers; its other fields are 0 afterwards too."""
+    tb.drive(**{f"runlist__{name}": fields})
+    await tb.steps()
+    tb.drive(**{f"runlist__{name}": 0})
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def runlist_errors(dut):
+    """The first refusal is shown until RUNLIST_STATUS.ERROR is cleared, and after that the next
+    first one. Clearing other bits changes nothing."""
+    tb = await begin(dut)
+    status, shown = address("RUNLIST_STATUS"), address("RUNLIST_ERROR")
+    assert await tb.read(shown) == 0
+    codes = [code for code in RunlistError if code]
+    for number, code in enumerate(codes):
+        entry = tb.random.getrandbits(16)
+        await runlist_event(tb, "refused", valid=1, error=code, entry=entry)
+        await runlist_event(tb, "refused", valid=1, error=codes[number - 1], entry=entry ^ 1)
+        await runlist_event(tb, "refused", valid=0, error=codes[number - 2], entry=entry ^ 2)
+        first = GLOBAL["RUNLIST_ERROR"].pack(CODE=code, ENTRY=entry)
+        assert await tb.read(status) == 1 and await tb.read(shown) == first
+        await tb.write(status, 0xFFFF_FFFE)
+        await runlist_event(tb, "refused", valid=1, error=codes[number - 1], entry=entry ^ 1)
+        assert await tb.read(status) == 1 and await tb.read(shown) == first
+        await tb.write(status, 1)
+        assert await tb.read(status) == 0 and await tb.read(shown) == first
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def runlist_interrupt(dut):
+    """Each event sets its own bit of RUNLIST_STATUS. Each bit raises INTR.RUNLIST, and the line if
+    enabled, until it is cleared; a clear affects only the bits of the written bytes."""
+    tb = await begin(dut)
+    status, enabled = GLOBAL["RUNLIST_STATUS"], GLOBAL["INTR"].pack(RUNLIST=1)
+    events = {
+        "ERROR": ("refused", {"valid": 1, "error": 3}),
+        "ACQUIRE": ("acquire", {"valid": 1}),
+        "ACQUIRE_AND_ENG_IDLE": ("acquire", {"idle": 1}),
+    }
+    for enable in (enabled, 0x3F & ~enabled):
+        await tb.write(address("INTR_ENABLE"), enable)
+        for name, (port, fields) in events.items():
+            bit = status.field(name).mask
+            await runlist_event(tb, port, **fields)
+            await tb.steps(4)
+            assert await tb.read(address("RUNLIST_STATUS")) == bit
+            assert await tb.read(address("INTR")) == enabled
+            assert tb.get("irq") == (enable == enabled)
+            await tb.write(address("RUNLIST_STATUS"), 0xFFFF_FFFF & ~bit)
+            assert await tb.raw_write(address("RUNLIST_STATUS"), bit, 0b1110) == OKAY
+            assert await tb.read(address("RUNLIST_STATUS")) == bit
+            await tb.write(address("RUNLIST_STATUS"), bit)
+            assert not tb.get("irq"), "the line is late"
+            assert await tb.read(address("RUNLIST_STATUS")) == 0
+            assert await tb.read(address("INTR")) == 0
+    for port, fields in events.values():
+        await runlist_event(tb, port, **fields)
+    await tb.steps(4)
+    left = status.pack(ERROR=1, ACQUIRE=1, ACQUIRE_AND_ENG_IDLE=1)
+    for name in tb.random.sample([*events], 3):
+        assert await tb.read(address("RUNLIST_STATUS")) == left
+        assert await tb.read(address("INTR")) == enabled
+        await tb.write(address("RUNLIST_STATUS"), status.field(name).mask)
+        left &= ~status.field(name).mask
+    assert await tb.read(address("INTR")) == await tb.read(address("RUNLIST_STATUS")) == 0
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def runlist_event_beats_clear(dut):
+    """An event of the runlist in the cycle of its clear or later is kept, an earlier one is
+    cleared; a refusal that is kept is the first one."""
+    tb = await begin(dut)
+    events = (
+        ("refused", {"valid": 1, "error": 4, "entry": 44}, 0),
+        ("acquire", {"valid": 1}, 6),
+        ("acquire", {"idle": 1}, 7),
+    )
+    place, shown = address("RUNLIST_STATUS"), GLOBAL["RUNLIST_ERROR"]
+    for port, fields, number in events:
+        outcome = []
+        for delay in range(10):
+            await runlist_event(tb, "refused", valid=1, error=2, entry=22)
+            write = cocotb.start_soon(tb.write(place, 1 << number | 1))
+            await tb.until(lambda: tb.get("axi__wvalid") and tb.get("axi__wready"), "write data")
+            await tb.steps(delay)
+            await runlist_event(tb, port, **fields)
+            await write
+            await tb.steps(2)
+            kept = await tb.read(place) >> number & 1
+            outcome.append(kept)
+            if port == "refused":
+                first = {"CODE": 4, "ENTRY": 44} if kept else {"CODE": 2, "ENTRY": 22}
+                assert shown.unpack(await tb.read(address("RUNLIST_ERROR"))) == first
+            await tb.write(place, 0xFF)
+            assert await tb.read(place) == 0
+        first_kept = outcome.index(1)
+        assert outcome == [0] * first_kept + [1] * (len(outcome) - first_kept), outcome
+        assert 0 < first_kept < 9, "the race did not occur"
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

@@ -22,7 +22,7 @@ def test_port(simulator: str, config: str):
         simulator=simulator,
         name=f"control-{config}",
         env={"CONFIG": config},
-        minimum=21,
+        minimum=26,
     )
 
 

@@ -50,6 +50,13 @@ FIXED = {
     "FAULT_PUT": 0x250,
     "FAULT_STATUS": 0x254,
     "FAULT_RECORD_0": 0x260,
+    "RUNLIST_BASE_LO": 0x300,
+    "RUNLIST_BASE_HI": 0x304,
+    "RUNLIST_SUBMIT": 0x308,
+    "RUNLIST_INFO": 0x30C,
+    "RUNLIST_STATUS": 0x31C,
+    "RUNLIST_ERROR": 0x320,
+    "RUNLIST_ENTRIES": 0x324,
 }
 """Addresses that existing programs rely on."""
 

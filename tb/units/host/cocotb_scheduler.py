@@ -1,5 +1,5 @@
-"""The scheduler alone (COPY-5 … COPY-9, COPY-13): every cycle against its model; guests, slices and
-patience individually."""
+"""The scheduler alone (COPY-5 … COPY-9, COPY-13, HOST-7): every cycle against its model; guests,
+slices, patience and turns individually."""
 
 import os
 from dataclasses import replace
@@ -36,7 +36,7 @@ class SchedulerTestbench(Testbench):
 
     Members
     -------
-    ready, copying, keeping, wanting : sets of channels, effective from the next `step`.
+    ready, eligible, copying, keeping, wanting : sets of channels, effective from the next `step`.
     stamps, slices : of every channel.
     served : the channel served in the next `step`, or None.
     first : its service begins in that cycle, or its context is changed; it executes nothing.
@@ -46,6 +46,7 @@ class SchedulerTestbench(Testbench):
         super().__init__(dut, Scheduler(CONFIG))
         self.model = SchedulerModel(CHANNELS)
         self.ready: set[int] = set()
+        self.eligible = {*range(CHANNELS)}
         self.copying: set[int] = set()
         self.keeping: set[int] = set()
         self.wanting: set[int] = set()
@@ -62,6 +63,7 @@ class SchedulerTestbench(Testbench):
             frozenset(self.wanting),
             tuple(self.stamps),
             self.served,
+            frozenset(self.eligible),
             slice=self.slices[self.served] if self.served is not None and self._sliced else None,
             **strobes,
         )
@@ -71,6 +73,7 @@ class SchedulerTestbench(Testbench):
         numbers = self.random
         self.drive(
             ready=mask(now.ready),
+            eligible=mask(self.eligible),
             engines__copying=mask(now.copying),
             engines__keeping=mask(now.keeping),
             wanting=mask(now.wanting),
@@ -295,12 +298,62 @@ async def patience(dut):
             tb.keeping = set()
 
 
+@cocotb.test(**SEVERAL)
+async def turns(dut):
+    """HOST-7: the served channel must let go in the cycle after it has lost its turn, with or
+    without another that can proceed. Only channels that have a turn are served."""
+    tb = await SchedulerTestbench(dut).start()
+    everyone = {*range(CHANNELS)}
+    for begin in (tb.holder, tb.guest):
+        for others in ((), (2,)):
+            await begin(*others)
+            assert await tb.leaves(50) is None
+            tb.eligible = everyone - {tb.served}
+            shown = await tb.watch(3)
+            assert [one.leave for one in shown] == [False, True, True]
+            tb.eligible = {3}
+            await tb.step(stop=True)
+            assert all(one.target is None for one in await tb.watch(20))
+            tb.ready.add(3)
+            await tb.serve(3)
+            tb.eligible = everyone
+
+
+@cocotb.test(**SEVERAL)
+async def no_turn_no_floor(dut):
+    """A holder without a turn loses the floor to the next channel, even with a running copy, and at
+    once if it is not served. Until it lets go, its slice allows no further copy."""
+    tb = await SchedulerTestbench(dut).start()
+    everyone = {*range(CHANNELS)}
+    for others in ((), (1,)):
+        await tb.holder()
+        tb.copying = {0}
+        tb.ready = {*others}
+        await tb.step(stop=True)
+        assert all(one.floor == 0 for one in await tb.watch(10))
+        tb.eligible = everyone - {0}
+        await tb.step(take=True)
+        assert (await tb.step()).floor == (1 if others else None)
+        tb.eligible = everyone
+
+    tb.slices[0] = 10
+    await tb.holder(1)
+    tb.copying = {0}
+    await tb.steps(20)
+    assert (await tb.step()).spent
+    tb.eligible = everyone - {0}
+    shown = await tb.step()
+    assert shown.spent and not shown.leave
+    assert (await tb.step()).leave
+    tb.eligible = everyone
+
+
 @cocotb.test(**LIMIT)
 async def as_the_model(dut):
     """Random channels, copies, slices and services behave as the model in every cycle, until each
     rule has decided many times."""
     tb = await SchedulerTestbench(dut).start()
-    rules = ["slice anew", "holder again"]
+    rules = ["slice anew", "holder again", "no turn"]
     if CHANNELS > 1:
         rules += ["holder's slice", "holder is back", "floor is free", "guest's slice", "guest"]
         rules += ["patience is over"]
@@ -318,6 +371,8 @@ async def some_time(tb: SchedulerTestbench, *, lasting: bool) -> None:
     channels = numbers.sample(range(CHANNELS), min(CHANNELS, numbers.choice((1, 2, 3, CHANNELS))))
     changes, ends = numbers.choice((0.01, 0.1, 0.5)), numbers.choice((0.0, 0.002, 0.05, 0.3))
     obeys, acts = numbers.choice((0.3, 1.0)), numbers.choice((0.0, 0.02, 0.2))
+    if not numbers.randrange(2):
+        tb.eligible = {*range(CHANNELS)}
     if lasting:
         changes, ends, acts = 0.01, 0.0, 0.2
     done, launches = numbers.choice((0.01, 0.05, 0.3)), numbers.choice((0.1, 0.5))
@@ -330,7 +385,11 @@ async def some_time(tb: SchedulerTestbench, *, lasting: bool) -> None:
     tb.slices = [numbers.choice((0, 1, 2, 3, 7, 30, 200, LONG)) for _ in range(CHANNELS)]
     for states in (tb.ready, tb.wanting):
         states &= {*channels}
+    turns = numbers.choice((0.0, 0.0, 0.005, 0.1))
     for _ in range(400):
+        if numbers.random() < turns:
+            chosen = numbers.choice(([], channels[::2], channels[1::2], range(CHANNELS)))
+            tb.eligible = {*chosen}
         for states in (tb.ready, tb.wanting):
             if numbers.random() < changes:
                 states ^= {numbers.choice(channels)}

@@ -9,16 +9,21 @@ from signalbox.hw.host.copy_launcher import CopyLauncher
 from signalbox.hw.host.fetch.arrivals import Arrivals
 from signalbox.hw.host.fetch.fetch_unit import FetchUnit
 from signalbox.hw.host.methods.execute import Execute
+from signalbox.hw.host.read_share import ReadShare
 from signalbox.hw.host.scheduling.parking import Parking
 from signalbox.hw.host.scheduling.retry_timers import RetryTimers
+from signalbox.hw.host.scheduling.runlist import Runlist
+from signalbox.hw.host.scheduling.runlist_loader import RunlistLoader
 from signalbox.hw.host.scheduling.scheduler import Scheduler
+from signalbox.hw.host.scheduling.tsg_rotation import TsgRotation
 from signalbox.hw.host.waits.barrier import Barrier
 from signalbox.hw.host.waits.compute_waits import ComputeWaits
 from signalbox.hw.host.waits.mem_ops import MemOps
 from signalbox.hw.host.waits.memory_semaphores import MemorySemaphores
 from signalbox.tb.simulation.runner import simulate
-from signalbox.tb.simulation.tiers import tiers
-from signalbox.tb.units.host import fetch_testbench
+from signalbox.tb.simulation.tiers import ON_VERILATOR, tiers
+from signalbox.tb.testbench.configs import RUNLISTS
+from signalbox.tb.units.host import fetch_testbench, read_share_testbench, runlist_loader_testbench
 
 
 def run(unit: wiring.Component, name: str, simulator: str, size: str, minimum: int) -> None:
@@ -87,12 +92,29 @@ def test_compute_waits(simulator: str, size: str) -> None:
     "size",
     tiers(
         ["tiny", "default", "large"],
-        smoke={"default": ["patience", "slices_of_the_holder"]},
+        smoke={"default": ["patience", "slices_of_the_holder", "turns"]},
         nightly=["large"],
     ),
 )
 def test_scheduler(simulator: str, size: str) -> None:
-    run(Scheduler(CONFIGS[size]), "scheduler", simulator, size, 1 if size == "tiny" else 8)
+    run(Scheduler(CONFIGS[size]), "scheduler", simulator, size, 1 if size == "tiny" else 10)
+
+
+@pytest.mark.parametrize(
+    "size",
+    tiers(RUNLISTS, smoke={"default": ["left_early", "expires", "new_lists"]}, nightly=["large"]),
+)
+def test_tsg_rotation(simulator: str, size: str) -> None:
+    minimum = 2 if size in {"tiny", "narrow"} else 9
+    run(TsgRotation(RUNLISTS[size]), "tsg_rotation", simulator, size, minimum)
+
+
+@pytest.mark.parametrize(
+    "size", tiers(RUNLISTS, smoke={"default": ["in_order", "failed_acquires"]}, nightly=["large"])
+)
+def test_runlist(simulator: str, size: str) -> None:
+    minimum = 1 if size in {"tiny", "narrow"} else 6
+    run(Runlist(RUNLISTS[size]), "runlist", simulator, size, minimum)
 
 
 @pytest.mark.parametrize(
@@ -149,3 +171,36 @@ def test_execute(simulator: str, size: str) -> None:
 @pytest.mark.parametrize("size", tiers(["tiny", "default"], smoke=["tiny"]))
 def test_channel_registers(simulator: str, size: str) -> None:
     run(ChannelRegisters(CONFIGS[size]), "channel_registers", simulator, size, 1)
+
+
+@pytest.mark.parametrize(
+    "size",
+    tiers(
+        ["narrow", "few", "default", "wide"],
+        smoke={"few": ["rate", "wrong_kinds", "memory_fails", "one_at_a_time"]},
+        nightly=["few"],
+    ),
+)
+def test_runlist_loader(simulator: str, size: str) -> None:
+    config = runlist_loader_testbench.CONFIGS[size]
+    run(RunlistLoader(config), "runlist_loader", simulator, size, 15)
+
+
+@pytest.mark.nightly
+@ON_VERILATOR
+def test_longest_runlist(simulator: str) -> None:
+    """Alone, as a list of so many entries takes long."""
+    simulate(
+        RunlistLoader(runlist_loader_testbench.CONFIGS["longest"]),
+        "signalbox.tb.units.host.cocotb_runlist_loader",
+        simulator=simulator,
+        name="host-longest-runlist",
+        env={"SIZE": "longest"},
+        testcase="longest",
+    )
+
+
+@pytest.mark.parametrize("size", tiers(read_share_testbench.SIZES, smoke=["one", "wide"]))
+def test_read_share(simulator: str, size: str) -> None:
+    unit = ReadShare(*read_share_testbench.SIZES[size])
+    run(unit, "read_share", simulator, size, 4 if size == "one" else 5)

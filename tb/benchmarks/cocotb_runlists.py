@@ -1,0 +1,146 @@
+"""Runlists: shares, changes of turn, loading, urgent groups."""
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+
+import cocotb
+
+from signalbox.driver.channel.interleave import GroupSettings, Interleave, interleaved
+from signalbox.tb.benchmarks import runlists
+from signalbox.tb.benchmarks.runlists import (
+    BUSY_GROUPS,
+    FAR,
+    LEVELS,
+    LISTS,
+    MOMENTS,
+    SHORT,
+    SLICE,
+    SLICES,
+    key,
+)
+from signalbox.tb.benchmarks.scenes import report
+from signalbox.tb.machine.cocotb_order import nops
+from signalbox.tb.machine.runlist_testbench import (
+    UNIT,
+    Group,
+    RunlistTestbench,
+    Turn,
+    busy,
+    turns,
+)
+from signalbox.tb.simulation.trace import Doorbell, Method
+
+LIMIT = {"timeout_time": 50, "timeout_unit": "ms"}
+
+SETTLED = 4000
+"""Cycles after which all channels are beyond the header of their first segment."""
+
+
+def group(number: int, cycles: int = SLICE) -> Group:
+    """A group of one channel."""
+    return Group(number, (number,), cycles // UNIT)
+
+
+def in_order(levels: Sequence[Interleave]) -> list[Group]:
+    """Groups of these levels in the order of a round."""
+    groups = {group(number): GroupSettings(level=level) for number, level in enumerate(levels)}
+    return interleaved(groups)
+
+
+async def busy_turns(dut, order: Sequence[Group], cycles: int) -> list[Turn]:
+    """Turns in some cycles, of busy groups."""
+    lists = await RunlistTestbench.start(dut, *order)
+    for number in sorted({one.tsgid for one in order}):
+        await busy(lists.tb, number)
+    since = lists.tb.now() + SETTLED
+    await lists.tb.wait(SETTLED + cycles)
+    return await turns(lists.tb, order, since)
+
+
+async def shares(dut, order: Sequence[Group]) -> dict[int, int]:
+    """Methods of each group in whole rounds, in thousandths. Consecutive turns of a group are one
+    in the trace, so rounds are counted from the first turn of the rarest group on."""
+    found = await busy_turns(dut, order, 8 * len(order) * SLICE)
+    count = Counter(one.tsgid for one in order)
+    rarest = min(count, key=lambda tsgid: count[tsgid])
+    at = [place for place, turn in enumerate(found) if turn.group.tsgid == rarest]
+    whole = found[at[0] : at[-1]]
+    methods: Counter[int] = Counter()
+    for turn in whole:
+        methods[turn.group.tsgid] += len(turn.methods)
+    return {tsgid: round(1000 * n / methods.total()) for tsgid, n in methods.items()}
+
+
+@cocotb.test(**LIMIT)
+@cocotb.parametrize(place=range(len(LEVELS)))
+async def by_level(dut, place: int):
+    """Shares of groups by their interleave levels."""
+    levels = LEVELS[place]
+    found = await shares(dut, in_order(levels))
+    report(**{runlists.level_key(levels, number): share for number, share in found.items()})
+
+
+@cocotb.test(**LIMIT)
+async def by_slice(dut):
+    """Shares of groups by their slices."""
+    found = await shares(dut, [group(number, cycles) for number, cycles in enumerate(SLICES)])
+    report(**{runlists.slice_key(SLICES[number]): share for number, share in found.items()})
+
+
+@cocotb.test(**LIMIT)
+@cocotb.parametrize(far=FAR, cycles=(SHORT, SLICE))
+async def gaps(dut, far: int, cycles: int):
+    """Changes of turn between two busy groups."""
+    one, other, idle = group(0, cycles), group(1, cycles), group(7)
+    order = [one, *[idle] * (far - 1), other, *[idle] * (far - 1)]
+    lists = await RunlistTestbench.start(dut, *order)
+    tb = lists.tb
+    for number in (0, 1):
+        await busy(tb, number)
+    since = tb.now() + SETTLED
+    await tb.wait(SETTLED + 16 * cycles)
+    found = await turns(tb, order, since)
+    pairs = itertools.pairwise(found)
+    gap = max(after.methods[0].cycle - turn.methods[-1].cycle for turn, after in pairs)
+    report(**{key("gap", far, cycles): gap})
+    if cycles == SHORT:
+        report(**{key("turn", far, cycles): max(len(turn.methods) for turn in found)})
+
+
+@cocotb.test(**LIMIT)
+@cocotb.parametrize(count=LISTS)
+async def loading(dut, count: int):
+    """From the submission of a list to the first method."""
+    lists = await RunlistTestbench.start(dut)
+    tb = lists.tb
+    channel = await tb.channel(0)
+    await channel.submit(nops(1))
+    await tb.wait(500)
+    begun = tb.now()
+    await lists.submit([group(0), *[group(7)] * (count - 1)])
+    await tb.until_idle(channel)
+    report(**{key("submit to first method", count): (await tb.events(Method))[0].cycle - begun})
+
+
+@cocotb.test(**LIMIT)
+@cocotb.parametrize(level=list(Interleave))
+async def urgent(dut, level: Interleave):
+    """From the doorbell of a group to its first method, while others are busy."""
+    levels = [*[Interleave.LOW] * BUSY_GROUPS, level]
+    tb = (await RunlistTestbench.start(dut, *in_order(levels))).tb
+    for number in range(BUSY_GROUPS):
+        await busy(tb, number)
+    channel = await tb.channel(BUSY_GROUPS)
+    await tb.wait(SETTLED)
+    for moment in range(MOMENTS):
+        await channel.submit(nops(moment))
+        await tb.until_idle(channel)
+        await tb.wait(SLICE + moment * SLICE // MOMENTS)
+    rung = [event.cycle for event in await tb.events(Doorbell, channel=BUSY_GROUPS)]
+    ran = [event.cycle for event in await tb.events(Method, channel=BUSY_GROUPS)]
+    waits = [end - begin for begin, end in zip(rung, ran, strict=True)]
+    report(**{
+        key("urgent", level.name, "mean"): round(sum(waits) / len(waits)),
+        key("urgent", level.name, "most"): max(waits),
+    })

@@ -1,0 +1,155 @@
+"""Runlists: shares by level and slice, changes of turn, urgent groups (HOST-7)."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from signalbox.driver.channel.interleave import Interleave
+from signalbox.tb.benchmarks.plots import Panel, save_plot
+
+__all__ = [
+    "BUSY_GROUPS",
+    "FAR",
+    "LEVELS",
+    "LISTS",
+    "MOMENTS",
+    "SHORT",
+    "SLICE",
+    "SLICES",
+    "key",
+    "keys",
+    "plot",
+    "table",
+]
+
+_LOW, _MEDIUM, _HIGH = Interleave
+
+SLICE = 500
+"""Cycles of a slice, if nothing else is said."""
+
+LEVELS = (
+    (_LOW, _LOW),
+    (_LOW, _MEDIUM),
+    (_LOW, _HIGH),
+    (_LOW, _LOW, _MEDIUM),
+    (_LOW, _MEDIUM, _HIGH),
+    (_LOW, _LOW, _MEDIUM, _HIGH),
+)
+"""Levels of busy groups."""
+
+SLICES = (250, 500, 1000)
+"""Slices of busy groups of level LOW, in cycles."""
+
+SHORT = 10
+"""Shortest slice, in cycles, as the unit is set."""
+
+FAR = (1, 4, 8)
+"""Distances in the list between two busy groups."""
+
+LISTS = (1, 4, 8, 16)
+"""TSGs of a submitted list."""
+
+BUSY_GROUPS = 6
+"""Busy groups beside an urgent one."""
+
+MOMENTS = 16
+"""Doorbells of the urgent group, spread over the slices of the others."""
+
+_KINDS = {"mean": "mean", "most": "at most"}
+
+
+def key(what: str, *where: object) -> str:
+    """Name of a measurement."""
+    return ", ".join(("runlist", what, *map(str, where)))
+
+
+def _name(levels: tuple[Interleave, ...]) -> str:
+    return " ".join(level.name for level in levels)
+
+
+def level_key(levels: tuple[Interleave, ...], place: int) -> str:
+    """Share of a group among groups of these levels, in thousandths of the methods."""
+    return key("share by level", _name(levels), place)
+
+
+def slice_key(cycles: int) -> str:
+    """Share of the group with this slice among `SLICES`, likewise."""
+    return key("share by slice", cycles)
+
+
+def keys() -> list[str]:
+    """Names of all measurements."""
+    found = [level_key(levels, place) for levels in LEVELS for place in range(len(levels))]
+    found += [slice_key(cycles) for cycles in SLICES]
+    found += [key("gap", far, cycles) for far in FAR for cycles in (SHORT, SLICE)]
+    found += [key("turn", far, SHORT) for far in FAR]
+    found += [key("submit to first method", groups) for groups in LISTS]
+    return found + [key("urgent", level.name, kind) for level in Interleave for kind in _KINDS]
+
+
+def table(values: Mapping[str, int]) -> str:
+    """All tables in Markdown."""
+    return "\n\n".join((_levels(values), _slices(values), _gaps(values), _urgent(values)))
+
+
+def _levels(values: Mapping[str, int]) -> str:
+    text = (
+        f"Busy groups of one channel each, with slices of {SLICE} cycles: share of the methods by "
+        "interleave level."
+    )
+    lines = [text, "", "| levels | shares |", "|---|---|"]
+    for levels in LEVELS:
+        shares = (values[level_key(levels, place)] for place in range(len(levels)))
+        lines.append(f"| {_name(levels)} | {', '.join(f'{one / 10:.1f} %' for one in shares)} |")
+    return "\n".join(lines)
+
+
+def _slices(values: Mapping[str, int]) -> str:
+    cells = (f"| {cycles} | {values[slice_key(cycles)] / 10:.1f} % |" for cycles in SLICES)
+    head = ("Three busy groups of level LOW: share of the methods by slice.", "")
+    return "\n".join((*head, "| slice in cycles | share |", "|--:|--:|", *cells))
+
+
+def _gaps(values: Mapping[str, int]) -> str:
+    text = (
+        "Change of turn between two busy groups, some places apart in the list: cycles from the "
+        "last method of one to the first of the other, at most. The next group is looked for "
+        "during a turn, one place per cycle, so only turns that are shorter than the way are "
+        "prolonged."
+    )
+    head = (
+        f"| places apart | gap, slices of {SLICE} | gap, slices of {SHORT} | "
+        f"methods in a turn of {SHORT} cycles |"
+    )
+    lines = [text, "", head, "|--:|--:|--:|--:|"]
+    for far in FAR:
+        cells = (values[key("gap", far, cycles)] for cycles in (SLICE, SHORT))
+        lines.append(
+            f"| {far} | {' | '.join(map(str, cells))} | {values[key('turn', far, SHORT)]} |"
+        )
+    lines += ["", "A list is submitted to an idle machine: cycles to the first method.", ""]
+    lines += ["| TSGs in the list | cycles |", "|--:|--:|"]
+    lines += [f"| {n} | {values[key('submit to first method', n)]} |" for n in LISTS]
+    return "\n".join(lines)
+
+
+def _urgent(values: Mapping[str, int]) -> str:
+    text = (
+        f"A group gets work while {BUSY_GROUPS} groups of level LOW are busy, all with slices of "
+        f"{SLICE} cycles: cycles from its doorbell to its first method, in {MOMENTS} cases. (With "
+        "flat scheduling it would wait for all commands received before its own, COPY-5.)"
+    )
+    lines = [text, "", "| level of the group | mean | at most |", "|---|--:|--:|"]
+    for level in Interleave:
+        cells = (values[key("urgent", level.name, kind)] for kind in _KINDS)
+        lines.append(f"| {level.name} | {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
+
+
+def plot(values: Mapping[str, int], file: Path) -> None:
+    """Plot the times of an urgent group by its level."""
+    lines = {
+        text: [values[key("urgent", level.name, kind)] for level in Interleave]
+        for kind, text in _KINDS.items()
+    }
+    panel = Panel("1 LOW, 2 MEDIUM, 3 HIGH", "interleave level of the group", (1, 2, 3), lines)
+    save_plot(file, f"A group beside {BUSY_GROUPS} busy ones", "cycles to first method", [panel])
