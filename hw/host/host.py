@@ -278,8 +278,13 @@ class Host(wiring.Component):
             runlist.serving.eq(pipeline.serving),
             runlist.served.eq(pipeline.served),
             runlist.expire.eq(self.execute.slices.expire),
-            runlist.begins.valid.eq(pipeline.slice_now),
-            runlist.begins.channel.eq(pipeline.served),
+            runlist.executed.valid.eq(pipeline.method.valid),
+            runlist.executed.channel.eq(pipeline.method.channel),
+            runlist.clear.eq(self._fetch.cleared),
+            [
+                runlist.polling[number].eq((wait == Wait.RETRY) | (wait == Wait.FENCE))
+                for number, wait in enumerate(self.parking.waits)
+            ],
             runlist.failed.valid.eq(acquire.valid & ~acquire.passed),
             runlist.failed.channel.eq(acquire.channel),
             # The bit is in the same place of both semaphore methods.

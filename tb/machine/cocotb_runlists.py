@@ -13,7 +13,7 @@ from signalbox.hw.runlists import ChannelEntry, GroupEntry, RunlistError
 from signalbox.tb.machine.cocotb_order import nops
 from signalbox.tb.machine.runlist_testbench import Group, RunlistTestbench, busy, turns
 from signalbox.tb.machine.testbench import MachineTestbench, semaphore
-from signalbox.tb.simulation.trace import Method, Served
+from signalbox.tb.simulation.trace import Acquire, Method, Served
 from signalbox.tb.testbench.goals import Rounds
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
@@ -214,6 +214,72 @@ async def all_groups_wait(dut):
     for channel in channels:
         await tb.let_go(channel.index, 1)
     await tb.until_idle(*channels)
+
+
+@cocotb.test(**LIMIT)
+async def all_groups_poll(dut):
+    """HOST-5: likewise with acquires in memory, which are repeated; not while another group works,
+    nor for an acquire without ACQUIRE_SWITCH_TSG."""
+    groups = Group(1, (0,)), Group(2, (1,)), Group(3, (2,))
+    lists = await RunlistTestbench.start(dut, *groups)
+    tb = lists.tb
+    words = [tb.allocate(16) for _ in range(3)]
+    channels = [await tb.channel(index) for index in range(3)]
+    for channel, word in zip(channels, words, strict=True):
+        switch = channel.index < 2
+        await channel.submit(Pushbuffer().semaphore(SemOp.ACQUIRE, word, 1, switch=switch))
+    await tb.wait(2000)
+    assert not (await lists.status())["ACQUIRE"]
+    tb.set_word(words[2], 1)
+    await tb.until_idle(channels[2])
+    await tb.wait(500)
+    assert (await lists.status())["ACQUIRE"]
+    await tb.control.write("RUNLIST_STATUS", ACQUIRE=1, ACQUIRE_AND_ENG_IDLE=1)
+    await tb.wait(1000)
+    assert not (await lists.status())["ACQUIRE"]
+    for word in words[:2]:
+        tb.set_word(word, 1)
+    await tb.until_idle(*channels)
+
+
+@cocotb.test(**LIMIT)
+async def polls_take_no_turns(dut):
+    """HOST-5: a group that polls, with ACQUIRE_SWITCH_TSG, keeps the turn only for its methods, not
+    for the memory's latency."""
+    groups = Group(1, (0,), 200), Group(2, (1,), 1)
+    lists = await RunlistTestbench.start(dut, *groups)
+    tb = lists.tb
+    word, poller = tb.allocate(16), await tb.channel(0)
+    await poller.submit(Pushbuffer().semaphore(SemOp.ACQUIRE, word, 1, switch=True))
+    await busy(tb, 1)
+    await tb.wait(1000)
+    since = tb.now()
+    await tb.wait(2000)
+    ran = [event for event in await tb.events(Method, channel=1) if event.cycle >= since]
+    assert len(await tb.events(Acquire, channel=0)) > 20
+    assert len(ran) > 1000
+    tb.set_word(word, 1)
+    await tb.until_idle(poller)
+
+
+@cocotb.test(**LIMIT)
+async def waiting_list_replaced(dut):
+    """HOST-7: of lists that wait for the end of a slice, the latest becomes active."""
+    first, last = Group(1, (0,), 255), Group(3, (2,))
+    lists = await RunlistTestbench.start(dut, first)
+    tb = lists.tb
+    for index in range(3):
+        await busy(tb, index)
+    await tb.wait(500)
+    await lists.submit([Group(2, (1,))], wait=False)
+    await lists.submit([last], wait=False)
+    info = await tb.control.read_fields("RUNLIST_INFO")
+    assert info == {"READING": 0, "PENDING": 1, "GROUPS": 1}
+    assert await lists.turn() == 1
+    await tb.wait(first.cycles)
+    assert await lists.turn() == 3
+    assert not await tb.events(Method, channel=1)
+    assert (await lists.status())["ERROR"] == 0
 
 
 REFUSED = {

@@ -104,9 +104,10 @@ class _Turn:
 
 @dataclass
 class _Search:
-    """Search for the next TSG. `asks` : place to look at next; `sees` : the one whose word is there
-    in this cycle; `found` : place of the next TSG."""
+    """Search for the next TSG, over and over from place `origin` on. `asks` : place to look at
+    next; `sees` : the one whose word is there in this cycle; `found` : place of the next TSG."""
 
+    origin: int = 0
     asks: int = 0
     sees: int | None = None
     found: int | None = None
@@ -161,7 +162,7 @@ class RotationModel:
         if accepts:
             assert now.offer is not None
             self.turn, self.runlist, self._half = None, now.offer, 1 - self._half
-            self.search = _Search(now.offer.start)
+            self.search = _Search(now.offer.start, now.offer.start)
         if not now.enable:
             self.turn = None
         self._all, self._work = not now.enable, now.work
@@ -193,17 +194,18 @@ class RotationModel:
         return can and now.enable and now.offer is None and self._free()
 
     def _seek(self, *, moves: bool) -> None:
-        """Look at one place per cycle, until one other than that of the turn can proceed; keep it
-        as long as it can."""
+        """Look at one place per cycle, until one other than that of the turn can proceed; then
+        begin again, as the places before it may be able to proceed meanwhile."""
         search, count = self.search, len(self.runlist.groups)
-        if search.found is not None:
-            if moves or not self._able(search.found):
-                search.found = None
+        if moves:
+            assert search.found is not None
+            following = (search.found + 1) % count
+            self.search = _Search(following, following)
             return
         sees, search.sees = search.sees, None
         here = self.turn and self.turn.place
         if sees is not None and sees != here and self._able(sees):
-            search.found = sees
+            search.found, search.asks = sees, search.origin
         elif count:
             search.sees, search.asks = search.asks, (search.asks + 1) % count
 

@@ -36,8 +36,8 @@ class RotationProof(Proof):
         "TSG, the turn and its channels change only after the end of the slice, or when runlists "
         "are disabled; a new list is accepted whenever the turn may change; a TSG with a channel "
         "that stays ready is found within a cycle per TSG and one more, if no other one is, and no "
-        "other one has the turn twice before it; a TSG that was found is kept for as long as it "
-        "can proceed, and no longer"
+        "other one has the turn twice before it; once another one has had the turn, only TSGs from "
+        "there to it are found; a TSG that was found is kept until its turn or another is found"
     )
     induction = 2
     cover = 14
@@ -56,7 +56,7 @@ class RotationProof(Proof):
         m.d.comb += Assert(inside.signal("work") == work.as_value())
         self._turn(m, dut, masks, work, inside.signal("over"))
         self._scanner(m, dut, inside, masks)
-        self._keeps(m, dut, inside, work)
+        self._keeps(m, dut, inside)
         self._reach(m, dut, inside, masks, work)
 
     def _words(self, m: Module, dut: TsgRotation) -> Array:
@@ -115,39 +115,36 @@ class RotationProof(Proof):
         ]
 
     def _scanner(self, m: Module, dut: TsgRotation, inside: Inside, masks: Array) -> None:
-        """Invariants of the search: the next place to look at follows the one just seen, or the one
-        that was found."""
-        scan, seen, fresh = (inside.signal(name) for name in ("scan", "seen", "fresh"))
+        """Invariants of the search: the next place to look at follows the one just seen, or is the
+        first one."""
+        scan, seen, fresh, origin = self._search(inside)
         place, found = inside.signal("place"), inside.signal("next", next_turn(CONFIG))
         m.d.comb += [
             Assert((scan < dut.groups) | (scan == 0)),
+            Assert((origin < dut.groups) | (origin == 0)),
             Assert(~dut.running | (place == dut.tsgid)),
         ]
         with m.If(fresh):
             m.d.comb += [
                 Assert((seen < dut.groups) & (scan == self._after(seen, dut.groups))),
-                Assert(
-                    ~found.valid & (dut.word.channels == masks[seen]) & (dut.word.tsgid == seen)
-                ),
+                Assert((dut.word.channels == masks[seen]) & (dut.word.tsgid == seen)),
             ]
         with m.If(found.valid):
             m.d.comb += [
                 Assert((found.place < dut.groups) & (found.channels == masks[found.place])),
                 Assert(found.tsgid == found.place),
-                Assert(scan == self._after(found.place, dut.groups)),
                 Assert(~dut.running | (found.place != place)),
             ]
 
-    def _keeps(self, m: Module, dut: TsgRotation, inside: Inside, work: data.View) -> None:
-        """How long a TSG that was found is kept."""
-        found, keeps, loses = inside.signal("next", next_turn(CONFIG)), Signal(), Signal()
-        can = (found.channels & work.ready).any()
-        taken = inside.signal("change") | dut.list.ready
-        m.d.sync += [
-            keeps.eq(found.valid & can & ~taken),
-            loses.eq(found.valid & (~can | taken)),
-        ]
-        m.d.comb += [Assert(~keeps | found.valid), Assert(~loses | ~found.valid)]
+    def _keeps(self, m: Module, dut: TsgRotation, inside: Inside) -> None:
+        """A TSG that was found is kept until a change of turn or of the list."""
+        found, before, taken = inside.signal("next", next_turn(CONFIG)), Signal(), Signal()
+        m.d.sync += [before.eq(found.valid), taken.eq(inside.signal("change") | dut.list.ready)]
+        m.d.comb += Assert(Mux(taken, ~found.valid, found.valid | ~before))
+
+    @staticmethod
+    def _search(inside: Inside) -> tuple[Value, ...]:
+        return tuple(inside.signal(name) for name in ("scan", "seen", "fresh", "origin"))
 
     @staticmethod
     def _after(place: Value, groups: Value) -> Value:
@@ -158,7 +155,7 @@ class RotationProof(Proof):
     ) -> None:
         """A TSG, at any one place, with a channel that stays ready: turns of others since then, and
         cycles in which no TSG was found."""
-        scan, seen, fresh = (inside.signal(name) for name in ("scan", "seen", "fresh"))
+        scan, seen, fresh, origin = self._search(inside)
         found = inside.signal("next", next_turn(CONFIG))
         mine = Signal(CONFIG.runlist_bits, name="mine")
         channel = Signal(range(CONFIG.channels), name="channel")
@@ -177,11 +174,18 @@ class RotationProof(Proof):
         with m.Else():
             m.d.sync += searched.eq(searched + 1)
         with m.If(waits):
-            ahead = self._ahead(mine, scan, dut.groups)
-            soon = Mux(found.valid, found.place == mine, fresh & (seen == mine))
+            far = self._ahead(mine, origin, dut.groups)
+            near = [
+                self._ahead(one, origin, dut.groups) <= far for one in (scan, seen, found.place)
+            ]
+            first = passed == 0
             m.d.comb += [
+                Assert(first | (passed + far < dut.groups)),
+                Assert(first | ~found.valid | near[2]),
+                Assert(first | ~fresh | near[1]),
+                Assert(first | near[0] | (fresh & (seen == mine))),
+                Assert(fresh | (scan == origin) | first),
                 Assert(passed < dut.groups),
-                Assert(soon | (passed + (found.valid | fresh) + ahead < dut.groups)),
                 Assert(found.valid | (searched <= dut.groups)),
                 Assert(found.valid | (searched == 0) | fresh),
                 Assert(~fresh | (searched + self._ahead(mine, seen, dut.groups) <= dut.groups)),

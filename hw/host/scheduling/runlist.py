@@ -1,11 +1,12 @@
 """The runlist: from a list in memory to the channels that may be served (HOST-7)."""
 
-from amaranth.hdl import Cat, Module, Signal
-from amaranth.lib import data, wiring
+from amaranth.hdl import Cat, Module
+from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from signalbox.hw.config import Config
+from signalbox.hw.host.scheduling.failed_acquires import FailedAcquires
 from signalbox.hw.host.scheduling.runlist_loader import RunlistLoader
 from signalbox.hw.host.scheduling.tsg_rotation import TsgRotation
 from signalbox.hw.records.channel import channel_event
@@ -27,7 +28,7 @@ class Runlist(wiring.Component):
     serving : in, a channel is served.
     served : in, its number.
     expire : in, strobe: it gives up the slice of its TSG.
-    begins : in, strobe: the service of a channel begins.
+    polling, executed, clear : in, see `FailedAcquires`.
     failed : in, strobe: an acquire of the served channel has failed; `yields`: with
         ACQUIRE_SWITCH_TSG.
     all_idle : in, no copy, task or change of memory is outstanding.
@@ -44,7 +45,9 @@ class Runlist(wiring.Component):
             "serving": In(1),
             "served": In(config.channel_bits),
             "expire": In(1),
-            "begins": In(channel_event(config)),
+            "polling": In(config.channels),
+            "executed": In(channel_event(config)),
+            "clear": In(channel_event(config)),
             "failed": In(channel_event(config, yields=1)),
             "all_idle": In(1),
             "eligible": Out(config.channels, init=-1),
@@ -55,6 +58,7 @@ class Runlist(wiring.Component):
         config, control = self._config, self.control
         m.submodules.loader = loader = RunlistLoader(config)
         m.submodules.rotation = rotation = TsgRotation(config)
+        m.submodules.acquires = acquires = FailedAcquires(config)
         m.submodules.words = words = Memory(
             shape=group_word(config), depth=2 << config.runlist_bits, init=[]
         )
@@ -78,44 +82,15 @@ class Runlist(wiring.Component):
             [control.state[name].eq(getattr(rotation, name)) for name in ("tsgid", "groups")],
             control.state.running.eq(rotation.running),
         ]
-        self._work(m, rotation.work)
-        self._starve(m, rotation)
+        names = ("ready", "working", "polling", "executed", "clear", "failed", "all_idle")
+        m.d.comb += [
+            [getattr(acquires, name).eq(getattr(self, name)) for name in names],
+            acquires.enable.eq(control.enable),
+            acquires.listed.eq(rotation.listed),
+            control.acquire.eq(acquires.acquire),
+            rotation.work.ready.eq(self.ready),
+            rotation.work.working.eq(self.working),
+            rotation.work.yielding.eq(acquires.yielding),
+            rotation.work.served.eq((1 << self.served) & self.serving.replicate(config.channels)),
+        ]
         return m
-
-    def _work(self, m: Module, work: data.View) -> None:
-        """State of the channels; `yielding` lasts from a failed acquire to the next service."""
-        yielding = Signal(self._config.channels)
-        m.d.comb += [
-            work.ready.eq(self.ready),
-            work.working.eq(self.working),
-            work.yielding.eq(yielding),
-            work.served.eq((1 << self.served) & self.serving.replicate(self._config.channels)),
-        ]
-        with m.If(self.begins.valid):
-            m.d.sync += yielding.bit_select(self.begins.channel, 1).eq(0)
-        with m.If(self.failed.valid):
-            m.d.sync += yielding.bit_select(self.failed.channel, 1).eq(self.failed.yields)
-
-    def _starve(self, m: Module, rotation: TsgRotation) -> None:
-        """RUNLIST_ACQUIRE: every TSG with work waits for failed acquires, as it would be found by
-        going round the list once (2.3)."""
-        work = rotation.work
-        starved = Signal(data.StructLayout({"valid": 1, "idle": 1}))
-        before = Signal.like(starved)
-        waiting = Signal(self._config.channels)
-        others = Signal(self._config.channels)
-        m.d.comb += [
-            waiting.eq(rotation.listed & work.working & work.yielding),
-            others.eq(rotation.listed & (work.ready | work.served | work.working) & ~waiting),
-        ]
-        m.d.sync += [
-            starved.valid.eq(
-                self.control.enable & waiting.any() & ~others.any() & ~(waiting & work.ready).any()
-            ),
-            before.eq(starved),
-        ]
-        m.d.comb += [
-            starved.idle.eq(starved.valid & self.all_idle),
-            self.control.acquire.valid.eq(starved.valid & ~before.valid),
-            self.control.acquire.idle.eq(starved.idle & ~before.idle),
-        ]

@@ -16,8 +16,8 @@ _UNITS = 8 + 15
 
 def channel_work(config: Config) -> data.StructLayout:
     """Work of the channels, per channel. `ready`: its head can proceed; `working`: it has something
-    to do, or waits; `yielding`: it waits for a failed acquire with ACQUIRE_SWITCH_TSG; `served`:
-    one-hot."""
+    to do, or waits; `yielding`: an acquire with ACQUIRE_SWITCH_TSG has failed, and it has executed
+    no method since; `served`: one-hot."""
     names = ("ready", "working", "yielding", "served")
     return data.StructLayout(dict.fromkeys(names, config.channels))
 
@@ -105,41 +105,45 @@ class TsgRotation(wiring.Component):
             self._change.eq(self.enable & ends & able & ~self.list.valid),
             self.list.ready.eq(self._activate),
         ]
-        self._scan(m, work.ready, able)
+        self._scan(m, work.ready)
         self._turn(m)
         self._slice(m)
         return m
 
-    def _scan(self, m: Module, ready: Value, able: Value) -> None:
-        """Looks for the next TSG, at a word per cycle, and keeps it as long as it can proceed."""
+    def _scan(self, m: Module, ready: Value) -> None:
+        """Looks for the next TSG, at a word per cycle, over and over: from the place after the
+        present one to the first one that can proceed."""
         scan = Signal(self._config.runlist_bits)
         seen = Signal.like(scan)
+        origin = Signal.like(scan)
         fresh = Signal()
-        following = Signal.like(scan)
         word, found = self.word, self._next
         hit = Signal()
-        units = Signal(_UNITS)
         m.d.comb += [
             self.at.eq(Cat(scan, self.half)),
-            following.eq(Mux(scan + 1 >= self.groups, 0, scan + 1)),
             hit.eq(fresh & (word.channels & ready).any() & ~(self.running & (seen == self._place))),
-            units.eq((word.timeout | (word.timeout == 0)) << word.scale),
         ]
-        m.d.sync += [seen.eq(scan), fresh.eq((self.groups != 0) & ~found.valid & ~hit)]
-        with m.If(~found.valid & ~hit):
-            m.d.sync += scan.eq(following)
-        with m.If(~found.valid):
+        m.d.sync += [
+            seen.eq(scan),
+            fresh.eq((self.groups != 0) & ~hit),
+            scan.eq(Mux(hit, origin, self._following(scan))),
+        ]
+        with m.If(hit):
             m.d.sync += [
-                found.valid.eq(hit),
+                found.valid.eq(1),
                 found.place.eq(seen),
                 found.channels.eq(word.channels),
                 found.tsgid.eq(word.tsgid),
-                found.units.eq(units),
+                found.units.eq((word.timeout | (word.timeout == 0)) << word.scale),
             ]
-        with m.Elif(self._change | ~able):
-            m.d.sync += found.valid.eq(0)
-        with m.If(self._activate):
-            m.d.sync += [found.valid.eq(0), fresh.eq(0), scan.eq(self.list.p.start)]
+        begin = Signal.like(scan)
+        m.d.comb += begin.eq(Mux(self._activate, self.list.p.start, self._following(found.place)))
+        with m.If(self._activate | self._change):
+            m.d.sync += [found.valid.eq(0), fresh.eq(0), scan.eq(begin), origin.eq(begin)]
+
+    def _following(self, place: Value) -> Value:
+        """Place after this one."""
+        return Mux(place + 1 >= self.groups, 0, place + 1)
 
     def _turn(self, m: Module) -> None:
         """The TSG that has the turn, and the list."""

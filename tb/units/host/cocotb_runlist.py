@@ -48,10 +48,11 @@ class RunlistTestbench(Testbench):
     Members
     -------
     enable, all_idle : effective from the next `step`.
-    ready, working : sets of channels, likewise.
+    ready, working, polling : sets of channels, likewise.
     served : the served channel, or None; likewise.
-    yielding : channels whose latest acquire has failed, with ACQUIRE_SWITCH_TSG, since their latest
-        service began.
+    yielding : channels whose latest acquire has failed, with ACQUIRE_SWITCH_TSG, after their latest
+        method.
+    lately : channels with an acquire that has failed after the latest method of any.
     active, submitted : TSGs of the active list, and those of the one that is pending, if any.
     turn : TSGID of the TSG that had the turn in the last cycle, or None.
     eligible : channels that could be served in it.
@@ -66,7 +67,9 @@ class RunlistTestbench(Testbench):
         self.enable, self.all_idle = True, False
         self.ready: set[int] = set()
         self.working: set[int] = set()
+        self.polling: set[int] = set()
         self.yielding: set[int] = set()
+        self.lately: set[int] = set()
         self.served: int | None = None
         self.active: tuple[Group, ...] = ()
         self.submitted: tuple[Group, ...] | None = None
@@ -74,7 +77,8 @@ class RunlistTestbench(Testbench):
         self.eligible = EVERYONE
         self.met = Counter[str]()
         self._submit = Strobe(self, "control__submit")
-        self._begins, self._failed = Strobe(self, "begins"), Strobe(self, "failed")
+        self._executed, self._failed = Strobe(self, "executed"), Strobe(self, "failed")
+        self._clear = Strobe(self, "clear")
         self._starved = self._was_starved = self._was_idle = False
 
     def submit(self, *groups: Group, first: int = 0, cut: int = 0) -> None:
@@ -94,10 +98,13 @@ class RunlistTestbench(Testbench):
         self._submit.send(page=page, length=len(entries) - cut, offset=offset)
         self.submitted = groups
 
-    def begin(self, channel: int) -> None:
-        """The service of a channel begins in the next cycle."""
-        self.served = channel
-        self._begins.send(channel=channel)
+    def execute(self, channel: int) -> None:
+        """A channel executes a method in the next cycle."""
+        self._executed.send(channel=channel)
+
+    def clear(self, channel: int) -> None:
+        """A channel starts in the next cycle."""
+        self._clear.send(channel=channel)
 
     def fail(self, channel: int, *, yields: bool) -> None:
         """An acquire of the served channel fails in the next cycle."""
@@ -119,6 +126,7 @@ class RunlistTestbench(Testbench):
             control__unit=1,
             ready=mask(self.ready),
             working=mask(self.working),
+            polling=mask(self.polling),
             serving=served is not None,
             served=self.random.randrange(CHANNELS) if served is None else served,
             all_idle=self.all_idle,
@@ -161,18 +169,22 @@ class RunlistTestbench(Testbench):
         self.met["starved, idle"] += expected[1]
         self._was_starved, self._was_idle = starved, idle
         self._starved = self.enable and self._waits_only()
-        begins, failed = self.get("begins"), self.get("failed")
-        if begins["valid"]:
-            self.yielding.discard(begins["channel"])
+        executed, clear, failed = (self.get(name) for name in ("executed", "clear", "failed"))
+        if executed["valid"]:
+            self.yielding.discard(executed["channel"])
+            self.lately.clear()
+        if clear["valid"]:
+            self.yielding.discard(clear["channel"])
         if failed["valid"]:
+            self.lately.add(failed["channel"])
             (self.yielding.add if failed["yields"] else self.yielding.discard)(failed["channel"])
 
     def _waits_only(self) -> bool:
         """Some channel of the list waits, and no other one of it has anything to do."""
         listed = {channel for group in self.active for channel in group.channels}
-        waiting = (self.working & self.yielding) - self.ready
-        busy = self.ready | self.working | ({self.served} - {None})
-        return bool(listed & waiting) and not listed & busy - waiting
+        vain = (self.polling & self.lately) | (EVERYONE - self.polling - self.ready)
+        waiting = self.working & self.yielding & vain
+        return bool(listed & waiting) and not listed & self.working - waiting
 
     async def activate(self, *groups: Group, first: int = 0, disable: bool = True) -> None:
         """Submit a list, and wait until it is active and has its first turn. `disable` : it becomes
@@ -231,12 +243,12 @@ async def refused_lists(dut):
 @cocotb.test(**SEVERAL)
 async def failed_acquires(dut):
     """A channel lets its TSG leave from an acquire that fails with ACQUIRE_SWITCH_TSG to its next
-    service; not if it fails without."""
+    method, also while it polls; not if it fails without."""
     tb = await RunlistTestbench(dut).start()
     for yields in (True, False, True):
         tb.state(0, 1, names=READY)
         await tb.activate(long(1, 0), long(2, 1))
-        tb.begin(0)
+        tb.served = 0
         await tb.steps(5)
         tb.fail(0, yields=yields)
         tb.state(0, names=WAITS)
@@ -245,16 +257,19 @@ async def failed_acquires(dut):
         tb.served = None
         assert await tb.stays() == (not yields)
 
-        # Each ends the turn of the other, until channel 0 was served again.
-        tb.state(1, names=IDLE)
-        tb.state(0, names=READY)
-        await tb.until(lambda: tb.turn == 1, "the turn")
-        tb.begin(0)
-        await tb.step()
-        tb.state(0, names=WAITS)
-        tb.state(1, names=READY)
-        tb.served = None
-        assert await tb.stays()
+        # Served again, it fails again, unless it executes a method.
+        for progress in (False, True):
+            tb.state(1, names=IDLE)
+            tb.state(0, names=READY)
+            await tb.until(lambda: tb.turn == 1, "the turn")
+            tb.served = 0
+            await tb.step()
+            if progress:
+                tb.execute(0)
+            tb.state(0, names=WAITS)
+            tb.state(1, names=READY)
+            tb.served = None
+            assert await tb.stays() == (progress or not yields)
 
 
 @cocotb.test(**SEVERAL)
@@ -267,7 +282,7 @@ async def acquires(dut):
     await tb.activate(long(1, 0), long(2, 1))
     for channel in (0, 1):
         await tb.until(lambda channel=channel: channel in tb.eligible, "the turn")
-        tb.begin(channel)
+        tb.served = channel
         await tb.steps(3)
         tb.fail(channel, yields=True)
         tb.state(channel, names=WAITS)
@@ -288,6 +303,34 @@ async def acquires(dut):
 
 
 @cocotb.test(**SEVERAL)
+async def polls(dut):
+    """An acquire that polls counts as waiting once it has failed after the latest method of any
+    channel, also while it is repeated."""
+    tb = await RunlistTestbench(dut).start()
+    tb.state(0, 1, names=READY)
+    await tb.activate(long(1, 0), long(2, 1))
+    tb.polling = {0}
+    tb.fail(0, yields=True)
+    await tb.step()
+    tb.execute(1)
+    await tb.step()
+    tb.state(1, names=IDLE)
+    await tb.steps(20)
+    assert tb.met["starved"] == 0
+    for again in range(2):
+        tb.fail(0, yields=True)
+        await tb.step()
+        tb.state(0, names=(WAITS, READY)[again])
+        await tb.steps(20)
+        assert tb.met["starved"] == 1
+    tb.clear(0)
+    await tb.steps(5)
+    tb.fail(0, yields=True)
+    await tb.steps(5)
+    assert tb.met["starved"] == 2
+
+
+@cocotb.test(**SEVERAL)
 async def yields_the_turn(dut):
     """YIELD ends the slice of the served channel's TSG; a channel whose number is left of the
     latest service does not count as served."""
@@ -296,7 +339,7 @@ async def yields_the_turn(dut):
         tb.state(0, 1, names=READY)
         await tb.activate(long(1, 0), long(2, 1))
         if serving:
-            tb.begin(0)
+            tb.served = 0
         await tb.steps(10)
         tb.drive(expire=1)
         await tb.step()
@@ -329,6 +372,10 @@ async def some_time(tb: RunlistTestbench) -> None:
         if numbers.random() < changes:
             names = numbers.choice((IDLE, READY, WAITS, WAITS))
             tb.state(numbers.choice(channels), names=names)
+        if numbers.random() < 0.02:
+            tb.polling ^= {numbers.choice(channels)}
+        if numbers.random() < 0.01:
+            tb.clear(numbers.choice(channels))
         if numbers.random() < 0.05:
             tb.all_idle = numbers.random() < idle
         if numbers.random() < 0.002:
@@ -360,7 +407,9 @@ def some_service(tb: RunlistTestbench, fails: float) -> None:
     if tb.served is None:
         able = sorted(tb.eligible & tb.ready)
         if able and numbers.random() < 0.5:
-            tb.begin(numbers.choice(able))
+            tb.served = numbers.choice(able)
+            if numbers.random() < 0.5:
+                tb.execute(tb.served)
     elif numbers.random() < fails:
         yields = numbers.random() < 0.8
         tb.fail(tb.served, yields=yields)
