@@ -59,7 +59,7 @@ class RunlistTestbench(Testbench):
     met : number of events.
     """
 
-    timeout = 3000
+    timeout = 20_000
 
     def __init__(self, dut: Any) -> None:
         super().__init__(dut, Runlist(CONFIG))
@@ -368,6 +368,7 @@ async def some_time(tb: RunlistTestbench) -> None:
     fails, idle = numbers.choice((0.05, 0.5)), numbers.random()
     channels = numbers.sample(range(CHANNELS), min(CHANNELS, numbers.choice((1, 2, CHANNELS))))
     tb.state(*range(CHANNELS), names=IDLE)
+    await other_list(tb)
     for _ in range(400):
         if numbers.random() < changes:
             names = numbers.choice((IDLE, READY, WAITS, WAITS))
@@ -384,6 +385,17 @@ async def some_time(tb: RunlistTestbench) -> None:
             groups = some_list(tb)
             tb.submit(*groups, cut=bool(groups) and numbers.random() < 0.2)
         some_service(tb, fails)
+        await tb.step()
+    tb.enable = True
+
+
+async def other_list(tb: RunlistTestbench) -> None:
+    """A bad list is refused, and a good one accepted, whoever has the turn."""
+    tb.enable = False
+    for cut in (True, False):
+        await tb.until(lambda: tb.submitted is None, "no list is pending")
+        groups = some_list(tb)
+        tb.submit(*groups, cut=bool(groups) and cut)
         await tb.step()
     tb.enable = True
 
