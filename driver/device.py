@@ -96,7 +96,8 @@ class Device:
         one without runlists for "runlist";
         `PolicyError` if the policy does not fit the channels; `PlacementError` for a bad
         environment variable; `ChannelActive`, `TaskListError` or `FaultBufferError` if a channel, a
-        task or a fault record of an earlier owner does not end.
+        task or a fault record of an earlier owner does not end; `RunlistRefused` if a runlist does
+        not.
         """
         if isinstance(machine, str | Path):
             if policy or settings or compute or scheduling != "flat":
@@ -247,7 +248,7 @@ class Device:
             self.compute.forget(space)
         self.fences.forget(space)
         if self._services.runlist is not None:
-            self._services.runlist.forget(space)
+            await self._services.runlist.forget(space)
 
     def semaphore_address(self, slot: int) -> int:
         """Virtual address of an on-chip semaphore. Raises `DeviceError` if there is none."""

@@ -888,7 +888,7 @@ GLOBAL = Block(
             Access.RW,
             "Cycles that stand for 1,024 ns in the slices of TSGs.",
             (Field("CYCLES", 15, 0, "0 counts as 1."),),
-            reset=102,
+            reset=103,
         ),
         Register(
             "RUNLIST_STATUS",

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from signalbox.driver.channel.command_channel import CommandChannel
 from signalbox.driver.channel.copy_log import CopyLog, LaunchedCopy
 from signalbox.driver.channel.copy_replay import RepeatError, move, release
+from signalbox.driver.channel.runlist import Runlist
 from signalbox.driver.channel.segments import Segments
 from signalbox.driver.channel.settings import ChannelSettings
 from signalbox.driver.commands.pushbuffer import Pushbuffer
@@ -90,13 +91,15 @@ async def clear_errors(control: ControlPort, index: int) -> None:
 
 @dataclass(frozen=True)
 class ChannelResources:
-    """Resources shared by the channels of a device. `compute` is None without a compute engine."""
+    """Resources shared by the channels of a device. `compute` is None without a compute engine,
+    `runlist` if scheduling is flat."""
 
     control: ControlPort
     memory: Memory
     spaces: AddressSpaces
     faults: FaultLog
     compute: ComputeEngine | None = None
+    runlist: Runlist | None = None
 
 
 class Channel(CommandChannel):
@@ -337,6 +340,12 @@ class Channel(CommandChannel):
         return {number: word for number, word in enumerate(words) if word}
 
     @property
+    def turn_cycles(self) -> int:
+        """See `CommandChannel.turn_cycles`."""
+        runlist = self._resources.runlist
+        return 2 * runlist.round_cycles if runlist is not None else 0
+
+    @property
     def submitted(self) -> int:
         """Number of entries submitted since the channel was enabled."""
         return self._submitted
@@ -346,7 +355,7 @@ class Channel(CommandChannel):
         cycles. Unlike a fence, this needs no support from the submitted commands.
 
         Raises `ChannelError` if the channel halts, `ChannelTimeout` if it executes nothing for
-        `patience` cycles.
+        `patience` cycles, and the time of other groups' turns (`turn_cycles`).
         """
         waited, seen = 0, -1
         while True:
@@ -363,7 +372,7 @@ class Channel(CommandChannel):
             executed = await self.executed()
             waited = 0 if executed != seen or running else waited + poll
             seen = executed
-            if waited >= patience:
+            if waited >= patience + self.turn_cycles:
                 raise ChannelTimeout(self.index, waited, status["WAIT"])
             await self.machine.wait_cycles(poll)
 

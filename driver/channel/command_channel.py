@@ -36,6 +36,12 @@ class CommandChannel(ABC):
         self.killing = False
         self._lock = FairLock(machine)
 
+    @property
+    def turn_cycles(self) -> int:
+        """Cycles within which the channel has had a turn, while other groups of a runlist have
+        theirs; 0 if scheduling is flat, or a server's."""
+        return 0
+
     # -- submission --------------------------------------------------------------------------------
 
     @property

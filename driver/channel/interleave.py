@@ -55,6 +55,12 @@ class GroupSettings:
         timeout = -(-units >> scale)
         return (timeout, scale) if timeout < 256 else (128, scale + 1)
 
+    @property
+    def units(self) -> int:
+        """The slice, in units."""
+        timeout, scale = self.slice_fields
+        return timeout << scale
+
 
 def interleaved(groups: Mapping[_Group, GroupSettings]) -> list[_Group]:
     """Groups in the order of a round, each as often as its level says."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from signalbox.driver.channel.interleave import UNIT_NS, GroupSettings, Interleave, interleaved
 from signalbox.driver.memory.address_space import AddressSpace
-from signalbox.driver.memory.physical import Memory
+from signalbox.driver.memory.physical import Buffer, Memory
 from signalbox.driver.platform.control_port import ControlPort
 from signalbox.driver.platform.fair_lock import FairLock
 from signalbox.driver.platform.info import DeviceError, DeviceInfo
@@ -76,22 +76,38 @@ class Runlist:
         self._control, self._memory, self._info = control, memory, info
         self._groups: dict[AddressSpace, _Group] = {}
         self._lock = FairLock(control.machine)
+        self._unit = -(-UNIT_NS // info.cycle_ns)
+        self._entries: list[int] | None = None
+        self._reading: Buffer | None = None
+        self._round = 0
+        self._closed = False
 
     async def open(self) -> None:
         """Schedule by runlist, with an empty list. Raises `RunlistRefused`."""
         await switch_off(self._control)
-        await self._control.write("RUNLIST_UNIT", CYCLES=max(1, UNIT_NS // self._info.cycle_ns))
+        await self._control.write("RUNLIST_UNIT", CYCLES=self._unit)
         async with self._lock:
             await self._submit([])
+        await self._control.write("RUNLIST_STATUS", ERROR=1, ACQUIRE=1, ACQUIRE_AND_ENG_IDLE=1)
         await self._control.write("RUNLIST_CONTROL", ENABLE=1)
 
     async def close(self) -> None:
-        """Schedule flat again."""
+        """Schedule flat again; no list is written any more. Raises `RunlistRefused` if a list is
+        still being read; its memory is not freed then."""
         await switch_off(self._control)
+        self._closed = True
+        await self._read()
+
+    @property
+    def round_cycles(self) -> int:
+        """Sum of all slices of the list, in cycles: within two rounds each channel has had a
+        turn."""
+        return self._round
 
     def settings(self, space: AddressSpace) -> GroupSettings:
         """Settings of the group of an address space."""
-        return self._group(space).settings
+        group = self._groups.get(space)
+        return group.settings if group else GroupSettings()
 
     async def configure(
         self,
@@ -110,7 +126,7 @@ class Runlist:
             group.settings = replace(before, **given)
             try:
                 await self._update()
-            except Exception:
+            except BaseException:
                 group.settings = before
                 raise
 
@@ -121,7 +137,7 @@ class Runlist:
             channels.append(channel)
             try:
                 await self._update()
-            except Exception:
+            except BaseException:
                 channels.remove(channel)
                 raise
 
@@ -131,9 +147,10 @@ class Runlist:
             self._group(space).channels.remove(channel)
             await self._update()
 
-    def forget(self, space: AddressSpace) -> None:
+    async def forget(self, space: AddressSpace) -> None:
         """The address space, whose channels are closed, is closed."""
-        self._groups.pop(space, None)
+        async with self._lock:
+            self._groups.pop(space, None)
 
     async def starved(self) -> bool:
         """Whether, since the last call, all channels with work have waited at once for failed
@@ -166,30 +183,38 @@ class Runlist:
                 f"the runlist has {len(order)} turns of {len(used)} groups, the machine has room "
                 f"for {most}: use fewer address spaces, or lower interleave levels"
             )
-        await self._submit([entry for space in order for entry in used[space].entries()])
+        entries = [entry for space in order for entry in used[space].entries()]
+        if entries != self._entries and not self._closed:
+            await self._submit(entries)
+            self._round = sum(used[space].settings.units for space in order) * self._unit
 
     async def _submit(self, entries: list[int]) -> None:
         """Have the machine read a list, and wait until it has."""
+        # A call that was cancelled, or an earlier owner, may have left one that is being read.
+        await self._read()
         data = b"".join(entry.to_bytes(ENTRY_BYTES, "little") for entry in entries)
         buffer = self._memory.allocate(max(1, len(data)), align=4096, name="runlist")
-        try:
-            buffer.write(data)
-            await self._control.write("RUNLIST_STATUS", ERROR=1)
-            await self._control.write("RUNLIST_BASE_LO", buffer.address & 0xFFFF_FFFF)
-            await self._control.write("RUNLIST_BASE_HI", buffer.address >> 32)
-            await self._control.write("RUNLIST_SUBMIT", LENGTH=len(entries))
-            await self._wait()
-        finally:
-            buffer.free()
+        self._entries, self._reading = None, buffer
+        buffer.write(data)
+        await self._control.write("RUNLIST_STATUS", ERROR=1)
+        await self._control.write("RUNLIST_BASE_LO", buffer.address & 0xFFFF_FFFF)
+        await self._control.write("RUNLIST_BASE_HI", buffer.address >> 32)
+        await self._control.write("RUNLIST_SUBMIT", LENGTH=len(entries))
+        await self._read()
+        if (await self._control.read_fields("RUNLIST_STATUS"))["ERROR"]:
+            refused = await self._control.read_fields("RUNLIST_ERROR")
+            reason = RunlistError(refused["CODE"]).name
+            raise RunlistRefused(f"entry {refused['ENTRY']} of the runlist: {reason}")
+        self._entries = entries
 
-    async def _wait(self) -> None:
+    async def _read(self) -> None:
+        """Wait until the machine reads no list; free the memory of the last one."""
         waited = 0
         while (await self._control.read_fields("RUNLIST_INFO"))["READING"]:
             if waited >= _PATIENCE_CYCLES:
                 raise RunlistRefused(f"a runlist has not been read for {waited} cycles")
             await self._control.machine.wait_cycles(_POLL_CYCLES)
             waited += _POLL_CYCLES
-        if (await self._control.read_fields("RUNLIST_STATUS"))["ERROR"]:
-            refused = await self._control.read_fields("RUNLIST_ERROR")
-            reason = RunlistError(refused["CODE"]).name
-            raise RunlistRefused(f"entry {refused['ENTRY']} of the runlist: {reason}")
+        if self._reading is not None:
+            self._reading.free()
+            self._reading = None

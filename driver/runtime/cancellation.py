@@ -60,7 +60,8 @@ async def _kill_all(
         before, executed = executed, [await channel.executed() for channel in channels]
         now = channels[0].machine.now()
         since = now if executed != before else since
-        if left and now - since >= _PATIENCE_CYCLES:
+        patience = _PATIENCE_CYCLES + max(channel.turn_cycles for channel in channels)
+        if left and now - since >= patience:
             await _give_up(channels, left, now - since)
         if left:
             await channels[0].machine.wait_cycles(POLL_CYCLES)

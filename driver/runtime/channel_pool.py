@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from signalbox.driver.channel.channel import Channel, ChannelResources
 from signalbox.driver.channel.priority_policy import Policy, PolicyError
-from signalbox.driver.channel.runlist import Runlist
 from signalbox.driver.channel.settings import ChannelSettings
 from signalbox.driver.commands.pushbuffer import COMPUTE_SUBCHANNEL, Pushbuffer
 from signalbox.driver.memory.address_space import AddressSpace
@@ -25,11 +24,10 @@ class ChannelPool(Channels[Channel]):
         info: DeviceInfo,
         policy: Policy,
         settings: ChannelSettings,
-        runlist: Runlist | None = None,
     ) -> None:
         super().__init__(policy.stream_priorities)
         self._resources, self._info = resources, info
-        self._policy, self.settings, self._runlist = policy, settings, runlist
+        self._policy, self.settings, self._runlist = policy, settings, resources.runlist
         self._channels: dict[int, Channel] = {}
 
     def __getitem__(self, index: int) -> Channel:
@@ -91,7 +89,7 @@ class ChannelPool(Channels[Channel]):
             return
         try:
             await self._runlist.add(channel.index, channel.space)
-        except Exception:
+        except BaseException:
             await channel.close()
             raise
 

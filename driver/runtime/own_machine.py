@@ -89,8 +89,9 @@ class OwnMachine:
             self.compute = ComputeEngine(*parts)
         self.spaces.passes_on = self._forget_faults
         runlist = Runlist(control, memory, info) if scheduling == "runlist" else None
-        resources = ChannelResources(control, memory, self.spaces, self.faults, self.compute)
-        self.channels = ChannelPool(resources, info, policy, settings, runlist)
+        shared = control, memory, self.spaces, self.faults, self.compute
+        resources = ChannelResources(*shared, runlist)
+        self.channels = ChannelPool(resources, info, policy, settings)
         self.completion = Completion(control, info, self.channels, self.faults, self.compute)
         self.services = Services(
             machine=machine,
@@ -147,10 +148,10 @@ class OwnMachine:
             for channel in list(self.channels.values()):
                 await channel.drain()
         await self.completion.disable()
-        if self.services.runlist is not None:
-            await self.services.runlist.close()
         active = None
         await disable(self.control, self.channels)
+        if self.services.runlist is not None:
+            await self.services.runlist.close()
         for index in list(self.channels):
             try:
                 await self.channels.close(index)

@@ -1,6 +1,9 @@
 """The host: from rings to semaphore operations and copies (spec 10, spec 60)."""
 
-from amaranth.hdl import Module, Signal
+from functools import reduce
+from operator import or_
+
+from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -281,10 +284,9 @@ class Host(wiring.Component):
             runlist.executed.valid.eq(pipeline.method.valid),
             runlist.executed.channel.eq(pipeline.method.channel),
             runlist.clear.eq(self._fetch.cleared),
-            [
-                runlist.polling[number].eq((wait == Wait.RETRY) | (wait == Wait.FENCE))
-                for number, wait in enumerate(self.parking.waits)
-            ],
+            runlist.holding.eq(self.parking.holding),
+            runlist.polling.eq(self._waiting(Wait.RETRY, Wait.FENCE)),
+            runlist.lacking.eq(self._waiting(Wait.ENGINE, Wait.ENGINE_ONLY, Wait.ENGINE_TIMED)),
             runlist.failed.valid.eq(acquire.valid & ~acquire.passed),
             runlist.failed.channel.eq(acquire.channel),
             # The bit is in the same place of both semaphore methods.
@@ -292,6 +294,10 @@ class Host(wiring.Component):
             runlist.all_idle.eq(self.execute.all_idle),
             self.scheduler.eligible.eq(runlist.eligible),
         ]
+
+    def _waiting(self, *waits: Wait) -> Value:
+        """Per channel, it has one of these waits."""
+        return Cat(reduce(or_, [wait == one for one in waits]) for wait in self.parking.waits)
 
     def _engines(self, m: Module) -> None:
         """Copies, and the copies, tasks and semaphore changes for which others wait."""
@@ -302,7 +308,10 @@ class Host(wiring.Component):
         m.d.comb += [
             launcher.release.eq(self.pipeline.release),
             # `empty` includes dwords still to be fetched: the rest of the group may be in flight.
-            launcher.working.eq(self._alive & ~self._empty & self.parking.holding),
+            # A reservation ends with the channel's turn (HOST-7).
+            launcher.working.eq(
+                self._alive & ~self._empty & self.parking.holding & self.scheduler.eligible
+            ),
             launcher.failed_taken.eq(self.channels.failed_taken),
             barrier.started.eq(launcher.started),
             barrier.finished.eq(launcher.finished),

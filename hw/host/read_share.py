@@ -19,7 +19,7 @@ class ReadShare(wiring.Component):
 
     Parameters
     ----------
-    depth : most outstanding bursts.
+    depth : number of bursts that can be outstanding at any moment.
 
     Members
     -------
@@ -34,7 +34,7 @@ class ReadShare(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         # Client of each outstanding burst.
-        m.submodules.owners = owners = StreamFIFO(1, self._depth)
+        m.submodules.owners = owners = StreamFIFO(1, self._depth + 1)
         self._requests(m, owners.i)
         self._beats(m, owners.o)
         return m

@@ -161,7 +161,7 @@ def test_no_room() -> None:
         with pytest.raises(DeviceError, match="room for 2"):
             await device.runlist.configure(spaces[2], level=LOW)
             await device.channel(2, spaces[2])
-        assert len(fake.runlist.lists) == lists + 4
+        assert len(fake.runlist.lists) == lists
         await device.close()
 
     run(test())
@@ -184,16 +184,66 @@ def test_refused() -> None:
     run(test())
 
 
+def test_cancelled() -> None:
+    """A call that is cancelled leaves a list that is being read its memory, and the settings as
+    they were; the next call waits for it."""
+
+    async def test() -> None:
+        fake = machine()
+        device = await Device.open(fake, scheduling="runlist")
+        await device.channel(0)
+        free = device.memory.free_bytes
+        fake.runlist.stuck = True
+        call = asyncio.create_task(device.runlist.configure(device.space, slice_ns=7 * 1024))
+        while not device.runlist._reading:
+            await asyncio.sleep(0)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert device.memory.free_bytes < free
+        assert device.runlist.settings(device.space) == GroupSettings()
+        fake.runlist.stuck = False
+        await device.runlist.configure(device.space, slice_ns=9 * 1024)
+        assert fake.runlist.groups[0].timeout == 9
+        assert device.memory.free_bytes == free
+        await device.close()
+
+    run(test())
+
+
+def test_patience() -> None:
+    """Waiting for a channel, the driver waits for the turns of other groups."""
+
+    async def test() -> None:
+        device = await Device.open(machine(), scheduling="runlist")
+        other = device.create_space("other")
+        channels = [await device.channel(0), await device.channel(1, other)]
+        slice_cycles = 103 * GroupSettings().units
+        assert device.runlist.round_cycles == 2 * slice_cycles
+        assert channels[0].turn_cycles == 4 * slice_cycles
+        await device.runlist.configure(other, slice_ns=1)
+        assert device.runlist.round_cycles == slice_cycles + 103
+        await device.close()
+        flat = await Device.open(machine())
+        assert (await flat.channel(0)).turn_cycles == 0
+        await flat.close()
+
+    run(test())
+
+
 def test_hung() -> None:
     """A machine that never reads the list is an error that says so."""
 
     async def test() -> None:
         fake = machine()
         device = await Device.open(fake, scheduling="runlist")
+        await device.channel(0)
         fake.runlist.stuck = True
         fake.wait_cycles = _fast(fake)
         with pytest.raises(RunlistRefused, match="has not been read for 1000000 cycles"):
-            await device.runlist.configure(device.space, level=HIGH)
+            await device.runlist.configure(device.space, slice_ns=2048)
 
     run(test())
 
@@ -214,6 +264,11 @@ def test_flat() -> None:
 
     async def test() -> None:
         fake = machine()
+        fake.runlist.write("RUNLIST_CONTROL", 1)
+        fake.runlist.words["RUNLIST_STATUS"] = 0xC1
+        device = await Device.open(fake, scheduling="runlist")
+        assert fake.runlist.words["RUNLIST_STATUS"] == 0
+        await device.close()
         fake.runlist.write("RUNLIST_CONTROL", 1)
         device = await Device.open(fake)
         assert fake.runlist.words["RUNLIST_CONTROL"] == 0

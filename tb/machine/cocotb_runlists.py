@@ -13,7 +13,7 @@ from signalbox.hw.runlists import ChannelEntry, GroupEntry, RunlistError
 from signalbox.tb.machine.cocotb_order import nops
 from signalbox.tb.machine.runlist_testbench import Group, RunlistTestbench, busy, turns
 from signalbox.tb.machine.testbench import MachineTestbench, semaphore
-from signalbox.tb.simulation.trace import Acquire, Method, Served
+from signalbox.tb.simulation.trace import Acquire, Done, Method, Served, Start
 from signalbox.tb.testbench.goals import Rounds
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
@@ -227,16 +227,18 @@ async def all_groups_poll(dut):
     channels = [await tb.channel(index) for index in range(3)]
     for channel, word in zip(channels, words, strict=True):
         switch = channel.index < 2
-        await channel.submit(Pushbuffer().semaphore(SemOp.ACQUIRE, word, 1, switch=switch))
+        commands = Pushbuffer().semaphore(SemOp.ACQUIRE, word, 1, switch=switch)
+        await channel.submit(commands.raw(*nops(*range(20)).dwords))
     await tb.wait(2000)
     assert not (await lists.status())["ACQUIRE"]
     tb.set_word(words[2], 1)
     await tb.until_idle(channels[2])
     await tb.wait(500)
     assert (await lists.status())["ACQUIRE"]
-    await tb.control.write("RUNLIST_STATUS", ACQUIRE=1, ACQUIRE_AND_ENG_IDLE=1)
-    await tb.wait(1000)
-    assert not (await lists.status())["ACQUIRE"]
+    for _ in range(10):
+        await tb.control.write("RUNLIST_STATUS", ACQUIRE=1, ACQUIRE_AND_ENG_IDLE=1)
+        await tb.wait(200)
+        assert not (await lists.status())["ACQUIRE"]
     for word in words[:2]:
         tb.set_word(word, 1)
     await tb.until_idle(*channels)
@@ -404,6 +406,70 @@ def random_list(tb: MachineTestbench, channels: int) -> list[Group]:
 
 
 @cocotb.test(**LIMIT)
+async def fair_while_replaced(dut):
+    """HOST-7: lists that are replaced more often than a slice lasts take no group's turn."""
+    groups = [Group(index, (index,), 40) for index in range(3)]
+    lists = await RunlistTestbench.start(dut, *groups)
+    tb = lists.tb
+    for index in range(3):
+        await busy(tb, index)
+    since = tb.now() + 1000
+    while tb.now() < since + 12_000:
+        await lists.submit(groups, wait=False)
+        await tb.wait(tb.random.randrange(100))
+    share = Counter(event.channel for event in await tb.events(Method) if event.cycle >= since)
+    assert min(share.values()) > 0.8 * max(share.values()), share
+    assert len(share) == 3
+
+
+@cocotb.test(**LIMIT)
+async def reservations_end_with_the_turn(dut):
+    """HOST-7, COPY-13: a channel keeps no engine beyond its turn; its copy starts in its next
+    one."""
+    mine, others = Group(1, (0,), 30), Group(2, (1,), 30)
+    lists = await RunlistTestbench.start(dut, mine)
+    tb = lists.tb
+    await tb.control.write("SEM_COUNTING", COUNT=4)
+    own, other = tb.copies(2)
+    keeper, copier = await tb.copy_channel(0), await tb.channel(1)
+    late = Pushbuffer().acquire(semaphore(0), 0).raw(*nops(*range(3000)).dwords)
+    await keeper.submit(late.copy(*own, 1024))
+    while not await tb.events(Acquire, channel=0, passed=True):
+        await tb.wait(50)
+    await lists.submit([others])
+    await copier.submit(Pushbuffer().set_object().copy(*other, 1024))
+    await tb.until_idle(copier)
+    assert tb.copied(*other)
+    assert not await tb.events(Start, channel=0)
+    await lists.submit([mine, others])
+    await tb.until_idle(keeper)
+    assert tb.copied(*own)
+
+
+@cocotb.test(**LIMIT)
+async def copies_let_higher_ones_run(dut):
+    """HOST-7, COPY-13: a copy whose acquires have passed, but no longer hold, yields the turn to
+    the group on which it depends."""
+    low, high = Group(1, (0,), 200), Group(2, (1,), 200)
+    lists = await RunlistTestbench.start(dut, low, high)
+    tb = lists.tb
+    await tb.control.write("SEM_COUNTING", COUNT=4)
+    ((dst, src),) = tb.copies(1)
+    channels = [await tb.copy_channel(0), await tb.channel(1)]
+    commands = Pushbuffer().acquire(semaphore(0), 0).raw(*nops(*range(500)).dwords)
+    await channels[0].submit(commands.copy(dst, src, 1024))
+    while not await tb.events(Acquire, channel=0, passed=True):
+        await tb.wait(20)
+    await tb.let_go(0, 1)
+    await channels[1].submit(Pushbuffer().add(semaphore(0), -1))
+    await tb.until_idle(*channels)
+    assert tb.copied(dst, src)
+    last = max(event.cycle for event in await tb.events(Method, channel=0) if event.data == 499)
+    first = (await tb.events(Method, channel=1))[0].cycle
+    assert last < first < last + 200
+
+
+@cocotb.test(**LIMIT)
 async def copies_of_groups(dut):
     """HOST-7: copies outlast the turn of their group, and end complete."""
     groups = Group(1, (0,), 10), Group(2, (1,), 10), Group(3, (2,), 10)
@@ -419,13 +485,26 @@ async def copies_of_groups(dut):
             done.append((dst, src, size))
     await tb.until_idle(*channels)
     assert all(tb.copied(*copy) for copy in done)
+    ran = await tb.events(Method)
+    spans = zip(await tb.events(Start), await tb.events(Done), strict=True)
+    assert any(
+        one.channel != start.channel
+        for start, end in spans
+        for one in ran
+        if start.cycle < one.cycle < end.cycle
+    )
 
 
 @cocotb.test(**LIMIT)
 async def without_a_runlist_nothing_changes(dut):
-    """HOST-7: flat scheduling is that of page 10: a the slices of channels follow each other."""
+    """HOST-7: flat scheduling is that of page 10: the slices of channels follow each other, also
+    after a list was used."""
     tb = await MachineTestbench.start(dut)
     assert GLOBAL["RUNLIST_CONTROL"].reset == 0
+    if tb.random.random() < 0.5:
+        tb = (await RunlistTestbench.start(dut, Group(0, (0,)))).tb
+        await tb.wait(300)
+        await tb.control.write("RUNLIST_CONTROL", ENABLE=0)
     for index in range(2):
         channel = await busy(tb, index)
         await channel.write("SLICE", 200)

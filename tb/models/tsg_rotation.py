@@ -105,10 +105,12 @@ class _Turn:
 @dataclass
 class _Search:
     """Search for the next TSG, over and over from place `origin` on. `asks` : place to look at
-    next; `sees` : the one whose word is there in this cycle; `found` : place of the next TSG."""
+    next; `sees` : the one whose word is there in this cycle; `found` : place of the next TSG;
+    `vain` : a pass over all places has found none."""
 
     origin: int = 0
     asks: int = 0
+    vain: bool = False
     sees: int | None = None
     found: int | None = None
 
@@ -185,13 +187,21 @@ class RotationModel:
         return bool(self.runlist.groups[place].channels & self._work.ready)
 
     def _accepts(self, now: Inputs) -> bool:
-        return now.offer is not None and (self._free() or not now.enable)
+        """A new list begins when the round is over."""
+        return now.offer is not None and (not now.enable or (self._free() and self._round_over()))
+
+    def _round_over(self) -> bool:
+        """No later TSG of the list can have a turn."""
+        found = self.search.found
+        if found is not None and self._able(found):
+            return self.turn is not None and found <= self.turn.place
+        return self.search.vain or not self.runlist.groups
 
     def _moves(self, now: Inputs) -> bool:
         """The turn goes to the next TSG."""
         found = self.search.found
         can = found is not None and self._able(found)
-        return can and now.enable and now.offer is None and self._free()
+        return can and now.enable and self._free() and not self._accepts(now)
 
     def _seek(self, *, moves: bool) -> None:
         """Look at one place per cycle, until one other than that of the turn can proceed; then
@@ -205,8 +215,9 @@ class RotationModel:
         sees, search.sees = search.sees, None
         here = self.turn and self.turn.place
         if sees is not None and sees != here and self._able(sees):
-            search.found, search.asks = sees, search.origin
+            search.found, search.asks, search.vain = sees, search.origin, False
         elif count:
+            search.vain |= sees is not None and (sees + 1) % count == search.origin
             search.sees, search.asks = search.asks, (search.asks + 1) % count
 
     def _pass_time(self, now: Inputs) -> None:

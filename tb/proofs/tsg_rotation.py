@@ -34,7 +34,9 @@ class RotationProof(Proof):
         "of the TSG that has the turn, none without one, and all without runlists; while a channel "
         "of it can proceed, is served or waits otherwise than for a failed acquire that leaves the "
         "TSG, the turn and its channels change only after the end of the slice, or when runlists "
-        "are disabled; a new list is accepted whenever the turn may change; a TSG with a channel "
+        "are disabled; a new list is accepted only when the turn may change, at once when runlists "
+        "are disabled, and does not take the turn of a TSG later in the list with a channel that "
+        "has been ready since the last change; a TSG with a channel "
         "that stays ready is found within a cycle per TSG and one more, if no other one is, and no "
         "other one has the turn twice before it; once another one has had the turn, only TSGs from "
         "there to it are found; a TSG that was found is kept until its turn or another is found"
@@ -93,7 +95,8 @@ class RotationProof(Proof):
         m.d.comb += [
             detained.eq((dut.eligible & (work.ready | work.served | waits)).any()),
             may.eq(~dut.running | over | ~detained),
-            Assert(dut.list.ready == (dut.list.valid & (may | ~dut.enable))),
+            Assert(~dut.list.ready | (dut.list.valid & (may | ~dut.enable))),
+            Assert(dut.list.ready | ~dut.list.valid | dut.enable),
         ]
         m.d.sync += [
             kept.eq(dut.enable & ~may),
@@ -123,6 +126,7 @@ class RotationProof(Proof):
             Assert((scan < dut.groups) | (scan == 0)),
             Assert((origin < dut.groups) | (origin == 0)),
             Assert(~dut.running | (place == dut.tsgid)),
+            Assert(~dut.running | (origin == self._after(place, dut.groups))),
         ]
         with m.If(fresh):
             m.d.comb += [
@@ -164,7 +168,11 @@ class RotationProof(Proof):
         passed, searched = Signal(4), Signal(4)
         able = (masks[mine] & work.ready).bit_select(channel, 1)
         here = dut.running & (dut.tsgid == mine)
-        m.d.comb += waits.eq((mine < dut.groups) & able & ~here & ~dut.list.ready)
+        stays_able = (mine < dut.groups) & able & ~here
+        m.d.comb += waits.eq(stays_able & ~dut.list.ready)
+        with m.If(stays_able & (passed != 0)):
+            skipped = dut.list.ready & dut.enable & dut.running & (dut.tsgid < mine)
+            m.d.comb += [Assert(~inside.signal("vain")), Assert(~skipped)]
         with m.If(~waits | ~dut.enable):
             m.d.sync += passed.eq(0)
         with m.Elif(inside.signal("change") & (found.place != mine)):

@@ -1,6 +1,6 @@
-"""Channels that wait for failed acquires with ACQUIRE_SWITCH_TSG (2.3)."""
+"""Channels that wait for others, and let them have the turn (2.3)."""
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -12,11 +12,15 @@ __all__ = ["FailedAcquires"]
 
 
 class FailedAcquires(wiring.Component):
-    """Tells which channels let others have the turn, and raises RUNLIST_ACQUIRE.
+    """Tells which channels yield the turn, and raises RUNLIST_ACQUIRE.
 
-    The state in which it is raised: some listed channel with work waits, and none does anything
-    else. An acquire on chip waits until its semaphore was written; one in memory, which polls, has
-    failed since a channel last executed a method. A poll under way at that moment counts.
+    A channel yields after a failed acquire with ACQUIRE_SWITCH_TSG, until it executes a method;
+    while it waits for an engine, only if its acquire group does not hold. A copy whose group ceased
+    to hold after its acquires had passed yields, too.
+
+    RUNLIST_ACQUIRE is raised when a state begins in which a listed channel with work yields, and
+    every other one with work does; where an acquire in memory, which is repeated, counts once it
+    has failed after the latest method of any channel. (A read under way at that method counts.)
 
     Members
     -------
@@ -24,19 +28,21 @@ class FailedAcquires(wiring.Component):
     listed : in, per channel, it is in the active list.
     ready : in, per channel, its head can proceed.
     working : in, per channel, it has something to do, or waits.
-    polling : in, per channel, it waits for an acquire in memory.
+    served : in, per channel, it is served.
+    polling : in, per channel, it waits for a semaphore in memory.
+    lacking : in, per channel, it waits for a copy engine.
+    holding : in, per channel, its acquire group holds.
     executed : in, strobe: a channel has executed a method.
     clear : in, strobe: a channel starts.
     failed : in, strobe: an acquire of a channel has failed; `yields`: with ACQUIRE_SWITCH_TSG.
     all_idle : in, no copy, task or change of memory is outstanding.
-    yielding : out, registered, per channel: such an acquire has failed, and it has executed no
-        method since.
+    yielding : out, per channel.
     acquire : out, strobes, 1 cycle after the state began.
     """
 
     def __init__(self, config: Config) -> None:
         self._channels = config.channels
-        masks = ("listed", "ready", "working", "polling")
+        masks = ("listed", "ready", "working", "served", "polling", "lacking", "holding")
         super().__init__({
             "enable": In(1),
             **{name: In(config.channels) for name in masks},
@@ -50,33 +56,41 @@ class FailedAcquires(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # Acquires that have failed since any channel executed a method.
-        lately = Signal(self._channels)
-        with m.If(self.executed.valid):
+        channels, executed, clear, failed = self._channels, self.executed, self.clear, self.failed
+        # An acquire has failed since the channel's latest method; since the latest of any channel;
+        # the one that failed last has ACQUIRE_SWITCH_TSG.
+        waits, lately, yields = Signal(channels), Signal(channels), Signal(channels)
+        with m.If(executed.valid):
+            m.d.sync += [lately.eq(0), waits.bit_select(executed.channel, 1).eq(0)]
+        with m.If(clear.valid):
+            m.d.sync += waits.bit_select(clear.channel, 1).eq(0)
+        with m.If(failed.valid):
             m.d.sync += [
-                lately.eq(0),
-                self.yielding.bit_select(self.executed.channel, 1).eq(0),
+                waits.bit_select(failed.channel, 1).eq(1),
+                lately.bit_select(failed.channel, 1).eq(1),
+                yields.bit_select(failed.channel, 1).eq(failed.yields),
             ]
-        with m.If(self.clear.valid):
-            m.d.sync += self.yielding.bit_select(self.clear.channel, 1).eq(0)
-        with m.If(self.failed.valid):
-            m.d.sync += [
-                lately.bit_select(self.failed.channel, 1).eq(1),
-                self.yielding.bit_select(self.failed.channel, 1).eq(self.failed.yields),
-            ]
-        self._raise(m, (self.polling & lately) | (~self.polling & ~self.ready))
+        m.d.comb += self.yielding.eq(
+            (self.lacking & ~self.holding & (~waits | yields)) | (~self.lacking & waits & yields)
+        )
+        # While it is served, a channel has no wait.
+        polls = Signal(channels)
+        m.d.sync += polls.eq(self.polling | (self.served & polls))
+        self._raise(m, Mux(self.enable, self.yielding, 0), self.polling | polls, lately)
         return m
 
-    def _raise(self, m: Module, vain: Signal) -> None:
-        """`vain`: of channels with a failed acquire, it would fail again."""
+    def _raise(self, m: Module, yielding: Value, polling: Value, lately: Value) -> None:
         waits = Signal(self._channels)
         busy = Signal(self._channels)
         now = Signal(runlist_acquire)
         before = Signal(runlist_acquire)
         m.d.comb += [
-            waits.eq(self.listed & self.working & self.yielding & vain),
+            waits.eq(
+                (self.listed & self.working & yielding)
+                & ((polling & lately) | (~polling & ~self.ready))
+            ),
             busy.eq(self.listed & self.working & ~waits),
             now.idle.eq(now.valid & self.all_idle),
             self.acquire.eq(now.as_value() & ~before.as_value()),
         ]
-        m.d.sync += [now.valid.eq(self.enable & waits.any() & ~busy.any()), before.eq(now)]
+        m.d.sync += [now.valid.eq(waits.any() & ~busy.any()), before.eq(now)]

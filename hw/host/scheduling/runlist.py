@@ -28,7 +28,7 @@ class Runlist(wiring.Component):
     serving : in, a channel is served.
     served : in, its number.
     expire : in, strobe: it gives up the slice of its TSG.
-    polling, executed, clear : in, see `FailedAcquires`.
+    polling, lacking, holding, executed, clear : in, see `FailedAcquires`.
     failed : in, strobe: an acquire of the served channel has failed; `yields`: with
         ACQUIRE_SWITCH_TSG.
     all_idle : in, no copy, task or change of memory is outstanding.
@@ -46,6 +46,8 @@ class Runlist(wiring.Component):
             "served": In(config.channel_bits),
             "expire": In(1),
             "polling": In(config.channels),
+            "lacking": In(config.channels),
+            "holding": In(config.channels),
             "executed": In(channel_event(config)),
             "clear": In(channel_event(config)),
             "failed": In(channel_event(config, yields=1)),
@@ -82,11 +84,15 @@ class Runlist(wiring.Component):
             [control.state[name].eq(getattr(rotation, name)) for name in ("tsgid", "groups")],
             control.state.running.eq(rotation.running),
         ]
-        names = ("ready", "working", "polling", "executed", "clear", "failed", "all_idle")
+        names = (
+            *("ready", "working", "polling", "lacking", "holding"),
+            *("executed", "clear", "failed", "all_idle"),
+        )
         m.d.comb += [
             [getattr(acquires, name).eq(getattr(self, name)) for name in names],
             acquires.enable.eq(control.enable),
             acquires.listed.eq(rotation.listed),
+            acquires.served.eq(rotation.work.served),
             control.acquire.eq(acquires.acquire),
             rotation.work.ready.eq(self.ready),
             rotation.work.working.eq(self.working),

@@ -48,8 +48,9 @@ class TsgRotation(wiring.Component):
     -------
     enable : in, 0: all channels may be served.
     unit : in, cycles per unit of the slices; 0 counts as 1.
-    list : in, stream: a new list; accepted at the next change of TSG. It is in the other half of
-        the words.
+    list : in, stream: a new list, in the other half of the words. It is accepted when the round is
+        over: when the TSG may leave, and no later one of the list can proceed. At once if runlists
+        are not used.
     at : out, word to be read, its highest bit the half.
     word : in, the word at `at`, one cycle later.
     half : out, the half of the active list.
@@ -84,7 +85,8 @@ class TsgRotation(wiring.Component):
         self._place = Signal(config.runlist_bits, name="place")
         """Word of the TSG that has the turn."""
         self._next = Signal(next_turn(config), name="next")
-        self._over = Signal(name="over")
+        self._over, self._vain = Signal(name="over"), Signal(name="vain")
+        """The slice is over; no TSG was found in the last pass over the list."""
         self._change, self._activate = Signal(name="change"), Signal(name="activate")
 
     def elaborate(self, platform: object) -> Module:
@@ -100,9 +102,12 @@ class TsgRotation(wiring.Component):
             ),
         ]
         ends = ~self.running | self._over | ~held
+        # Beyond the last TSG of the round that can proceed.
+        wraps = self.running & (self._next.place <= self._place)
+        round_over = Mux(able, wraps, self._vain | (self.groups == 0))
         m.d.comb += [
-            self._activate.eq(self.list.valid & (ends | ~self.enable)),
-            self._change.eq(self.enable & ends & able & ~self.list.valid),
+            self._activate.eq(self.list.valid & (~self.enable | (ends & round_over))),
+            self._change.eq(self.enable & ends & able & ~self._activate),
             self.list.ready.eq(self._activate),
         ]
         self._scan(m, work.ready)
@@ -128,8 +133,11 @@ class TsgRotation(wiring.Component):
             fresh.eq((self.groups != 0) & ~hit),
             scan.eq(Mux(hit, origin, self._following(scan))),
         ]
+        with m.If(fresh & (self._following(seen) == origin)):
+            m.d.sync += self._vain.eq(1)
         with m.If(hit):
             m.d.sync += [
+                self._vain.eq(0),
                 found.valid.eq(1),
                 found.place.eq(seen),
                 found.channels.eq(word.channels),
@@ -140,6 +148,7 @@ class TsgRotation(wiring.Component):
         m.d.comb += begin.eq(Mux(self._activate, self.list.p.start, self._following(found.place)))
         with m.If(self._activate | self._change):
             m.d.sync += [found.valid.eq(0), fresh.eq(0), scan.eq(begin), origin.eq(begin)]
+            m.d.sync += self._vain.eq(0)
 
     def _following(self, place: Value) -> Value:
         """Place after this one."""

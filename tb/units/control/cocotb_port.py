@@ -67,7 +67,7 @@ async def identity_and_reset(dut):
     assert await tb.read(0x030) | await tb.read(0x034) << 32 == 0xFF_FFFF_0000
     assert not tb.get("irq")
     assert tb.get("writeback") == 1024 and tb.get("counting") == 0
-    assert tb.get("runlist__unit") == 102 and not tb.get("runlist__enable")
+    assert tb.get("runlist__unit") == 103 and not tb.get("runlist__enable")
 
 
 @cocotb.test(timeout_time=4, timeout_unit="ms")

@@ -48,10 +48,10 @@ class RunlistTestbench(Testbench):
     Members
     -------
     enable, all_idle : effective from the next `step`.
-    ready, working, polling : sets of channels, likewise.
+    ready, working, polling, lacking, holding : sets of channels, likewise.
     served : the served channel, or None; likewise.
-    yielding : channels whose latest acquire has failed, with ACQUIRE_SWITCH_TSG, after their latest
-        method.
+    failed : channels whose latest acquire has failed, after their latest method, and whether with
+        ACQUIRE_SWITCH_TSG.
     lately : channels with an acquire that has failed after the latest method of any.
     active, submitted : TSGs of the active list, and those of the one that is pending, if any.
     turn : TSGID of the TSG that had the turn in the last cycle, or None.
@@ -68,7 +68,10 @@ class RunlistTestbench(Testbench):
         self.ready: set[int] = set()
         self.working: set[int] = set()
         self.polling: set[int] = set()
-        self.yielding: set[int] = set()
+        self.lacking: set[int] = set()
+        self.holding: set[int] = set()
+        self.failed: dict[int, bool] = {}
+        self._polled: set[int] = set()
         self.lately: set[int] = set()
         self.served: int | None = None
         self.active: tuple[Group, ...] = ()
@@ -127,6 +130,8 @@ class RunlistTestbench(Testbench):
             ready=mask(self.ready),
             working=mask(self.working),
             polling=mask(self.polling),
+            lacking=mask(self.lacking),
+            holding=mask(self.holding),
             serving=served is not None,
             served=self.random.randrange(CHANNELS) if served is None else served,
             all_idle=self.all_idle,
@@ -171,20 +176,28 @@ class RunlistTestbench(Testbench):
         self._starved = self.enable and self._waits_only()
         executed, clear, failed = (self.get(name) for name in ("executed", "clear", "failed"))
         if executed["valid"]:
-            self.yielding.discard(executed["channel"])
+            self.failed.pop(executed["channel"], None)
             self.lately.clear()
         if clear["valid"]:
-            self.yielding.discard(clear["channel"])
+            self.failed.pop(clear["channel"], None)
         if failed["valid"]:
             self.lately.add(failed["channel"])
-            (self.yielding.add if failed["yields"] else self.yielding.discard)(failed["channel"])
+            self.failed[failed["channel"]] = bool(failed["yields"])
+        self._polled = self.polling | (self._polled & {self.served})
 
     def _waits_only(self) -> bool:
         """Some channel of the list waits, and no other one of it has anything to do."""
         listed = {channel for group in self.active for channel in group.channels}
-        vain = (self.polling & self.lately) | (EVERYONE - self.polling - self.ready)
-        waiting = self.working & self.yielding & vain
+        polls = self.polling | self._polled
+        vain = (polls & self.lately) | (EVERYONE - polls - self.ready)
+        waiting = {one for one in self.working & vain if self.yields(one)}
         return bool(listed & waiting) and not listed & self.working - waiting
+
+    def yields(self, channel: int) -> bool:
+        """Whether the channel lets others have the turn."""
+        if channel in self.lacking:
+            return channel not in self.holding and self.failed.get(channel, True)
+        return self.failed.get(channel, False)
 
     async def activate(self, *groups: Group, first: int = 0, disable: bool = True) -> None:
         """Submit a list, and wait until it is active and has its first turn. `disable` : it becomes
@@ -303,6 +316,27 @@ async def acquires(dut):
 
 
 @cocotb.test(**SEVERAL)
+async def copies_without_their_group(dut):
+    """A channel that waits for an engine yields the turn if its acquire group does not hold, unless
+    an acquire of it has failed without ACQUIRE_SWITCH_TSG."""
+    tb = await RunlistTestbench(dut).start()
+    for failed in (None, False, True):
+        for holding in (False, True):
+            tb.holding, tb.lacking = set(), set()
+            tb.state(0, 1, names=READY)
+            await tb.activate(long(1, 0), long(2, 1))
+            if failed is not None:
+                tb.fail(0, yields=failed)
+                await tb.step()
+            tb.state(0, names=WAITS)
+            tb.lacking = {0}
+            tb.holding = {0} if holding else set()
+            assert await tb.stays() == (holding or failed is False)
+        tb.clear(0)
+        await tb.step()
+
+
+@cocotb.test(**SEVERAL)
 async def polls(dut):
     """An acquire that polls counts as waiting once it has failed after the latest method of any
     channel, also while it is repeated."""
@@ -375,6 +409,8 @@ async def some_time(tb: RunlistTestbench) -> None:
             tb.state(numbers.choice(channels), names=names)
         if numbers.random() < 0.02:
             tb.polling ^= {numbers.choice(channels)}
+            tb.lacking ^= {numbers.choice(channels)}
+            tb.holding ^= {numbers.choice(channels)}
         if numbers.random() < 0.01:
             tb.clear(numbers.choice(channels))
         if numbers.random() < 0.05:

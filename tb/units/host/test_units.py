@@ -113,7 +113,7 @@ def test_tsg_rotation(simulator: str, size: str) -> None:
     "size", tiers(RUNLISTS, smoke={"default": ["in_order", "failed_acquires"]}, nightly=["large"])
 )
 def test_runlist(simulator: str, size: str) -> None:
-    minimum = 1 if size in {"tiny", "narrow"} else 7
+    minimum = 1 if size in {"tiny", "narrow"} else 8
     run(Runlist(RUNLISTS[size]), "runlist", simulator, size, minimum)
 
 
