@@ -837,7 +837,7 @@ GLOBAL = Block(
             0x308,
             Access.RW,
             "A write submits the list at RUNLIST_BASE. It is read and checked, and replaces the "
-            "active list as a whole at the next change of TSG. Its memory is free when "
+            "active list as a whole when the round is over. Its memory is free when "
             "RUNLIST_INFO.READING is 0; a list submitted before that is refused, one submitted "
             "later replaces the one that waits.",
             (

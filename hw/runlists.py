@@ -85,4 +85,4 @@ class RunlistError(enum.IntEnum, shape=4):
     MEMORY = 9
     """The list cannot be read: a bus error, or no memory there."""
     PENDING = 10
-    """Another list was pending."""
+    """Another list was being read."""

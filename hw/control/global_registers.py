@@ -75,7 +75,8 @@ class GlobalRegisters(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        self._tasks_wrong, self._runlist_wrong = Signal(), Signal()
+        self._tasks_wrong = Signal()
+        self._runlist_wrong = Signal()
         values: dict[str, Value] = {
             register.name: Const(register.constant(self._config), 32)
             for register in GLOBAL

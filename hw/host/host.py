@@ -56,7 +56,7 @@ class Host(wiring.Component):
     period : in, cycles between lazy write-backs of GP_GET.
     counting : in, number of counting semaphores.
     runlist : in, registers of the runlist.
-    read : out, memory port for rings, pushbuffers and GP_PUT.
+    read : out, memory port for rings, pushbuffers, GP_PUT and runlists.
     write : out, memory port for USERD.
     semaphore : out, on-chip operations for the semaphore unit.
     fence : out, operations in memory for the semaphore unit.

@@ -29,9 +29,8 @@ runlist_state = data.StructLayout({
     "tsgid": 12,
     "groups": 16,
 })
-"""`reading`: a submitted list is being read; `pending`: likewise, or waits for the next change of
-TSG. `running`: TSG
-`tsgid` has the turn. `groups`: TSGs of the active list."""
+"""`reading`: a submitted list is being read; `pending`: it is being read, or is not active yet.
+`running`: TSG `tsgid` has the turn. `groups`: TSGs of the active list."""
 
 runlist_acquire = data.StructLayout({"valid": 1, "idle": 1})
 """Strobes: all TSGs with work wait for failed acquires with ACQUIRE_SWITCH_TSG (2.3); likewise, and

@@ -57,9 +57,11 @@ class FailedAcquires(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         channels, executed, clear, failed = self._channels, self.executed, self.clear, self.failed
-        # An acquire has failed since the channel's latest method; since the latest of any channel;
-        # the one that failed last has ACQUIRE_SWITCH_TSG.
-        waits, lately, yields = Signal(channels), Signal(channels), Signal(channels)
+        # Per channel: an acquire has failed since its latest method; since the latest method of any
+        # channel; the one that failed last has ACQUIRE_SWITCH_TSG.
+        waits = Signal(channels)
+        lately = Signal(channels)
+        yields = Signal(channels)
         with m.If(executed.valid):
             m.d.sync += [lately.eq(0), waits.bit_select(executed.channel, 1).eq(0)]
         with m.If(clear.valid):

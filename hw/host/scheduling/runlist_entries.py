@@ -42,7 +42,8 @@ class RunlistEntries(wiring.Component):
 
     def _join(self, m: Module) -> None:
         beat, entry = self.beat, self.entry
-        low, low_status = Signal(self._width), Signal(MemoryStatus)
+        low = Signal(self._width)
+        low_status = Signal(MemoryStatus)
         second = Signal()
         # A faulted burst has only one beat.
         complete = second | beat.p.last

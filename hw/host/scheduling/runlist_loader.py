@@ -72,7 +72,8 @@ class RunlistLoader(wiring.Component):
         """Channels that the TSG still lacks."""
         self._started = Signal(name="started")
         """There was a header at the offset."""
-        self._entry, self._error = Signal(read_entry, name="entry"), Signal(RunlistError)
+        self._entry = Signal(read_entry, name="entry")
+        self._error = Signal(RunlistError, name="error")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
