@@ -77,6 +77,14 @@ def test_verilator_lint(few_sms: Path):
     run(*command, str(verilator.WAIVERS), SOURCE, cwd=few_sms, env=verilator.environment())
 
 
+def test_runlists():
+    """The tools accept a machine with runlists, too; all of its signals have names."""
+    folder = exported("tiny", "--runlist-entries", "5")
+    test_verilator_lint(folder)
+    test_icarus(folder)
+    test_every_signal_has_a_name(folder)
+
+
 def test_waivers_have_reasons():
     lines = verilator.WAIVERS.read_text().splitlines()
     for before, line in pairwise(lines):

@@ -1,0 +1,64 @@
+"""Limits of public hardware (HOST-12, spec page 60, section 7) as configurations, where the design
+reaches them; `docs/hardware-guide.md` has all of them, and the reasons."""
+
+from dataclasses import replace
+
+import pytest
+
+from signalbox.driver.channel.interleave import GroupSettings, Interleave
+from signalbox.driver.compute.engine import ComputeSettings
+from signalbox.driver.runtime.limits import Limit, Limits
+from signalbox.driver.server.settings import ServerSettings
+from signalbox.hw.config import CONFIGS, LIMITS, NESTING, PRIORITIES, Config, ConfigError
+from signalbox.hw.instance_block import SUBCONTEXTS
+from signalbox.hw.runlists import MOST_CHANNELS
+
+PUBLIC = {
+    "asids": 64,
+    "channels": 32,
+    "l1_entries": 16,
+    "l2_entries": 8192,
+    "nested_kernels": 2048,
+    "save_places": 64,
+}
+"""Subcontexts, hardware queues of streams, entries of a TLB, 16 GiB in pages of 2 MiB, pending
+launches (which need save places)."""
+
+
+def test_together() -> None:
+    """One machine can have them all, with room for a list of as many groups as channels."""
+    config = replace(CONFIGS["large"], runlist_entries=64, **PUBLIC)
+    assert all(getattr(config, name) == value for name, value in PUBLIC.items())
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_alone(name: str) -> None:
+    """Each is a configuration of the default machine."""
+    needs = {"save_places": 64} if name == "nested_kernels" else {}
+    assert getattr(replace(Config(), **needs, **{name: PUBLIC[name]}), name) == PUBLIC[name]
+
+
+def test_numbers() -> None:
+    """Those that are no configuration."""
+    assert (SUBCONTEXTS, PRIORITIES, NESTING, MOST_CHANNELS, len(Interleave)) == (
+        64,
+        64,
+        24,
+        128,
+        3,
+    )
+    assert GroupSettings().slice_ns == (128 << 3) * 1024
+    assert ServerSettings().applications == 48
+    assert ServerSettings(applications=60).applications == 60
+    assert Limits(6, ComputeSettings().sharing)[Limit.PENDING_LAUNCHES] == 2048
+
+
+def test_out_of_reach() -> None:
+    """A number of channels that is not reached is refused by its limit."""
+    most = LIMITS["channels"].high
+    assert most == 64
+    for public in (2048, 4096):
+        with pytest.raises(
+            ConfigError, match=f"channels = {public} is outside its limits 1 … {most}"
+        ):
+            Config(channels=public)
