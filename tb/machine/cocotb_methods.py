@@ -268,7 +268,7 @@ async def non_stall_interrupt(dut):
         await with_timeout(RisingEdge(dut.irq), 20, "us")
     assert tb.copied(dst, src)
     await tb.until_idle(channel)
-    shown = {"ERROR": 0, "NOTIFY": 1, "COPY": 0, "FAULT": 0, "TASK": 0}
+    shown = {"ERROR": 0, "NOTIFY": 1, "COPY": 0, "FAULT": 0, "TASK": 0, "RUNLIST": 0}
     assert await tb.interrupts() == shown
     assert await tb.control.read("INTR_NOTIFY_LO") == 1
     await tb.control.write("INTR_NOTIFY_LO", 2)
@@ -276,7 +276,7 @@ async def non_stall_interrupt(dut):
     await tb.control.write("INTR_NOTIFY_LO", 1)
     await tb.wait(4)
     assert dut.irq.value == 0
-    shown = {"ERROR": 0, "NOTIFY": 0, "COPY": 0, "FAULT": 0, "TASK": 0}
+    shown = {"ERROR": 0, "NOTIFY": 0, "COPY": 0, "FAULT": 0, "TASK": 0, "RUNLIST": 0}
     assert await tb.interrupts() == shown
 
 
