@@ -50,10 +50,8 @@ class Interrupts(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         now = Signal(6)
-        events = (
-            *(self.error, self.notified, self.finished),
-            *(self.fault, self.task, self.runlist),
-        )
+        channels = (self.error, self.notified, self.finished)
+        events = (*channels, self.fault, self.task, self.runlist)
         m.d.comb += now.eq(Cat(event.any() for event in events))
         m.d.sync += [
             self.notified.eq((self.notified & ~self.clear_notified) | self.notify),

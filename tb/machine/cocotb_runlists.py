@@ -7,12 +7,13 @@ from collections import Counter
 import cocotb
 
 from signalbox.driver.commands.pushbuffer import Pushbuffer
-from signalbox.hw.methods import HostMethod, SemOp, YieldOp, pack
+from signalbox.hw.methods import HostMethod, SemOp, YieldOp
 from signalbox.hw.registers import GLOBAL
-from signalbox.hw.runlists import ChannelEntry, GroupEntry, RunlistError
+from signalbox.hw.runlists import RunlistError
 from signalbox.tb.machine.cocotb_order import nops
 from signalbox.tb.machine.runlist_testbench import Group, RunlistTestbench, busy, turns
 from signalbox.tb.machine.testbench import MachineTestbench, semaphore
+from signalbox.tb.models.runlist import channel_entry, group_entry
 from signalbox.tb.simulation.trace import Acquire, Done, Method, Served, Start
 from signalbox.tb.testbench.goals import Rounds
 
@@ -285,19 +286,13 @@ async def waiting_list_replaced(dut):
 
 
 REFUSED = {
-    RunlistError.ZERO_LENGTH: ([pack(GroupEntry, kind=1)], 0),
-    RunlistError.MAX_EXCEEDED: ([pack(GroupEntry, kind=1, length=129)], 0),
-    RunlistError.OVERFLOW: ([pack(GroupEntry, kind=1, length=2), pack(ChannelEntry, chid=1)], 2),
-    RunlistError.EXPECTED_CHID: ([pack(GroupEntry, kind=1, length=1)] * 2, 1),
-    RunlistError.EXPECTED_TSG: ([pack(ChannelEntry, chid=1)], 0),
-    RunlistError.INVALID_RUNQUEUE: (
-        [pack(GroupEntry, kind=1, length=1), pack(ChannelEntry, chid=1, runqueue=1)],
-        1,
-    ),
-    RunlistError.CHANNEL: (
-        [pack(GroupEntry, kind=1, length=1), pack(ChannelEntry, chid=999)],
-        1,
-    ),
+    RunlistError.ZERO_LENGTH: ([group_entry(0)], 0),
+    RunlistError.MAX_EXCEEDED: ([group_entry(129)], 0),
+    RunlistError.OVERFLOW: ([group_entry(2), channel_entry(1)], 2),
+    RunlistError.EXPECTED_CHID: ([group_entry(1)] * 2, 1),
+    RunlistError.EXPECTED_TSG: ([channel_entry(1)], 0),
+    RunlistError.INVALID_RUNQUEUE: ([group_entry(1), channel_entry(1, runqueue=1)], 1),
+    RunlistError.CHANNEL: ([group_entry(1), channel_entry(999)], 1),
 }
 """Entries of bad lists, and the number of the bad one."""
 
@@ -496,12 +491,13 @@ async def copies_of_groups(dut):
 
 
 @cocotb.test(**LIMIT)
-async def without_a_runlist_nothing_changes(dut):
+@cocotb.parametrize(after=[False, True])
+async def without_a_runlist_nothing_changes(dut, after: bool):
     """HOST-7: flat scheduling is that of page 10: the slices of channels follow each other, also
     after a list was used."""
     tb = await MachineTestbench.start(dut)
     assert GLOBAL["RUNLIST_CONTROL"].reset == 0
-    if tb.random.random() < 0.5:
+    if after:
         tb = (await RunlistTestbench.start(dut, Group(0, (0,)))).tb
         await tb.wait(300)
         await tb.control.write("RUNLIST_CONTROL", ENABLE=0)

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from signalbox.hw.methods import pack
-from signalbox.hw.runlists import ENTRY_BYTES, ChannelEntry, GroupEntry
 from signalbox.tb.machine.cocotb_order import nops
 from signalbox.tb.machine.testbench import MachineTestbench, RawChannel
+from signalbox.tb.models.runlist import channel_entry, group_entry
 from signalbox.tb.simulation.trace import Method
 
 __all__ = ["UNIT", "Group", "RunlistTestbench", "Turn", "busy", "turns"]
@@ -34,17 +33,10 @@ class Group:
         """Cycles of its slice."""
         return (self.timeout << self.scale) * UNIT
 
-    def entries(self) -> list[int]:
+    def entries(self) -> list[bytes]:
         """The group in the list."""
-        header = pack(
-            GroupEntry,
-            kind=1,
-            tsgid=self.tsgid,
-            length=len(self.channels),
-            timeout=self.timeout,
-            scale=self.scale,
-        )
-        return [header, *(pack(ChannelEntry, chid=one) for one in self.channels)]
+        header = group_entry(len(self.channels), self.tsgid, self.timeout, self.scale)
+        return [header, *map(channel_entry, self.channels)]
 
 
 class RunlistTestbench:
@@ -70,10 +62,9 @@ class RunlistTestbench:
         while wait and (await self.tb.control.read_fields("RUNLIST_INFO"))["PENDING"]:
             await self.tb.wait(8)
 
-    async def submit_entries(self, entries: Sequence[int], **fields: int) -> None:
+    async def submit_entries(self, entries: Sequence[bytes], **fields: int) -> None:
         """Submit entries as they are, and wait until they have been read."""
-        data = b"".join(entry.to_bytes(ENTRY_BYTES, "little") for entry in entries)
-        self.tb.machine.memory_write(self._at, data)
+        self.tb.machine.memory_write(self._at, b"".join(entries))
         await self.tb.control.write("RUNLIST_BASE_LO", self._at & 0xFFFF_FFFF)
         await self.tb.control.write("RUNLIST_BASE_HI", self._at >> 32)
         await self.tb.control.write("RUNLIST_SUBMIT", **({"LENGTH": len(entries)} | fields))

@@ -84,12 +84,12 @@ class Runlist(wiring.Component):
             [control.state[name].eq(getattr(rotation, name)) for name in ("tsgid", "groups")],
             control.state.running.eq(rotation.running),
         ]
-        names = (
-            *("ready", "working", "polling", "lacking", "holding"),
-            *("executed", "clear", "failed", "all_idle"),
-        )
+        states = ("ready", "working", "polling", "lacking", "holding", "all_idle")
         m.d.comb += [
-            [getattr(acquires, name).eq(getattr(self, name)) for name in names],
+            [getattr(acquires, name).eq(getattr(self, name)) for name in states],
+            acquires.executed.eq(self.executed),
+            acquires.clear.eq(self.clear),
+            acquires.failed.eq(self.failed),
             acquires.enable.eq(control.enable),
             acquires.listed.eq(rotation.listed),
             acquires.served.eq(rotation.work.served),

@@ -85,8 +85,10 @@ class TsgRotation(wiring.Component):
         self._place = Signal(config.runlist_bits, name="place")
         """Word of the TSG that has the turn."""
         self._next = Signal(next_turn(config), name="next")
-        self._over, self._vain = Signal(name="over"), Signal(name="vain")
-        """The slice is over; no TSG was found in the last pass over the list."""
+        self._over = Signal(name="over")
+        """The slice is over."""
+        self._vain = Signal(name="vain")
+        """A pass over the list has found no other TSG that can proceed."""
         self._change, self._activate = Signal(name="change"), Signal(name="activate")
 
     def elaborate(self, platform: object) -> Module:
@@ -147,8 +149,10 @@ class TsgRotation(wiring.Component):
         begin = Signal.like(scan)
         m.d.comb += begin.eq(Mux(self._activate, self.list.p.start, self._following(found.place)))
         with m.If(self._activate | self._change):
-            m.d.sync += [found.valid.eq(0), fresh.eq(0), scan.eq(begin), origin.eq(begin)]
-            m.d.sync += self._vain.eq(0)
+            m.d.sync += [
+                [flag.eq(0) for flag in (found.valid, fresh, self._vain)],
+                [place.eq(begin) for place in (scan, origin)],
+            ]
 
     def _following(self, place: Value) -> Value:
         """Place after this one."""

@@ -168,10 +168,8 @@ class FakeMachine:
 
     def _pending(self) -> int:
         tasks = self.compute is not None and self.compute.interrupt
-        bits = (
-            *(self._errors(), self._notify, self._copy, self.faults.pending),
-            *(tasks, self.runlist.pending),
-        )
+        channels = (self._errors(), self._notify, self._copy)
+        bits = (*channels, self.faults.pending, tasks, self.runlist.pending)
         return sum(bool(bit) << place for place, bit in enumerate(bits))
 
     def _global_word(self, name: str, offset: int) -> int:
