@@ -34,9 +34,15 @@ def test_tasks(simulator: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", tiers(["default", "saving"], smoke={"saving": ["saved_blocks_return"]})
+    "name",
+    tiers(
+        ["default", "saving", "nested"],
+        smoke={"nested": ["saved_blocks_return"]},
+        nightly=["saving"],
+    ),
 )
 def test_levels(simulator: str, name: str) -> None:
+    """With nested launches, and where there are none, as without."""
     run(simulator, "levels", name, minimum=2 if name == "default" else 9)
 
 
@@ -57,12 +63,6 @@ def test_kills(simulator: str, name: str) -> None:
 @pytest.mark.smoke("child_of_a_kernel", "depth_limit")
 def test_nested(simulator: str) -> None:
     run(simulator, "nested", "nested", minimum=11)
-
-
-@pytest.mark.nightly
-def test_levels_of_nested(simulator: str) -> None:
-    """A machine with nested launches does as one without, where there are none."""
-    run(simulator, "levels", "nested", minimum=9)
 
 
 def test_two_queues(simulator: str) -> None:
