@@ -42,7 +42,7 @@ from signalbox.driver.server.calls import Calls
 from signalbox.driver.server.contexts import ServedContexts, compute_settings
 from signalbox.driver.server.issue import Issue
 from signalbox.driver.server.journal import Journal, Kind
-from signalbox.driver.server.pool import Pool
+from signalbox.driver.server.memory_portions import Pool
 from signalbox.driver.server.progress import Progress
 from signalbox.driver.server.settings import ServerSettings
 from signalbox.driver.server.status import status

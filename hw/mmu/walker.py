@@ -22,7 +22,6 @@ from signalbox.hw.mmu.page_table_entry import (
     skips,
 )
 from signalbox.hw.mmu.page_table_reads import PageTableReads
-from signalbox.hw.mmu.read_names import WalkMatch
 from signalbox.hw.mmu.records import (
     PAGE_BITS,
     PERMISSIONS,
@@ -36,6 +35,7 @@ from signalbox.hw.mmu.records import (
     touches,
 )
 from signalbox.hw.mmu.walk_cache import WalkCache
+from signalbox.hw.mmu.walk_match import WalkMatch
 from signalbox.hw.mmu.walk_registers import (
     LARGER,
     walk_candidate,
