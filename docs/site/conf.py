@@ -14,7 +14,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(ROOT)]  # for `docstrings`; for `driver` and `hw`
 
-from signalbox.tb.tools import plan  # noqa: E402 - found by the path above
+from signalbox.tb.tools import plan  # ruff: ignore[module-import-not-at-top-of-file] - found by the path above
 
 project = "Signalbox"
 html_title = "Signalbox"
