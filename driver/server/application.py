@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from signalbox.driver.channel.channel import Channel
+from signalbox.driver.channel.interleave import GroupSettings
 from signalbox.driver.compute.contexts import Context
 from signalbox.driver.compute.tasks import Tasks
 from signalbox.driver.faults.task_error import TaskError
@@ -98,6 +99,7 @@ class Application:
     spaces : its address spaces, by its numbers.
     channels : its channels, by the machine's numbers.
     weight, priority : for the issue policy.
+    group : settings of its time-slice groups, if there is a runlist.
     calls : calls in progress.
     issued : pointers handed to the machine.
     since : machine cycle of the last end of one of its tasks or copies, or of its first work.
@@ -115,7 +117,7 @@ class Application:
         self.changes = FairLock(portion.memory.memory.machine)
         self.spaces: dict[int, AddressSpace] = {}
         self.channels: dict[int, ServedChannel] = {}
-        self.weight, self.priority = 1, 0
+        self.weight, self.priority, self.group = 1, 0, GroupSettings()
         self.calls = self.since = self.busy_since = self.issued = 0
         self.leaving = self.lost = False
         self.context: Context | None = None

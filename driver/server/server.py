@@ -152,7 +152,9 @@ class Server:
         journal : written while the server runs.
         """
         compute = compute_settings(settings)
-        owner = await OwnMachine.open(machine, NoPriorityPolicy(1), _CHANNELS, compute)
+        owner = await OwnMachine.open(
+            machine, NoPriorityPolicy(1), _CHANNELS, compute, settings.scheduling
+        )
         return cls(owner, settings, inbox, spawn, journal)
 
     @property
@@ -309,6 +311,7 @@ class Server:
         self.served += 1
         application.weight = self.settings.weights.get(hello.name, 1)
         application.priority = self.settings.priorities.get(hello.name, 0)
+        application.group = self.settings.group(hello.name)
         self.applications[application.number] = self._by_peer[peer] = application
         self._note(Kind.CAME, application)
         return application
