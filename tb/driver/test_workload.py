@@ -51,6 +51,7 @@ def test_examples_are_there():
         "eight-priorities",
         "fault-repair",
         "many-sms",
+        "nested",
         "never-ending",
         "published-order",
         "two-applications",
