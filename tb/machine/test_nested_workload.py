@@ -259,13 +259,13 @@ def test_arrows_to_children(shown: Events):
             ends[flow].append(one)
     arrows = {
         launch[2].name.removeprefix("launch of "): (launch, *others)
-        for launch, *others in ends.values()
+        for launch, *others in (sorted(some, key=lambda one: one[1]) for some in ends.values())
         if launch[2].name.startswith("launch of ")
     }
     found = children("priority")
     assert sorted(arrows) == sorted(child.title for child in found)
     for child in found:
-        launch, block = sorted(arrows[child.title], key=lambda one: one[1])
+        launch, block = arrows[child.title]
         parent, first = child.parent, child.blocks[0]
         assert parent is not None
         assert launch[2].name == f"launch of {child.title}" and launch[1] == child.launched

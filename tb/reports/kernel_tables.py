@@ -123,14 +123,19 @@ def children_table(done: KernelActivity) -> str:
 
 
 def stops_table(done: KernelActivity) -> str:
-    """Blocks that were stopped and saved, by kernel; "" if there were none."""
-    rows = []
+    """Blocks that were stopped and saved, by kernel, with those of all its descendants together; ""
+    if there were none."""
+    groups: dict[str, list[KernelLife]] = {}
     for kernel in done.kernels:
-        if stops := kernel.stops:
+        title = kernel.title if kernel.parent is None else f"{kernel.root.title}: descendants"
+        groups.setdefault(title, []).append(kernel)
+    rows = []
+    for title, kernels in groups.items():
+        if stops := [block for kernel in kernels for block in kernel.stops]:
             lasted = [block.saved - block.saving for block in stops]
-            back = sum(block.restores for block in kernel.blocks)
+            back = sum(block.restores for kernel in kernels for block in kernel.blocks)
             times_ = number(fmean(lasted)), number(max(lasted))
-            rows.append((kernel.title, number(len(stops)), number(back), *times_))
+            rows.append((title, number(len(stops)), number(back), *times_))
     head = ("", "saved", "restored", "mean cycles to save", "longest")
     return table(rows, head) if rows else ""
 

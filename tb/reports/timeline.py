@@ -220,7 +220,9 @@ class _Run:
                 span = launch.start, launch.end, launch.name
                 process.slice(tracks[block.slot], *span, flows=arrow)
             if block.saved >= 0:
-                process.slice(tracks[block.slot], block.saving, block.saved, SAVING)
+                # A launch under way goes on while the other warps are being saved.
+                begin = max([block.saving, *(launch.end for launch in block.launches)])
+                process.slice(tracks[block.slot], begin, block.saved, SAVING)
         warps = [(block, warp) for block in sm.blocks for warp in block.warps]
         places = {warp.warp for _, warp in warps}
         tracks = {place: process.track(warp_track(place), group) for place in sorted(places)}
