@@ -13,8 +13,9 @@ from signalbox.driver.device import Device
 from signalbox.driver.kernels.library import KERNELS, SAXPY
 from signalbox.driver.kernels.timing import TIMING, TimingTask
 from signalbox.driver.workload.reader import load, parse
+from signalbox.driver.workload.records import Result
 from signalbox.driver.workload.references import REFERENCES, Shape
-from signalbox.driver.workload.replay import Result, VerifyError, run
+from signalbox.driver.workload.replay import VerifyError, run
 from signalbox.driver.workload.specs import CopySpec, KernelSpec, Workload, requests
 from signalbox.driver.workload.toml_table import WorkloadError
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine

@@ -14,7 +14,7 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TrackEvent
 
 from signalbox.driver.nested.merge_sort import MergeSort
 from signalbox.driver.workload.reader import load
-from signalbox.driver.workload.replay import ChildRecord, KernelRecord, Result
+from signalbox.driver.workload.records import ChildRecord, KernelRecord, Result
 from signalbox.hw.errors import Refusal
 from signalbox.hw.placement.controller import Step
 from signalbox.tb.reports import timeline, workload

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from signalbox.driver.commands.disassembler import method_name
 from signalbox.driver.commands.pushbuffer import COMPUTE_SUBCHANNEL
-from signalbox.driver.workload.replay import CopyRecord, KernelRecord, Result
+from signalbox.driver.workload.records import CopyRecord, KernelRecord, Result
 from signalbox.driver.workload.specs import requests
 from signalbox.hw.config import SLOT_BYTES, WINDOW_BASE
 from signalbox.hw.methods import (

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise, product
 from math import prod
 
-from signalbox.driver.workload.replay import KernelRecord, Result
+from signalbox.driver.workload.records import KernelRecord, Result
 from signalbox.hw.config import WARP_THREADS, Config
 from signalbox.hw.errors import Refusal
 from signalbox.hw.placement.controller import Step

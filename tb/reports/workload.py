@@ -18,7 +18,7 @@ from typing import TextIO
 from signalbox.driver.text_table import counted, number, table
 from signalbox.driver.workload import report
 from signalbox.driver.workload.reader import load
-from signalbox.driver.workload.replay import Result, SpaceRecord
+from signalbox.driver.workload.records import Result, SpaceRecord
 from signalbox.driver.workload.specs import Workload
 from signalbox.driver.workload.toml_table import WorkloadError
 from signalbox.hw import options

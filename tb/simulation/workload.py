@@ -18,14 +18,14 @@ from typing import Any, TypeVar
 
 from signalbox.driver.memory.physical import page_for
 from signalbox.driver.workload.reader import load
-from signalbox.driver.workload.repairs import FaultRecord
-from signalbox.driver.workload.replay import (
+from signalbox.driver.workload.records import (
     ChildRecord,
     CopyRecord,
     KernelRecord,
     Result,
     SpaceRecord,
 )
+from signalbox.driver.workload.repairs import FaultRecord
 from signalbox.driver.workload.specs import Workload
 from signalbox.driver.workload.toml_table import WorkloadError
 from signalbox.hw.config import Config, ConfigError
