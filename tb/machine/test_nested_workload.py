@@ -118,10 +118,18 @@ def other_record(events: list[trace.Event]) -> list[trace.Event]:
     return [replace(event, page=1) if event is first else event for event in events]
 
 
+def other_row(events: list[trace.Event]) -> list[trace.Event]:
+    """A child is launched for another kernel than that of the block."""
+    last = [event for event in events if isinstance(event, trace.Asked)][-1]
+    rows = {event.row for event in events if isinstance(event, trace.TaskOpened)} - {last.row}
+    return [replace(event, row=max(rows)) if event is last else event for event in events]
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        (other_row, r"SM \d: .*\(\d, 0, 0\).* launched a child of \S+"),
         (without_launch, r"row \d got the record at 0x\w+, which was not launched"),
         (other_record, r"\(0, 0, 0\) launched a record at 0x100 that is no kernel's"),
     ],

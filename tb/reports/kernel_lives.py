@@ -295,8 +295,8 @@ class _Reader:
                 self._slots[sm, slot].saving = cycle
             case trace.BlockStopped(_, sm, row, _, x, y, z):
                 self._stopped(cycle, sm, self._rows[row], (x, y, z))
-            case trace.Asked(_, sm, slot, _, page):
-                self._asked(cycle, (sm, slot), page)
+            case trace.Asked(_, sm, slot, row, page):
+                self._asked(cycle, (sm, slot), self._rows[row], page)
             case trace.Answered(_, sm, slot, refusal):
                 self._answered(cycle, (sm, slot), refusal)
             case trace.WarpStarted():
@@ -324,10 +324,11 @@ class _Reader:
         self._rows[row] = life
         life.opened.append(cycle)
 
-    def _asked(self, cycle: int, key: tuple[int, int], page: int) -> None:
+    def _asked(self, cycle: int, key: tuple[int, int], parent: KernelLife, page: int) -> None:
         """The block in a slot of an SM launches a child."""
         block = self._slots[key]
-        parent = block.kernel
+        if block.kernel is not parent:
+            raise Lost(f"SM {key[0]}: {block.name} launched a child of {parent.title}")
         known = self._children.get((parent.record.asid, page))
         if known is None:
             raise Lost(f"{block.name} launched a record at {page << 8:#x} that is no kernel's")
