@@ -222,6 +222,14 @@ class Signalbox(wiring.Component):
                     [gone[name].eq(stopped.at[name]) for name in ("x", "y", "z")],
                     gone.valid.eq(stopped.valid & stopped.some),
                 ]
+            if self.config.nested:
+                asked, answered = sm.nested_events.asked, sm.nested_events.answered
+                answer = trace.answered[number]
+                m.d.comb += [
+                    trace.asked[number].eq(asked),
+                    [answer[name].eq(answered[name]) for name in ("valid", "slot")],
+                    answer.refusal.eq(answered.verdict.refusal),
+                ]
 
     def _operations(self, m: Module, host: Host, engines) -> Value:
         """Completed semaphore operations. Those of channels are counted as methods, not at the

@@ -51,6 +51,11 @@ class TracePort(Signature):
     stop : per SM, the warps of the block in `slot` are being saved.
     stopped : per SM, the block at (x, y, z) of `row` has left; `restores`: its state is saved,
         otherwise it had not begun.
+
+    With nested launches:
+
+    asked : per SM, the block in `slot`, of `row`, launches the record at `page` << 8.
+    answered : per SM, the launch by the block in `slot` was accepted (Refusal.NONE), or refused.
     """
 
     def __init__(self, config: Config) -> None:
@@ -98,11 +103,17 @@ class TracePort(Signature):
             "stopped": row_and_place,
         }
         preemption = stops if config.preemption else {}
+        slot = {"valid": 1, "slot": config.block_bits}
+        launches = {
+            "asked": {**slot, "row": config.row_bits, "page": 32},
+            "answered": {**slot, "refusal": Refusal},
+        }
+        nested = launches if config.nested else {}
         return {
             **{name: Out(data.StructLayout(fields)) for name, fields in layouts.items()},
             **{
                 name: Out(data.StructLayout(fields)).array(config.sms)
-                for name, fields in preemption.items()
+                for name, fields in (preemption | nested).items()
             },
             "warp": Out(data.StructLayout(begun)).array(config.sms),
             "exit": Out(data.StructLayout(warp)).array(config.sms),

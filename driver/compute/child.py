@@ -1,5 +1,6 @@
 """Kernels that are launched by other kernels (NEST-10)."""
 
+from signalbox.driver.compute.launch import KernelLaunch
 from signalbox.driver.compute.program import Program
 from signalbox.driver.compute.task_memory import TaskMemory
 
@@ -21,10 +22,12 @@ class Child:
     -------
     program : the loaded kernel.
     record : virtual address of the task record.
+    grid, block : sizes.
     """
 
-    def __init__(self, program: Program, memory: TaskMemory) -> None:
+    def __init__(self, program: Program, memory: TaskMemory, launch: KernelLaunch) -> None:
         self.program, self.record, self._memory = program, memory.va, memory
+        self.grid, self.block = launch.grid, launch.block
 
     def __str__(self) -> str:
         return f"child {self.program.kernel.name!r} (record {self.record:#x})"

@@ -144,7 +144,7 @@ class Launcher(ABC):
         except Exception:
             memory.free()
             raise
-        return Child(program, memory)
+        return Child(program, memory, launch)
 
     async def _load(
         self, launch: KernelLaunch, space: AddressSpace

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from signalbox.driver.compute.tasks import Task
 from signalbox.driver.device import Device
 from signalbox.driver.kernels.library import Kernel
 from signalbox.driver.memory.physical import Buffer
@@ -192,7 +193,7 @@ class BreadthFirst:
 
     distances: Buffer
     _count: int
-    _family: Family
+    family: Family
     _args: dict[str, Argument]
 
     @classmethod
@@ -225,16 +226,20 @@ class BreadthFirst:
             level = await family.child(LEVEL, -(-count // _THREADS), _THREADS, args)
             return cls(distances, count, family, {"LEVEL": level, "STATE": common["STATE"]})
 
-    async def run(self, source: int) -> None:
-        """Find the distances from vertex `source`. Raises `ValueError` if there is none, and as
-        `Family.run`."""
+    async def launch(self, source: int, *, priority: int | None = None) -> Task:
+        """Launch the search for the distances from vertex `source`, to be finished by
+        `Family.finish`. Raises `ValueError` if there is none, and as `Family.launch`."""
         if not 0 <= source < self._count:
             raise ValueError(f"vertex {source} is outside 0 … {self._count - 1}")
         start = np.full(self._count, UNREACHED, np.uint32)
         start[source] = 0
         self.distances.write(start)
-        await self._family.run(BREADTH_FIRST, 1, self._args)
+        return await self.family.launch(BREADTH_FIRST, 1, self._args, priority=priority)
+
+    async def run(self, source: int) -> None:
+        """Find the distances from vertex `source`. Raises as `launch` and `Family.finish`."""
+        await self.family.finish(await self.launch(source))
 
     async def free(self) -> None:
         """Free its memory, `distances` too, once nothing runs."""
-        await self._family.free()
+        await self.family.free()

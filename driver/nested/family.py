@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import numpy as np
 
 from signalbox.driver.compute.child import Child
+from signalbox.driver.compute.tasks import Task
 from signalbox.driver.device import Device
 from signalbox.driver.kernels.library import Kernel
 from signalbox.driver.memory.physical import Buffer
@@ -40,12 +41,17 @@ class LaunchRefused(RuntimeError):
 
 
 class Family:
-    """Children and buffers of one algorithm on a stream. `status` is a word of memory in which
-    kernels store answers other than 0 to their launches."""
+    """Children and buffers of one algorithm on a stream.
+
+    Members
+    -------
+    status : a word of memory in which kernels store answers other than 0 to their launches.
+    children : the kernels that may be launched by others.
+    """
 
     def __init__(self, device: Device, stream: Stream, status: Buffer) -> None:
         self.device, self.stream, self.status = device, stream, status
-        self._children: list[Child] = []
+        self.children: list[Child] = []
         self._buffers = [status]
 
     @classmethod
@@ -65,7 +71,7 @@ class Family:
     ) -> Child:
         """Prepare a child; see `Stream.child`. STATUS is an argument of all kernels."""
         made = await self.stream.child(kernel, grid, block, {**args, "STATUS": self.status})
-        self._children.append(made)
+        self.children.append(made)
         return made
 
     async def buffer(self, content: np.ndarray) -> Buffer:
@@ -74,18 +80,34 @@ class Family:
         self._buffers.append(made)
         return made
 
-    async def run(self, kernel: Kernel, block: int, args: Values[str, Argument]) -> None:
-        """Launch the root, one block, and wait for it and all its descendants. Raises
-        `LaunchRefused`, and as `Stream.launch` and `Task.synchronize`."""
+    async def launch(
+        self,
+        kernel: Kernel,
+        block: int,
+        args: Values[str, Argument],
+        *,
+        priority: int | None = None,
+    ) -> Task:
+        """Launch the root, one block; it is complete when it and all its descendants are. Raises as
+        `Stream.launch`."""
         self.status.write(bytes(4))
-        task = await self.stream.launch(kernel, 1, block, {**args, "STATUS": self.status})
+        args = {**args, "STATUS": self.status}
+        return await self.stream.launch(kernel, 1, block, args, priority=priority)
+
+    async def finish(self, task: Task) -> None:
+        """Wait for a root. Raises as `check` and `Task.synchronize`."""
         await task.synchronize()
+        self.check()
+
+    def check(self) -> None:
+        """Raise `LaunchRefused` if a launch by one of the kernels was refused; once the root is
+        complete."""
         if answer := int(self.status.read(np.uint32, 1)[0]):
             raise LaunchRefused(answer)
 
     async def free(self) -> None:
         """Free records and buffers, once nothing runs."""
-        for child in self._children:
+        for child in self.children:
             child.free()
         for buffer in self._buffers:
             await self.device.free(buffer)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from signalbox.driver.compute.tasks import Task
 from signalbox.driver.device import Device
 from signalbox.driver.kernels.library import Kernel
 from signalbox.driver.memory.physical import Buffer
@@ -127,7 +128,7 @@ N / 2 words; 0: none, N is 32 at most. TEMP has room for N words."""
 class MergeSort:
     """Sorts a buffer of unsigned words, as often as wanted. Created by `prepare`."""
 
-    _family: Family
+    family: Family
     _args: dict[str, Argument]
 
     @classmethod
@@ -159,10 +160,14 @@ class MergeSort:
         """Generations of kernels that sort `count` words."""
         return 1 if count <= LEAF else 1 + MergeSort.depth(count - count // 2)
 
+    async def launch(self, *, priority: int | None = None) -> Task:
+        """Launch a sort, to be finished by `Family.finish`. Raises as `Family.launch`."""
+        return await self.family.launch(MERGE_SORT, 32, self._args, priority=priority)
+
     async def run(self) -> None:
-        """Sort. Raises as `Family.run`."""
-        await self._family.run(MERGE_SORT, 32, self._args)
+        """Sort. Raises as `Family.launch` and `Family.finish`."""
+        await self.family.finish(await self.launch())
 
     async def free(self) -> None:
         """Free its memory, once nothing runs."""
-        await self._family.free()
+        await self.family.free()

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from signalbox.driver.compute.tasks import Task
 from signalbox.driver.device import Device
 from signalbox.driver.kernels.library import Kernel
 from signalbox.driver.memory.physical import Buffer
@@ -126,7 +127,7 @@ class Refinement:
     """
 
     levels: Buffer
-    _family: Family
+    family: Family
     _args: dict[str, Argument]
 
     @classmethod
@@ -166,10 +167,14 @@ class Refinement:
 
             return cls(result, family, await node(0, size.bit_length() - 1, 0))
 
+    async def launch(self, *, priority: int | None = None) -> Task:
+        """Launch a refinement, to be finished by `Family.finish`. Raises as `Family.launch`."""
+        return await self.family.launch(REFINE, 32, self._args, priority=priority)
+
     async def run(self) -> None:
-        """Refine. Raises as `Family.run`."""
-        await self._family.run(REFINE, 32, self._args)
+        """Refine. Raises as `Family.launch` and `Family.finish`."""
+        await self.family.finish(await self.launch())
 
     async def free(self) -> None:
         """Free its memory, `levels` too, once nothing runs."""
-        await self._family.free()
+        await self.family.free()

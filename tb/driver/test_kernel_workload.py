@@ -13,8 +13,9 @@ from signalbox.driver.device import Device
 from signalbox.driver.kernels.library import KERNELS, SAXPY
 from signalbox.driver.kernels.timing import TIMING, TimingTask
 from signalbox.driver.workload.reader import load, parse
+from signalbox.driver.workload.records import Result
 from signalbox.driver.workload.references import REFERENCES, Shape
-from signalbox.driver.workload.replay import Result, VerifyError, run
+from signalbox.driver.workload.replay import VerifyError, run
 from signalbox.driver.workload.specs import CopySpec, KernelSpec, Workload, requests
 from signalbox.driver.workload.toml_table import WorkloadError
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
@@ -145,7 +146,8 @@ def test_timing_kernels():
 
 
 def test_supplied_kernels_have_references():
-    assert {each.name for each in KERNELS} | {"endless", "timing"} == set(REFERENCES)
+    launching = {"launch both", "launch in turn"}
+    assert {each.name for each in KERNELS} | {"endless", "timing"} | launching == set(REFERENCES)
     spec = KernelSpec("k", "s", SAXPY.name, Shape((1, 1, 1), (1, 1, 1)), {"X": "x", "N": 2})
     assert spec.words == {"X": 2, "Y": 2} and spec.size == 8 and spec.before == ("x",)
     assert CopySpec("c", "s", 4).before == ()
