@@ -1,0 +1,104 @@
+"""Algorithms whose kernels launch kernels against their flat versions: measurements, table and
+plot."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from signalbox.tb.benchmarks.plots import Panel, save_plot
+
+__all__ = ["CASES", "LATENCIES", "REACTIONS", "WAYS", "key", "keys", "plot", "table", "waits_key"]
+
+LATENCIES = (16, 64, 200)
+"""Memory latencies, of reads and of writes."""
+
+SIZES = {
+    "merge sort": ("words", (128, 512)),
+    "refinement": ("words a side", (16, 32)),
+    "breadth-first search": ("vertices", (48, 192)),
+}
+"""Units and numbers of what each algorithm works on."""
+
+CASES = tuple((name, size) for name, (_, sizes) in SIZES.items() for size in sizes)
+
+REACTIONS = (0, 1000)
+"""Cycles that the host needs from an interrupt until it acts."""
+
+WAYS = {"nested": "nested", **{f"flat {n}": f"flat, host reacts in {n}" for n in REACTIONS}}
+
+
+def key(way: str, name: str, size: int, latency: int) -> str:
+    """Name of the cycles of one run."""
+    return f"{name} of {size}, {way}, latency {latency}"
+
+
+def waits_key(way: str, name: str, size: int) -> str:
+    """Name of the number of times that the host waits for the machine."""
+    return f"{name} of {size}, {way}, waits of the host"
+
+
+def keys() -> list[str]:
+    """Names of all measurements."""
+    found = []
+    for name, size in CASES:
+        found += [key(way, name, size, latency) for latency in LATENCIES for way in WAYS]
+        found += [waits_key(way, name, size) for way in WAYS]
+    return found
+
+
+_TITLE = """\
+Algorithms of `driver/nested` and their flat versions, which do the same work with the same code
+per block: cycles from the first doorbell to the end of the last kernel. The machine has two SMs
+of the supplied core. In the nested versions the host launches one kernel. In the flat ones it
+launches each level, through the same driver: the sort, whose levels are known before, all at
+once, with one wait at the end; the others when it has read the results of the level before: which
+cells are rough, whether a vertex was found.
+
+Python takes no cycles in a simulation, nor does the host's access to memory. So the time of a
+real host between an interrupt and the next doorbell is a parameter: it notices each interrupt
+that many cycles late. With 0, only its register accesses take time. Not included, as they are
+made before: task records, one for each kernel that may be launched (of the nested versions), and
+tables (of the flat ones). Before each measured run, the version ran once."""
+
+
+def table(values: Mapping[str, int]) -> str:
+    """Table of all measurements in Markdown."""
+    heads = [*WAYS.values(), *(f"÷ nested, {n}" for n in REACTIONS), "round trips"]
+    lines = [
+        _TITLE,
+        "",
+        f"| algorithm | memory latency | {' | '.join(heads)} |",
+        "|---|--:|" + "--:|" * len(heads),
+    ]
+    for name, size in CASES:
+        for latency in LATENCIES:
+            cells = [
+                f"{name}, {size} {SIZES[name][0]}",
+                latency,
+                *_row(values, name, size, latency),
+            ]
+            lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
+
+
+def _row(values: Mapping[str, int], name: str, size: int, latency: int) -> list[object]:
+    """Cells of one run: cycles, ratios, and how often the host waits before it launches more."""
+    nested, *flat = [values[key(way, name, size, latency)] for way in WAYS]
+    trips = values[waits_key(f"flat {REACTIONS[0]}", name, size)] - 1
+    return [nested, *flat, *(f"{one / nested:.2f}" for one in flat), trips]
+
+
+def plot(values: Mapping[str, int], file: Path) -> None:
+    """Plot the larger sizes against the memory latency: one panel per algorithm."""
+    panels = [
+        Panel(
+            f"{name}, {size} {unit}",
+            "memory latency",
+            LATENCIES,
+            {
+                title: [values[key(way, name, size, latency)] for latency in LATENCIES]
+                for way, title in WAYS.items()
+            },
+        )
+        for name, (unit, (*_, size)) in SIZES.items()
+    ]
+    save_plot(file, "Nested and flat", "cycles", panels)
