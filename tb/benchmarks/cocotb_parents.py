@@ -7,8 +7,7 @@ import numpy as np
 
 from signalbox.driver.channel.priority_policy import PriorityPolicy
 from signalbox.driver.device import Device
-from signalbox.driver.kernels.library import SPIN
-from signalbox.driver.nested.merge_sort import MergeSort
+from signalbox.driver.kernels.library import SPIN, VECTOR_ADD, Kernel
 from signalbox.driver.runtime.limits import Limit
 from signalbox.hw.errors import Refusal
 from signalbox.tb.benchmarks.parents import BLOCKS, IDLE, LENGTHS, THREADS, WAVES, WAYS, WORDS, key
@@ -18,6 +17,22 @@ from signalbox.tb.simulation.trace import Doorbell, Event, TaskOver, WarpStarted
 from signalbox.tb.simulation.trace_file import TraceFile
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
+
+PARENT = Kernel(
+    "parent",
+    """
+    ldc    r2, [FIRST]
+    ldc    r3, [FIRST + 4]
+    launch r4, [r2]
+    ldc    r2, [SECOND]
+    ldc    r3, [SECOND + 4]
+    launch r5, [r2]
+    join   r6
+    exit
+    """,
+    {"FIRST": 8, "SECOND": 8},
+)
+"""Launches two children and waits for them."""
 
 
 def span(events: list[Event], channel: int, since: int) -> int:
@@ -35,24 +50,36 @@ def span(events: list[Event], channel: int, since: int) -> int:
 async def urgent_parent(dut: Any, way: str, length: int) -> None:
     """An urgent kernel with children, first on the idle machine to fill the caches, then beside a
     kernel that fills it."""
-    words = np.random.default_rng(length).permutation(WORDS).astype(np.uint32)
     machine = await SimMachine.start(dut)
     device = await Device.open(machine, PriorityPolicy(2))
-    device.set_limit(Limit.NESTING_DEPTH, MergeSort.depth(WORDS))
+    device.set_limit(Limit.NESTING_DEPTH, 2)
     low, urgent = await device.stream(0), await device.stream(-1)
     if way == "lowest":
         urgent.device_priority = low.device_priority
-    data, trace = await device.allocate(4 * WORDS), await TraceFile.open(machine)
-    sort = await MergeSort.prepare(device, urgent, data, WORDS)
-    await (await low.launch(SPIN, 1, THREADS, {"CYCLES": 1})).synchronize()
-    data.write(words)
-    await sort.run()
-    data.write(words)
-    begun = machine.now()
-    await sort.run()
-    report(**{IDLE: span(await trace.events(), urgent.channel.index, begun)})
+    numbers = np.random.default_rng(length).integers(0, 1 << 31, (2, 2, WORDS), dtype=np.uint32)
+    inputs = [[await device.upload(one) for one in pair] for pair in numbers]
+    sums = [await device.allocate(4 * WORDS) for _ in inputs]
+    children = [
+        await urgent.child(VECTOR_ADD, WORDS // 32, 32, {"A": a, "B": b, "C": c, "N": WORDS})
+        for (a, b), c in zip(inputs, sums, strict=True)
+    ]
+    args = dict(zip(PARENT.parameters, children, strict=True))
 
-    data.write(words)
+    async def launch() -> int:
+        """Launch the urgent kernel, and wait for it. Returns when."""
+        for one in sums:
+            one.write(bytes(4 * WORDS))
+        begun = machine.now()
+        await (await urgent.launch(PARENT, 1, 32, args)).synchronize()
+        for (a, b), c in zip(numbers, sums, strict=True):
+            assert np.array_equal(c.read(np.uint32, WORDS), a + b)
+        return begun
+
+    trace = await TraceFile.open(machine)
+    await (await low.launch(SPIN, 1, THREADS, {"CYCLES": 1})).synchronize()
+    await launch()
+    begun = await launch()
+    report(**{IDLE: span(await trace.events(), urgent.channel.index, begun)})
     begun = machine.now()
     task = await low.launch(SPIN, BLOCKS, THREADS, {"CYCLES": length})
     warps = BLOCKS // WAVES * THREADS // 32
@@ -60,14 +87,11 @@ async def urgent_parent(dut: Any, way: str, length: int) -> None:
         sum(isinstance(e, WarpStarted) and e.cycle >= begun for e in await trace.events()) < warps
     ):
         await machine.wait_cycles(20)
-    arrived = machine.now()
-    await sort.run()
+    arrived = await launch()
     await task.synchronize()
-    assert np.array_equal(data.read(np.uint32, WORDS), np.arange(WORDS))
     events = await trace.events()
     report(**{
         key("urgent", way, length): span(events, urgent.channel.index, arrived),
         key("low", way, length): span(events, low.channel.index, begun),
     })
-    await sort.free()
     await device.close()

@@ -12,13 +12,18 @@ LATENCIES = (16, 64, 200)
 """Memory latencies, of reads and of writes."""
 
 SIZES = {
-    "merge sort": ("words", (128, 512)),
-    "refinement": ("words a side", (16, 32)),
-    "breadth-first search": ("vertices", (48, 192)),
+    "merge sort": ("words", 64, 128),
+    "refinement": ("words a side", 16, 32),
+    "breadth-first search": ("vertices", 48, 192),
 }
-"""Units and numbers of what each algorithm works on."""
+"""Units of what each algorithm works on; a small number of them and a large one."""
 
-CASES = tuple((name, size) for name, (_, sizes) in SIZES.items() for size in sizes)
+CASES = tuple(
+    case
+    for name, (_, small, large) in SIZES.items()
+    for case in ((name, small, LATENCIES[0]), *((name, large, latency) for latency in LATENCIES))
+)
+"""Algorithm, size and memory latency of the runs."""
 
 REACTIONS = (0, 1000)
 """Cycles that the host needs from an interrupt until it acts."""
@@ -31,18 +36,15 @@ def key(way: str, name: str, size: int, latency: int) -> str:
     return f"{name} of {size}, {way}, latency {latency}"
 
 
-def waits_key(way: str, name: str, size: int) -> str:
-    """Name of the number of times that the host waits for the machine."""
-    return f"{name} of {size}, {way}, waits of the host"
+def waits_key(name: str, size: int) -> str:
+    """Name of the number of times that the host of the flat version waits for the machine."""
+    return f"{name} of {size}, flat, waits of the host"
 
 
 def keys() -> list[str]:
     """Names of all measurements."""
-    found = []
-    for name, size in CASES:
-        found += [key(way, name, size, latency) for latency in LATENCIES for way in WAYS]
-        found += [waits_key(way, name, size) for way in WAYS]
-    return found
+    found = [key(way, *case) for case in CASES for way in WAYS]
+    return found + list(dict.fromkeys(waits_key(name, size) for name, size, _ in CASES))
 
 
 _TITLE = """\
@@ -69,21 +71,16 @@ def table(values: Mapping[str, int]) -> str:
         f"| algorithm | memory latency | {' | '.join(heads)} |",
         "|---|--:|" + "--:|" * len(heads),
     ]
-    for name, size in CASES:
-        for latency in LATENCIES:
-            cells = [
-                f"{name}, {size} {SIZES[name][0]}",
-                latency,
-                *_row(values, name, size, latency),
-            ]
-            lines.append(f"| {' | '.join(map(str, cells))} |")
+    for name, size, latency in CASES:
+        cells = [f"{name}, {size} {SIZES[name][0]}", latency, *_row(values, name, size, latency)]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
 
 
 def _row(values: Mapping[str, int], name: str, size: int, latency: int) -> list[object]:
     """Cells of one run: cycles, ratios, and how often the host waits before it launches more."""
     nested, *flat = [values[key(way, name, size, latency)] for way in WAYS]
-    trips = values[waits_key(f"flat {REACTIONS[0]}", name, size)] - 1
+    trips = values[waits_key(name, size)] - 1
     return [nested, *flat, *(f"{one / nested:.2f}" for one in flat), trips]
 
 
@@ -99,6 +96,6 @@ def plot(values: Mapping[str, int], file: Path) -> None:
                 for way, title in WAYS.items()
             },
         )
-        for name, (unit, (*_, size)) in SIZES.items()
+        for name, (unit, _, size) in SIZES.items()
     ]
     save_plot(file, "Nested and flat", "cycles", panels)

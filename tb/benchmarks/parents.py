@@ -29,8 +29,8 @@ WAVES = 4
 BLOCKS, THREADS = 6 * WAVES, 64
 """Blocks of the low kernel, and threads of each: six blocks fill the machine."""
 
-WORDS = 128
-"""Words that the urgent kernel sorts."""
+WORDS = 64
+"""Sums that each of the two children of the urgent kernel makes."""
 
 WAYS = {"bands": "its stream's priority", "lowest": "lowest priority"}
 """Priority of the urgent parent."""
@@ -87,15 +87,14 @@ def _levels_table() -> str:
 # -- urgent parent ---------------------------------------------------------------------------------
 
 _URGENT = f"""\
-A kernel of an urgent stream sorts {WORDS} words with its children (`MergeSort`), while a kernel
-of the least urgent stream fills the machine: {BLOCKS} blocks of {THREADS // 32} warps, {
-    BLOCKS // WAVES
-} at a time, by how long each computes. Cycles from the doorbell to the end of the urgent
-kernel and all its children, and from the doorbell to the end of the low kernel. Its stream's
-priority: that of the urgent stream's band. Lowest priority: the baseline, which launches every
-kernel that has children at the lowest device priority, that of the low kernel here. Two SMs of
-the supplied core, memory latency 16; a context with nested launches stops blocks of lower
-priority for more urgent ones."""
+A kernel of an urgent stream launches two children, vector additions of {WORDS // 32} blocks, and
+waits for them, while a kernel of the least urgent stream fills the machine: {BLOCKS} blocks of
+{THREADS // 32} warps, {BLOCKS // WAVES} at a time, by how long each computes. Cycles from the
+doorbell to the end of the urgent kernel and its children, and from the doorbell to the end of the
+low kernel. Its stream's priority: the urgent kernel has that of its stream's band. Lowest priority:
+the baseline, which launches every kernel that has children at the lowest device priority, here that
+of the low kernel, so that it waits for all blocks of that. Two SMs of the supplied core, memory
+latency 16; with nested launches, blocks of lower priority are stopped for more urgent ones."""
 
 
 def table(values: Mapping[str, int]) -> str:
@@ -106,7 +105,7 @@ def table(values: Mapping[str, int]) -> str:
 def _urgent_table(values: Mapping[str, int]) -> str:
     heads = [f"{what}: {way}" for what in _WHAT.values() for way in WAYS.values()]
     lines = [
-        f"{_URGENT} On an idle machine the urgent kernel takes {values[IDLE]} cycles.",
+        f"{_URGENT}\n\nOn an idle machine the urgent kernel takes {values[IDLE]} cycles.",
         "",
         f"| low blocks compute for | {' | '.join(heads)} | urgent: gain |",
         "|--:|" + "--:|" * (len(heads) + 1),
