@@ -49,22 +49,29 @@ def keys() -> list[str]:
 
 _TITLE = """\
 Algorithms of `driver/nested` and their flat versions, which do the same work with the same code
-per block: cycles from the first doorbell to the end of the last kernel. The machine has two SMs
-of the supplied core. In the nested versions the host launches one kernel. In the flat ones it
-launches each level, through the same driver: the sort, whose levels are known before, all at
-once, with one wait at the end; the others when it has read the results of the level before: which
-cells are rough, whether a vertex was found.
+per block: cycles from the first doorbell to the end of the last kernel, on two SMs of the
+supplied core. In the nested versions the host launches one kernel. In the flat ones it launches
+each level, through the same driver: the sort, whose levels are known before, all at once; the
+others when it has read a result of the level before: which cells are rough, whether a vertex was
+found. Each such wait within the measured time is a round trip.
 
 Python takes no cycles in a simulation, nor does the host's access to memory. So the time of a
 real host between an interrupt and the next doorbell is a parameter: it notices each interrupt
-that many cycles late. With 0, only its register accesses take time. Not included, as they are
-made before: task records, one for each kernel that may be launched (of the nested versions), and
-tables (of the flat ones). Before each measured run, the version ran once."""
+that many cycles late. With 0, only its register accesses take time. Equal at: with this parameter
+both versions would take as long. Not included, as they are made before: task records of the nested
+versions, one for each kernel that may be launched, and tables of the flat ones. Before each
+measured run, the version ran once.
+
+Here the nested versions are slower. Each of their blocks is a kernel of its own, so an SM runs
+several kernels of one program, and these evict each other's lines of the program cache, which is
+direct-mapped and tagged by kernel; the higher the memory latency, the more that costs. The rest is
+the time of launches, one after the other, and of blocks that are stopped for more urgent children,
+on SMs with room for two to three blocks."""
 
 
 def table(values: Mapping[str, int]) -> str:
     """Table of all measurements in Markdown."""
-    heads = [*WAYS.values(), *(f"÷ nested, {n}" for n in REACTIONS), "round trips"]
+    heads = [*WAYS.values(), *(f"nested ÷ flat, {n}" for n in REACTIONS), "round trips", "equal at"]
     lines = [
         _TITLE,
         "",
@@ -78,10 +85,11 @@ def table(values: Mapping[str, int]) -> str:
 
 
 def _row(values: Mapping[str, int], name: str, size: int, latency: int) -> list[object]:
-    """Cells of one run: cycles, ratios, and how often the host waits before it launches more."""
+    """Cells of one run: cycles, ratios, round trips, and the reaction at which both are equal."""
     nested, *flat = [values[key(way, name, size, latency)] for way in WAYS]
     trips = values[waits_key(name, size)] - 1
-    return [nested, *flat, *(f"{one / nested:.2f}" for one in flat), trips]
+    equal = round((nested - flat[0]) / trips) if trips else "–"
+    return [nested, *flat, *(f"{nested / one:.2f}" for one in flat), trips, equal]
 
 
 def plot(values: Mapping[str, int], file: Path) -> None:

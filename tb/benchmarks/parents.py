@@ -87,14 +87,20 @@ def _levels_table() -> str:
 # -- urgent parent ---------------------------------------------------------------------------------
 
 _URGENT = f"""\
-A kernel of an urgent stream launches two children, vector additions of {WORDS // 32} blocks, and
-waits for them, while a kernel of the least urgent stream fills the machine: {BLOCKS} blocks of
+A kernel of an urgent stream launches two children, vector additions of {WORDS // 32} blocks each,
+and waits for them, while a kernel of the least urgent stream fills the machine: {BLOCKS} blocks of
 {THREADS // 32} warps, {BLOCKS // WAVES} at a time, by how long each computes. Cycles from the
 doorbell to the end of the urgent kernel and its children, and from the doorbell to the end of the
-low kernel. Its stream's priority: the urgent kernel has that of its stream's band. Lowest priority:
-the baseline, which launches every kernel that has children at the lowest device priority, here that
-of the low kernel, so that it waits for all blocks of that. Two SMs of the supplied core, memory
-latency 16; with nested launches, blocks of lower priority are stopped for more urgent ones."""
+low kernel. Its stream's priority: the urgent kernel has that of its stream's band. Lowest
+priority: the baseline, which launches every kernel that has children at the lowest device
+priority, here that of the low kernel, so that it waits for all blocks of that. Two SMs of the
+supplied core, memory latency 16; with nested launches, blocks of lower priority are stopped for
+more urgent ones."""
+
+
+_IDLE = """\
+On an idle machine the urgent kernel takes {} cycles: longer than beside some low kernels, since
+there both children run on both SMs at once, and evict each other's lines of the program caches."""
 
 
 def table(values: Mapping[str, int]) -> str:
@@ -105,7 +111,7 @@ def table(values: Mapping[str, int]) -> str:
 def _urgent_table(values: Mapping[str, int]) -> str:
     heads = [f"{what}: {way}" for what in _WHAT.values() for way in WAYS.values()]
     lines = [
-        f"{_URGENT}\n\nOn an idle machine the urgent kernel takes {values[IDLE]} cycles.",
+        f"{_URGENT}\n\n{_IDLE.format(values[IDLE])}",
         "",
         f"| low blocks compute for | {' | '.join(heads)} | urgent: gain |",
         "|--:|" + "--:|" * (len(heads) + 1),
