@@ -64,6 +64,8 @@ Urgent kernels <docs/urgent-kernels.md>
 Small tasks <docs/small-tasks.md>
 Preemption <docs/preemption.md>
 Nested launches <docs/nested.md>
+Nested and flat <docs/nested-flat.md>
+Priorities of parents <docs/nested-priorities.md>
 Sharing <docs/sharing-measured.md>
 Placement <docs/placement.md>
 Placement and translation <docs/spread.md>

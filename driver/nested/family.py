@@ -1,4 +1,4 @@
-"""What algorithms with nested launches have in common: their children, memory and status."""
+"""Common part of algorithms with nested launches: children and status."""
 
 from collections.abc import AsyncGenerator
 from collections.abc import Mapping as Values
@@ -11,6 +11,7 @@ from signalbox.driver.compute.tasks import Task
 from signalbox.driver.device import Device
 from signalbox.driver.kernels.library import Kernel
 from signalbox.driver.memory.physical import Buffer
+from signalbox.driver.nested.workspace import Workspace
 from signalbox.driver.runtime.stream import Argument, Stream
 from signalbox.hw.errors import Refusal
 
@@ -40,7 +41,7 @@ class LaunchRefused(RuntimeError):
         self.answer = answer
 
 
-class Family:
+class Family(Workspace):
     """Children and buffers of one algorithm on a stream.
 
     Members
@@ -49,22 +50,19 @@ class Family:
     children : the kernels that may be launched by others.
     """
 
-    def __init__(self, device: Device, stream: Stream, status: Buffer) -> None:
-        self.device, self.stream, self.status = device, stream, status
+    status: Buffer
+
+    def __init__(self, device: Device, stream: Stream) -> None:
+        super().__init__(device, stream)
         self.children: list[Child] = []
-        self._buffers = [status]
 
     @classmethod
     @asynccontextmanager
     async def prepare(cls, device: Device, stream: Stream) -> "AsyncGenerator[Family]":
-        """Context in which an algorithm prepares its children and buffers; they are freed if it
-        fails. Raises as `Device.allocate`."""
-        family = cls(device, stream, await device.allocate(4, space=stream.space))
-        try:
+        """See `Workspace.prepare`. Raises as `Device.upload`."""
+        async with super().prepare(device, stream) as family:
+            family.status = await family.buffer(np.zeros(1, np.uint32))
             yield family
-        except BaseException:
-            await family.free()
-            raise
 
     async def child(
         self, kernel: Kernel, grid: int, block: int, args: Values[str, Argument]
@@ -72,12 +70,6 @@ class Family:
         """Prepare a child; see `Stream.child`. STATUS is an argument of all kernels."""
         made = await self.stream.child(kernel, grid, block, {**args, "STATUS": self.status})
         self.children.append(made)
-        return made
-
-    async def buffer(self, content: np.ndarray) -> Buffer:
-        """A buffer with this content. Raises as `Device.upload`."""
-        made = await self.device.upload(content, space=self.stream.space)
-        self._buffers.append(made)
         return made
 
     async def launch(
@@ -109,5 +101,4 @@ class Family:
         """Free records and buffers, once nothing runs."""
         for child in self.children:
             child.free()
-        for buffer in self._buffers:
-            await self.device.free(buffer)
+        await super().free()
