@@ -45,9 +45,9 @@ class AddressDecoder(wiring.Component):
 
     Members
     -------
-    access : the access; of `data` only the handle of a doorbell is used.
-    owner : its owner.
-    known : `data`, as a doorbell handle, names a channel that was built.
+    access : in, the access; of `data` only the handle of a doorbell is used.
+    owner : out, its owner.
+    known : out, `data`, as a doorbell handle, names a channel that was built.
     """
 
     def __init__(self, config: Config) -> None:

@@ -39,9 +39,9 @@ class AxiLiteTarget(wiring.Component):
 
     Members
     -------
-    axi : the bus.
-    access : the access; accepted together with its outcome.
-    outcome : response to `access`, in the cycle that accepts it.
+    axi : in, the bus.
+    access : out, the access; accepted together with its outcome.
+    outcome : in, response to `access`, in the cycle that accepts it.
     """
 
     axi: In(Axi4Lite(ADDRESS_BITS))

@@ -38,12 +38,12 @@ class ComputeRegisters(wiring.Component):
     Members
     -------
     broken, active, context, idle, lost, fault, refused : see `ComputeControl`.
-    clear : TASK_STATUS bits to clear.
+    clear : in, TASK_STATUS bits to clear.
     kills : in, strobe: TASK_KILL is written with `command`.
     record : in, TASK_KILL_RECORD.
     kill : out, see `ComputeControl`.
-    values : the registers.
-    attention : a context cannot run, or a task was lost; raises INTR.TASK.
+    values : out, the registers.
+    attention : out, a context cannot run, or a task was lost; raises INTR.TASK.
     """
 
     def __init__(self, config: Config) -> None:

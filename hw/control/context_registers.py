@@ -22,8 +22,8 @@ class ContextRegisters(wiring.Component):
 
     Members
     -------
-    port : control port; word address context × 4 + offset / 4.
-    settings : per context.
+    port : in, control port; word address context × 4 + offset / 4.
+    settings : out, per context.
     """
 
     def __init__(self, config: Config) -> None:

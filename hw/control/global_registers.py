@@ -33,23 +33,23 @@ class GlobalRegisters(wiring.Component):
 
     Members
     -------
-    access : current access.
-    write : strobe, executes the write; `access` has been stable for at least 1 cycle. The register
-        changes in the next cycle, `irq` in the one after.
-    value : read data, 3 cycles after `access`; 0 for registers that cannot be read.
-    doorbell : strobe, a valid doorbell was accepted.
-    time : PTIMER in nanoseconds, from reset on.
-    counting : semaphores below this index are counting semaphores; at most `counters`.
-    writeback : cycles between lazy write-backs of GP_GET.
-    error : see `Interrupts`.
-    notify : see `Interrupts`.
-    copied : see `Interrupts`.
-    irq : see `Interrupts`.
-    events : see `PerformanceCounters`.
-    maintain : binds and invalidations.
-    faults : the fault buffer.
-    compute : the compute engine.
-    runlist : the runlist.
+    access : in, current access.
+    write : in, strobe: executes the write; `access` has been stable for at least 1 cycle. The
+        register changes in the next cycle, `irq` in the one after.
+    value : out, read data, 3 cycles after `access`; 0 for registers that cannot be read.
+    doorbell : in, strobe: a valid doorbell was accepted.
+    time : out, PTIMER in nanoseconds, from reset on.
+    counting : out, semaphores below this index are counting semaphores; at most `counters`.
+    writeback : out, cycles between lazy write-backs of GP_GET.
+    error : in, see `Interrupts`.
+    notify : in, see `Interrupts`.
+    copied : in, see `Interrupts`.
+    irq : out, see `Interrupts`.
+    events : in, see `PerformanceCounters`.
+    maintain : out, binds and invalidations.
+    faults : out, the fault buffer.
+    compute : out, the compute engine.
+    runlist : out, the runlist.
     """
 
     def __init__(self, config: Config) -> None:

@@ -48,10 +48,10 @@ class PerformanceCounters(wiring.Component):
 
     Members
     -------
-    events : events of this cycle.
-    doorbell : strobe, a valid doorbell was accepted.
-    fault : strobe, a fault was reported.
-    values : all counters, by their names in the register description.
+    events : in, events of this cycle.
+    doorbell : in, strobe: a valid doorbell was accepted.
+    fault : in, strobe: a fault was reported.
+    values : out, all counters, by their names in the register description.
     """
 
     def __init__(self, config: Config) -> None:

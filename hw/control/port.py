@@ -35,23 +35,23 @@ class ControlPort(wiring.Component):
 
     Members
     -------
-    axi : the bus.
-    channel : channel registers; word address `channel` × 64 + offset / 4.
-    semaphore : on-chip semaphores; word address `slot` × 4 + word.
-    doorbell : valid doorbells, in order.
-    time : PTIMER in nanoseconds.
-    counting : semaphores below this index are counting semaphores (COPY-12).
-    writeback : cycles between lazy write-backs of GP_GET.
-    error : per channel, level, halted by an error.
-    notify : per channel, strobe, executed NON_STALL_INTERRUPT.
-    copied : per channel, strobe, completed a copy with an interrupt.
-    events : events for the performance counters.
-    maintain : binds and invalidations.
-    faults : the fault buffer.
-    compute : the compute engine.
-    runlist : the runlist.
-    contexts : settings of each context.
-    irq : level, registered; 2 cycles after a strobe.
+    axi : in, the bus.
+    channel : out, channel registers; word address `channel` × 64 + offset / 4.
+    semaphore : out, on-chip semaphores; word address `slot` × 4 + word.
+    doorbell : out, valid doorbells, in order.
+    time : out, PTIMER in nanoseconds.
+    counting : out, semaphores below this index are counting semaphores (COPY-12).
+    writeback : out, cycles between lazy write-backs of GP_GET.
+    error : in, per channel, level, halted by an error.
+    notify : in, per channel, strobe, executed NON_STALL_INTERRUPT.
+    copied : in, per channel, strobe, completed a copy with an interrupt.
+    events : in, events for the performance counters.
+    maintain : out, binds and invalidations.
+    faults : out, the fault buffer.
+    compute : out, the compute engine.
+    runlist : out, the runlist.
+    contexts : out, settings of each context.
+    irq : out, level, registered; 2 cycles after a strobe.
     """
 
     def __init__(self, config: Config) -> None:

@@ -19,14 +19,14 @@ class TranslationRegisters(wiring.Component):
 
     Members
     -------
-    write : strobe, MMU_COMMAND is written.
-    value : data of that write.
+    write : in, strobe: MMU_COMMAND is written.
+    value : in, data of that write.
     page : argument MMU_VA >> 12, sampled with `write`.
     base : argument MMU_PDB >> 12, likewise.
     limit : argument MMU_LIMIT >> 12, likewise.
-    busy : MMU_STATUS.BUSY.
-    refused : MMU_STATUS.REFUSED.
-    port : commands to the TLB maintenance.
+    busy : out, MMU_STATUS.BUSY.
+    refused : out, MMU_STATUS.REFUSED.
+    port : out, commands to the TLB maintenance.
     """
 
     def __init__(self, config: Config) -> None:

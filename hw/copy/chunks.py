@@ -19,9 +19,9 @@ class Chunks(wiring.Component):
 
     Members
     -------
-    i : lines and ends of copies.
-    stop : level, the current copy has failed; the rest of it is dropped.
-    o : chunks and ends of copies.
+    i : in, lines and ends of copies.
+    stop : in, level, the current copy has failed; the rest of it is dropped.
+    o : out, chunks and ends of copies.
     """
 
     def __init__(self, config: Config) -> None:

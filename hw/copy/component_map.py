@@ -67,18 +67,18 @@ class ComponentMap(wiring.Component):
 
     Members
     -------
-    settings : stores the settings of a copy; not while `busy`.
-    busy : settings are being expanded, for 17 cycles.
-    load : level, loads those of copy `tag`; `loaded` 1 cycle later, or after their expansion.
-    tag : see `load`.
-    loaded : the settings are those of `tag`; until `restart`.
-    restart : strobe, the next beat is the first of a line.
-    advance : strobe, the beat is taken.
-    beat : a source beat.
-    remap : the line is remapped; else `data` is `beat`.
-    sourceless : the line has no source: components from the source are not written.
-    data : the beat's contents.
-    mask : bytes of `data` to be written.
+    settings : in, stores the settings of a copy; not while `busy`.
+    busy : out, settings are being expanded, for 17 cycles.
+    load : in, level, loads those of copy `tag`; `loaded` 1 cycle later, or after their expansion.
+    tag : in, see `load`.
+    loaded : out, the settings are those of `tag`; until `restart`.
+    restart : in, strobe: the next beat is the first of a line.
+    advance : in, strobe: the beat is taken.
+    beat : in, a source beat.
+    remap : in, the line is remapped; else `data` is `beat`.
+    sourceless : in, the line has no source: components from the source are not written.
+    data : out, the beat's contents.
+    mask : out, bytes of `data` to be written.
     """
 
     def __init__(self, config: Config) -> None:

@@ -24,12 +24,12 @@ class ReadRequests(wiring.Component):
 
     Members
     -------
-    i : chunks; the end of a copy is only passed on to `write`.
-    request : to memory, 4 cycles after the chunk.
-    segment : per request, or chunk without reads, its contribution to the chunk.
-    write : the chunk's write burst, in the order of chunks.
-    freed : strobe, one beat has left the data FIFO.
-    taken : strobe, one requested beat has arrived, or will not.
+    i : in, chunks; the end of a copy is only passed on to `write`.
+    request : out, to memory, 4 cycles after the chunk.
+    segment : out, per request, or chunk without reads, its contribution to the chunk.
+    write : out, the chunk's write burst, in the order of chunks.
+    freed : in, strobe: one beat has left the data FIFO.
+    taken : in, strobe: one requested beat has arrived, or will not.
     """
 
     def __init__(self, config: Config) -> None:

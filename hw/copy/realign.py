@@ -32,9 +32,9 @@ class Realign(wiring.Component):
 
     Members
     -------
-    i : steps.
-    o : destination beats.
-    valid : strobe for `o`.
+    i : in, steps.
+    o : out, destination beats.
+    valid : out, strobe for `o`.
     """
 
     def __init__(self, config: Config) -> None:

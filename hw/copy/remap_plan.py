@@ -39,10 +39,10 @@ class RemapPlan(wiring.Component):
 
     Members
     -------
-    components : of the copy.
-    src : address of its source.
-    pitch : of its source.
-    single : it has one line.
+    components : in, of the copy.
+    src : in, address of its source.
+    pitch : in, of its source.
+    single : in, it has one line.
     way : out.
     constants : out, with RUNS, some component is a constant.
     begins : out, per destination component, a run begins with it.

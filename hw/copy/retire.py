@@ -38,11 +38,11 @@ class Retire(wiring.Component):
 
     Members
     -------
-    ending : copies, in order.
-    outcome : outcome of each.
-    stop : suppresses semaphore releases.
-    semaphore : the semaphore unit.
-    done : reports to the host.
+    ending : in, copies, in order.
+    outcome : in, outcome of each.
+    stop : in, suppresses semaphore releases.
+    semaphore : out, the semaphore unit.
+    done : out, reports to the host.
     """
 
     def __init__(self, config: Config) -> None:

@@ -23,12 +23,12 @@ class WriteResponses(wiring.Component):
 
     Members
     -------
-    owed : issued write bursts and ends of copies.
-    done : responses from memory.
-    read_failure : first failed read of a copy, not later than the burst's entry in `owed`.
-    failed : strobe, a write of copy `failed_tag` failed.
-    failed_tag : tag of that copy.
-    o : outcome per copy, in order; no back-pressure, as at most `COPIES` are in flight.
+    owed : in, issued write bursts and ends of copies.
+    done : in, responses from memory.
+    read_failure : in, first failed read of a copy, not later than the burst's entry in `owed`.
+    failed : out, strobe: a write of copy `failed_tag` failed.
+    failed_tag : out, tag of that copy.
+    o : out, outcome per copy, in order; no back-pressure, as at most `COPIES` are in flight.
     """
 
     def __init__(self, config: Config) -> None:

@@ -34,9 +34,9 @@ class RoundRobin(wiring.Component):
 
     Members
     -------
-    requests : one bit per requester.
-    grant : one-hot, 0 without requests.
-    advance : the grant is used in this cycle; its requester becomes the last in turn.
+    requests : in, one bit per requester.
+    grant : out, one-hot, 0 without requests.
+    advance : in, the grant is used in this cycle; its requester becomes the last in turn.
 
     Attributes
     ----------

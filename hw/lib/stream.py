@@ -17,8 +17,8 @@ class StreamRegister(wiring.Component):
 
     Members
     -------
-    i : input, stream of `shape`.
-    o : output, stream of `shape`.
+    i : in, input, stream of `shape`.
+    o : out, output, stream of `shape`.
 
     Attributes
     ----------
@@ -58,9 +58,9 @@ class StreamFIFO(wiring.Component):
 
     Members
     -------
-    i : input, stream of `shape`.
-    o : output, stream of `shape`.
-    level : number of payloads held, 0 to `depth`.
+    i : in, input, stream of `shape`.
+    o : out, output, stream of `shape`.
+    level : out, number of payloads held, 0 to `depth`.
     """
 
     def __init__(self, shape: ShapeLike, depth: int) -> None:

@@ -43,12 +43,12 @@ class AsidTable(wiring.Component):
 
     Members
     -------
-    look : strobe, look up `asid`.
-    asid : address of the look-up.
-    row : result, 1 cycle after `look`, stable until the next look-up.
-    bind : strobe, writes a row of an ASID below `config.asids`; look-ups see it from the next cycle
-        on. Not while `busy`.
-    busy : rows are being cleared after reset.
+    look : in, strobe: look up `asid`.
+    asid : in, address space of the look-up.
+    row : out, its `asid_row`, 1 cycle after `look`; stable until the next look-up.
+    bind : in, strobe: writes the row of an ASID below `config.asids`; look-ups see it from the next
+        cycle on. Not while `busy`.
+    busy : out, rows are being cleared after reset.
     """
 
     def __init__(self, config: Config, *, near: bool = False) -> None:

@@ -20,11 +20,11 @@ class WholeRegions(wiring.Component):
 
     Members
     -------
-    adds : strobe, a piece for `asid` enters the TLBs. Not with `clears`.
-    clears : strobe, all translations of `asid` are invalidated.
-    asid : of these two.
-    look : space of the look-up.
-    has : its bit, combinational; set by `adds` in the same cycle, too.
+    adds : in, strobe: a piece for `asid` enters the TLBs. Not with `clears`.
+    clears : in, strobe: all translations of `asid` are invalidated.
+    asid : in, address space of `adds` or `clears`.
+    look : in, address space of the look-up.
+    has : out, its bit, combinational; set by `adds` in the same cycle, too.
     """
 
     def __init__(self, config: Config) -> None:

@@ -82,9 +82,9 @@ class Decoder(wiring.Component):
 
     Members
     -------
-    operation, reduction, unsigned, wide, timestamp : as in `semaphore_request`.
-    control : control bits for the `Alu`; combinational.
-    supported : 0 for a combination that 2.2 does not define.
+    operation, reduction, unsigned, wide, timestamp : in, as in `semaphore_request`.
+    control : out, control bits for the `Alu`; combinational.
+    supported : out, 0 for a combination that 2.2 does not define.
     """
 
     operation: In(SemOp)
@@ -219,10 +219,10 @@ class Preparer(wiring.Component):
 
     Members
     -------
-    control : supported operation.
-    payload : its payload; a 32-bit operation uses the low half.
-    counting : refuse to take the value below 0 or beyond its width (COPY-12).
-    prepared : for `Alu`.
+    control : in, supported operation.
+    payload : in, its payload; a 32-bit operation uses the low half.
+    counting : in, refuse to take the value below 0 or beyond its width (COPY-12).
+    prepared : out, for `Alu`.
     """
 
     control: In(Control)
@@ -399,10 +399,10 @@ class Alu(wiring.Component):
 
     Members
     -------
-    prepared : the operation.
-    value : operand; a 32-bit operation uses its low half.
-    compared : `prepared.comparable(value)`, from a flip-flop.
-    outcome : the result.
+    prepared : in, the operation.
+    value : in, operand; a 32-bit operation uses its low half.
+    compared : in, `prepared.comparable(value)`, from a flip-flop.
+    outcome : out, the result.
     """
 
     prepared: In(Prepared)
