@@ -38,7 +38,7 @@ _OWNERS = (
 
 
 class AddressDecoder(wiring.Component):
-    """Decodes an access. Latency 2 cycles, during which `access` is stable.
+    """Finds the owner of a register access. Latency 2 cycles, during which `access` is stable.
 
     Global registers accept byte writes (`wstrb`). Doorbells, commands and the other blocks belong
     to other units and accept whole words only.
@@ -46,7 +46,7 @@ class AddressDecoder(wiring.Component):
     Members
     -------
     access : in, the access; of `data` only the handle of a doorbell is used.
-    owner : out, its owner.
+    owner : out, its `Owner`.
     known : out, `data`, as a doorbell handle, names a channel that was built.
     """
 

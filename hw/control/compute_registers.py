@@ -37,12 +37,19 @@ class ComputeRegisters(wiring.Component):
 
     Members
     -------
-    broken, active, context, idle, lost, fault, refused : see `ComputeControl`.
+    broken : in, per context: it cannot run.
+    active : in, a context runs.
+    context : in, number of the running context, or of the last one.
+    idle : in, the engine holds no task.
+    lost : in, strobe: a task was lost.
+    fault : in, strobe: a `warp_fault`.
+    refused : in, strobe: a kernel's launch of a task was refused, see `task_refused`.
     clear : in, TASK_STATUS bits to clear.
-    kills : in, strobe: TASK_KILL is written with `command`.
-    record : in, TASK_KILL_RECORD.
-    kill : out, see `ComputeControl`.
-    values : out, the registers.
+    kills : in, strobe: TASK_KILL is written.
+    command : in, 32 bits: data of that write.
+    record : in, TASK_KILL_RECORD, 32 bits.
+    kill : out, stream of `kill_request`; accepted when the tasks have ended.
+    values : out, the registers, 32 bits each.
     attention : out, a context cannot run, or a task was lost; raises INTR.TASK.
     """
 

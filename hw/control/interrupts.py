@@ -15,19 +15,19 @@ class Interrupts(wiring.Component):
 
     Members
     -------
-    error : in, per channel, level, halted by an error.
-    notify : in, per channel, strobe, executed NON_STALL_INTERRUPT.
-    copied : in, per channel, strobe, completed a copy with an interrupt.
-    clear_notified : in, per channel, strobe.
-    clear_finished : in, per channel, strobe.
-    fault : in, level, a fault was recorded or lost.
-    task : in, level, a context cannot run, or a task was lost.
-    runlist : in, level, a runlist was refused, or all of its TSGs wait.
-    enable : in, mask for ERROR, NOTIFY, COPY, FAULT, TASK, RUNLIST.
-    notified : out, per channel, sticky.
-    finished : out, per channel, sticky.
-    summary : out, ERROR, NOTIFY, COPY (any channel), FAULT, TASK, RUNLIST; 1 cycle late.
-    irq : out, any enabled bit of these; registered.
+    error : in, per channel, level: halted by an error.
+    notify : in, strobe per channel: executed NON_STALL_INTERRUPT.
+    copied : in, strobe per channel: completed a copy with an interrupt.
+    clear_notified : in, strobe per channel: clears its `notified`.
+    clear_finished : in, strobe per channel: clears its `finished`.
+    fault : in, level: a fault was recorded or lost.
+    task : in, level: a context cannot run, or a task was lost.
+    runlist : in, level: a runlist was refused, or all of its TSGs wait.
+    enable : in, 6 bits: mask for ERROR, NOTIFY, COPY, FAULT, TASK, RUNLIST.
+    notified : out, per channel, sticky: `notify`.
+    finished : out, per channel, sticky: `copied`.
+    summary : out, 6 bits: ERROR, NOTIFY, COPY of any channel, FAULT, TASK, RUNLIST; 1 cycle late.
+    irq : out, an enabled bit of `summary` is 1; registered.
     """
 
     def __init__(self, channels: int) -> None:

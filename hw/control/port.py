@@ -35,23 +35,23 @@ class ControlPort(wiring.Component):
 
     Members
     -------
-    axi : in, the bus.
-    channel : out, channel registers; word address `channel` × 64 + offset / 4.
-    semaphore : out, on-chip semaphores; word address `slot` × 4 + word.
-    doorbell : out, valid doorbells, in order.
-    time : out, PTIMER in nanoseconds.
+    axi : in, AXI4-Lite bus.
+    channel : out, port of the channel registers; word address `channel` × 64 + offset / 4.
+    semaphore : out, port of the on-chip semaphores; word address `slot` × 4 + word.
+    doorbell : out, stream of valid doorbells, with their channel, in order.
+    time : out, PTIMER: 64 bits, in nanoseconds.
     counting : out, semaphores below this index are counting semaphores (COPY-12).
-    writeback : out, cycles between lazy write-backs of GP_GET.
-    error : in, per channel, level, halted by an error.
-    notify : in, per channel, strobe, executed NON_STALL_INTERRUPT.
-    copied : in, per channel, strobe, completed a copy with an interrupt.
-    events : in, events for the performance counters.
-    maintain : out, binds and invalidations.
-    faults : out, the fault buffer.
-    compute : out, the compute engine.
-    runlist : out, the runlist.
-    contexts : out, settings of each context.
-    irq : out, level, registered; 2 cycles after a strobe.
+    writeback : out, cycles between lazy write-backs of GP_GET, 32 bits.
+    error : in, per channel, level: halted by an error.
+    notify : in, strobe per channel: executed NON_STALL_INTERRUPT.
+    copied : in, strobe per channel: completed a copy with an interrupt.
+    events : in, events for the performance counters, see `EventPort`.
+    maintain : out, binds and invalidations, see `MmuPort`.
+    faults : out, the fault buffer, see `FaultPort`.
+    compute : out, the compute engine, see `ComputeControl`.
+    runlist : out, the runlist, see `RunlistControl`.
+    contexts : out, per context: its `context_setting`.
+    irq : out, level; registered, 2 cycles after a strobe.
     """
 
     def __init__(self, config: Config) -> None:

@@ -22,9 +22,11 @@ class RunlistRegisters(wiring.Component):
 
     Members
     -------
-    state, refused, acquire : in, see `RunlistControl`.
+    state : in, see `runlist_state`.
+    refused : in, strobe: a runlist was refused, see `runlist_refused`.
+    acquire : in, strobe: see `runlist_acquire`.
     clear : in, RUNLIST_STATUS bits to clear.
-    values : out, the registers.
+    values : out, the registers, 32 bits each.
     attention : out, registered: a bit of RUNLIST_STATUS is 1; raises INTR.RUNLIST.
     """
 

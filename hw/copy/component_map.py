@@ -67,18 +67,19 @@ class ComponentMap(wiring.Component):
 
     Members
     -------
-    settings : in, stores the settings of a copy; not while `busy`.
+    settings : in, strobe: stores the settings of a copy; not while `busy`.
     busy : out, settings are being expanded, for 17 cycles.
-    load : in, level, loads those of copy `tag`; `loaded` 1 cycle later, or after their expansion.
-    tag : in, see `load`.
+    load : in, level: load the settings of copy `tag`; `loaded` 1 cycle later, or after their
+        expansion.
+    tag : in, tag of a copy, see `load`.
     loaded : out, the settings are those of `tag`; until `restart`.
     restart : in, strobe: the next beat is the first of a line.
     advance : in, strobe: the beat is taken.
-    beat : in, a source beat.
+    beat : in, a source beat, as wide as memory.
     remap : in, the line is remapped; else `data` is `beat`.
     sourceless : in, the line has no source: components from the source are not written.
-    data : out, the beat's contents.
-    mask : out, bytes of `data` to be written.
+    data : out, the beat's contents; combinational.
+    mask : out, per byte of `data`: it has to be written; combinational.
     """
 
     def __init__(self, config: Config) -> None:

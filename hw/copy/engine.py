@@ -44,10 +44,12 @@ class CopyEngine(wiring.Component):
 
     Members
     -------
-    port : in, the host. `done` comes once all bytes are visible and the semaphore was released.
-    read : out, memory. Bursts of up to 17 beats; `va` of the first burst of a line is its first
-        byte.
-    write : out, memory. Bursts of up to 16 beats; `va` likewise.
+    port : in, the host, see `CopyPort`. `done` comes once all bytes are visible and the semaphore
+        was released.
+    read : out, memory client. Bursts of up to 17 beats; `va` of the first burst of a line is its
+        first byte.
+    write : out, memory client. Bursts of up to 16 beats; `va` of the first burst of a line is its
+        first byte.
     semaphore : out, the semaphore unit.
     read_strobe : out, strobe: a read beat is transferred.
     write_strobe : out, strobe: a write beat is transferred.

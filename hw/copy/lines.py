@@ -24,13 +24,14 @@ class Lines(wiring.Component):
 
     Members
     -------
-    command : in, copies; the next is accepted once the previous one has been issued completely.
+    command : in, stream of `copy_command`; the next is accepted once the previous one has been
+        issued completely.
     tag : in, tag of the next copy.
-    stop : in, level, the current copy has failed; the rest of it is dropped.
-    o : out, lines and ends of copies.
+    stop : in, level: the current copy has failed; the rest of it is dropped.
+    o : out, stream of `line`: lines and ends of copies.
     current : out, tag of the current copy.
-    copy : out, command of the current copy; `src`, `dst` and `line_count` are those of the next
-        line, `src` and `pitch_in` 0 if it has no source.
+    copy : out, `copy_command` of the current copy; `src`, `dst` and `line_count` are those of the
+        next line, `src` and `pitch_in` 0 if it has no source.
     """
 
     def __init__(self, config: Config) -> None:

@@ -24,10 +24,11 @@ class ReadRequests(wiring.Component):
 
     Members
     -------
-    i : in, chunks; the end of a copy is only passed on to `write`.
-    request : out, to memory, 4 cycles after the chunk.
-    segment : out, per request, or chunk without reads, its contribution to the chunk.
-    write : out, the chunk's write burst, in the order of chunks.
+    i : in, stream of `chunk`; the end of a copy is only passed on to `write`.
+    request : out, stream of `memory_request`, 4 cycles after the chunk.
+    segment : out, stream of `segment`: per request, or chunk without reads, its contribution to the
+        chunk.
+    write : out, stream of `pending_write`: write bursts, in the order of chunks.
     freed : in, strobe: one beat has left the data FIFO.
     taken : in, strobe: one requested beat has arrived, or will not.
     """

@@ -29,8 +29,8 @@ class ReadWindow(wiring.Component):
     -------
     wanted : in, a chunk is ready to be requested.
     open : out, it may be requested; considers only requests from 3 or more cycles ago.
-    requested : in, strobe: number of beats requested, else 0.
-    taken : in, strobe: one of them has arrived.
+    requested : in, number of beats requested in this cycle, or 0.
+    taken : in, strobe: a requested beat has arrived.
     flying : out, outstanding beats; at most `max_read_ahead`, 5 and one chunk.
     """
 

@@ -32,8 +32,8 @@ class Realign(wiring.Component):
 
     Members
     -------
-    i : in, steps.
-    o : out, destination beats.
+    i : in, a `realign_step`.
+    o : out, a `destination_beat`.
     valid : out, strobe for `o`.
     """
 

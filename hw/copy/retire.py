@@ -38,11 +38,11 @@ class Retire(wiring.Component):
 
     Members
     -------
-    ending : in, copies, in order.
-    outcome : in, outcome of each.
-    stop : in, suppresses semaphore releases.
-    semaphore : out, the semaphore unit.
-    done : out, reports to the host.
+    ending : in, stream of `completion`: copies, in order.
+    outcome : in, stream of `outcome`, one per copy.
+    stop : in, level: suppresses semaphore releases.
+    semaphore : out, port of the semaphore unit.
+    done : out, stream of `copy_done`, to the host.
     """
 
     def __init__(self, config: Config) -> None:

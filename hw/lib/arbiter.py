@@ -35,7 +35,7 @@ class RoundRobin(wiring.Component):
     Members
     -------
     requests : in, one bit per requester.
-    grant : out, one-hot, 0 without requests.
+    grant : out, one-hot; 0 without requests.
     advance : in, the grant is used in this cycle; its requester becomes the last in turn.
 
     Attributes

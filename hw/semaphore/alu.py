@@ -82,8 +82,12 @@ class Decoder(wiring.Component):
 
     Members
     -------
-    operation, reduction, unsigned, wide, timestamp : in, as in `semaphore_request`.
-    control : out, control bits for the `Alu`; combinational.
+    operation : in, a `SemOp`.
+    reduction : in, 4 bits: operation of a reduction.
+    unsigned : in, the reduction takes values as unsigned.
+    wide : in, 64 bits instead of 32.
+    timestamp : in, a timestamp is written, too.
+    control : out, `Control` bits for the `Alu`; combinational.
     supported : out, 0 for a combination that 2.2 does not define.
     """
 
@@ -219,10 +223,10 @@ class Preparer(wiring.Component):
 
     Members
     -------
-    control : in, supported operation.
-    payload : in, its payload; a 32-bit operation uses the low half.
+    control : in, `Control` bits of a supported operation.
+    payload : in, its payload, 64 bits; a 32-bit operation uses the low half.
     counting : in, refuse to take the value below 0 or beyond its width (COPY-12).
-    prepared : out, for `Alu`.
+    prepared : out, the operation for `Alu`.
     """
 
     control: In(Control)
@@ -400,7 +404,7 @@ class Alu(wiring.Component):
     Members
     -------
     prepared : in, the operation.
-    value : in, operand; a 32-bit operation uses its low half.
+    value : in, operand, 64 bits; a 32-bit operation uses its low half.
     compared : in, `prepared.comparable(value)`, from a flip-flop.
     outcome : out, the result.
     """
