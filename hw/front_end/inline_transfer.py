@@ -29,7 +29,7 @@ _position = data.StructLayout({"line": VA_BITS, "done": 32, "lines": 32})
 this one."""
 
 inline_completion = data.StructLayout({"release": 1, "one_word": 1, "interrupt": 1})
-"""What follows the last byte of a transfer. `one_word`: size of the released semaphore."""
+"""Completion actions of a transfer. `one_word`: size of the released semaphore."""
 
 
 class InlineTransfer(wiring.Component):

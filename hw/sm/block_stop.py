@@ -49,27 +49,27 @@ class BlockStop(wiring.Component):
     Members
     -------
     arrive : in, strobe: a block enters slot `place` (one-hot) in the next cycle.
-    valid : in, see `BlockTable`.
-    begun : in, likewise.
-    levels : in, likewise.
-    idle : in, likewise.
+    valid : in, per block slot: occupied.
+    begun : in, per block slot: a warp has started.
+    levels : in, per block slot: priority of its block.
+    idle : in, per block slot: it has warps to start, and may have begun only without a barrier.
     leave : in, per kernel row: its blocks are to leave.
-    victim : out, see `SmLink`.
-    spare : in, see `SmLink`.
-    stop : in, likewise.
-    stopped : out, see `SmLink`.
-    over : in, see `BlockTable`.
-    quiet : in, see `BlockTable`.
+    victim : out, the block to be stopped next, a `block_victim`.
+    spare : in, a block without a save place can be stopped, too: some place is not reserved.
+    stop : in, strobe: see `block_stop`.
+    stopped : out, stream of `stopped_block`: answers to `stop`.
+    over : in, see `block_over`: the last warp of a block has ended.
+    quiet : in, with `over`: the stopped block's last warp has ended.
     settled : in, no start is under way, and all begun blocks are known to the core.
     returns : in, one-hot strobe: this block leaves its SM without having begun.
-    urgent : in, see `BlockTable`.
+    urgent : in, the first block with warps to start, a `chosen_block`.
     fits : in, its next warp can start.
-    lacks : out, see `SmLink`.
-    slot : out, the block being stopped, one-hot.
-    withdraw : out, likewise, while it may have warps to start.
-    tell : out, see `SmPort`.
+    lacks : out, the most urgent block lacks resources, see `block_lack`.
+    slot : out, one-hot: slot of the block being stopped.
+    withdraw : out, one-hot: slot of that block, while it may have warps to start.
+    tell : out, stream of `block_save`, to the core.
     finish : out, one-hot strobe: all its warps have ended.
-    saved : in, see `SmPort`.
+    saved : in, strobe per block slot: the stopped block's state is in memory.
     release : out, strobe: it leaves the table; never together with `over`.
     families : in, with nested launches: family of each block.
     """
