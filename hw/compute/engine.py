@@ -29,7 +29,7 @@ from signalbox.hw.task_unit.task_unit import TaskUnit
 __all__ = ["ComputeEngine"]
 
 _OF_CONTEXT = "context", "active", "leave", "automatic", "level", "saves", "save_area"
-"""What the task unit knows of the running context."""
+"""Context signals passed to the task unit."""
 
 _LOCAL_MEMORY = {
     ComputeMethod.SET_SHADER_LOCAL_MEMORY_B: 32,

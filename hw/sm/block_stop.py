@@ -277,7 +277,7 @@ class BlockStop(wiring.Component):
 
 
 def _rank(one: data.View) -> Value:
-    """The lower, the sooner it is to be stopped."""
+    """Sort key of victims; the lowest is stopped first."""
     return (
         Value.cast(one.state) | (one.level << STATE_BITS) | (~one.leaves << STATE_BITS + LEVEL_BITS)
     )

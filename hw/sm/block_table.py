@@ -355,7 +355,8 @@ class BlockTable(wiring.Component):
     def _look(
         self, m: Module, needs: data.View, name: data.View, slot: Value, place: Signal
     ) -> None:
-        """Tell of a block what was read for the end of a warp, or instead of one."""
+        """Outputs the block record read for an ended warp, or for the slot looked at in its
+        place."""
         started = self._started.read_port(domain="comb")
         begun = (self.begun & place).any()
         m.d.comb += [
