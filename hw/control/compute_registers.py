@@ -32,8 +32,9 @@ _REGISTERS = (
 
 
 class ComputeRegisters(wiring.Component):
-    """Sticky status bits, records of the first fault and the first refused child. An event appears
-    1 cycle later and stays until it is cleared; one in the cycle of its clear is kept.
+    """Registers of the compute engine: sticky status bits, and records of the first fault and the
+    first refused child. An event appears 1 cycle later and stays until it is cleared; one in the
+    cycle of its clear is kept.
 
     Members
     -------

@@ -17,8 +17,8 @@ _STATUS = data.StructLayout({"error": 1, "reserved": 5, "acquire": 1, "acquire_i
 
 
 class RunlistRegisters(wiring.Component):
-    """Sticky status bits, and the first refusal. An event appears 1 cycle later and stays until it
-    is cleared; one in the cycle of its clear is kept.
+    """Registers of the runlist: state, sticky status bits, and the first refusal. An event appears
+    1 cycle later and stays until it is cleared; one in the cycle of its clear is kept.
 
     Members
     -------

@@ -14,8 +14,8 @@ _COMMAND = GLOBAL["MMU_COMMAND"]
 
 
 class TranslationRegisters(wiring.Component):
-    """MMU_COMMAND and MMU_STATUS, for one command at a time. The command is offered in the cycle
-    after its write; `busy` from then on until it has completed.
+    """Registers MMU_COMMAND and MMU_STATUS, for one command at a time. The command is offered in
+    the cycle after its write; `busy` from then on until it has completed.
 
     Members
     -------

@@ -31,7 +31,7 @@ def bind_event(config: Config) -> data.StructLayout:
 
 
 class AsidTable(wiring.Component):
-    """One row per ASID, in RAM. One look-up per cycle.
+    """Keeps a row per ASID, in RAM. One look-up per cycle.
 
     After reset all spaces are unbound: rows are cleared one per cycle, and look-ups return an
     unbound row meanwhile.

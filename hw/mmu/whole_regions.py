@@ -11,7 +11,7 @@ __all__ = ["WholeRegions"]
 
 
 class WholeRegions(wiring.Component):
-    """One bit per ASID: the TLBs may hold pieces of its 512 MiB pages.
+    """Marks address spaces of which the TLBs may hold pieces of 512 MiB pages, with a bit per ASID.
 
     A cached piece does not tell which page it belongs to, and the pieces of a page lie in many sets
     of the second-level TLB. So the invalidation of one page of such a space covers all of it.

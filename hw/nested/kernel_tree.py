@@ -91,7 +91,8 @@ def _family(nodes: int) -> data.StructLayout:
 
 
 class KernelTree(wiring.Component):
-    """Counts children. The children of a block are a family. A kernel is complete when its blocks
+    """Finds when kernels are complete, and when waits for children end: counts the children of each
+    block, which are a family, and the families of each kernel. A kernel is complete when its blocks
     are over and all its families are; a family is over when its block has left and all its children
     are done. A kernel that is neither parent nor child has no node.
 

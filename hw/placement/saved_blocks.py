@@ -30,7 +30,7 @@ def saved_block(config: Config) -> data.StructLayout:
 
 
 class SavedBlocks(wiring.Component):
-    """One list of saved blocks per row, linked through the places. The last block saved is the
+    """Keeps a list of saved blocks per row, linked through the places. The last block saved is the
     first one in the list.
 
     A block that was stopped enters the list of its row, and is undistributed again, unless the row

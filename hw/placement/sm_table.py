@@ -63,7 +63,8 @@ def sm_flags(config: Config) -> data.StructLayout:
 
 
 class SmRow(wiring.Component):
-    """Free resources of one SM, and its rank for the kernel of the current decision.
+    """Keeps the free resources of one SM, and finds its rank for the kernel of the current
+    decision.
 
     The free amounts are signed: blocks sent in steps B and C are charged for resources that are not
     free yet. The controller charges the full needs of a block when it is sent and credits the

@@ -32,11 +32,11 @@ def place_page(config: Config, area: Value, place: Value) -> Value:
 
 
 class BlockStop(wiring.Component):
-    """Looks for the block to be stopped next, one slot per cycle: one of a row that is to leave,
-    otherwise the one of lowest priority, among equals that with the smallest state. A block that
-    has not begun has none. One that stays, see `needed_block`, is never stopped; nor is one without
-    a save place while all of them are in use or reserved for others, so that it does not hide those
-    that can be.
+    """Selects the block to be stopped next, and stops it. The selection looks at one slot per
+    cycle: first at blocks of rows that are to leave, otherwise it takes the block of lowest
+    priority, among equals the one with the smallest state. A block that has not begun has no state.
+    One that stays, see `needed_block`, is never stopped; nor is one without a save place while all
+    of them are in use or reserved for others, so that it does not hide those that can be.
 
     A stopped block starts no further warps, unless it has begun and has a barrier; then the core
     saves its warps. When all have ended, the core saves the rest; then the block leaves the table,

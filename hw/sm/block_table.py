@@ -66,8 +66,9 @@ def block_seen(config: Config) -> data.StructLayout:
 
 
 class BlockTable(wiring.Component):
-    """One row per block slot: the block, its place in the order, its started and ended warps, and
-    flags for warps left to start and for having begun.
+    """Tracks the blocks of the SM, and selects those whose warps start next. Keeps per block slot:
+    the block, its place in the order, its started and ended warps, and flags for warps left to
+    start and for having begun.
 
     State read from many rows per cycle is in flip-flops, the rest in RAMs. Warp counts are in RAMs,
     with a flag for a valid count.

@@ -54,8 +54,8 @@ __all__ = ["TaskUnit"]
 
 
 class TaskUnit(wiring.Component):
-    """Lists, slots, and the transfers between them: one job at a time, by the priorities of
-    `JobChoice`.
+    """Keeps tasks in lists and slots, and moves them between these: one job at a time, by the
+    priorities of `JobChoice`.
 
     * The QMD of a launch is checked and the task goes to its list, or straight into a free slot if
       no task of its level or above waits. Entries appended to a queue become blocks of its row, or

@@ -26,8 +26,8 @@ def word_request(config: Config) -> data.StructLayout:
 
 
 class WordAccess(wiring.Component):
-    """One access at a time: offered to memory in the next cycle, write data after the request is
-    accepted, answered one cycle after the response.
+    """Reads and writes 8-byte words, one at a time: an access is offered to memory in the next
+    cycle, write data after the request is accepted, answered one cycle after the response.
 
     Members
     -------

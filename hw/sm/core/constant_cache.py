@@ -25,7 +25,8 @@ def cache_lookup(config: Config) -> data.StructLayout:
 
 
 class ReadOnlyCache(wiring.Component):
-    """Direct-mapped, 64-byte lines, tagged by kernel row and address; one outstanding fill.
+    """Caches instructions or kernel arguments. Direct-mapped, with 64-byte lines, tagged by kernel
+    row and address; one outstanding fill.
 
     The answer comes in the cycle after the look-up. A warp that misses repeats its look-up when
     `open`. A filled line is kept until the warp that requested it releases it, at its next look-up

@@ -34,8 +34,8 @@ _LANES, _END = 3, 3 + STEPS
 
 
 class Execute(wiring.Component):
-    """Takes one row per cycle; rows never stall inside. An instruction retires 8 cycles after its
-    last row starts. A warp has at most one instruction here.
+    """Executes instructions, one row per cycle; rows never stall inside. An instruction retires 8
+    cycles after its last row starts. A warp has at most one instruction here.
 
     Members
     -------

@@ -26,9 +26,10 @@ def _cause(one: data.View, status: Value) -> Value:
 
 
 class LoadStoreUnit(wiring.Component):
-    """Single-beat accesses in program order; loads and stores complete in order, independently of
-    each other. An instruction completes with its last access, so a warp's stores are visible before
-    it continues. A load is issued when there is room for its beat, a store together with its beat.
+    """Issues the memory accesses of instructions, single beats in program order; loads and stores
+    complete in order, independently of each other. An instruction completes with its last access,
+    so a warp's stores are visible before it continues. A load is issued when there is room for its
+    beat, a store together with its beat.
 
     Members
     -------

@@ -15,8 +15,8 @@ __all__ = ["MemoryRows"]
 
 
 class MemoryRows(wiring.Component):
-    """A queue with room for all rows of `QUEUED` instructions; room is reserved in advance. In
-    order.
+    """Queues rows of memory instructions, in order, with room for all rows of `QUEUED`
+    instructions; room is reserved in advance.
 
     Parameters
     ----------

@@ -17,8 +17,9 @@ __all__ = ["SharedMemory"]
 
 
 class SharedMemory(wiring.Component):
-    """Lines of `lanes` words, one access per cycle; units of 1024 bytes, located through a map per
-    block. An access waits until its block has all its units.
+    """Executes the loads and stores of shared memory. Lines of `lanes` words, one access per cycle;
+    units of 1024 bytes, located through a map per block. An access waits until its block has all
+    its units.
 
     A line that its block has not stored to reads as 0 (PREEMPT-10); the first store covers all its
     words.

@@ -19,7 +19,8 @@ _WHERE = ("dying", "saves", "place", "cause", "at", "va")
 
 
 class WarpExit(wiring.Component):
-    """Of warps that end or are saved; one at a time, round robin.
+    """Reports the fault of a warp that ends, frees its registers and reports its end. Warps that
+    end or are saved, one at a time, round robin.
 
     Members
     -------

@@ -13,8 +13,8 @@ _AT_ONCE = 64
 
 
 class WrittenFlags(wiring.Component):
-    """A flag per part of each unit, so that storage need not be cleared between owners
-    (PREEMPT-10): parts that have not been written count as 0.
+    """Flags the parts of each unit that have been written, so that storage need not be cleared
+    between owners (PREEMPT-10): parts that have not been written count as 0.
 
     The flags of a unit are cleared when it is allocated, in one cycle, or in one for every 64. A
     mark goes first.
