@@ -10,8 +10,8 @@ __all__ = ["Interrupts"]
 class Interrupts(wiring.Component):
     """Sticky event bits per channel, and the interrupt line.
 
-    An event appears in `notified` or `finished` 1 cycle after its strobe, in `irq` after 2; clears
-    likewise. An event in the cycle of its clear is kept.
+    An event appears in `notified` or `finished` 1 cycle after its strobe, in `irq` after 2; a clear
+    takes as long. An event in the cycle of its clear is kept.
 
     Members
     -------

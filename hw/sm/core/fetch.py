@@ -94,8 +94,9 @@ class Fetch(wiring.Component):
     block : in, position of its block, 1 cycle later.
     room : in, per unit: room for one more instruction.
     reserve : out, strobe: the room is used.
-    children : in, with nested launches, see `SmPort`.
-    child_failed : in, with nested launches, see `SmPort`.
+    children : in, with nested launches; per block slot: it has children that are not complete.
+    child_failed : in, with nested launches; per block slot: a child that is complete has failed,
+        see `SmPort`.
     outcome : out, outcome of a picked warp.
     last : out, reason for its end, if it ends.
     o : out, stream of instructions.

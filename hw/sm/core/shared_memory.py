@@ -30,9 +30,9 @@ class SharedMemory(wiring.Component):
     free : out, a block may begin.
     finish : in, strobe per slot: its block is over.
     clear : out, per slot: its units are being returned, a new block must wait.
-    room : out, see `MemoryRows`.
-    reserve : in, see `MemoryRows`.
-    row : in, see `MemoryRows`.
+    room : out, there is room for one more instruction.
+    reserve : in, strobe: the room is used.
+    row : in, strobe: a row of an instruction with reserved room, an `access_row`.
     result : out, loaded words.
     ends : out, completed instructions.
     """

@@ -28,8 +28,8 @@ class WarpExit(wiring.Component):
     last : in, reason, when it leaves.
     ends : in, completed memory instructions of several units.
     failed : out, one of these per cycle.
-    fault : out, see `SmPort`.
-    end : out, see `SmPort`.
+    fault : out, stream of `core_fault`.
+    end : out, stream of warp numbers: warps that have ended.
     give : out, free the registers of a warp.
     ended : out, strobe: the warp is gone.
     over : out, with `ended`: unless it is saved, the place of the warp.

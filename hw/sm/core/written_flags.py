@@ -31,8 +31,8 @@ class WrittenFlags(wiring.Component):
     moves : in, the read ports take `look`; otherwise `written` stays.
     written : out, its flag, 1 cycle later; a mark in the cycle of `look` is not seen.
     mark : in, set a flag.
-    next : in, see `UnitAllocator`.
-    hold : out, see `UnitAllocator`.
+    next : in, the unit that the `UnitAllocator` allocates next; its flags are cleared.
+    hold : out, no unit may be allocated in this cycle.
     """
 
     def __init__(self, units: int, parts: int, reads: int) -> None:
