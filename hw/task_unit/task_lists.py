@@ -101,8 +101,8 @@ class TaskLists(wiring.Component):
     visit : in, a step of a visit.
     visited : out, strobe: the task and the result.
     waiting : out, per level of each context: its list is not empty.
-    read : out, the memory.
-    write : out, the memory.
+    read : out, memory client.
+    write : out, memory client.
     """
 
     def __init__(self, config: Config) -> None:

@@ -113,8 +113,8 @@ class TaskUnit(wiring.Component):
     kernel : out, kernel words for the SMs.
     fault : in, strobe per row: a warp faulted.
     kill : out, per row: its warps are to end.
-    read : out, the memory.
-    write : out, the memory.
+    read : out, memory client.
+    write : out, memory client.
     waiting : out, per context: one of its lists is not empty.
     empty : out, no row is occupied and no task is on its way into one; stays 1 while `leave` is 1.
     idle : out, like `empty`, and all lists are empty and no queue is open.

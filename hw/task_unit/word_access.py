@@ -33,8 +33,8 @@ class WordAccess(wiring.Component):
     -------
     request : in, an access; accepted after the answer to the previous one.
     answer : out, strobe: status and data.
-    read : out, the memory.
-    write : out, the memory.
+    read : out, memory client.
+    write : out, memory client.
     """
 
     def __init__(self, config: Config) -> None:

@@ -96,7 +96,7 @@ class Coalescer(wiring.Component):
 
     Members
     -------
-    i : in, rows.
+    i : in, stream of `checked_row`.
     o : out, accesses in order.
     taken : out, strobe: the last row of an instruction was accepted.
     """

@@ -50,7 +50,7 @@ class ReadOnlyCache(wiring.Component):
     drop : in, invalidate the lines of `row`. No fill of them may be outstanding. Behind the SM port
         none is: a row's words come after its last warp has ended, and a warp waiting for a line,
         killed or not, ends only after the fill.
-    request : out, reads.
+    request : out, stream of `core_request`: reads.
     beat : in, beats, all accepted at once.
     """
 
