@@ -75,7 +75,7 @@ class FaultLog:
                 self._lost = error
 
     async def forget(self, asid: int) -> None:
-        """Drop all recorded faults of an ASID, before it is reused."""
+        """Drop the faults of an ASID so far: they are not its next holder's."""
         await self.read()
         for fault in tuple(self._faults):
             if fault.asid == asid:
