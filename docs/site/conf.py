@@ -77,6 +77,7 @@ Placement and translation <docs/spread.md>
 Glossary <docs/glossary.md>
 Driver API <docs/api/driver.md>
 Hardware API <docs/api/hardware.md>
+Simulation API <docs/api/simulation.md>
 Blocks <hw/README.md>
 Scheduling <hw/host/scheduling/README.md>
 Compute engine <hw/compute/README.md>

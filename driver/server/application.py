@@ -93,7 +93,8 @@ class Application:
     Members
     -------
     number : its number, unique.
-    name, process : as it calls itself, and its process.
+    name : name given by the client.
+    process : its process id.
     peer : its connection.
     portion : its memory.
     spaces : its address spaces, by its numbers.

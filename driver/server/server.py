@@ -89,7 +89,7 @@ class Stop:
 
 
 class Inbox(Protocol):
-    """What connections have received, in order."""
+    """Queue of messages received on all connections."""
 
     def take(self) -> list[Received | Lost | Stop]:
         """Everything since the last call."""
@@ -163,7 +163,7 @@ class Server:
         return self.device.machine.now()
 
     def _note(self, kind: Kind, application: Application, channel: int = -1) -> None:
-        """Hear of what happens to applications; write it to the journal, if there is one."""
+        """Handle an application event, and record it in the journal, if there is one."""
         self._issue.pushed |= kind is Kind.PUSHED
         if self._journal is not None:
             self._journal.note(kind, application, channel)
@@ -372,7 +372,8 @@ class Server:
         application.answer(call.number, self.cycle, Done())
 
     async def _end(self, application: Application, why: str) -> None:
-        """End everything of an application (SHARE-8). What cannot be stopped keeps its memory."""
+        """End all work of an application (SHARE-8). Work that cannot be stopped keeps its
+        memory."""
         if self._by_peer.pop(application.peer, None) is None:
             return
         application.leaving = True

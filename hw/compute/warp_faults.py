@@ -16,7 +16,8 @@ __all__ = ["WarpFaults"]
 
 
 class WarpFaults(wiring.Component):
-    """Takes one fault per cycle, round robin among the SMs.
+    """Collects warp faults and adds the address space of their kernel row. One per cycle, round
+    robin among the SMs.
 
     Members
     -------

@@ -42,7 +42,7 @@ class QmdWrites(wiring.Component):
     record : in, the QMD as read before; stable until `answer`.
     got : in, processed queue entries; stable until `answer`.
     answer : out, strobe: status of the write; `last`: the dependence counter is 0 now.
-    write : out, the memory.
+    write : out, memory client.
     """
 
     def __init__(self, config: Config) -> None:

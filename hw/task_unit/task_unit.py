@@ -54,8 +54,8 @@ __all__ = ["TaskUnit"]
 
 
 class TaskUnit(wiring.Component):
-    """Lists, slots, and the transfers between them: one job at a time, by the priorities of
-    `JobChoice`.
+    """Keeps tasks in lists and slots, and moves them between these: one job at a time, by the
+    priorities of `JobChoice`.
 
     * The QMD of a launch is checked and the task goes to its list, or straight into a free slot if
       no task of its level or above waits. Entries appended to a queue become blocks of its row, or
@@ -113,8 +113,8 @@ class TaskUnit(wiring.Component):
     kernel : out, kernel words for the SMs.
     fault : in, strobe per row: a warp faulted.
     kill : out, per row: its warps are to end.
-    read : out, the memory.
-    write : out, the memory.
+    read : out, memory client.
+    write : out, memory client.
     waiting : out, per context: one of its lists is not empty.
     empty : out, no row is occupied and no task is on its way into one; stays 1 while `leave` is 1.
     idle : out, like `empty`, and all lists are empty and no queue is open.
