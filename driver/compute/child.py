@@ -1,5 +1,7 @@
 """Kernels that are launched by other kernels (NEST-10)."""
 
+from collections.abc import Callable
+
 from signalbox.driver.compute.program import Program
 from signalbox.driver.compute.task_memory import TaskMemory
 
@@ -23,8 +25,9 @@ class Child:
     record : virtual address of the task record.
     """
 
-    def __init__(self, program: Program, memory: TaskMemory) -> None:
+    def __init__(self, program: Program, memory: TaskMemory, freed: Callable[[], object]) -> None:
         self.program, self.record, self._memory = program, memory.va, memory
+        self._freed = freed
 
     def __str__(self) -> str:
         return f"child {self.program.kernel.name!r} (record {self.record:#x})"
@@ -34,4 +37,5 @@ class Child:
 
     def free(self) -> None:
         """Free record and arguments, once all kernels that may launch it have ended."""
+        self._freed()
         self._memory.free()
