@@ -23,7 +23,8 @@ class Trees(NestedTestbench):
     Members
     -------
     roots : kernels of the host.
-    loose : kernels whose results are unknown: killed ones and those above them.
+    loose : kernels whose results are unknown: killed ones, those above them, and those below, which
+        may never be launched.
     """
 
     def __init__(self, dut: Any, turn: int) -> None:
@@ -56,9 +57,15 @@ class Trees(NestedTestbench):
         )
 
     def kill(self, kernel: Launch) -> None:
-        """Kill a kernel, if it is in progress, and not those below it."""
+        """Kill a kernel, if it is in progress; those below it go on."""
         self._kills.put({"scope": KillScope.TASK, "asid": kernel.asid, "page": kernel.page})
         self.unsure(kernel)
+        below = [kernel]
+        while below:
+            job = below.pop().job
+            assert isinstance(job, Sum)
+            self.loose.update(child.number for child in job.children)
+            below += job.children
 
     def unsure(self, kernel: Launch) -> None:
         """The kernel may not end as planned."""
