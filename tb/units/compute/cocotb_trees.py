@@ -56,6 +56,11 @@ class Trees(NestedTestbench):
             **self._shape(),
         )
 
+    def in_progress(self, kernel: Launch) -> bool:
+        """Whether it has been launched and is not over."""
+        known = self.link(kernel) or kernel.accepted is not None
+        return bool(known) and kernel.over is None
+
     def kill(self, kernel: Launch) -> None:
         """Kill a kernel, if it is in progress; those below it go on."""
         self._kills.put({"scope": KillScope.TASK, "asid": kernel.asid, "page": kernel.page})
@@ -132,8 +137,7 @@ async def random_kills(dut: Any, turn: int) -> None:
         tb.roots.append(tb.grow(1 + n % (CONFIG.asids - 1)))
         tb.launch(tb.roots[-1])
         await tb.steps(rng.choice((0, 100, 600)))
-        if rng.random() < 0.4:
-            running = [one for one in tb.tasks.values() if one.over is None]
+        if running := [one for one in tb.tasks.values() if tb.in_progress(one)]:
             tb.kill(rng.choice(running))
     await tb.over()
     tb.check_trees()
