@@ -231,7 +231,8 @@ class CoreTestbench(Testbench):
         slot, index = fault.pop("slot"), fault.pop("index")
         if fault["cause"] is not CoreCause.STATE_BUS:
             mine = [warp for warp, (where, _) in self.warps.items() if where == slot]
-            assert index in {self._starts[warp][0] for warp in mine}, (slot, index)
+            begun = {self._starts[warp][0] for warp in mine if warp in self._starts}
+            assert index in begun, (slot, index)
             assert self.slots[slot].task.row == fault["row"], slot
         self.faults.append(Fault(**fault | {"cause": fault["cause"].value}))
 
