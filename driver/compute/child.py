@@ -1,5 +1,7 @@
 """Kernels that are launched by other kernels (NEST-10)."""
 
+from collections.abc import Callable
+
 from signalbox.driver.compute.launch import KernelLaunch
 from signalbox.driver.compute.program import Program
 from signalbox.driver.compute.task_memory import TaskMemory
@@ -25,9 +27,15 @@ class Child:
     grid, block : sizes.
     """
 
-    def __init__(self, program: Program, memory: TaskMemory, launch: KernelLaunch) -> None:
+    def __init__(
+        self,
+        program: Program,
+        memory: TaskMemory,
+        launch: KernelLaunch,
+        freed: Callable[[], object],
+    ) -> None:
         self.program, self.record, self._memory = program, memory.va, memory
-        self.grid, self.block = launch.grid, launch.block
+        self.grid, self.block, self._freed = launch.grid, launch.block, freed
 
     def __str__(self) -> str:
         return f"child {self.program.kernel.name!r} (record {self.record:#x})"
@@ -37,4 +45,5 @@ class Child:
 
     def free(self) -> None:
         """Free record and arguments, once all kernels that may launch it have ended."""
+        self._freed()
         self._memory.free()

@@ -172,6 +172,7 @@ class ComputeEngine(wiring.Component):
             hub.answer.eq(launches.child_answer),
             launches.block.eq(tasks.block),
             launches.task.eq(tasks.task),
+            launches.parent.eq(tasks.parent),
         ]
         # Families of saved blocks that are dropped may make kernels complete.
         drops = self.placement.lists_change

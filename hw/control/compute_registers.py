@@ -25,8 +25,11 @@ _REGISTERS = (
     "WARP_FAULT_AT_HI",
     "WARP_FAULT_VA_LO",
     "WARP_FAULT_VA_HI",
+    "WARP_FAULT_BLOCK_X",
+    "WARP_FAULT_BLOCK_YZ",
     "CHILD_REFUSED",
     "CHILD_REFUSED_RECORD",
+    "CHILD_REFUSED_PARENT",
     "CHILD_REFUSALS",
 )
 
@@ -95,7 +98,13 @@ class ComputeRegisters(wiring.Component):
             "CONTEXT": self.context,
             "KILLING": self.kill.valid,
         }
-        where = {"CAUSE": fault.cause, "SM": fault.sm, "ASID": fault.asid}
+        where = {
+            "CAUSE": fault.cause,
+            "SM": fault.sm,
+            "ASID": fault.asid,
+            "WARP": fault.index,
+        }
+        yz = {"Y": fault.block.y, "Z": fault.block.z}
         shown = {
             "CONTEXT_BROKEN": self.broken,
             "TASK_STATUS": status.as_value(),
@@ -106,6 +115,8 @@ class ComputeRegisters(wiring.Component):
             "WARP_FAULT_AT_HI": fault.at[32:],
             "WARP_FAULT_VA_LO": fault.va[:32],
             "WARP_FAULT_VA_HI": fault.va[32:],
+            "WARP_FAULT_BLOCK_X": fault.block.x,
+            "WARP_FAULT_BLOCK_YZ": register_of(GLOBAL["WARP_FAULT_BLOCK_YZ"], yz),
             **self._refused_child(),
         }
         m.d.comb += [self.values[name].eq(value) for name, value in shown.items()]
@@ -134,6 +145,7 @@ class ComputeRegisters(wiring.Component):
         return {
             "CHILD_REFUSED": register_of(GLOBAL["CHILD_REFUSED"], what),
             "CHILD_REFUSED_RECORD": task.page,
+            "CHILD_REFUSED_PARENT": self._refused.parent,
             "CHILD_REFUSALS": register_of(GLOBAL["CHILD_REFUSALS"], count),
         }
 

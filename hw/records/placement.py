@@ -11,6 +11,7 @@ __all__ = [
     "BLOCK_COUNT_BITS",
     "DEPTH_BITS",
     "ENDS_WAITING",
+    "INDEX_BITS",
     "LEVEL_BITS",
     "LOCAL_PAGE",
     "LOCAL_UNIT",
@@ -54,6 +55,9 @@ BLOCK_COUNT_BITS = 32
 
 ENDS_WAITING = 8
 """Most block ends of an SM that may still be queued after `freed` reported them."""
+
+INDEX_BITS = 6
+"""Width of the number of a warp in its block."""
 
 PRIORITY_BITS = 7
 """Width of a task's priority: the device priority, or a level above for some descendants of kernels

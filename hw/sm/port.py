@@ -10,7 +10,7 @@ from signalbox.hw.config import VA_BITS, Config
 from signalbox.hw.errors import CoreCause
 from signalbox.hw.records.launch import task_verdict
 from signalbox.hw.records.memory import MemoryStatus, read_beat, write_beat
-from signalbox.hw.records.placement import SAVE_PAGE_BITS, coordinates, kernel_word
+from signalbox.hw.records.placement import INDEX_BITS, SAVE_PAGE_BITS, coordinates, kernel_word
 
 __all__ = [
     "CoreError",
@@ -54,7 +54,7 @@ def warp_start(config: Config) -> data.StructLayout:
         "warp": config.warp_bits,
         "slot": config.block_bits,
         "row": config.row_bits,
-        "index": 6,
+        "index": INDEX_BITS,
         "registers": range(config.register_units + 1),
     })
 
@@ -67,10 +67,12 @@ def core_request(config: Config) -> data.StructLayout:
 
 
 def core_fault(config: Config) -> data.StructLayout:
-    """A warp of `row` faulted; `at` is the address of its instruction, `va` the address accessed,
-    if any."""
+    """Warp number `index` of the block in `slot`, of `row`, faulted; `at` is the address of its
+    instruction, `va` the address accessed, if any."""
     return data.StructLayout({
         "row": config.row_bits,
+        "slot": config.block_bits,
+        "index": INDEX_BITS,
         "cause": CoreCause,
         "at": VA_BITS,
         "va": VA_BITS,

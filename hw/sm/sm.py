@@ -11,15 +11,9 @@ from signalbox.hw.records.placement import SmLink, kernel_word
 from signalbox.hw.sm.block_families import BlockFamilies
 from signalbox.hw.sm.controller import SmController, sm_events
 from signalbox.hw.sm.core.core import Core
+from signalbox.hw.sm.faulty_blocks import FaultyBlocks, sm_fault
 from signalbox.hw.sm.memory_gate import MemoryGate
-from signalbox.hw.sm.port import (
-    CoreFactory,
-    SmMemory,
-    block_launch,
-    core_fault,
-    launch_answer,
-    make_core,
-)
+from signalbox.hw.sm.port import CoreFactory, SmMemory, block_launch, launch_answer, make_core
 from signalbox.hw.sm.timing.core import TimingCore
 
 __all__ = ["Sm"]
@@ -47,7 +41,7 @@ class Sm(wiring.Component):
     kernel : in, kernel words.
     number : in, number of the SM, constant.
     kill : in, per kernel row: its warps are to end, and no further ones to start.
-    fault : out, warp faults.
+    fault : out, warp faults; 1 cycle after the core.
     read : out, virtual reads.
     write : out, virtual writes.
     events : out, see `sm_events`.
@@ -68,7 +62,7 @@ class Sm(wiring.Component):
             "kernel": In(kernel_word(config)),
             "number": In(config.sm_bits),
             "kill": In(config.rows),
-            "fault": Out(stream.Signature(core_fault(config))),
+            "fault": Out(stream.Signature(sm_fault(config))),
             "read": Out(ReadPort(config)),
             "write": Out(WritePort(config)),
             "events": Out(sm_events(config)),
@@ -87,7 +81,13 @@ class Sm(wiring.Component):
             connect(m, getattr(controller.port, name), getattr(core, name))
         for name in SmMemory(config).members:
             connect(m, getattr(gate.core, name), getattr(core, name))
-        connect(m, core.fault, flipped(self.fault))
+        m.submodules.faulty = faulty = FaultyBlocks(config)
+        connect(m, core.fault, faulty.i)
+        connect(m, faulty.o, flipped(self.fault))
+        m.d.comb += [
+            faulty.begin.valid.eq(core.begin.valid & core.begin.ready),
+            faulty.begin.what.eq(core.begin.payload),
+        ]
         if config.preemption:
             connect(m, controller.port.stop, core.stop)
             m.d.comb += controller.port.saved.eq(core.saved)

@@ -19,38 +19,17 @@ from signalbox.driver.nested.refinement_flat import FlatRefinement
 from signalbox.driver.runtime.limits import Limit
 from signalbox.driver.runtime.stream import Stream
 from signalbox.hw.errors import Refusal
+from signalbox.tb.driver.nested_bodies import (
+    STORE,
+    WRAP,
+    cancelled_trees,
+    chain_of_a_fault,
+    chain_of_a_refusal,
+)
 from signalbox.tb.models.nested_jobs import distances, graph, refined, rough_field
 from signalbox.tb.simulation.machine import SimMachine
 
 LIMIT = {"timeout_time": 4, "timeout_unit": "ms"}
-
-_STORE = """
-    ldc    r2, [OUT]
-    ldc    r3, [OUT + 4]
-    stg    [r2], r6
-    stg    [r2 + 4], r7
-    stg    [r2 + 8], r8
-    exit
-"""
-"""Stores three words, and ends."""
-
-WRAP = Kernel(
-    "wrap",
-    f"""
-    ldc    r2, [CHILD]
-    ldc    r3, [CHILD + 4]
-    launch r6, [r2]
-    join   r7
-    ldc    r2, [IN]             # its first result
-    ldc    r3, [IN + 4]
-    ldg    r8, [r2]
-    {_STORE}
-    """,
-    {"CHILD": 8, "IN": 8, "OUT": 8},
-)
-"""Launches CHILD and waits for it. OUT becomes the answer, whether a descendant has failed, and the
-word at IN."""
-
 
 TWO = Kernel(
     "two",
@@ -62,7 +41,7 @@ TWO = Kernel(
     ldc    r3, [B + 4]
     launch r7, [r2]
     join   r8
-    {_STORE}
+    {STORE}
     """,
     {"A": 8, "B": 8, "OUT": 8},
 )
@@ -119,6 +98,31 @@ async def generations(dut: Any, depth: int) -> None:
         assert await device.engine.refused_child() is None
     for one in children:
         one.free()
+    await device.close()
+
+
+@cocotb.test(**LIMIT)
+async def faulty_descendant(dut: Any) -> None:
+    """See `chain_of_a_fault`."""
+    device, _ = await device_of(dut, 4)
+    await chain_of_a_fault(device)
+    await device.close()
+
+
+@cocotb.test(**LIMIT)
+async def refused_descendant(dut: Any) -> None:
+    """See `chain_of_a_refusal`."""
+    device, _ = await device_of(dut, 3)
+    await chain_of_a_refusal(device)
+    await device.close()
+
+
+@cocotb.test(**LIMIT)
+@cocotb.parametrize(waits=[False, True])
+async def cancelled_tree(dut: Any, waits: bool) -> None:
+    """See `cancelled_trees`."""
+    device, _ = await device_of(dut, 4)
+    await cancelled_trees(device, random_numbers(), waits=waits)
     await device.close()
 
 

@@ -76,5 +76,5 @@ def test_nested(simulator: str) -> None:
         "signalbox.tb.driver.cocotb_nested",
         simulator=simulator,
         name="driver-nested",
-        minimum=10,
+        minimum=14,
     )

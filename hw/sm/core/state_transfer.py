@@ -603,7 +603,7 @@ class StateTransfer(wiring.Component):
         bad, fails = Signal(name="save_failed"), Signal(name="save_fails")
         # Of numbers that wrap: less than half a round apart, so the sign is that of their width.
         over = ~(self._ended - way.p.until)[_COUNT_BITS - 1]
-        changed = Signal(place(self._config), name="changed")
+        changed, faulty = (Signal(place(self._config), name=name) for name in ("changed", "faulty"))
         m.d.comb += [
             fails.eq(way.valid & over & bad),
             way.ready.eq(over & ~bad),
@@ -614,7 +614,8 @@ class StateTransfer(wiring.Component):
             [change.number[name].eq(changed[name]) for name in ("slot", "index")],
             change.saved.eq(self.gone.valid),
             fault.valid.eq(fails | self._failed),
-            fault.p.row.eq(Mux(fails, way.p.at.row, self._at.row)),
+            faulty.eq(Mux(fails, way.p.at, self._at)),
+            [fault.p[name].eq(faulty[name]) for name in ("row", "slot", "index")],
             fault.p.cause.eq(CoreCause.STATE_BUS),
         ]
         with m.If(self._fails & (self._job == Job.SAVE)):

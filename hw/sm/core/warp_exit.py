@@ -89,7 +89,7 @@ class WarpExit(wiring.Component):
             turns.requests.eq(self.ending),
             why.addr.eq(warp),
             where.addr.eq(warp),
-            fault.row.eq(where.data.place.row),
+            [fault[name].eq(where.data.place[name]) for name in ("row", "slot", "index")],
             self.over.valid.eq(self.ended.valid & ~where.data.saves),
             self.over.place.eq(where.data.place),
             fault.cause.eq(cause),

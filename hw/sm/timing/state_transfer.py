@@ -242,7 +242,7 @@ class StateTransfer(wiring.Component):
             last.valid.eq(ends & (fails | ~o.p.block)),
             last.p.ends.eq(~o.p.block),
             last.p.warp.eq(o.p.owner.warp),
-            last.p.fault.row.eq(o.p.owner.row),
+            [last.p.fault[name].eq(o.p.owner[name]) for name in ("row", "slot", "index")],
             last.p.fault.cause.eq(Mux(fails, CoreCause.STATE_BUS, CoreCause.NONE)),
             done.eq(ends & (last.ready | ~last.valid)),
             written.ready.eq(~written.p.last | done),
@@ -266,7 +266,7 @@ class StateTransfer(wiring.Component):
         with m.If(arrived.valid & arrived.ready & (arrived.p.status != MemoryStatus.OK)):
             m.d.sync += bad.eq(1)
         m.d.comb += [
-            last.p.fault.row.eq(owner.row),
+            [last.p.fault[name].eq(owner[name]) for name in ("row", "slot", "index")],
             last.p.fault.cause.eq(CoreCause.STATE_BUS),
             load.p.slot.eq(owner.slot),
             load.p.fates.over.eq(Value.cast(state)[:_HALF] | bad.replicate(_HALF)),

@@ -166,6 +166,7 @@ class Steps(wiring.Component):
         m.d.comb += [
             self.last.p.warp.eq(warp.warp),
             fault.row.eq(warp.row),
+            [fault[name].eq(facts[name]) for name in ("slot", "index")],
             fault.cause.eq(warp.cause),
             fault.at.eq(Cat(place.count, facts.number)),
             fault.va.eq(Cat(Mux(place.first, place.va[:low], 0), place.va[low:])),

@@ -82,6 +82,7 @@ class WarpStart(wiring.Component):
             self.row.eq(Mux(self._is_block, begin.row, start.row)),
             self.warp.eq(start.warp),
             facts.number.eq(self._block.number),
+            facts.slot.eq(start.slot),
             facts.index.eq(start.index),
             self.place.va.eq(self._sum),
             self.place.first.eq(1),

@@ -62,7 +62,7 @@ def test_kills(simulator: str, name: str) -> None:
 
 @pytest.mark.smoke("child_of_a_kernel", "depth_limit")
 def test_nested(simulator: str) -> None:
-    run(simulator, "nested", "nested", minimum=11)
+    run(simulator, "nested", "nested", minimum=13)
 
 
 def test_two_queues(simulator: str) -> None:
