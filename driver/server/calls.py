@@ -131,8 +131,12 @@ class Calls:
         if application.context is not None:
             self._device.engine.contexts.choose(space, application.context)
         if self._settings.scheduling == "runlist":
-            group = application.group
-            await self._device.runlist.configure(space, slice_ns=group.slice_ns, level=group.level)
+            turns = {"slice_ns": application.group.slice_ns, "level": application.group.level}
+            try:
+                await self._device.runlist.configure(space, **turns)
+            except Exception:
+                await self._close_space(application, number)
+                raise
 
     async def _map(self, application: Application, request: Map) -> None:
         if not application.owns(request.pa, request.size):

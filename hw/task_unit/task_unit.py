@@ -76,8 +76,8 @@ class TaskUnit(wiring.Component):
     (MODEL), if there is no save place for the block, or if the kernel tree is full or its limit is
     reached (both ROOM), in this order; then for the same reasons as any other launch, and as a
     queue (MODEL). Once it is accepted, the page of its parent's QMD is written into its own
-    (MODEL_PARENT), before its end or failure is reported. Nothing waits for that write, and nobody
-    is told if it fails.
+    (MODEL_PARENT), before its end or failure is reported. The answer does not wait for that write,
+    and nobody is told if it fails.
 
     A QMD is read and checked again when its task gets a slot, since memory may have changed; the
     task keeps the priority of its list.

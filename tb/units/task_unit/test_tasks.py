@@ -46,8 +46,10 @@ def test_levels(simulator: str, name: str) -> None:
     run(simulator, "levels", name, minimum=2 if name == "default" else 9)
 
 
-def test_queues(simulator: str) -> None:
-    run(simulator, "queues", "default", minimum=28)
+@pytest.mark.parametrize("name", tiers(["default", "nested"], nightly=["default"]))
+def test_queues(simulator: str, name: str) -> None:
+    """Queues and dependences; with nested launches as without."""
+    run(simulator, "queues", name, minimum=28)
 
 
 @pytest.mark.parametrize(
