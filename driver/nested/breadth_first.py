@@ -16,7 +16,7 @@ __all__ = [
     "BREADTH_FIRST",
     "EDGES",
     "EDGES_OF",
-    "FRONTIER",
+    "IN_FRONTIER",
     "LEVEL",
     "THREADS",
     "UNREACHED",
@@ -67,6 +67,16 @@ FRONTIER = """
 """
 """Distance of the frontier, r9; STATE at r10."""
 
+IN_FRONTIER = f"""
+    ldc   r4, [DISTANCES]
+    ldc   r5, [DISTANCES + 4]
+    lea   r6, r4, r0, 2
+    ldg   r8, [r6]
+    {FRONTIER}
+    seq   r8, r8, r9
+"""
+"""Whether vertex r0 is in the frontier, r8; DISTANCES at r4."""
+
 VERTEX = f"""
     s2r   r0, ctaid.x
     s2r   r1, ntid.x
@@ -75,12 +85,7 @@ VERTEX = f"""
     ldc   r1, [N]
     sltu  r1, r0, r1
     push  r1
-    ldc   r4, [DISTANCES]
-    ldc   r5, [DISTANCES + 4]
-    lea   r6, r4, r0, 2
-    ldg   r8, [r6]
-    {FRONTIER}
-    seq   r8, r8, r9
+    {IN_FRONTIER}
     push  r8
 """
 """Vertex of the thread, r0; lanes with one that is in the frontier, r8, stay active. DISTANCES at

@@ -10,7 +10,7 @@ from signalbox.driver.kernels.library import Kernel
 from signalbox.driver.memory.physical import Buffer
 from signalbox.driver.nested.breadth_first import (
     EDGES_OF,
-    FRONTIER,
+    IN_FRONTIER,
     THREADS,
     UNREACHED,
     VERTEX,
@@ -50,12 +50,7 @@ HEAVY_VERTICES = Kernel(
     ldc   r3, [HEAVY + 4]
     lea   r2, r2, r0, 2
     ldg   r0, [r2]
-    ldc   r4, [DISTANCES]
-    ldc   r5, [DISTANCES + 4]
-    lea   r6, r4, r0, 2
-    ldg   r8, [r6]
-    {FRONTIER}
-    seq   r8, r8, r9
+    {IN_FRONTIER}
     bnone r8, end
     {EDGES_OF}
     s2r   r1, tid.x
