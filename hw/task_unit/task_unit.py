@@ -902,6 +902,7 @@ class TaskUnit(wiring.Component):
             kills.on.eq(self.on),
             sweep.waiting.eq(self._lists.waiting),
             sweep.rows.eq(slots.kill.any()),
+            sweep.rests.eq(self._choice.rests),
             sweep.queues.eq(self._queues.open),
             sweep.ends.eq(
                 self.ends if self._config.nested else self.ended.valid & self.ended.ready

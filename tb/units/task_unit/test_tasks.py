@@ -59,7 +59,7 @@ def test_queues(simulator: str, name: str) -> None:
     ),
 )
 def test_kills(simulator: str, name: str) -> None:
-    run(simulator, "kills", name, minimum=21)
+    run(simulator, "kills", name, minimum=22)
 
 
 @pytest.mark.smoke("child_of_a_kernel", "depth_limit")
