@@ -1,4 +1,4 @@
-"""Checks which kernels of a workload file launch which ([[child]], `driver/workload/reader.py`)."""
+"""Reads the trees of kernels of a workload file ([[child]], `driver/workload/reader.py`)."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -17,10 +17,10 @@ from signalbox.driver.nested.refinement import Refinement
 from signalbox.driver.nested.refinement_flat import FlatRefinement
 from signalbox.driver.runtime.limits import Limit
 from signalbox.driver.runtime.stream import Stream
+from signalbox.driver.workload.nested_jobs import distances, graph, refined, rough_field
 from signalbox.hw.errors import Refusal
 from signalbox.tb.benchmarks.flat import CASES, REACTIONS, key, waits_key
 from signalbox.tb.benchmarks.scenes import report
-from signalbox.tb.models.nested_jobs import distances, graph, refined, rough_field
 from signalbox.tb.simulation.machine import SimMachine
 from signalbox.tb.simulation.trace import Doorbell, TaskOver
 from signalbox.tb.simulation.trace_file import TraceFile

@@ -18,6 +18,7 @@ from signalbox.driver.nested.refinement import Refinement
 from signalbox.driver.nested.refinement_flat import FlatRefinement
 from signalbox.driver.runtime.limits import Limit
 from signalbox.driver.runtime.stream import Stream
+from signalbox.driver.workload.nested_jobs import distances, graph, refined, rough_field
 from signalbox.hw.errors import Refusal
 from signalbox.tb.driver.nested_bodies import (
     STORE,
@@ -26,7 +27,6 @@ from signalbox.tb.driver.nested_bodies import (
     chain_of_a_fault,
     chain_of_a_refusal,
 )
-from signalbox.tb.models.nested_jobs import distances, graph, refined, rough_field
 from signalbox.tb.simulation.machine import SimMachine
 
 LIMIT = {"timeout_time": 4, "timeout_unit": "ms"}

@@ -21,10 +21,10 @@ from signalbox.driver.nested.refinement import Refinement
 from signalbox.driver.nested.refinement_flat import FlatRefinement
 from signalbox.driver.runtime.limits import Limit
 from signalbox.driver.runtime.stream import Stream
+from signalbox.driver.workload.nested_jobs import distances, graph, refined, rough_field
 from signalbox.hw.config import Config
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
 from signalbox.tb.driver.hangs import HANGS
-from signalbox.tb.models.nested_jobs import distances, graph, refined, rough_field
 from signalbox.tb.simulation.runner import choose_seed
 
 PLAIN = Config(memory_bytes=SPACE)
