@@ -100,7 +100,7 @@ def setup(app: Sphinx) -> None:
 
 
 def _add_contents(_: Sphinx, name: str, source: list[str]) -> None:
-    """Complete the pages of which a part is not written in them."""
+    """Complete the pages that are partly generated."""
     if name == root_doc:
         source[0] += CONTENTS
     elif name == PLAN:

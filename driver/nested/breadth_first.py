@@ -60,7 +60,7 @@ refused:
 """Launches LEVEL for one distance after the other, until a level finds no vertex. STATE has two
 words: the distance, and whether a vertex was found."""
 
-FRONTIER = """
+_FRONTIER = """
     ldc   r10, [STATE]
     ldc   r11, [STATE + 4]
     ldg   r9, [r10]
@@ -72,7 +72,7 @@ IN_FRONTIER = f"""
     ldc   r5, [DISTANCES + 4]
     lea   r6, r4, r0, 2
     ldg   r8, [r6]
-    {FRONTIER}
+    {_FRONTIER}
     seq   r8, r8, r9
 """
 """Whether vertex r0 is in the frontier, r8; DISTANCES at r4."""
@@ -183,7 +183,7 @@ EDGES = Kernel(
     ldc   r0, [VERTEX]
     ldc   r4, [DISTANCES]
     ldc   r5, [DISTANCES + 4]
-    {FRONTIER}
+    {_FRONTIER}
     {EDGES_OF}
     s2r   r1, tid.x
     add   r16, r16, r1

@@ -23,7 +23,7 @@ class Workspace:
     @classmethod
     @asynccontextmanager
     async def prepare(cls, device: Device, stream: Stream) -> AsyncGenerator[Self]:
-        """Context in which an algorithm prepares what it needs; it is freed if that fails."""
+        """Context for the preparation of an algorithm; its buffers are freed if that fails."""
         made = cls(device, stream)
         try:
             yield made

@@ -177,14 +177,20 @@ def check_kernels(
 
     `by_name` has all work, `spaces` the address space of each stream. Raises `WorkloadError`.
     """
+    for table, spec in kernels:  # first, as a kernel also waits for the data of its children
+        for pointer, name in spec.sources.items():
+            what = f"args: {pointer} = {name!r}"
+            if name not in by_name:
+                raise table.error(f"{what}: there is no such copy or kernel")
+            if by_name[name].count not in {1, spec.count}:
+                raise table.error(
+                    f"{what}: that is a series of {by_name[name].count}, this one of {spec.count}"
+                )
+            _check_data(table, spec, pointer, by_name[name])
     for table, spec in kernels:
         for name in spec.after:
             if name not in by_name:
                 raise table.error(f"after = {name!r}: there is no such copy or kernel")
-        for pointer, name in spec.sources.items():
-            if name not in by_name:
-                raise table.error(f"args: {pointer} = {name!r}: there is no such copy or kernel")
-            _check_data(table, spec, pointer, by_name[name])
         for name in spec.before:
             if by_name[name].count not in {1, spec.count}:
                 raise table.error(

@@ -100,7 +100,7 @@ def _check_kernels(table: Table, spec: NestedSpec, config: Config) -> None:
 
 
 def check_nested(nested: list[tuple[Table, NestedSpec]], by_name: Mapping[str, Spec]) -> None:
-    """Check what must end before. Raises `WorkloadError`."""
+    """Check the names in `after`. Raises `WorkloadError`."""
     for table, spec in nested:
         for name in spec.after:
             if name not in by_name:

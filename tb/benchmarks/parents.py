@@ -89,18 +89,18 @@ def _levels_table() -> str:
 _URGENT = f"""\
 A kernel of an urgent stream launches two children, vector additions of {WORDS // 32} blocks each,
 and waits for them, while a kernel of the least urgent stream fills the machine: {BLOCKS} blocks of
-{THREADS // 32} warps, {BLOCKS // WAVES} at a time, by how long each computes. Cycles from the
-doorbell to the end of the urgent kernel and its children, and from the doorbell to the end of the
-low kernel. Its stream's priority: the urgent kernel has that of its stream's band. Lowest
-priority: the baseline, which launches every kernel that has children at the lowest device
-priority, here that of the low kernel, so that it waits for all blocks of that. Two SMs of the
-supplied core, memory latency 16; with nested launches, blocks of lower priority are stopped for
-more urgent ones."""
+{THREADS // 32} warps, {BLOCKS // WAVES} at a time. Rows: cycles for which each of these blocks
+computes. Columns: cycles from the doorbell to the end of the urgent kernel and its children, and
+from the doorbell to the end of the low kernel. Its stream's priority: the urgent kernel has that
+of its stream's band. Lowest priority: the baseline, which launches every kernel that has children
+at the lowest device priority, here that of the low kernel, so that it waits for all blocks of
+that. Two SMs of the supplied core, memory latency 16; with nested launches, blocks of lower
+priority are stopped for more urgent ones."""
 
 
 _IDLE = """\
-On an idle machine the urgent kernel takes {} cycles: longer than beside some low kernels, since
-there both children run on both SMs at once, and evict each other's lines of the program caches."""
+On an idle machine the urgent kernel takes {} cycles, more than beside some low kernels: with both
+SMs free, each child runs on both, and the two evict each other's lines of the program caches."""
 
 
 def table(values: Mapping[str, int]) -> str:

@@ -52,12 +52,14 @@ def entry(kind: str, **values: Any) -> str:
     return f"[[{kind}]]\n" + "".join(f"{key} = {value!r}\n" for key, value in given.items())
 
 
-def play(workload: Workload, kind: str | None = None, machine: type = FakeMachine) -> Result:
+def play(
+    workload: Workload, kind: str | None = None, machine: type = FakeMachine, seed: int = 1
+) -> Result:
     fake = machine(replace(workload.config, memory_bytes=SPACE))
 
     async def main():
         device = await Device.open(fake, workload.policy.make(kind), workload.policy.settings())
-        return await asyncio.wait_for(run(device, workload, seed=1), HANGS)
+        return await asyncio.wait_for(run(device, workload, seed=seed), HANGS)
 
     return asyncio.run(main())
 
@@ -230,7 +232,7 @@ def add(**changes: Any) -> str:
             + copy("x", 400, count=3)
             + copy("y", 400)
             + kernel("k", "vector add", 1, 1, ADD, count=2),
-            r"'x' is a series of 3, this one of 2",
+            r"A = 'x': that is a series of 3, this one of 2",
         ),
         (
             HEAD

@@ -40,7 +40,7 @@ def every() -> str:
 
 @pytest.mark.parametrize("kind", ["priority", "none"])
 def test_every_algorithm(kind: str):
-    """All results are numpy's. Each series has its own input, but runs do not."""
+    """All results are numpy's; records have titles, priorities, sizes and children."""
     result = play(parse(every()), kind)
     names = [result.title(record) for record in result.kernels]
     assert sorted(names) == ["grid", "more", "search", "short", "sort[0]", "sort[1]", "sums"]
@@ -71,8 +71,8 @@ def test_inputs():
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(nested_jobs.ALGORITHMS, "merge sort", replace(algorithm, prepare=watch))
         text = READY + nested("a", "merge sort", 40, count=2)
-        for seed in (5, 5, 6):
-            play(parse(text.replace("n = 40", f"n = 40\nseed = {seed}")))
+        for seed, run in ((5, 1), (5, 2), (6, 1)):
+            play(parse(text.replace("n = 40", f"n = 40\nseed = {seed}")), seed=run)
     first, again, other = seen[:2], seen[2:4], seen[4:]
     assert first == again and len({*first, *other}) == 4
 
@@ -171,7 +171,7 @@ LIMITED = MACHINE + "[limits]\n"
 
 
 def one(kind: str = "merge sort", n: int = 100, **more: Any) -> str:
-    """A valid workload but for what is given."""
+    """A workload that is valid except for the arguments."""
     return READY + nested("k", kind, n, **more)
 
 
@@ -257,6 +257,15 @@ def sort_then(work: str) -> str:
         (
             tree(top(FIRST="a", SECOND="b"), A, B),
             r"child 2 \('b'\): args: X = 'a': that is not complete before it",
+        ),
+        (
+            tree(top(FIRST="a"), child("a", "prefix sum", 1, 32, {"X": "nope"})),
+            r"child 1 \('a'\): args: X = 'nope': there is no such copy or kernel",
+        ),
+        (
+            tree(copy("p", 400, count=2), top(FIRST="a"))
+            + child("a", "prefix sum", 1, 32, {"X": "p"}),
+            r"child 1 \('a'\): args: X = 'p': that is a series of 2, this one of 1",
         ),
         (
             tree(top(FIRST="a"), A + "at = 3\n"),

@@ -96,6 +96,47 @@ def test_the_urgent_stream_does_not_wait():
     assert took["priority"] < took["none"]
 
 
+DATA_OF_A_CHILD = """
+[[copy]]
+name = "x"
+stream = "solver"
+size = 128
+
+[[kernel]]
+name = "top"
+stream = "solver"
+kernel = "launch in turn"
+grid = 1
+block = 32
+args = { FIRST = "sums" }
+
+[[child]]
+name = "sums"
+kernel = "prefix sum"
+grid = 1
+block = 32
+args = { X = "x" }
+
+[[copy]]
+name = "result"
+stream = "filter"
+source = "sums"
+size = 128
+"""
+
+
+@pytest.mark.nightly
+def test_a_copy_waits_for_data_of_a_child(tmp_path: Path):
+    """Another channel waits for the kernel that the driver launched: children have no fence."""
+    path = tmp_path / "child.toml"
+    path.write_text(EXAMPLE.read_text().split("# The solver: kernels")[0] + DATA_OF_A_CHILD)
+    run = simulate_workload(path, "priority", seed=1)
+    found = activity(run.result, run.events)
+    (record,) = (one for one in run.result.records if one.name == "result")
+    waits = [span.name for span in found.waits[record.channel]]
+    assert "waits for the end of top" in waits
+
+
 # What is lost
 
 
@@ -112,8 +153,14 @@ def without_launch(events: list[trace.Event]) -> list[trace.Event]:
     return [event for event in events if event not in (asked, answered)]
 
 
+def without_answer(events: list[trace.Event]) -> list[trace.Event]:
+    """Forget an answer to a launch, and all later events of its block's SM."""
+    last = [event for event in events if isinstance(event, trace.Answered)][-1]
+    return [event for event in events if event is not last]
+
+
 def other_record(events: list[trace.Event]) -> list[trace.Event]:
-    """A block launches what is no kernel."""
+    """A block launches a record that belongs to no kernel."""
     first = next(event for event in events if isinstance(event, trace.Asked))
     return [replace(event, page=1) if event is first else event for event in events]
 
@@ -131,6 +178,7 @@ def other_row(events: list[trace.Event]) -> list[trace.Event]:
     [
         (other_row, r"SM \d: .*\(\d, 0, 0\).* launched a child of \S+"),
         (without_launch, r"row \d got the record at 0x\w+, which was not launched"),
+        (without_answer, r"row \d got the record|a launch by a block was not answered"),
         (other_record, r"\(0, 0, 0\) launched a record at 0x100 that is no kernel's"),
     ],
 )
@@ -348,6 +396,6 @@ def test_what_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
         for cycles in (starts, ends):
             cells += [f"{min(cycles):,}", f"{sum(cycles) / number:,.0f}", f"{max(cycles):,}"]
         assert cells in rows
-    assert text.count("that kernels launched, by depth") == 2
+    assert text.count("launched by kernels, by depth") == 2
     assert not any("sort." in line for line in text.splitlines())
     assert "timeline-nested.pftrace" in text and not capsys.readouterr().err

@@ -170,6 +170,12 @@ class _Reader:
         self._names = {(r.name, r.index): result.title(r) for r in records}
         self._needs = {request.key: request.needs for request in requests(result.workload.work)}
         self._channel_of = {(r.name, r.index): r.channel for r in records}
+        for spec in result.workload.kernels:
+            if spec.parent:  # others wait for its data until its parent, listed before it, ends
+                for index in range(spec.count):
+                    parent, child = (spec.parent, index), (spec.name, index)
+                    self._names[child] = self._names[parent]
+                    self._channel_of[child] = self._channel_of[parent]
         self._channels: dict[int, _Channel] = {}
         for record in records:
             self._channels.setdefault(record.channel, _Channel([])).records.append(record)

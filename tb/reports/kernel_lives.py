@@ -58,7 +58,7 @@ class ChildLaunch:
 
     @property
     def name(self) -> str:
-        """Its name, with what became of it."""
+        """Title of the child, or why the launch was refused."""
         if self.child is None:
             return f"refused launch: {self.refusal.name}"
         return f"launch of {self.child.title}"
@@ -403,6 +403,8 @@ class _Reader:
 
     def finish(self) -> KernelActivity:
         """The complete activity, checked."""
+        if self._asking:
+            raise Lost("a launch by a block was not answered")
         self._done.kernels.sort(key=lambda kernel: kernel.launched)
         for life in (*self._done.kernels, *(one for left in self._coming.values() for one in left)):
             life.check()

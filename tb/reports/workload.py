@@ -300,7 +300,7 @@ def _show_kernels(workload: Workload, done: dict[str, Activity], out: TextIO) ->
         print(lives_table(run), file=out)
         if children := children_table(run):
             print(
-                f"\nKernels {title} that kernels launched, by depth, and cycles from then on:\n",
+                f"\nKernels {title} launched by kernels, by depth, with cycles from the launch:\n",
                 file=out,
             )
             print(children, file=out)

@@ -66,7 +66,8 @@ _BUILD_SECONDS = 10.0
 
 
 _NESTED_TIMES, _NESTED_BYTES = 4, 1 << 18
-"""Memory of an algorithm with nested launches: its result so often, and so many bytes more."""
+"""Memory of an algorithm with nested launches: so many times its result, and so many bytes more."""
+
 
 Record = TypeVar("Record", KernelRecord, ChildRecord)
 
