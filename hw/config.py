@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 __all__ = [
     "CONFIGS",
     "LIMITS",
+    "MASK_SMS",
     "PA_BITS",
     "PRIORITIES",
     "REGISTER_UNIT",
@@ -56,6 +57,9 @@ it."""
 
 SHARED_UNIT = 1024
 """Allocation unit of an SM's shared memory, in bytes."""
+
+MASK_SMS = 64
+"""SMs with a bit in the mask of a QMD."""
 
 STATE_LINE = 4 * WARP_THREADS
 """Unit of a saved block's state, in bytes: one register of a warp."""
@@ -178,6 +182,8 @@ class Config:
     nested_kernels : most kernels at a time that have launched others or were launched by others,
         and most blocks at a time that have launched some; 0: kernels cannot launch. Needs save
         places.
+    sm_masks : the QMD of a task can disable SMs (SM_DISABLE_MASK), the first 64 of them; otherwise
+        its mask must be 0.
     timing_core : SMs have the timing core, which takes time but computes nothing.
     trace : the top level has the `trace` port, for recording by simulations.
     """
@@ -212,6 +218,7 @@ class Config:
     runlist_entries: int = 0
     save_places: int = 0
     nested_kernels: int = 0
+    sm_masks: bool = False
     timing_core: bool = False
     trace: bool = False
 
@@ -334,6 +341,11 @@ class Config:
     def sm_bits(self) -> int:
         """Width of an SM number."""
         return _bits(self.sms)
+
+    @property
+    def masked_sms(self) -> int:
+        """SMs that a task can disable, the first ones."""
+        return min(self.sms, MASK_SMS) if self.sm_masks else 0
 
     @property
     def register_units(self) -> int:

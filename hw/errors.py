@@ -85,7 +85,8 @@ class Cause(enum.IntEnum, shape=6):
     TASK_FAULT = 36
     """The task's record could not be read."""
     TASK_MODEL = 37
-    """The task's record has another version, uses an unmodelled feature, or has an empty grid."""
+    """The task's record has another version, uses an unmodelled feature, has an empty grid, or
+    disables all SMs."""
     TASK_CHECK = 38
     """The task's record fails a public check, given by `CAUSE.SKEDCHECK`."""
     TASK_FULL = 39
@@ -199,7 +200,7 @@ class Refusal(enum.Enum, shape=4):
     FAULT = 2
     """BUS, FAULT: its QMD cannot be accessed."""
     MODEL = 3
-    """Wrong QMD version, or use of a feature that is not modelled."""
+    """Wrong QMD version, use of a feature that is not modelled, an empty grid, or no SM."""
     CHECK = 4
     """A public check fails."""
     FULL = 5

@@ -11,7 +11,11 @@ from signalbox.hw.config import CONFIGS, LIMITS, Config, ConfigError
 
 __all__ = ["add_core", "add_options", "chosen", "number", "program"]
 
-_FLAGS = {"timing_core": "SMs that take time and compute nothing", "trace": "a trace port"}
+_FLAGS = {
+    "sm_masks": "tasks that can disable SMs",
+    "timing_core": "SMs that take time and compute nothing",
+    "trace": "a trace port",
+}
 """Help text of each bool member."""
 
 

@@ -57,7 +57,7 @@ ADDRESS_BITS = 16
 ID = 0x5349_4742
 """`ID` of every Signalbox: "SIGB"."""
 
-VERSION = (2, 13)
+VERSION = (2, 14)
 """Major and minor version of the register map; the major number grows with incompatible changes."""
 
 
@@ -953,6 +953,11 @@ GLOBAL = Block(
             "RUNLIST_ENTRIES",
             0x324,
             "TSGs in a runlist, each as often as it is listed, at most; 0: no runlists.",
+        ),
+        _size(
+            "MASKED_SMS",
+            0x328,
+            "SMs that the QMD of a task can disable, the first ones; 0: SM_DISABLE_MASK must be 0.",
         ),
     ),
 )

@@ -57,7 +57,10 @@ _MEANING = {
     Cause.INLINE_ZERO: "an inline transfer of no bytes",
     Cause.TASK_BUS: "the bus refused a read of the task's record",
     Cause.TASK_FAULT: "the task's record is not mapped",
-    Cause.TASK_MODEL: "the task's record has another version, unmodelled features or an empty grid",
+    Cause.TASK_MODEL: (
+        "the task's record has another version, unmodelled features or an empty grid, or disables "
+        "all SMs"
+    ),
     Cause.TASK_CHECK: "a check of the task's record failed",
     Cause.TASK_FULL: "the list of waiting tasks of that priority is full",
     Cause.TASK_LISTS: "the memory of the task lists could not be accessed",

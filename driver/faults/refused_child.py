@@ -12,7 +12,9 @@ __all__ = ["RefusedChild", "refused_child"]
 _MEANING = {
     Refusal.BUS: "the bus refused an access to its record",
     Refusal.FAULT: "its record is not mapped",
-    Refusal.MODEL: "its record has another version, or uses a feature that is not modelled",
+    Refusal.MODEL: (
+        "its record has another version, uses a feature that is not modelled, or disables all SMs"
+    ),
     Refusal.FULL: "the list of its priority is full",
     Refusal.LISTS: "the task lists cannot be accessed",
     Refusal.KILLED: "its parent was being killed",

@@ -45,6 +45,7 @@ class DeviceInfo:
     sm_blocks: int
     sm_registers: int
     sm_shared: int
+    masked_sms: int
     lanes: int
 
     @property
@@ -99,5 +100,6 @@ class DeviceInfo:
             sm_blocks=await control.read("SM_BLOCKS"),
             sm_registers=await control.read("SM_REGISTERS"),
             sm_shared=await control.read("SM_SHARED"),
+            masked_sms=await control.read("MASKED_SMS"),
             lanes=await control.read("LANES"),
         )

@@ -12,6 +12,7 @@ from signalbox.hw.records.placement import (
     LEVEL_BITS,
     block_claim,
     block_record,
+    disabled_sms,
     kernel_needs,
     returned_block,
 )
@@ -39,7 +40,7 @@ def block_move(config: Config) -> data.StructLayout:
 
 class BlockRecall(wiring.Component):
     """Claims room for the most urgent block that waits on an SM; among equals, that on the SM of
-    the lowest number. When another SM has room for it, it is recalled and sent there.
+    the lowest number. When another SM that may take it has room, it is recalled and sent there.
 
     With r rounds of a binary tree among all SMs: a block is claimed r + 2 cycles after its SM has
     reported it. From the cycle in which another SM has room for the claimed block to the cycle in
@@ -54,8 +55,9 @@ class BlockRecall(wiring.Component):
     accepts : in, per SM: a block can be sent to it.
     heard : in, per SM: its reports cover all blocks sent to it.
     returned : in, per SM, strobe: answer to `recall`, see `returned_block`.
-    open : in, strobe: a row opens, with its address space.
-    claim : out, a `block_claim`, for all SMs but that of the block.
+    open : in, strobe: a row opens, with its address space, and `disabled_sms`.
+    claim : out, a `block_claim`, for all SMs that may take the block but its own.
+    barred : out, with `Config.sm_masks`: SMs that may not take it; combinational.
     owner : out, one-hot: the SM of the claimed block.
     recall : out, strobe per SM: it is to return its claimed block.
     pause : out, no block may be placed from the next cycle on.
@@ -65,15 +67,21 @@ class BlockRecall(wiring.Component):
     def __init__(self, config: Config) -> None:
         self._config, sms = config, config.sms
         super().__init__({
-            "waits": In(block_claim).array(sms),
+            "waits": In(block_claim(config)).array(sms),
             "room": In(sms),
             "accepts": In(sms),
             "heard": In(sms),
             "returned": In(returned_block(config)).array(sms),
             "open": In(
-                data.StructLayout({"valid": 1, "row": config.row_bits, "asid": config.asid_bits})
+                data.StructLayout({
+                    "valid": 1,
+                    "row": config.row_bits,
+                    "asid": config.asid_bits,
+                    **disabled_sms(config),
+                })
             ),
-            "claim": Out(block_claim),
+            "claim": Out(block_claim(config)),
+            **({"barred": Out(sms)} if config.masked_sms else {}),
             "owner": Out(sms),
             "recall": Out(sms),
             "pause": Out(1),
@@ -84,7 +92,11 @@ class BlockRecall(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         able = Signal.like(self.room, name="able")
-        m.d.comb += able.eq(self.room & self.accepts & self.heard & ~self.owner)
+        excluded = self.owner
+        if self._config.masked_sms:
+            self._bar(m)
+            excluded = self.owner | self.barred
+        m.d.comb += able.eq(self.room & self.accepts & self.heard & ~excluded)
         self._space(m)
         with m.If(self._left != 0):
             m.d.sync += self._left.eq(self._left - 1)
@@ -121,6 +133,21 @@ class BlockRecall(wiring.Component):
             write.data.eq(opens.asid),
             read.addr.eq(self.move.row),
             self.move.asid.eq(read.data),
+        ]
+
+    def _bar(self, m: Module) -> None:
+        """SMs that may not take the claimed block."""
+        config, opens = self._config, self.open
+        m.submodules.masks = masks = Memory(
+            shape=config.masked_sms, depth=1 << config.row_bits, init=[]
+        )
+        write, read = masks.write_port(), masks.read_port(domain="comb")
+        m.d.comb += [
+            write.en.eq(opens.valid),
+            write.addr.eq(opens.row),
+            write.data.eq(opens.disabled),
+            read.addr.eq(self.claim.row),
+            self.barred.eq(read.data),
         ]
 
     def _claim(self, m: Module, best: data.View, found: Value, sm: Value) -> None:

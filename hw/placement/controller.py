@@ -75,6 +75,7 @@ class GlobalController(wiring.Component):
     * The kernel is in order: no row ahead of it has an undistributed block without a decision. From
       the cycle after `open` is accepted, or the third after `add`, no block of a later row is sent
       before all blocks of the row, except for those sent already.
+    * The SM is not disabled for the kernel.
     * The SM qualifies for the step decided: its free resources can only have grown since the
       decision started, because an SM that receives a block is struck out of the choice.
     * No SM qualified for a better step, or for step A with the policy's preference, when the
@@ -92,8 +93,9 @@ class GlobalController(wiring.Component):
     cycles plus the rounds of the choice; from `freed` of a resource that a waiting kernel needs: 3
     cycles plus the rounds. With 132 SMs: 10 and 8.
 
-    A block placed by step C that has not begun moves to another SM that can begin it
-    (`BlockRecall`). While one waits, blocks of lower priority do not take the last slot of an SM.
+    A block placed by step C that has not begun moves to another SM that can begin it and may take
+    it (`BlockRecall`). While one waits, blocks of lower priority do not take the last slot of any
+    SM to which it may move.
 
     Members
     -------
@@ -145,6 +147,8 @@ class GlobalController(wiring.Component):
         self._move = Signal(block_move(config), name="block_move")
         self._pause, self._changes = Signal(name="pause"), Signal(name="lists_change")
         self._level = Signal(LEVEL_BITS, name="claimed_level")
+        self._barred = Signal(config.sms, name="barred")
+        """SMs that may not take the claimed block."""
         self._saved = SavedBlocks(config) if config.preemption else None
         self._from_list = Signal(name="from_list")
         """The next block of the selected row is a saved one."""
@@ -183,7 +187,11 @@ class GlobalController(wiring.Component):
         opened = asks.open.p
         m.d.comb += [
             kernels.open.valid.eq(asks.opens),
-            [kernels.open[name].eq(opened[name]) for name in ("row", "needs", "asid", "policy")],
+            [
+                kernels.open[name].eq(opened[name])
+                for name in kernels.open.shape().members
+                if name != "valid"
+            ],
             numbering.open.valid.eq(asks.opens),
             [numbering.open[name].eq(opened[name]) for name in ("row", "blocks", "first", "grid")],
             kernels.close.eq(asks.closes),
@@ -211,10 +219,11 @@ class GlobalController(wiring.Component):
         move, batch = self._move, self._batch
         sent = Mux(batch.valid, batch.needs.as_value(), needs)
         space = Mux(batch.valid, batch.asid, asid)
+        below = asked.needs.priority + 1 < self._level
         for n, (row, link) in enumerate(zip(self.rows, self.sm, strict=True)):
             m.d.comb += [
                 row.needs.eq(asked.needs),
-                row.spares.eq(asked.needs.priority + 1 < self._level),
+                row.spares.eq(below & ~self._barred[n]),
                 row.asid.eq(asked.asid),
                 row.policy.eq(asked.policy),
                 row.last.eq(last.valid & (last.sm == n)),
@@ -229,6 +238,10 @@ class GlobalController(wiring.Component):
                 self.choice.candidates[n].eq(row.candidate),
                 self._gather.words[n].eq(row.seen),
             ]
+        if self._config.masked_sms:
+            disabled = Signal(self._config.sms, name="disabled")
+            m.d.comb += disabled.eq(asked.disabled)
+            m.d.comb += [row.disabled.eq(disabled[n]) for n, row in enumerate(self.rows)]
         m.d.comb += [
             self.choice.taken.eq(self._taken),
             self.choice.found.sm.eq(self._sm),
@@ -336,14 +349,22 @@ class GlobalController(wiring.Component):
             recall.heard.eq(Cat(row.count == row.received for row in self.rows)),
             self._move.eq(recall.move),
             self._pause.eq(recall.pause),
-            self._level.eq(Mux(recall.claim.valid, recall.claim.level, 0)),
         ]
+        claims = recall.claim.valid
+        if self._config.masked_sms:
+            m.d.comb += [
+                recall.open.disabled.eq(opened.disabled),
+                self._barred.eq(recall.barred),
+            ]
+            # A block that may move nowhere keeps no slots.
+            claims = claims & ~(recall.owner | recall.barred).all()
+        m.d.comb += self._level.eq(Mux(claims, recall.claim.level, 0))
         for n, link in enumerate(self.sm):
             m.d.comb += [
                 recall.waits[n].eq(link.waits),
                 recall.returned[n].eq(link.returned),
                 link.claim.eq(recall.claim),
-                link.claim.valid.eq(recall.claim.valid & ~recall.owner[n]),
+                link.claim.valid.eq(recall.claim.valid & ~recall.owner[n] & ~self._barred[n]),
                 link.recall.eq(recall.recall[n]),
             ]
 
@@ -398,6 +419,8 @@ class GlobalController(wiring.Component):
         m.submodules.preemption = preemption = Preemption(self._config)
         connect(m, saved.place, preemption.place)
         m.d.comb += [preemption.waits.eq(self.kernels.waits), preemption.spare.eq(saved.spare)]
+        if self._config.masked_sms:
+            m.d.comb += preemption.disabled.eq(self.kernels.begins.disabled)
         spare = Signal(name="spare_place")
         m.d.sync += spare.eq(saved.spare & saved.place.valid)
         for number, link in enumerate(self.sm):

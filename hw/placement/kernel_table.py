@@ -7,7 +7,13 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
 from signalbox.hw.placement.row_order import RowOrder, row_event
-from signalbox.hw.records.placement import BLOCK_COUNT_BITS, Policy, block_lack, kernel_needs
+from signalbox.hw.records.placement import (
+    BLOCK_COUNT_BITS,
+    Policy,
+    block_lack,
+    disabled_sms,
+    kernel_needs,
+)
 
 __all__ = ["KernelTable", "decision", "kernel"]
 
@@ -25,6 +31,7 @@ def kernel(config: Config) -> data.StructLayout:
         "needs": kernel_needs,
         "asid": config.asid_bits,
         "policy": Policy,
+        **disabled_sms(config),
     })
 
 

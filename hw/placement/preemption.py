@@ -13,6 +13,7 @@ from signalbox.hw.records.placement import (
     block_lack,
     block_stop,
     block_victim,
+    disabled_sms,
 )
 
 __all__ = ["Preemption"]
@@ -25,7 +26,7 @@ class Preemption(wiring.Component):
     * on an SM whose most urgent block lacks resources, may have others stopped, and is more urgent
       than the SM's victim;
     * if no stop is in progress, for a kernel that finds no SM, on the SM with the least urgent
-      victim, among equals that with the smallest state.
+      victim, among equals that with the smallest state; only on one that may take its blocks.
 
     A victim that has no save place, and for which none is reserved, waits for a free one that is
     not reserved.
@@ -35,6 +36,7 @@ class Preemption(wiring.Component):
     victims : in, per SM: the block to be stopped next, a `block_victim`.
     lacks : in, per SM: its most urgent block lacks resources, a `block_lack`.
     waits : in, the served kernel finds no SM, and may have blocks stopped: its priority + 1.
+    disabled : in, with `Config.sm_masks`: SMs that take no block of that kernel.
     place : in, stream of free save places.
     spare : in, it is not reserved.
     stop : out, strobe per SM: see `block_stop`.
@@ -47,6 +49,7 @@ class Preemption(wiring.Component):
             "victims": In(block_victim).array(sms),
             "lacks": In(block_lack).array(sms),
             "waits": In(block_lack),
+            **{name: In(bits) for name, bits in disabled_sms(config).items()},
             "place": In(stream.Signature(config.place_bits)),
             "spare": In(1),
             "stop": Out(block_stop(config)).array(sms),
@@ -58,11 +61,15 @@ class Preemption(wiring.Component):
         """The SM that is told to stop a block below this level, one-hot."""
         self._placed = Signal(sms, name="placed")
         """Per SM: there is a save place for its victim."""
+        self._barred = Signal(sms, name="barred")
+        """Per SM: it takes no block of the kernel that waits."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         sms = self._config.sms
         able = Signal(sms, name="able")
+        if self._config.masked_sms:
+            m.d.comb += self._barred.eq(self.disabled)
         for number, (victim, lacks) in enumerate(zip(self.victims, self.lacks, strict=True)):
             lower = lacks.valid & (victim.level < lacks.level)
             m.d.comb += [
@@ -75,7 +82,13 @@ class Preemption(wiring.Component):
         urgent = select(self._sm, [lacks.level for lacks in self.lacks])
         best, best_sm = self._least_urgent(m)
         fits = Signal(name="fits")
-        m.d.comb += fits.eq(self.waits.valid & best & ~(self._busy | self._sm).any())
+        m.d.comb += fits.eq(
+            self.waits.valid
+            & best
+            & ~(self._busy | self._sm).any()
+            # The victims were compared for the kernel served then.
+            & ~self._barred.bit_select(best_sm, 1)
+        )
         m.d.sync += self._sm.eq(0)
         with m.If(found):
             m.d.sync += [self._sm.eq(1 << number), self._level.eq(0)]
@@ -96,7 +109,10 @@ class Preemption(wiring.Component):
         for number, (node, victim) in enumerate(zip(nodes, self.victims, strict=True)):
             m.d.sync += [
                 node.valid.eq(
-                    victim.valid & (victim.level < self.waits.level) & self._placed[number]
+                    victim.valid
+                    & (victim.level < self.waits.level)
+                    & self._placed[number]
+                    & ~self._barred[number]
                 ),
                 node.rank.eq(Cat(victim.state, victim.level)),
                 node.sm.eq(number),

@@ -79,6 +79,7 @@ class SmRow(wiring.Component):
     asid : in, its address space.
     policy : in, its policy.
     last : in, the SM received the kernel's last block.
+    disabled : in, with `Config.sm_masks`: the SM takes no block of the kernel.
     taken : in, strobe: a block is sent to the SM.
     sent : in, its needs.
     space : in, its address space.
@@ -124,6 +125,7 @@ class SmRow(wiring.Component):
             "asid": In(config.asid_bits),
             "policy": In(Policy),
             "last": In(1),
+            **({"disabled": In(1)} if config.masked_sms else {}),
             "taken": In(1),
             "sent": In(kernel_needs),
             "space": In(config.asid_bits),
@@ -207,6 +209,10 @@ class SmRow(wiring.Component):
             ),
             sees.lower.eq(sees.below & open_),
         ]
+        if config.masked_sms:
+            allowed = Signal.like(sees, name="allowed")
+            m.d.comb += allowed.eq(Mux(self.disabled, 0, sees.as_value()))
+            sees = allowed
         self._rank(m, sees, preferred)
         return sees
 

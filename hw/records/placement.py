@@ -30,6 +30,7 @@ __all__ = [
     "buffer_word",
     "constant_words",
     "coordinates",
+    "disabled_sms",
     "ended_block",
     "kernel_needs",
     "kernel_open",
@@ -137,12 +138,20 @@ class Policy(enum.Enum, shape=2):
     AFFINITY = 2
 
 
+def disabled_sms(config: Config) -> dict[str, int]:
+    """With `Config.sm_masks`, the member `disabled`: SMs that take no block of the kernel, of the
+    first `Config.masked_sms`. Another SM takes them."""
+    return {"disabled": config.masked_sms} if config.masked_sms else {}
+
+
 def kernel_open(config: Config) -> data.StructLayout:
     """Opens a row for a task: `blocks` undistributed blocks, the first one at `first`. With
-    preemption, those of the list `saved` precede them. There is at least one block."""
+    preemption, those of the list `saved` precede them. There is at least one block. `disabled`: see
+    `disabled_sms`."""
     saved = {"saved": saved_list(config)} if config.preemption else {}
     return data.StructLayout({
         **saved,
+        **disabled_sms(config),
         "row": config.row_bits,
         "needs": kernel_needs,
         "asid": config.asid_bits,
@@ -276,8 +285,12 @@ wanted = data.StructLayout({
 })
 """Amounts needed, in units, as wide as in the kernel words, so that nothing is truncated."""
 
-block_claim = data.StructLayout({"valid": 1, "level": LEVEL_BITS, **wanted.members})
-"""A block that has not begun: its priority + 1, and what its first warp takes, in units."""
+
+def block_claim(config: Config) -> data.StructLayout:
+    """A block that has not begun: its priority + 1, and what its first warp takes, in units. With
+    `Config.sm_masks`, its row."""
+    row = {"row": config.row_bits} if config.masked_sms else {}
+    return data.StructLayout({"valid": 1, "level": LEVEL_BITS, **wanted.members, **row})
 
 
 block_victim = data.StructLayout({
@@ -348,8 +361,8 @@ class SmLink(wiring.Signature):
     received : in, blocks accepted since reset, modulo 64. `highest` covers all of them, so the
         controller can tell whether it covers all blocks sent.
     waits : in, the most urgent block with warps to start, if it has not begun and lacks resources.
-    claim : out, the most urgent block that waits on another SM. No warp of lower priority starts
-        before it, except as rules 3 and 4 of `hw/sm/README.md` say.
+    claim : out, the most urgent block that waits on another SM, if it may come to this one. No warp
+        of lower priority starts before it, except as rules 3 and 4 of `hw/sm/README.md` say.
     room : in, its first warp can start, and no block of the SM that is as urgent has warps to
         start. It is reported 2 cycles after the claim changed, or 3 if a warp starts meanwhile, and
         1 cycle after anything else changed. Stays as long as the claim, and until such a block
@@ -385,8 +398,8 @@ class SmLink(wiring.Signature):
             "ended": In(stream.Signature(ended_block(config))),
             "highest": In(LEVEL_BITS),
             "received": In(6),
-            "waits": In(block_claim),
-            "claim": Out(block_claim),
+            "waits": In(block_claim(config)),
+            "claim": Out(block_claim(config)),
             "room": In(1),
             "recall": Out(1),
             "returned": In(returned_block(config)),

@@ -21,7 +21,8 @@ class BlockReturn(wiring.Component):
     Room is kept if the claimed block is more urgent than all blocks with warps to start.
 
     A recall is answered in the second cycle or later, once no start is under way. The most urgent
-    block is returned if it has not begun, and is the claimed one or needs the same.
+    block is returned if it has not begun, and is the claimed one or needs the same; with
+    `Config.sm_masks`, only if it is of the same row.
 
     Members
     -------
@@ -43,16 +44,17 @@ class BlockReturn(wiring.Component):
 
     def __init__(self, config: Config) -> None:
         self._record = block_record(config).members
+        self._masks = config.masked_sms > 0
         super().__init__({
             "urgent": In(chosen_block(config)),
             "some": In(1),
             "fits": In(1),
             "settled": In(1),
             "starts": In(1),
-            "claim": In(block_claim),
+            "claim": In(block_claim(config)),
             "claim_fits": In(fits),
             "recall": In(1),
-            "waits": Out(block_claim),
+            "waits": Out(block_claim(config)),
             "room": Out(1),
             "returned": Out(returned_block(config)),
             "keeps": Out(1),
@@ -73,6 +75,8 @@ class BlockReturn(wiring.Component):
             waits.level.eq(level),
             [waits[name].eq(urgent.takes[name]) for name in _AMOUNTS],
         ]
+        if self._masks:
+            m.d.sync += waits.row.eq(urgent.block.row)
         m.d.sync += [
             self.room.eq(self.keeps & self.claim_fits.as_value().all() & ~self.starts),
         ]
@@ -82,11 +86,11 @@ class BlockReturn(wiring.Component):
     def _return(self, m: Module, level: Signal) -> None:
         urgent, claim, returned = self.urgent, self.claim, self.returned
         decides, gives, same = (Signal(name=name) for name in ("decides", "gives", "same"))
+        alike = [level == claim.level, *(urgent.takes[name] == claim[name] for name in _AMOUNTS)]
+        if self._masks:
+            alike.append(urgent.block.row == claim.row)
         m.d.comb += [
-            same.eq(
-                Cat(urgent.takes[name] == claim[name] for name in _AMOUNTS).all()
-                & (level == claim.level)
-            ),
+            same.eq(Cat(alike).all()),
             decides.eq(self.freezes & self.settled),
             gives.eq(decides & urgent.valid & ~urgent.begun & same),
             self.leaves.eq(Mux(gives, urgent.place, 0)),

@@ -3,7 +3,7 @@
 from functools import reduce
 from operator import or_
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -21,7 +21,7 @@ from signalbox.hw.records.placement import (
 )
 from signalbox.hw.task_unit.qmd_fetch import QMD_DWORDS
 
-__all__ = ["QmdCheck", "local_units"]
+__all__ = ["QmdCheck", "local_units", "sm_mask"]
 
 _ENOUGH = 24
 """Dwords that hold the grid, the resume position, threads and registers."""
@@ -36,8 +36,6 @@ _NOT_MODELLED = (
     "CWD_REFERENCE_COUNT_INCR_ENABLE",
     "CWD_REFERENCE_COUNT_DECR_ENABLE",
     "DEPENDENT_QMD1_ENABLE",
-    "SM_DISABLE_MASK_LOWER",
-    "SM_DISABLE_MASK_UPPER",
 )
 """Fields that must be 0."""
 
@@ -62,9 +60,9 @@ class QmdCheck(wiring.Component):
     dwords : in, dwords read so far.
     done : out, the outputs below are valid, until `start`.
     wrong : out, the failed check with the lowest public number, if any.
-    foreign : out, wrong version, use of a feature that is not modelled, no block, or at least 2^32
-        blocks; `wrong` is then undefined. No public check is about an empty grid: SKEDCHECK 16 is
-        that of a block without threads.
+    foreign : out, wrong version, use of a feature that is not modelled, no block, at least 2^32
+        blocks, or no SM for them; `wrong` is then undefined. No public check is about an empty grid
+        or mask: SKEDCHECK 16 is that of a block without threads.
     needs : out, resource needs of a block.
     grid : out, size of the grid; of a queue, a single unbounded line.
     first : out, position of the first block; undefined for a queue.
@@ -227,7 +225,19 @@ class QmdCheck(wiring.Component):
         grid = _raster(qmd)
         empty = _any(size == 0 for size in (grid.x, grid.y, grid.z))
         many = (self._plane[32:] != 0) | (self._total[BLOCK_COUNT_BITS:] != 0)
-        return (version != (major << 4 | minor)) | used | empty | many
+        return (version != (major << 4 | minor)) | used | empty | many | self._masked()
+
+    def _masked(self) -> Value:
+        """SMs are disabled on a machine without masks, or all of them are."""
+        config, mask = self._config, sm_mask(self.record)
+        if not config.masked_sms:
+            return mask != 0
+        return mask[: config.sms].all() if config.sms <= len(mask) else Const(0)
+
+
+def sm_mask(qmd: data.View) -> Value:
+    """Disabled SMs, one bit each."""
+    return Cat(qmd.SM_DISABLE_MASK_LOWER, qmd.SM_DISABLE_MASK_UPPER)
 
 
 def _raster(qmd: data.View) -> data.View:

@@ -43,6 +43,7 @@ from signalbox.hw.task_unit.kill_sweep import KillSweep, Place
 from signalbox.hw.task_unit.kin_table import KinTable
 from signalbox.hw.task_unit.memory_share import share_memory
 from signalbox.hw.task_unit.oldest_blocks import OldestBlocks
+from signalbox.hw.task_unit.qmd_check import sm_mask
 from signalbox.hw.task_unit.qmd_reader import QmdReader
 from signalbox.hw.task_unit.qmd_writes import QmdWrites, Stored
 from signalbox.hw.task_unit.queue_table import QueueNext, QueueOp, QueueTable
@@ -634,6 +635,9 @@ class TaskUnit(wiring.Component):
             slots.opened.row.eq(slots.free.row),
             slots.opened.priority.eq(self._level),
         ]
+        if self._config.masked_sms:
+            # Bits of further SMs are cut off.
+            m.d.comb += opens.p.disabled.eq(sm_mask(metadata.record))
         with m.State("WORDS"):
             with m.If(self._words.done):
                 m.next = "OPEN"

@@ -69,20 +69,19 @@ FOREIGN = (
     "self_copy",
     "sequential",
     "second_dependent",
-    "mask_low",
-    "mask_high",
 )
 """Fields of features that the machine does not have."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Resources of an SM, and the number of SMs."""
+    """Resources of an SM, and the number of SMs. `masks` : tasks can disable SMs."""
 
     warps: int
     registers: int
     shared: int
     sms: int = 1
+    masks: bool = False
 
 
 @dataclass(frozen=True)
@@ -168,7 +167,7 @@ def judge(
     area: LocalArea | None = None,
 ) -> Task | int | None:
     """The task of a record; or the SKEDCHECK number of its first error; or None if it has another
-    version, uses features that are not modelled, or has no block.
+    version, uses features that are not modelled, or has no block, or no SM for it.
 
     `area`: local memory of the channel, None if it has set none. `entered`: the task has been
     accepted before. `decrements`: its dependence counter is about to be decremented. The record
@@ -182,6 +181,9 @@ def judge(
     if (of["major"], of["minor"]) != (3, 0) or any(of[name] for name in FOREIGN):
         return None
     if total == 0 or max(total, grid[0] * grid[1]) >= 1 << 32:
+        return None
+    mask = of["mask_high"] << 32 | of["mask_low"]
+    if _no_sm(mask, machine) if machine.masks else mask:
         return None
     threads = sides[0] * sides[1] * sides[2]
     warps = -(-threads // 32)
@@ -219,6 +221,11 @@ def judge(
         first=first,
         blocks=total - before,
     )
+
+
+def _no_sm(mask: int, machine: Machine) -> bool:
+    """Whether all SMs are disabled; those from number 64 on cannot be."""
+    return all(number < 64 and mask >> number & 1 for number in range(machine.sms))
 
 
 def _local_wrong(of: dict[str, int], machine: Machine, area: LocalArea) -> bool:

@@ -6,7 +6,16 @@ from amaranth import Cat, Module, Signal
 from amaranth.hdl import Value
 
 from signalbox.hw.placement.block_recall import BlockRecall
-from signalbox.tb.proofs.formal import Assert, Assume, Cover, Inside, Proof, Wrap, arbitrary
+from signalbox.tb.proofs.formal import (
+    AnyConst,
+    Assert,
+    Assume,
+    Cover,
+    Inside,
+    Proof,
+    Wrap,
+    arbitrary,
+)
 from signalbox.tb.proofs.placement import TWO_SMS
 
 __all__ = ["PROOFS"]
@@ -35,8 +44,10 @@ class RecallProof(Proof):
     induction = 8
     cover = 30
 
+    masks = False
+
     def build(self, m: Module, wrap: Wrap) -> None:
-        dut = BlockRecall(replace(TWO_SMS, sms=SMS))
+        dut = BlockRecall(replace(TWO_SMS, sms=SMS, sm_masks=self.masks))
         inside = Inside(dut)
         self._state = inside.machine("recall")
         self._answer = inside.signal("answer", dut.returned[0].shape())
@@ -47,6 +58,7 @@ class RecallProof(Proof):
         for n in range(SMS):
             arbitrary(m, dut.waits[n], f"waits_{n}")
             arbitrary(m, dut.returned[n], f"returned_{n}")
+        self._dut, self._inside = dut, inside
         self._recalls(m, dut)
         self._moves(m, dut)
 
@@ -116,4 +128,46 @@ class RecallProof(Proof):
             m.d.comb += [Assert(move[name] == held[name]) for name in ("row", "at", "needs")]
 
 
-PROOFS = [RecallProof()]
+class MaskedRecallProof(RecallProof):
+    """SMs return blocks of the claimed row alone, whose mask stays while a block of it moves."""
+
+    name = "placement.masked_recall"
+    shows = "a block moves only to an SM that takes blocks of its row"
+    masks = True
+
+    def build(self, m: Module, wrap: Wrap) -> None:
+        super().build(m, wrap)
+        dut, opened = self._dut, Signal(name="opened")
+        row, mask = Signal.like(dut.claim.row, name="a_row"), Signal(SMS, name="its_mask")
+        kept = self._inside.submodule("masks").read_port(domain="comb")
+        with m.If(dut.open.valid & (dut.open.row == row)):
+            m.d.sync += mask.eq(dut.open.disabled)
+        m.d.comb += [
+            row.eq(AnyConst(len(row))),
+            kept.addr.eq(row),
+            Assert(kept.data == mask),
+            Assert(~dut.move.valid | (dut.move.row != row) | ~(dut.move.target & mask).any()),
+        ]
+        claims = self._state.ongoing("SETTLE", "WAIT", "SEND")
+        opens = claims & dut.open.valid & (dut.open.row == dut.claim.row)
+        m.d.sync += opened.eq(claims & (opened | opens))
+        for one in dut.returned:
+            own = (one.row == dut.claim.row) & ~opened & ~opens
+            m.d.comb += Assume(~(one.valid & one.some) | own)
+        told = self._answer.valid & self._answer.some
+        moves = told | self._state.ongoing("SEND")
+        m.d.comb += [
+            Assume(~(moves & opens)),
+            Assert(~moves | ~opened),
+            Assert(~told | (self._answer.row == dut.claim.row)),
+            Assert(~self._state.ongoing("SEND") | (dut.move.row == dut.claim.row)),
+            Assert(
+                ~self._state.ongoing("WAIT", "SEND")
+                | opened
+                | ~(dut.move.target & dut.barred).any()
+            ),
+            Cover(dut.move.valid & dut.barred[0]),
+        ]
+
+
+PROOFS = [RecallProof(), MaskedRecallProof()]

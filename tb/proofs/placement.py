@@ -6,6 +6,7 @@ from typing import Any
 
 from amaranth import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data
+from amaranth.lib.wiring import In
 
 from signalbox.hw.config import Config
 from signalbox.hw.placement.block_numbers import BlockNumbers
@@ -476,4 +477,27 @@ class BlockNumbersProof(Proof):
         return {name: Value.cast(port.data) for name, port in ports.items()}
 
 
-PROOFS = [SmRowProof(), RowOrderProof(), SmChoiceProof(), BlockNumbersProof()]
+class DisabledProof(Proof):
+    """A decision for a kernel for which the SM is disabled, or not, after any other."""
+
+    name = "placement.disabled"
+    shows = "an SM that is disabled for a kernel is no candidate for its blocks and shows no flags"
+    induction = 2
+    cover = 5
+    breaks = ("freeze",)
+
+    def build(self, m: Module, wrap: Wrap) -> None:
+        dut = SmRow(replace(CONFIG, sm_masks=True))
+        m.submodules.dut = wrap(dut)
+        for path, member, signal in dut.signature.flatten(dut):
+            if member.flow is In:
+                arbitrary(m, signal, "_".join(map(str, path)))
+        disabled = Signal(name="was_disabled")
+        m.d.sync += disabled.eq(dut.disabled)
+        m.d.comb += [
+            Assert(~disabled | ((dut.candidate.rank == Rank.NONE) & ~dut.seen.as_value().any())),
+            Cover(~disabled & (dut.candidate.rank == Rank.WHOLE)),
+        ]
+
+
+PROOFS = [SmRowProof(), DisabledProof(), RowOrderProof(), SmChoiceProof(), BlockNumbersProof()]

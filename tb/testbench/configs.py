@@ -8,6 +8,7 @@ __all__ = [
     "COMPUTE",
     "ENGINES",
     "LISTS",
+    "MASKS",
     "METADATA",
     "NESTED",
     "OLDEST",
@@ -47,6 +48,9 @@ FEW_PLACES = replace(NESTED, save_places=3)
 ONE_PLACE = replace(NESTED, save_places=1)
 """One in which a single block can wait."""
 
+MASKS = replace(SAVING, sms=3, save_places=9, sm_masks=True)
+"""One whose tasks can disable SMs."""
+
 _ROOM = {"save_places": 96, "nested_kernels": 200}
 TREES = {f"TREES_{sms}": replace(NESTED, sms=sms, **_ROOM) for sms in (1, 2, 8)}
 """Engines with nested launches, of different sizes."""
@@ -54,6 +58,7 @@ TREES = {f"TREES_{sms}": replace(NESTED, sms=sms, **_ROOM) for sms in (1, 2, 8)}
 ENGINES = {
     "COMPUTE": COMPUTE,
     "SAVING": SAVING,
+    "MASKS": MASKS,
     "NESTED": NESTED,
     "FEW_PLACES": FEW_PLACES,
     "ONE_PLACE": ONE_PLACE,
@@ -67,6 +72,9 @@ METADATA = {
     "large": Config(
         data_width=512, sm_warps=64, sm_registers=65536, sm_shared=228 * 1024, sm_blocks=32
     ),
+    "masks": Config(sm_masks=True),
+    "masks-64": Config(sms=64, sm_masks=True),
+    "masks-65": Config(sms=65, sm_masks=True),
 }
 
 LISTS = {

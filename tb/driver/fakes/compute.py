@@ -50,8 +50,8 @@ class Refused(Exception):
 
 @dataclass(eq=False)
 class FakeTask:
-    """An accepted task. `placement` and `urgency` are set once it runs. `depth` : 1 for a task of
-    the host. `children` : those that it has launched, in order."""
+    """An accepted task. `placement`, `urgency` and `disabled_sms` are set once it runs. `depth` : 1
+    for a task of the host. `children` : those that it has launched, in order."""
 
     channel: int
     context: int
@@ -65,6 +65,7 @@ class FakeTask:
     launch: isa.Launch | None = None
     placement: int = 0
     urgency: int = 0
+    disabled_sms: int = 0
     failed: bool = False
     depth: int = 1
     children: list["FakeTask"] = field(default_factory=list)
@@ -206,7 +207,9 @@ class FakeCompute:
     def _judge(self, asid: int, va: int, area: LocalArea) -> Any:
         """Check a record and return its request. Raises `Refused`."""
         config = self.config
-        machine = Machine(config.sm_warps, config.sm_registers, config.sm_shared, config.sms)
+        machine = Machine(
+            config.sm_warps, config.sm_registers, config.sm_shared, config.sms, config.sm_masks
+        )
         found = judge(self._record(asid, va), machine, area=area)
         if found is None:
             raise Refused(Cause.TASK_MODEL)
@@ -337,6 +340,7 @@ class FakeCompute:
         )
         task.placement = of["placement"] or self._automatic
         task.urgency = of["urgency"]
+        task.disabled_sms = of["mask_high"] << 32 | of["mask_low"]
         task.blocks = [(x, y, z) for z, y, x in itertools.product(*map(range, reversed(grid)))]
 
     def _children(self, task: FakeTask) -> isa.Children | None:

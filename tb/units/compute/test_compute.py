@@ -7,7 +7,7 @@ import pytest
 from signalbox.hw.compute.engine import ComputeEngine
 from signalbox.tb.simulation.runner import simulate
 from signalbox.tb.simulation.tiers import tiers
-from signalbox.tb.testbench.configs import ENGINES, NESTED, SAVING, TIMING, TREES
+from signalbox.tb.testbench.configs import ENGINES, MASKS, NESTED, SAVING, TIMING, TREES
 
 
 @pytest.mark.parametrize("name", tiers(["COMPUTE", "NESTED"], nightly=["COMPUTE"]))
@@ -35,6 +35,19 @@ def test_saving(simulator: str) -> None:
         apart=True,
         env={"WORK_CONFIG": "SAVING"},
         minimum=2,
+    )
+
+
+def test_masks(simulator: str) -> None:
+    """Tasks that disable SMs, and have blocks of others stopped."""
+    simulate(
+        ComputeEngine(MASKS),
+        "signalbox.tb.units.compute.cocotb_masks",
+        simulator=simulator,
+        name="work-masks",
+        apart=True,
+        env={"WORK_CONFIG": "MASKS"},
+        minimum=4,
     )
 
 

@@ -57,6 +57,7 @@ FIXED = {
     "RUNLIST_STATUS": 0x31C,
     "RUNLIST_ERROR": 0x320,
     "RUNLIST_ENTRIES": 0x324,
+    "MASKED_SMS": 0x328,
 }
 """Addresses that existing programs rely on."""
 

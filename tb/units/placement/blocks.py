@@ -4,7 +4,7 @@ The model has its own tables, based on requests and freed resources, with one st
 only property of the design that it uses is the number of cycles of a decision.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -35,11 +35,12 @@ def place(word: Mapping[str, int]) -> Place:
 class Left:
     """The model's row of an SM: available resources, blocks, and the spaces served last.
 
-    `sent` is the number of blocks sent. `top` is the highest level (priority + 1) of the SM's last
-    complete report, and of the blocks sent since. `claimed` is the level of the claimed block: one
-    slot is kept from those below.
+    `number` is that of the SM. `sent` is the number of blocks sent. `top` is the highest level
+    (priority + 1) of the SM's last complete report, and of the blocks sent since. `claimed` is the
+    level of the claimed block: one slot is kept from those below.
     """
 
+    number: int
     amounts: list[int]
     slots: int
     kernels: list[Kernel] = field(default_factory=list)
@@ -61,7 +62,9 @@ class Left:
 
     def open_to(self, kernel: Kernel) -> bool:
         """Whether there is a block slot for the kernel."""
-        return len(self.kernels) < self.slots - (kernel.priority + 1 < self.claimed)
+        return kernel.allows(self.number) and len(self.kernels) < self.slots - (
+            kernel.priority + 1 < self.claimed
+        )
 
     def qualifies(self, kernel: Kernel, step: Step) -> bool:
         if not self.open_to(kernel):
@@ -92,6 +95,7 @@ class Blocks(Participant):
     log : (cycle, row, SM, step) of every block. The cycle is that of its commit, one before its
         link is valid.
     refused : flags of each decision without an SM: registers, warps, shared, slots, lower.
+    masked : number of blocks of kernels that some SM does not take, by step.
     """
 
     def __init__(
@@ -100,7 +104,8 @@ class Blocks(Participant):
         """`kernels` : open rows. `sms` : models of the SMs. Both may be filled later."""
         self._tb, self._kernels, self._sms = tb, kernels, sms
         full = [config.register_units, config.sm_warps, config.shared_units]
-        self.table = [Left(list(full), config.sm_blocks) for _ in range(config.sms)]
+        self.table = [Left(n, list(full), config.sm_blocks) for n in range(config.sms)]
+        self.masked: Counter[Step] = Counter()
         self.last: dict[int, int] = {}
         self.log: list[tuple[int, int, int, Step]] = []
         self.refused: list[tuple[int, ...]] = []
@@ -125,10 +130,7 @@ class Blocks(Participant):
             self._check_refusal(refused)
         # The state of this cycle's registers, as used by a decision that begins now.
         ready = [sm.coming is None or sm.link.open for sm in self._sms]
-        claims = [self._tb.get(f"sm__{n}__claim") for n in range(len(self._sms))]
-        claimed = max(claim["level"] if claim["valid"] else 0 for claim in claims)
-        for row in self.table:
-            row.claimed = claimed
+        self._claim([self._tb.get(f"sm__{n}__claim") for n in range(len(self._sms))])
         self._history.append(([row.copy() for row in self.table], ready, dict(self.last)))
         for row in self.table:
             row.claimed = 0  # a decision in flight may be older than the claim
@@ -139,6 +141,16 @@ class Blocks(Participant):
                 ]
                 if sm.freed[3]:
                     row.kernels.remove(sm.ended[-1])
+
+    def _claim(self, claims: Sequence[Mapping[str, int]]) -> None:
+        """Apply the claim, which is told to the SMs that may take the block but its own."""
+        told = {n: claim for n, claim in enumerate(claims) if claim["valid"]}
+        for n, claim in told.items():
+            kernel = self._kernels.get(claim["row"]) if self._sms[n].masks else None
+            spared = [row for row in self.table if kernel is None or kernel.allows(row.number)]
+            assert self.table[n] in spared, f"a claim for SM {n}, which does not take the block"
+            for row in spared:
+                row.claimed = claim["level"]
 
     def _hear(self, taken: int | None) -> None:
         """Apply the reports of the last cycle, except that of SM `taken`, to which a block was sent
@@ -170,12 +182,14 @@ class Blocks(Participant):
 
     @staticmethod
     def _lacks(kernel: Kernel, table: list[Left]) -> tuple[bool, ...]:
-        """Resources that no SM has: registers, warps, shared memory, a block slot; lower work."""
+        """Resources that no SM for it has: registers, warps, shared memory, a block slot; lower
+        work."""
+        rows = [row for row in table if kernel.allows(row.number)]
         amounts = [
-            all(row.amounts[n] < need for row in table) for n, need in enumerate(kernel.whole)
+            all(row.amounts[n] < need for row in rows) for n, need in enumerate(kernel.whole)
         ]
-        slots = not any(row.open_to(kernel) for row in table)
-        return (*amounts, slots, all(row.top > kernel.priority for row in table))
+        slots = not any(row.open_to(kernel) for row in rows)
+        return (*amounts, slots, all(row.top > kernel.priority for row in rows))
 
     # Every block
 
@@ -207,6 +221,8 @@ class Blocks(Participant):
     def _send(self, block: Block, sm: int, step: Step, commit: int) -> None:
         """A block is on its way to an SM."""
         kernel, entry = block.kernel, self.table[sm]
+        assert kernel.allows(sm), f"SM {sm} is disabled for row {kernel.row}"
+        self.masked[step] += kernel.disabled != 0
         self.log.append((commit, kernel.row, sm, step))
         entry.amounts = [
             have - need for have, need in zip(entry.amounts, kernel.whole, strict=True)

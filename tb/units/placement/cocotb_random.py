@@ -8,6 +8,7 @@ import cocotb
 
 from signalbox.hw.config import Config
 from signalbox.tb.testbench.goals import Rounds
+from signalbox.tb.testbench.masks import mask
 from signalbox.tb.units.placement.blocks import MOVED
 from signalbox.tb.units.placement.kernel import AFFINITY, DEEP, WIDE, Kernel
 from signalbox.tb.units.placement.testbench import PlacementTestbench
@@ -33,7 +34,14 @@ def random_kernel(numbers: Random, row: int) -> Kernel:
         policy=numbers.choice((WIDE, WIDE, DEEP, AFFINITY)),
         grid=(numbers.choice((1, 2, 5, 1 << 20)), numbers.choice((1, 3)), 1 << 15),
         runs=(100, 300) if slow else (1, 30),
+        disabled=random_mask(numbers) if CONFIG.sm_masks else 0,
     )
+
+
+def random_mask(numbers: Random) -> int:
+    """Disabled SMs, never all of them."""
+    some = numbers.sample(range(CONFIG.sms), numbers.randrange(CONFIG.sms))
+    return numbers.choice((0, mask(some)))
 
 
 async def close_all(tb: PlacementTestbench) -> None:
@@ -86,8 +94,9 @@ async def random_moves(dut):
     """While less urgent blocks fill all SMs, urgent ones wait there and move to SMs with room; rows
     open, get blocks, stop and close meanwhile, and SMs may be slow (PLACE-5)."""
     tb = await PlacementTestbench(dut, CONFIG).start()
-    numbers, rounds, moved = tb.random, Rounds(60), 0
-    while rounds.more(moved > 20 or CONFIG.sms == 1, moved):
+    numbers, rounds, moved, masked = tb.random, Rounds(60), 0, 0
+    masks = CONFIG.sm_masks and CONFIG.sms > 2  # of two SMs, a masked block has one
+    while rounds.more((moved > 20 and (masked > 5 or not masks)) or CONFIG.sms == 1, moved):
         tb.eager = numbers.choice((1.0, 1.0, 0.5, 0.2))
         await tb.closed(*[row for row in tb.kernels if tb.drained(row)])
         free = [row for row in range(CONFIG.rows) if row not in tb.kernels]
@@ -107,8 +116,11 @@ async def random_moves(dut):
             await tb.until(lambda count=answers: len(tb.answers) > count, "the row is stopped")
         await tb.steps(numbers.choice((1, 3, 10, 40)))
         moved = sum(step is MOVED for *_, step in tb.blocks.log)
+        masked = tb.blocks.masked[MOVED]
     await close_all(tb)
-    dut._log.info(f"{moved} of {len(tb.blocks.log)} blocks moved in {tb.cycle} cycles")
+    dut._log.info(
+        f"{moved} of {len(tb.blocks.log)} blocks moved, {masked} with masks, in {tb.cycle} cycles"
+    )
 
 
 def filling_kernel(row: int) -> Kernel:

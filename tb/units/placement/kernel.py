@@ -14,7 +14,8 @@ Place = tuple[int, int, int]
 
 @dataclass(eq=False)
 class Kernel:
-    """A kernel: needs of a block, and range of cycles for which its warps run."""
+    """A kernel: needs of a block, and range of cycles for which its warps run. `disabled` : SMs
+    that take none of its blocks, one bit each."""
 
     row: int
     priority: int = 0
@@ -28,6 +29,7 @@ class Kernel:
     grid: Place = (1 << 20, 1, 1)
     first: Place = (0, 0, 0)
     runs: tuple[int, int] = (5, 20)
+    disabled: int = 0
     # State of the model: undistributed blocks, position of the next one, blocks on SMs.
     left: int = 0
     at: Place = (0, 0, 0)
@@ -51,9 +53,15 @@ class Kernel:
         plane, x = divmod(number, self.grid[0])
         return (x, plane % self.grid[1], plane // self.grid[1])
 
+    def allows(self, sm: int) -> bool:
+        """Whether an SM takes its blocks."""
+        return not self.disabled >> sm & 1
+
     def request(self) -> dict[str, Any]:
         """The request that opens its row."""
+        mask = {"disabled": self.disabled} if self.disabled else {}
         return {
+            **mask,
             "row": self.row,
             "needs": {
                 "priority": self.priority,

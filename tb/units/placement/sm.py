@@ -49,6 +49,7 @@ class Sm(Participant):
     report, heard : highest level and number of received blocks as reported in this cycle, and in
         the last one.
     waiting : the block reported as waiting.
+    masks : with SM masks, so a claim names the row of the block.
     room : it keeps room for that block.
     returned : block that was returned, and has not been sent to another SM.
     """
@@ -58,7 +59,7 @@ class Sm(Participant):
         self._freed, self._highest, self._count = (
             tb.ports[f"{port}__{name}"] for name in ("freed", "highest", "received")
         )
-        self._slots = config.sm_blocks
+        self._slots, self.masks = config.sm_blocks, config.sm_masks
         self._outputs = {
             name: tb.ports[f"{port}__{name}"] for name in ("waits", "room", "returned")
         }
@@ -104,6 +105,7 @@ class Sm(Participant):
             assert self._recalled is None, "recalled again"
             self._recalled = cycle + self._tb.random.choice((0, 0, 1, 5))
             self._wanted = (claim["level"], *amounts)
+            self._row = claim["row"] if self.masks else None
 
     def _outranked(self) -> bool:
         """Whether the claimed block is more urgent than all with warps to start."""
@@ -130,6 +132,7 @@ class Sm(Participant):
             block is not None
             and not block.begun
             and (block.kernel.priority + 1, *block.takes) == self._wanted
+            and self._row in {None, block.kernel.row}
         )
         answer: dict[str, Any] = {"valid": 1, "some": int(gives)}
         if block is not None and gives:
@@ -151,6 +154,7 @@ class Sm(Participant):
         if self.waiting:
             amounts = dict(zip(("registers", "warps", "shared"), self.waiting.takes, strict=True))
             report = {"valid": 1, "level": self.waiting.kernel.priority + 1, **amounts}
+            report |= {"row": self.waiting.kernel.row} if self.masks else {}
         self._outputs["waits"].set(report)
         self._outputs["room"].set(self.room)
 

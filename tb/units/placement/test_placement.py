@@ -37,6 +37,17 @@ def test_random(simulator: str, sms: int) -> None:
     place(simulator, "cocotb_random", config, f"random-{sms}", minimum=2)
 
 
+@pytest.mark.parametrize("sms", tiers([1, 2, 3, 8], smoke=[3], nightly=[1, 2, 8]))
+def test_random_masks(simulator: str, sms: int) -> None:
+    config = Config(slots=8, spare_rows=2, sms=sms, asids=4, sm_masks=True, **SIZES)
+    place(simulator, "cocotb_random", config, f"masks-{sms}", minimum=2)
+
+
+def test_masks(simulator: str) -> None:
+    config = Config(slots=8, spare_rows=2, sms=3, asids=8, sm_masks=True, **SIZES)
+    place(simulator, "cocotb_masks", config, "masks", minimum=5)
+
+
 @pytest.mark.parametrize(
     "simulator", ["icarus", pytest.param("verilator", marks=pytest.mark.soak)], indirect=True
 )

@@ -185,3 +185,26 @@ async def random_claims(dut):
             check_all(tb, [one for one in sent if one not in tb.returned])
     await tb.rest()
     print(f"{left} blocks returned, {stayed} not, in {tb.cycle} cycles")
+
+
+@cocotb.test(**LIMIT)
+async def recalled_by_row(dut):
+    """A recall takes the most urgent block if that has the needs of the claimed one; with SM masks
+    only if it is of the same row, as others may not go where the claimed one goes (PLACE-5)."""
+    tb = await ControllerTestbench(dut).start()
+    size = tb.size
+    holder = Kernel(0, 63, warps=min(size.warps, size.registers))
+    one, other = Kernel(1, 5), Kernel(2, 5)
+    for kernel in (holder, one, other):
+        await tb.describe(kernel)
+    tb.hold = {0}
+    tb.send(holder)
+    await tb.until(lambda: len(tb.seen.starts) == holder.warps, "everything is held")
+    if size.blocks > 1:  # with one slot, none can wait
+        (waiting,) = tb.send(one)
+        await tb.steps(20)
+        assert await tb.recall(other) is (None if size.masks else waiting)
+        if size.masks:
+            assert await tb.recall(one) is waiting
+    tb.hold = set()
+    await tb.rest()

@@ -33,13 +33,15 @@ MOST_REGISTERS = (1 << 10) - 1
 
 @dataclass(frozen=True)
 class Size:
-    """Size of an SM: warps, block slots, and units of registers and shared memory."""
+    """Size of an SM: warps, block slots, and units of registers and shared memory;
+    `masks` : 1 on a machine with SM masks."""
 
     warps: int = 16
     blocks: int = 8
     registers: int = 32
     shared: int = 48
     slots: int = 16
+    masks: int = 0
 
     def environment(self) -> dict[str, str]:
         return {"SM_SIZE": ",".join(str(value) for value in vars(self).values())}
@@ -57,6 +59,7 @@ def config(size: Size) -> Config:
         sm_blocks=size.blocks,
         sm_registers=size.registers * REGISTER_UNIT,
         sm_shared=size.shared * SHARED_UNIT,
+        sm_masks=size.masks > 0,
     )
 
 
@@ -205,14 +208,17 @@ class ControllerTestbench(Testbench):
         self._claim = kernel
         word: dict[str, int] = {"valid": 0}
         if kernel is not None:
-            level, needs = _claimed(kernel)
-            word = {"valid": 1, "level": level, **needs}
+            word = {"valid": 1, **self._claim_of(kernel)}
         self.drive(link__claim=word)
+
+    def _claim_of(self, kernel: Kernel) -> dict[str, int]:
+        level, needs = _claimed(kernel)
+        row = {"row": kernel.row} if self.size.masks else {}
+        return {"level": level, **needs, **row}
 
     async def recall(self, kernel: Kernel) -> Block | None:
         """Claim a block of the kernel that waits here, and recall it."""
-        level, needs = _claimed(kernel)
-        self.drive(link__claim={"valid": 0, "level": level, **needs}, link__recall=1)
+        self.drive(link__claim={"valid": 0, **self._claim_of(kernel)}, link__recall=1)
         self._recalled, answers = True, len(self.returned)
         await self.step()
         self.drive(link__recall=0)
@@ -440,9 +446,8 @@ class ControllerTestbench(Testbench):
         self._waits_since = self._waits_since if head is self._heads[-1] else self._now
         self._heads.append(head)
         if told["valid"] and not self.killed:
-            needs = {name: told[name] for name in ("registers", "warps", "shared")}
-            known = [_claimed(one.kernel) for one in self._heads if one]
-            assert (told["level"], needs) in known, (told, known)
+            known = [{"valid": 1, **self._claim_of(one.kernel)} for one in self._heads if one]
+            assert told in known, (told, known)
         late = head is not None and self._now - self._waits_since > 5
         assert told["valid"] or not late or self.killed, "the waiting block is not reported"
 

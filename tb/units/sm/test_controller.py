@@ -16,12 +16,15 @@ SIZES = {
     "one": Size(1, 1, 2, 1, 4),
     "odd": Size(5, 3, 9, 7, 9),
     "many": Size(64, 32, 512, 228, 64),
+    "masks": Size(5, 4, 9, 7, 9, masks=1),
 }
 
 
 @pytest.mark.parametrize(
     "name",
-    tiers(SIZES, smoke={"tiny": ["random_fast", "whole_resources"]}, nightly=["odd", "many"]),
+    tiers(
+        SIZES, smoke={"tiny": ["random_fast", "whole_resources"]}, nightly=["odd", "many", "masks"]
+    ),
 )
 def test_controller(simulator: str, name: str) -> None:
     size = SIZES[name]
@@ -31,7 +34,7 @@ def test_controller(simulator: str, name: str) -> None:
         simulator=simulator,
         name=f"sm-controller-{name}",
         env=size.environment(),
-        minimum=6,
+        minimum=7,
     )
 
 

@@ -19,7 +19,9 @@ from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.testbench.servers import ReadServer
 
 CONFIG = METADATA[os.environ["WORK_CONFIG"]]
-MACHINE = Machine(CONFIG.sm_warps, CONFIG.sm_registers, CONFIG.sm_shared, CONFIG.sms)
+MACHINE = Machine(
+    CONFIG.sm_warps, CONFIG.sm_registers, CONFIG.sm_shared, CONFIG.sms, CONFIG.sm_masks
+)
 LEGAL = {
     "major": 3,
     "grid_x": 3,
@@ -122,8 +124,8 @@ async def every_check(dut: Any) -> None:
         24: [{"resume_x": 3}, {"resume_y": 2}, {"resume_z": 1}],
         None: [
             *({name: 1} for name in ("self_copy", "sequential", "second_dependent")),
-            {"mask_high": 1},
-            *({"major": 2}, {"minor": 1}, {"mask_low": 1 << 31}),
+            *({"major": 2}, {"minor": 1}),
+            *([] if CONFIG.sm_masks else [{"mask_high": 1}, {"mask_low": 1 << 31}]),
             *({"grid_x": 1 << 31, one: 2} for one in ("grid_y", "grid_z")),
             *({name: 0} for name in ("grid_x", "grid_y", "grid_z")),
             {"grid_x": 0, "block_x": 0},
@@ -155,6 +157,29 @@ async def every_check(dut: Any) -> None:
     await tb.read(record(**LEGAL | {"resume_x": 7, "resume_y": 1}))
     task = tb.verdict()
     assert isinstance(task, Task) and task.first == (0, 0, 0) and task.blocks == 6
+
+
+@cocotb.test()
+async def masks(dut: Any) -> None:
+    """A machine with masks refuses one that disables all its SMs; bits of others have no effect. A
+    machine without refuses every mask."""
+    tb = await MetadataTestbench(dut).start()
+    sms, masks = CONFIG.sms, CONFIG.sm_masks
+    every, ones = (1 << sms) - 1, (1 << 64) - 1
+    alone = [every & ~(1 << one) for one in {0, sms // 2, sms - 1}]
+    for mask in (
+        0,
+        *alone,
+        *(~every & ones | one for one in alone),
+        every & ones,
+        ones,
+        1,
+        1 << 63,
+    ):
+        wanted = (masks and (sms > 64 or mask & every != every)) or mask == 0
+        mask &= ones
+        found = await tb.compare(mask_low=mask & 0xFFFF_FFFF, mask_high=mask >> 32)
+        assert isinstance(found, Task) == wanted, (mask, found)
 
 
 @cocotb.test()

@@ -8,7 +8,7 @@ from signalbox.tb.simulation.tiers import tiers
 from signalbox.tb.testbench.configs import METADATA
 
 
-@pytest.mark.parametrize("name", tiers(METADATA, smoke=["tiny"], nightly=["large"]))
+@pytest.mark.parametrize("name", tiers(METADATA, smoke=["tiny"], nightly=["large", "masks-64"]))
 def test_metadata(simulator: str, name: str) -> None:
     simulate(
         QmdReader(METADATA[name]),
@@ -16,5 +16,5 @@ def test_metadata(simulator: str, name: str) -> None:
         simulator=simulator,
         name=f"work-metadata-{name}",
         env={"WORK_CONFIG": name},
-        minimum=7,
+        minimum=8,
     )

@@ -1,0 +1,104 @@
+"""Kernels that some SMs do not take (HOST-10), on three SMs. `Blocks` also checks every block."""
+
+import cocotb
+
+from signalbox.tb.units.placement.blocks import LOWER, MOVED, WHOLE
+from signalbox.tb.units.placement.cocotb_placement import (
+    LIMIT,
+    LONG,
+    REGISTERS,
+    SETTLED,
+    SLOTS,
+    SMS,
+    WARPS,
+    fill,
+    placed,
+    start,
+)
+from signalbox.tb.units.placement.kernel import AFFINITY, DEEP, WIDE, Kernel
+
+
+@cocotb.test(**LIMIT)
+async def waits_for_its_sm(dut):
+    """A kernel waits for the SM that takes its blocks while others are empty, and so do younger
+    kernels (PLACE-6); a more urgent one does not. Only lacks of that SM are reported."""
+    tb = await start(dut)
+    kernel = Kernel(0, 1, 3, WARPS, REGISTERS // WARPS, runs=LONG, disabled=0b011)
+    await tb.opened(kernel)
+    await tb.steps(SETTLED)
+    assert placed(tb, kernel) == [(2, WHOLE)] and tb.blocks.refused[-1] == (1, 1, 0, 0, 1)
+    younger, urgent = Kernel(1, 1), Kernel(2, 2, disabled=0b110)
+    await tb.opened(younger)
+    await tb.opened(urgent)
+    await tb.steps(SETTLED)
+    assert placed(tb, urgent) == [(0, WHOLE)] and not placed(tb, younger)
+    for count in (2, 3):
+        tb.end_all(2)
+        await tb.steps(SETTLED)
+        assert [sm for sm, _ in placed(tb, kernel)] == [2] * count
+    assert len(placed(tb, younger)) == 1
+
+
+@cocotb.test(**LIMIT)
+async def every_policy(dut):
+    """Whatever the policy, blocks are on the SMs that take them, all of these."""
+    for policy in (WIDE, DEEP, AFFINITY):
+        for disabled in range(1, (1 << SMS) - 1):
+            tb = await start(dut)
+            kernel = Kernel(0, 1, SMS * SLOTS, policy=policy, runs=LONG, disabled=disabled)
+            await tb.opened(kernel)
+            await tb.steps(2 * SETTLED)
+            takes = [sm for sm in range(SMS) if kernel.allows(sm)]
+            counts = {sm: [one for one, _ in placed(tb, kernel)].count(sm) for sm in takes}
+            assert counts == dict.fromkeys(takes, SLOTS)
+            assert kernel.left == disabled.bit_count() * SLOTS
+
+
+@cocotb.test(**LIMIT)
+async def urgent_where_it_may(dut):
+    """Step C, too, takes an SM for the kernel, although others run less urgent work."""
+    tb = await start(dut)
+    await fill(tb, 0, 1)
+    urgent = Kernel(1, 9, 1, disabled=0b101, runs=LONG)
+    await tb.opened(urgent)
+    await tb.steps(SETTLED)
+    assert placed(tb, urgent) == [(1, LOWER)]
+
+
+@cocotb.test(**LIMIT)
+async def moves_where_it_may(dut):
+    """A block that waits does not move to an SM that does not take it: that one keeps no room for
+    it, and no slot. It moves to one that takes it (PLACE-5)."""
+    tb = await start(dut)
+    await fill(tb, 0, 1)
+    urgent = Kernel(1, 9, 1, disabled=0b001, runs=LONG)
+    await tb.opened(urgent)
+    await tb.steps(SETTLED)
+    ((home, step),) = placed(tb, urgent)
+    (target,) = {1, 2} - {home}
+    assert step is LOWER and tb.sms[home].waiting
+    for _ in range(SLOTS - 1):
+        tb.end_one(0)
+        await tb.step()
+    small = Kernel(2, 1, SLOTS - 1, 1, 1, runs=LONG, disabled=0b110)
+    await tb.opened(small)
+    await tb.steps(SETTLED)
+    assert len(placed(tb, urgent)) == 1, "it has moved to the disabled SM"
+    assert len(placed(tb, small)) == SLOTS - 1 and not tb.sms[0].waiting
+    tb.end_one(target)
+    await tb.steps(SETTLED)
+    assert placed(tb, urgent)[1:] == [(target, MOVED)]
+
+
+@cocotb.test(**LIMIT)
+async def mask_of_the_row(dut):
+    """A row that closes and reopens has the mask of its new kernel."""
+    tb = await start(dut)
+    for disabled in (0b011, 0b000, 0b101, 0b110, 0b100):
+        kernel = Kernel(0, 1, SMS, disabled=disabled)
+        await tb.opened(kernel)
+        await tb.until(lambda: tb.drained(0), "it has ended")
+        assert {sm for sm, _ in placed(tb, kernel)[-SMS:]} == {
+            sm for sm in range(SMS) if kernel.allows(sm)
+        }
+        await tb.closed(0)
