@@ -29,7 +29,7 @@ class KernelLaunch:
     """One launch; members as the parameters of `Stream.launch`, with arguments as numbers, and
     virtual address and size in bytes of each of `constants`. `depth` : of the deepest kernels below
     it; 1: it launches none. `pending` : most children of all kernels that are not complete;
-    0: no limit."""
+    0: no limit. `sms` : SMs that take its blocks; None: all."""
 
     kernel: Kernel
     grid: tuple[int, int, int]
@@ -43,6 +43,7 @@ class KernelLaunch:
     constants: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     depth: int = 1
     pending: int = 0
+    sms: frozenset[int] | None = None
 
     @property
     def shared_bytes(self) -> int:

@@ -20,6 +20,7 @@ from signalbox.driver.compute.placement import AUTO
 from signalbox.driver.compute.preemption import Urgency
 from signalbox.driver.compute.program import Program
 from signalbox.driver.compute.qmd import Release, TaskRecord
+from signalbox.driver.compute.sm_set import disabled_sms
 from signalbox.driver.compute.task_memory import TaskMemory, TaskPool
 from signalbox.driver.compute.tasks import Task
 from signalbox.driver.faults.refused_child import RefusedChild
@@ -132,8 +133,8 @@ class Launcher(ABC):
         """Write program, arguments and task record of a launch to memory of an address space.
 
         Returns the task, to be launched by its `record` or dropped with `Task.discard`. Raises
-        `PreemptionError`, `BlockError`, `OutOfContexts`, `OutOfMemory`, `OutOfAddresses`,
-        `ValueError` for wrong arguments.
+        `PreemptionError`, `BlockError`, `SmSetError`, `OutOfContexts`, `OutOfMemory`,
+        `OutOfAddresses`, `ValueError` for wrong arguments.
         """
         arguments, program, local = await self._load(launch, space)
         await self._enter(space, launch)
@@ -177,6 +178,7 @@ class Launcher(ABC):
         kernel = launch.kernel
         self._check_urgency(launch.urgency)
         self.occupancy(kernel, launch.block, launch.shared)
+        disabled_sms(self._info, launch.sms)
         arguments = kernel.arguments(**launch.args)
         program = await self.load(kernel, space)
         return arguments, program, await self._reserve_local(space, kernel.local)
@@ -221,6 +223,7 @@ class Launcher(ABC):
             head=launch.head,
             placement=policy,
             urgency=launch.urgency,
+            disabled_sms=disabled_sms(self._info, launch.sms),
             releases=releases,
         )
         memory.write(record.pack(self._info) + arguments)

@@ -91,6 +91,7 @@ class TaskRecord:
     head : whether to queue it before waiting tasks of its priority.
     placement : placement of its blocks on SMs; CONTEXT for that of the context.
     urgency : what happens to blocks of lower priority while it lacks room; CONTEXT likewise.
+    disabled_sms : SMs that take none of its blocks, one bit each, of the first 64.
     releases : up to three, executed in this order on completion.
     dependent : virtual address of the record of the task on which `action` is then performed.
     """
@@ -109,6 +110,7 @@ class TaskRecord:
     head: bool = False
     placement: Placement = Placement.CONTEXT
     urgency: Urgency = Urgency.CONTEXT
+    disabled_sms: int = 0
     releases: tuple[Release, ...] = ()
     dependent: int | None = None
     action: DependentAction = DependentAction.SCHEDULE
@@ -195,6 +197,8 @@ class TaskRecord:
             "SHARED_MEMORY_SIZE": self.shared,
             "SHADER_LOCAL_MEMORY_LOW_SIZE": self.local,
             "REGISTER_COUNT_V": self.registers,
+            "SM_DISABLE_MASK_LOWER": self.disabled_sms & 0xFFFF_FFFF,
+            "SM_DISABLE_MASK_UPPER": self.disabled_sms >> 32,
             "BARRIER_COUNT": int(self.barrier),
             "PROGRAM_ADDRESS_LOWER": self.program & 0xFFFF_FFFF,
             "PROGRAM_ADDRESS_UPPER": self.program >> 32,

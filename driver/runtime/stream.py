@@ -1,6 +1,6 @@
 """Streams as in CUDA: copies and kernel launches in order, submitted to channels."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from collections.abc import Mapping as Values
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -241,6 +241,7 @@ class Stream:
         priority: int | None = None,
         policy: Placement | str = AUTO,
         urgency: Urgency | str = Urgency.CONTEXT,
+        sms: Iterable[int] | None = None,
         shared: int = 0,
         head: bool = False,
         overlap: bool = False,
@@ -258,6 +259,8 @@ class Stream:
         urgency : what happens to blocks of lower priority while there is no room for the kernel's:
             `"drain"`, they end; `"save"`, they are stopped, saved, and continue later. Defaults to
             that of the context (PREEMPT-5).
+        sms : numbers of the SMs that take its blocks, such as `range(4)`; defaults to all. Needs a
+            machine with `Config.sm_masks`. SMs from number 64 on cannot be left out.
         shared : bytes of shared memory per block in addition to the kernel's own.
         head : queue the task before waiting tasks of its priority.
         constants : constant buffers 1 … 7 by number, each of a multiple of 16 bytes; its whole size
@@ -267,12 +270,12 @@ class Stream:
             other streams.
 
         Raises `BlockError` for a block that fits no SM, `DeviceError` without a compute engine,
-        `PlacementError`, `PreemptionError`, `OutOfContexts`, `ValueError` for other wrong sizes or
-        arguments, `MemoryUseError` as `memcpy_async`, `OutOfMemory`, `OutOfAddresses`,
-        `ChannelError`.
+        `PlacementError`, `PreemptionError`, `SmSetError`, `OutOfContexts`, `ValueError` for other
+        wrong sizes or arguments, `MemoryUseError` as `memcpy_async`, `OutOfMemory`,
+        `OutOfAddresses`, `ChannelError`.
         """
         launch = replace(
-            self._described(kernel, grid, block, args, policy, shared, constants),
+            self._described(kernel, grid, block, args, policy, sms, shared, constants),
             priority=self.device_priority if priority is None else priority,
             urgency=named_urgency(urgency),
             head=head,
@@ -296,6 +299,7 @@ class Stream:
         args: Values[str, Argument],
         *,
         policy: Placement | str = AUTO,
+        sms: Iterable[int] | None = None,
         shared: int = 0,
         constants: Values[int, Buffer | Mapping] | None = None,
     ) -> Child:
@@ -307,7 +311,7 @@ class Stream:
         Raises as `launch`, and `NestingError` on a machine without nested launches, or for a kernel
         with local memory.
         """
-        launch = self._described(kernel, grid, block, args, policy, shared, constants)
+        launch = self._described(kernel, grid, block, args, policy, sms, shared, constants)
         return await self._services.engine.prepare_child(launch, self.space)
 
     def _described(
@@ -317,6 +321,7 @@ class Stream:
         block: Extent,
         args: Values[str, Argument],
         policy: Placement | str,
+        sms: Iterable[int] | None,
         shared: int,
         constants: Values[int, Buffer | Mapping] | None,
     ) -> KernelLaunch:
@@ -327,6 +332,7 @@ class Stream:
             block=sizes(block),
             args={name: self._number(value) for name, value in args.items()},
             placement=placement(policy),
+            sms=None if sms is None else frozenset(sms),
             shared=shared,
             constants={
                 number: (self.address(buffer, buffer.size), buffer.size)

@@ -10,6 +10,7 @@ from dataclasses import fields
 from signalbox.driver.compute.launch import KernelLaunch
 from signalbox.driver.compute.occupancy import BlockError, occupancy
 from signalbox.driver.compute.placement import NAMES
+from signalbox.driver.compute.sm_set import SmSetError, disabled_sms
 from signalbox.driver.workload.references import REFERENCES, Reference, Shape
 from signalbox.driver.workload.specs import CopySpec, KernelSpec, Spec
 from signalbox.driver.workload.toml_table import Table
@@ -21,7 +22,7 @@ _MOST = (0x7FFF_FFFF, 0xFFFF, 0xFFFF)
 """Maximum number of blocks of a grid in x, y, z."""
 
 _KERNEL_KEYS = {item.name for item in fields(KernelSpec)} - {"shape", "parent"} | {"grid", "block"}
-_CHILD_KEYS = {"name", "kernel", "grid", "block", "args", "policy"}
+_CHILD_KEYS = {"name", "kernel", "grid", "block", "args", "policy", "sms"}
 
 _WORDS = 1 << 28
 """Maximum number of 32-bit words that a pointer argument may need."""
@@ -65,7 +66,11 @@ def _kernel(table: Table, default_name: str | None, stream: str) -> KernelSpec:
         args=table.table("args"),
         priority=table.number("priority", None, 0, PRIORITIES - 1) if given else None,
         policy=table.text("policy", "auto", tuple(NAMES)),
+        shared=table.number("shared", 0),
+        sms=table.numbers("sms") if "sms" in table.values else None,
         at=table.number("at", 0),
+        delay=table.number("delay", None) if "delay" in table.values else None,
+        starts=_window(table, "starts"),
         cancel_at=table.number("cancel_at", None, 1) if cancelled else None,
         after=table.texts("after"),
         count=table.number("count", 1, 1, 1 << 20),
@@ -73,6 +78,8 @@ def _kernel(table: Table, default_name: str | None, stream: str) -> KernelSpec:
     )
     _check_args(table, spec)
     _check_end(table, spec)
+    if spec.starts and spec.count > 1:
+        raise table.error(f"starts: a series of {spec.count} has several starts")
     return spec
 
 
@@ -92,8 +99,20 @@ def _check_end(table: Table, spec: KernelSpec) -> None:
         raise table.error(
             f"cancel_at = {cancel_at}: {spec.kernel!r} has a result, which it would lack"
         )
+    elif spec.delay is not None:
+        raise table.error(f"cancel_at = {cancel_at}: with a delay, its launch may be later")
     elif cancel_at < spec.at + (spec.count - 1) * spec.period:
         raise table.error(f"cancel_at = {cancel_at}: its last launch is later")
+
+
+def _window(table: Table, key: str) -> tuple[int, int] | None:
+    """First and last cycle; None if they are not given."""
+    if key not in table.values:
+        return None
+    given = table.numbers(key)
+    if len(given) != 2 or not 0 <= given[0] <= given[1]:
+        raise table.error(f"{key} = {[*given]} is not [first, last] of a range of cycles")
+    return given[0], given[1]
 
 
 def _extent(table: Table, key: str, reference: Reference) -> tuple[int, int, int]:
@@ -126,7 +145,7 @@ def _check_args(table: Table, spec: KernelSpec) -> None:
     for name in parameters:
         value = spec.args.get(name)
         if value is None:
-            if name not in (reference.output, reference.status, *reference.optional):
+            if not _may_lack(spec, name):
                 raise table.error(f"args: {name} of {spec.kernel!r} is missing")
         elif name in reference.pointers:
             if not isinstance(value, str):
@@ -146,6 +165,13 @@ def _check_args(table: Table, spec: KernelSpec) -> None:
             raise table.error(f"args: {name} would have {words} words: 1 … {_WORDS}")
 
 
+def _may_lack(spec: KernelSpec, name: str) -> bool:
+    """Whether the argument of a parameter may be missing."""
+    reference = spec.reference
+    spare = name in reference.spare and not spec.numbers[reference.spare[name]]
+    return spare or name in (reference.output, reference.status, *reference.optional)
+
+
 def _check_machine(table: Table, spec: KernelSpec, config: Config) -> None:
     """Check that the machine's SMs can run the kernel."""
     if config.timing_core != (spec.kernel == "timing"):
@@ -157,11 +183,17 @@ def _check_machine(table: Table, spec: KernelSpec, config: Config) -> None:
     if (spec.reference.children or not spec.stream) and not config.nested:
         raise table.error("[machine] has nested_kernels = 0: its kernels cannot launch others")
     kernel, block = spec.reference.kernel, spec.shape.block
-    launch = KernelLaunch(kernel=kernel, grid=spec.shape.grid, block=block, args={})
+    launch = KernelLaunch(
+        kernel=kernel, grid=spec.shape.grid, block=block, args={}, shared=spec.shared
+    )
     try:
         occupancy(config, registers=kernel.registers, block=block, shared=launch.shared_bytes)
     except BlockError as error:
         raise table.error(f"block: {error}") from error
+    try:
+        disabled_sms(config, spec.sms)
+    except SmSetError as error:
+        raise table.error(f"sms: {error}") from error
 
 
 # Checks between tables

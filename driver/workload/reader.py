@@ -23,6 +23,8 @@
     name = "low"
     priority = 0               # CUDA: lower is more urgent; default 0
     space = "a"                # address space; default: the device's own
+    null = true                # its work waits for all earlier work of its address space, and later
+                               # work for its own, as in CUDA's NULL stream; default false
 
     [[copy]]
     name = "frame"             # default "copy 1", …
@@ -56,14 +58,20 @@
     priority = 63              # 0 … 63; default: the negated priority of the stream, times
                                # nesting_depth
     policy = "wide"            # placement of blocks; or "deep", "affinity", "auto" (default)
+    shared = 4096              # bytes of shared memory per block beyond the kernel's own; default 0
+    sms = [0, 1]               # SMs that take its blocks; default: all. Needs sm_masks
     at = 100                   # at, after, count, period: as for copies
+    delay = 50                 # it is requested so many cycles after all earlier work of its stream
+                               # has ended, and not before `at`; later work of the stream follows
+    starts = [900, 1200]       # range of cycles in which its first warp must start, from the start
+                               # of the run
     cancel_at = 30000          # cycle in which it is cancelled if it has not ended. A kernel that
                                # may be cancelled has no result; "endless" never ends by itself
 
     [[child]]                  # a kernel that one [[kernel]] or [[child]] launches, once: "launch
     name = "half"              # both" or "launch in turn", with args = { FIRST = "half" } and
-                               # perhaps SECOND. It needs a name; kernel, grid, block, args, policy:
-                               # as for kernels. Others can use its data as those of a kernel
+                               # perhaps SECOND. It needs a name; kernel, grid, block, args, policy,
+                               # sms: as for kernels. Others can use its data as those of a kernel
 
     [[nested]]                 # an algorithm of driver/nested: its kernels launch kernels. Needs a
                                # machine with nested_kernels and save_places
@@ -80,17 +88,21 @@ A dependency between two series of the same `count` is element by element: frame
 A dependency on a single copy or kernel applies to the whole series. A copy's memory is mapped in
 the address space of its stream; all spaces allocate the same addresses. With a `source` in another
 space, that memory is mapped in both. With `timing_core`, SMs only simulate time, and the only
-kernel is "timing" (`driver/kernels/timing.py`). Copies and kernels use the result of a [[nested]]
-by its name, as that of a kernel: the sorted words; the level of each word's cell; the distance of
-each vertex from the one with most edges. `driver.workload.replay` runs workloads.
+kernel is "timing" (`driver/kernels/timing.py`); without ACCESSES it needs no BASE. Copies and
+kernels use the result of a [[nested]] by its name, as that of a kernel: the sorted words; the level
+of each word's cell; the distance of each vertex from the one with most edges.
+`driver.workload.replay` runs workloads. A file that ends in .json is a scheduling experiment
+(`driver/workload/experiment.py`).
 """
 
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from signalbox.driver.channel.priority_policy import Policy, PolicyError
+from signalbox.driver.workload import experiment
 from signalbox.driver.workload.child_reader import adopt
 from signalbox.driver.workload.kernel_reader import check_kernels, read_kernels
 from signalbox.driver.workload.nested_reader import check_nested, read_limits, read_nested
@@ -121,22 +133,31 @@ _BOUNDARY = 256
 
 
 def load(path: Path | str) -> Workload:
-    """Read and check a workload file. Raises `WorkloadError`."""
+    """Read and check a workload file, or an experiment in JSON. Raises `WorkloadError`."""
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise WorkloadError(f"{path}: cannot be read: {error}") from error
-    return parse(text, str(path), name=path.stem)
+    read = experiment.tables if path.suffix == ".json" else _toml
+    return _workload(read(text, str(path)), str(path), path.stem)
 
 
 def parse(text: str, file: str = "workload", *, name: str = "") -> Workload:
     """Parse and check the text of a workload; `file` names it in errors. Raises
     `WorkloadError`."""
+    return _workload(_toml(text, file), file, name)
+
+
+def _toml(text: str, file: str) -> dict[str, Any]:
     try:
-        tables = tomllib.loads(text)
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise WorkloadError(f"{file}: not TOML: {error}") from error
+
+
+def _workload(tables: dict[str, Any], file: str, name: str) -> Workload:
+    """Check the tables of a workload file."""
     top = Table(file, "the top level", tables)
     top.known(_TABLES)
     spaces = _spaces(top)
@@ -183,14 +204,15 @@ def _spaces(top: Table) -> tuple[str, ...]:
 def _streams(top: Table, spaces: tuple[str, ...]) -> tuple[StreamSpec, ...]:
     streams: list[StreamSpec] = []
     for table in top.tables("stream"):
-        table.known({"name", "priority", "space"})
+        table.known({"name", "priority", "space", "null"})
         name = table.text("name", None)
         if any(stream.name == name for stream in streams):
             raise table.error(f"name = {name!r} is used twice")
         space = table.text("space", None) if "space" in table.values else None
         if space is not None and space not in spaces:
             raise table.error(f"space = {space!r}: there is no such address space")
-        streams.append(StreamSpec(name, table.number("priority", 0, -LONGEST), space))
+        priority, null = table.number("priority", 0, -LONGEST), table.flag("null")
+        streams.append(StreamSpec(name, priority, space, null))
     if not streams:
         raise top.error("there is no [[stream]]")
     return tuple(streams)

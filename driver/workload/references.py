@@ -7,7 +7,7 @@ by numpy.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -73,6 +73,7 @@ class Reference:
     dimensions : maximum number of dimensions of grid and block.
     follows : pointer parameter whose words are indices into it (`data = "permutation"`), or "".
     optional : numbers that default to 0.
+    spare : pointers that may be missing, each with the number that then has to be 0.
     ends : it ends by itself; otherwise it must be cancelled.
     children : parameters that are kernels which it launches, the first of them always.
     ordered : it launches each child when the one before is complete.
@@ -86,6 +87,7 @@ class Reference:
     dimensions: int = 1
     follows: str = ""
     optional: tuple[str, ...] = ()
+    spare: Mapping[str, str] = field(default_factory=dict)
     ends: bool = True
     children: tuple[str, ...] = ()
     ordered: bool = False
@@ -193,6 +195,7 @@ REFERENCES = {
             _accesses,
             dimensions=3,
             optional=("ACCESSES", "STRIDE", "SPREAD", "BLOCK_BYTES", "WARP_BYTES"),
+            spare={"BASE": "ACCESSES"},
         ),
     )
 }

@@ -1,8 +1,8 @@
 """Runs a workload on a device, verifies every byte, and records when each copy and kernel ended."""
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from signalbox.driver.nested.family import LaunchRefused
 from signalbox.driver.runtime.event import Event
 from signalbox.driver.runtime.limits import Limit
 from signalbox.driver.runtime.stream import Stream
+from signalbox.driver.workload.agenda import Action, Agenda
 from signalbox.driver.workload.expected_data import GUARD, ExpectedData, VerifyError, lines
 from signalbox.driver.workload.nested_jobs import NestedJob
 from signalbox.driver.workload.records import (
@@ -37,9 +38,6 @@ from signalbox.driver.workload.specs import (
 )
 
 __all__ = ["Replay", "VerifyError", "run"]
-
-_Action = Callable[[Any], Awaitable[None]]
-"""Begins or cancels a copy or kernel."""
 
 _LISTS = "task lists"
 """Name, in records, of the driver's address space for task lists."""
@@ -117,9 +115,9 @@ class _Nested(_Work):
 class Replay:
     """One run of a workload on a device, under the device's policy.
 
-    One task submits copies and kernels at their times. Dependencies are events, which the channels
-    wait for. `seed` determines the random data. Under a `NoPriorityPolicy`, kernels have no
-    priorities either.
+    One task submits copies and kernels at their times (`Agenda`). Dependencies are events, which
+    the channels wait for. `seed` determines the random data. Under a `NoPriorityPolicy`, kernels
+    have no priorities either.
     """
 
     def __init__(self, device: Device, workload: Workload, *, seed: int = 0) -> None:
@@ -133,6 +131,8 @@ class Replay:
         self._expected: dict[Buffer, tuple[str, ExpectedData]] = {}
         self._buffers: list[Buffer] = []
         self._repairs = Repairs(device)
+        self._latest: dict[str, Event] = {}
+        """By stream: the end of what was submitted to it last."""
 
     def finished(self) -> int:
         """Number of copies and kernels that have ended. May be called at any time during the
@@ -158,9 +158,7 @@ class Replay:
         await self._unmap_missing()
         await device.synchronize()
         start = machine.now()
-        for at, act, work in self._actions(order):
-            await self._repairs.wait_until(start + at)
-            await act(work)
+        await Agenda(self._actions(order, start), self._repairs.wait_until, machine.now).run()
         await self._synchronize()
         self._verify()
         result = self._result([self._work[request.key] for request in order], spaces, start)
@@ -187,17 +185,26 @@ class Replay:
         for buffer in self._buffers:
             await self._device.free(buffer)
 
-    def _actions(self, order: Sequence[Request]) -> list[tuple[int, _Action, Any]]:
-        """Submissions and cancellations, with their times and work, in order."""
-        actions: list[tuple[int, _Action, Any]] = [
-            (request.at, self._submit, self._work[request.key])
-            for request in order
-            if not self._work[request.key].is_child
-        ]
+    def _actions(self, order: Sequence[Request], start: int) -> list[Action]:
+        """Submissions and cancellations of a run that starts in machine cycle `start`."""
+        works = [self._work[request.key] for request in order]
+        actions = [self._submission(work, start) for work in works if not work.is_child]
         for work in self._work.values():
             if isinstance(work, _Kernel) and work.spec.cancel_at is not None:
-                actions.append((work.spec.cancel_at, self._cancel, work))
-        return sorted(actions, key=lambda one: one[0])
+                cancel = partial(self._cancel, work)
+                actions.append(Action(at=start + work.spec.cancel_at, act=cancel))
+        return actions
+
+    def _submission(self, work: _Copy | _Kernel | _Nested, start: int) -> Action:
+        request = work.request
+        return Action(
+            at=start + request.at,
+            act=partial(self._submit, work),
+            stream=request.spec.stream,
+            delay=work.spec.delay if isinstance(work, _Kernel) else None,
+            done=work.done,
+            needs=[self._work[key].done for key in request.needs if key in self._work],
+        )
 
     def _result(
         self,
@@ -330,7 +337,12 @@ class Replay:
             assert isinstance(work, _Kernel), "only kernels are children"
             its = work.spec
             work.child = await stream.child(
-                its.reference.kernel, its.grid, its.block, work.args, policy=its.policy
+                its.reference.kernel,
+                its.grid,
+                its.block,
+                work.args,
+                policy=its.policy,
+                sms=its.sms,
             )
             kernel.args[parameter] = int(work.child)
         kernel.status = await self._device.upload(np.zeros(1, np.uint32), space=stream.space)
@@ -385,13 +397,29 @@ class Replay:
         """Submit a copy or kernel, after waits for its dependencies."""
         for key in work.request.needs:
             await self._work[key].done.wait(work.stream)
+        for event in self._before(work.request.spec.stream):
+            await event.wait(work.stream)
         if isinstance(work, _Copy):
             await self._submit_copy(work)
         elif isinstance(work, _Kernel):
             await self._submit_kernel(work)
         else:
             await self._submit_nested(work)
+        self._latest[work.request.spec.stream] = work.done
         work.submitted = self._device.machine.now()
+
+    def _before(self, name: str) -> list[Event]:
+        """Ends of what was submitted to other streams and is in order with stream `name`: all of a
+        space is with its NULL stream."""
+        specs = {spec.name: spec for spec in self._workload.streams}
+        mine = specs[name]
+        return [
+            event
+            for other, event in self._latest.items()
+            if other != name
+            and specs[other].space == mine.space
+            and (mine.null or specs[other].null)
+        ]
 
     @staticmethod
     async def _submit_copy(copy: _Copy) -> None:
@@ -412,6 +440,8 @@ class Replay:
             kernel.args,
             priority=self._priority(kernel),
             policy=spec.policy,
+            sms=spec.sms,
+            shared=spec.shared,
         )
         kernel.page, kernel.task = task.record >> 8, task
         await kernel.done.record(stream)

@@ -45,11 +45,12 @@ POLICIES = {
 
 @dataclass(frozen=True)
 class StreamSpec:
-    """One [[stream]]."""
+    """One [[stream]]. `null` : like CUDA's NULL stream, in order with all streams of its space."""
 
     name: str
     priority: int = 0
     space: str | None = None
+    null: bool = False
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,10 @@ class KernelSpec:
 
     `args` are numbers; for pointers the names of the copies and kernels that write the data; for
     kernels that it launches, their names. `cancel_at` : cycle in which those that have not ended
-    are cancelled, or None. `parent` : the kernel that launches it, or None.
+    are cancelled, or None. `shared` : bytes per block beyond the kernel's own. `sms` : SMs that
+    take its blocks; None: all. `delay` : cycles from the end of all earlier work of the stream to
+    its launch; None: it does not wait. `starts` : first and last cycle in which its first warp may
+    start, or None. `parent` : the kernel that launches it, or None.
     """
 
     name: str
@@ -128,7 +132,11 @@ class KernelSpec:
     args: Mapping[str, int | str]
     priority: int | None = None
     policy: str = "auto"
+    shared: int = 0
+    sms: tuple[int, ...] | None = None
     at: int = 0
+    delay: int | None = None
+    starts: tuple[int, int] | None = None
     cancel_at: int | None = None
     after: tuple[str, ...] = ()
     count: int = 1
@@ -152,9 +160,10 @@ class KernelSpec:
 
     @property
     def numbers(self) -> dict[str, int]:
-        """Numeric arguments; optional ones default to 0."""
+        """Numeric arguments; optional ones default to 0, and so do pointers without use."""
         given = {name: value for name, value in self.args.items() if isinstance(value, int)}
-        return dict.fromkeys(self.reference.optional, 0) | given
+        unused = [name for name in self.reference.spare if name not in self.args]
+        return dict.fromkeys((*self.reference.optional, *unused), 0) | given
 
     @property
     def sources(self) -> dict[str, str]:

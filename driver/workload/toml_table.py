@@ -67,6 +67,18 @@ class Table:
             raise self.error(f"{key} = {value!r} is not one of {', '.join(map(repr, choices))}")
         return value
 
+    def flag(self, key: str) -> bool:
+        value = self.values.get(key, False)
+        if type(value) is not bool:
+            raise self.error(f"{key} = {value!r} is neither true nor false")
+        return value
+
+    def numbers(self, key: str) -> tuple[int, ...]:
+        value = self.values.get(key, [])
+        if not isinstance(value, list) or not all(type(item) is int for item in value):
+            raise self.error(f"{key} = {value!r} is not a list of integers")
+        return tuple(value)
+
     def texts(self, key: str) -> tuple[str, ...]:
         value = self.values.get(key, [])
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):

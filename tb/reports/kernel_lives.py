@@ -109,6 +109,7 @@ class KernelLife:
     opened : when it got a slot; several cycles if it was evicted.
     over : when it was over.
     blocks : blocks in the order in which they were placed; a restored one again.
+    sms : SMs that may take its blocks, if known.
     """
 
     record: KernelRecord
@@ -118,6 +119,7 @@ class KernelLife:
     opened: list[int] = field(default_factory=list)
     over: int = -1
     blocks: list[BlockLife] = field(default_factory=list)
+    sms: tuple[int, ...] | None = None
 
     @property
     def depth(self) -> int:
@@ -172,10 +174,13 @@ class KernelLife:
         return [counts[sm] for sm in range(sms)]
 
     def check(self) -> None:
-        """Raise `Lost` unless each of its blocks ran exactly once, with all its warps; of a
-        cancelled one, those that ran."""
+        """Raise `Lost` unless each of its blocks ran exactly once, with all its warps, on an SM
+        that may take it; of a cancelled one, those that ran."""
         if min(self.launched, self.over) < 0 or not self.opened:
             raise Lost(f"{self.title}: it was not launched and ended")
+        for block in self.blocks if self.sms is not None else []:
+            if block.sm not in self.sms:
+                raise Lost(f"{self.title}: block {block.at} was on SM {block.sm}")
         whole = [block for block in self.blocks if block.saved < 0]
         ran = Counter(block.at for block in whole)
         wanted = set(product(*map(range, self.record.grid)))
@@ -264,8 +269,9 @@ class _Reader:
         self._first_client = config.memory_clients - config.sms
         self._done = KernelActivity(sms=[SmLife() for _ in range(config.sms)])
         self._coming: dict[int, deque[KernelLife]] = {}
+        sms = {spec.name: spec.sms for spec in result.workload.kernels}
         for record in sorted(result.kernels, key=lambda record: record.submitted):
-            life = KernelLife(record, result.title(record))
+            life = KernelLife(record, result.title(record), sms=sms.get(record.name))
             self._coming.setdefault(record.channel, deque()).append(life)
         self._children = {(record.asid, record.page): record for record in result.children}
         self._born: Counter[int] = Counter()

@@ -2,8 +2,8 @@
 
     python -m signalbox.tb.reports.workload [FILE] [--policy none] [--simulator icarus] [--waves]
 
-Exit status: 0 if every byte and every block of both runs was verified, 1 if a run failed, 2 if the
-workload or the machine is not usable as given.
+Exit status: 0 if every byte and every block of both runs was verified, and kernels started when the
+file expects it; 1 if not; 2 if the workload or the machine is not usable as given.
 """
 
 import argparse
@@ -29,6 +29,7 @@ from signalbox.hw.sm.port import CoreError
 from signalbox.tb.folders import PACKAGE, SIM_BUILD, shown
 from signalbox.tb.reports import timeline
 from signalbox.tb.reports.activity import Activity, activity
+from signalbox.tb.reports.expected_starts import missed
 from signalbox.tb.reports.kernel_lives import Lost
 from signalbox.tb.reports.kernel_tables import (
     children_table,
@@ -52,6 +53,8 @@ __all__ = ["main"]
 
 SUPPLIED = PACKAGE / "driver" / "workloads"
 """Folder of the supplied workloads, which can be named without folder and suffix."""
+
+_SUFFIXES = (".toml", ".json")
 
 DEFAULT = SUPPLIED / "two-applications.toml"
 
@@ -121,13 +124,14 @@ def _parser() -> argparse.ArgumentParser:
 
 def _supplied() -> list[str]:
     """Names of the supplied workloads."""
-    return sorted(file.stem for file in SUPPLIED.glob("*.toml"))
+    return sorted(file.stem for end in _SUFFIXES for file in SUPPLIED.glob(f"*{end}"))
 
 
 def _file(name: str) -> Path:
     """A workload by its path, or a supplied one by its name."""
-    supplied = SUPPLIED / f"{name}.toml"
-    return supplied if supplied.is_file() and not Path(name).exists() else Path(name)
+    supplied = [SUPPLIED / f"{name}{end}" for end in _SUFFIXES]
+    found = next((file for file in supplied if file.is_file()), None)
+    return found if found and not Path(name).exists() else Path(name)
 
 
 def _run(chosen: argparse.Namespace, out: TextIO) -> int:
@@ -150,6 +154,9 @@ def _run(chosen: argparse.Namespace, out: TextIO) -> int:
     file = SIM_BUILD / f"timeline-{workload.name}.pftrace"
     timeline.write(file, done)
     _show_files(file, runs, out)
+    own = _TITLES[workload.policy.kind]
+    if urgency is None and own in done and (wrong := missed(workload, done[own].compute)):
+        raise RunError("; ".join(wrong))
     return 0
 
 
@@ -191,6 +198,8 @@ def _introduce(
             f"{counted(config.sm_blocks, 'block slot')}, {core}.",
             file=out,
         )
+        if (chosen.policy or workload.policy.kind) == "none":
+            print("Policy none: all kernels run at priority 0, whatever the file says.", file=out)
     print(f"Memory: {config.memory_bytes >> 20} MiB.", file=out)
     minutes = "one to three minutes" if config.sms <= _FEW_SMS else "many minutes"
     print(f"A machine that was not simulated before is built first: {minutes}.", file=out)

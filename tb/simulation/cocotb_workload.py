@@ -106,6 +106,7 @@ class _Watch:
         self._quiet = _PATIENCE_CYCLES + 4 * max((copy.size for copy in copies), default=0)
         self._quiet += max(request.at for request in requests(spec.work))
         self._quiet += max((kernel.cancel_at or 0 for kernel in spec.kernels), default=0)
+        self._quiet += max((kernel.delay or 0 for kernel in spec.kernels), default=0)
         self._quiet += max((copy.repair_after for copy in copies), default=0)
         self._blocks = device.control if spec.launches else None
         self.rate = 0.0

@@ -1,0 +1,51 @@
+"""SMs that take the blocks of a kernel (SM_DISABLE_MASK of its task record).
+
+disabled_sms(Config(sms=4, sm_masks=True), {0, 1})      0b1100
+"""
+
+from collections.abc import Iterable
+from operator import index
+from typing import Protocol
+
+__all__ = ["MaskedSms", "SmSetError", "disabled_sms"]
+
+
+class MaskedSms(Protocol):
+    """Numbers of SMs; `hw.config.Config` and `driver.platform.info.DeviceInfo` have them."""
+
+    @property
+    def sms(self) -> int:
+        """All SMs."""
+        ...
+
+    @property
+    def masked_sms(self) -> int:
+        """SMs that a task can disable, the first ones."""
+        ...
+
+
+class SmSetError(ValueError):
+    """The blocks of a kernel cannot be kept to these SMs."""
+
+
+def disabled_sms(machine: MaskedSms, wanted: Iterable[int] | None) -> int:
+    """Mask of the SMs that are not `wanted`, one bit each; None stands for all SMs.
+
+    Raises `SmSetError` for no SM at all, for numbers of SMs that there are not, and if the machine
+    cannot disable the others.
+    """
+    every = range(machine.sms)
+    chosen = {*every} if wanted is None else {index(one) for one in wanted}
+    if not chosen:
+        raise SmSetError("a kernel needs an SM")
+    if strange := [one for one in chosen if one not in every]:
+        raise SmSetError(f"SM {strange[0]}: the machine has SMs 0 … {machine.sms - 1}")
+    others = [sm for sm in every if sm not in chosen]
+    if others and not machine.masked_sms:
+        raise SmSetError("the machine cannot disable SMs for a kernel (Config.sm_masks)")
+    if others and others[-1] >= machine.masked_sms:
+        raise SmSetError(
+            f"SM {others[-1]} cannot be disabled: task records have bits for the first "
+            f"{machine.masked_sms} SMs"
+        )
+    return sum(1 << sm for sm in others)

@@ -1,0 +1,221 @@
+"""Scheduling experiments in JSON: what becomes of them, and refused files."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from signalbox import driver
+from signalbox.driver.workload.experiment import tables
+from signalbox.driver.workload.reader import load
+from signalbox.driver.workload.specs import KernelSpec, Workload
+from signalbox.driver.workload.toml_table import WorkloadError
+from signalbox.tb.driver.test_kernel_workload import play
+
+EXAMPLES = sorted((Path(driver.__file__).parent / "workloads").glob("*.json"))
+TIMER = {
+    "filename": "./bin/timer_spin.so",
+    "thread_count": 64,
+    "block_count": 3,
+    "data_size": 0,
+    "additional_info": 10_000_000,
+}
+
+
+def read(folder: Path, *benchmarks: dict[str, Any], **top: Any) -> Workload:
+    """An experiment, read from a file."""
+    content = {"name": "x", "max_iterations": 1, "max_time": 0, "benchmarks": [*benchmarks]}
+    file = folder / "experiment.json"
+    file.write_text(json.dumps(content | top))
+    return load(file)
+
+
+def kernels(workload: Workload) -> dict[str, KernelSpec]:
+    return {spec.name: spec for spec in workload.kernels}
+
+
+def multikernel(*items: dict[str, Any], **more: Any) -> dict[str, Any]:
+    sizes = {"duration": 1_000_000, "block_count": 1, "thread_count": 32}
+    return TIMER | {
+        "filename": "multikernel.so",
+        "additional_info": [sizes | item for item in items],
+        **more,
+    }
+
+
+def actions(*items: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return TIMER | {"filename": "stream_action.so", "additional_info": {"actions": items, **more}}
+
+
+def spin(duration: int = 1_000_000, **more: Any) -> dict[str, Any]:
+    return {"type": "kernel", "parameters": {"duration": duration}, **more}
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=[file.stem for file in EXAMPLES])
+def test_examples_run(file: Path) -> None:
+    workload = load(file)
+    result = play(workload)
+    assert len(result.kernels) == len(workload.kernels) >= 3
+    assert all(spec.starts for spec in workload.kernels)
+
+
+def test_times_and_sizes(tmp_path: Path) -> None:
+    """Nanoseconds and seconds are scaled alike; sizes are those of the file."""
+    timed = TIMER | {"label": "K", "release_time": 0.25, "thread_count": [8, 4], "starts": [1, 1.5]}
+    (spec,) = read(tmp_path, timed).kernels
+    assert spec.numbers["CYCLES"] == 100 and spec.at == 2500 and spec.starts == (10_000, 15_000)
+    assert (spec.name, spec.grid, spec.block) == ("K", (3, 1, 1), (8, 4, 1))
+    (fine,) = read(tmp_path, timed, signalbox={"ns_per_cycle": 1000}).kernels
+    assert fine.numbers["CYCLES"] == 10_000 and fine.at == 250_000
+    (least,) = read(tmp_path, TIMER | {"additional_info": "1"}).kernels
+    assert least.numbers["CYCLES"] == 1 and least.name == "benchmark 1"
+
+
+def test_kernels_of_a_stream(tmp_path: Path) -> None:
+    """A delay counts from the end of the stream's last kernel; of the first one, from the release;
+    shared memory is in words."""
+    one = multikernel(
+        {"kernel_label": "A", "delay": 0.1},
+        {"kernel_label": "B", "shared_memory_size": 4096},
+        {"kernel_label": "C", "delay": 0.2},
+        {"kernel_label": "D"},
+        label="s",
+        release_time=1,
+    )
+    workload = read(tmp_path, one)
+    found = kernels(workload)
+    assert {spec.stream for spec in workload.kernels} == {"s"}
+    assert {name: (spec.at, spec.delay) for name, spec in found.items()} == {
+        "A": (11_000, None),
+        "B": (11_000, None),
+        "C": (11_000, 2000),
+        "D": (11_000, None),
+    }
+    assert [spec.shared for spec in workload.kernels] == [0, 16384, 0, 0]
+
+
+def test_actions(tmp_path: Path) -> None:
+    """Delays of actions count from the action before, or from the end of the stream's work after a
+    synchronization."""
+    one = actions(
+        spin(label="A"),
+        spin(label="B", delay=0.01),
+        {"type": "synchronize"},
+        spin(2_000_000, label="C"),
+        {"type": "synchronize"},
+        spin(label="D", delay=0.03),
+    )
+    found = kernels(read(tmp_path, one))
+    assert {name: (spec.at, spec.delay) for name, spec in found.items()} == {
+        "A": (0, None),
+        "B": (100, None),
+        "C": (100, 0),
+        "D": (100, 300),
+    }
+    assert found["A"].grid == (3, 1, 1) and found["C"].numbers["CYCLES"] == 20
+
+
+def test_iterations(tmp_path: Path) -> None:
+    """An iteration is launched when the last one has ended; with "sync_every_iteration", after
+    those of all benchmarks."""
+    pair = multikernel({"kernel_label": "A"}, {"kernel_label": "B"})
+    timer = TIMER | {"label": "T", "max_iterations": 3}
+    found = kernels(read(tmp_path, pair, timer, max_iterations=2))
+    assert [*found] == ["A #1", "B #1", "A #2", "B #2", "T #1", "T #2", "T #3"]
+    assert [spec.delay for spec in found.values()] == [None, None, 0, None, None, 0, 0]
+    del timer["max_iterations"]
+    found = kernels(read(tmp_path, pair, timer, max_iterations=2, sync_every_iteration=True))
+    assert found["A #2"].after == ("B #1", "T #1") == found["T #2"].after
+    assert not found["A #1"].after
+
+
+def test_streams(tmp_path: Path) -> None:
+    """A channel per stream; priorities only if streams differ in them; one NULL stream."""
+    null = TIMER | {"filename": "timer_spin_default_stream.so"}
+    workload = read(tmp_path, TIMER, null, TIMER, null, actions(spin(), use_null_stream=True))
+    assert [(one.name, one.null) for one in workload.streams] == [
+        ("benchmark 1", False),
+        ("NULL stream", True),
+        ("benchmark 3", False),
+    ]
+    assert workload.policy.kind == "none" and workload.policy.channels_per_level == (3,)
+    workload = read(tmp_path, *[TIMER] * 11, TIMER | {"stream_priority": -1})
+    assert workload.policy.kind == "priority" and workload.policy.channels_per_level == (11, 1)
+    assert workload.streams[-1].priority == -1 and workload.config.channels >= 12
+
+
+def test_processes(tmp_path: Path) -> None:
+    null = TIMER | {"filename": "timer_spin_default_stream.so"}
+    workload = read(tmp_path, TIMER, null, null, use_processes=True)
+    assert [one.space for one in workload.streams] == [f"benchmark {n}" for n in (1, 2, 3)]
+    assert [one.name for one in workload.streams][1:] == [
+        f"NULL stream of benchmark {n}" for n in (2, 3)
+    ]
+
+
+def test_masks(tmp_path: Path) -> None:
+    """A mask has the bits of disabled SMs, or with ~ of the others; a kernel's goes before that of
+    its benchmark. Only then, the machine has masks."""
+    masked = multikernel({}, {"sm_mask": "~0x3"}, sm_mask="0x5")
+    workload = read(tmp_path, masked, TIMER | {"sm_mask": "ff7f"})
+    assert [spec.sms for spec in workload.kernels] == [(1, 3, 4, 5, 6, 7), (0, 1), (7,)]
+    assert workload.config.sms == 8 and workload.config.sm_masks
+    workload = read(tmp_path, TIMER)
+    assert workload.config.sms == 2 and not workload.config.sm_masks
+    workload = read(tmp_path, masked, signalbox={"machine": {"sms": 66}})
+    assert workload.kernels[1].sms == (0, 1, 64, 65)
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "message"),
+    [
+        (
+            {"filename": "./bin/mandelbrot.so"},
+            "'mandelbrot' is not supported; those that are: timer",
+        ),
+        ({"filename": None}, "filename is missing"),
+        ({"threads": 3}, "unknown key 'threads'; known keys: additional_info, block_count"),
+        ({"additional_info": "soon"}, "additional_info = 'soon' is not a number of nanoseconds"),
+        ({"additional_info": 0}, "additional_info = 0 is not a number of nanoseconds"),
+        ({"thread_count": 0}, "block = 0: 0 is outside 1 …"),
+        ({"thread_count": 4096}, "block: "),
+        ({"release_time": -1}, "release_time = -1 is not a number of seconds"),
+        ({"max_iterations": 0}, "max_iterations = 0 has no end"),
+        ({"max_iterations": 5000}, "more than 4096 launches"),
+        ({"max_iterations": 2, "starts": [0, 1]}, "several iterations have several starts"),
+        ({"starts": [1]}, "is not .first, last., in seconds"),
+        ({"starts": [2, 1]}, "starts = .20000, 10000. is not"),
+        ({"stream_priority": -2}, "stream_priority = -2 is outside -1 … 0"),
+        ({"sm_mask": "all"}, "sm_mask = 'all' is not a hexadecimal mask"),
+        ({"sm_mask": "ff"}, "sm_mask = 'ff' disables all 8 SMs of the machine"),
+        ({"mps_thread_percentage": 50}, "limits of threads are not supported"),
+        (multikernel(), "lists no kernel"),
+        (multikernel({"copy_in_count": 5}), "kernel 1: copy_in_count: copies are not supported"),
+        (multikernel({}, {"duration": 1.5}), "kernel 2: duration = 1.5 is not a number"),
+        (TIMER | {"filename": "multikernel.so"}, "is not a list of kernels"),
+        (actions(), "its actions have no kernel"),
+        (actions({"type": "memcpy"}), "actions of type 'memcpy' are not supported"),
+        (actions({"type": "synchronize", "parameters": {"device": True}}), "only the stream"),
+        (actions(spin(), {"type": "synchronize"}, spin(), spin(delay=1)), "needs a synchronize"),
+    ],
+)
+def test_refused(tmp_path: Path, benchmark: dict[str, Any], message: str) -> None:
+    given = {key: value for key, value in (TIMER | benchmark).items() if value is not None}
+    with pytest.raises(WorkloadError, match=f"experiment.json: .*{message}"):
+        read(tmp_path, given)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"a": 1 "b": 2}', "not JSON: .*line 1"),
+        ("[]", "not a JSON object"),
+        ('{"benchmarks": []}', "there are no benchmarks"),
+        ('{"bench": []}', "unknown key 'bench'"),
+        ('{"signalbox": {"speed": 2}, "benchmarks": []}', "unknown key 'speed'"),
+    ],
+)
+def test_no_experiment(text: str, message: str) -> None:
+    with pytest.raises(WorkloadError, match=message):
+        tables(text, "file")
