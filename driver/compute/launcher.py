@@ -178,7 +178,6 @@ class Launcher(ABC):
         kernel = launch.kernel
         self._check_urgency(launch.urgency)
         self.occupancy(kernel, launch.block, launch.shared)
-        disabled_sms(self._info, launch.sms)
         arguments = kernel.arguments(**launch.args)
         program = await self.load(kernel, space)
         return arguments, program, await self._reserve_local(space, kernel.local)
