@@ -10,6 +10,7 @@ import pytest
 from signalbox.hw import export
 from signalbox.hw.config import CONFIGS, Config
 from signalbox.hw.placement.controller import GlobalController
+from signalbox.hw.placement.preemption import Preemption
 from signalbox.hw.placement.saved_blocks import SavedBlocks
 from signalbox.tb.simulation.runner import simulate
 from signalbox.tb.simulation.tiers import tiers
@@ -46,6 +47,19 @@ def test_random_masks(simulator: str, sms: int) -> None:
 def test_masks(simulator: str) -> None:
     config = Config(slots=8, spare_rows=2, sms=3, asids=8, sm_masks=True, **SIZES)
     place(simulator, "cocotb_masks", config, "masks", minimum=5)
+
+
+@pytest.mark.parametrize("sms", tiers([2, 5], smoke=[5], nightly=[2]))
+def test_victims(simulator: str, sms: int) -> None:
+    config = Config(sms=sms, save_places=8, sm_masks=True)
+    simulate(
+        Preemption(config),
+        "signalbox.tb.units.placement.cocotb_victims",
+        simulator=simulator,
+        name=f"victims-{sms}",
+        env={"CONFIG": repr(asdict(config))},
+        minimum=2,
+    )
 
 
 @pytest.mark.parametrize(
