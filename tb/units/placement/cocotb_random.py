@@ -95,8 +95,10 @@ async def random_moves(dut):
     open, get blocks, stop and close meanwhile, and SMs may be slow (PLACE-5)."""
     tb = await PlacementTestbench(dut, CONFIG).start()
     numbers, rounds, moved, masked = tb.random, Rounds(60), 0, 0
-    masks = CONFIG.sm_masks and CONFIG.sms > 2  # of two SMs, a masked block has one
-    while rounds.more((moved > 20 and (masked > 5 or not masks)) or CONFIG.sms == 1, moved):
+    most, few = 20, -1
+    if CONFIG.sm_masks:  # of two SMs, a masked block has one, and others wait for it
+        most, few = (20, 5) if CONFIG.sms > 2 else (3, -1)
+    while rounds.more((moved > most and masked > few) or CONFIG.sms == 1, (moved, masked)):
         tb.eager = numbers.choice((1.0, 1.0, 0.5, 0.2))
         await tb.closed(*[row for row in tb.kernels if tb.drained(row)])
         free = [row for row in range(CONFIG.rows) if row not in tb.kernels]
