@@ -40,7 +40,8 @@ def block_move(config: Config) -> data.StructLayout:
 
 class BlockRecall(wiring.Component):
     """Claims room for the most urgent block that waits on an SM; among equals, that on the SM of
-    the lowest number. When another SM that may take it has room, it is recalled and sent there.
+    the lowest number. When another SM that may take it has room, it is recalled and sent there. A
+    block that no other SM may take is not claimed.
 
     With r rounds of a binary tree among all SMs: a block is claimed r + 2 cycles after its SM has
     reported it. From the cycle in which another SM has room for the claimed block to the cycle in
@@ -92,10 +93,10 @@ class BlockRecall(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         able = Signal.like(self.room, name="able")
-        excluded = self.owner
+        excluded, self._movable = self.owner, [*self.waits]
         if self._config.masked_sms:
             self._bar(m)
-            excluded = self.owner | self.barred
+            excluded, self._movable = self.owner | self.barred, self._unpinned(m)
         m.d.comb += able.eq(self.room & self.accepts & self.heard & ~excluded)
         self._space(m)
         with m.If(self._left != 0):
@@ -111,7 +112,7 @@ class BlockRecall(wiring.Component):
         """The SM with the most urgent waiting block; the lowest number among equals."""
         shape = data.StructLayout({"valid": 1, "level": LEVEL_BITS, "sm": self._config.sm_bits})
         nodes = [Signal(shape, name=f"waiting_{number}") for number in range(len(self.waits))]
-        for number, (node, block) in enumerate(zip(nodes, self.waits, strict=True)):
+        for number, (node, block) in enumerate(zip(nodes, self._movable, strict=True)):
             m.d.comb += [
                 node.valid.eq(block.valid),
                 node.level.eq(block.level),
@@ -150,6 +151,22 @@ class BlockRecall(wiring.Component):
             self.barred.eq(read.data),
         ]
 
+    def _unpinned(self, m: Module) -> list[data.View]:
+        """`waits`, without blocks of rows for which there is one SM alone."""
+        config, opens = self._config, self.open
+        pinned, allowed = Signal(config.rows, name="pinned"), Signal(config.sms, name="allowed")
+        disabled = Signal(config.sms, name="disabled")
+        m.d.comb += [disabled.eq(opens.disabled), allowed.eq(~disabled)]
+        with m.If(opens.valid):
+            m.d.sync += pinned.bit_select(opens.row, 1).eq((allowed & (allowed - 1)) == 0)
+        movable = []
+        for n, block in enumerate(self.waits):
+            one = Signal(block_claim(config), name=f"movable_{n}")
+            m.d.comb += one.eq(block)
+            m.d.comb += one.valid.eq(block.valid & ~pinned.bit_select(block.row, 1))
+            movable.append(one)
+        return movable
+
     def _claim(self, m: Module, best: data.View, found: Value, sm: Value) -> None:
         """Claim the most urgent block, until SM `sm` with room is found."""
         chosen = Signal.like(self.owner, name="chosen")
@@ -157,7 +174,7 @@ class BlockRecall(wiring.Component):
             m.d.sync += [
                 chosen.eq(Mux(best.valid, 1 << best.sm, 0)),
                 self.owner.eq(chosen),
-                self.claim.eq(select(chosen, [one.as_value() for one in self.waits])),
+                self.claim.eq(select(chosen, [one.as_value() for one in self._movable])),
                 self.move.target.eq(1 << sm),
                 self.move.sm.eq(sm),
             ]

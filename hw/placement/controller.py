@@ -349,16 +349,13 @@ class GlobalController(wiring.Component):
             recall.heard.eq(Cat(row.count == row.received for row in self.rows)),
             self._move.eq(recall.move),
             self._pause.eq(recall.pause),
+            self._level.eq(Mux(recall.claim.valid, recall.claim.level, 0)),
         ]
-        claims = recall.claim.valid
         if self._config.masked_sms:
             m.d.comb += [
                 recall.open.disabled.eq(opened.disabled),
                 self._barred.eq(recall.barred),
             ]
-            # A block that may move nowhere keeps no slots.
-            claims = claims & ~(recall.owner | recall.barred).all()
-        m.d.comb += self._level.eq(Mux(claims, recall.claim.level, 0))
         for n, link in enumerate(self.sm):
             m.d.comb += [
                 recall.waits[n].eq(link.waits),

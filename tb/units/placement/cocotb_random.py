@@ -95,9 +95,7 @@ async def random_moves(dut):
     open, get blocks, stop and close meanwhile, and SMs may be slow (PLACE-5)."""
     tb = await PlacementTestbench(dut, CONFIG).start()
     numbers, rounds, moved, masked = tb.random, Rounds(60), 0, 0
-    most, few = 20, -1
-    if CONFIG.sm_masks:  # of two SMs, a masked block has one, and others wait for it
-        most, few = (20, 5) if CONFIG.sms > 2 else (3, -1)
+    most, few = (20 if CONFIG.sms > 2 else 5), (5 if CONFIG.sm_masks and CONFIG.sms > 2 else -1)
     while rounds.more((moved > most and masked > few) or CONFIG.sms == 1, (moved, masked)):
         tb.eager = numbers.choice((1.0, 1.0, 0.5, 0.2))
         await tb.closed(*[row for row in tb.kernels if tb.drained(row)])
@@ -107,6 +105,9 @@ async def random_moves(dut):
         if free and numbers.random() < 0.6:
             kernel = random_kernel(numbers, free.pop())
             kernel.priority, kernel.blocks = numbers.choice((5, 9, 63)), numbers.choice((1, 2))
+            if CONFIG.sm_masks:  # one SM at most, so that blocks can move
+                disabled = numbers.sample(range(CONFIG.sms), numbers.randrange(2))
+                kernel.disabled = mask(disabled) if CONFIG.sms > 2 else 0
             await tb.opened(kernel)
         known, event = list(tb.kernels), numbers.random()
         if known and event < 0.2:
