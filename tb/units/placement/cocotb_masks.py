@@ -102,3 +102,24 @@ async def mask_of_the_row(dut):
             sm for sm in range(SMS) if kernel.allows(sm)
         }
         await tb.closed(0)
+
+
+@cocotb.test(**LIMIT)
+async def lets_others_move(dut):
+    """A block that waits on the only SM that takes it keeps no less urgent one on another SM from
+    moving (PLACE-5)."""
+    tb = await start(dut)
+    await fill(tb, 0, 1)
+    pinned, other = Kernel(1, 9, disabled=0b110, runs=LONG), Kernel(2, 5, runs=LONG)
+    for kernel in (pinned, other):
+        await tb.opened(kernel)
+        await tb.steps(SETTLED)
+    assert placed(tb, pinned) == [(0, LOWER)] and tb.sms[0].waiting
+    ((home, _),) = placed(tb, other)
+    (target,) = {1, 2} - {home}
+    tb.end_one(target)
+    await tb.steps(SETTLED)
+    assert placed(tb, other)[1:] == [(target, MOVED)] and len(placed(tb, pinned)) == 1
+    tb.end_one(0)
+    await tb.steps(SETTLED)
+    assert not tb.sms[0].waiting and len(placed(tb, pinned)) == 1, "it has begun where it was"
