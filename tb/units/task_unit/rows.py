@@ -22,7 +22,8 @@ ENDLESS = ((1 << 32) - 1, 1, 1)
 class Opened:
     """An open row, with `left` blocks to be placed, from number `next` on; `running` ones have not
     ended. `back` ones were saved and are to be placed again; `saved` ones were saved in it.
-    `stops`: it may have others stopped. `kept`: its task keeps saved blocks."""
+    `stops`: it may have others stopped. `disabled` : SMs that take none of its blocks, one bit
+    each. `kept`: its task keeps saved blocks."""
 
     row: int
     priority: int
@@ -32,6 +33,7 @@ class Opened:
     next: int
     left: int
     stops: bool
+    disabled: int = 0
     placed: list[int] = field(default_factory=list)
     running: list[int] = field(default_factory=list)
     ended: list[int] = field(default_factory=list)
@@ -138,6 +140,7 @@ class Rows(Participant):
             next=(first[2] * grid[1] + first[1]) * grid[0] + first[0],
             left=word["blocks"],
             stops=bool(word["needs"]["saves"]),
+            disabled=word.get("disabled", 0),
             back=back,
         )
         if grid != ENDLESS and row.left:

@@ -65,9 +65,16 @@ class Task:
         return {"page": self.page, "asid": self.asid, "channel": self.channel, "depth": self.depth}
 
     @property
+    def disabled(self) -> int:
+        """SMs that take none of its blocks, one bit each."""
+        every = (1 << CONFIG.sms) - 1
+        return 37 * self.number % every if CONFIG.sm_masks else 0
+
+    @property
     def word(self) -> int:
         sides = {"grid_x": self.blocks, "grid_y": 1, "grid_z": 1}
         shape = {"block_x": 32, "block_y": 1, "block_z": 1, "registers": 4}
+        shape["mask_low"] = self.disabled
         return record(
             **{"major": 3, "group": self.priority, "head": self.head} | sides | shape | self.fields
         )
@@ -217,6 +224,7 @@ class TaskTestbench(Testbench):
         stops = urgency == _SAVE or (self.stops and urgency != _DRAIN)
         allowed = CONFIG.preemption and self.save_area
         assert row.stops == bool(stops and allowed), "not as requested (PREEMPT-5)"
+        assert row.disabled == task.disabled, "not for the requested SMs"
         assert not row.left or row.next == task.placed, "does not continue where it stopped"
         task.outcome, task.row = "runs", row.row
         self.held[row.row] = task
