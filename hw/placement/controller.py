@@ -72,10 +72,12 @@ class GlobalController(wiring.Component):
     A decision starts with a kernel and the state of all SMs in that cycle, passes the rounds of
     `SmChoice`, and commits in the cycle after the last round. At commit:
 
-    * The kernel is in order: no row ahead of it has an undistributed block without a decision. From
-      the cycle after `open` is accepted, or the third after `add`, no block of a later row is sent
-      before all blocks of the row, except for those sent already.
-    * The SM is not disabled for the kernel.
+    * The kernel is in order: no row ahead of it has an undistributed block without a decision, but
+      those passed over (`KernelTable`). From the cycle after `open` is accepted, or the third after
+      `add`, no block of a later row is sent before all blocks of the row, except for those sent
+      already, and to SMs that take none of the row's.
+    * The SM is not disabled for the kernel, nor does it take blocks of a row ahead of it that has
+      undistributed blocks without a decision.
     * The SM qualifies for the step decided: its free resources can only have grown since the
       decision started, because an SM that receives a block is struck out of the choice.
     * No SM qualified for a better step, or for step A with the policy's preference, when the
@@ -205,7 +207,12 @@ class GlobalController(wiring.Component):
             self.port.drained.eq(self._running.drained),
             self.port.ended.eq(self._running.over),
             self._restart.eq(
-                asks.holds | kernels.overtakes | kernels.lost | self._pause | self._changes
+                asks.holds
+                | kernels.overtakes
+                | kernels.lost
+                | self._pause
+                | self._changes
+                | (kernels.again if self._config.masked_sms else 0)
             ),
             kernels.restart.eq(self._restart),
             kernels.flush.eq(self._flush),

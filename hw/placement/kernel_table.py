@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
 from signalbox.hw.placement.row_order import RowOrder, row_event
+from signalbox.hw.placement.sm_choice import fan_ins
 from signalbox.hw.records.placement import (
     BLOCK_COUNT_BITS,
     Policy,
@@ -53,6 +54,12 @@ class KernelTable(wiring.Component):
     succeeds, and no other kernel is served (PLACE-6). With policies other than wide, one decision
     is in flight at a time unless the kernel waits, and none during a `batch`.
 
+    With `Config.sm_masks`, a kernel waits only for the SMs that take its blocks. If there are
+    others, it is passed over (`passes`): the kernels behind it are served, but not on its SMs. When
+    none of them is left, or one finds no SM either, or the kernel itself does by a decision in
+    flight, all are dropped and the first kernel is served again (`again`). A kernel that may have
+    blocks stopped is not passed over.
+
     From the opening of a row to its first decision: 3 cycles, the first one with the row in the
     order.
 
@@ -75,6 +82,7 @@ class KernelTable(wiring.Component):
     flush : in, `restart` delayed by one cycle.
     batch : in, blocks are being sent without decisions.
     waits : out, the served kernel waits, and may have blocks of lower priority stopped.
+    again : out, with `Config.sm_masks`: kernels that were passed over are to be served again.
     """
 
     def __init__(self, config: Config) -> None:
@@ -99,6 +107,7 @@ class KernelTable(wiring.Component):
             "flush": In(1),
             "batch": In(1),
             "waits": Out(block_lack),
+            **({"again": Out(1)} if config.masked_sms else {}),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -109,16 +118,27 @@ class KernelTable(wiring.Component):
         self._walk = Signal()
         self._sends = Signal()
         self._settles = Signal()
+        self._held = Signal(self._config.sms, name="held")
+        """SMs that take blocks of kernels passed over."""
+        self._passed = Signal(self._config.rows, name="passed")
+        self._passes = Signal(name="passes")
+        self._stays = Signal(name="stays")
+        """The served kernel is left only once its last block is sent."""
         m.d.comb += [
             self._sends.eq(self.sent.valid & (self.sent.row == self._served.row)),
             self._settles.eq(self.settled.valid & (self.settled.row == self._served.row)),
             self.lost.eq(
-                self.settled.valid & self.failed & ~(self._settles & self._serves & ~self._moves_on)
+                self.settled.valid
+                & self.failed
+                & ~(self._settles & self._serves & ~self._moves_on)
+                & ~(self._passes | self._passed.bit_select(self.settled.row, 1))
             ),
         ]
         self._order(m)
         self._serve(m, *self._fetch(m))
         self._begin(m)
+        if self._config.masked_sms:
+            self._pass(m)
         return m
 
     def _order(self, m: Module) -> None:
@@ -140,7 +160,7 @@ class KernelTable(wiring.Component):
         """Read the row to be served next. Returns a strobe on its load, the row, and its last
         SM."""
         config = self._config
-        walked = Signal()
+        self._walked = walked = Signal(name="walked")
         loads = Signal()
         row = Signal(config.row_bits)
         rows = self._ram(m, "kernels", kernel(config))
@@ -226,7 +246,12 @@ class KernelTable(wiring.Component):
             begins.eq(self._serves & ((one & alone) | (waits & ~self.batch))),
             after.eq(flight + begins),
             self._moves_on.eq(
-                self._serves & (~some | (~waits & ~self.batch & ~Mux(begins, two, one)))
+                self._serves
+                & (
+                    ~some
+                    | self._passes
+                    | (~waits & ~self.batch & ~Mux(begins, two, one) & ~self._stays)
+                )
             ),
             self.begins.valid.eq(begins & ~self.flush),
             [self.begins[name].eq(served[name]) for name in served.shape().members],
@@ -236,7 +261,41 @@ class KernelTable(wiring.Component):
             self.waits.level.eq(served.needs.priority + 1),
         ]
         m.d.sync += flight.eq(Mux(self._moves_on | ~self._serves, 0, after - self._settles))
-        with m.If(self.sent.valid):
+        with m.If(self.sent.valid | self._passes):
             m.d.sync += waits.eq(0)
-        with m.Elif(self.settled.valid & self.failed):
+        with m.Elif(
+            self.settled.valid & self.failed & ~self._passed.bit_select(self.settled.row, 1)
+        ):
             m.d.sync += waits.eq(1)
+
+    def _pass(self, m: Module) -> None:
+        """Pass over a kernel whose SMs have no room, and serve all again when none is left."""
+        config, served, held, passed = self._config, self._served, self._held, self._passed
+        disabled, covered = (Signal(config.sms, name=name) for name in ("disabled", "covered"))
+        fails, stuck, idle, found = (
+            Signal(name=name) for name in ("fails", "stuck", "idle", "found")
+        )
+        longest = len(fan_ins(config.sms)) + 3
+        flight = Signal(range(longest + 1), name="cycles_in_flight")
+        m.d.comb += [
+            disabled.eq(served.disabled),
+            covered.eq(held | ~disabled),
+            # Otherwise, all would be dropped again and again, if a decision failed later.
+            self._stays.eq(disabled.any() | held.any()),
+            fails.eq(self._serves & self._settles & self.failed & ~self.batch),
+            stuck.eq(covered.all() | served.needs.saves),
+            self._passes.eq(fails & ~stuck),
+            idle.eq(~(self._serves | self._walked | self._next.valid | self.batch)),
+            # One of them has found room after all.
+            found.eq(self.sent.valid & passed.bit_select(self.sent.row, 1)),
+            self.again.eq(held.any() & ((fails & stuck) | (idle & (flight == 0)) | found)),
+            self.begins.disabled.eq(disabled | held),
+        ]
+        with m.If(self.begins.valid):
+            m.d.sync += flight.eq(longest)
+        with m.Elif(flight != 0):
+            m.d.sync += flight.eq(flight - 1)
+        with m.If(self._passes):
+            m.d.sync += [held.eq(covered), passed.bit_select(served.row, 1).eq(1)]
+        with m.If(self.restart):
+            m.d.sync += [held.eq(0), passed.eq(0)]

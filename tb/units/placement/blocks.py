@@ -111,8 +111,8 @@ class Blocks(Participant):
         self.refused: list[tuple[int, ...]] = []
         self._decision = rounds(config.sms) + 1
         self._depth = self._decision + 1
-        # SM table, free links and `last` at the beginning of recent cycles.
-        self._history: deque[tuple[list[Left], list[bool], dict[int, int]]] = deque(
+        # SM table, free links, `last` and kernels that wait, at the beginning of recent cycles.
+        self._history: deque[tuple[list[Left], list[bool], dict[int, int], list[Kernel]]] = deque(
             maxlen=self._depth
         )
         tb.join(self)
@@ -131,7 +131,9 @@ class Blocks(Participant):
         # The state of this cycle's registers, as used by a decision that begins now.
         ready = [sm.coming is None or sm.link.open for sm in self._sms]
         self._claim([self._tb.get(f"sm__{n}__claim") for n in range(len(self._sms))])
-        self._history.append(([row.copy() for row in self.table], ready, dict(self.last)))
+        waiting = [kernel for kernel in self._kernels.values() if kernel.left]
+        table = [row.copy() for row in self.table]
+        self._history.append((table, ready, dict(self.last), waiting))
         for row in self.table:
             row.claimed = 0  # a decision in flight may be older than the claim
         for row, sm in zip(self.table, self._sms, strict=True):
@@ -169,16 +171,26 @@ class Blocks(Participant):
         self.refused.append(told)
         if len(self._history) < self._depth:
             return
-        table, ready, _ = self._history[0]
+        table, ready, _, waiting = self._history[0]
         reasons = [
-            self._lacks(kernel, table)
+            self._lacks(kernel, rows)
             for kernel in self._kernels.values()
             if kernel.left
-            and all(
-                not open_ or row.refuses(kernel) for row, open_ in zip(table, ready, strict=True)
-            )
+            for held in self._held(kernel, waiting)
+            for rows in [[row for row in table if not held >> row.number & 1]]
+            if all(not ready[row.number] or row.refuses(kernel) for row in rows)
         ]
         assert told in reasons, f"refused for {told}, expected one of {reasons}"
+
+    @staticmethod
+    def _held(kernel: Kernel, waiting: Sequence[Kernel]) -> set[int]:
+        """Sets of SMs, one bit each, that kernels before this one may keep while they wait for
+        them: those that others do not wait for."""
+        sets = {0}
+        for other in waiting:
+            if other.disabled and _goes_before(other, kernel):
+                sets |= {held | ~other.disabled for held in sets}
+        return sets
 
     @staticmethod
     def _lacks(kernel: Kernel, table: list[Left]) -> tuple[bool, ...]:
@@ -205,7 +217,10 @@ class Blocks(Participant):
         before = [
             other
             for other in self._kernels.values()
-            if other.left and other.filled < commit and _goes_before(other, kernel)
+            if other.left
+            and other.filled < commit
+            and _goes_before(other, kernel)
+            and other.allows(sm)
         ]
         assert not before, f"row {row} is served before row {before[0].row}"
         assert self.table[sm].qualifies(kernel, step), f"SM {sm} does not qualify: {step}"
@@ -258,24 +273,37 @@ class Blocks(Participant):
 
     def _check_decision(self, kernel: Kernel, sm: int, step: Step, commit: int) -> None:
         """Check the decision against the state when it began."""
-        table, ready, last = self._history[0]
+        _, ready, _, waiting = self._history[0]
         if len(self._history) < self._depth:
             return
-        open_ = [n for n, row in enumerate(table) if ready[n]]
+        able = [n for n, free in enumerate(ready) if free]
+        wrong = [
+            self._wrong(kernel, sm, step, commit, [n for n in able if not held >> n & 1])
+            for held in sorted(self._held(kernel, waiting))
+        ]
+        assert "" in wrong, wrong[0]
+
+    def _wrong(self, kernel: Kernel, sm: int, step: Step, commit: int, open_: list[int]) -> str:
+        """What is wrong with a decision among the SMs `open_`; "" if nothing is."""
+        table, _, last, _ = self._history[0]
         qualified = {
             n: next(s for s in STEPS if table[n].qualifies(kernel, s))
             for n in open_
             if any(table[n].qualifies(kernel, s) for s in STEPS)
         }
-        assert sm in qualified, f"SM {sm} did not qualify when the decision began"
+        if sm not in qualified:
+            return f"SM {sm} did not qualify when the decision began"
         best = next(s for s in STEPS if s in qualified.values())
-        assert step is best is qualified[sm], f"step {step}, while step {best} had an SM"
+        if not step is best is qualified[sm]:
+            return f"step {step}, while step {best} had an SM"
         recent = [one for one in self.log if one[0] >= commit - self._decision]
         if not recent and step is not LOWER:
             order = [
                 self._order(kernel, table[n], n, last) for n in qualified if qualified[n] is best
             ]
-            assert self._order(kernel, table[sm], sm, last) == min(order), "not the policy's choice"
+            if self._order(kernel, table[sm], sm, last) != min(order):
+                return "not the policy's choice"
+        return ""
 
     def _order(self, kernel: Kernel, row: Left, n: int, last: dict[int, int]) -> tuple[int, ...]:
         """Sort key; the smallest is best."""

@@ -21,22 +21,32 @@ from signalbox.tb.units.placement.kernel import AFFINITY, DEEP, WIDE, Kernel
 @cocotb.test(**LIMIT)
 async def waits_for_its_sm(dut):
     """A kernel waits for the SM that takes its blocks while others are empty, and so do younger
-    kernels (PLACE-6); a more urgent one does not. Only lacks of that SM are reported."""
+    and less urgent ones for that SM (PLACE-6). Others go to other SMs meanwhile. Only lacks of that
+    SM are reported."""
     tb = await start(dut)
     kernel = Kernel(0, 1, 3, WARPS, REGISTERS // WARPS, runs=LONG, disabled=0b011)
     await tb.opened(kernel)
     await tb.steps(SETTLED)
     assert placed(tb, kernel) == [(2, WHOLE)] and tb.blocks.refused[-1] == (1, 1, 0, 0, 1)
-    younger, urgent = Kernel(1, 1), Kernel(2, 2, disabled=0b110)
-    await tb.opened(younger)
-    await tb.opened(urgent)
-    await tb.steps(SETTLED)
-    assert placed(tb, urgent) == [(0, WHOLE)] and not placed(tb, younger)
+    others = [
+        Kernel(1, 1, 2, runs=LONG),
+        Kernel(2, 2, disabled=0b110, runs=LONG),
+        Kernel(3, 1, disabled=0b011),
+        Kernel(4, 0, disabled=0b001, blocks=2, runs=LONG),
+    ]
+    for other in others:
+        await tb.opened(other)
+    await tb.steps(2 * SETTLED)
+    assert placed(tb, kernel) == [(2, WHOLE)] and not placed(tb, others[2])
+    assert {sm for other in others for sm, _ in placed(tb, other)} == {0, 1}
+    assert [len(placed(tb, other)) for other in others] == [2, 1, 0, 2]
     for count in (2, 3):
         tb.end_all(2)
-        await tb.steps(SETTLED)
+        await tb.steps(2 * SETTLED)
         assert [sm for sm, _ in placed(tb, kernel)] == [2] * count
-    assert len(placed(tb, younger)) == 1
+    tb.end_all(2)
+    await tb.steps(2 * SETTLED)
+    assert placed(tb, others[2])[0][0] == 2
 
 
 @cocotb.test(**LIMIT)
