@@ -133,3 +133,34 @@ async def lets_others_move(dut):
     tb.end_one(0)
     await tb.steps(SETTLED)
     assert not tb.sms[0].waiting and len(placed(tb, pinned)) == 1, "it has begun where it was"
+
+
+@cocotb.test(**LIMIT)
+async def keeps_its_sms(dut):
+    """While a kernel waits for its SM, no later one goes there, although it would fit; those that
+    find no other SM either keep it from nothing. Its row, reopened, waits for all SMs if its kernel
+    does (PLACE-6)."""
+    tb = await start(dut)
+    part = Kernel(0, 3, SMS, WARPS - 1, 1, runs=LONG)  # leaves a warp of each SM
+    first = Kernel(1, 1, 1, WARPS, 1, barrier=True, disabled=0b011)
+    small, free = Kernel(3, 1, disabled=0b011, runs=LONG), Kernel(4, 1, runs=LONG)
+    second = Kernel(2, 1, 1, WARPS, 1, barrier=True, runs=LONG)
+    for kernel in (part, first, small, free, second):
+        await tb.opened(kernel)
+        await tb.steps(2 * SETTLED)
+    ((home, _),) = placed(tb, free)
+    (other,) = {0, 1} - {home}
+    assert not placed(tb, first) and not placed(tb, small) and not placed(tb, second)
+    tb.end_all(2)
+    await tb.steps(2 * SETTLED)
+    assert placed(tb, first) == [(2, WHOLE)] and [sm for sm, _ in placed(tb, small)] == [2]
+    tb.end_all(other)
+    await tb.until(lambda: tb.drained(1), "the first one has ended")
+    await tb.steps(2 * SETTLED)
+    assert placed(tb, second) == [(other, WHOLE)]
+    await tb.closed(1)
+    whole, tiny = Kernel(1, 1, 1, WARPS, 1, barrier=True), Kernel(5, 1)
+    for kernel in (whole, tiny):
+        await tb.opened(kernel)
+        await tb.steps(2 * SETTLED)
+    assert len(tb.blocks.log) == SMS + 4
