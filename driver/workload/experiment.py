@@ -275,7 +275,7 @@ class _Experiment:
             given = table.values["starts"]
             if not isinstance(given, list) or len(given) != 2:
                 raise table.error(f"starts = {given!r} is not [first, last], in seconds")
-            limits = dict(zip(("first", "last"), given, strict=True))
+            limits: dict[str, Any] = {"first": given[0], "last": given[1]}
             seconds = Table(table.file, f"{table.what}: starts", limits)
             values["starts"] = [self._cycles(seconds, key) for key in limits]
         return values
