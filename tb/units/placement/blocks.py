@@ -188,7 +188,7 @@ class Blocks(Participant):
         them: those that others do not wait for."""
         sets = {0}
         for other in waiting:
-            if other.disabled and _goes_before(other, kernel):
+            if other.disabled and not other.saves and _goes_before(other, kernel):
                 sets |= {held | ~other.disabled for held in sets}
         return sets
 
@@ -220,7 +220,7 @@ class Blocks(Participant):
             if other.left
             and other.filled < commit
             and _goes_before(other, kernel)
-            and other.allows(sm)
+            and (other.saves or other.allows(sm))
         ]
         assert not before, f"row {row} is served before row {before[0].row}"
         assert self.table[sm].qualifies(kernel, step), f"SM {sm} does not qualify: {step}"

@@ -35,6 +35,7 @@ def random_kernel(numbers: Random, row: int) -> Kernel:
         grid=(numbers.choice((1, 2, 5, 1 << 20)), numbers.choice((1, 3)), 1 << 15),
         runs=(100, 300) if slow else (1, 30),
         disabled=random_mask(numbers) if CONFIG.sm_masks else 0,
+        saves=CONFIG.sm_masks and numbers.random() < 0.1,
     )
 
 

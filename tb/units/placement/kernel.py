@@ -15,7 +15,7 @@ Place = tuple[int, int, int]
 @dataclass(eq=False)
 class Kernel:
     """A kernel: needs of a block, and range of cycles for which its warps run. `disabled` : SMs
-    that take none of its blocks, one bit each."""
+    that take none of its blocks, one bit each. `saves` : it may have blocks stopped."""
 
     row: int
     priority: int = 0
@@ -30,6 +30,7 @@ class Kernel:
     first: Place = (0, 0, 0)
     runs: tuple[int, int] = (5, 20)
     disabled: int = 0
+    saves: bool = False
     # State of the model: undistributed blocks, position of the next one, blocks on SMs.
     left: int = 0
     at: Place = (0, 0, 0)
@@ -69,6 +70,7 @@ class Kernel:
                 "warps": self.warps,
                 "registers": self.registers,
                 "shared": self.shared,
+                "saves": self.saves,
                 "block_registers": self.warps * self.registers,
             },
             "asid": self.asid,

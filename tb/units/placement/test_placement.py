@@ -46,7 +46,7 @@ def test_random_masks(simulator: str, sms: int) -> None:
 
 def test_masks(simulator: str) -> None:
     config = Config(slots=8, spare_rows=2, sms=3, asids=8, sm_masks=True, **SIZES)
-    place(simulator, "cocotb_masks", config, "masks", minimum=7)
+    place(simulator, "cocotb_masks", config, "masks", minimum=8)
 
 
 @pytest.mark.parametrize("sms", tiers([2, 5], smoke=[5], nightly=[2]))
