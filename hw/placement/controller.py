@@ -287,8 +287,12 @@ class GlobalController(wiring.Component):
             ),
         ]
         none = (best.rank == Rank.NONE) & ~seen.whole & ~seen.warp & ~seen.lower
+        refuses = Signal(name="refuses")
+        m.d.comb += refuses.eq(fails & ~batch.valid & none)
+        if self._config.masked_sms:
+            m.d.comb += kernels.refused.eq(refuses)
         m.d.sync += self.refused.eq(0)
-        with m.If(fails & ~batch.valid & none):
+        with m.If(refuses):
             m.d.sync += [
                 self.refused.valid.eq(1),
                 self.refused.registers.eq(~seen.registers),

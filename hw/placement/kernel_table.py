@@ -21,6 +21,10 @@ __all__ = ["KernelTable", "decision", "kernel"]
 _FLIGHT_BITS = 5
 """Width of the count of a kernel's decisions in flight, at most one per pipeline step."""
 
+_TURN = 64
+"""Most cycles for which the kernels behind one that was passed over are served, without passing
+over another one."""
+
 _MANY = 1 << _FLIGHT_BITS
 """More than the number of decisions ever in flight."""
 
@@ -57,8 +61,8 @@ class KernelTable(wiring.Component):
     With `Config.sm_masks`, a kernel waits only for the SMs that take its blocks. If there are
     others, it is passed over (`passes`): the kernels behind it are served, but not on its SMs. When
     none of them is left, or one finds no SM either, or the kernel itself does by a decision in
-    flight, all are dropped and the first kernel is served again (`again`). A kernel that may have
-    blocks stopped is not passed over.
+    flight, or their turn is over, all are dropped and the first kernel is served again (`again`).
+    A kernel that may have blocks stopped is not passed over.
 
     From the opening of a row to its first decision: 3 cycles, the first one with the row in the
     order.
@@ -83,6 +87,7 @@ class KernelTable(wiring.Component):
     batch : in, blocks are being sent without decisions.
     waits : out, the served kernel waits, and may have blocks of lower priority stopped.
     again : out, with `Config.sm_masks`: kernels that were passed over are to be served again.
+    refused : in, with `failed`: no SM qualified by any step when the decision began.
     """
 
     def __init__(self, config: Config) -> None:
@@ -107,7 +112,7 @@ class KernelTable(wiring.Component):
             "flush": In(1),
             "batch": In(1),
             "waits": Out(block_lack),
-            **({"again": Out(1)} if config.masked_sms else {}),
+            **({"again": Out(1), "refused": In(1)} if config.masked_sms else {}),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -277,25 +282,30 @@ class KernelTable(wiring.Component):
         )
         longest = len(fan_ins(config.sms)) + 3
         flight = Signal(range(longest + 1), name="cycles_in_flight")
+        turn = Signal(range(_TURN + 1), name="turn")
         m.d.comb += [
             disabled.eq(served.disabled),
             covered.eq(held | ~disabled),
             # Otherwise, all would be dropped again and again, if a decision failed later.
             self._stays.eq(disabled.any() | held.any()),
-            fails.eq(self._serves & self._settles & self.failed & ~self.batch),
+            fails.eq(self._serves & self._settles & self.refused),
             stuck.eq(covered.all() | served.needs.saves),
             self._passes.eq(fails & ~stuck),
             idle.eq(~(self._serves | self._walked | self._next.valid | self.batch)),
             # One of them has found room after all.
             found.eq(self.sent.valid & passed.bit_select(self.sent.row, 1)),
-            self.again.eq(held.any() & ((fails & stuck) | (idle & (flight == 0)) | found)),
+            self.again.eq(
+                held.any() & ((fails & stuck) | (idle & (flight == 0)) | found | (turn == 0))
+            ),
             self.begins.disabled.eq(disabled | held),
         ]
         with m.If(self.begins.valid):
             m.d.sync += flight.eq(longest)
         with m.Elif(flight != 0):
             m.d.sync += flight.eq(flight - 1)
+        m.d.sync += turn.eq(turn - (turn != 0))
         with m.If(self._passes):
+            m.d.sync += turn.eq(_TURN)
             m.d.sync += [held.eq(covered), passed.bit_select(served.row, 1).eq(1)]
         with m.If(self.restart):
             m.d.sync += [held.eq(0), passed.eq(0)]

@@ -92,7 +92,7 @@ async def moves_where_it_may(dut):
         await tb.step()
     small = Kernel(2, 1, SLOTS - 1, 1, 1, runs=LONG, disabled=0b110)
     await tb.opened(small)
-    await tb.steps(SETTLED)
+    await tb.steps(2 * SETTLED)
     assert len(placed(tb, urgent)) == 1, "it has moved to the disabled SM"
     assert len(placed(tb, small)) == SLOTS - 1 and not tb.sms[0].waiting
     tb.end_one(target)

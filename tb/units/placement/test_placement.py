@@ -49,6 +49,14 @@ def test_masks(simulator: str) -> None:
     place(simulator, "cocotb_masks", config, "masks", minimum=8)
 
 
+@pytest.mark.smoke
+def test_again(simulator: str) -> None:
+    """Enough SMs and slots for a block per cycle."""
+    sizes = SIZES | {"sm_blocks": 16, "sm_warps": 16}
+    config = Config(slots=4, spare_rows=2, sms=8, asids=2, sm_masks=True, **sizes)
+    place(simulator, "cocotb_again", config, "again")
+
+
 @pytest.mark.parametrize("sms", tiers([2, 5], smoke=[5], nightly=[2]))
 def test_victims(simulator: str, sms: int) -> None:
     config = Config(sms=sms, save_places=8, sm_masks=True)

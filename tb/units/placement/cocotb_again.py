@@ -1,0 +1,47 @@
+"""Kernels that are passed over while they wait for their SM, on many SMs (HOST-10)."""
+
+import cocotb
+
+from signalbox.tb.units.placement.blocks import rounds
+from signalbox.tb.units.placement.cocotb_placement import (
+    LIMIT,
+    LONG,
+    SETTLED,
+    SMS,
+    WARPS,
+    start,
+)
+from signalbox.tb.units.placement.kernel import Kernel
+
+ONE = 1 << SMS - 1
+OTHERS = ONE - 1
+"""The last SM, and all others."""
+
+AGAIN = 2 * (64 + 8 + rounds(SMS))
+"""Most cycles until a kernel is served again that was passed over, with one behind it."""
+
+
+@cocotb.test(**LIMIT)
+async def is_served_again(dut):
+    """While the many short blocks of a later kernel find room on other SMs all the time, a kernel
+    that was passed over is served again within a bound."""
+    tb = await start(dut)
+    part = Kernel(0, 3, disabled=OTHERS, runs=LONG)
+    first = Kernel(1, 1, 1, WARPS, 1, barrier=True, disabled=OTHERS)
+    later = Kernel(2, 0, 100_000, disabled=ONE, runs=(0, 0))
+    longest = 0
+    for turn in range(20):
+        for kernel in (part, first, later)[: 3 if turn == 0 else 2]:
+            await tb.opened(kernel)
+            await tb.steps(SETTLED)
+        await tb.steps(turn)
+        assert len(first.placed) == turn
+        tb.end_all(SMS - 1)
+        await tb.step()
+        now = tb.cycle
+        await tb.until(lambda count=turn: len(first.placed) > count, "it is placed", AGAIN)
+        longest = max(longest, tb.cycle - now)
+        await tb.until(lambda: tb.drained(0) and tb.drained(1), "they have ended")
+        await tb.closed(0, 1)
+    print(f"placed after at most {longest} cycles, beside {len(later.placed)} blocks")
+    assert len(later.placed) > 500
