@@ -20,6 +20,9 @@ OTHERS = ONE - 1
 AGAIN = 2 * (64 + 8 + rounds(SMS))
 """Most cycles until a kernel is served again that was passed over, with one behind it."""
 
+SOON = 36
+"""Most cycles for that if none behind it finds an SM."""
+
 
 @cocotb.test(**LIMIT)
 async def is_served_again(dut):
@@ -44,4 +47,25 @@ async def is_served_again(dut):
         await tb.until(lambda: tb.drained(0) and tb.drained(1), "they have ended")
         await tb.closed(0, 1)
     print(f"placed after at most {longest} cycles, beside {len(later.placed)} blocks")
-    assert len(later.placed) > 500
+    assert len(later.placed) > tb.cycle / 2
+
+
+@cocotb.test(**LIMIT)
+async def soon_if_none_else(dut):
+    """A kernel that was passed over is served again as soon as none is behind it, or that finds no
+    SM either."""
+    for stuck in (False, True):
+        tb = await start(dut)
+        await tb.opened(Kernel(0, 3, SMS, WARPS, 1, runs=LONG))
+        kernel = Kernel(1, 1, 10, WARPS, 1, runs=LONG, barrier=True, disabled=OTHERS)
+        await tb.opened(kernel)
+        await tb.steps(2 * SETTLED)
+        if stuck:
+            await tb.opened(Kernel(2, 1, 1, WARPS, 1, barrier=True, runs=LONG))
+        for turn in range(10):
+            await tb.steps(SETTLED + turn)
+            assert kernel.left == 10 - turn
+            tb.end_all(SMS - 1)
+            await tb.until(
+                lambda one=kernel, left=9 - turn: one.left == left, "a block is placed", SOON
+            )

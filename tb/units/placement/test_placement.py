@@ -54,7 +54,7 @@ def test_again(simulator: str) -> None:
     """Enough SMs and slots for a block per cycle."""
     sizes = SIZES | {"sm_blocks": 16, "sm_warps": 16}
     config = Config(slots=4, spare_rows=2, sms=8, asids=2, sm_masks=True, **sizes)
-    place(simulator, "cocotb_again", config, "again")
+    place(simulator, "cocotb_again", config, "again", minimum=2)
 
 
 @pytest.mark.parametrize("sms", tiers([2, 5], smoke=[5], nightly=[2]))
