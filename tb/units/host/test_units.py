@@ -43,6 +43,7 @@ def run(unit: wiring.Component, name: str, simulator: str, size: str, minimum: i
     tiers(
         fetch_testbench.CONFIGS,
         smoke={"narrow": ["segments_in_order", "starts_from_an_empty_ring", "rate"]},
+        nightly=["default"],
     ),
 )
 def test_fetch(simulator: str, size: str) -> None:
@@ -50,14 +51,24 @@ def test_fetch(simulator: str, size: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "size", tiers(["tiny", "default", "large"], smoke=["tiny"], nightly=["large"])
+    "size",
+    tiers(
+        ["tiny", "default", "large"],
+        smoke={"tiny": ["end_and_doorbell_together", "cleared_with_a_doorbell"]},
+        nightly=["tiny", "large"],
+    ),
 )
 def test_arrivals(simulator: str, size: str) -> None:
     run(Arrivals(CONFIGS[size]), "arrivals", simulator, size, 4)
 
 
 @pytest.mark.parametrize(
-    "size", tiers(["tiny", "default", "two-engines", "large"], smoke=["tiny"], nightly=["large"])
+    "size",
+    tiers(
+        ["tiny", "default", "two-engines", "large"],
+        smoke=["tiny"],
+        nightly=["tiny", "two-engines", "large"],
+    ),
 )
 def test_barrier(simulator: str, size: str) -> None:
     run(Barrier(CONFIGS[size]), "barrier", simulator, size, 3)
@@ -68,7 +79,7 @@ def test_barrier(simulator: str, size: str) -> None:
     tiers(
         ["tiny", "default", "large"],
         smoke={"tiny": ["in_turn", "asked_again", "started_anew"]},
-        nightly=["large"],
+        nightly=["tiny", "large"],
     ),
 )
 def test_memops(simulator: str, size: str) -> None:
@@ -93,7 +104,7 @@ def test_compute_waits(simulator: str, size: str) -> None:
     tiers(
         ["tiny", "default", "large"],
         smoke={"default": ["patience", "slices_of_the_holder", "turns"]},
-        nightly=["large"],
+        nightly=["tiny", "large"],
     ),
 )
 def test_scheduler(simulator: str, size: str) -> None:
@@ -102,7 +113,11 @@ def test_scheduler(simulator: str, size: str) -> None:
 
 @pytest.mark.parametrize(
     "size",
-    tiers(RUNLISTS, smoke={"default": ["left_early", "expires", "new_lists"]}, nightly=["large"]),
+    tiers(
+        RUNLISTS,
+        smoke={"default": ["left_early", "expires", "new_lists"]},
+        nightly=["tiny", "narrow", "large"],
+    ),
 )
 def test_tsg_rotation(simulator: str, size: str) -> None:
     minimum = 2 if size in {"tiny", "narrow"} else 9
@@ -110,7 +125,12 @@ def test_tsg_rotation(simulator: str, size: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "size", tiers(RUNLISTS, smoke={"default": ["in_order", "failed_acquires"]}, nightly=["large"])
+    "size",
+    tiers(
+        RUNLISTS,
+        smoke={"default": ["in_order", "failed_acquires"]},
+        nightly=["tiny", "narrow", "large"],
+    ),
 )
 def test_runlist(simulator: str, size: str) -> None:
     minimum = 1 if size in {"tiny", "narrow"} else 8
@@ -122,7 +142,7 @@ def test_runlist(simulator: str, size: str) -> None:
     tiers(
         ["tiny", "default", "large"],
         smoke={"tiny": ["every_wait", "turns", "groups_wake"]},
-        nightly=["large"],
+        nightly=["tiny", "large"],
     ),
 )
 def test_parking(simulator: str, size: str) -> None:
@@ -134,7 +154,7 @@ def test_parking(simulator: str, size: str) -> None:
     tiers(
         ["tiny", "default", "two-engines", "large"],
         smoke={"tiny": ["copies_end_in_order", "reservations", "failures"]},
-        nightly=["large"],
+        nightly=["tiny", "large"],
     ),
 )
 def test_copy_launcher(simulator: str, size: str) -> None:
@@ -143,14 +163,24 @@ def test_copy_launcher(simulator: str, size: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "size", tiers(["tiny", "default", "large"], smoke=["tiny"], nightly=["large"])
+    "size",
+    tiers(
+        ["tiny", "default", "large"],
+        smoke={"tiny": ["in_cycles", "in_units", "stopped_in_time"]},
+        nightly=["tiny", "large"],
+    ),
 )
 def test_retry_timers(simulator: str, size: str) -> None:
     run(RetryTimers(CONFIGS[size]), "retry_timers", simulator, size, 4)
 
 
 @pytest.mark.parametrize(
-    "size", tiers(["tiny", "default", "large"], smoke=["tiny"], nightly=["large"])
+    "size",
+    tiers(
+        ["tiny", "default", "large"],
+        smoke={"tiny": ["latency", "in_order", "changes"]},
+        nightly=["tiny", "large"],
+    ),
 )
 def test_memory_semaphores(simulator: str, size: str) -> None:
     run(MemorySemaphores(CONFIGS[size]), "memory_semaphores", simulator, size, 4)
@@ -168,7 +198,7 @@ def test_execute(simulator: str, size: str) -> None:
     run(Execute(CONFIGS[size]), "execute", simulator, size, 23 if size == "tiny" else 24)
 
 
-@pytest.mark.parametrize("size", tiers(["tiny", "default"], smoke=["tiny"]))
+@pytest.mark.parametrize("size", tiers(["tiny", "default"], smoke=["tiny"], nightly=["tiny"]))
 def test_channel_registers(simulator: str, size: str) -> None:
     run(ChannelRegisters(CONFIGS[size]), "channel_registers", simulator, size, 1)
 
@@ -178,7 +208,7 @@ def test_channel_registers(simulator: str, size: str) -> None:
     tiers(
         ["narrow", "few", "default", "wide"],
         smoke={"few": ["rate", "wrong_kinds", "memory_fails", "one_at_a_time"]},
-        nightly=["few"],
+        nightly=["narrow", "few", "wide"],
     ),
 )
 def test_runlist_loader(simulator: str, size: str) -> None:
@@ -200,7 +230,9 @@ def test_longest_runlist(simulator: str) -> None:
     )
 
 
-@pytest.mark.parametrize("size", tiers(read_share_testbench.SIZES, smoke=["one", "wide"]))
+@pytest.mark.parametrize(
+    "size", tiers(read_share_testbench.SIZES, smoke=["one"], nightly=["default"])
+)
 def test_read_share(simulator: str, size: str) -> None:
     unit = ReadShare(*read_share_testbench.SIZES[size])
     run(unit, "read_share", simulator, size, 4 if size == "one" else 5)

@@ -41,7 +41,7 @@ TESTS = pytest.mark.parametrize(
     tiers(
         [("core", 8), ("clean", 5), ("control", 11)],
         smoke={
-            ("core", 8): ["every_operation", "constant_buffers", "local_memory"],
+            ("core", 8): ["every_operation", "constant_buffers"],
             ("control", 11): ["kill", "barriers_hold_all"],
         },
     ),
