@@ -308,7 +308,26 @@ class Stream:
         with local memory.
         """
         launch = self._described(kernel, grid, block, args, policy, shared, constants)
-        return await self._services.engine.prepare_child(launch, self.space)
+        (made,) = await self._services.engine.prepare_children([launch], self.space)
+        return made
+
+    async def children(
+        self,
+        kernel: Kernel,
+        grid: Extent,
+        block: Extent,
+        args: Sequence[Values[str, Argument]],
+        *,
+        policy: Placement | str = AUTO,
+        shared: int = 0,
+        constants: Values[int, Buffer | Mapping] | None = None,
+    ) -> list[Child]:
+        """Prepare kernels that differ in their arguments, one for each of `args`. Their records lie
+        at equal distances, so that a loop can launch them. See `child`."""
+        launches = [
+            self._described(kernel, grid, block, one, policy, shared, constants) for one in args
+        ]
+        return await self._services.engine.prepare_children(launches, self.space)
 
     def _described(
         self,
