@@ -169,7 +169,8 @@ class Launcher(ABC):
             for launch, (arguments, program), memory in zip(
                 launches, loaded, memories, strict=True
             ):
-                self._write(launch, program, memory, arguments, ())
+                releases = (Release(launch.done, 1),) if launch.done else ()
+                self._write(launch, program, memory, arguments, releases)
         except Exception:
             for memory in memories:
                 memory.free()
