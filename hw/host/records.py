@@ -178,7 +178,7 @@ def method_flow() -> data.StructLayout:
     """Position of a channel in its dwords.
 
     `begun`: dwords of the head beat were taken; `place` is the next one, `final` if it is the
-    beat's last. `step`: decoded method, not yet complete. `later`: the method after it, if already
+    beat's last. `step`: decoded method, not yet complete. `queued`: the method after it, if already
     decoded. `finish`: entry with its last dword taken; reported once all methods are complete.
     """
     return data.StructLayout({
@@ -187,7 +187,7 @@ def method_flow() -> data.StructLayout:
         "place": 4,
         "final": 1,
         "step": Step,
-        "later": Step,
+        "queued": Step,
         "finish": data.StructLayout({"pending": 1, "get": INDEX_BITS}),
     })
 

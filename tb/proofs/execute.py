@@ -265,7 +265,7 @@ class OrderProof(Proof):
     ) -> Value:
         """The decoded methods follow the executed ones and precede those that have not been
         taken."""
-        step, later = flow.step, flow.later
+        step, queued = flow.step, flow.queued
         taken = Mux(flow.begun, flow.place - low, 0)
 
         def legal(one: Any, number: Value, copies: Any = 1) -> Value:
@@ -278,8 +278,8 @@ class OrderProof(Proof):
             & ~flow.group.ignores
             & ~flow.group.stored_ignores
             & legal(step, executed, has_copies(state.settings.objects, step.method.subchannel))
-            & legal(later, (executed + step.method.valid)[:13])
-            & ((base + taken)[:13] == (executed + step.method.valid + later.method.valid)[:13])
+            & legal(queued, (executed + step.method.valid)[:13])
+            & ((base + taken)[:13] == (executed + step.method.valid + queued.method.valid)[:13])
             & (~flow.begun | ((flow.place > low) & (flow.place <= high)))
             & (~flow.begun | (flow.final == (flow.place == high)))
         )
@@ -380,7 +380,7 @@ class OrderProof(Proof):
 
 def of_one_kind(flow: Any) -> Value:
     """Each of the two decoded methods is of at most one kind."""
-    kinds = [Value.cast(step.kind) for step in (flow.step, flow.later)]
+    kinds = [Value.cast(step.kind) for step in (flow.step, flow.queued)]
     return Cat((kind & (kind - 1)) == 0 for kind in kinds).all()
 
 

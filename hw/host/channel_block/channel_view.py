@@ -63,8 +63,7 @@ class ChannelView(wiring.Component):
     -------
     channel : in, channel of the access.
     enabled, halted : in, per channel.
-    recorded : in, per channel, its error is recorded: so an error is visible together with its
-        record.
+    recorded : in, per channel, its error record is complete.
     acquire : in, strobe: an acquire was decided.
     started : in, strobe: `channel` starts.
     status : in, state of the channels.

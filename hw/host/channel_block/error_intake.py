@@ -90,7 +90,7 @@ class ErrorIntake(wiring.Component):
             noted.channel.eq(source.channel),
             noted.row.eq(self.rows[number]),
             noted.contents.why.cause.eq(source.cause),
-            noted.contents.why.later.eq(number > 0),
+            noted.contents.why.asynchronous.eq(number > 0),
         ]
 
     def _method(self, m: Module) -> None:

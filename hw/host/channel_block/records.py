@@ -10,17 +10,22 @@ from signalbox.hw.records.channel import channel_event
 
 __all__ = ["copy_failed", "error_contents", "error_record", "error_row", "method_refused"]
 
-error_row = data.StructLayout({"valid": 1, "second": 1, "later": 1, "full": 1})
+error_row = data.StructLayout({"valid": 1, "second": 1, "pending": 1, "full": 1})
 """Place of an error record, if it gets one (`valid`): the first or the `second` row of its channel.
-The channel already has one record (`later`) or two (`full`)."""
+The channel already has one record (`pending`) or two (`full`)."""
 
 error_contents = data.StructLayout({
-    "why": data.StructLayout({"cause": Cause, "check": SkedCheck, "va": VA_BITS, "later": 1}),
+    "why": data.StructLayout({
+        "cause": Cause,
+        "check": SkedCheck,
+        "va": VA_BITS,
+        "asynchronous": 1,
+    }),
     "head": data.StructLayout({"address": 12, "subchannel": 3, "valid": 1}),
     "data": 32,
 })
 """Contents of an error record, one member per RAM: cause, and whether a copy or task failed
-(`later`); offending method, and whether it is held (`valid`); its data."""
+(`asynchronous`); offending method, and whether it is held (`valid`); its data."""
 
 
 def error_record(config: Config) -> data.StructLayout:

@@ -221,24 +221,24 @@ class MethodPipeline(wiring.Component):
     def _run(self, m: Module) -> None:
         """Execute the held method; take the next dword while there is room for its method."""
         flow, progress = self._flow, self.progress
-        held, later, finish = flow.step.method.valid, flow.later.method.valid, flow.finish.pending
+        held, queued, finish = flow.step.method.valid, flow.queued.method.valid, flow.finish.pending
         occupied = self.occupied.bit_select(self.served, 1)
         accepts = self._accepts
         m.d.comb += [
             self.method.valid.eq(progress.done),
-            accepts.eq(self._was_alive & ~later & ~finish & self.head_valid),
+            accepts.eq(self._was_alive & ~queued & ~finish & self.head_valid),
         ]
         self._take(m, accepts)
-        with m.If(finish & ~held & ~later):
+        with m.If(finish & ~held & ~queued):
             m.d.comb += self.finished.valid.eq(1)
             m.d.sync += finish.eq(0)
 
         gone = Signal()
-        dry = ~held & ~later & ~finish & ~occupied
+        dry = ~held & ~queued & ~finish & ~occupied
         # After YIELD, no further method before the scheduler's next choice (2.6).
         acquires = held & flow.step.kind.semaphore & flow.step.traits.acquires
         wanted = self.service.quit | (self.leave & acquires) | progress.yields
-        unfinished = later | accepts | (held & (~progress.done | finish))
+        unfinished = queued | accepts | (held & (~progress.done | finish))
         dead = self._halting | ~self._alive
         m.d.comb += [
             gone.eq(progress.park | ((dead | dry | wanted) & ~progress.busy)),
@@ -332,23 +332,23 @@ class MethodPipeline(wiring.Component):
         """The held method and the one behind it; driven in all states, for timing."""
         flow = self._flow
         valid = self._accepts & self._next.method.valid
-        later = flow.later.method.valid
+        queued = flow.queued.method.valid
         free = ~flow.step.method.valid | self.progress.sets
         with m.If(self.progress.done):
             m.d.sync += flow.step.method.valid.eq(0)
         copies = Mux(
-            later,
-            has_copies(self.progress.state.settings.objects, flow.later.method.subchannel),
+            queued,
+            has_copies(self.progress.state.settings.objects, flow.queued.method.subchannel),
             self._next_copies,
         )
         moving = Signal(Step)
-        m.d.comb += moving.eq(Mux(later, flow.later, self._next))
+        m.d.comb += moving.eq(Mux(queued, flow.queued, self._next))
         with m.If(free):
             self._hold(m, moving, copies)
-            m.d.sync += flow.step.method.valid.eq(later | valid)
-        with m.If(~later):
-            m.d.sync += flow.later.eq(self._next)
-        m.d.sync += later.eq(~free & (later | valid))
+            m.d.sync += flow.step.method.valid.eq(queued | valid)
+        with m.If(~queued):
+            m.d.sync += flow.queued.eq(self._next)
+        m.d.sync += queued.eq(~free & (queued | valid))
 
     def _hold(self, m: Module, step: data.View, copies: Value) -> None:
         """`step` becomes the held method; `copies`: a copy object is bound to its subchannel."""

@@ -26,8 +26,8 @@ class ServedChannel(wiring.Component):
     """Selects the bits of one channel, and registers them for timing.
 
     The registered bits are one cycle old, except that the channel's own strobes are included. They
-    are valid from the first cycle of a service on: the conditions end only through an action of the
-    channel, or are waited for anyway.
+    are valid from the first cycle of a service on: a condition ends only by an action of the
+    channel, or the channel waits for it.
 
     Members
     -------

@@ -77,7 +77,7 @@ class Barrier(wiring.Component):
             ends.eq(runs & ~self._left(m, begins) & ~self.tasks),
             tickets.ask.eq(self.client.ask),
             tickets.drop.eq(self.client.drop),
-            tickets.whose.eq(~0),
+            tickets.owner.eq(~0),
             tickets.begins.eq(begins),
             tickets.ends.eq(ends),
             self.client.over.eq(tickets.over),

@@ -159,7 +159,7 @@ class ComputeWaits(wiring.Component):
         self._explain(m)
         notified = Signal(self._config.channels)
         m.d.comb += notified.eq(
-            Mux(answered.valid & answered.trap, self._turns.whose, 0)
+            Mux(answered.valid & answered.trap, self._turns.owner, 0)
             | Mux(over.valid & over.trap, 1 << over.channel, 0)
         )
         m.d.sync += self.notify.eq(notified)

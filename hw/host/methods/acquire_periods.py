@@ -10,10 +10,10 @@ from signalbox.hw.host.channel_settings import setting_event
 from signalbox.hw.methods import AcquireTimer
 from signalbox.hw.registers import channel_word
 
-__all__ = ["AcquireTiming"]
+__all__ = ["AcquirePeriods"]
 
 
-class AcquireTiming(wiring.Component):
+class AcquirePeriods(wiring.Component):
     """Shifts mantissa by exponent when ACQUIRE is written, not when an acquire fails.
 
     Members
