@@ -12,6 +12,7 @@ from signalbox.hw.config import VA_BITS, Config
 from signalbox.hw.errors import Cause
 from signalbox.hw.front_end.host_port import INLINE_DWORDS
 from signalbox.hw.methods import ENGINE_SUBCHANNELS, OBJECT_BITS
+from signalbox.hw.qmd import SkedCheck
 from signalbox.hw.records.channel import channel_event
 from signalbox.hw.records.copy import remap_components
 
@@ -32,6 +33,7 @@ __all__ = [
     "head_beat",
     "inline_state",
     "method_flow",
+    "method_refused",
     "method_settings",
     "method_state",
     "object_bound",
@@ -131,6 +133,11 @@ class ObjectKind(enum.Enum, shape=2):
 def object_bound(config: Config) -> data.StructLayout:
     """Strobe: `channel` has executed SET_OBJECT with `data` for `subchannel`."""
     return channel_event(config, subchannel=3, data=OBJECT_BITS)
+
+
+def method_refused(config: Config) -> data.StructLayout:
+    """Strobe: `method` is refused; the method pipeline halts `channel`."""
+    return channel_event(config, cause=Cause, check=SkedCheck, va=VA_BITS, method=Method)
 
 
 def object_of(objects: data.View, subchannel: Value) -> Value:

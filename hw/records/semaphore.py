@@ -9,6 +9,7 @@ from signalbox.hw.methods import SemOp
 __all__ = [
     "COMPUTE_CLIENTS",
     "HOST_CLIENTS",
+    "OnChipSemaphores",
     "SemaphoreError",
     "SemaphorePort",
     "semaphore_clients",
@@ -89,4 +90,22 @@ class SemaphorePort(wiring.Signature):
         super().__init__({
             "request": Out(stream.Signature(semaphore_request(config))),
             "response": In(stream.Signature(semaphore_response())),
+        })
+
+
+class OnChipSemaphores(wiring.Signature):
+    """On-chip semaphores, seen from their owner.
+
+    Members
+    -------
+    zero : out, per counting semaphore, its value is 0.
+    update : out, strobe: a semaphore was operated on.
+    counting : out, number of counting semaphores.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({
+            "zero": Out(config.counters),
+            "update": Out(semaphore_update(config)),
+            "counting": Out(range(config.counters + 1)),
         })

@@ -5,10 +5,11 @@ from amaranth.lib.wiring import Out
 
 from signalbox.hw.config import Config
 from signalbox.hw.errors import Cause
-from signalbox.hw.host.records import Step, method_state
+from signalbox.hw.host.records import Step, method_refused, method_state, object_bound
+from signalbox.hw.records.channel import channel_event
 from signalbox.hw.registers import Wait
 
-__all__ = ["Outcome", "Progress", "Service"]
+__all__ = ["MethodReports", "Outcome", "Progress", "Service"]
 
 
 class Outcome(wiring.Signature):
@@ -103,4 +104,24 @@ class Progress(wiring.Signature):
             "keep": Out(1),
             "yields": Out(1),
             "asked": Out(1),
+        })
+
+
+class MethodReports(wiring.Signature):
+    """Methods that concern the channel registers, seen from the execution of methods.
+
+    Members
+    -------
+    halt : strobe: `method` is refused; the channel halts, from the next cycle on.
+    resume : strobe: CLEAR_FAULTED for channel `target`.
+    bound : strobe: SET_OBJECT.
+    acquire : strobe: an acquire is decided.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({
+            "halt": Out(method_refused(config)),
+            "resume": Out(channel_event(config, target=12)),
+            "bound": Out(object_bound(config)),
+            "acquire": Out(channel_event(config, passed=1)),
         })
