@@ -158,8 +158,14 @@ _RELEASE = {
 }
 """Highest and lowest bit of a release's fields, relative to its first bit."""
 
-_MODEL = {"MODEL_PLACEMENT": (139, 138), "MODEL_URGENCY": (465, 464)}
-"""Fields of this machine, in bits unused by the public record."""
+_MODEL = {
+    "MODEL_PLACEMENT": (139, 138),
+    "MODEL_URGENCY": (465, 464),
+    "MODEL_PARENT": (1823, 1792),
+}
+"""Fields of this machine, in bits unused by the public record. MODEL_PARENT: virtual address >> 8
+of the record of the kernel that launched this one last. The machine writes it when a kernel has
+launched the record; it does not read it."""
 
 
 class Placement(enum.IntEnum, shape=2):

@@ -57,7 +57,7 @@ ADDRESS_BITS = 16
 ID = 0x5349_4742
 """`ID` of every Signalbox: "SIGB"."""
 
-VERSION = (2, 12)
+VERSION = (2, 13)
 """Major and minor version of the register map; the major number grows with incompatible changes."""
 
 
@@ -747,6 +747,7 @@ GLOBAL = Block(
                 Field("CAUSE", 3, 0, _CORE_CAUSES),
                 Field("SM", 15, 8, "SM of the warp."),
                 Field("ASID", 25, 16, "Address space of the warp."),
+                Field("WARP", 31, 26, "Number of the warp in its block."),
             ),
         ),
         *_halves_of("WARP_FAULT_AT", 0x2A0, "Virtual address of its instruction."),
@@ -830,6 +831,26 @@ GLOBAL = Block(
                 ),
                 Field("CHANNEL", 21, 16, "Channel of the first one."),
             ),
+        ),
+        Register(
+            "CHILD_REFUSED_PARENT",
+            0x2CC,
+            Access.RO,
+            "Record of the kernel that launched the child of CHILD_REFUSED: its virtual address >> "
+            "8.",
+        ),
+        Register(
+            "WARP_FAULT_BLOCK_X",
+            0x2D0,
+            Access.RO,
+            "Position in the grid of the block of the warp of WARP_FAULT.",
+        ),
+        Register(
+            "WARP_FAULT_BLOCK_YZ",
+            0x2D4,
+            Access.RO,
+            "The same in the other two dimensions.",
+            (Field("Y", 15, 0, "Position in y."), Field("Z", 31, 16, "Position in z.")),
         ),
         *_page_address("RUNLIST_BASE", 0x300, "Physical address of the runlist", PA_BITS),
         Register(

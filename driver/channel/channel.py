@@ -395,7 +395,7 @@ class Channel(CommandChannel):
         """Whether it is the end of a cancelled task."""
         if failure.cause is not Cause.TASK_KILLED:
             return False
-        task = self.tasks.find(failure.va)
+        task = self.tasks.of(failure)
         return self.killing or (task is not None and task.cancelled)
 
     async def _pass(self, failure: ChannelError) -> None:
@@ -411,7 +411,7 @@ class Channel(CommandChannel):
         failed is marked as such."""
         compute, faults = self._resources.compute, self._resources.faults
         if failure.of_task and compute is not None:
-            error = await compute.explain(failure, asid, self.tasks, faults)
+            error = await compute.explain(failure, self.space, asid, self.tasks, faults)
             if not error.held:
                 self.tasks.failed(error)
             return error

@@ -8,6 +8,7 @@ from signalbox.driver.channel.segments import Segments
 from signalbox.driver.client.connection import Connection
 from signalbox.driver.client.spaces import ClientSpace
 from signalbox.driver.commands.pushbuffer import Pushbuffer
+from signalbox.driver.compute.launcher import Launcher
 from signalbox.driver.faults.channel_error import ChannelError
 from signalbox.driver.faults.task_error import TaskError
 from signalbox.driver.memory.address_space import AddressSpace
@@ -52,6 +53,7 @@ class ClientChannel(CommandChannel):
     ----------
     arena : memory for commands.
     welcome : limits of the server.
+    launcher : compute engine, or None.
     """
 
     def __init__(
@@ -62,9 +64,11 @@ class ClientChannel(CommandChannel):
         index: int,
         arena: Buffer,
         welcome: Welcome,
+        launcher: Launcher | None,
     ) -> None:
         super().__init__(machine, space, index)
         self._connection, self._arena, self._welcome = connection, arena, welcome
+        self._launcher = launcher
         self._segments = Segments(arena.size)
         self._submitted = self._taken = self._priority = self._resumes = 0
 
@@ -181,22 +185,26 @@ class ClientChannel(CommandChannel):
         if (fault := error.fault) is not None and fault.space is not None:
             context = self.space.describe(fault.va)
             error.fault = replace(fault, space=self.space.name, context=context)
-        task = self.tasks.find(error.va) if isinstance(error, TaskError) else None
-        if task is None or not isinstance(error, TaskError):
+        if self._launcher is None or not isinstance(error, TaskError):
             return error
-        place = task.program.line(error.warp.at) if error.warp is not None else ""
-        return replace(error, kernel=task.name, place=place)
+        kernels, task = self._launcher.lineage(self.space, error.record), self.tasks.find(error.va)
+        return kernels.complete(error, task.program if task else kernels.programs[0])
 
 
 class ClientChannels(Channels[ClientChannel]):
     """Channels of a client, by the machine's number."""
 
     def __init__(
-        self, connection: Connection, machine: Machine, memory: Memory, welcome: Welcome
+        self,
+        connection: Connection,
+        machine: Machine,
+        memory: Memory,
+        welcome: Welcome,
+        launcher: Launcher | None,
     ) -> None:
         super().__init__(welcome.levels)
         self._connection, self._machine, self._memory = connection, machine, memory
-        self._welcome = welcome
+        self._welcome, self._launcher = welcome, launcher
         self._channels: dict[int, ClientChannel] = {}
         connection.listen(self._heard)
 
@@ -225,7 +233,7 @@ class ClientChannels(Channels[ClientChannel]):
             arena.free()
         else:
             parts = self._connection, self._machine, space, index, arena, self._welcome
-            self._channels[index] = ClientChannel(*parts)
+            self._channels[index] = ClientChannel(*parts, self._launcher)
         return self._channels[index]
 
     async def close(self, index: int) -> None:

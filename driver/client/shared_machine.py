@@ -64,7 +64,7 @@ class SharedMachine:
             policy=NoPriorityPolicy(1, stream_priorities=welcome.levels),
             memory=pool,
             spaces=spaces,
-            channels=ClientChannels(connection, machine, pool, welcome),
+            channels=ClientChannels(connection, machine, pool, welcome, launcher),
             completion=ClientWaits(connection),
             fences=fences,
             clock=Clock(self._time_ns, info.cycle_ns, welcome.epoch),

@@ -1,5 +1,8 @@
 """Kernels that are launched by other kernels (NEST-10)."""
 
+from collections.abc import Callable
+
+from signalbox.driver.compute.launch import KernelLaunch
 from signalbox.driver.compute.program import Program
 from signalbox.driver.compute.task_memory import TaskMemory
 
@@ -21,10 +24,18 @@ class Child:
     -------
     program : the loaded kernel.
     record : virtual address of the task record.
+    grid, block : sizes.
     """
 
-    def __init__(self, program: Program, memory: TaskMemory) -> None:
+    def __init__(
+        self,
+        program: Program,
+        memory: TaskMemory,
+        launch: KernelLaunch,
+        freed: Callable[[], object],
+    ) -> None:
         self.program, self.record, self._memory = program, memory.va, memory
+        self.grid, self.block, self._freed = launch.grid, launch.block, freed
 
     def __str__(self) -> str:
         return f"child {self.program.kernel.name!r} (record {self.record:#x})"
@@ -34,4 +45,5 @@ class Child:
 
     def free(self) -> None:
         """Free record and arguments, once all kernels that may launch it have ended."""
+        self._freed()
         self._memory.free()

@@ -2,7 +2,7 @@
 ASID-32, PLACE-27)."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from signalbox.driver.compute.contexts import Context, ContextBroken, Contexts
 from signalbox.driver.compute.launch import KernelLaunch
@@ -15,7 +15,7 @@ from signalbox.driver.compute.tasks import Tasks
 from signalbox.driver.faults.channel_error import ChannelError
 from signalbox.driver.faults.fault_log import FaultLog
 from signalbox.driver.faults.refused_child import RefusedChild, refused_child
-from signalbox.driver.faults.task_error import TaskError
+from signalbox.driver.faults.task_error import Ancestor, TaskError
 from signalbox.driver.faults.warp_fault import WarpFaults
 from signalbox.driver.memory.address_space import AddressSpace
 from signalbox.driver.memory.asids import AddressSpaces
@@ -172,18 +172,21 @@ class ComputeEngine(Launcher):
         await self.contexts.leave(space)
 
     async def explain(
-        self, error: ChannelError, asid: int, tasks: Tasks, faults: FaultLog
+        self,
+        error: ChannelError,
+        space: AddressSpace,
+        asid: int,
+        tasks: Tasks,
+        faults: FaultLog,
     ) -> TaskError:
-        """Complete a channel's error with the task, warp and translation fault that caused it;
-        `asid` is that of the channel's space."""
-        task = tasks.find(error.va)
-        warp, place, kernel = None, "", task.name if task else ""
+        """Complete a channel's error with the task, its ancestors, warp and translation fault that
+        caused it; `space`, `asid` and `tasks` are those of the channel."""
+        warp, task, kernels = None, tasks.find(error.va), self.lineage(space, error.va)
+        program = task.program if task else kernels.programs[0]
         fields = await self._control.read_channel_fields(error.channel, "CAUSE")
         if error.cause is Cause.TASK_KERNEL:
-            holds = task.program.holds if task else lambda at: True
-            warp = await self.warp_faults.claim(asid, holds)
-            place = task.program.line(warp.at) if task and warp else ""
-        found = TaskError.of(error, kernel, fields["SKEDCHECK"], warp, place)
+            warp = await self.warp_faults.claim(asid, program.holds if program else lambda at: True)
+        found = kernels.complete(TaskError.of(error, fields["SKEDCHECK"], warp), program)
         if error.cause is Cause.TASK_LISTS and self._system is not None:
             asid = max(self._spaces.reserved)
         if error.cause is not Cause.TASK_KERNEL:
@@ -244,7 +247,14 @@ class ComputeEngine(Launcher):
     async def refused_child(self) -> RefusedChild | None:
         """See `Launcher.refused_child`."""
         async with self._refusals:
-            return await refused_child(self._control)
+            found = await refused_child(self._control)
+        space = next((one for one in self._spaces if found and one.asid == found.asid), None)
+        if found is None or space is None:
+            return found
+        (kernel, *_), above = self.lineage(space, found.record).names, found.launcher
+        launcher = self.lineage(space, above)
+        parents = Ancestor(launcher.names[0], above), *launcher.parents
+        return replace(found, kernel=kernel, parents=parents)
 
     async def serve(self) -> None:
         """Serve the compute engine's interrupt: read warp faults, lost tasks, broken contexts."""

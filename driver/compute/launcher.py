@@ -13,6 +13,7 @@ from collections.abc import Callable
 from signalbox.driver.compute.child import Child, NestingError
 from signalbox.driver.compute.contexts import Context, Contexts
 from signalbox.driver.compute.launch import Extent, KernelLaunch, sizes
+from signalbox.driver.compute.lineage import Lineage, lineage
 from signalbox.driver.compute.local_memory import LocalMemory
 from signalbox.driver.compute.occupancy import Occupancy, occupancy
 from signalbox.driver.compute.placement import AUTO
@@ -45,6 +46,7 @@ class Launcher(ABC):
         self._pools: dict[AddressSpace, TaskPool] = {}
         self._local: dict[AddressSpace, LocalMemory] = {}
         self._programs: dict[tuple[AddressSpace, bytes], Program] = {}
+        self._children: dict[AddressSpace, dict[int, Child]] = {}
 
     @property
     @abstractmethod
@@ -78,8 +80,26 @@ class Launcher(ABC):
         """The first launch of a kernel by a kernel that was refused since the last call, and how
         many there were; None if there was none (NEST-11)."""
 
+    def lineage(self, space: AddressSpace, record: int) -> Lineage:
+        """The kernel of a record, and those that launched it (NEST-10)."""
+        return lineage(self._machine, space, record, self._program_at)
+
+    def _program_at(self, space: AddressSpace, va: int) -> Program | None:
+        programs = (one for one in self._programs.values() if one.space is space)
+        return next((one for one in programs if one.va == va), None)
+
+    async def kill_tree(self, space: AddressSpace, record: int) -> None:
+        """Kill the task of a record like `kill_task`, and those of its descendants whose `Child`
+        has not been freed. A kernel that waits for its descendants only is not killed. One that is
+        just being launched may be missed; a further call kills it."""
+        await self.kill_task(space, record)
+        for child in [*self._children.get(space, ())]:
+            if record in self.lineage(space, child).records[1:]:
+                await self.kill_task(space, child)
+
     def forget(self, space: AddressSpace) -> None:
         """Free programs and task records of a closed space."""
+        self._children.pop(space, None)
         if pool := self._pools.pop(space, None):
             pool.end()
         if local := self._local.pop(space, None):
@@ -122,7 +142,8 @@ class Launcher(ABC):
         fence = await fences.take()
         release = Release(fence.address, fence.following, timestamp=True)
         fence.advance()
-        task = Task(program, memory, fence, fences, local)
+        nested = bool(self._info.nested_kernels) and launch.depth > 1
+        task = Task(program, memory, fence, fences, local, nested=nested)
         try:
             self._write(launch, program, memory, arguments, (release,))
         except Exception:
@@ -144,7 +165,10 @@ class Launcher(ABC):
         except Exception:
             memory.free()
             raise
-        return Child(program, memory)
+        known = self._children.setdefault(space, {})
+        child = Child(program, memory, launch, lambda: known.pop(memory.va, None))
+        known[child.record] = child
+        return child
 
     async def _load(
         self, launch: KernelLaunch, space: AddressSpace

@@ -6,6 +6,7 @@ from typing import Protocol
 from signalbox.driver.compute.local_memory import LocalMemory
 from signalbox.driver.compute.program import Program
 from signalbox.driver.compute.task_memory import TaskMemory
+from signalbox.driver.faults.channel_error import ChannelError
 from signalbox.driver.faults.task_error import TaskError, TaskLost
 from signalbox.driver.memory.fence import Fence, FencePool
 
@@ -23,6 +24,10 @@ class Waiter(Protocol):
         """Wait until `done()`. Raises `ChannelError` if the task's channel halts."""
         ...
 
+    async def check(self) -> None:
+        """Raise the `ChannelError` that halts the task's channel, if any."""
+        ...
+
     async def cancel(self, task: "Task") -> None:
         """Kill the task, wherever it is. Raises as `Stream.cancel`."""
         ...
@@ -38,6 +43,8 @@ class Task:
     fence : released on completion.
     record : virtual address of the task record.
     failure : why the task ended without completing, or None.
+    below : why the first of its descendants failed, or None.
+    nested : it may launch others.
     launched : its launch is on a channel, so only the task's end frees its memory.
     cancelled : it is to be killed, and then the channel continues behind it without an error.
     """
@@ -49,10 +56,14 @@ class Task:
         fence: Fence,
         fences: FencePool,
         local: LocalMemory | None = None,
+        *,
+        nested: bool = False,
     ) -> None:
         self.program, self.memory, self.fence, self.local = program, memory, fence, local
         self.record = memory.va
         self.failure: TaskError | TaskLost | None = None
+        self.below: TaskError | None = None
+        self.nested = nested
         self.launched = self.cancelled = False
         self._fences = fences
         self._waiter: Waiter | None = None
@@ -96,27 +107,31 @@ class Task:
         return self.fence.reached(self._value)
 
     def query(self) -> bool:
-        """Whether the task has ended. Raises `TaskError` or `TaskLost` if it failed."""
+        """Whether the task has ended, with all its descendants. Raises `TaskError` or `TaskLost` if
+        it or one of them failed, as far as known: see `synchronize`."""
         if not self.over:
             return False
         self.end()
-        if self.failure is not None:
-            raise self.failure
+        if (failure := self.failure or self.below) is not None:
+            raise failure
         return True
 
     async def synchronize(self) -> None:
-        """Wait until the task has ended. Raises `ChannelError` if its channel halts for any reason,
-        `TaskError` or `TaskLost` if the task failed."""
+        """Wait until the task has ended, with all its descendants. Raises `ChannelError` if its
+        channel halts for any reason, `TaskError` or `TaskLost` if it or one of them failed."""
         waiter = self._waiter
         assert waiter is not None, "it was submitted"
         if not self.over:
             await self.fence_behind()
         await waiter.wait_for(lambda: self.over)
+        if self.nested and not self._ended:
+            await waiter.check()
         self.query()
 
     async def cancel(self) -> None:
-        """Kill the task, if it has not ended: `synchronize` raises a `TaskError` then, and the
-        stream continues behind it. Returns once the task has ended. Raises as `Stream.cancel`."""
+        """Kill the task, if it has not ended, and its descendants (`Launcher.kill_tree`):
+        `synchronize` raises a `TaskError` then, and the stream continues behind it. Returns once
+        the task has ended. Raises as `Stream.cancel`."""
         waiter = self._waiter
         assert waiter is not None, "it was submitted"
         await waiter.cancel(self)
@@ -190,10 +205,16 @@ class Tasks:
         """The task with a record at this address, or None."""
         return self._tasks.get(record)
 
+    def of(self, error: ChannelError) -> Task | None:
+        """The task that has failed, or whose descendant has, or None."""
+        return self.find(error.root if isinstance(error, TaskError) else error.va)
+
     def failed(self, error: TaskError) -> None:
-        """Note the failure of a task, or that its launch was skipped."""
-        task = self.find(error.record)
-        if task is not None and not task.over:
+        """Note the failure of a task or of a descendant of one, or that its launch was skipped."""
+        task = self.of(error)
+        if task is not None and error.parents:
+            task.below = task.below or error
+        elif task is not None and not task.over:
             task.failure = error
 
     def reap(self) -> None:

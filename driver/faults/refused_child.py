@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from signalbox.driver.faults.task_error import Ancestor
 from signalbox.driver.platform.control_port import ControlPort
 from signalbox.hw.errors import Refusal
 from signalbox.hw.qmd import SkedCheck
@@ -33,6 +34,10 @@ class RefusedChild:
     depth : depth that the child would have had.
     record : virtual address of its record; see `Child.record`.
     count : number of refused launches since the last report, at least; at most 65,535.
+    launcher : virtual address of the record of the launching kernel.
+    kernel : name of the kernel that was not launched; empty if unknown.
+    parents : the launching kernel, the one that launched that, and so on, up to that of the host;
+        empty if their records have not been read.
     """
 
     reason: Refusal | int
@@ -42,10 +47,15 @@ class RefusedChild:
     depth: int
     record: int
     count: int
+    launcher: int = 0
+    kernel: str = ""
+    parents: tuple[Ancestor, ...] = ()
 
     def __str__(self) -> str:
+        named = f"{self.kernel!r}, " if self.kernel else ""
+        above = ", launched by ".join(map(str, self.parents)) or "a kernel"
         text = (
-            f"record {self.record:#x} of ASID {self.asid}, launched by a kernel of channel "
+            f"{named}record {self.record:#x} of ASID {self.asid}, launched by {above} of channel "
             f"{self.channel} at depth {self.depth}: {self._why}"
         )
         return text if self.count == 1 else f"{text}; the first of {self.count} refused launches"
@@ -67,6 +77,7 @@ async def refused_child(control: ControlPort) -> RefusedChild | None:
         return None
     what = await control.read_fields("CHILD_REFUSED")
     record = await control.read("CHILD_REFUSED_RECORD")
+    parent = await control.read("CHILD_REFUSED_PARENT")
     how = await control.read_fields("CHILD_REFUSALS")
     await control.write("TASK_STATUS", CHILD=1)
     reason, check = what["REASON"], what["CHECK"]
@@ -78,4 +89,5 @@ async def refused_child(control: ControlPort) -> RefusedChild | None:
         what["DEPTH"],
         record << 8,
         how["COUNT"],
+        parent << 8,
     )

@@ -6,7 +6,7 @@ from signalbox.driver.faults.channel_error import ChannelError
 from signalbox.driver.faults.warp_fault import WarpFault
 from signalbox.hw.qmd import SkedCheck
 
-__all__ = ["TaskError", "TaskLost"]
+__all__ = ["Ancestor", "TaskError", "TaskLost"]
 
 _CHECKS = {
     SkedCheck.LOCAL_MEMORY_LOW: "size LOW of the local memory is not a multiple of 16",
@@ -27,32 +27,45 @@ _CHECKS = {
 }
 
 
+@dataclass(frozen=True)
+class Ancestor:
+    """A kernel with a failed descendant. `kernel` : its name; empty if unknown. `record` : virtual
+    address of its task record."""
+
+    kernel: str
+    record: int
+
+    def __str__(self) -> str:
+        return f"{self.kernel!r} (record {self.record:#x})" if self.kernel else f"{self.record:#x}"
+
+
 @dataclass
 class TaskError(ChannelError):
     """A channel has halted because a task was refused or failed.
 
     Members
     -------
-    kernel : name of the kernel; empty for a task not launched by `Stream.launch`.
+    kernel : name of the kernel; empty if the driver has not loaded it.
     check : failed check of the record, by its public number; NONE for other causes.
     warp : the warp that faulted; None for other causes, or if the machine recorded only warps of
         other tasks.
     place : source line of its instruction as text; empty if unknown.
+    parents : the kernel that launched it, the one that launched that, and so on, up to that of the
+        host; empty for a task of the host (NEST-10).
     """
 
     kernel: str = ""
     check: SkedCheck = SkedCheck.NONE
     warp: WarpFault | None = None
     place: str = ""
+    parents: tuple[Ancestor, ...] = ()
 
     @classmethod
-    def of(
-        cls, error: ChannelError, kernel: str, check: int, warp: WarpFault | None, place: str
-    ) -> "TaskError":
+    def of(cls, error: ChannelError, check: int, warp: WarpFault | None) -> "TaskError":
         """Build a `TaskError` from `error` and what is known of its task."""
         known = SkedCheck(check) if check in set(SkedCheck) else SkedCheck.NONE
         values = {field.name: getattr(error, field.name) for field in fields(ChannelError)}
-        return cls(**values, kernel=kernel, check=known, warp=warp, place=place)
+        return cls(**values, check=known, warp=warp)
 
     @property
     def record(self) -> int:
@@ -60,10 +73,16 @@ class TaskError(ChannelError):
         return self.va
 
     @property
+    def root(self) -> int:
+        """Virtual address of the record of the task of the host that it belongs to."""
+        return self.parents[-1].record if self.parents else self.record
+
+    @property
     def details(self) -> list[str]:
         """See `ChannelError.details`."""
         named = f"task {self.kernel!r}" if self.kernel else "a task"
-        parts = [f"{named} (record {self.record:#x})"]
+        above = "".join(f", launched by {one}" for one in self.parents)
+        parts = [f"{named} (record {self.record:#x}){above}"]
         if self.check is not SkedCheck.NONE:
             parts.append(f"SKEDCHECK {self.check.value} {self.check.name}: {_CHECKS[self.check]}")
         if self.warp is not None:

@@ -46,6 +46,8 @@ class WarpFault:
     sm, asid : SM and ASID in which it ran.
     at : virtual address of the instruction.
     va : accessed virtual address; None if there was no access.
+    index : its number in its block.
+    block : position of the block in the grid, in x, y, z.
     """
 
     cause: CoreCause | int
@@ -53,6 +55,8 @@ class WarpFault:
     asid: int
     at: int
     va: int | None
+    index: int = 0
+    block: tuple[int, int, int] = (0, 0, 0)
 
     def text(self, place: str = "") -> str:
         """Description of the fault; `place` is the source line of the instruction."""
@@ -62,7 +66,8 @@ class WarpFault:
             why = f": {_MEANING[self.cause]}" if self.cause in _MEANING else ""
         accessed = "" if self.va is None else f", accessing {self.va:#x}"
         where = f"{self.at:#x} ({place})" if place else f"{self.at:#x}"
-        return f"a warp on SM {self.sm} had {name} at {where}{accessed}{why}"
+        warp = f"warp {self.index} of block {self.block} on SM {self.sm}"
+        return f"{warp} had {name} at {where}{accessed}{why}"
 
 
 class WarpFaults:
@@ -90,11 +95,14 @@ class WarpFaults:
             word = await self._control.read_fields("WARP_FAULT")
             at = await self._control.read64("WARP_FAULT_AT")
             va = await self._control.read64("WARP_FAULT_VA")
+            x = await self._control.read("WARP_FAULT_BLOCK_X")
+            yz = await self._control.read_fields("WARP_FAULT_BLOCK_YZ")
             await self._control.write("TASK_STATUS", WARP_FAULT=1)
             known = word["CAUSE"] in {cause.value for cause in CoreCause}
             cause = CoreCause(word["CAUSE"]) if known else word["CAUSE"]
             accessed = va if cause in _ACCESSES else None
-            self._faults.append(WarpFault(cause, word["SM"], word["ASID"], at, accessed))
+            where = word["SM"], word["ASID"], at, accessed, word["WARP"], (x, yz["Y"], yz["Z"])
+            self._faults.append(WarpFault(cause, *where))
 
     async def claim(self, asid: int, mine: Callable[[int], bool]) -> WarpFault | None:
         """Find the fault of a task of `asid`; None if the machine recorded none. `mine` tells

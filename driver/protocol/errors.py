@@ -90,21 +90,23 @@ def exception_of(answer: Refused) -> Exception:
 
 
 def _plain(error: Any, without: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Fields of a dataclass, numbers for members of enumerations."""
+    """Fields of a dataclass, numbers for members of enumerations, lists for tuples."""
     values = {field.name: getattr(error, field.name) for field in fields(error)}
-    plain = {True: int, False: lambda value: value}
-    return {
-        name: plain[isinstance(value, int) and not isinstance(value, bool)](value)
-        for name, value in values.items()
-        if name not in without
-    }
+    return {name: _value(value) for name, value in values.items() if name not in without}
+
+
+def _value(value: Any) -> Any:
+    """See `_plain`."""
+    if isinstance(value, tuple):
+        return [*value]
+    return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def report(error: ChannelError) -> ErrorReport:
-    """An error as a message."""
+    """An error as a message; the client finds the parents of a kernel by itself."""
     warp = error.warp if isinstance(error, TaskError) else None
     return ErrorReport(
-        fields=_plain(error, without=("fault", "warp")),
+        fields=_plain(error, without=("fault", "warp", "parents")),
         fault=None if error.fault is None else _plain(error.fault),
         warp=None if warp is None else _plain(warp),
         task=isinstance(error, TaskError),
@@ -132,5 +134,6 @@ def error_of(message: ErrorReport) -> ChannelError:
         return (CommandsRefused if "why" in values else ChannelError)(**values)
     values["check"] = SkedCheck(values["check"])
     if (warp := message.warp) is not None:
-        values["warp"] = WarpFault(**{**warp, "cause": _named(CoreCause, warp["cause"])})
+        told: dict[str, Any] = {**warp, "cause": _named(CoreCause, warp["cause"])}
+        values["warp"] = WarpFault(**{**told, "block": tuple(told["block"])})
     return TaskError(**values)

@@ -53,7 +53,7 @@ __all__ = [
     "encode",
 ]
 
-PROTOCOL = 3
+PROTOCOL = 4
 """Version; both sides need the same."""
 
 LARGEST_MESSAGE = 1 << 16
@@ -245,7 +245,7 @@ class ErrorReport(_Message):
 
     fields: dict[str, bool | int | str | None]
     fault: dict[str, bool | int | str | None] | None = None
-    warp: dict[str, int | None] | None = None
+    warp: dict[str, int | list[int] | None] | None = None
     task: bool = False
 
 

@@ -18,7 +18,7 @@ from signalbox.driver.memory.address_space import AddressSpace
 from signalbox.driver.memory.fence import Fence
 from signalbox.driver.memory.mapping import Mapping
 from signalbox.driver.memory.physical import Buffer, MemoryUseError
-from signalbox.driver.runtime.cancellation import cancel
+from signalbox.driver.runtime.cancellation import cancel, check_all
 from signalbox.driver.runtime.event import Event
 from signalbox.driver.runtime.limits import Limit
 from signalbox.driver.runtime.services import Services
@@ -407,7 +407,9 @@ class Stream:
 
     async def _cancel(self, tasks: Sequence[Task], channels: Sequence[CommandChannel]) -> None:
         async def kill(task: Task) -> None:
-            await self._services.engine.kill_task(self.space, task.record)
+            engine = self._services.engine
+            kills = engine.kill_tree if task.nested else engine.kill_task
+            await kills(self.space, task.record)
 
         await cancel(tasks, channels, kill)
 
@@ -448,6 +450,9 @@ class _TaskWaiter:
 
     async def wait_for(self, done: Callable[[], bool]) -> None:
         await self.stream.wait_for(done, self.channel)
+
+    async def check(self) -> None:
+        await check_all((self.channel,))
 
     async def cancel(self, task: Task) -> None:
         await self.stream._cancel((task,), (self.channel,))

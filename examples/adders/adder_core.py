@@ -56,6 +56,8 @@ class AdderCore(wiring.Component):
         m.d.comb += [
             self.end.payload.eq(self._warp.warp),
             self.fault.payload.row.eq(self._warp.row),
+            self.fault.payload.slot.eq(self._warp.slot),
+            self.fault.payload.index.eq(self._warp.index),
             self.fault.payload.cause.eq(self._cause),
             self.fault.payload.at.eq(self._program),
             self.fault.payload.va.eq(self._where),

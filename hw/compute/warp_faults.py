@@ -9,14 +9,17 @@ from signalbox.hw.lib.arbiter import SteadyRoundRobin
 from signalbox.hw.lib.onehot import encode, select
 from signalbox.hw.records.compute_control import warp_fault
 from signalbox.hw.records.placement import kernel_word
-from signalbox.hw.sm.port import core_fault
+from signalbox.hw.sm.faulty_blocks import sm_fault
 from signalbox.hw.sm.row_asids import keep_asids
 
 __all__ = ["WarpFaults"]
 
+_OF_WARP = "row", "index", "block", "cause", "at", "va"
+
 
 class WarpFaults(wiring.Component):
-    """Takes one fault per cycle, round robin among the SMs.
+    """Collects warp faults and adds the address space of their kernel row. One per cycle, round
+    robin among the SMs.
 
     Members
     -------
@@ -30,7 +33,7 @@ class WarpFaults(wiring.Component):
         self._config = config
         super().__init__({
             "kernel": In(kernel_word(config)),
-            "sm": In(stream.Signature(core_fault(config))).array(config.sms),
+            "sm": In(stream.Signature(sm_fault(config))).array(config.sms),
             "rows": Out(config.rows),
             "fault": Out(warp_fault(config)),
         })
@@ -45,12 +48,12 @@ class WarpFaults(wiring.Component):
             [one.ready.eq(turns.grant[number]) for number, one in enumerate(self.sm)],
         ]
         words = (one.p.as_value() for one in self.sm)
-        chosen = Signal(core_fault(config))
+        chosen = Signal(sm_fault(config))
         m.d.comb += [chosen.eq(select(turns.grant, words)), fault.asid.eq(self._space(m, chosen))]
         m.d.sync += [
             fault.valid.eq(turns.requests.any()),
             fault.sm.eq(encode(turns.grant)),
-            [fault[name].eq(chosen[name]) for name in ("row", "cause", "at", "va")],
+            [fault[name].eq(chosen[name]) for name in _OF_WARP],
         ]
         for number in range(config.rows):
             m.d.comb += self.rows[number].eq(fault.valid & (fault.row == number))

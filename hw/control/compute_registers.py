@@ -25,25 +25,36 @@ _REGISTERS = (
     "WARP_FAULT_AT_HI",
     "WARP_FAULT_VA_LO",
     "WARP_FAULT_VA_HI",
+    "WARP_FAULT_BLOCK_X",
+    "WARP_FAULT_BLOCK_YZ",
     "CHILD_REFUSED",
     "CHILD_REFUSED_RECORD",
+    "CHILD_REFUSED_PARENT",
     "CHILD_REFUSALS",
 )
 
 
 class ComputeRegisters(wiring.Component):
-    """Sticky status bits, records of the first fault and the first refused child. An event appears
-    1 cycle later and stays until it is cleared; one in the cycle of its clear is kept.
+    """Registers of the compute engine: sticky status bits, and records of the first fault and the
+    first refused child. An event appears 1 cycle later and stays until it is cleared; one in the
+    cycle of its clear is kept.
 
     Members
     -------
-    broken, active, context, idle, lost, fault, refused : see `ComputeControl`.
-    clear : TASK_STATUS bits to clear.
-    kills : in, strobe: TASK_KILL is written with `command`.
-    record : in, TASK_KILL_RECORD.
-    kill : out, see `ComputeControl`.
-    values : the registers.
-    attention : a context cannot run, or a task was lost; raises INTR.TASK.
+    broken : in, per context: it cannot run.
+    active : in, a context runs.
+    context : in, number of the running context, or of the last one.
+    idle : in, the engine holds no task.
+    lost : in, strobe: a task was lost.
+    fault : in, strobe: a `warp_fault`.
+    refused : in, strobe: a kernel's launch of a task was refused, see `task_refused`.
+    clear : in, TASK_STATUS bits to clear.
+    kills : in, strobe: TASK_KILL is written.
+    command : in, 32 bits: data of that write.
+    record : in, TASK_KILL_RECORD, 32 bits.
+    kill : out, stream of `kill_request`; accepted when the tasks have ended.
+    values : out, the registers, 32 bits each.
+    attention : out, a context cannot run, or a task was lost; raises INTR.TASK.
     """
 
     def __init__(self, config: Config) -> None:
@@ -87,7 +98,13 @@ class ComputeRegisters(wiring.Component):
             "CONTEXT": self.context,
             "KILLING": self.kill.valid,
         }
-        where = {"CAUSE": fault.cause, "SM": fault.sm, "ASID": fault.asid}
+        where = {
+            "CAUSE": fault.cause,
+            "SM": fault.sm,
+            "ASID": fault.asid,
+            "WARP": fault.index,
+        }
+        yz = {"Y": fault.block.y, "Z": fault.block.z}
         shown = {
             "CONTEXT_BROKEN": self.broken,
             "TASK_STATUS": status.as_value(),
@@ -98,6 +115,8 @@ class ComputeRegisters(wiring.Component):
             "WARP_FAULT_AT_HI": fault.at[32:],
             "WARP_FAULT_VA_LO": fault.va[:32],
             "WARP_FAULT_VA_HI": fault.va[32:],
+            "WARP_FAULT_BLOCK_X": fault.block.x,
+            "WARP_FAULT_BLOCK_YZ": register_of(GLOBAL["WARP_FAULT_BLOCK_YZ"], yz),
             **self._refused_child(),
         }
         m.d.comb += [self.values[name].eq(value) for name, value in shown.items()]
@@ -126,6 +145,7 @@ class ComputeRegisters(wiring.Component):
         return {
             "CHILD_REFUSED": register_of(GLOBAL["CHILD_REFUSED"], what),
             "CHILD_REFUSED_RECORD": task.page,
+            "CHILD_REFUSED_PARENT": self._refused.parent,
             "CHILD_REFUSALS": register_of(GLOBAL["CHILD_REFUSALS"], count),
         }
 

@@ -61,8 +61,9 @@ class LaunchArbiter(wiring.Component):
     --------------------
     child : in, launches by blocks.
     child_answer : out, strobe: result of such a launch; before the next one is accepted.
-    block, task : in, with `launched` of a child: the family of the block, the child; see
-        `TaskUnit`.
+    block : in, with `launched` of a child: the family of the launching block.
+    task : in, with `launched` of a child: the child, see `TaskUnit`.
+    parent : in, with `launched` of a child: page of the record of its parent, see `TaskUnit`.
     began : out, also strobes for an accepted child, with `child_answer`.
     refused : out, strobe, with `child_answer`: the child was refused, for the record of the host.
     """
@@ -74,6 +75,7 @@ class LaunchArbiter(wiring.Component):
             "child_answer": Out(child_answer(config)),
             "block": In(block_family(config)),
             "task": In(task_pointer),
+            "parent": In(32),
             "refused": Out(task_refused),
         }
         super().__init__({
@@ -198,6 +200,7 @@ class LaunchArbiter(wiring.Component):
             self.refused.valid.eq(self._child & refused),
             self.refused.task.eq(self.task),
             self.refused.verdict.eq(self.launched.verdict),
+            self.refused.parent.eq(self.parent),
         ]
         with m.If(self._child):
             m.d.comb += [self.began.valid.eq(~refused), self.began.task.eq(self.task)]

@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 from signalbox.hw.config import VA_BITS, Config
 from signalbox.hw.errors import CoreCause
 from signalbox.hw.records.launch import task_refused
+from signalbox.hw.records.placement import INDEX_BITS, coordinates
 from signalbox.hw.registers import GLOBAL, KillScope
 
 __all__ = [
@@ -31,11 +32,13 @@ def list_area(config: Config) -> data.StructLayout:
 
 
 def warp_fault(config: Config) -> data.StructLayout:
-    """Strobe: a warp of kernel row `row`, address space `asid`, faulted on SM `sm`. See
-    `hw.sm.port.core_fault`."""
+    """Strobe: warp number `index` of block `block` of kernel row `row`, address space `asid`,
+    faulted on SM `sm`. See `hw.sm.port.core_fault`."""
     return data.StructLayout({
         "valid": 1,
         "row": config.row_bits,
+        "index": INDEX_BITS,
+        "block": coordinates,
         "cause": CoreCause,
         "at": VA_BITS,
         "va": VA_BITS,

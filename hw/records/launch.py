@@ -88,8 +88,13 @@ def task_failure(config: Config) -> data.StructLayout:
     return data.StructLayout({**task_ended(config).members, "verdict": task_verdict})
 
 
-task_refused = data.StructLayout({"valid": 1, "task": task_pointer, "verdict": task_verdict})
-"""Strobe: a child was refused."""
+task_refused = data.StructLayout({
+    "valid": 1,
+    "task": task_pointer,
+    "verdict": task_verdict,
+    "parent": 32,
+})
+"""Strobe: a child was refused. `parent`: page of the QMD of the kernel that launched it."""
 
 
 def slot_limit(config: Config) -> data.StructLayout:

@@ -11,6 +11,7 @@ __all__ = [
     "BLOCK_COUNT_BITS",
     "DEPTH_BITS",
     "ENDS_WAITING",
+    "INDEX_BITS",
     "LEVEL_BITS",
     "LOCAL_PAGE",
     "LOCAL_UNIT",
@@ -54,6 +55,9 @@ BLOCK_COUNT_BITS = 32
 
 ENDS_WAITING = 8
 """Most block ends of an SM that may still be queued after `freed` reported them."""
+
+INDEX_BITS = 6
+"""Width of the number of a warp in its block."""
 
 PRIORITY_BITS = 7
 """Width of a task's priority: the device priority, or a level above for some descendants of kernels
@@ -206,7 +210,7 @@ class GlobalPort(wiring.Signature):
     keep : out, take back the saved blocks of a drained row; answered by `kept`. Otherwise, they are
         lost when the row closes.
     kept : in, the list of these blocks.
-    discard : out, a list that was taken back, and will not return: its places are free again.
+    discard : out, frees the places of a kept list.
 
     With nested launches
     --------------------

@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 from signalbox.hw.config import Config
 from signalbox.hw.lib.onehot import encode, lowest, select
 from signalbox.hw.records.placement import (
+    INDEX_BITS,
     LEVEL_BITS,
     block_record,
     ended_block,
@@ -19,9 +20,6 @@ from signalbox.hw.sm.block_needs import needed_block
 from signalbox.hw.sm.block_order import BlockOrder
 
 __all__ = ["BlockTable", "block_over", "block_seen", "chosen_block"]
-
-_INDEX = 6
-"""Width of a warp's number in its block."""
 
 
 def chosen_block(config: Config) -> data.StructLayout:
@@ -35,7 +33,7 @@ def chosen_block(config: Config) -> data.StructLayout:
         "place": config.sm_blocks,
         "block": needed_block(config),
         "begun": 1,
-        "index": _INDEX,
+        "index": INDEX_BITS,
         "last": 1,
         "takes": wanted,
         "outranked": 1,
@@ -60,14 +58,15 @@ def block_seen(config: Config) -> data.StructLayout:
     """A block, its number of warps that have not started, and the register units of a warp."""
     return data.StructLayout({
         **block_record(config).members,
-        "left": _INDEX + 1,
+        "left": INDEX_BITS + 1,
         "registers": range(config.register_units + 1),
     })
 
 
 class BlockTable(wiring.Component):
-    """One row per block slot: the block, its place in the order, its started and ended warps, and
-    flags for warps left to start and for having begun.
+    """Tracks the blocks of the SM, and selects those whose warps start next. Keeps per block slot:
+    the block, its place in the order, its started and ended warps, and flags for warps left to
+    start and for having begun.
 
     State read from many rows per cycle is in flip-flops, the rest in RAMs. Warp counts are in RAMs,
     with a flag for a valid count.
@@ -91,11 +90,11 @@ class BlockTable(wiring.Component):
         valid and the same as in the previous cycle.
     finish : in, with each `start`: it is the block's last warp.
     end : in, strobe: a warp of the block in `slot` has ended, or a withdrawn one counts as ended.
-    stopped : in, the block being stopped, one-hot.
+    stopped : in, one-hot: slot of the block being stopped.
     over : out, two cycles later, if that was its last one; the slot is free from the next cycle on,
         and only then `valid`, unless the block is stopped.
     quiet : out, with `over`: the stopped block's last warp has ended.
-    release : in, strobe: the stopped block leaves the table, one-hot.
+    release : in, one-hot strobe: the stopped block leaves the table.
     seen : out, current state of the block in the `slot` of `end` of the previous cycle.
     idle : out, per slot: it has warps to start, and may have begun only without a barrier.
     withdraw : in, one-hot strobe: no further warp of the block in an `idle` slot starts; not
@@ -103,9 +102,9 @@ class BlockTable(wiring.Component):
     claimed : in, level of the claimed block, 0 without one.
     leaves : in, one-hot strobe: the block in this slot leaves the table; it has warps to start and
         has not begun. Not together with `start`.
-    highest : out, see `hw.records.placement.SmLink`; of the table two cycles ago.
-    received : out, likewise.
-    levels : out, see `BlockOrder`.
+    highest : out, highest priority of the blocks in the table two cycles ago.
+    received : out, blocks accepted up to then, modulo 64.
+    levels : out, per block slot: priority of its block, see `BlockOrder`.
     arrives : out, strobe: the block of `arrive` enters slot `place` (one-hot) in the next cycle.
 
     Attributes
@@ -152,7 +151,7 @@ class BlockTable(wiring.Component):
         m = Module()
         config, slots = self._config, self._config.sm_blocks
         # `final`: index of the block's last warp. `takes`: resources of its first warp.
-        needs = data.StructLayout({"needs": kernel_needs, "final": _INDEX, "takes": wanted})
+        needs = data.StructLayout({"needs": kernel_needs, "final": INDEX_BITS, "takes": wanted})
         depth = 1 << config.block_bits
         m.submodules.order = self._order = BlockOrder(slots, choices=3)
         m.submodules.needs = self._needs = Memory(shape=needs, depth=depth, init=[])
@@ -161,8 +160,8 @@ class BlockTable(wiring.Component):
         m.submodules.names = self._names = Memory(
             shape=data.StructLayout(named), depth=depth, init=[]
         )
-        m.submodules.started = self._started = Memory(shape=_INDEX, depth=depth, init=[])
-        m.submodules.ended = self._ended = Memory(shape=_INDEX, depth=depth, init=[])
+        m.submodules.started = self._started = Memory(shape=INDEX_BITS, depth=depth, init=[])
+        m.submodules.ended = self._ended = Memory(shape=INDEX_BITS, depth=depth, init=[])
         self._choices = (self.urgent, self.going, self.whole)
         self._ends = [Signal(slots, name=f"ends_{n}") for n in range(3)]
         self._stays = [Signal(slots, name=f"stays_{name}") for name in ("partial", "entire")]
@@ -251,7 +250,7 @@ class BlockTable(wiring.Component):
 
     def _choice(self, m: Module, n: int, follow: BlockChoice) -> None:
         """Data of the block in choice `n`, read one cycle ahead except for a few bits."""
-        choice, final = self._choices[n], Signal(_INDEX, name=f"final_{n}")
+        choice, final = self._choices[n], Signal(INDEX_BITS, name=f"final_{n}")
         ports = (self._needs, self._names, self._started)
         needs, name, count = (ram.read_port(domain="comb") for ram in ports)
         first, barrier = needs.data.takes, choice.block.needs.barrier
@@ -306,7 +305,7 @@ class BlockTable(wiring.Component):
             self.entire.eq(self.entire & ~ends | self._stays[1]),
         ]
         write = self._started.write_port()
-        counts = [Signal(_INDEX, name=f"count_{n}") for n in range(3)]
+        counts = [Signal(INDEX_BITS, name=f"count_{n}") for n in range(3)]
         m.d.sync += [
             count.eq(choice.index + 1) for count, choice in zip(counts, self._choices, strict=True)
         ]
@@ -355,7 +354,8 @@ class BlockTable(wiring.Component):
     def _look(
         self, m: Module, needs: data.View, name: data.View, slot: Value, place: Signal
     ) -> None:
-        """Tell of a block what was read for the end of a warp, or instead of one."""
+        """Outputs the block record read for an ended warp, or for the slot looked at in its
+        place."""
         started = self._started.read_port(domain="comb")
         begun = (self.begun & place).any()
         m.d.comb += [

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from signalbox.hw.qmd import QMD
 from signalbox.hw.task_unit.word_access import WORD_BYTES
 
-__all__ = ["DEPENDENCE_COUNTER", "OUTER_GET", "RESUME", "QmdField"]
+__all__ = ["DEPENDENCE_COUNTER", "OUTER_GET", "PARENT", "RESUME", "QmdField"]
 
 _BITS = 8 * WORD_BYTES
 
@@ -36,6 +36,7 @@ class QmdField:
 
 
 RESUME = QmdField("CTA_RASTER_WIDTH_RESUME", "CTA_RASTER_DEPTH_RESUME")
+PARENT = QmdField("MODEL_PARENT", "MODEL_PARENT")
 DEPENDENCE_COUNTER = QmdField("DEPENDENCE_COUNTER", "DEPENDENCE_COUNTER")
 OUTER_GET = QmdField("OUTER_GET", "OUTER_STICKY_OVERFLOW")
 """Including the adjacent OUTER_STICKY_OVERFLOW, which stays 0."""

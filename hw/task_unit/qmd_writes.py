@@ -1,4 +1,4 @@
-"""Writes to QMDs (ASID-25, ASID-26, HOST-10)."""
+"""Writes to QMDs (ASID-25, ASID-26, HOST-10, NEST-10)."""
 
 from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import data, enum, stream, wiring
@@ -8,13 +8,19 @@ from signalbox.hw.config import Config
 from signalbox.hw.qmd import QMD
 from signalbox.hw.records.memory import MemoryStatus, WritePort
 from signalbox.hw.records.placement import coordinates
-from signalbox.hw.task_unit.qmd_fields import DEPENDENCE_COUNTER, OUTER_GET, RESUME, QmdField
+from signalbox.hw.task_unit.qmd_fields import (
+    DEPENDENCE_COUNTER,
+    OUTER_GET,
+    PARENT,
+    RESUME,
+    QmdField,
+)
 from signalbox.hw.task_unit.word_access import WORD_BYTES, WordAccess
 
 __all__ = ["QmdWrites", "Stored", "qmd_write"]
 
 
-class Stored(enum.Enum, shape=2):
+class Stored(enum.Enum, shape=3):
     """Field to write."""
 
     PLACE = 0
@@ -25,6 +31,8 @@ class Stored(enum.Enum, shape=2):
     """The dependence counter, unchanged."""
     GET = 3
     """The number of processed queue entries."""
+    PARENT = 4
+    """The kernel that has launched it; with nested launches."""
 
 
 def qmd_write(config: Config) -> data.StructLayout:
@@ -41,8 +49,9 @@ class QmdWrites(wiring.Component):
     place : in, resume position; stable until `answer`.
     record : in, the QMD as read before; stable until `answer`.
     got : in, processed queue entries; stable until `answer`.
-    answer : out, strobe: status of the write; `last`: the dependence counter is 0 now.
-    write : out, the memory.
+    answer : out, strobe: status of the write; `last`: the dependence counter, if written, is 0 now.
+    write : out, memory client.
+    parent : in, with nested launches; with `request`: page of the QMD of the launching kernel.
     """
 
     def __init__(self, config: Config) -> None:
@@ -52,6 +61,7 @@ class QmdWrites(wiring.Component):
             "place": In(coordinates),
             "record": In(QMD),
             "got": In(31),
+            **({"parent": In(32)} if config.nested else {}),
             "answer": Out(data.StructLayout({"valid": 1, "status": MemoryStatus, "last": 1})),
             "write": Out(WritePort(config)),
         })
@@ -81,6 +91,9 @@ class QmdWrites(wiring.Component):
                 m.d.comb += put(RESUME, self.place.as_value())
             with m.Case(Stored.GET):
                 m.d.comb += put(OUTER_GET, self.got << OUTER_GET.bits.start)
+            if self._config.nested:
+                with m.Case(Stored.PARENT):
+                    m.d.comb += put(PARENT, self.parent << PARENT.bits.start)
             with m.Default():
                 m.d.comb += put(DEPENDENCE_COUNTER, counter)
         return m
@@ -90,7 +103,7 @@ class QmdWrites(wiring.Component):
         bits, first = DEPENDENCE_COUNTER.bits, 8 * DEPENDENCE_COUNTER.offset
         counter = Signal(8 * WORD_BYTES)
         before = self.record.as_value()[first:][: 8 * WORD_BYTES]
-        m.d.comb += [counter.eq(before), self.answer.last.eq(counter[bits] == 0)]
+        m.d.comb += [counter.eq(before), self.answer.last.eq(before[bits] == 1)]
         with m.If(self.request.p.what == Stored.COUNTER):
             m.d.comb += counter[bits].eq(before[bits] - 1)
         return counter

@@ -54,8 +54,8 @@ __all__ = ["TaskUnit"]
 
 
 class TaskUnit(wiring.Component):
-    """Lists, slots, and the transfers between them: one job at a time, by the priorities of
-    `JobChoice`.
+    """Keeps tasks in lists and slots, and moves them between these: one job at a time, by the
+    priorities of `JobChoice`.
 
     * The QMD of a launch is checked and the task goes to its list, or straight into a free slot if
       no task of its level or above waits. Entries appended to a queue become blocks of its row, or
@@ -75,7 +75,9 @@ class TaskUnit(wiring.Component):
     if its parent is as deep as `nesting` (DEPTH), is about to be killed (KILLED), or is a queue
     (MODEL), if there is no save place for the block, or if the kernel tree is full or its limit is
     reached (both ROOM), in this order; then for the same reasons as any other launch, and as a
-    queue (MODEL).
+    queue (MODEL). Once it is accepted, the page of its parent's QMD is written into its own
+    (MODEL_PARENT), before its end or failure is reported. The answer does not wait for that write,
+    and nobody is told if it fails.
 
     A QMD is read and checked again when its task gets a slot, since memory may have changed; the
     task keeps the priority of its list.
@@ -113,8 +115,8 @@ class TaskUnit(wiring.Component):
     kernel : out, kernel words for the SMs.
     fault : in, strobe per row: a warp faulted.
     kill : out, per row: its warps are to end.
-    read : out, the memory.
-    write : out, the memory.
+    read : out, memory client.
+    write : out, memory client.
     waiting : out, per context: one of its lists is not empty.
     empty : out, no row is occupied and no task is on its way into one; stays 1 while `leave` is 1.
     idle : out, like `empty`, and all lists are empty and no queue is open.
@@ -124,6 +126,7 @@ class TaskUnit(wiring.Component):
     nesting : in, depth of the deepest kernels of the running context; 0 or 1: none can launch.
     ends : in, strobe: `TaskEnd` takes a task.
     block : out, with `launched` of a CHILD: the family of the launching block from now on.
+    parent : out, with `launched` of a CHILD: page of the QMD of the launching kernel.
     disowned : out, number in the kernel tree of a child that was refused after its birth.
     tree : out, the kernel tree, for births.
     told : in, strobe: an event of the kernel tree.
@@ -140,6 +143,7 @@ class TaskUnit(wiring.Component):
             "nesting": In(DEPTH_BITS),
             "ends": In(1),
             "block": Out(block_family(config)),
+            "parent": Out(32),
             "disowned": Out(stream.Signature(config.nested_bits)),
             "tree": Out(stream.Signature(tree_request(nodes))),
             "told": In(data.StructLayout({"valid": 1, "event": tree_event(nodes)})),
@@ -207,6 +211,9 @@ class TaskUnit(wiring.Component):
             self._kin, self._kins = Signal(kernel_kin(config), name="kin"), KinTable(config)
             self._has_place = Signal(name="has_place")
             """There is a save place for the launching block."""
+            link = {"child": 32, "asid": config.asid_bits, "parent": 32}
+            self._link, self._links = Signal(data.StructLayout(link), name="link"), Signal()
+            """Pages of a child and its parent, to be written into the child's QMD."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -247,6 +254,7 @@ class TaskUnit(wiring.Component):
             self._return_blocks(m)
         if self._config.nested:
             self._wire_kin(m)
+            self._link_child(m, fsm.ongoing("STORE"))
         rests = fsm.ongoing("IDLE") & self._choice.settled
         m.d.sync += [
             self.empty.eq(rests & self._slots.idle & ~self.ended.valid),
@@ -418,15 +426,45 @@ class TaskUnit(wiring.Component):
         ]
         connect(m, kins.tree, flipped(self.tree))
 
+    def _link_child(self, m: Module, stores: Value) -> None:
+        """Write the parent of an accepted child, unless the job in progress `stores` a field."""
+        link, request = self._link, self._stores.request
+        m.d.comb += self._stores.parent.eq(link.parent)
+        with m.If(~stores):
+            m.d.comb += [
+                request.valid.eq(self._links),
+                request.p.what.eq(Stored.PARENT),
+                request.p.asid.eq(link.asid),
+                request.p.page.eq(link.child),
+            ]
+            with m.If(request.ready):
+                m.d.sync += self._links.eq(0)
+        with m.If(self.launched.valid & self._bears & (self._verdict.refusal == Refusal.NONE)):
+            m.d.sync += [
+                self._links.eq(1),
+                link.child.eq(self.task.page),
+                link.asid.eq(self.task.asid),
+                link.parent.eq(self.parent),
+            ]
+
+    @property
+    def _linked(self) -> Value:
+        """The parent of the task has been written, or there is none."""
+        if not self._config.nested:
+            return Const(1)
+        return ~self._links & self._stores.request.ready | (self.task.depth <= 1)
+
     def _bear(self, m: Module, kept: data.View) -> None:
         """A kernel launches a child, which gets a place in the kernel tree, and loses it if it is
         refused after that. A save place is reserved with the first child of a block, so that the
         block can wait for it elsewhere than on an SM (NEST-12)."""
         kins, parent, page = self._kins, kept.task, self.task.page
         with m.State("PARENT"):
-            m.next = "ADOPT"
+            with m.If(~self._links):
+                m.next = "ADOPT"
         with m.State("ADOPT"):
             m.d.sync += [
+                self.parent.eq(parent.page),
                 self.task.eq(0),
                 self.task.page.eq(page),
                 [self.task[name].eq(parent[name]) for name in ("asid", "channel", "epoch")],
@@ -536,18 +574,19 @@ class TaskUnit(wiring.Component):
                     self._go(m)
         with m.State("GO"):
             self._go(m)
+        taken = self.failed.valid & self.failed.ready
         with m.State("FAIL"):
             m.d.comb += [
                 self.launched.valid.eq(self._launches),
-                self.failed.valid.eq(~self._launches),
+                self.failed.valid.eq(~self._launches & self._linked),
                 self._queues.leave.valid.eq(self.task.is_queue & ~self._wakes),
             ]
-            with m.If(self._holds & self.failed.ready):
+            with m.If(self._holds & taken):
                 m.next = "CLOSE"
-            with m.Elif(self._launches | self.failed.ready):
+            with m.Elif(self._launches | taken):
                 m.next = "IDLE"
             if self._config.preemption:
-                with m.If(self.task.saved & self.failed.ready):
+                with m.If(self.task.saved & taken):
                     m.next = "DISCARD"
             if self._config.nested:
                 with m.If(self._launches & self._kin.known):
@@ -702,7 +741,8 @@ class TaskUnit(wiring.Component):
                 m.next = "END"
         with m.State("DIE"):  # `KillFilter` is late by a cycle
             m.next = "FAIL"
-        with m.State("END"):  # there is room: no job waits for the end of another task
+        # There is room: no job waits for the end of another task.
+        with m.State("END"), m.If(self._linked):
             m.d.sync += [
                 self.ended.valid.eq(1),
                 self.ended.p.task.eq(self.task),
@@ -862,6 +902,7 @@ class TaskUnit(wiring.Component):
             kills.on.eq(self.on),
             sweep.waiting.eq(self._lists.waiting),
             sweep.rows.eq(slots.kill.any()),
+            sweep.rests.eq(self._choice.rests),
             sweep.queues.eq(self._queues.open),
             sweep.ends.eq(
                 self.ends if self._config.nested else self.ended.valid & self.ended.ready

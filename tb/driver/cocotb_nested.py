@@ -11,43 +11,25 @@ from signalbox.driver.compute.child import Child
 from signalbox.driver.device import Device
 from signalbox.driver.kernels.library import SPIN, VECTOR_ADD, Kernel
 from signalbox.driver.nested.breadth_first import BreadthFirst
+from signalbox.driver.nested.breadth_first_flat import FlatBreadthFirst
 from signalbox.driver.nested.merge_sort import MergeSort
+from signalbox.driver.nested.merge_sort_flat import FlatMergeSort
 from signalbox.driver.nested.refinement import Refinement
+from signalbox.driver.nested.refinement_flat import FlatRefinement
 from signalbox.driver.runtime.limits import Limit
 from signalbox.driver.runtime.stream import Stream
+from signalbox.driver.workload.nested_jobs import distances, graph, refined, rough_field
 from signalbox.hw.errors import Refusal
-from signalbox.tb.models.nested_jobs import distances, graph, refined, rough_field
+from signalbox.tb.driver.nested_bodies import (
+    STORE,
+    WRAP,
+    cancelled_trees,
+    chain_of_a_fault,
+    chain_of_a_refusal,
+)
 from signalbox.tb.simulation.machine import SimMachine
 
 LIMIT = {"timeout_time": 4, "timeout_unit": "ms"}
-
-_STORE = """
-    ldc    r2, [OUT]
-    ldc    r3, [OUT + 4]
-    stg    [r2], r6
-    stg    [r2 + 4], r7
-    stg    [r2 + 8], r8
-    exit
-"""
-"""Stores three words, and ends."""
-
-WRAP = Kernel(
-    "wrap",
-    f"""
-    ldc    r2, [CHILD]
-    ldc    r3, [CHILD + 4]
-    launch r6, [r2]
-    join   r7
-    ldc    r2, [IN]             # its first result
-    ldc    r3, [IN + 4]
-    ldg    r8, [r2]
-    {_STORE}
-    """,
-    {"CHILD": 8, "IN": 8, "OUT": 8},
-)
-"""Launches CHILD and waits for it. OUT becomes the answer, whether a descendant has failed, and the
-word at IN."""
-
 
 TWO = Kernel(
     "two",
@@ -59,7 +41,7 @@ TWO = Kernel(
     ldc    r3, [B + 4]
     launch r7, [r2]
     join   r8
-    {_STORE}
+    {STORE}
     """,
     {"A": 8, "B": 8, "OUT": 8},
 )
@@ -120,6 +102,31 @@ async def generations(dut: Any, depth: int) -> None:
 
 
 @cocotb.test(**LIMIT)
+async def faulty_descendant(dut: Any) -> None:
+    """See `chain_of_a_fault`."""
+    device, _ = await device_of(dut, 4)
+    await chain_of_a_fault(device)
+    await device.close()
+
+
+@cocotb.test(**LIMIT)
+async def refused_descendant(dut: Any) -> None:
+    """See `chain_of_a_refusal`."""
+    device, _ = await device_of(dut, 3)
+    await chain_of_a_refusal(device)
+    await device.close()
+
+
+@cocotb.test(**LIMIT)
+@cocotb.parametrize(waits=[False, True])
+async def cancelled_tree(dut: Any, waits: bool) -> None:
+    """See `cancelled_trees`."""
+    device, _ = await device_of(dut, 4)
+    await cancelled_trees(device, random_numbers(), waits=waits)
+    await device.close()
+
+
+@cocotb.test(**LIMIT)
 @cocotb.parametrize(limit=[1, 2])
 async def pending_launches(dut: Any, limit: int) -> None:
     """With a limit of one pending launch, a second one is refused while the first child runs, and
@@ -144,12 +151,14 @@ async def pending_launches(dut: Any, limit: int) -> None:
 
 
 @cocotb.test(**LIMIT)
-async def merge_sort(dut: Any) -> None:
-    """Words are sorted by a tree of kernels, twice; each waits for its two halves."""
+@cocotb.parametrize(kind=[MergeSort, FlatMergeSort])
+async def merge_sort(dut: Any, kind: type[MergeSort | FlatMergeSort]) -> None:
+    """Words are sorted by a tree of kernels, twice; each waits for its two halves. Flat: by a
+    kernel per level."""
     count, rng = 150, random_numbers()
-    device, stream = await device_of(dut, MergeSort.depth(count))
+    device, stream = await device_of(dut, MergeSort.depth(count) if kind is MergeSort else 1)
     data = await device.allocate(4 * count)
-    sort = await MergeSort.prepare(device, stream, data, count)
+    sort = await kind.prepare(device, stream, data, count)
     for most in (1 << 32, 9):
         words = rng.integers(0, most, count, dtype=np.uint32)
         data.write(words)
@@ -160,12 +169,13 @@ async def merge_sort(dut: Any) -> None:
 
 
 @cocotb.test(**LIMIT)
-async def refinement(dut: Any) -> None:
+@cocotb.parametrize(kind=[Refinement, FlatRefinement])
+async def refinement(dut: Any, kind: type[Refinement | FlatRefinement]) -> None:
     """A field is refined where it is rough."""
     size, levels, rng = 16, 3, random_numbers()
-    device, stream = await device_of(dut, levels)
+    device, stream = await device_of(dut, levels if kind is Refinement else 1)
     field = rough_field(rng, size)
-    job = await Refinement.prepare(device, stream, field, 20, levels)
+    job = await kind.prepare(device, stream, field, 20, levels)
     await job.run()
     found = job.levels.read(np.uint32, size * size).reshape(size, size)
     assert np.array_equal(found, refined(field, 20, levels))
@@ -175,13 +185,14 @@ async def refinement(dut: Any) -> None:
 
 
 @cocotb.test(**LIMIT)
-async def breadth_first(dut: Any) -> None:
+@cocotb.parametrize(kind=[BreadthFirst, FlatBreadthFirst])
+async def breadth_first(dut: Any, kind: type[BreadthFirst | FlatBreadthFirst]) -> None:
     """Distances in a graph: each level of the search is a child, and the edges of vertices that
-    have many are grandchildren."""
+    have many are grandchildren. Flat: two kernels per level."""
     count, rng = 50, random_numbers()
-    device, stream = await device_of(dut, 3)
+    device, stream = await device_of(dut, 3 if kind is BreadthFirst else 1)
     rows, columns = graph(rng, count, 40)
-    search = await BreadthFirst.prepare(device, stream, rows, columns)
+    search = await kind.prepare(device, stream, rows, columns)
     source = int(np.argmax(np.diff(rows)))
     await search.run(source)
     found = search.distances.read(np.uint32, count)

@@ -19,6 +19,7 @@ def refuse(machine: FakeMachine, reason: int, check: int, count: int) -> None:
     words["TASK_STATUS"] |= 4
     words["CHILD_REFUSED"] = reason | check << 4 | 3 << 16 | 5 << 26
     words["CHILD_REFUSED_RECORD"] = 0x1234_5678
+    words["CHILD_REFUSED_PARENT"] = 0x1234_5679
     words["CHILD_REFUSALS"] = count | 9 << 16
 
 
@@ -51,7 +52,9 @@ def test_text(reason: int, check: int, count: int, text: str) -> None:
 def test_members() -> None:
     machine = FakeMachine()
     refuse(machine, 4, ZERO.value, 2)
-    assert read(machine) == RefusedChild(Refusal.CHECK, ZERO, 3, 9, 5, 0x12_3456_7800, 2)
+    assert read(machine) == RefusedChild(
+        Refusal.CHECK, ZERO, 3, 9, 5, 0x12_3456_7800, 2, 0x12_3456_7900
+    )
 
 
 def test_meanings() -> None:

@@ -70,11 +70,11 @@ def test_saving(simulator: str) -> None:
 
 @pytest.mark.nightly
 def test_nested(simulator: str) -> None:
-    """Kernels that launch kernels."""
+    """Kernels that launch kernels, and their flat versions."""
     simulate_top(
         Signalbox(NESTED),
         "signalbox.tb.driver.cocotb_nested",
         simulator=simulator,
         name="driver-nested",
-        minimum=7,
+        minimum=14,
     )

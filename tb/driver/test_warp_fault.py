@@ -12,7 +12,8 @@ def tell(machine: FakeMachine, cause: int, asid: int, at: int, va: int) -> None:
     """Set the machine's fault registers."""
     words = machine.compute.words
     words["TASK_STATUS"] |= 1
-    words["WARP_FAULT"] = cause | 131 << 8 | asid << 16
+    words["WARP_FAULT"] = cause | 131 << 8 | asid << 16 | 5 << 26
+    words["WARP_FAULT_BLOCK_X"], words["WARP_FAULT_BLOCK_YZ"] = 7, 8 | 9 << 16
     for name, value in (("AT", at), ("VA", va)):
         words[f"WARP_FAULT_{name}_LO"] = value & 0xFFFF_FFFF
         words[f"WARP_FAULT_{name}_HI"] = value >> 32
@@ -33,6 +34,7 @@ def test_claim():
         assert await faults.claim(3, lambda at: at == 0x1000) is None
         found = await faults.claim(3, lambda at: at == 0x1_2345_6780)
         assert found is not None and (found.sm, found.asid) == (131, 3)
+        assert (found.index, found.block) == (5, (7, 8, 9))
         assert (found.cause, found.va) == (CoreCause.MEMORY_FAULT, 0x1_FFFF_FFFF_F004)
         assert "had MEMORY_FAULT at 0x123456780, accessing 0x1fffffffff004: the" in found.text()
         (other,) = faults.unclaimed
@@ -52,6 +54,9 @@ def test_unknown_cause():
         tell(machine, 13, 0, 0x1000, 0)
         found = await faults.claim(0, lambda at: True)
         assert found is not None and found.cause == 13
-        assert found.text("line 3") == "a warp on SM 131 had cause 13 at 0x1000 (line 3)"
+        assert (
+            found.text("line 3")
+            == "warp 5 of block (7, 8, 9) on SM 131 had cause 13 at 0x1000 (line 3)"
+        )
 
     asyncio.run(main())

@@ -15,6 +15,7 @@ __all__ = [
     "SAVING",
     "TASKS",
     "TIMING",
+    "TREES",
 ]
 
 COMPUTE = Config(
@@ -46,12 +47,17 @@ FEW_PLACES = replace(NESTED, save_places=3)
 ONE_PLACE = replace(NESTED, save_places=1)
 """One in which a single block can wait."""
 
+_ROOM = {"save_places": 96, "nested_kernels": 200}
+TREES = {f"TREES_{sms}": replace(NESTED, sms=sms, **_ROOM) for sms in (1, 2, 8)}
+"""Engines with nested launches, of different sizes."""
+
 ENGINES = {
     "COMPUTE": COMPUTE,
     "SAVING": SAVING,
     "NESTED": NESTED,
     "FEW_PLACES": FEW_PLACES,
     "ONE_PLACE": ONE_PLACE,
+    **TREES,
 }
 """Those of `tb.units.compute.testbench`, which the variable WORK_CONFIG selects."""
 

@@ -4,6 +4,7 @@ from amaranth.lib import data, enum
 
 from signalbox.hw.config import VA_BITS, WARP_THREADS, Config
 from signalbox.hw.errors import CoreCause
+from signalbox.hw.records.placement import INDEX_BITS
 from signalbox.hw.sm.isa import MASKS, Opcode
 
 __all__ = [
@@ -68,7 +69,11 @@ def dest_bits(config: Config) -> int:
 
 def place(config: Config) -> data.StructLayout:
     """Owner of a warp: kernel row, block slot, and its number in the block."""
-    return data.StructLayout({"row": config.row_bits, "slot": config.block_bits, "index": 6})
+    return data.StructLayout({
+        "row": config.row_bits,
+        "slot": config.block_bits,
+        "index": INDEX_BITS,
+    })
 
 
 def context(config: Config) -> data.StructLayout:

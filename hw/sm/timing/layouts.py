@@ -5,6 +5,7 @@ from amaranth.lib import data
 from signalbox.hw.config import VA_BITS, Config
 from signalbox.hw.errors import CoreCause
 from signalbox.hw.records.memory import MemoryStatus
+from signalbox.hw.records.placement import INDEX_BITS
 
 __all__ = [
     "RECORD_BYTES",
@@ -55,9 +56,14 @@ number of the warp, warp number in the block, and a 1."""
 
 
 def warp_facts(config: Config) -> data.StructLayout:
-    """Constants of a warp: block number in the grid, warp number in the block, cycles per
-    computation."""
-    return data.StructLayout({"number": 32, "index": 6, "wait": 32})
+    """Constants of a warp: block number in the grid, slot of the block, warp number in the block,
+    cycles per computation."""
+    return data.StructLayout({
+        "number": 32,
+        "slot": config.block_bits,
+        "index": INDEX_BITS,
+        "wait": 32,
+    })
 
 
 def warp_place(config: Config) -> data.StructLayout:
@@ -106,7 +112,7 @@ def warp_owner(config: Config) -> data.StructLayout:
         "warp": config.warp_bits,
         "row": config.row_bits,
         "slot": config.block_bits,
-        "index": 6,
+        "index": INDEX_BITS,
     })
 
 

@@ -31,7 +31,9 @@ LAST = (1 << 49) - 1
 
 WIDE, DEEP = 1, 2
 RELEASES = (768, 896, 1664)
-WARP_FAULT, LOST = 1, 2
+WARP_FAULT, LOST, CHILD = 1, 2, 4
+PARENT = 224
+"""Byte offset in a record: its parent's record, an address >> 8."""
 DEPTH = 12
 REASONS = {Cause.TASK_FAULT: 2, Cause.TASK_MODEL: 3, Cause.TASK_CHECK: 4}
 """Answers to launches by kernels: those at the limit, and those with wrong records."""
@@ -128,9 +130,12 @@ class FakeCompute:
             "CONTEXT_TIMEOUT": 0,
             "CONTEXT_BROKEN": 0,
             "WARP_FAULT": 0,
+            "WARP_FAULT_BLOCK_X": 0,
+            "WARP_FAULT_BLOCK_YZ": 0,
             "CHILD_LIMIT": 0,
             "CHILD_REFUSED": 0,
             "CHILD_REFUSED_RECORD": 0,
+            "CHILD_REFUSED_PARENT": 0,
             "CHILD_REFUSALS": 0,
         }
         self.words |= {f"WARP_FAULT_{n}_{h}": 0 for n in ("AT", "VA") for h in ("LO", "HI")}
@@ -160,6 +165,8 @@ class FakeCompute:
         """Write a global register."""
         if name in {"TASK_STATUS", "CONTEXT_BROKEN"}:
             self.words[name] &= ~value
+            if name == "TASK_STATUS" and value & CHILD:
+                self.words["CHILD_REFUSALS"] &= ~0xFFFF
             return
         assert not (name.startswith("TASK_LISTS") and self.running), "lists are moved while in use"
         self.words[name] = value
@@ -339,48 +346,79 @@ class FakeCompute:
         failed: dict[int, bool] = {}
 
         def answer(va: int) -> int:
-            if task.depth >= self.contexts[task.context]["PLACEMENT"] >> 8 & 31:
-                return DEPTH
             child = replace(task, va=va, depth=task.depth + 1, priority=task.priority + 1)
-            child.children = []
-            try:
-                self._load(child)
-            except Refused as refused:
-                return REASONS[refused.cause] | refused.check << 8
-            task.children.append(child)
-            failed[va] = False
-            while child.blocks and not failed[va]:
-                failed[va] = not self._runs(child)
+            child.children, child.failed = [], False
+            if refusal := self._bear(task, child):
+                return refusal
+            cause = self._run_all(child)
+            failed[va] = cause is not Cause.NONE or any(one.failed for one in child.children)
+            child.failed = failed[va]
+            self._ended(child, cause)
             return 0
 
         return isa.Children(answer, lambda va: failed[va])
 
-    def _runs(self, child: FakeTask) -> bool:
-        """Run a block of a child; whether it has not failed."""
+    def _bear(self, task: FakeTask, child: FakeTask) -> int:
+        """A task launches a child; the answer."""
+        if task.depth >= self.contexts[task.context]["PLACEMENT"] >> 8 & 31:
+            return self._refuse(task, child, DEPTH, 0)
         try:
-            self._run(child)
-        except Refused:
-            child.failed = True
-        return not child.failed
+            self._load(child)
+        except Refused as refused:
+            return self._refuse(task, child, REASONS[refused.cause], refused.check)
+        task.children.append(child)
+        at = self.at(task.asid, child.va + PARENT, WRITE)
+        if at is not None:
+            self.memory[at : at + 4] = (task.va >> 8).to_bytes(4, "little")
+        return 0
+
+    def _refuse(self, task: FakeTask, child: FakeTask, reason: int, check: int) -> int:
+        """Record a refused child, unless one is recorded already; the answer."""
+        if not self.words["TASK_STATUS"] & CHILD:
+            self.words["TASK_STATUS"] |= CHILD
+            where = task.asid << 16 | child.depth << 26
+            self.words["CHILD_REFUSED"] = reason | check << 4 | where
+            self.words["CHILD_REFUSED_RECORD"] = child.va >> 8
+            self.words["CHILD_REFUSED_PARENT"] = task.va >> 8
+            self.words["CHILD_REFUSALS"] = task.channel << 16
+        self.words["CHILD_REFUSALS"] += 1
+        return reason | check << 8
+
+    def _run_all(self, child: FakeTask) -> Cause:
+        """Run all blocks of a child, up to one that fails; the cause."""
+        try:
+            while child.blocks:
+                self._run(child)
+        except Refused as refused:
+            return refused.cause
+        return Cause.NONE
 
     def _run(self, task: FakeTask) -> None:
         assert task.launch is not None
         at = task.blocks.pop(0)
         self.order.append((task.asid, at))
         block = isa.run_block(task.launch, at)
-        failures = [warp.failure for warp in block.warps if warp.failure]
-        if failures:
-            self._tell(task, failures[0])
+        failed = [n for n, warp in enumerate(block.warps) if warp.failure]
+        if failed:
+            self._tell(task, at, failed[0], block.warps[failed[0]].failure)
             raise Refused(Cause.TASK_KERNEL)
 
-    def _tell(self, task: FakeTask, failure: tuple[int, int, int | None]) -> None:
+    def _tell(
+        self,
+        task: FakeTask,
+        block: tuple[int, int, int],
+        index: int,
+        failure: tuple[int, int, int | None],
+    ) -> None:
         """Record the failure of a warp, unless one is recorded already."""
         if self.words["TASK_STATUS"] & WARP_FAULT:
             return
         cause, at, va = failure
         self.words["TASK_STATUS"] |= WARP_FAULT
         sm = len(self.order) % self.config.sms
-        self.words["WARP_FAULT"] = cause | sm << 8 | task.asid << 16
+        self.words["WARP_FAULT"] = cause | sm << 8 | task.asid << 16 | index << 26
+        self.words["WARP_FAULT_BLOCK_X"] = block[0]
+        self.words["WARP_FAULT_BLOCK_YZ"] = block[1] | block[2] << 16
         for name, value in (("AT", at), ("VA", va or 0)):
             self.words[f"WARP_FAULT_{name}_LO"] = value & 0xFFFF_FFFF
             self.words[f"WARP_FAULT_{name}_HI"] = value >> 32

@@ -19,11 +19,17 @@ from signalbox.tb.units.task_unit.cocotb_finish import release
 SLICE = 300
 """Cycles of a context's turn, shorter than most tasks."""
 
-FIRST_FAILS = Kernel(
-    "first_fails",
+ONE_FAILS = Kernel(
+    "one_fails",
     """
     s2r   r0, ctaid.x
-    bany  r0, on
+    seq   r0, r0, 1
+    s2r   r1, ctaid.y
+    seq   r1, r1, 1
+    and   r0, r0, r1
+    s2r   r1, warp
+    and   r0, r0, r1
+    bnone r0, on
     ldc   r0, [CYCLES]
     wait  r0
     pop
@@ -31,7 +37,7 @@ FIRST_FAILS = Kernel(
     """,
     {"CYCLES": 4},
 )
-"""The first block's warps fail after CYCLES cycles, at `pop` without a mask; the others never
+"""Warp 1 of block (1, 1) fails after CYCLES cycles, at `pop` without a mask; the others never
 end."""
 
 ENDLESS = Kernel("endless", "again: bra again", {})
@@ -316,17 +322,21 @@ async def one_task_faults(dut: Any) -> None:
 
 @cocotb.test()
 async def fault_ends_warps_of_every_sm(dut: Any) -> None:
-    """When a warp faults, all warps of its task end, on every SM, though they would run forever.
+    """When a warp faults, its block and number are told, and all warps of its task end, on every
+    SM, though they would run forever.
     The tasks that waited for their place follow, with correct results (ASID-5)."""
     tb = await ComputeTestbench(dut).start()
     blocks = CONFIG.sms * CONFIG.sm_blocks
-    victim = Launch(7, Job(FIRST_FAILS, (blocks, 1, 1), (64, 1, 1), {"CYCLES": 1500}), asid=5)
+    grid = 2, blocks // 2, 1
+    victim = Launch(7, Job(ONE_FAILS, grid, (64, 1, 1), {"CYCLES": 1500}), asid=5)
     tb.launch(victim)
     await tb.until(lambda: not tb.waiting, "launch answered")
     tasks = [Launch(n, JOBS[n], asid=n) for n in range(2)]
     for task in tasks:
         tb.launch(task)
     await tb.until(lambda: tb.faults, "fault")
+    (fault,) = tb.faults
+    assert (fault["block"], fault["index"]) == ({"x": 1, "y": 1, "z": 0}, 1)
     for server in tb.sm_reads:
         assert {burst.request["asid"] for burst in server.bursts} == {5}, "an SM has no warps"
     await tb.until(lambda: victim.over is not None, "victim over", 3000)

@@ -15,10 +15,22 @@ __all__ = ["DEPTH", "NestedTestbench", "Sum"]
 DEPTH = 4
 """Depth of the deepest kernels."""
 
+PARENT = 224
+"""Byte offset in a record: page of the parent's record."""
+
 _PROGRAM, _ARGUMENTS, _RESULTS = 0x1_0000_0000, 0x2_0000_0000, 0x3_0000_0000
+_MARKS = 0x4_0000_0000
 
 _SUM = assemble("""
     s2r   r0, warp
+    bany  r0, idle
+    s2r   r0, ctaid.x
+    ldc   r2, [48]          # runs of each block
+    ldc   r3, [52]
+    lea   r2, r2, r0, 2
+    ldg   r4, [r2]
+    add   r4, r4, 1
+    stg   [r2], r4
     bany  r0, idle
     ldc   r0, [40]
     wait  r0
@@ -50,6 +62,10 @@ sums:
     sub   r2, r2, 1
     bra   sums
 done:
+    ldc   r10, [44]
+    bnone r10, store
+    pop
+store:
     ldc   r10, [24]         # own results
     ldc   r11, [28]
     stg   [r10], r7
@@ -65,9 +81,9 @@ idle:
 
 @dataclass
 class Sum:
-    """A kernel of one block, whose first warp launches children and, if it `joins`, waits for them
-    and adds their results to its own value. Results, in 16 bytes: the sum, the sum of the answers
-    to its launches, whether a descendant has failed.
+    """A kernel whose first warp launches children and, if it `joins`, waits for them and adds their
+    results to its own value. Results, in 16 bytes: the sum, the sum of the answers to its launches,
+    whether a descendant has failed. Further blocks only count their runs, as the first one does.
 
     Members
     -------
@@ -75,6 +91,8 @@ class Sum:
     answers : sum of the answers.
     warps : of the block; the others last `cycles`. `barrier` : they start together.
     delay : cycles until its first launch.
+    blocks : of the grid, at most 16.
+    faults : its first warp faults, instead of storing its results.
     """
 
     number: int
@@ -87,17 +105,39 @@ class Sum:
     cycles: int = 0
     delay: int = 0
     barrier: bool = False
-    failed: bool = False
+    blocks: int = 1
+    faults: bool = False
+
+    @property
+    def _below(self) -> list["Sum"]:
+        jobs = (child.job for child in self.children if child is not self.unseen)
+        return [job for job in jobs if isinstance(job, Sum)]
 
     @property
     def total(self) -> int:
-        jobs = [child.job for child in self.children if self.joins and child is not self.unseen]
-        return self.value + sum(job.total for job in jobs if isinstance(job, Sum))
+        """Its sum; 0 if it stores none."""
+        if self.faults:
+            return 0
+        return self.value + sum(job.total for job in self._below if self.joins)
+
+    @property
+    def fails(self) -> bool:
+        """It or a descendant of it faults."""
+        return self.faults or any(job.fails for job in self._below)
 
     @property
     def results(self) -> dict[int, np.ndarray]:
-        words = [self.total & 0xFFFF_FFFF, self.answers, self.failed]
-        return {_RESULTS + 16 * self.number: np.array(words, np.uint32)}
+        failed = self.joins and any(job.fails for job in self._below)
+        words = [self.total & 0xFFFF_FFFF, self.answers, failed]
+        return {
+            _RESULTS + 16 * self.number: np.array(words, np.uint32),
+            self.marks: np.ones(self.blocks, np.uint32),
+        }
+
+    @property
+    def marks(self) -> int:
+        """Address of the number of runs of each block."""
+        return _MARKS + 64 * self.number
 
     def memory(self) -> dict[int, bytes]:
         first = self.children[0] if self.children else None
@@ -105,12 +145,13 @@ class Sum:
         words = [len(self.children), *pair, self.value]
         for number in (first.number if first else 0, self.number):
             words += [_RESULTS + 16 * number & 0xFFFF_FFFF, _RESULTS >> 32]
+        words += [self.joins, self.cycles, self.delay, self.faults]
+        words += [self.marks & 0xFFFF_FFFF, self.marks >> 32, 0, 0]
         return {
             _PROGRAM: _SUM,
-            self._arguments: np.array(
-                [*words, self.joins, self.cycles, self.delay, 0], np.uint32
-            ).tobytes(),
+            self._arguments: np.array(words, np.uint32).tobytes(),
             _RESULTS + 16 * self.number: bytes(16),
+            self.marks: bytes(64),
         }
 
     @property
@@ -119,14 +160,14 @@ class Sum:
 
     def launch(self) -> dict[str, Any]:
         return {
-            "grid": (1, 1, 1),
+            "grid": (self.blocks, 1, 1),
             "block": (32 * self.warps, 1, 1),
             "program": _PROGRAM,
             "registers": registers(_SUM),
             "shared": 0,
             "barrier": self.barrier,
             "constants": self._arguments,
-            "constant_bytes": 48,
+            "constant_bytes": 64,
         }
 
 
@@ -200,11 +241,19 @@ class NestedTestbench(ComputeTestbench):
         return number
 
     def check_all(self) -> None:
-        """All kernels but refused ones are over, each child before its parent (NEST-12), and their
-        results are right."""
+        """All kernels but refused ones are over, each child before its parent (NEST-12). Their
+        results are right, their records name their parents."""
         place = {number: n for n, number in enumerate(self.order)}
+        pages = {one.number: one.page for one in self.tasks.values()}
         for child, parent in self.parents.items():
             assert child not in place or place[child] < place[parent], (child, parent)
         for one in self.tasks.values():
             if not one.refused:
                 self.check(one)
+                parent = self.parents.get(one.number)
+                assert self.link(one) == (0 if parent is None else pages[parent]), one
+
+    def link(self, kernel: Launch) -> int:
+        """Page of the parent, in the record."""
+        stored = self.contents.read((kernel.asid, 0), (kernel.page << 8) + PARENT, 4)
+        return int.from_bytes(stored, "little")

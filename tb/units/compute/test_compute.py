@@ -7,7 +7,7 @@ import pytest
 from signalbox.hw.compute.engine import ComputeEngine
 from signalbox.tb.simulation.runner import simulate
 from signalbox.tb.simulation.tiers import tiers
-from signalbox.tb.testbench.configs import ENGINES, NESTED, SAVING, TIMING
+from signalbox.tb.testbench.configs import ENGINES, NESTED, SAVING, TIMING, TREES
 
 
 @pytest.mark.parametrize("name", tiers(["COMPUTE", "NESTED"], nightly=["COMPUTE"]))
@@ -63,6 +63,21 @@ def test_few_places(simulator: str, name: str) -> None:
         apart=True,
         env={"WORK_CONFIG": name},
         minimum=5,
+    )
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", TREES)
+def test_trees(simulator: str, name: str) -> None:
+    """Random trees of kernels, on 1, 2 and 8 SMs."""
+    simulate(
+        ComputeEngine(ENGINES[name]),
+        "signalbox.tb.units.compute.cocotb_trees",
+        simulator=simulator,
+        name=f"work-{name}",
+        apart=True,
+        env={"WORK_CONFIG": name},
+        minimum=9,
     )
 
 

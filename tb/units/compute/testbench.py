@@ -47,7 +47,7 @@ class ComputeTestbench(Testbench):
     tasks : by address space and page.
     bound : address spaces bound so far.
     released : address space and address of releases, in order.
-    faults : kernel rows of faults, in order.
+    faults : faults of warps, in order.
     turns : turns of contexts, in order.
     """
 
@@ -86,7 +86,7 @@ class ComputeTestbench(Testbench):
         self.tasks: dict[tuple[int, int], Launch] = {}
         self.bound: set[int] = set()
         self.released: list[tuple[int, int]] = []
-        self.faults: list[int] = []
+        self.faults: list[dict[str, Any]] = []
         self._asked = False
         self._binds: int | None = None  # cycle in which a bind is done
         for number in range(CONFIG.contexts):
@@ -217,7 +217,7 @@ class ComputeTestbench(Testbench):
         if answer["valid"]:
             self._answered(answer["cause"])
         if fault["valid"]:
-            self.faults.append(fault["row"])
+            self.faults.append(fault)
 
     def _answered(self, cause: Cause) -> None:
         self.answer = cause

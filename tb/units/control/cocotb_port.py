@@ -343,8 +343,10 @@ async def compute_registers(dut):
     await tb.steps(2)
     assert await tb.read(address("TASK_STATE")) == 2
     first = {"valid": 1, "cause": 6, "at": 0x1_2345_6789_ABC8, "va": 0x1_0F0F_0F0F_0F0F}
-    first |= {"row": 1, "asid": 1 % CONFIG.asids, "sm": 1 % CONFIG.sms}
-    for fault in (first, first | {"cause": 2, "va": 0}):
+    first |= {"row": 1, "asid": 1 % CONFIG.asids, "sm": 1 % CONFIG.sms, "index": 37}
+    first |= {"block": {"x": 0x8765_4321, "y": 0x1234, "z": 0xABCD}}
+    second = first | {"cause": 2, "va": 0, "index": 1, "block": {"x": 1, "y": 2, "z": 3}}
+    for fault in (first, second):
         tb.drive(compute__fault=fault)
         await tb.steps()
     tb.drive(compute__fault=0)
@@ -355,7 +357,9 @@ async def compute_registers(dut):
     assert await tb.read(address("TASK_STATUS")) == 3
     assert await tb.read(address("INTR")) == GLOBAL["INTR"].pack(TASK=1)
     fields = GLOBAL["WARP_FAULT"].unpack(await tb.read(address("WARP_FAULT")))
-    assert fields == {"CAUSE": 6, "SM": first["sm"], "ASID": first["asid"]}
+    assert fields == {"CAUSE": 6, "SM": first["sm"], "ASID": first["asid"], "WARP": 37}
+    assert await tb.read(address("WARP_FAULT_BLOCK_X")) == 0x8765_4321
+    assert await tb.read(address("WARP_FAULT_BLOCK_YZ")) == 0xABCD_1234
     for name in ("at", "va"):
         low, high = (address(f"WARP_FAULT_{name.upper()}_{half}") for half in ("LO", "HI"))
         assert await tb.read(low) | await tb.read(high) << 32 == first[name]
@@ -379,13 +383,14 @@ async def refused_children(dut):
     """The first refused child is shown, and how many there were, until the status bit is cleared
     (NEST-11). There is no interrupt: the launching warp knows."""
     tb = await begin(dut)
-    names = ("CHILD_REFUSED", "CHILD_REFUSED_RECORD", "CHILD_REFUSALS", "TASK_STATUS", "INTR")
+    names = ["CHILD_REFUSED", "CHILD_REFUSED_RECORD", "CHILD_REFUSALS", "TASK_STATUS", "INTR"]
+    names.append("CHILD_REFUSED_PARENT")
 
     async def registers() -> list[int]:
         await tb.steps(2)
         return [await tb.read(address(name)) for name in names]
 
-    assert await registers() == [0] * 5
+    assert await registers() == [0] * 6
     for turn in range(3):
         reasons = [
             (Refusal.DEPTH, 0),
@@ -402,8 +407,9 @@ async def refused_children(dut):
                 "depth": tb.random.getrandbits(5),
             }
             verdict = {"refusal": refusal, "check": check}
-            shown = shown or {**task, **verdict}
-            tb.drive(compute__refused={"valid": 1, "task": task, "verdict": verdict})
+            parent = {"parent": tb.random.getrandbits(32)}
+            shown = shown or {**task, **verdict, **parent}
+            tb.drive(compute__refused={"valid": 1, "task": task, "verdict": verdict, **parent})
             await tb.steps()
         tb.drive(compute__refused=0)
         first = GLOBAL["CHILD_REFUSED"].pack(
@@ -413,7 +419,8 @@ async def refused_children(dut):
             DEPTH=shown["depth"],
         )
         count = GLOBAL["CHILD_REFUSALS"].pack(COUNT=3, CHANNEL=shown["channel"])
-        assert await registers() == [first, shown["page"], count, 4, 0], turn
+        expected = [first, shown["page"], count, 4, 0, shown["parent"]]
+        assert await registers() == expected, turn
         await tb.write(address("TASK_STATUS"), 3)
         assert (await registers())[2:4] == [count, 4]
         await tb.write(address("TASK_STATUS"), 4)

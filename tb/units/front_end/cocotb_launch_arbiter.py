@@ -89,6 +89,7 @@ class LaunchTestbench(Testbench):
             if CONFIG.nested:
                 self.drive(block=self._block(number + 1))
                 self.drive(task={"page": number, "channel": number % 8, "epoch": number & 1})
+                self.drive(parent=number + 7)
         else:
             self.drive(launched={"valid": 0})
         if self._running and self.random.random() < 0.1:
@@ -126,6 +127,7 @@ class LaunchTestbench(Testbench):
                 assert child["block"] == self._block(number + 1)
                 assert child["verdict"]["refusal"] is refusal
                 assert refused["task"] == child_task or not refused["valid"]
+                assert refused["parent"] == number + 7 or not refused["valid"]
                 assert refused["verdict"]["refusal"] is refusal or not refused["valid"]
                 assert (number in self.live) == (refusal is Refusal.NONE)
         if source == CHANNEL:

@@ -10,6 +10,7 @@ from typing import Any, Self
 from amaranth.lib import wiring
 
 from signalbox.hw.config import Config
+from signalbox.hw.errors import CoreCause
 from signalbox.hw.records.placement import KernelWord, constant_words, kernel_needs, space_word
 from signalbox.hw.sm.port import SmPort
 from signalbox.tb.models.isa import Launch, Memory
@@ -226,6 +227,13 @@ class CoreTestbench(Testbench):
         return self.memories[request["row"]]
 
     def _report(self, fault: dict[str, Any]) -> None:
+        """A warp that faults has not ended. State may belong to one that is not on the SM."""
+        slot, index = fault.pop("slot"), fault.pop("index")
+        if fault["cause"] is not CoreCause.STATE_BUS:
+            mine = [warp for warp, (where, _) in self.warps.items() if where == slot]
+            begun = {self._starts[warp][0] for warp in mine if warp in self._starts}
+            assert index in begun, (slot, index)
+            assert self.slots[slot].task.row == fault["row"], slot
         self.faults.append(Fault(**fault | {"cause": fault["cause"].value}))
 
     def _end(self, warp: int) -> None:

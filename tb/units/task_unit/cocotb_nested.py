@@ -230,6 +230,25 @@ async def evicted_parent(dut: Any) -> None:
 
 
 @cocotb.test()
+@cocotb.parametrize(kill=[False, True])
+async def slow_links(dut: Any, kill: bool) -> None:
+    """A child that ends or fails before its record names its parent is reported after that, and no
+    parent is lost if the writes are slower than launches."""
+    tb = await NestedTestbench(dut).start()
+    parent = await running(tb, channel=2)
+    tb.write_delay = TIMEOUT // 3
+    children = [Kernel(number, priority=0, blocks=number) for number in range(2, 6)]
+    for child in children:
+        assert await bear(tb, child, parent) is ACCEPTED
+    if kill:
+        tb.disable(2)
+        await tb.until(lambda: tb.get("kill"), "a row is marked")
+    await end(tb)
+    outcomes = {child.outcome for child in children}
+    assert "failed" in outcomes if kill else outcomes == {"ended"}, outcomes
+
+
+@cocotb.test()
 async def random_trees(dut: Any) -> None:
     """Kernels of any priority launch others, some of which are refused: each block of each kernel
     ends once, each end names its kernel in the tree, and the tree gets the place of each refused

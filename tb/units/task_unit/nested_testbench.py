@@ -12,6 +12,9 @@ from signalbox.tb.units.task_unit.task_testbench import CONFIG, Task, TaskTestbe
 
 __all__ = ["Kernel", "NestedTestbench"]
 
+PARENT = 224
+"""Byte offset in a record: page of the parent's record."""
+
 
 @dataclass
 class Kernel(Task):
@@ -149,6 +152,7 @@ class NestedTestbench(TaskTestbench):
         child = self.offered[0]
         assert isinstance(child, Kernel)
         if child.parent is not None:
+            assert self.get("parent") == child.parent.page
             self._answered(child, child.parent)
         super()._launched(verdict, nothing)
 
@@ -181,6 +185,19 @@ class NestedTestbench(TaskTestbench):
         assert isinstance(kernel, Kernel)
         assert got["task"]["epoch"] == kernel.epoch and got["context"] == kernel.context
         assert got["kin"]["known"] == (kernel.node is not None), kernel
+        assert self.link(kernel) == (kernel.parent.page if kernel.parent else 0), kernel
         if kernel.node is not None:
             assert got["kin"]["kernel"] == kernel.node
             self.tree.release(kernel.node)
+
+    def link(self, kernel: Kernel) -> int:
+        """Page of the parent, in the record."""
+        stored = self.contents.read((kernel.asid, 0), (kernel.page << 8) + PARENT, 4)
+        return int.from_bytes(stored, "little")
+
+    async def finish(self) -> None:
+        """See `TaskTestbench.finish`. The records of refused children have not been changed."""
+        await super().finish()
+        for kernel in self.tasks.values():
+            assert isinstance(kernel, Kernel)
+            assert kernel.outcome != "refused" or self.link(kernel) == 0, kernel

@@ -90,6 +90,7 @@ class TaskTestbench(Testbench):
     offered : launches without an answer.
     faults : numbers of tasks with a failed warp.
     off : disabled channels.
+    write_delay : further cycles of each write.
     stops : its tasks may have blocks of lower priority stopped.
     save_area : the context has one.
     late : number of tasks that got a slot after their context had to leave; at most one may be in
@@ -127,7 +128,8 @@ class TaskTestbench(Testbench):
         pace, delay = self.share(0.9), self.between(1, 6)
         beats = 256 // CONFIG.beat_bytes
         ReadServer(self, self.contents, pace, delay, limit=beats)
-        WriteServer(self, self.contents, pace, delay)
+        self.write_delay = 0
+        WriteServer(self, self.contents, pace, lambda: delay() + self.write_delay)
         self.launch = Source(self, "launch")
         self.ended = Sink(self, "ended", pace, self._ended)
         Sink(self, "failed", pace, self._failed)

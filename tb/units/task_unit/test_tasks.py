@@ -46,8 +46,10 @@ def test_levels(simulator: str, name: str) -> None:
     run(simulator, "levels", name, minimum=2 if name == "default" else 9)
 
 
-def test_queues(simulator: str) -> None:
-    run(simulator, "queues", "default", minimum=28)
+@pytest.mark.parametrize("name", tiers(["default", "nested"], nightly=["default"]))
+def test_queues(simulator: str, name: str) -> None:
+    """Queues and dependences; with nested launches as without."""
+    run(simulator, "queues", name, minimum=28)
 
 
 @pytest.mark.parametrize(
@@ -57,12 +59,12 @@ def test_queues(simulator: str) -> None:
     ),
 )
 def test_kills(simulator: str, name: str) -> None:
-    run(simulator, "kills", name, minimum=21)
+    run(simulator, "kills", name, minimum=22)
 
 
 @pytest.mark.smoke("child_of_a_kernel", "depth_limit")
 def test_nested(simulator: str) -> None:
-    run(simulator, "nested", "nested", minimum=11)
+    run(simulator, "nested", "nested", minimum=13)
 
 
 def test_two_queues(simulator: str) -> None:
