@@ -269,13 +269,9 @@ class Signalbox(wiring.Component):
         return switched
 
     def _trace(self, m: Module, control: ControlPort, host: Host, semaphores) -> None:
-        trace, launcher = self.trace, host.launcher
-        served, floor, executed = (
-            host.pipeline.served,
-            host.scheduler.floor,
-            host.pipeline.methods.executed,
-        )
-        mmu = self._memory.mmu
+        trace, launcher, mmu = self.trace, host.launcher, self._memory.mmu
+        served, executed = host.pipeline.served, host.pipeline.methods.executed
+        floor = host.scheduler.floor
         acquire, launch = host.execute.reports.acquire, host.execute.copies.launch
         m.d.comb += [
             trace.served.valid.eq(served.active),

@@ -51,8 +51,8 @@ class ChannelRegisters(wiring.Component):
         after its acceptance, a write one cycle later; a start also waits for the channel's
         outstanding operations, a clear for `edit` and for errors being recorded.
     control : out, writes of registers; enabled and halted channels.
-    restart : out, stream: empty the ring of `channel`.
-    edit : out, stream: change the context of `channel`.
+    restart : out, stream: the ring of `channel` is to be emptied.
+    edit : out, stream of `channel_edit`.
     copies : in, ends of copies. A failed one halts its channel, from the next cycle on; it is taken
         when no error is being recorded or cleared.
     tasks : in, ends of tasks, likewise; a failed one is taken when no copy has failed.

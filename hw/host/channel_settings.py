@@ -22,9 +22,10 @@ class ChannelControl(wiring.Signature):
 
     Members
     -------
-    setting : out, strobe: a register was written, one cycle after the write took effect.
-    enabled : out, per channel.
-    halted : out, per channel.
+    setting : out, strobe: register `word` of `channel` was written with `value`, one cycle after
+        the write took effect.
+    enabled : out, per channel: CONTROL.ENABLE.
+    halted : out, per channel: it is halted by an error.
     """
 
     def __init__(self, config: Config) -> None:

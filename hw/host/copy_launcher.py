@@ -89,7 +89,7 @@ class OutstandingCopies(wiring.Signature):
 
     Members
     -------
-    counts : out, per channel, their number.
+    counts : out, per channel, their number, 4 bits.
     all_idle : out, there is none.
     """
 
@@ -122,8 +122,9 @@ class CopyReports(wiring.Signature):
 
     Members
     -------
-    ended : out, strobe: a copy of `channel` has ended.
-    failed : out, a copy of `channel` has failed. From the cycle after `ended`, until `taken`.
+    ended : out, strobe: a copy of `channel` has ended; `interrupt`: with an interrupt; `failed`: it
+        has failed.
+    failed : out, a `copy_failed`, from the cycle after `ended` until `taken`.
     taken : in, accepts `failed`.
     """
 
@@ -144,8 +145,8 @@ class CopyLauncher(wiring.Component):
 
     Members
     -------
-    engine : out, the copy engines.
-    requests : in, copies and reservations.
+    engine : out, the copy engines, see `CopyPort`.
+    requests : in, copies and reservations of the served channel.
     methods : in, `released`: end the channel's reservation. In the cycle of its `reserve`, only one
         that it had before: a new one stays.
     control : in, enabled channels; copies of other channels are stopped.

@@ -48,23 +48,23 @@ class Host(wiring.Component):
 
     Members
     -------
-    registers : in, channel block of the control port.
+    registers : in, register port of the channel block; word address `channel` × 64 + offset / 4.
     doorbell : in, stream of rung channels.
-    time : in, PTIMER in ns.
-    period : in, cycles between lazy write-backs of GP_GET.
-    runlist : in, registers of the runlist.
+    time : in, PTIMER: 64 bits, in nanoseconds.
+    period : in, cycles between lazy write-backs of GP_GET, 32 bits.
+    runlist : in, registers of the runlist, see `RunlistControl`.
     read : out, memory port for rings, pushbuffers, GP_PUT and runlists.
     write : out, memory port for USERD.
     semaphore : out, on-chip operations for the semaphore unit.
     fence : out, operations in memory for the semaphore unit.
     on_chip : in, state of the on-chip semaphores.
-    engine : out, the copy engines.
+    engine : out, the copy engines, see `CopyPort`.
     mmu : out, invalidations by methods.
-    compute : out, the compute engine.
+    compute : out, the compute engine, see `ComputePort`.
     ignored : out, strobe: a compute method without effect in this design was executed.
-    error : out, per channel, halted (level).
-    notify : out, per channel, strobe: NON_STALL_INTERRUPT, or the interrupt of a task or a report.
-    copied : out, per channel, strobe: a copy with an interrupt has ended, neither failed nor
+    error : out, per channel, level: halted by an error.
+    notify : out, strobe per channel: NON_STALL_INTERRUPT, or the interrupt of a task or a report.
+    copied : out, strobe per channel: a copy with an interrupt has ended, neither failed nor
         stopped.
 
     Attributes

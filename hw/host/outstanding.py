@@ -19,8 +19,8 @@ class Outstanding(wiring.Component):
 
     Members
     -------
-    engines : in, channels that have outstanding copies.
-    copies : in, there is no copy at all.
+    engines : in, channels that have outstanding copies (`copying`).
+    copies : in, whether no copy at all is outstanding (`all_idle`).
     tasks : in, tasks and compute methods.
     semaphores : in, semaphore operations in memory.
     reads : in, reads of rings and pushbuffers.

@@ -1,4 +1,4 @@
-"""Ports of the host with several users. All others are defined with the unit that serves them."""
+"""Ports of the host with several users. Others are defined with a unit, see `hw/README.md`."""
 
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
@@ -75,8 +75,9 @@ class Served(wiring.Signature):
     Members
     -------
     active : out, a channel is served.
-    channel : out, its number, only while `active`.
-    select : out, channel served in the next cycle, or still served; stable while `active`.
+    channel : out, its number; valid while `active`.
+    select : out, number of the channel that is served in the next cycle, or still served; stable
+        while `active`.
     asked : out, it has requested an operation of the semaphore unit.
     """
 
@@ -95,7 +96,7 @@ class HeadPort(wiring.Signature):
 
     Members
     -------
-    oldest : in, registered, oldest beat of `Served.select`; `single`: used up after one step.
+    oldest : in, a `head_beat`, registered: the oldest beat of `Served.select`.
     valid : in, there is one.
     take : out, it leaves; only with `valid`.
     """
@@ -109,9 +110,9 @@ class EntryEvents(wiring.Signature):
 
     Members
     -------
-    started : out, strobe: an entry starts; GP_GET becomes `get`.
-    finished : out, strobe: all of the entry up to GP_GET `get` was executed. Not in two successive
-        cycles for the same channel.
+    started : out, strobe: an entry of `channel` starts; its GP_GET becomes `get`.
+    finished : out, strobe: all of `channel`'s entry up to GP_GET `get` was executed. Not in two
+        successive cycles for the same channel.
     """
 
     def __init__(self, config: Config) -> None:
@@ -124,9 +125,9 @@ class MethodEvents(wiring.Signature):
 
     Members
     -------
-    executed : out, strobe: a method was executed.
-    cleared : out, strobe: the channel starts with nothing set; never together with `executed`.
-    released : out, strobe: it is let go because it is blocked; its reservation ends.
+    executed : out, strobe: `method` of `channel` was executed.
+    cleared : out, strobe: `channel` starts with nothing set; never together with `executed`.
+    released : out, strobe: `channel` is let go because it is blocked; its reservation ends.
     """
 
     def __init__(self, config: Config) -> None:
@@ -142,7 +143,8 @@ class ArrivalOrder(wiring.Signature):
 
     Members
     -------
-    stamps : out, per channel, arrival of its head command.
+    stamps : out, per channel, `STAMP_BITS` wide: stamp of the doorbell that announced its head
+        command.
     """
 
     def __init__(self, config: Config) -> None:
@@ -185,8 +187,8 @@ class RingIndexPort(wiring.Signature):
 
     Members
     -------
-    channel : out, a channel.
-    index : in, its index, one cycle later.
+    channel : out, number of a channel.
+    index : in, `INDEX_BITS` wide: its index, one cycle later.
     """
 
     def __init__(self, config: Config) -> None:

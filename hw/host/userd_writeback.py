@@ -54,9 +54,9 @@ class UserdWriteback(wiring.Component):
     Members
     -------
     control : in, writes of channel registers (USERD, CONFIG.ASID); enabled channels.
-    period : in, cycles between lazy write-backs.
+    period : in, cycles between lazy write-backs, 32 bits.
     entries : in, entries that start: GP_GET becomes `get`.
-    start : in, starts: GP_GET becomes 0; no write of it is in progress.
+    start : in, starts of channels. GP_GET becomes 0; no write of it is in progress.
     state : in, `empty`: nothing is left to execute.
     reference : in, the execution of methods.
     writes : out, state and results of the writes.

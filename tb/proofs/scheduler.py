@@ -148,9 +148,7 @@ class SchedulerProof(Proof):
             m.d.comb += dut.arrivals.stamps[channel].eq(first + age)
         took, target, serves, served = Signal(), Signal(2), Signal(), Signal(2)
         over = inside.signal("over")
-        m.d.comb += [
-            Assert(inside.signal("owner") == (1 << dut.floor.channel) * dut.floor.valid),
-        ]
+        m.d.comb += Assert(inside.signal("owner") == (1 << dut.floor.channel) * dut.floor.valid)
         floor = (dut.floor.valid, dut.floor.channel)
         able = dut.parked.ready & dut.turns.eligible
         ready = self._of(able, *floor)

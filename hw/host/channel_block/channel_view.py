@@ -61,9 +61,9 @@ class ChannelView(wiring.Component):
     Members
     -------
     channel : in, channel of the access.
-    enabled, halted : in, per channel.
+    enabled, halted : in, per channel, see `ChannelControl`.
     recorded : in, per channel, its error record is complete.
-    acquire : in, strobe: an acquire was decided.
+    acquire : in, strobe: an acquire of `channel` was decided; `passed`: it held.
     started : in, strobe: `channel` starts.
     status : in, state of the channels.
     peek_put, peek_get : in, its GP_PUT and GP_GET, one cycle after `channel`.

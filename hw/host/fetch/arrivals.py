@@ -23,9 +23,9 @@ class Announcements(wiring.Signature):
 
     Members
     -------
-    now : out, count of doorbells; the stamp given to a doorbell.
-    announce : out, strobe: entries up to `put` were received at `stamp`. Not in two successive
-        cycles.
+    now : out, `STAMP_BITS` wide: count of doorbells; the stamp given to a doorbell.
+    announce : out, strobe: `channel`'s entries up to `put` were received at `stamp`. Not in two
+        successive cycles.
     """
 
     def __init__(self, config: Config) -> None:
@@ -48,7 +48,8 @@ class Arrivals(wiring.Component):
     Members
     -------
     doorbells : in, announced entries.
-    start : in, starts: the channel's records are dropped, including one announced in this cycle.
+    start : in, starts of channels. The channel's records are dropped, including one announced in
+        this cycle.
     entries : in, executed entries (`finished`).
     order : out, arrival of each channel's head command.
     """

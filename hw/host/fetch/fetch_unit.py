@@ -79,7 +79,7 @@ class FetchUnit(wiring.Component):
         may fetch.
     restart : in, stream: `channel` starts with an empty ring; accepted once its reads have
         returned.
-    start : out, strobe, with each restart.
+    start : out, starts of channels, with each `restart`.
     doorbell : in, stream: `channel` has a new GP_PUT in USERD.
     doorbells : out, accepted entries, and the stamp of their doorbell.
     state : in, `drained`: everything fetched was executed (SYNC = WAIT, 1.1).

@@ -19,7 +19,7 @@ class FillPort(wiring.Signature):
 
     Members
     -------
-    fill : out, strobe: one beat for `channel`; its space was reserved.
+    fill : out, strobe: `beat` for `channel`; its space was reserved.
     popped : in, strobe: a beat of `channel` has left.
     """
 
@@ -53,10 +53,10 @@ class PrefetchBuffer(wiring.Component):
     Members
     -------
     beats : in, the fetch unit.
-    start : in, starts: all beats of the channel are dropped.
+    start : in, starts of channels. All beats of the channel are dropped.
     served : in, the channel of the head, `select`, is stable from the cycle before `active` on.
     head : in, the method pipeline.
-    fetched : out, channels that have beats.
+    fetched : out, channels that have beats (`occupied`).
     """
 
     def __init__(self, config: Config) -> None:

@@ -19,13 +19,13 @@ class AcquireDeadlines(wiring.Component):
 
     Members
     -------
-    setting : in, writes of channel registers.
-    select : in, channel served in the next cycle, or still served.
-    time : in, present time.
+    setting : in, writes of channel registers, see `setting_event`.
+    select : in, number of the channel that is served in the next cycle, or still served.
+    time : in, `present_time`.
     load : in, strobe: `state` is loaded.
-    state : in, of the served channel's acquire.
-    retry : out, present time plus the retry period, in cycles.
-    timeout : out, present time plus the time-out, in units of 1,024 ns.
+    state : in, `acquire_state` of the served channel.
+    retry : out, 32 bits: present time plus the retry period, in cycles.
+    timeout : out, 32 bits: present time plus the time-out, in units of 1,024 ns.
     timed : out, the channel's acquires time out.
     late : out, the acquire has failed before and is past its deadline.
     unsettled : out, `late` is not known yet.

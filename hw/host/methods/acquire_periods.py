@@ -18,11 +18,11 @@ class AcquirePeriods(wiring.Component):
 
     Members
     -------
-    setting : in, writes of channel registers.
-    channel : in, a channel; the other members are its own, one cycle later.
-    retry : out, cycles between two reads of a semaphore in memory.
-    timeout : out, units of 1,024 ns until an acquire times out.
-    timeout_enable : out.
+    setting : in, writes of channel registers, see `setting_event`.
+    channel : in, number of a channel; the other members are its own, one cycle later.
+    retry : out, 24 bits: cycles between two reads of a semaphore in memory.
+    timeout : out, 32 bits: units of 1,024 ns until an acquire times out.
+    timeout_enable : out, its acquires time out.
     """
 
     def __init__(self, config: Config) -> None:

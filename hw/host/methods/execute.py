@@ -47,14 +47,14 @@ class Execute(wiring.Component):
     -------
     service : in, the served channel.
     progress : out, outcome of its method.
-    control : in, writes of channel registers.
-    time : in, present time.
-    on_chip : in, zero flags and number of the counting semaphores.
-    engines : in, copy engines.
+    control : in, writes of channel registers (`setting`).
+    time : in, `present_time`.
+    on_chip : in, `zero` flags and number of the counting semaphores.
+    engines : in, copy engines, as each channel finds them.
     tasks : in, channels that have outstanding tasks.
-    activity : in, `all_idle`.
-    slices : out, the scheduler.
-    copies : out, the copy launcher.
+    activity : in, whether nothing is outstanding (`all_idle`).
+    slices : out, the served channel's slice, for the scheduler.
+    copies : out, copies and reservations, for the copy launcher.
     acquires : out, waits for on-chip semaphores.
     timer : out, time-outs and retries.
     semaphore : out, the semaphore unit, for on-chip operations.
@@ -63,8 +63,8 @@ class Execute(wiring.Component):
     barrier, invalidation, compute : out, waits of control methods.
     waits : out, waits that methods have begun, for parking.
     group : out, time-slice group of the channel, for the runlist.
-    reports : out, the channel registers.
-    notify : out, strobe: NON_STALL_INTERRUPT.
+    reports : out, methods that concern the channel registers.
+    notify : out, strobe: NON_STALL_INTERRUPT of `channel`.
     ignored : out, strobe: a compute method without effect in this design is executed.
     """
 

@@ -19,13 +19,7 @@ from signalbox.hw.config import Config
 from signalbox.hw.errors import Cause
 from signalbox.hw.host.methods.decoder import Decoder, assign, kind_of, traits_of
 from signalbox.hw.host.methods.service import Progress, Service
-from signalbox.hw.host.ports import (
-    ChannelState,
-    EntryEvents,
-    HeadPort,
-    MethodEvents,
-    Served,
-)
+from signalbox.hw.host.ports import ChannelState, EntryEvents, HeadPort, MethodEvents, Served
 from signalbox.hw.host.records import (
     GroupState,
     Method,
@@ -64,7 +58,7 @@ class MethodPipeline(wiring.Component):
     service : out, the served channel, to the execution of its methods.
     progress : in, outcome of its method.
     served : out, the served channel, to all others.
-    edit : in, stream of changes to contexts. A start ends the channel's wait; otherwise it goes on.
+    edit : in, stream of `channel_edit`. A start ends the channel's wait; otherwise it goes on.
     parking : out, parking of the served channel.
     entries : out, its entries.
     methods : out, its methods.
@@ -246,12 +240,8 @@ class MethodPipeline(wiring.Component):
     def _decode(self, m: Module) -> None:
         """The next dword and its decoding, driven whether or not it is taken, as that is known
         late. `_next`: its method."""
-        flow, head, beat, dwords = (
-            self._flow,
-            self.head.oldest,
-            self.head.oldest.beat,
-            self._config.beat_dwords,
-        )
+        flow, head, dwords = self._flow, self.head.oldest, self._config.beat_dwords
+        beat = head.beat
         objects = self.progress.state.settings.objects
         self._place = Signal(4)
         self._last = Signal()

@@ -57,23 +57,23 @@ class SemaphoreMethods(wiring.Component):
     -------
     service : in, the served channel.
     run : in, execute its method as a semaphore method in this cycle.
-    settings : in, of the channel.
-    rights : in, likewise.
+    settings : in, `method_settings` of the channel.
+    rights : in, `channel_rights` of the channel.
     now, known : in, see `ServedChannel`.
-    setting : in, writes of channel registers.
-    time : in, present time.
-    zero : in, zero flags of the counting semaphores.
-    candidate : in, channel likely to be served in the next cycle.
+    setting : in, writes of channel registers, see `setting_event`.
+    time : in, `present_time`.
+    zero : in, per counting semaphore: its value is 0.
+    candidate : in, strobe: `channel` is likely to be served in the next cycle.
     ends_group : in, strobe: the channel starts a copy, which ends its acquire group.
     semaphore : out, the semaphore unit.
     in_memory : out, semaphores in memory.
     acquires : out, waits and group of the channel.
-    outcome : out.
+    outcome : out, see `Outcome`.
     arm : out, strobe, see `TimerPort`.
     reserve : out, strobe: the channel reserves an engine.
-    decided : out, strobe: an acquire is decided.
+    decided : out, strobe: an acquire of `channel` is decided; `passed`: it holds.
     keep, asked : out, see `Progress`.
-    state : out, registered, of the channel's acquire.
+    state : out, an `acquire_state`, registered: of the channel's acquire.
     """
 
     def __init__(self, config: Config) -> None:

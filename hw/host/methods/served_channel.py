@@ -31,13 +31,13 @@ class ServedChannel(wiring.Component):
 
     Members
     -------
-    channel : in, served channel.
+    channel : in, number of the served channel.
     engines, tasks, ended, over : in, per channel, see `channel_status`.
     launched : in, strobe: the channel starts a copy.
     collected : in, strobe: it takes the result of its semaphore operation in memory.
     dropped : in, strobe: its wait ends.
-    now : out, status in this cycle, combinational.
-    known : out, status of the previous cycle, registered.
+    now : out, `channel_status` in this cycle, combinational.
+    known : out, `channel_status` of the previous cycle, registered.
     """
 
     def __init__(self, config: Config) -> None:

@@ -42,7 +42,7 @@ class ParkPort(wiring.Signature):
 
     Members
     -------
-    park : out, during a service: the served channel continues (`Wait.NONE`), or is let go with
+    park : out, during a service: the served `channel` continues (`Wait.NONE`), or is let go with
         `wait`. With `lasts`, a channel that waits already keeps its wait.
     unpark : out, strobe, in the first cycle of a service; `channel` is always the served one.
     """
@@ -81,7 +81,7 @@ class Parked(wiring.Signature):
         `Wait.ENGINE_TIMED`, or `Wait.ENGINE` and a group that held in the previous cycle, when none
         joined it. Also 1 while it can have one.
     holding : out, per channel, all semaphores of its group were 0 in the previous cycle.
-    waits : out, per channel, its wait.
+    waits : out, per channel, its `Wait`.
     """
 
     def __init__(self, config: Config) -> None:
@@ -108,9 +108,9 @@ class Parking(wiring.Component):
     state : in, channels that are `alive`, and those that have fetched beats (`occupied`).
     pipeline : in, the method pipeline.
     acquires : in, those of the served channel.
-    on_chip : in, zero flags and updates of on-chip semaphores.
-    start : in, starts: the channel's group ends.
-    engines : in, copy engines.
+    on_chip : in, `zero` flags and updates of on-chip semaphores.
+    start : in, starts of channels. The channel's group ends.
+    engines : in, copy engines, as each channel finds them.
     tasks : in, channels that have outstanding tasks.
     methods : in, waits that methods have begun.
     parked : out, the channels.

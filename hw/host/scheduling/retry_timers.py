@@ -17,10 +17,10 @@ class TimerPort(wiring.Signature):
 
     Members
     -------
-    arm : out, strobe: the timer expires at `due`, in cycles (`units` 0, compared in 24 bits) or in
-        units of 1,024 ns (`units` 1), both circular.
-    disarm : out, strobe: the channel's timer is stopped.
-    expired : in, per channel, until armed or disarmed.
+    arm : out, strobe: `channel`'s timer expires at `due`, in cycles (`units` 0, compared in 24
+        bits) or in units of 1,024 ns (`units` 1), both circular.
+    disarm : out, strobe: `channel`'s timer is stopped.
+    expired : in, per channel: its timer has expired; until armed or disarmed.
     """
 
     def __init__(self, config: Config) -> None:
@@ -38,7 +38,7 @@ class RetryTimers(wiring.Component):
     Members
     -------
     client : in, the execution of methods.
-    time : in, present time.
+    time : in, `present_time`.
     """
 
     def __init__(self, config: Config) -> None:

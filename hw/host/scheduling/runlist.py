@@ -40,8 +40,8 @@ class GroupPort(wiring.Signature):
 
     Members
     -------
-    expire : out, strobe: the channel gives up the slice of its group (2.6).
-    failed : out, strobe: an acquire of the channel has failed; `yields`: with ACQUIRE_SWITCH_TSG.
+    expire : out, strobe: the served channel gives up the slice of its group (2.6).
+    failed : out, strobe: an acquire of `channel` has failed; `yields`: with ACQUIRE_SWITCH_TSG.
     """
 
     def __init__(self, config: Config) -> None:
@@ -60,7 +60,7 @@ class Runlist(wiring.Component):
     served : in, the served channel.
     client : in, the execution of methods.
     methods : in, executed methods.
-    start : in, starts.
+    start : in, starts of channels.
     activity : in, `all_idle`.
     turns : out, registered, channels that may be served.
     """

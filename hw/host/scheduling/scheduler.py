@@ -23,7 +23,7 @@ class SlicePort(wiring.Signature):
 
     Members
     -------
-    candidate : in, likely next target, early; never the floor's holder.
+    candidate : in, strobe: `channel` is likely the next target, early; never the floor's holder.
     spent : in, the served channel has the floor and a running copy, but its slice is over, and a
         cycle ago another channel could proceed or lacked only an engine: no further copy may start
         behind the running one (COPY-6, COPY-8).
@@ -47,7 +47,7 @@ class ChoicePort(wiring.Signature):
 
     Members
     -------
-    target : in, channel to serve next; early.
+    target : in, number of the channel to serve next; early.
     found : in, there is one.
     take : out, strobe: the target is taken.
     taken : out, strobe, one cycle after `take`.
@@ -75,7 +75,7 @@ class Floor(wiring.Signature):
     Members
     -------
     valid : out, a channel has the floor.
-    channel : out, its number.
+    channel : out, its number; valid with `valid`.
     """
 
     def __init__(self, config: Config) -> None:
@@ -93,11 +93,11 @@ class Scheduler(wiring.Component):
     parked : in, channels that are `ready`, and those that are `wanting` an engine alone.
     turns : in, channels that have a turn. The served channel must let go in the cycle after it has
         none.
-    engines : in, copy engines.
+    engines : in, copies and reservations (`copying`, `keeping`).
     arrivals : in, arrival of each channel's head command.
     served : in, the served channel.
     choice : in, the method pipeline.
-    slice : in, slice of the channel taken, with `choice.taken`; 0 counts as 1.
+    slice : in, 32 bits: slice of the channel taken, in cycles, with `choice.taken`; 0 counts as 1.
     client : in, the execution of methods.
     floor : out, the channel that has the floor.
     """
@@ -192,10 +192,8 @@ class Scheduler(wiring.Component):
         """Obligations and limits of the served channel while others can proceed."""
         rivalled = Signal()
         waited = Signal(range(PATIENCE))
-        patient, keeps = (
-            waited != PATIENCE - 1,
-            self.engines.keeping.bit_select(self.served.channel, 1),
-        )
+        patient = waited != PATIENCE - 1
+        keeps = self.engines.keeping.bit_select(self.served.channel, 1)
         holder_must = ends & ~self._floor_copying & self._other
         guest_must = (
             (self._floor_ready & ~self._over)

@@ -19,8 +19,8 @@ class BarrierPort(wiring.Signature):
 
     Members
     -------
-    ask : out, strobe: the channel waits; ignored while it waits or its wait is complete.
-    drop : out, strobe: ends the channel's wait, completed or not.
+    ask : out, strobe: `channel` waits; ignored while it waits or its wait is complete.
+    drop : out, strobe: ends the wait of `channel`, completed or not.
     over : in, per channel, its wait is complete, until `drop`.
     """
 

@@ -68,14 +68,13 @@ class ComputeMethodPort(wiring.Signature):
 
     Members
     -------
-    setting : out, strobe: a method that only sets state was executed.
-    ask : out, strobe: a method of the channel waits.
-    drop : out, strobe: ends the channel's wait, completed or not. After an incomplete wait, the
+    setting : out, strobe: a method that only sets state was executed, `address` with `data`.
+    ask : out, strobe: a method of `channel` waits.
+    drop : out, strobe: ends `channel`'s wait, completed or not. After an incomplete wait, the
         channel's next `ask` comes two cycles later or more.
     over : in, per channel, its wait is complete, until `drop`.
     refused : in, per channel, with `over`: its method was refused.
-    why : in, result of the method of the channel selected in the previous cycle; valid with
-        `over`.
+    why : in, a `method_result`, of the channel selected in the previous cycle; valid with `over`.
     """
 
     def __init__(self, config: Config) -> None:
@@ -96,7 +95,7 @@ class OutstandingTasks(wiring.Signature):
     Members
     -------
     some : out, has outstanding tasks.
-    counts : out, number of outstanding tasks.
+    counts : out, number of outstanding tasks, `COUNT_BITS` wide.
     busy : out, its method waits or is being executed.
     """
 
@@ -116,8 +115,8 @@ class TaskReports(wiring.Signature):
     -------
     ended : out, strobe: a task of `channel` has ended; if it has failed, `failed` begins in the
         same cycle.
-    failed : out, a task of `channel` has failed; until `taken`. A task killed because its channel
-        was disabled has not.
+    failed : out, a `task_failed`, until `taken`. A task killed because its channel was disabled has
+        not.
     taken : in, accepts `failed`.
     """
 
@@ -154,7 +153,7 @@ class ComputeWaits(wiring.Component):
 
     Members
     -------
-    port : out, the compute engine.
+    port : out, the compute engine, see `ComputePort`.
     control : in, enabled channels; writes of channel registers (CONFIG.PRIORITY).
     arrivals : in, arrival of each channel's head command.
     client : in, the execution of methods.

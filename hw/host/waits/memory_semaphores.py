@@ -28,7 +28,7 @@ class MemorySemaphorePort(wiring.Signature):
     begin : out, strobe: `request` of `channel`, which has none outstanding.
     collect : out, strobe: the channel has seen its result.
     ended : in, per channel, its result is available.
-    result : in, result of the served channel, combinational.
+    result : in, a `semaphore_response`: result of the served channel, combinational.
     """
 
     def __init__(self, config: Config) -> None:
@@ -62,10 +62,10 @@ class MemorySemaphores(wiring.Component):
 
     Members
     -------
-    port : out, the semaphore unit.
+    port : out, the semaphore unit, see `SemaphorePort`.
     client : in, the execution of methods.
     served : in, the served channel.
-    start : in, starts; the channel has no outstanding operation.
+    start : in, starts of channels. The channel has no outstanding operation.
     outstanding : out, outstanding operations.
     """
 

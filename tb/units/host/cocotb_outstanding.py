@@ -33,8 +33,8 @@ OTHERS = {"reads__busy", "engines__able", "engines__keeping", "engines__queue"}
 
 
 async def check(tb: Testbench, channels: dict[str, int], *, idle: bool, served: int | None) -> None:
-    """Show operations per port and channel, and check the outputs, one cycle later. `idle` : there
-    is no copy. `served` : channel with an operation in the semaphore unit."""
+    """Show operations per port and channel, and check the outputs, one cycle later. `idle`: there
+    is no copy. `served`: channel with an operation in the semaphore unit."""
     names = sorted(ACTIVE | BUSY | OTHERS)
     inputs: dict[str, Any] = {name: channels.get(name, 0) for name in names}
     tb.drive(
