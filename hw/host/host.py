@@ -33,7 +33,7 @@ from signalbox.hw.records.copy import CopyPort
 from signalbox.hw.records.memory import ReadPort, WritePort
 from signalbox.hw.records.register import RegisterPort
 from signalbox.hw.records.runlist import RunlistControl
-from signalbox.hw.records.semaphore import OnChipSemaphores, SemaphorePort
+from signalbox.hw.records.semaphore import OnChipStatus, SemaphorePort
 from signalbox.hw.records.translation import MmuPort
 from signalbox.hw.runlists import RunlistError
 
@@ -92,7 +92,7 @@ class Host(wiring.Component):
             "write": Out(WritePort(config)),
             "semaphore": Out(SemaphorePort(config)),
             "fence": Out(SemaphorePort(config)),
-            "on_chip": In(OnChipSemaphores(config)),
+            "on_chip": In(OnChipStatus(config)),
             "engine": Out(CopyPort(config)).array(config.copy_engines),
             "mmu": Out(MmuPort(config)),
             "compute": Out(ComputePort(config)),

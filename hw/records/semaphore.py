@@ -9,7 +9,7 @@ from signalbox.hw.methods import SemOp
 __all__ = [
     "COMPUTE_CLIENTS",
     "HOST_CLIENTS",
-    "OnChipSemaphores",
+    "OnChipStatus",
     "SemaphoreError",
     "SemaphorePort",
     "semaphore_clients",
@@ -98,13 +98,13 @@ class SemaphorePort(wiring.Signature):
         })
 
 
-class OnChipSemaphores(wiring.Signature):
-    """On-chip semaphores, seen from their owner.
+class OnChipStatus(wiring.Signature):
+    """State of the on-chip semaphores, seen from their owner.
 
     Members
     -------
     zero : out, per counting semaphore, its value is 0.
-    update : out, strobe: a semaphore was operated on.
+    update : out, strobe: semaphore `index` was operated on, see `semaphore_update`.
     counting : out, number of counting semaphores.
     """
 

@@ -32,7 +32,7 @@ from signalbox.hw.host.waits.mem_ops import InvalidationPort
 from signalbox.hw.host.waits.memory_semaphores import MemorySemaphorePort
 from signalbox.hw.methods import SemaphoreExecute
 from signalbox.hw.records.channel import channel_event, present_time
-from signalbox.hw.records.semaphore import OnChipSemaphores, SemaphorePort
+from signalbox.hw.records.semaphore import OnChipStatus, SemaphorePort
 
 __all__ = ["Execute"]
 
@@ -75,7 +75,7 @@ class Execute(wiring.Component):
             "progress": Out(Progress()),
             "control": In(ChannelControl(config)),
             "time": In(present_time),
-            "on_chip": In(OnChipSemaphores(config)),
+            "on_chip": In(OnChipStatus(config)),
             "engines": In(EngineStatus(config)),
             "tasks": In(OutstandingTasks(config)),
             "activity": In(Activity(config)),

@@ -10,7 +10,7 @@ from signalbox.hw.host.ports import ChannelStart, ChannelState
 from signalbox.hw.host.waits.compute_waits import OutstandingTasks
 from signalbox.hw.lib.delayed import delayed
 from signalbox.hw.records.channel import channel_event
-from signalbox.hw.records.semaphore import OnChipSemaphores
+from signalbox.hw.records.semaphore import OnChipStatus
 from signalbox.hw.registers import Wait
 
 __all__ = ["AcquirePort", "MethodWaits", "ParkPort", "Parked", "Parking"]
@@ -122,7 +122,7 @@ class Parking(wiring.Component):
             "state": In(ChannelState(config)),
             "pipeline": In(ParkPort(config)),
             "acquires": In(AcquirePort(config)),
-            "on_chip": In(OnChipSemaphores(config)),
+            "on_chip": In(OnChipStatus(config)),
             "start": In(ChannelStart(config)),
             "engines": In(EngineStatus(config)),
             "tasks": In(OutstandingTasks(config)),
