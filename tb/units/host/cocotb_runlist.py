@@ -88,11 +88,8 @@ class RunlistTestbench(Testbench):
         self.eligible = EVERYONE
         self.met = Counter[str]()
         self._submit = Strobe(self, "control__submit")
-        self._executed, self._failed = (
-            Strobe(self, "methods__executed"),
-            Strobe(self, "client__failed"),
-        )
-        self._clear = Strobe(self, "start__cleared")
+        self._executed = Strobe(self, "methods__executed")
+        self._failed, self._clear = Strobe(self, "client__failed"), Strobe(self, "start__cleared")
         self._starved = self._was_starved = self._was_idle = False
 
     def submit(self, *groups: Group, first: int = 0, cut: int = 0) -> None:
