@@ -5,10 +5,12 @@ from amaranth.lib import wiring
 
 from signalbox.hw.config import CONFIGS
 from signalbox.hw.host.channel_registers import ChannelRegisters
+from signalbox.hw.host.channel_states import ChannelStates
 from signalbox.hw.host.copy_launcher import CopyLauncher
 from signalbox.hw.host.fetch.arrivals import Arrivals
 from signalbox.hw.host.fetch.fetch_unit import FetchUnit
 from signalbox.hw.host.methods.execute import Execute
+from signalbox.hw.host.outstanding import Outstanding
 from signalbox.hw.host.read_share import ReadShare
 from signalbox.hw.host.scheduling.parking import Parking
 from signalbox.hw.host.scheduling.retry_timers import RetryTimers
@@ -201,6 +203,16 @@ def test_execute(simulator: str, size: str) -> None:
 @pytest.mark.parametrize("size", tiers(["tiny", "default"], smoke=["tiny"], nightly=["tiny"]))
 def test_channel_registers(simulator: str, size: str) -> None:
     run(ChannelRegisters(CONFIGS[size]), "channel_registers", simulator, size, 1)
+
+
+@pytest.mark.parametrize("size", tiers(["tiny", "default"], smoke=["tiny"]))
+def test_channel_states(simulator: str, size: str) -> None:
+    run(ChannelStates(CONFIGS[size]), "channel_states", simulator, size, 1)
+
+
+@pytest.mark.parametrize("size", tiers(["tiny", "default"], smoke=["tiny"]))
+def test_outstanding(simulator: str, size: str) -> None:
+    run(Outstanding(CONFIGS[size]), "outstanding", simulator, size, 2)
 
 
 @pytest.mark.parametrize(
