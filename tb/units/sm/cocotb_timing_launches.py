@@ -95,11 +95,15 @@ async def every_launch_once(dut: Any, rate: float) -> None:
 
 
 def check_spans_of(tb: Bench, task: Launch, row: int) -> None:
-    """Each warp has run to its end; a stopped one more than once."""
+    """Each warp has run to its end, and as long as it computes; a stopped one more than once."""
     ended = {(one.at, one.index) for one in tb.spans if one.row == row}
     assert ended == {(at, warp) for at, _, warp in warps_of(task)}
     if not tb.rate:
         check_spans(tb.spans, task, row)
+        timing, numbers = timing_of(task), {at: number for at, number, _ in warps_of(task)}
+        for one in (one for one in tb.spans if one.row == row):
+            least = timing.computes(numbers[one.at], one.index) * (timing.accesses + 1)
+            assert one.end - one.start > least, "before and after each launch"
 
 
 @cocotb.test(**LIMIT)
