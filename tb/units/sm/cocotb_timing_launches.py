@@ -131,6 +131,29 @@ async def ends_after_its_children(dut: Any) -> None:
 
 
 @cocotb.test(**LIMIT)
+async def waits_for_its_own(dut: Any) -> None:
+    """A warp computes before and after each launch, and does not wait for children of another
+    block."""
+    tb = await Bench(dut).start()
+    tb.port.latency = tb.latency = (1, 2)
+    timing = Timing(2, LAUNCHES, 256, RECORDS + 256, 500)
+    await run(tb, {0: launch(timing)})
+    (span,) = tb.spans
+    assert 1500 < span.end - span.start < 1500 + 4 * EACH + 100
+    if CONFIG.sm_warps > 1:
+        tb.holds = True
+        for row in (0, 1):
+            tb.launch(Task(row, launch(timing)))
+        await tb.until(lambda: len(tb.children) == 4, "all launches")
+        await tb.steps(600)
+        tb.children = [child for child in tb.children if child.key[0]]
+        await tb.until(lambda: {one.task.row for one in tb.slots.values()} == {1}, "an end", 100)
+        tb.children.clear()
+        await tb.rest(500)
+        tb.tasks.clear()
+
+
+@cocotb.test(**LIMIT)
 async def nobody_waits_for_an_answer(dut: Any) -> None:
     """While a launch waits for its answer, and others for their turn, accesses of other warps go
     on, and their warps end."""

@@ -141,7 +141,7 @@ def test_stops_in_other_sizes(
 
 LAUNCHES = pytest.mark.parametrize(
     ("tests", "minimum"),
-    tiers([("timing_launches", 6)], smoke={("timing_launches", 6): ["wrong_records"]}),
+    tiers([("timing_launches", 7)], smoke={("timing_launches", 7): ["wrong_records"]}),
 )
 
 
