@@ -65,5 +65,11 @@ def test_levels_of_nested(simulator: str) -> None:
     run(simulator, "levels", "nested", minimum=9)
 
 
+@pytest.mark.nightly
+def test_queues_of_nested(simulator: str) -> None:
+    """The same with queues and dependence counters, which share the writes to QMDs with links."""
+    run(simulator, "queues", "nested", minimum=28)
+
+
 def test_two_queues(simulator: str) -> None:
     run(simulator, "queues", "tiny", testcase="closed_in_any_place")
