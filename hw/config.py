@@ -176,7 +176,8 @@ class Config:
     save_places : stopped blocks whose state can be in memory at the same time (PREEMPT-4); 0:
         blocks are never stopped.
     nested_kernels : most kernels at a time that have launched others or were launched by others,
-        likewise most blocks that have launched some; 0: kernels cannot launch. Needs save places.
+        and most blocks at a time that have launched some; 0: kernels cannot launch. Needs save
+        places.
     timing_core : SMs have the timing core, which takes time but computes nothing.
     trace : the top level has the `trace` port, for recording by simulations.
     """

@@ -10,12 +10,11 @@ import os
 import re
 from collections.abc import Generator
 
-from amaranth._toolchain.yosys import find_yosys  # `write_verilog -sv` has no public switch
 from amaranth.back import rtlil
 from amaranth.hdl import Elaboratable, Fragment
 from amaranth.lib import wiring
 
-from signalbox.hw.lib.amaranth_private import Design
+from signalbox.hw.lib.amaranth_private import Design, find_yosys
 from signalbox.hw.lib.comb_paths import follows
 from signalbox.hw.lib.flat_ports import Ports, ports
 from signalbox.hw.lib.shared import instances

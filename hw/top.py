@@ -34,11 +34,12 @@ class Signalbox(wiring.Component):
 
     Members
     -------
-    control : AXI4-Lite subordinate, the register map of `hw/registers.py`.
-    axi : AXI4 manager, all of memory. Read ids: 0 page tables, 1 rings, 2 semaphores, then copy
-        engines, task unit, SMs. Write ids: 0 fault records, 1 USERD, 2 semaphores, then the same.
-    irq : level, see INTR.
-    trace : only with `config.trace`, see `TracePort`.
+    control : in, AXI4-Lite subordinate with the register map of `hw/registers.py`.
+    axi : out, AXI4 manager: all of memory. Read ids: 0 page tables, 1 rings, 2 semaphores, then
+        copy engines, task unit, SMs. Write ids: 0 fault records, 1 USERD, 2 semaphores, then copy
+        engines, task unit, SMs.
+    irq : out, level: interrupt line, see INTR.
+    trace : out, only with `config.trace`; see `TracePort`.
 
     Attributes
     ----------
@@ -221,6 +222,14 @@ class Signalbox(wiring.Component):
                     [gone[name].eq(stopped[name]) for name in ("row", "restores")],
                     [gone[name].eq(stopped.at[name]) for name in ("x", "y", "z")],
                     gone.valid.eq(stopped.valid & stopped.some),
+                ]
+            if self.config.nested:
+                asked, answered = sm.nested_events.asked, sm.nested_events.answered
+                answer = trace.answered[number]
+                m.d.comb += [
+                    trace.asked[number].eq(asked),
+                    [answer[name].eq(answered[name]) for name in ("valid", "slot")],
+                    answer.refusal.eq(answered.verdict.refusal),
                 ]
 
     def _operations(self, m: Module, host: Host, engines) -> Value:

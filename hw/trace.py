@@ -21,36 +21,42 @@ class TracePort(Signature):
 
     Members
     -------
-    served : level, `channel` has the method pipeline.
-    floor : level, `channel` has the current time slice.
-    doorbell : `channel` was rung.
-    method : `channel` executed a method: `address` in dwords, `data`.
-    acquire : an acquire of `channel` was decided.
-    semaphore : on-chip semaphore `index` was written and now holds `value`.
-    start : per copy engine, a copy of `channel` was accepted.
-    done : per copy engine, a copy of `channel` has ended (`failed`).
-    error : `channel` was halted by `cause`.
-    lookup : per memory client, look-up of an address of `asid` in the first-level TLB.
-    walk : a page walk begins.
-    walked : a page walk has ended.
-    invalidation : an invalidation of `scope` (`hw.mmu.records.Scope`), also by a bind, takes effect
-        in the next cycle.
-    fault : the report of a fault (`hw.mmu.bursts.fault_report`) was recorded.
+    served : out, level: `channel` has the method pipeline.
+    floor : out, level: `channel` has the current time slice.
+    doorbell : out, strobe: `channel` was rung.
+    method : out, strobe: `channel` executed a method: `address` in dwords, `data`.
+    acquire : out, strobe: an acquire of `channel` was decided.
+    semaphore : out, strobe: on-chip semaphore `index` was written and now holds `value`.
+    start : out, strobe per copy engine: a copy of `channel` was accepted.
+    done : out, strobe per copy engine: a copy of `channel` has ended; `failed`: without success.
+    error : out, strobe: `channel` was halted by `cause`.
+    lookup : out, strobe per memory client: look-up of an address of `asid` in the first-level TLB.
+    walk : out, strobe: a page walk for `asid` begins.
+    walked : out, strobe: a page walk for `asid` has ended.
+    invalidation : out, strobe: an invalidation of `scope` (`hw.mmu.records.Scope`), also by a bind,
+        takes effect in the next cycle.
+    fault : out, strobe: the report of a fault (`hw.mmu.bursts.fault_report`) was recorded.
 
     With a compute engine:
 
-    launched : the task unit starts a launch of the record at `page` << 8.
-    opened : the task gets a kernel row.
-    over : the task is over.
-    placed : a block of `row` is sent to an SM.
-    warp : per SM, a warp starts.
-    exit : per SM, a warp has ended.
+    launched : out, strobe: the task unit starts a launch of the record at `page` << 8.
+    opened : out, strobe: the task gets kernel row `row`.
+    over : out, strobe: the task is over.
+    placed : out, strobe: a block of `row` is sent to an SM.
+    warp : out, strobe per SM: a warp starts.
+    exit : out, strobe per SM: a warp has ended.
 
     With preemption:
 
-    stop : per SM, the warps of the block in `slot` are being saved.
-    stopped : per SM, the block at (x, y, z) of `row` has left; `restores`: its state is saved,
-        otherwise it had not begun.
+    stop : out, strobe per SM: the warps of the block in `slot` are being saved.
+    stopped : out, strobe per SM: the block at (x, y, z) of `row` has left; `restores`: its state is
+        saved, otherwise it had not begun.
+
+    With nested launches:
+
+    asked : out, strobe per SM: the block in `slot`, of `row`, launches the record at `page` << 8.
+    answered : out, strobe per SM: the launch by the block in `slot` was accepted (Refusal.NONE), or
+        refused.
     """
 
     def __init__(self, config: Config) -> None:
@@ -98,11 +104,17 @@ class TracePort(Signature):
             "stopped": row_and_place,
         }
         preemption = stops if config.preemption else {}
+        slot = {"valid": 1, "slot": config.block_bits}
+        launches = {
+            "asked": {**slot, "row": config.row_bits, "page": 32},
+            "answered": {**slot, "refusal": Refusal},
+        }
+        nested = launches if config.nested else {}
         return {
             **{name: Out(data.StructLayout(fields)) for name, fields in layouts.items()},
             **{
                 name: Out(data.StructLayout(fields)).array(config.sms)
-                for name, fields in preemption.items()
+                for name, fields in (preemption | nested).items()
             },
             "warp": Out(data.StructLayout(begun)).array(config.sms),
             "exit": Out(data.StructLayout(warp)).array(config.sms),

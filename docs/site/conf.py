@@ -14,6 +14,8 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(ROOT)]  # for `docstrings`; for `driver` and `hw`
 
+from signalbox.tb.tools import plan  # ruff: ignore[module-import-not-at-top-of-file] - found by the path above
+
 project = "Signalbox"
 html_title = "Signalbox"
 root_doc = "README"
@@ -43,6 +45,7 @@ Hardware <docs/hardware-guide.md>
 Driver <docs/driver-guide.md>
 Many applications <docs/sharing.md>
 Verification <docs/verification.md>
+Verification plan <docs/plan.md>
 Nightly results <docs/nightly.md>
 Contributor <CONTRIBUTING.md>
 Folders of tests <tb/README.md>
@@ -61,6 +64,8 @@ Urgent kernels <docs/urgent-kernels.md>
 Small tasks <docs/small-tasks.md>
 Preemption <docs/preemption.md>
 Nested launches <docs/nested.md>
+Nested and flat <docs/nested-flat.md>
+Priorities of parents <docs/nested-priorities.md>
 Sharing <docs/sharing-measured.md>
 Placement <docs/placement.md>
 Placement and translation <docs/spread.md>
@@ -72,6 +77,7 @@ Placement and translation <docs/spread.md>
 Glossary <docs/glossary.md>
 Driver API <docs/api/driver.md>
 Hardware API <docs/api/hardware.md>
+Simulation API <docs/api/simulation.md>
 Blocks <hw/README.md>
 Scheduling <hw/host/scheduling/README.md>
 Compute engine <hw/compute/README.md>
@@ -83,6 +89,9 @@ Changes <CHANGELOG.md>
 """
 """The site's contents, at the end of the README."""
 
+PLAN = "docs/plan"
+"""Page that ends with the table of the verification plan."""
+
 
 def setup(app: Sphinx) -> None:
     """Connect what Sphinx calls."""
@@ -91,8 +100,11 @@ def setup(app: Sphinx) -> None:
 
 
 def _add_contents(_: Sphinx, name: str, source: list[str]) -> None:
+    """Complete the pages that are partly generated."""
     if name == root_doc:
         source[0] += CONTENTS
+    elif name == PLAN:
+        source[0] += plan.table(plan.load(), {})
 
 
 def _add_index(app: Sphinx, error: Exception | None) -> None:

@@ -1,4 +1,4 @@
-"""The part of a channel that streams use, whoever owns the ring."""
+"""Interface of a channel to its streams, for own and served channels."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ class CommandChannel(ABC):
     @property
     def turn_cycles(self) -> int:
         """Cycles within which the channel has had a turn, while other groups of a runlist have
-        theirs; 0 if scheduling is flat, or a server's."""
+        theirs; 0 with flat scheduling, or on a server's machine."""
         return 0
 
     # -- submission --------------------------------------------------------------------------------

@@ -148,7 +148,7 @@ class Runlist:
             await self._update()
 
     async def forget(self, space: AddressSpace) -> None:
-        """The address space, whose channels are closed, is closed."""
+        """Remove a closed address space. Its channels are closed already."""
         async with self._lock:
             self._groups.pop(space, None)
 

@@ -1,4 +1,4 @@
-"""Calls of a client, whatever carries them."""
+"""Calls of a client, independent of the transport."""
 
 from collections.abc import Callable
 from typing import Protocol, TypeVar

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from signalbox.driver.compute.launch import KernelLaunch
 from signalbox.driver.compute.program import Program
 from signalbox.driver.compute.task_memory import TaskMemory
 
@@ -23,11 +24,18 @@ class Child:
     -------
     program : the loaded kernel.
     record : virtual address of the task record.
+    grid, block : sizes.
     """
 
-    def __init__(self, program: Program, memory: TaskMemory, freed: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        program: Program,
+        memory: TaskMemory,
+        launch: KernelLaunch,
+        freed: Callable[[], object],
+    ) -> None:
         self.program, self.record, self._memory = program, memory.va, memory
-        self._freed = freed
+        self.grid, self.block, self._freed = launch.grid, launch.block, freed
 
     def __str__(self) -> str:
         return f"child {self.program.kernel.name!r} (record {self.record:#x})"

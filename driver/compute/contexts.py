@@ -106,10 +106,10 @@ class Switches(NamedTuple):
 
     Members
     -------
-    starts : times that a context began to run.
-    cycles : in which a context left, or one with waiting tasks was being bound.
-    saved : blocks that were stopped, and whose state was saved.
-    restored : those that were sent to SMs again.
+    starts : number of starts of contexts.
+    cycles : cycles spent on leaving and binding contexts.
+    saved : blocks that were stopped and saved.
+    restored : saved blocks that were sent to SMs again.
     """
 
     starts: int

@@ -166,7 +166,7 @@ class Launcher(ABC):
             memory.free()
             raise
         known = self._children.setdefault(space, {})
-        child = Child(program, memory, lambda: known.pop(memory.va, None))
+        child = Child(program, memory, launch, lambda: known.pop(memory.va, None))
         known[child.record] = child
         return child
 

@@ -1,4 +1,4 @@
-"""Which kernels launched a kernel, from the task records in memory (NEST-10)."""
+"""Kernels above one that a kernel has launched, from task records in memory (NEST-10)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Device priorities of streams: bands, so wide that kernels can nest in each (NEST-1 … NEST-5).
+"""Device priorities of streams: bands, each wide enough for nested kernels (NEST-1 … NEST-5).
 
 A child kernel has its parent's device priority plus 1. So two streams of different priority have
 device priorities that differ by at least the nesting depth, and no child of one is as urgent as the

@@ -1,4 +1,4 @@
-"""Address spaces of a device, whoever has their page tables."""
+"""Interface to a device's address spaces, with own or served page tables."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator

@@ -5,13 +5,27 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from signalbox.driver.compute.tasks import Task
 from signalbox.driver.device import Device
 from signalbox.driver.kernels.library import Kernel
 from signalbox.driver.memory.physical import Buffer
 from signalbox.driver.nested.family import STATUS, Family
 from signalbox.driver.runtime.stream import Argument, Stream
 
-__all__ = ["BREADTH_FIRST", "EDGES", "LEVEL", "UNREACHED", "BreadthFirst"]
+__all__ = [
+    "BREADTH_FIRST",
+    "EDGES",
+    "EDGES_OF",
+    "IN_FRONTIER",
+    "LEVEL",
+    "THREADS",
+    "UNREACHED",
+    "VERTEX",
+    "WALK",
+    "BreadthFirst",
+    "check",
+    "start",
+]
 
 UNREACHED = 0xFFFF_FFFF
 """Distance of a vertex that cannot be reached."""
@@ -53,7 +67,31 @@ _FRONTIER = """
 """
 """Distance of the frontier, r9; STATE at r10."""
 
-_EDGES = """
+IN_FRONTIER = f"""
+    ldc   r4, [DISTANCES]
+    ldc   r5, [DISTANCES + 4]
+    lea   r6, r4, r0, 2
+    ldg   r8, [r6]
+    {_FRONTIER}
+    seq   r8, r8, r9
+"""
+"""Whether vertex r0 is in the frontier, r8; DISTANCES at r4."""
+
+VERTEX = f"""
+    s2r   r0, ctaid.x
+    s2r   r1, ntid.x
+    s2r   r2, tid.x
+    mad   r0, r0, r1, r2
+    ldc   r1, [N]
+    sltu  r1, r0, r1
+    push  r1
+    {IN_FRONTIER}
+    push  r8
+"""
+"""Vertex of the thread, r0; lanes with one that is in the frontier, r8, stay active. DISTANCES at
+r4."""
+
+EDGES_OF = """
     ldc   r6, [ROWS]
     ldc   r7, [ROWS + 4]
     lea   r6, r6, r0, 2
@@ -62,10 +100,14 @@ _EDGES = """
 """
 """Edges of vertex r0: r16 … r17."""
 
-_VISIT = """
-    ldc   r6, [COLUMNS]
-    ldc   r7, [COLUMNS + 4]
-    lea   r6, r6, r16, 2
+WALK = """
+    ldc   r2, [COLUMNS]
+    ldc   r3, [COLUMNS + 4]
+edges:
+    sltu  r18, r16, r17
+    bnone r18, end
+    push  r18
+    lea   r6, r2, r16, 2
     ldg   r19, [r6]
     lea   r6, r4, r19, 2
     ldg   r20, [r6]
@@ -76,27 +118,19 @@ _VISIT = """
     mov   r22, 1
     stg   [r10 + 4], r22
     pop
+    pop
+    add   r16, r16, r1
+    bra   edges
+end:
+    exit
 """
-"""The edge of index r16; the distances are at r4, STATE is at r10, the frontier's distance is
-r9."""
+"""Follows every r1-th of the edges r16 … r17, and ends. The distances are at r4, STATE is at r10,
+the frontier's distance is r9."""
 
 LEVEL = Kernel(
     "search level",
     f"""
-    s2r   r0, ctaid.x
-    s2r   r1, ntid.x
-    s2r   r2, tid.x
-    mad   r0, r0, r1, r2            # vertex
-    ldc   r1, [N]
-    sltu  r1, r0, r1
-    push  r1
-    ldc   r4, [DISTANCES]
-    ldc   r5, [DISTANCES + 4]
-    lea   r6, r4, r0, 2
-    ldg   r8, [r6]
-    {_FRONTIER}
-    seq   r8, r8, r9
-    push  r8                        # in the frontier
+    {VERTEX}
     bnone r8, end
     ldc   r2, [RECORDS]
     ldc   r3, [RECORDS + 4]
@@ -125,17 +159,9 @@ light:
     seq   r16, r14, 0
     push  r16
     bnone r16, end
-    {_EDGES}
-edges:
-    sltu  r18, r16, r17
-    bnone r18, end
-    push  r18
-    {_VISIT}
-    add   r16, r16, 1
-    pop
-    bra   edges
-end:
-    exit
+    {EDGES_OF}
+    mov   r1, 1
+    {WALK}
     """,
     {
         "ROWS": 8,
@@ -155,29 +181,20 @@ EDGES = Kernel(
     "search edges",
     f"""
     ldc   r0, [VERTEX]
-    {_EDGES}
-    s2r   r1, tid.x
-    add   r16, r16, r1
-    s2r   r1, ntid.x
     ldc   r4, [DISTANCES]
     ldc   r5, [DISTANCES + 4]
     {_FRONTIER}
-edges:
-    sltu  r18, r16, r17
-    bnone r18, end
-    push  r18
-    {_VISIT}
-    pop
+    {EDGES_OF}
+    s2r   r1, tid.x
     add   r16, r16, r1
-    bra   edges
-end:
-    exit
+    s2r   r1, ntid.x
+    {WALK}
     """,
     {"ROWS": 8, "COLUMNS": 8, "DISTANCES": 8, "STATE": 8, "STATUS": 8, "VERTEX": 4},
 )
 """The edges of VERTEX, which is in the frontier; one block."""
 
-_THREADS = 32
+THREADS = 32
 """Threads of a block."""
 
 
@@ -192,7 +209,7 @@ class BreadthFirst:
 
     distances: Buffer
     _count: int
-    _family: Family
+    family: Family
     _args: dict[str, Argument]
 
     @classmethod
@@ -205,10 +222,8 @@ class BreadthFirst:
 
         Raises `ValueError` for other arrays; and as `Stream.child` and `Device.upload`.
         """
+        check(rows, columns)
         count = len(rows) - 1
-        wrong = count < 1 or rows[0] != 0 or rows[-1] != len(columns) or (np.diff(rows) < 0).any()
-        if wrong or (len(columns) and not 0 <= min(columns) <= max(columns) < count):
-            raise ValueError("these are not the compressed rows of a graph")
         async with Family.prepare(device, stream) as family:
             distances = await family.buffer(np.full(count, UNREACHED, np.uint32))
             common: dict[str, Argument] = {
@@ -220,21 +235,38 @@ class BreadthFirst:
             records = np.zeros(count, np.uint64)
             for vertex in np.flatnonzero(np.diff(rows) > heavy):
                 args = {**common, "VERTEX": int(vertex)}
-                records[vertex] = int(await family.child(EDGES, 1, _THREADS, args))
+                records[vertex] = int(await family.child(EDGES, 1, THREADS, args))
             args = {**common, "RECORDS": await family.buffer(records), "N": count}
-            level = await family.child(LEVEL, -(-count // _THREADS), _THREADS, args)
+            level = await family.child(LEVEL, -(-count // THREADS), THREADS, args)
             return cls(distances, count, family, {"LEVEL": level, "STATE": common["STATE"]})
 
+    async def launch(self, source: int, *, priority: int | None = None) -> Task:
+        """Launch the search for the distances from vertex `source`, to be finished by
+        `Family.finish`. Raises `ValueError` if there is none, and as `Family.launch`."""
+        start(self.distances, self._count, source)
+        return await self.family.launch(BREADTH_FIRST, 1, self._args, priority=priority)
+
     async def run(self, source: int) -> None:
-        """Find the distances from vertex `source`. Raises `ValueError` if there is none, and as
-        `Family.run`."""
-        if not 0 <= source < self._count:
-            raise ValueError(f"vertex {source} is outside 0 … {self._count - 1}")
-        start = np.full(self._count, UNREACHED, np.uint32)
-        start[source] = 0
-        self.distances.write(start)
-        await self._family.run(BREADTH_FIRST, 1, self._args)
+        """Find the distances from vertex `source`. Raises as `launch` and `Family.finish`."""
+        await self.family.finish(await self.launch(source))
 
     async def free(self) -> None:
         """Free its memory, `distances` too, once nothing runs."""
-        await self._family.free()
+        await self.family.free()
+
+
+def check(rows: np.ndarray, columns: np.ndarray) -> None:
+    """Raises `ValueError` for other arrays than the compressed rows of a graph."""
+    count = len(rows) - 1
+    wrong = count < 1 or rows[0] != 0 or rows[-1] != len(columns) or (np.diff(rows) < 0).any()
+    if wrong or (len(columns) and not 0 <= min(columns) <= max(columns) < count):
+        raise ValueError("these are not the compressed rows of a graph")
+
+
+def start(distances: Buffer, count: int, source: int) -> None:
+    """Write the distances before a search. Raises `ValueError` if there is no vertex `source`."""
+    if not 0 <= source < count:
+        raise ValueError(f"vertex {source} is outside 0 … {count - 1}")
+    known = np.full(count, UNREACHED, np.uint32)
+    known[source] = 0
+    distances.write(known)

@@ -1,4 +1,4 @@
-"""What algorithms with nested launches have in common: their children, memory and status."""
+"""Common part of algorithms with nested launches: children and status."""
 
 from collections.abc import AsyncGenerator
 from collections.abc import Mapping as Values
@@ -7,9 +7,11 @@ from contextlib import asynccontextmanager
 import numpy as np
 
 from signalbox.driver.compute.child import Child
+from signalbox.driver.compute.tasks import Task
 from signalbox.driver.device import Device
 from signalbox.driver.kernels.library import Kernel
 from signalbox.driver.memory.physical import Buffer
+from signalbox.driver.nested.workspace import Workspace
 from signalbox.driver.runtime.stream import Argument, Stream
 from signalbox.hw.errors import Refusal
 
@@ -39,53 +41,64 @@ class LaunchRefused(RuntimeError):
         self.answer = answer
 
 
-class Family:
-    """Children and buffers of one algorithm on a stream. `status` is a word of memory in which
-    kernels store answers other than 0 to their launches."""
+class Family(Workspace):
+    """Children and buffers of one algorithm on a stream.
 
-    def __init__(self, device: Device, stream: Stream, status: Buffer) -> None:
-        self.device, self.stream, self.status = device, stream, status
-        self._children: list[Child] = []
-        self._buffers = [status]
+    Members
+    -------
+    status : a word of memory in which kernels store answers other than 0 to their launches.
+    children : the kernels that may be launched by others.
+    """
+
+    status: Buffer
+
+    def __init__(self, device: Device, stream: Stream) -> None:
+        super().__init__(device, stream)
+        self.children: list[Child] = []
 
     @classmethod
     @asynccontextmanager
     async def prepare(cls, device: Device, stream: Stream) -> "AsyncGenerator[Family]":
-        """Context in which an algorithm prepares its children and buffers; they are freed if it
-        fails. Raises as `Device.allocate`."""
-        family = cls(device, stream, await device.allocate(4, space=stream.space))
-        try:
+        """See `Workspace.prepare`. Raises as `Device.upload`."""
+        async with super().prepare(device, stream) as family:
+            family.status = await family.buffer(np.zeros(1, np.uint32))
             yield family
-        except BaseException:
-            await family.free()
-            raise
 
     async def child(
         self, kernel: Kernel, grid: int, block: int, args: Values[str, Argument]
     ) -> Child:
         """Prepare a child; see `Stream.child`. STATUS is an argument of all kernels."""
         made = await self.stream.child(kernel, grid, block, {**args, "STATUS": self.status})
-        self._children.append(made)
+        self.children.append(made)
         return made
 
-    async def buffer(self, content: np.ndarray) -> Buffer:
-        """A buffer with this content. Raises as `Device.upload`."""
-        made = await self.device.upload(content, space=self.stream.space)
-        self._buffers.append(made)
-        return made
-
-    async def run(self, kernel: Kernel, block: int, args: Values[str, Argument]) -> None:
-        """Launch the root, one block, and wait for it and all its descendants. Raises
-        `LaunchRefused`, and as `Stream.launch` and `Task.synchronize`."""
+    async def launch(
+        self,
+        kernel: Kernel,
+        block: int,
+        args: Values[str, Argument],
+        *,
+        priority: int | None = None,
+    ) -> Task:
+        """Launch the root, one block; it is complete when it and all its descendants are. Raises as
+        `Stream.launch`."""
         self.status.write(bytes(4))
-        task = await self.stream.launch(kernel, 1, block, {**args, "STATUS": self.status})
+        args = {**args, "STATUS": self.status}
+        return await self.stream.launch(kernel, 1, block, args, priority=priority)
+
+    async def finish(self, task: Task) -> None:
+        """Wait for a root. Raises as `check` and `Task.synchronize`."""
         await task.synchronize()
+        self.check()
+
+    def check(self) -> None:
+        """Raise `LaunchRefused` if a launch by one of the kernels was refused; once the root is
+        complete."""
         if answer := int(self.status.read(np.uint32, 1)[0]):
             raise LaunchRefused(answer)
 
     async def free(self) -> None:
         """Free records and buffers, once nothing runs."""
-        for child in self._children:
+        for child in self.children:
             child.free()
-        for buffer in self._buffers:
-            await self.device.free(buffer)
+        await super().free()

@@ -4,29 +4,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from signalbox.driver.compute.tasks import Task
 from signalbox.driver.device import Device
 from signalbox.driver.kernels.library import Kernel
 from signalbox.driver.memory.physical import Buffer
 from signalbox.driver.nested.family import STATUS, Family
 from signalbox.driver.runtime.stream import Argument, Stream
 
-__all__ = ["LEAF", "MERGE_SORT", "MergeSort"]
+__all__ = ["LEAF", "MERGE", "MERGE_SORT", "RANK", "MergeSort"]
 
 LEAF = 32
 """Most words that one kernel sorts alone."""
 
-MERGE_SORT = Kernel(
-    "merge sort",
-    f"""
-    s2r   r0, tid.x
-    ldc   r1, [N]
-    ldc   r2, [DATA]
-    ldc   r3, [DATA + 4]
-    ldc   r4, [LEFT]
-    ldc   r5, [LEFT + 4]
-    or    r6, r4, r5
-    bany  r6, divide
-
+RANK = """
     sltu  r6, r0, r1
     push  r6
     lea   r8, r2, r0, 2
@@ -49,20 +39,11 @@ rank:
     lea   r8, r2, r11, 2
     stg   [r8], r10
     exit
+"""
+"""Sorts r1 words at r2, at most as many as there are lanes; r0 is the lane."""
 
-divide:
-    launch r6, [r4]
-    ldc   r4, [RIGHT]
-    ldc   r5, [RIGHT + 4]
-    launch r23, [r4]
-    sel   r23, r23, r6, r23
-    bnone r23, launched
-    {STATUS}
-launched:
-    join  r6
+MERGE = """
     shr   r16, r1, 1                # words of the left half
-    ldc   r4, [TEMP]
-    ldc   r5, [TEMP + 4]
     mov   r17, r0
 merge:
     sltu  r6, r17, r1
@@ -116,6 +97,35 @@ copy:
     sltu  r6, r17, r1
     bany  r6, copy
     exit
+"""
+"""Merges the sorted halves of r1 words at r2, through as many at r4; r0 is the lane."""
+
+MERGE_SORT = Kernel(
+    "merge sort",
+    f"""
+    s2r   r0, tid.x
+    ldc   r1, [N]
+    ldc   r2, [DATA]
+    ldc   r3, [DATA + 4]
+    ldc   r4, [LEFT]
+    ldc   r5, [LEFT + 4]
+    or    r6, r4, r5
+    bany  r6, divide
+
+    {RANK}
+divide:
+    launch r6, [r4]
+    ldc   r4, [RIGHT]
+    ldc   r5, [RIGHT + 4]
+    launch r23, [r4]
+    sel   r23, r23, r6, r23
+    bnone r23, launched
+    {STATUS}
+launched:
+    join  r6
+    ldc   r4, [TEMP]
+    ldc   r5, [TEMP + 4]
+    {MERGE}
     """,
     {"DATA": 8, "TEMP": 8, "LEFT": 8, "RIGHT": 8, "STATUS": 8, "N": 4},
 )
@@ -127,7 +137,7 @@ N / 2 words; 0: none, N is 32 at most. TEMP has room for N words."""
 class MergeSort:
     """Sorts a buffer of unsigned words, as often as wanted. Created by `prepare`."""
 
-    _family: Family
+    family: Family
     _args: dict[str, Argument]
 
     @classmethod
@@ -159,10 +169,14 @@ class MergeSort:
         """Generations of kernels that sort `count` words."""
         return 1 if count <= LEAF else 1 + MergeSort.depth(count - count // 2)
 
+    async def launch(self, *, priority: int | None = None) -> Task:
+        """Launch a sort, to be finished by `Family.finish`. Raises as `Family.launch`."""
+        return await self.family.launch(MERGE_SORT, 32, self._args, priority=priority)
+
     async def run(self) -> None:
-        """Sort. Raises as `Family.run`."""
-        await self._family.run(MERGE_SORT, 32, self._args)
+        """Sort. Raises as `Family.launch` and `Family.finish`."""
+        await self.family.finish(await self.launch())
 
     async def free(self) -> None:
         """Free its memory, once nothing runs."""
-        await self._family.free()
+        await self.family.free()

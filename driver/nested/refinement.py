@@ -5,13 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from signalbox.driver.compute.tasks import Task
 from signalbox.driver.device import Device
 from signalbox.driver.kernels.library import Kernel
 from signalbox.driver.memory.physical import Buffer
 from signalbox.driver.nested.family import STATUS, Family
 from signalbox.driver.runtime.stream import Argument, Stream
 
-__all__ = ["REFINE", "Refinement"]
+__all__ = ["FILL", "REFINE", "SCAN", "Refinement", "check"]
 
 _WORD = """
     sltu  r13, r12, r3
@@ -24,9 +25,7 @@ _WORD = """
 """
 """Address of the cell's word of number r12, r16, in the field or map at r4."""
 
-REFINE = Kernel(
-    "refine",
-    f"""
+SCAN = f"""
     s2r   r0, lane
     ldc   r1, [LOG_SIZE]
     mov   r2, 1
@@ -35,7 +34,6 @@ REFINE = Kernel(
     sub   r2, r2, 1
     ldc   r4, [FIELD]
     ldc   r5, [FIELD + 4]
-    ldc   r6, [AT]
     ldc   r7, [WIDTH]
     mov   r10, -1                   # least
     mov   r11, 0                    # greatest
@@ -64,6 +62,31 @@ gather:                             # those of all lanes
     sub   r10, r11, r10
     ldc   r11, [TOLERANCE]
     sltu  r10, r11, r10             # it is rough
+"""
+"""Becomes r10: whether the words of the cell at index r6 differ by more than TOLERANCE; r0: lane,
+r1 … r3: LOG_SIZE, mask of a column, words, r7: WIDTH."""
+
+FILL = f"""
+    ldc   r4, [LEVELS]
+    ldc   r5, [LEVELS + 4]
+    ldc   r18, [LEVEL]
+    mov   r12, r0
+fill:
+    {_WORD}
+    stg   [r16], r18
+    pop
+    add   r12, r12, 32
+    sltu  r13, r12, r3
+    bany  r13, fill
+    exit
+"""
+"""Sets the cell's words of LEVELS to LEVEL, after SCAN, and ends."""
+
+REFINE = Kernel(
+    "refine",
+    f"""
+    ldc   r6, [AT]
+    {SCAN}
     ldc   r8, [QUARTERS]
     ldc   r9, [QUARTERS + 4]
     or    r12, r8, r9
@@ -84,18 +107,7 @@ next:
     bany  r13, quarters
     exit
 keep:
-    ldc   r4, [LEVELS]
-    ldc   r5, [LEVELS + 4]
-    ldc   r18, [LEVEL]
-    mov   r12, r0
-fill:
-    {_WORD}
-    stg   [r16], r18
-    pop
-    add   r12, r12, 32
-    sltu  r13, r12, r3
-    bany  r13, fill
-    exit
+    {FILL}
     """,
     {
         "FIELD": 8,
@@ -126,7 +138,7 @@ class Refinement:
     """
 
     levels: Buffer
-    _family: Family
+    family: Family
     _args: dict[str, Argument]
 
     @classmethod
@@ -139,9 +151,8 @@ class Refinement:
         Raises `ValueError` unless the field is a square of a power of two, at least 2^(levels - 1);
         and as `Stream.child` and `Device.upload`.
         """
+        check(field, levels)
         size = field.shape[0]
-        if field.shape != (size, size) or size & size - 1 or not 1 <= levels <= size.bit_length():
-            raise ValueError(f"a field of {field.shape} words has no {levels} levels")
         async with Family.prepare(device, stream) as family:
             words = await family.buffer(np.ascontiguousarray(field, np.uint32))
             result = await family.buffer(np.zeros(field.shape, np.uint32))
@@ -166,10 +177,21 @@ class Refinement:
 
             return cls(result, family, await node(0, size.bit_length() - 1, 0))
 
+    async def launch(self, *, priority: int | None = None) -> Task:
+        """Launch a refinement, to be finished by `Family.finish`. Raises as `Family.launch`."""
+        return await self.family.launch(REFINE, 32, self._args, priority=priority)
+
     async def run(self) -> None:
-        """Refine. Raises as `Family.run`."""
-        await self._family.run(REFINE, 32, self._args)
+        """Refine. Raises as `Family.launch` and `Family.finish`."""
+        await self.family.finish(await self.launch())
 
     async def free(self) -> None:
         """Free its memory, `levels` too, once nothing runs."""
-        await self._family.free()
+        await self.family.free()
+
+
+def check(field: np.ndarray, levels: int) -> None:
+    """Raises `ValueError` for a field that does not have so many levels."""
+    size = field.shape[0]
+    if field.shape != (size, size) or size & size - 1 or not 1 <= levels <= size.bit_length():
+        raise ValueError(f"a field of {field.shape} words has no {levels} levels")

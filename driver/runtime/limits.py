@@ -5,7 +5,7 @@ from enum import StrEnum
 from signalbox.driver.compute.priority_bands import PriorityBands, Sharing
 from signalbox.hw.config import NESTING
 
-__all__ = ["Limit", "Limits"]
+__all__ = ["DEFAULTS", "MOST", "Limit", "Limits"]
 
 
 class Limit(StrEnum):
@@ -18,8 +18,8 @@ class Limit(StrEnum):
     default. A machine has room for fewer than `Config.nested_kernels`."""
 
 
-_DEFAULTS = {Limit.NESTING_DEPTH: 1, Limit.PENDING_LAUNCHES: 2048}
-_MOST = {Limit.NESTING_DEPTH: NESTING, Limit.PENDING_LAUNCHES: 2048}
+DEFAULTS = {Limit.NESTING_DEPTH: 1, Limit.PENDING_LAUNCHES: 2048}
+MOST = {Limit.NESTING_DEPTH: NESTING, Limit.PENDING_LAUNCHES: 2048}
 
 
 class Limits:
@@ -33,15 +33,15 @@ class Limits:
 
     def __init__(self, ranks: int, sharing: Sharing | str) -> None:
         self._ranks, self._sharing = ranks, Sharing(sharing)
-        self._values = dict(_DEFAULTS)
+        self._values = dict(DEFAULTS)
 
     def __getitem__(self, limit: Limit | str) -> int:
         return self._values[Limit(limit)]
 
     def __setitem__(self, limit: Limit | str, value: int) -> None:
         name = Limit(limit)
-        if not 1 <= value <= _MOST[name]:
-            raise ValueError(f"{name.value} {value} is outside 1 … {_MOST[name]}")
+        if not 1 <= value <= MOST[name]:
+            raise ValueError(f"{name.value} {value} is outside 1 … {MOST[name]}")
         self._values[name] = value
 
     @property

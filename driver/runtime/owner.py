@@ -1,4 +1,4 @@
-"""Whoever has the registers of a device's machine: its own process, or a server."""
+"""Access to a device's machine, through registers or through a server."""
 
 from typing import Protocol
 
@@ -12,8 +12,8 @@ __all__ = ["Owner"]
 
 
 class Owner(Protocol):
-    """An open machine, as `driver.device.Device` needs it. Registers and what is only seen there
-    raise `DeviceError` if they are another process's."""
+    """An open machine, as `driver.device.Device` needs it. Members that need registers raise
+    `DeviceError` on a shared machine."""
 
     services: Services
     space: AddressSpace

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from signalbox.driver.channel.channel import Channel
+from signalbox.driver.channel.interleave import GroupSettings
 from signalbox.driver.compute.contexts import Context
 from signalbox.driver.compute.tasks import Tasks
 from signalbox.driver.faults.task_error import TaskError
@@ -14,7 +15,7 @@ from signalbox.driver.platform.fair_lock import FairLock
 from signalbox.driver.platform.info import DeviceError
 from signalbox.driver.protocol.errors import report
 from signalbox.driver.protocol.messages import Answer, Event, Failed, News, Result, encode
-from signalbox.driver.server.pool import Portion
+from signalbox.driver.server.memory_portions import Portion
 from signalbox.driver.server.work_queue import Pointer
 
 __all__ = ["Application", "Peer", "ServedChannel"]
@@ -92,12 +93,14 @@ class Application:
     Members
     -------
     number : its number, unique.
-    name, process : as it calls itself, and its process.
+    name : name given by the client.
+    process : its process id.
     peer : its connection.
     portion : its memory.
     spaces : its address spaces, by its numbers.
     channels : its channels, by the machine's numbers.
     weight, priority : for the issue policy.
+    group : settings of its time-slice groups, if there is a runlist.
     calls : calls in progress.
     issued : pointers handed to the machine.
     since : machine cycle of the last end of one of its tasks or copies, or of its first work.
@@ -115,7 +118,7 @@ class Application:
         self.changes = FairLock(portion.memory.memory.machine)
         self.spaces: dict[int, AddressSpace] = {}
         self.channels: dict[int, ServedChannel] = {}
-        self.weight, self.priority = 1, 0
+        self.weight, self.priority, self.group = 1, 0, GroupSettings()
         self.calls = self.since = self.busy_since = self.issued = 0
         self.leaving = self.lost = False
         self.context: Context | None = None

@@ -92,7 +92,7 @@ class Calls:
             case Kill():
                 await self._kill(application.space(request.space), request.record)
             case OpenSpace():
-                self._open_space(application, request.space, request.size)
+                await self._open_space(application, request.space, request.size)
             case Map():
                 await self._map(application, request)
             case Unmap():
@@ -118,8 +118,9 @@ class Calls:
 
     # -- address spaces ----------------------------------------------------------------------------
 
-    def _open_space(self, application: Application, number: int, size: int) -> None:
-        """Create a space, whose tasks run in the application's context."""
+    async def _open_space(self, application: Application, number: int, size: int) -> None:
+        """Create a space, whose tasks run in the application's context, and whose channels have
+        its turns."""
         if number in application.spaces:
             raise DeviceError(f"{application} has an address space {number} already")
         if len(application.spaces) >= _SPACES_EACH:
@@ -129,6 +130,13 @@ class Calls:
         application.spaces[number] = space
         if application.context is not None:
             self._device.engine.contexts.choose(space, application.context)
+        if self._settings.scheduling == "runlist":
+            turns = {"slice_ns": application.group.slice_ns, "level": application.group.level}
+            try:
+                await self._device.runlist.configure(space, **turns)
+            except Exception:
+                await self._close_space(application, number)
+                raise
 
     async def _map(self, application: Application, request: Map) -> None:
         if not application.owns(request.pa, request.size):

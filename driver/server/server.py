@@ -42,7 +42,7 @@ from signalbox.driver.server.calls import Calls
 from signalbox.driver.server.contexts import ServedContexts, compute_settings
 from signalbox.driver.server.issue import Issue
 from signalbox.driver.server.journal import Journal, Kind
-from signalbox.driver.server.pool import Pool
+from signalbox.driver.server.memory_portions import Pool
 from signalbox.driver.server.progress import Progress
 from signalbox.driver.server.settings import ServerSettings
 from signalbox.driver.server.status import status
@@ -89,7 +89,7 @@ class Stop:
 
 
 class Inbox(Protocol):
-    """What connections have received, in order."""
+    """Queue of messages received on all connections."""
 
     def take(self) -> list[Received | Lost | Stop]:
         """Everything since the last call."""
@@ -152,7 +152,9 @@ class Server:
         journal : written while the server runs.
         """
         compute = compute_settings(settings)
-        owner = await OwnMachine.open(machine, NoPriorityPolicy(1), _CHANNELS, compute)
+        owner = await OwnMachine.open(
+            machine, NoPriorityPolicy(1), _CHANNELS, compute, settings.scheduling
+        )
         return cls(owner, settings, inbox, spawn, journal)
 
     @property
@@ -161,7 +163,7 @@ class Server:
         return self.device.machine.now()
 
     def _note(self, kind: Kind, application: Application, channel: int = -1) -> None:
-        """Hear of what happens to applications; write it to the journal, if there is one."""
+        """Handle an application event, and record it in the journal, if there is one."""
         self._issue.pushed |= kind is Kind.PUSHED
         if self._journal is not None:
             self._journal.note(kind, application, channel)
@@ -309,6 +311,7 @@ class Server:
         self.served += 1
         application.weight = self.settings.weights.get(hello.name, 1)
         application.priority = self.settings.priorities.get(hello.name, 0)
+        application.group = self.settings.group(hello.name)
         self.applications[application.number] = self._by_peer[peer] = application
         self._note(Kind.CAME, application)
         return application
@@ -369,7 +372,8 @@ class Server:
         application.answer(call.number, self.cycle, Done())
 
     async def _end(self, application: Application, why: str) -> None:
-        """End everything of an application (SHARE-8). What cannot be stopped keeps its memory."""
+        """End all work of an application (SHARE-8). Work that cannot be stopped keeps its
+        memory."""
         if self._by_peer.pop(application.peer, None) is None:
             return
         application.leaving = True

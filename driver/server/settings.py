@@ -2,8 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import get_args
 
+from signalbox.driver.channel.interleave import GroupSettings, Interleave
 from signalbox.driver.compute.preemption import level
+from signalbox.driver.runtime.own_machine import Scheduling
 from signalbox.driver.server.work_queue import Policy
 from signalbox.hw.config import NESTING
 
@@ -31,6 +34,12 @@ class ServerSettings:
     weights : pointers per turn of applications, by name, for the policy "weighted"; default 1.
     priorities : of applications, by name, for the policy "priority"; a higher one goes first;
         default 0.
+    scheduling : of the channels: "flat", or "runlist", where each address space has a turn of the
+        host (HOST-7); for machines with runlists.
+    turns : turns of an address space in ns, by the application's name, for "runlist"; default that
+        of `GroupSettings`.
+    interleave : interleave levels by the application's name, likewise: "low", the default,
+        "medium" or "high".
     depth : greatest nesting depth of kernels.
     context_each : each application has a context of its own, and they run in turn (SHARE-11);
         otherwise all are in one, and their kernels run at the same time.
@@ -50,6 +59,9 @@ class ServerSettings:
     policy: Policy | str = Policy.ROUND_ROBIN
     weights: Mapping[str, int] = field(default_factory=dict)
     priorities: Mapping[str, int] = field(default_factory=dict)
+    scheduling: Scheduling = "flat"
+    turns: Mapping[str, int] = field(default_factory=dict)
+    interleave: Mapping[str, str] = field(default_factory=dict)
     depth: int = 1
     context_each: bool = False
     level: str = "cilp"
@@ -73,7 +85,20 @@ class ServerSettings:
             raise ValueError(f"patience_cycles = {self.patience_cycles} is negative")
         if any(weight < 1 for weight in self.weights.values()):
             raise ValueError(f"weights = {dict(self.weights)}: each is at least 1")
+        for name in {*self.turns, *self.interleave}:
+            self.group(name)
+        if self.scheduling not in get_args(Scheduling):
+            raise ValueError(f"scheduling = {self.scheduling!r} is none of {get_args(Scheduling)}")
         Policy(self.policy)
         level(self.level)
         if not 1 <= self.slice_cycles < 1 << 32:
             raise ValueError(f"slice_cycles = {self.slice_cycles} is outside 1 … 2^32 - 1")
+
+    def group(self, name: str) -> GroupSettings:
+        """Settings of the time-slice groups of an application. Raises `ValueError`."""
+        text = self.interleave.get(name, Interleave.LOW.name.lower())
+        levels = {one.name.lower(): one for one in Interleave}
+        if text not in levels:
+            raise ValueError(f"interleave of {name!r} = {text!r} is none of {[*levels]}")
+        given = {"slice_ns": self.turns[name]} if name in self.turns else {}
+        return GroupSettings(level=levels[text], **given)

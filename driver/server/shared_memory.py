@@ -35,8 +35,8 @@ _libc.mmap.argtypes = [
 class SharedMemory:
     """`size` bytes at a fixed address of this process, all zero. Pages are backed when written.
 
-    A portion is a range that `share` makes available to other processes. Who has its descriptor
-    can map the portion, and nothing else.
+    A portion is a range that `share` makes available to other processes. Its descriptor gives
+    access to the portion only.
 
     Members
     -------

@@ -1,7 +1,7 @@
 """Clients in other processes: a local socket, and memory that they map (SHARE-10).
 
-Each connection has a thread that reads and one that writes, so a client that sends half a message,
-or reads nothing, keeps nobody waiting. Only the user who runs the server can connect.
+Each connection has a thread that reads and one that writes, so a stalled client does not delay
+others. Only the user who runs the server can connect.
 """
 
 import contextlib

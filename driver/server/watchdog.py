@@ -1,4 +1,4 @@
-"""Work without an end, which keeps others waiting (SHARE-9)."""
+"""Selects an application that blocks others with endless work (SHARE-9)."""
 
 from collections.abc import Iterable
 
@@ -11,10 +11,13 @@ __all__ = ["culprit"]
 def culprit(
     applications: Iterable[Application], cycle: int, settings: ServerSettings
 ) -> Application | None:
-    """The application whose work is to be ended, if several have work and nothing of one has ended
-    for longer than the patience: of those that have tasks or copies without an end, else of all
-    that have any, the one that has had them without a break for longest. The patience of all begins
-    anew then."""
+    """Returns the application to be ended, or None.
+
+    Applies when several have work, and nothing of one of them has ended for longer than the
+    patience. Prefers applications with tasks or copies of which none has ended meanwhile to others
+    with tasks or copies; among these, the one that has been busy for longest. Restarts the patience
+    of all.
+    """
     working = [one for one in applications if one.busy_since or one.ready]
     # With a context each, an application runs for its part of the time only.
     patience = settings.patience_cycles * (len(working) if settings.context_each else 1)

@@ -14,7 +14,7 @@ GUARD = 32
 
 
 class VerifyError(AssertionError):
-    """A copy or kernel left wrong bytes in memory."""
+    """A copy or kernel left wrong bytes in memory, or could not launch its children."""
 
 
 @dataclass(eq=False)

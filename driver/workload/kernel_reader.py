@@ -1,4 +1,4 @@
-"""Reads and checks [[kernel]] of a workload file (`driver/workload/reader.py`).
+"""Reads and checks [[kernel]] and [[child]] of a workload file (`driver/workload/reader.py`).
 
 Data are named after the copy or kernel that writes them. If a kernel overwrites data in place, no
 other copy or kernel may use the old data.
@@ -20,6 +20,9 @@ __all__ = ["check_kernels", "read_kernels"]
 _MOST = (0x7FFF_FFFF, 0xFFFF, 0xFFFF)
 """Maximum number of blocks of a grid in x, y, z."""
 
+_KERNEL_KEYS = {item.name for item in fields(KernelSpec)} - {"shape", "parent"} | {"grid", "block"}
+_CHILD_KEYS = {"name", "kernel", "grid", "block", "args", "policy"}
+
 _WORDS = 1 << 28
 """Maximum number of 32-bit words that a pointer argument may need."""
 
@@ -28,24 +31,30 @@ _WORDS = 1 << 28
 
 
 def read_kernels(top: Table, streams: set[str], config: Config) -> list[tuple[Table, KernelSpec]]:
-    """Read every [[kernel]] and check it on its own. Raises `WorkloadError`."""
-    tables = top.tables("kernel")
-    if tables and not config.compute:
-        raise tables[0].error(f"[machine] has sms = {config.sms}: it cannot run kernels")
+    """Read every [[kernel]] and [[child]], and check it on its own; children have no stream yet.
+    Raises `WorkloadError`."""
+    tables, children = top.tables("kernel"), top.tables("child")
+    if (tables or children) and not config.compute:
+        raise [*tables, *children][0].error(
+            f"[machine] has sms = {config.sms}: it cannot run kernels"
+        )
     found = []
     for number, table in enumerate(tables, 1):
-        spec = _kernel(table, f"kernel {number}", streams)
+        table.known(_KERNEL_KEYS)
+        stream = table.text("stream", None)
+        if stream not in streams:
+            raise table.error(f"stream = {stream!r}: there is no such stream")
+        found.append((table, _kernel(table, f"kernel {number}", stream)))
+    for table in children:
+        table.known(_CHILD_KEYS)
+        found.append((table, _kernel(table, None, "")))
+    for table, spec in found:
         _check_machine(table, spec, config)
-        found.append((table, spec))
     return found
 
 
-def _kernel(table: Table, default_name: str, streams: set[str]) -> KernelSpec:
-    names = {item.name for item in fields(KernelSpec)} - {"shape"}
-    table.known(names | {"grid", "block"})
-    stream = table.text("stream", None)
-    if stream not in streams:
-        raise table.error(f"stream = {stream!r}: there is no such stream")
+def _kernel(table: Table, default_name: str | None, stream: str) -> KernelSpec:
+    """A kernel of a stream; "": a child."""
     reference = REFERENCES[table.text("kernel", None, tuple(REFERENCES))]
     given, cancelled = ("priority" in table.values), ("cancel_at" in table.values)
     spec = KernelSpec(
@@ -70,9 +79,15 @@ def _kernel(table: Table, default_name: str, streams: set[str]) -> KernelSpec:
 def _check_end(table: Table, spec: KernelSpec) -> None:
     """Check that the kernel ends, and is not cancelled unless it has no result."""
     reference, cancel_at = spec.reference, spec.cancel_at
+    if not reference.ends and not spec.stream:
+        raise table.error(f"kernel = {spec.kernel!r} never ends, so it cannot be a child")
+    if reference.children and (spec.shape.blocks > 1 or spec.shape.warps > 1):
+        raise table.error(f"{spec.kernel!r} launches kernels, so it has one block of one warp")
     if cancel_at is None:
         if not reference.ends:
             raise table.error(f"kernel = {spec.kernel!r} never ends: give it a cancel_at")
+    elif reference.children:
+        raise table.error(f"cancel_at = {cancel_at}: {spec.kernel!r} launches kernels")
     elif reference.output:
         raise table.error(
             f"cancel_at = {cancel_at}: {spec.kernel!r} has a result, which it would lack"
@@ -105,13 +120,13 @@ def _check_args(table: Table, spec: KernelSpec) -> None:
     """Check that every parameter has an argument of the right kind."""
     reference, parameters = spec.reference, spec.reference.kernel.parameters
     for name in spec.args:
-        if name not in parameters:
-            known = ", ".join(parameters)
+        if name not in parameters or name == reference.status:
+            known = ", ".join(one for one in parameters if one != reference.status)
             raise table.error(f"args: {spec.kernel!r} has no {name!r}; it takes {known}")
     for name in parameters:
         value = spec.args.get(name)
         if value is None:
-            if name not in (reference.output, *reference.optional):
+            if name not in (reference.output, reference.status, *reference.optional):
                 raise table.error(f"args: {name} of {spec.kernel!r} is missing")
         elif name in reference.pointers:
             if not isinstance(value, str):
@@ -119,6 +134,9 @@ def _check_args(table: Table, spec: KernelSpec) -> None:
                     f"args: {name} = {value!r} is a pointer: name the copy or kernel whose data "
                     "it points to"
                 )
+        elif name in reference.children:
+            if not isinstance(value, str):
+                raise table.error(f"args: {name} = {value!r} is a kernel: name a [[child]]")
         elif type(value) is not int or not 0 <= value < 1 << 32:
             raise table.error(f"args: {name} = {value!r} is not an integer from 0 to 2^32 - 1")
     if reference.follows and not spec.numbers["STEPS"]:
@@ -136,6 +154,8 @@ def _check_machine(table: Table, spec: KernelSpec, config: Config) -> None:
             f"kernel = {spec.kernel!r}: [machine] has timing_core = "
             f"{str(config.timing_core).lower()}, whose SMs run {what}"
         )
+    if (spec.reference.children or not spec.stream) and not config.nested:
+        raise table.error("[machine] has nested_kernels = 0: its kernels cannot launch others")
     kernel, block = spec.reference.kernel, spec.shape.block
     launch = KernelLaunch(kernel=kernel, grid=spec.shape.grid, block=block, args={})
     try:
@@ -150,21 +170,27 @@ def _check_machine(table: Table, spec: KernelSpec, config: Config) -> None:
 def check_kernels(
     kernels: list[tuple[Table, KernelSpec]],
     copies: list[tuple[Table, CopySpec]],
+    by_name: Mapping[str, Spec],
     spaces: Mapping[str, str | None],
 ) -> None:
     """Check that pointers lead to suitable data, which no other kernel overwrites.
 
-    `spaces` gives the address space of each stream. Raises `WorkloadError`.
+    `by_name` has all work, `spaces` the address space of each stream. Raises `WorkloadError`.
     """
-    by_name = {spec.name: spec for _, spec in (*copies, *kernels)}
+    for table, spec in kernels:  # first, as a kernel also waits for the data of its children
+        for pointer, name in spec.sources.items():
+            what = f"args: {pointer} = {name!r}"
+            if name not in by_name:
+                raise table.error(f"{what}: there is no such copy or kernel")
+            if by_name[name].count not in {1, spec.count}:
+                raise table.error(
+                    f"{what}: that is a series of {by_name[name].count}, this one of {spec.count}"
+                )
+            _check_data(table, spec, pointer, by_name[name])
     for table, spec in kernels:
         for name in spec.after:
             if name not in by_name:
                 raise table.error(f"after = {name!r}: there is no such copy or kernel")
-        for pointer, name in spec.sources.items():
-            if name not in by_name:
-                raise table.error(f"args: {pointer} = {name!r}: there is no such copy or kernel")
-            _check_data(table, spec, pointer, by_name[name])
         for name in spec.before:
             if by_name[name].count not in {1, spec.count}:
                 raise table.error(
@@ -181,7 +207,7 @@ def _check_data(table: Table, spec: KernelSpec, pointer: str, other: Spec) -> No
     needed = 4 * spec.words[pointer]
     if other.size < needed:
         raise table.error(f"{what}: that has {other.size} bytes, {spec.kernel!r} needs {needed}")
-    if isinstance(other, KernelSpec):
+    if not isinstance(other, CopySpec):
         if pointer == spec.reference.follows:
             raise table.error(f"{what}: only a copy with data = 'permutation' can be followed")
         return

@@ -11,6 +11,11 @@
     stream_priorities = 2
     slice = 2000               # time slice of every channel, in cycles
 
+    [limits]                   # optional; for machines with nested_kernels
+    nesting_depth = 4          # levels of kernels that launch kernels, 1 … 24; default 1. Stream
+                               # priorities of kernels are so far apart
+    pending_launches = 100     # most children that are not complete, 1 … 2048 (default)
+
     [[space]]                  # optional; an address space
     name = "a"
 
@@ -48,17 +53,36 @@
                                # that writes the data. Without a pointer for the results, they go to
                                # memory of their own; with one, its data are overwritten, and other
                                # work must name the kernel to use them
-    priority = 63              # 0 … 63; default: the negated priority of the stream
+    priority = 63              # 0 … 63; default: the negated priority of the stream, times
+                               # nesting_depth
     policy = "wide"            # placement of blocks; or "deep", "affinity", "auto" (default)
     at = 100                   # at, after, count, period: as for copies
     cancel_at = 30000          # cycle in which it is cancelled if it has not ended. A kernel that
                                # may be cancelled has no result; "endless" never ends by itself
 
+    [[child]]                  # a kernel that one [[kernel]] or [[child]] launches, once: "launch
+    name = "half"              # both" or "launch in turn", with args = { FIRST = "half" } and
+                               # perhaps SECOND. It needs a name; kernel, grid, block, args, policy:
+                               # as for kernels. Others can use its data as those of a kernel
+
+    [[nested]]                 # an algorithm of driver/nested: its kernels launch kernels. Needs a
+                               # machine with nested_kernels and save_places
+    name = "sort"              # default "nested 1", …
+    stream = "low"
+    kernel = "merge sort"      # or "refinement", "breadth first"
+    n = 200                    # words to sort; words along a side of the square field, a power of
+                               # two; vertices of the graph
+    levels = 3                 # of a refinement only: depth of its cells
+    seed = 7                   # of the input, which does not depend on the run's; default 0
+    priority = 5               # priority, at, after, count, period: as for kernels
+
 A dependency between two series of the same `count` is element by element: frame[2] after other[2].
 A dependency on a single copy or kernel applies to the whole series. A copy's memory is mapped in
 the address space of its stream; all spaces allocate the same addresses. With a `source` in another
 space, that memory is mapped in both. With `timing_core`, SMs only simulate time, and the only
-kernel is "timing" (`driver/kernels/timing.py`). `driver.workload.replay` runs workloads.
+kernel is "timing" (`driver/kernels/timing.py`). Copies and kernels use the result of a [[nested]]
+by its name, as that of a kernel: the sorted words; the level of each word's cell; the distance of
+each vertex from the one with most edges. `driver.workload.replay` runs workloads.
 """
 
 import tomllib
@@ -67,13 +91,17 @@ from dataclasses import fields
 from pathlib import Path
 
 from signalbox.driver.channel.priority_policy import Policy, PolicyError
+from signalbox.driver.workload.child_reader import adopt
 from signalbox.driver.workload.kernel_reader import check_kernels, read_kernels
+from signalbox.driver.workload.nested_reader import check_nested, read_limits, read_nested
 from signalbox.driver.workload.specs import (
     DATA,
     POLICIES,
     UNMAPPED,
     CopySpec,
     KernelSpec,
+    LimitsSpec,
+    NestedSpec,
     PolicySpec,
     Spec,
     StreamSpec,
@@ -83,6 +111,8 @@ from signalbox.driver.workload.toml_table import LONGEST, Table, WorkloadError
 from signalbox.hw.config import Config, ConfigError
 
 __all__ = ["load", "parse"]
+
+_TABLES = {"machine", "policy", "limits", "space", "stream", "copy", "kernel", "child", "nested"}
 
 _BOUNDARY = 256
 """Exclusive upper bound of offsets from the start of a page, in bytes."""
@@ -108,11 +138,12 @@ def parse(text: str, file: str = "workload", *, name: str = "") -> Workload:
     except tomllib.TOMLDecodeError as error:
         raise WorkloadError(f"{file}: not TOML: {error}") from error
     top = Table(file, "the top level", tables)
-    top.known({"machine", "policy", "space", "stream", "copy", "kernel"})
+    top.known(_TABLES)
     spaces = _spaces(top)
     streams = _streams(top, spaces)
     config = _config(Table(file, "[machine]", top.table("machine")))
-    copies, kernels = _work(top, streams, config)
+    limits = read_limits(Table(file, "[limits]", top.table("limits")), config)
+    copies, kernels, nested = _work(top, streams, config, limits)
     workload = Workload(
         name=name or file,
         config=config,
@@ -121,6 +152,8 @@ def parse(text: str, file: str = "workload", *, name: str = "") -> Workload:
         streams=streams,
         copies=copies,
         kernels=kernels,
+        nested=nested,
+        limits=limits,
     )
     _check_policy(workload, file)
     _check_asids(workload, file)
@@ -218,7 +251,7 @@ def _check_asids(workload: Workload, file: str) -> None:
     """Check that all address spaces can be in use at once."""
     used = len({stream.space for stream in workload.streams})
     asids = workload.config.asids
-    own = 1 if workload.kernels and asids > 1 else 0
+    own = 1 if workload.launches and asids > 1 else 0
     if used > asids - own:
         note = ", one of them reserved for the driver's task lists" if own else ""
         raise WorkloadError(
@@ -228,26 +261,34 @@ def _check_asids(workload: Workload, file: str) -> None:
 
 
 def _work(
-    top: Table, streams: tuple[StreamSpec, ...], config: Config
-) -> tuple[tuple[CopySpec, ...], tuple[KernelSpec, ...]]:
-    """Read and check copies and kernels."""
+    top: Table, streams: tuple[StreamSpec, ...], config: Config, limits: LimitsSpec
+) -> tuple[tuple[CopySpec, ...], tuple[KernelSpec, ...], tuple[NestedSpec, ...]]:
+    """Read and check copies, kernels and algorithms with nested launches."""
     spaces = {stream.name: stream.space for stream in streams}
     copies = [
         (table, _copy(table, f"copy {number}", set(spaces)))
         for number, table in enumerate(top.tables("copy"), 1)
     ]
     kernels = read_kernels(top, set(spaces), config)
-    by_name: dict[str, Spec] = {}
-    for table, spec in (*copies, *kernels):
-        if spec.name in by_name:
+    nested = read_nested(top, set(spaces), config, limits)
+    names: set[str] = set()
+    for table, spec in (*copies, *kernels, *nested):
+        if spec.name in names:
             raise table.error(f"name = {spec.name!r} is used twice")
-        by_name[spec.name] = spec
+        names.add(spec.name)
+    kernels = adopt(kernels, limits)
+    by_name: dict[str, Spec] = {spec.name: spec for _, spec in (*copies, *kernels, *nested)}
     if not by_name:
-        raise top.error("there is no [[copy]] and no [[kernel]]")
+        raise top.error("there is no [[copy]], no [[kernel]] and no [[nested]]")
     for table, copy in copies:
         _check_dependencies(table, copy, by_name)
-    check_kernels(kernels, copies, spaces)
-    return tuple(copy for _, copy in copies), tuple(kernel for _, kernel in kernels)
+    check_kernels(kernels, copies, by_name, spaces)
+    check_nested(nested, by_name)
+    return (
+        tuple(copy for _, copy in copies),
+        tuple(kernel for _, kernel in kernels),
+        tuple(one for _, one in nested),
+    )
 
 
 def _copy(table: Table, default_name: str, streams: set[str]) -> CopySpec:
@@ -314,7 +355,7 @@ def _check_dependencies(table: Table, copy: CopySpec, by_name: Mapping[str, Spec
     for key in ("data", "src_pitch", "src_offset"):
         if key in table.values:
             raise table.error(f"{key} is determined by source = {copy.source!r}")
-    if isinstance(other, KernelSpec):
+    if not isinstance(other, CopySpec):
         _check_result(table, copy, other)
     elif (other.width, other.height) != (copy.width, copy.height):
         raise table.error(
@@ -323,7 +364,7 @@ def _check_dependencies(table: Table, copy: CopySpec, by_name: Mapping[str, Spec
         )
 
 
-def _check_result(table: Table, copy: CopySpec, kernel: KernelSpec) -> None:
+def _check_result(table: Table, copy: CopySpec, kernel: KernelSpec | NestedSpec) -> None:
     """Check that a copy has exactly the size of a kernel's result."""
     if not kernel.size:
         raise table.error(f"source = {kernel.name!r}: {kernel.kernel!r} has no result")

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from signalbox.driver.kernels.launching import LAUNCH_BOTH, LAUNCH_IN_TURN
 from signalbox.driver.kernels.library import (
     CHASE,
     ENDLESS,
@@ -73,6 +74,9 @@ class Reference:
     follows : pointer parameter whose words are indices into it (`data = "permutation"`), or "".
     optional : numbers that default to 0.
     ends : it ends by itself; otherwise it must be cancelled.
+    children : parameters that are kernels which it launches, the first of them always.
+    ordered : it launches each child when the one before is complete.
+    status : parameter that points to a word for the answer to a refused launch, or "".
     """
 
     kernel: Kernel
@@ -83,11 +87,16 @@ class Reference:
     follows: str = ""
     optional: tuple[str, ...] = ()
     ends: bool = True
+    children: tuple[str, ...] = ()
+    ordered: bool = False
+    status: str = ""
 
     @property
     def pointers(self) -> tuple[str, ...]:
-        """Names of the pointer parameters."""
-        return tuple(name for name, size in self.kernel.parameters.items() if size == 8)
+        """Names of the parameters that point to data."""
+        others = (*self.children, self.status)
+        sizes = self.kernel.parameters.items()
+        return tuple(name for name, size in sizes if size == 8 and name not in others)
 
 
 def _no_memory(shape: Shape, values: Values) -> dict[str, int]:
@@ -168,6 +177,17 @@ REFERENCES = {
         Reference(CHASE, _steps, "OUT", _chase, follows="NEXT"),
         Reference(SPIN, _no_memory, dimensions=3),
         Reference(ENDLESS, _no_memory, dimensions=3, ends=False),
+        *(
+            Reference(
+                kernel,
+                _no_memory,
+                optional=("SECOND",),
+                children=("FIRST", "SECOND"),
+                ordered=kernel is LAUNCH_IN_TURN,
+                status="STATUS",
+            )
+            for kernel in (LAUNCH_BOTH, LAUNCH_IN_TURN)
+        ),
         Reference(
             TIMING,
             _accesses,

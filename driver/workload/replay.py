@@ -1,141 +1,48 @@
 """Runs a workload on a device, verifies every byte, and records when each copy and kernel ended."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from signalbox.driver.channel.priority_policy import NoPriorityPolicy
+from signalbox.driver.compute.child import Child
 from signalbox.driver.compute.tasks import Task
 from signalbox.driver.device import Device
 from signalbox.driver.faults.channel_error import ChannelError
 from signalbox.driver.memory.address_space import AddressSpace
 from signalbox.driver.memory.physical import Buffer
+from signalbox.driver.nested.family import LaunchRefused
 from signalbox.driver.runtime.event import Event
+from signalbox.driver.runtime.limits import Limit
 from signalbox.driver.runtime.stream import Stream
 from signalbox.driver.workload.expected_data import GUARD, ExpectedData, VerifyError, lines
-from signalbox.driver.workload.repairs import FaultRecord, Repairs
-from signalbox.driver.workload.specs import CopySpec, KernelSpec, Request, Workload, requests
+from signalbox.driver.workload.nested_jobs import NestedJob
+from signalbox.driver.workload.records import (
+    ChildRecord,
+    CopyRecord,
+    KernelRecord,
+    Result,
+    SpaceRecord,
+)
+from signalbox.driver.workload.repairs import Repairs
+from signalbox.driver.workload.specs import (
+    CopySpec,
+    KernelSpec,
+    NestedSpec,
+    Request,
+    Workload,
+    requests,
+)
 
-__all__ = [
-    "CopyRecord",
-    "KernelRecord",
-    "Replay",
-    "Result",
-    "SpaceRecord",
-    "VerifyError",
-    "WorkRecord",
-    "run",
-]
+__all__ = ["Replay", "VerifyError", "run"]
 
 _Action = Callable[[Any], Awaitable[None]]
 """Begins or cancels a copy or kernel."""
 
 _LISTS = "task lists"
 """Name, in records, of the driver's address space for task lists."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class WorkRecord:
-    """Outcome of a copy or kernel. Times are in cycles from the start of the run.
-
-    Members
-    -------
-    name, index : series, and index in it.
-    stream, channel, priority : where and how it ran.
-    requested : time of the request according to the file.
-    submitted : time of the doorbell.
-    ready : the later of `submitted` and the end of its last dependency.
-    completed : time of its end.
-    """
-
-    name: str
-    index: int
-    stream: str
-    channel: int
-    priority: int
-    requested: int
-    submitted: int
-    ready: int
-    completed: int
-
-    @property
-    def latency(self) -> int:
-        """Cycles from `ready` to `completed`."""
-        return self.completed - self.ready
-
-
-@dataclass(frozen=True, kw_only=True)
-class CopyRecord(WorkRecord):
-    """A copy of `size` bytes; `completed` is when its last byte was written."""
-
-    size: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class KernelRecord(WorkRecord):
-    """A kernel, with the parameters of its launch. `completed` is when the event after it was
-    recorded. Its task record was at virtual address `page` << 8 of address space `asid`.
-    `cancelled`: it had not ended by `KernelSpec.cancel_at`."""
-
-    kernel: str
-    asid: int
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    page: int
-    cancelled: bool = False
-
-
-@dataclass(frozen=True)
-class SpaceRecord:
-    """An address space of streams, or of the task lists.
-
-    Members
-    -------
-    addresses : (first, last) virtual addresses of the streams' memory, ascending; none for the
-        task lists.
-    """
-
-    name: str
-    asid: int
-    addresses: tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True)
-class Result:
-    """A finished and verified run. Times in records count from machine cycle `start`."""
-
-    workload: Workload
-    policy: str
-    records: tuple[CopyRecord, ...]
-    start: int
-    spaces: tuple[SpaceRecord, ...] = ()
-    faults: tuple[FaultRecord, ...] = ()
-    kernels: tuple[KernelRecord, ...] = ()
-
-    @property
-    def total_cycles(self) -> int:
-        """Cycles from the start to the end of the last copy or kernel."""
-        return max((record.completed for record in (*self.records, *self.kernels)), default=0)
-
-    @property
-    def total_bytes(self) -> int:
-        """Total bytes copied."""
-        return sum(record.size for record in self.records)
-
-    def of(self, name: str) -> list[CopyRecord]:
-        """Records of the series of copies called `name`, in order."""
-        return [record for record in self.records if record.name == name]
-
-    def title(self, record: WorkRecord) -> str:
-        """Name of a copy or kernel, with its index if it is one of a series."""
-        series = any(spec.name == record.name and spec.count > 1 for spec in self.workload.work)
-        return f"{record.name}[{record.index}]" if series else record.name
-
-    def completion_order(self) -> list[str]:
-        """Titles of all copies in the order of their ends."""
-        return [self.title(record) for record in sorted(self.records, key=lambda r: r.completed)]
 
 
 @dataclass(kw_only=True)
@@ -147,6 +54,14 @@ class _Work:
     done: Event
     expected: ExpectedData | None
     submitted: int = 0
+
+    @property
+    def is_child(self) -> bool:
+        """Whether a kernel launches it, and not the driver."""
+        return False
+
+    def check(self) -> None:
+        """Raise `LaunchRefused` if it could not launch a child."""
 
 
 @dataclass(kw_only=True)
@@ -161,13 +76,42 @@ class _Copy(_Work):
 
 @dataclass(kw_only=True)
 class _Kernel(_Work):
-    """A kernel with all its arguments; once submitted, with its task and its record's
-    address >> 8."""
+    """A kernel with all its arguments. If the driver launches it, with its task and its record's
+    address >> 8 once it is submitted; otherwise it is prepared as a `child`. `status` : what it
+    writes if a child is refused."""
 
     spec: KernelSpec
     args: dict[str, int]
     page: int = 0
     task: Task | None = None
+    child: Child | None = None
+    status: Buffer | None = None
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether it was cancelled before its end."""
+        return self.task is not None and self.task.cancelled
+
+    @property
+    def is_child(self) -> bool:
+        return self.spec.parent is not None
+
+    def check(self) -> None:
+        if self.status is not None and (answer := int(self.status.read(np.uint32, 1)[0])):
+            raise LaunchRefused(answer)
+
+
+@dataclass(kw_only=True)
+class _Nested(_Work):
+    """An algorithm with nested launches, prepared; once submitted, with the address of the first
+    kernel's record >> 8."""
+
+    spec: NestedSpec
+    job: NestedJob
+    page: int = 0
+
+    def check(self) -> None:
+        self.job.family.check()
 
 
 class Replay:
@@ -182,9 +126,10 @@ class Replay:
         self._device = device
         self._workload = workload
         self._numbers = np.random.default_rng(seed)
+        self._requests: dict[tuple[str, int], Request] = {}
         self._spaces: dict[str | None, AddressSpace] = {None: device.space}
         self._streams: dict[str, Stream] = {}
-        self._work: dict[tuple[str, int], _Copy | _Kernel] = {}
+        self._work: dict[tuple[str, int], _Copy | _Kernel | _Nested] = {}
         self._expected: dict[Buffer, tuple[str, ExpectedData]] = {}
         self._buffers: list[Buffer] = []
         self._repairs = Repairs(device)
@@ -201,10 +146,14 @@ class Replay:
         `DeviceError`.
         """
         device, machine = self._device, self._device.machine
+        device.set_limit(Limit.NESTING_DEPTH, self._workload.limits.nesting_depth)
+        device.set_limit(Limit.PENDING_LAUNCHES, self._workload.limits.pending_launches)
         await self._open_streams()
         order = requests(self._workload.work)
+        self._requests = {request.key: request for request in order}
         for request in order:
-            await self._place(request)
+            if request.key not in self._work:
+                await self._place(request)
         spaces = self._space_records()
         await self._unmap_missing()
         await device.synchronize()
@@ -213,17 +162,37 @@ class Replay:
             await self._repairs.wait_until(start + at)
             await act(work)
         await self._synchronize()
+        self._verify()
+        result = self._result([self._work[request.key] for request in order], spaces, start)
+        await self._free()
+        return result
+
+    def _verify(self) -> None:
+        """Raise `VerifyError` if a child was refused, or for wrong data."""
+        for (name, index), work in self._work.items():
+            try:
+                work.check()
+            except LaunchRefused as error:
+                raise VerifyError(f"{name}[{index}]: {error}") from error
         for title, expected in self._expected.values():
             expected.verify(title)
-        result = self._result([self._work[request.key] for request in order], spaces, start)
+
+    async def _free(self) -> None:
+        """Free all memory."""
+        for work in self._work.values():
+            if isinstance(work, _Nested):
+                await work.job.free()
+            elif isinstance(work, _Kernel) and work.child is not None:
+                work.child.free()
         for buffer in self._buffers:
-            await device.free(buffer)
-        return result
+            await self._device.free(buffer)
 
     def _actions(self, order: Sequence[Request]) -> list[tuple[int, _Action, Any]]:
         """Submissions and cancellations, with their times and work, in order."""
         actions: list[tuple[int, _Action, Any]] = [
-            (request.at, self._submit, self._work[request.key]) for request in order
+            (request.at, self._submit, self._work[request.key])
+            for request in order
+            if not self._work[request.key].is_child
         ]
         for work in self._work.values():
             if isinstance(work, _Kernel) and work.spec.cancel_at is not None:
@@ -231,7 +200,10 @@ class Replay:
         return sorted(actions, key=lambda one: one[0])
 
     def _result(
-        self, work: Sequence[_Copy | _Kernel], spaces: tuple[SpaceRecord, ...], start: int
+        self,
+        work: Sequence[_Copy | _Kernel | _Nested],
+        spaces: tuple[SpaceRecord, ...],
+        start: int,
     ) -> Result:
         """Result of a finished run that started in machine cycle `start`."""
         return Result(
@@ -241,7 +213,12 @@ class Replay:
             start,
             spaces,
             self._repairs.records(start),
-            tuple(self._kernel_record(one, start) for one in work if isinstance(one, _Kernel)),
+            tuple(
+                self._kernel_record(one, start)
+                for one in work
+                if not isinstance(one, _Copy) and not one.is_child
+            ),
+            tuple(self._child_records(work)),
         )
 
     async def _open_streams(self) -> None:
@@ -265,7 +242,7 @@ class Replay:
             for space in dict.fromkeys(stream.space for stream in self._streams.values())
             if space.asid is not None
         ]
-        if self._workload.kernels:
+        if self._workload.launches:
             records += [SpaceRecord(_LISTS, asid, ()) for asid in self._device.spaces.reserved]
         return tuple(sorted(records, key=lambda record: record.asid))
 
@@ -285,13 +262,17 @@ class Replay:
             except ChannelError as error:
                 await self._repairs.attend(error)
 
-    async def _place(self, request: Request) -> None:
-        """Allocate and fill the memory of a copy or kernel, in the address space of its stream."""
+    async def _place(self, request: Request, parent: _Kernel | None = None) -> None:
+        """Allocate and fill the memory of a copy or kernel, in the address space of its stream. A
+        child ends, for others, with the kernel that it descends from."""
         spec = request.spec
         if isinstance(spec, CopySpec):
             work = await self._place_copy(request, spec)
+        elif isinstance(spec, KernelSpec):
+            done = self._device.event(interrupt=False) if parent is None else parent.done
+            work = await self._place_kernel(request, spec, done)
         else:
-            work = await self._place_kernel(request, spec)
+            work = await self._place_nested(request, spec)
         self._work[request.key] = work
         if work.expected is not None:
             self._expected[work.expected.buffer] = f"{spec.name}[{request.index}]", work.expected
@@ -319,7 +300,7 @@ class Replay:
             to=stream.space.at(expected.buffer, spec.dst_offset),
         )
 
-    async def _place_kernel(self, request: Request, spec: KernelSpec) -> _Kernel:
+    async def _place_kernel(self, request: Request, spec: KernelSpec, done: Event) -> _Kernel:
         """Prepare a kernel; its expected result is computed by numpy here."""
         stream, output = self._streams[spec.stream], spec.reference.output
         data = {pointer: self._origin(request, name) for pointer, name in spec.sources.items()}
@@ -328,19 +309,55 @@ class Replay:
         args = {name: await expected.address_in(stream.space) for name, expected in data.items()}
         words = {name: expected.words for name, expected in data.items()}
         spec.reference.compute(spec.shape, words | spec.numbers)
-        return _Kernel(
+        kernel = _Kernel(
+            request=request,
+            spec=spec,
+            stream=stream,
+            done=done,
+            expected=data[output].overwritten(words[output]) if output else None,
+            args=args | spec.numbers,
+        )
+        if spec.children:
+            await self._place_children(kernel)
+        return kernel
+
+    async def _place_children(self, kernel: _Kernel) -> None:
+        """Prepare the children of a kernel, which become its arguments."""
+        spec, stream = kernel.spec, kernel.stream
+        for parameter, name in spec.children.items():
+            await self._place(self._requests[name, kernel.request.index], kernel)
+            work = self._work[name, kernel.request.index]
+            assert isinstance(work, _Kernel), "only kernels are children"
+            its = work.spec
+            work.child = await stream.child(
+                its.reference.kernel, its.grid, its.block, work.args, policy=its.policy
+            )
+            kernel.args[parameter] = int(work.child)
+        kernel.status = await self._device.upload(np.zeros(1, np.uint32), space=stream.space)
+        self._buffers.append(kernel.status)
+        kernel.args[spec.reference.status] = stream.address(kernel.status, 0)
+
+    async def _place_nested(self, request: Request, spec: NestedSpec) -> _Nested:
+        """Prepare an algorithm, with input from its own seed."""
+        stream, numbers = (
+            self._streams[spec.stream],
+            np.random.default_rng([spec.seed, request.index]),
+        )
+        prepare = spec.algorithm.prepare
+        job = await prepare(self._device, stream, numbers, spec.n, spec.levels)
+        return _Nested(
             request=request,
             spec=spec,
             stream=stream,
             done=self._device.event(interrupt=False),
-            expected=data[output].overwritten(words[output]) if output else None,
-            args=args | spec.numbers,
+            expected=job.expected,
+            job=job,
         )
 
     def _origin(self, request: Request, name: str) -> ExpectedData:
         """Result of the earlier copy or kernel `name`, an input of this request."""
-        key = next(need for need in request.needs if need[0] == name)
-        expected = self._work[key].expected
+        series = (name, request.index) in self._work
+        expected = self._work[name, request.index if series else 0].expected
         assert expected is not None, "a workload refers only to work that has a result"
         return expected
 
@@ -364,14 +381,16 @@ class Replay:
         self._buffers.append(buffer)
         return space.at(buffer, spec.src_offset)
 
-    async def _submit(self, work: _Copy | _Kernel) -> None:
+    async def _submit(self, work: _Copy | _Kernel | _Nested) -> None:
         """Submit a copy or kernel, after waits for its dependencies."""
         for key in work.request.needs:
             await self._work[key].done.wait(work.stream)
         if isinstance(work, _Copy):
             await self._submit_copy(work)
-        else:
+        elif isinstance(work, _Kernel):
             await self._submit_kernel(work)
+        else:
+            await self._submit_nested(work)
         work.submitted = self._device.machine.now()
 
     @staticmethod
@@ -397,13 +416,18 @@ class Replay:
         kernel.page, kernel.task = task.record >> 8, task
         await kernel.done.record(stream)
 
+    async def _submit_nested(self, nested: _Nested) -> None:
+        task = await nested.job.launch(priority=self._priority(nested))
+        nested.page = task.record >> 8
+        await nested.done.record(nested.stream)
+
     @staticmethod
     async def _cancel(kernel: _Kernel) -> None:
         """Cancel a kernel if it has not ended."""
         assert kernel.task is not None, "it was submitted before"
         await kernel.task.cancel()
 
-    def _priority(self, kernel: _Kernel) -> int:
+    def _priority(self, kernel: _Kernel | _Nested) -> int:
         """Priority of a kernel's launch."""
         if isinstance(self._device.policy, NoPriorityPolicy):
             return 0
@@ -421,23 +445,33 @@ class Replay:
             **self._times(copy, start),
         )
 
-    def _kernel_record(self, kernel: _Kernel, start: int) -> KernelRecord:
-        spec, asid = kernel.spec, kernel.stream.space.asid
-        assert asid is not None, "a space with open streams has one"
+    def _kernel_record(self, kernel: _Kernel | _Nested, start: int) -> KernelRecord:
+        spec = kernel.spec
         return KernelRecord(
             name=spec.name,
             index=kernel.request.index,
             kernel=spec.kernel,
             stream=spec.stream,
             channel=kernel.stream.channel.index,
-            asid=asid,
+            asid=_asid(kernel.stream),
             priority=self._priority(kernel),
-            grid=spec.shape.grid,
-            block=spec.shape.block,
+            grid=spec.grid,
+            block=spec.block,
             page=kernel.page,
-            cancelled=kernel.task is not None and kernel.task.cancelled,
+            cancelled=isinstance(kernel, _Kernel) and kernel.cancelled,
             **self._times(kernel, start),
         )
+
+    def _child_records(self, works: Sequence[_Work]) -> Iterator[ChildRecord]:
+        """Records of the kernels that kernels may launch."""
+        for work in works:
+            if isinstance(work, _Nested):
+                for child in work.job.family.children:
+                    yield _child_record(child, work.stream, "")
+            elif isinstance(work, _Kernel) and work.child is not None:
+                name, count = work.spec.name, work.spec.count
+                title = f"{name}[{work.request.index}]" if count > 1 else name
+                yield _child_record(work.child, work.stream, title)
 
     def _times(self, work: _Work, start: int) -> dict[str, int]:
         """Times of finished work, in cycles from machine cycle `start`."""
@@ -448,6 +482,24 @@ class Replay:
             "ready": ready - start,
             "completed": work.done.cycle - start,
         }
+
+
+def _asid(stream: Stream) -> int:
+    """ASID of an open stream."""
+    asid = stream.space.asid
+    assert asid is not None, "a space with open streams has one"
+    return asid
+
+
+def _child_record(child: Child, stream: Stream, title: str) -> ChildRecord:
+    return ChildRecord(
+        title=title,
+        kernel=child.program.kernel.name,
+        asid=_asid(stream),
+        grid=child.grid,
+        block=child.block,
+        page=child.record >> 8,
+    )
 
 
 def _random(spec: CopySpec, index: int, numbers: np.random.Generator) -> np.ndarray:

@@ -11,7 +11,7 @@ from itertools import pairwise
 from statistics import fmean, median, pstdev
 
 from signalbox.driver.text_table import counted, number, table, times
-from signalbox.driver.workload.replay import Result, SpaceRecord
+from signalbox.driver.workload.records import Result, SpaceRecord
 from signalbox.driver.workload.specs import CopySpec, Workload
 
 __all__ = [

@@ -9,6 +9,8 @@ from signalbox.driver.channel.priority_policy import (
     PriorityPolicy,
 )
 from signalbox.driver.channel.settings import ChannelSettings
+from signalbox.driver.runtime.limits import DEFAULTS, Limit
+from signalbox.driver.workload.nested_jobs import ALGORITHMS, Algorithm
 from signalbox.driver.workload.references import REFERENCES, Reference, Shape
 from signalbox.hw.config import Config
 
@@ -18,6 +20,8 @@ __all__ = [
     "UNMAPPED",
     "CopySpec",
     "KernelSpec",
+    "LimitsSpec",
+    "NestedSpec",
     "PolicySpec",
     "Request",
     "Spec",
@@ -69,6 +73,14 @@ class PolicySpec:
 
 
 @dataclass(frozen=True)
+class LimitsSpec:
+    """[limits]; see `driver.runtime.limits.Limit`."""
+
+    nesting_depth: int = DEFAULTS[Limit.NESTING_DEPTH]
+    pending_launches: int = DEFAULTS[Limit.PENDING_LAUNCHES]
+
+
+@dataclass(frozen=True)
 class CopySpec:
     """One [[copy]], a series of `count` equal copies."""
 
@@ -104,8 +116,9 @@ class CopySpec:
 class KernelSpec:
     """One [[kernel]], a series of `count` equal launches.
 
-    `args` are numbers, and for pointers the names of the copies and kernels that write the data.
-    `cancel_at` : cycle in which those that have not ended are cancelled, or None.
+    `args` are numbers; for pointers the names of the copies and kernels that write the data; for
+    kernels that it launches, their names. `cancel_at` : cycle in which those that have not ended
+    are cancelled, or None. `parent` : the kernel that launches it, or None.
     """
 
     name: str
@@ -120,11 +133,22 @@ class KernelSpec:
     after: tuple[str, ...] = ()
     count: int = 1
     period: int = 0
+    parent: str | None = None
 
     @property
     def reference(self) -> Reference:
         """Reference model of the kernel."""
         return REFERENCES[self.kernel]
+
+    @property
+    def grid(self) -> tuple[int, int, int]:
+        """Number of blocks."""
+        return self.shape.grid
+
+    @property
+    def block(self) -> tuple[int, int, int]:
+        """Number of threads of a block."""
+        return self.shape.block
 
     @property
     def numbers(self) -> dict[str, int]:
@@ -135,11 +159,21 @@ class KernelSpec:
     @property
     def sources(self) -> dict[str, str]:
         """Names of the copies and kernels that write the data, by pointer."""
-        return {name: value for name, value in self.args.items() if isinstance(value, str)}
+        pointers = self.reference.pointers
+        return {name: str(value) for name, value in self.args.items() if name in pointers}
+
+    @property
+    def children(self) -> dict[str, str]:
+        """Names of the kernels that it launches, by parameter, in this order."""
+        names = self.reference.children
+        return {name: str(self.args[name]) for name in names if name in self.args}
 
     @property
     def before(self) -> tuple[str, ...]:
-        """Names of all copies and kernels that must end first."""
+        """Names of all copies and kernels that must end first; of a child, the kernel that launches
+        it, which does so when that is the case."""
+        if self.parent is not None:
+            return (self.parent,)
         return tuple(dict.fromkeys((*self.after, *self.sources.values())))
 
     @property
@@ -159,7 +193,57 @@ class KernelSpec:
         return self.sources.get(self.reference.output)
 
 
-Spec = CopySpec | KernelSpec
+@dataclass(frozen=True)
+class NestedSpec:
+    """One [[nested]], a series of `count` runs of an algorithm, each with another input.
+
+    `n` is the size of the input; `levels`, of a refinement; `seed`, of the input.
+    """
+
+    name: str
+    stream: str
+    kernel: str
+    n: int
+    levels: int = 1
+    seed: int = 0
+    priority: int | None = None
+    at: int = 0
+    after: tuple[str, ...] = ()
+    count: int = 1
+    period: int = 0
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """The algorithm."""
+        return ALGORITHMS[self.kernel]
+
+    @property
+    def before(self) -> tuple[str, ...]:
+        """Names of all work that must end first."""
+        return self.after
+
+    @property
+    def size(self) -> int:
+        """Size of the result in bytes."""
+        return 4 * self.algorithm.words(self.n)
+
+    @property
+    def depth(self) -> int:
+        """Nesting depth that it needs."""
+        return self.algorithm.depth(self.n, self.levels)
+
+    @property
+    def grid(self) -> tuple[int, int, int]:
+        """Blocks of its first kernel."""
+        return (1, 1, 1)
+
+    @property
+    def block(self) -> tuple[int, int, int]:
+        """Threads of a block of its first kernel."""
+        return (self.algorithm.threads, 1, 1)
+
+
+Spec = CopySpec | KernelSpec | NestedSpec
 
 
 @dataclass(frozen=True)
@@ -173,11 +257,18 @@ class Workload:
     streams: tuple[StreamSpec, ...]
     copies: tuple[CopySpec, ...]
     kernels: tuple[KernelSpec, ...] = ()
+    nested: tuple[NestedSpec, ...] = ()
+    limits: LimitsSpec = LimitsSpec()
+
+    @property
+    def launches(self) -> tuple[KernelSpec | NestedSpec, ...]:
+        """All that the driver launches: kernels, and algorithms with nested launches."""
+        return (*(one for one in self.kernels if one.parent is None), *self.nested)
 
     @property
     def work(self) -> tuple[Spec, ...]:
-        """Copies and kernels."""
-        return (*self.copies, *self.kernels)
+        """Copies, kernels, children included, and algorithms."""
+        return (*self.copies, *self.kernels, *self.nested)
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from signalbox.hw.task_unit.task_unit import TaskUnit
 __all__ = ["ComputeEngine"]
 
 _OF_CONTEXT = "context", "active", "leave", "automatic", "level", "saves", "save_area"
-"""What the task unit knows of the running context."""
+"""Context signals passed to the task unit."""
 
 _LOCAL_MEMORY = {
     ComputeMethod.SET_SHADER_LOCAL_MEMORY_B: 32,
@@ -46,22 +46,22 @@ class ComputeEngine(wiring.Component):
 
     Members
     -------
-    host : in, methods of channels; task completions.
-    control : in, registers of the engine.
-    settings : in, registers per context.
-    semaphore : out, the semaphore unit: task releases, channel reports.
-    mmu : out, binds.
-    read : out, memory of the task unit.
-    write : out, likewise.
-    sm_read : out, memory per SM.
-    sm_write : out, likewise.
+    host : in, methods of channels, and completions of tasks, see `ComputePort`.
+    control : in, registers of the engine, see `ComputeControl`.
+    settings : in, per context: its `context_setting`.
+    semaphore : out, two ports of the semaphore unit: for task releases, for channel reports.
+    mmu : out, binds, see `MmuPort`.
+    read : out, memory client of the task unit, reads.
+    write : out, memory client of the task unit, writes.
+    sm_read : out, one memory client per SM, reads.
+    sm_write : out, one memory client per SM, writes.
 
     Attributes
     ----------
     placement : the global logic controller, for counters and trace.
     contexts : the context scheduler, for counters.
-    sms : the SMs, likewise.
-    tasks : the task unit, likewise.
+    sms : the SMs, for counters.
+    tasks : the task unit, for counters.
     """
 
     def __init__(self, config: Config, core: CoreFactory | None = None) -> None:

@@ -18,7 +18,8 @@ _OF_WARP = "row", "index", "block", "cause", "at", "va"
 
 
 class WarpFaults(wiring.Component):
-    """Takes one fault per cycle, round robin among the SMs.
+    """Collects warp faults and adds the address space of their kernel row. One per cycle, round
+    robin among the SMs.
 
     Members
     -------

@@ -38,16 +38,16 @@ _OWNERS = (
 
 
 class AddressDecoder(wiring.Component):
-    """Decodes an access. Latency 2 cycles, during which `access` is stable.
+    """Finds the owner of a register access. Latency 2 cycles, during which `access` is stable.
 
     Global registers accept byte writes (`wstrb`). Doorbells, commands and the other blocks belong
     to other units and accept whole words only.
 
     Members
     -------
-    access : the access; of `data` only the handle of a doorbell is used.
-    owner : its owner.
-    known : `data`, as a doorbell handle, names a channel that was built.
+    access : in, the access; of `data` only the handle of a doorbell is used.
+    owner : out, its `Owner`.
+    known : out, `data`, as a doorbell handle, names a channel that was built.
     """
 
     def __init__(self, config: Config) -> None:

@@ -39,9 +39,9 @@ class AxiLiteTarget(wiring.Component):
 
     Members
     -------
-    axi : the bus.
-    access : the access; accepted together with its outcome.
-    outcome : response to `access`, in the cycle that accepts it.
+    axi : in, AXI4-Lite bus.
+    access : out, stream of `Access`; accepted together with its outcome.
+    outcome : in, `Outcome` of `access`, valid in the cycle that accepts it.
     """
 
     axi: In(Axi4Lite(ADDRESS_BITS))

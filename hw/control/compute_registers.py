@@ -35,18 +35,26 @@ _REGISTERS = (
 
 
 class ComputeRegisters(wiring.Component):
-    """Sticky status bits, records of the first fault and the first refused child. An event appears
-    1 cycle later and stays until it is cleared; one in the cycle of its clear is kept.
+    """Registers of the compute engine: sticky status bits, and records of the first fault and the
+    first refused child. An event appears 1 cycle later and stays until it is cleared; one in the
+    cycle of its clear is kept.
 
     Members
     -------
-    broken, active, context, idle, lost, fault, refused : see `ComputeControl`.
-    clear : TASK_STATUS bits to clear.
-    kills : in, strobe: TASK_KILL is written with `command`.
-    record : in, TASK_KILL_RECORD.
-    kill : out, see `ComputeControl`.
-    values : the registers.
-    attention : a context cannot run, or a task was lost; raises INTR.TASK.
+    broken : in, per context: it cannot run.
+    active : in, a context runs.
+    context : in, number of the running context, or of the last one.
+    idle : in, the engine holds no task.
+    lost : in, strobe: a task was lost.
+    fault : in, strobe: a `warp_fault`.
+    refused : in, strobe: a kernel's launch of a task was refused, see `task_refused`.
+    clear : in, TASK_STATUS bits to clear.
+    kills : in, strobe: TASK_KILL is written.
+    command : in, 32 bits: data of that write.
+    record : in, TASK_KILL_RECORD, 32 bits.
+    kill : out, stream of `kill_request`; accepted when the tasks have ended.
+    values : out, the registers, 32 bits each.
+    attention : out, a context cannot run, or a task was lost; raises INTR.TASK.
     """
 
     def __init__(self, config: Config) -> None:

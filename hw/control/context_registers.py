@@ -22,8 +22,8 @@ class ContextRegisters(wiring.Component):
 
     Members
     -------
-    port : control port; word address context × 4 + offset / 4.
-    settings : per context.
+    port : in, register port; word address context × 4 + offset / 4.
+    settings : out, per context: its `context_setting`.
     """
 
     def __init__(self, config: Config) -> None:

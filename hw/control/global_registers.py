@@ -33,23 +33,23 @@ class GlobalRegisters(wiring.Component):
 
     Members
     -------
-    access : current access.
-    write : strobe, executes the write; `access` has been stable for at least 1 cycle. The register
-        changes in the next cycle, `irq` in the one after.
-    value : read data, 3 cycles after `access`; 0 for registers that cannot be read.
-    doorbell : strobe, a valid doorbell was accepted.
-    time : PTIMER in nanoseconds, from reset on.
-    counting : semaphores below this index are counting semaphores; at most `counters`.
-    writeback : cycles between lazy write-backs of GP_GET.
-    error : see `Interrupts`.
-    notify : see `Interrupts`.
-    copied : see `Interrupts`.
-    irq : see `Interrupts`.
-    events : see `PerformanceCounters`.
-    maintain : binds and invalidations.
-    faults : the fault buffer.
-    compute : the compute engine.
-    runlist : the runlist.
+    access : in, current `Access`.
+    write : in, strobe: executes the write; `access` has been stable for at least 1 cycle. The
+        register changes in the next cycle, `irq` in the one after.
+    value : out, 32 bits of read data, 3 cycles after `access`; 0 for registers that cannot be read.
+    doorbell : in, strobe: a valid doorbell was accepted.
+    time : out, PTIMER: 64 bits, in nanoseconds from reset on.
+    counting : out, semaphores below this index are counting semaphores; at most `counters`.
+    writeback : out, cycles between lazy write-backs of GP_GET, 32 bits.
+    error : in, per channel, level: halted by an error.
+    notify : in, strobe per channel: executed NON_STALL_INTERRUPT.
+    copied : in, strobe per channel: completed a copy with an interrupt.
+    irq : out, interrupt line; registered.
+    events : in, events for the performance counters, see `EventPort`.
+    maintain : out, binds and invalidations, see `MmuPort`.
+    faults : out, the fault buffer, see `FaultPort`.
+    compute : out, the compute engine, see `ComputeControl`.
+    runlist : out, the runlist, see `RunlistControl`.
     """
 
     def __init__(self, config: Config) -> None:

@@ -10,24 +10,24 @@ __all__ = ["Interrupts"]
 class Interrupts(wiring.Component):
     """Sticky event bits per channel, and the interrupt line.
 
-    An event appears in `notified` or `finished` 1 cycle after its strobe, in `irq` after 2; clears
-    likewise. An event in the cycle of its clear is kept.
+    An event appears in `notified` or `finished` 1 cycle after its strobe, in `irq` after 2; a clear
+    takes as long. An event in the cycle of its clear is kept.
 
     Members
     -------
-    error : per channel, level, halted by an error.
-    notify : per channel, strobe, executed NON_STALL_INTERRUPT.
-    copied : per channel, strobe, completed a copy with an interrupt.
-    clear_notified : per channel, strobe.
-    clear_finished : per channel, strobe.
-    fault : level, a fault was recorded or lost.
-    task : level, a context cannot run, or a task was lost.
-    runlist : level, a runlist was refused, or all of its TSGs wait.
-    enable : mask for ERROR, NOTIFY, COPY, FAULT, TASK, RUNLIST.
-    notified : per channel, sticky.
-    finished : per channel, sticky.
-    summary : ERROR, NOTIFY, COPY (any channel), FAULT, TASK, RUNLIST; 1 cycle late.
-    irq : any enabled bit of these; registered.
+    error : in, per channel, level: halted by an error.
+    notify : in, strobe per channel: executed NON_STALL_INTERRUPT.
+    copied : in, strobe per channel: completed a copy with an interrupt.
+    clear_notified : in, strobe per channel: clears its `notified`.
+    clear_finished : in, strobe per channel: clears its `finished`.
+    fault : in, level: a fault was recorded or lost.
+    task : in, level: a context cannot run, or a task was lost.
+    runlist : in, level: a runlist was refused, or all of its TSGs wait.
+    enable : in, 6 bits: mask for ERROR, NOTIFY, COPY, FAULT, TASK, RUNLIST.
+    notified : out, per channel, sticky: `notify`.
+    finished : out, per channel, sticky: `copied`.
+    summary : out, 6 bits: ERROR, NOTIFY, COPY of any channel, FAULT, TASK, RUNLIST; 1 cycle late.
+    irq : out, an enabled bit of `summary` is 1; registered.
     """
 
     def __init__(self, channels: int) -> None:

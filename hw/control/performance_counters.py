@@ -44,14 +44,14 @@ class EventPort(wiring.Signature):
 
 
 class PerformanceCounters(wiring.Component):
-    """32-bit wrapping counters; an event appears in `values` 2 cycles later.
+    """Counts events, in 32-bit counters that wrap. An event appears in `values` 2 cycles later.
 
     Members
     -------
-    events : events of this cycle.
-    doorbell : strobe, a valid doorbell was accepted.
-    fault : strobe, a fault was reported.
-    values : all counters, by their names in the register description.
+    events : in, number of events of each kind in this cycle.
+    doorbell : in, strobe: a valid doorbell was accepted.
+    fault : in, strobe: a fault was reported.
+    values : out, all counters, by their names in the register description.
     """
 
     def __init__(self, config: Config) -> None:

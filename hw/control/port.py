@@ -35,23 +35,23 @@ class ControlPort(wiring.Component):
 
     Members
     -------
-    axi : the bus.
-    channel : channel registers; word address `channel` × 64 + offset / 4.
-    semaphore : on-chip semaphores; word address `slot` × 4 + word.
-    doorbell : valid doorbells, in order.
-    time : PTIMER in nanoseconds.
-    counting : semaphores below this index are counting semaphores (COPY-12).
-    writeback : cycles between lazy write-backs of GP_GET.
-    error : per channel, level, halted by an error.
-    notify : per channel, strobe, executed NON_STALL_INTERRUPT.
-    copied : per channel, strobe, completed a copy with an interrupt.
-    events : events for the performance counters.
-    maintain : binds and invalidations.
-    faults : the fault buffer.
-    compute : the compute engine.
-    runlist : the runlist.
-    contexts : settings of each context.
-    irq : level, registered; 2 cycles after a strobe.
+    axi : in, AXI4-Lite bus.
+    channel : out, port of the channel registers; word address `channel` × 64 + offset / 4.
+    semaphore : out, port of the on-chip semaphores; word address `slot` × 4 + word.
+    doorbell : out, stream of valid doorbells, with their channel, in order.
+    time : out, PTIMER: 64 bits, in nanoseconds.
+    counting : out, semaphores below this index are counting semaphores (COPY-12).
+    writeback : out, cycles between lazy write-backs of GP_GET, 32 bits.
+    error : in, per channel, level: halted by an error.
+    notify : in, strobe per channel: executed NON_STALL_INTERRUPT.
+    copied : in, strobe per channel: completed a copy with an interrupt.
+    events : in, events for the performance counters, see `EventPort`.
+    maintain : out, binds and invalidations, see `MmuPort`.
+    faults : out, the fault buffer, see `FaultPort`.
+    compute : out, the compute engine, see `ComputeControl`.
+    runlist : out, the runlist, see `RunlistControl`.
+    contexts : out, per context: its `context_setting`.
+    irq : out, level; registered, 2 cycles after a strobe.
     """
 
     def __init__(self, config: Config) -> None:

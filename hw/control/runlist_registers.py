@@ -17,14 +17,16 @@ _STATUS = data.StructLayout({"error": 1, "reserved": 5, "acquire": 1, "acquire_i
 
 
 class RunlistRegisters(wiring.Component):
-    """Sticky status bits, and the first refusal. An event appears 1 cycle later and stays until it
-    is cleared; one in the cycle of its clear is kept.
+    """Registers of the runlist: state, sticky status bits, and the first refusal. An event appears
+    1 cycle later and stays until it is cleared; one in the cycle of its clear is kept.
 
     Members
     -------
-    state, refused, acquire : in, see `RunlistControl`.
+    state : in, see `runlist_state`.
+    refused : in, strobe: a runlist was refused, see `runlist_refused`.
+    acquire : in, strobe: see `runlist_acquire`.
     clear : in, RUNLIST_STATUS bits to clear.
-    values : out, the registers.
+    values : out, the registers, 32 bits each.
     attention : out, registered: a bit of RUNLIST_STATUS is 1; raises INTR.RUNLIST.
     """
 

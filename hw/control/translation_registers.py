@@ -14,19 +14,19 @@ _COMMAND = GLOBAL["MMU_COMMAND"]
 
 
 class TranslationRegisters(wiring.Component):
-    """MMU_COMMAND and MMU_STATUS, for one command at a time. The command is offered in the cycle
-    after its write; `busy` from then on until it has completed.
+    """Registers MMU_COMMAND and MMU_STATUS, for one command at a time. The command is offered in
+    the cycle after its write; `busy` from then on until it has completed.
 
     Members
     -------
-    write : strobe, MMU_COMMAND is written.
-    value : data of that write.
-    page : argument MMU_VA >> 12, sampled with `write`.
-    base : argument MMU_PDB >> 12, likewise.
-    limit : argument MMU_LIMIT >> 12, likewise.
-    busy : MMU_STATUS.BUSY.
-    refused : MMU_STATUS.REFUSED.
-    port : commands to the TLB maintenance.
+    write : in, strobe: MMU_COMMAND is written.
+    value : in, data of that write, 32 bits.
+    page : in, argument MMU_VA >> 12, sampled with `write`.
+    base : in, argument MMU_PDB >> 12, sampled with `write`.
+    limit : in, argument MMU_LIMIT >> 12, sampled with `write`.
+    busy : out, MMU_STATUS.BUSY.
+    refused : out, MMU_STATUS.REFUSED.
+    port : out, commands to the TLB maintenance.
     """
 
     def __init__(self, config: Config) -> None:

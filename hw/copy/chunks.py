@@ -12,16 +12,17 @@ __all__ = ["Chunks"]
 
 
 class Chunks(wiring.Component):
-    """Cuts lines at destination addresses that are multiples of `BURST_BEATS` beats.
+    """Cuts the lines of copies into chunks, at destination addresses that are multiples of
+    `BURST_BEATS` beats.
 
     One chunk per 2 cycles, plus one cycle per line. After `stop` at most one more chunk precedes
     the end of the copy.
 
     Members
     -------
-    i : lines and ends of copies.
-    stop : level, the current copy has failed; the rest of it is dropped.
-    o : chunks and ends of copies.
+    i : in, stream of `line`: lines and ends of copies.
+    stop : in, level: the current copy has failed; the rest of it is dropped.
+    o : out, stream of `chunk`: chunks and ends of copies.
     """
 
     def __init__(self, config: Config) -> None:

@@ -67,18 +67,19 @@ class ComponentMap(wiring.Component):
 
     Members
     -------
-    settings : stores the settings of a copy; not while `busy`.
-    busy : settings are being expanded, for 17 cycles.
-    load : level, loads those of copy `tag`; `loaded` 1 cycle later, or after their expansion.
-    tag : see `load`.
-    loaded : the settings are those of `tag`; until `restart`.
-    restart : strobe, the next beat is the first of a line.
-    advance : strobe, the beat is taken.
-    beat : a source beat.
-    remap : the line is remapped; else `data` is `beat`.
-    sourceless : the line has no source: components from the source are not written.
-    data : the beat's contents.
-    mask : bytes of `data` to be written.
+    settings : in, strobe: stores the settings of a copy; not while `busy`.
+    busy : out, settings are being expanded, for 17 cycles.
+    load : in, level: load the settings of copy `tag`; `loaded` 1 cycle later, or after their
+        expansion.
+    tag : in, tag of a copy, see `load`.
+    loaded : out, the settings are those of `tag`; until `restart`.
+    restart : in, strobe: the next beat is the first of a line.
+    advance : in, strobe: the beat is taken.
+    beat : in, a source beat, as wide as memory.
+    remap : in, the line is remapped; else `data` is `beat`.
+    sourceless : in, the line has no source: components from the source are not written.
+    data : out, the beat's contents; combinational.
+    mask : out, per byte of `data`: it has to be written; combinational.
     """
 
     def __init__(self, config: Config) -> None:

@@ -44,12 +44,15 @@ class CopyEngine(wiring.Component):
 
     Members
     -------
-    port : the host. `done` comes once all bytes are visible and the semaphore was released.
-    read : memory. Bursts of up to 17 beats; `va` of the first burst of a line is its first byte.
-    write : memory. Bursts of up to 16 beats; `va` likewise.
-    semaphore : the semaphore unit.
-    read_strobe : strobe, a read beat is transferred.
-    write_strobe : strobe, a write beat is transferred.
+    port : in, the host, see `CopyPort`. `done` comes once all bytes are visible and the semaphore
+        was released.
+    read : out, memory client. Bursts of up to 17 beats; `va` of the first burst of a line is its
+        first byte.
+    write : out, memory client. Bursts of up to 16 beats; `va` of the first burst of a line is its
+        first byte.
+    semaphore : out, the semaphore unit.
+    read_strobe : out, strobe: a read beat is transferred.
+    write_strobe : out, strobe: a write beat is transferred.
     """
 
     def __init__(self, config: Config) -> None:

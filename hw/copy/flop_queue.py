@@ -17,9 +17,8 @@ class FlopQueue(wiring.Component):
 
     Members
     -------
-    i : input, stream of `shape`. A row that was read can be written 2 cycles later.
-    o : output, stream of `shape`. At least `depth` payloads fit between `i` and `o`, a power of
-        two.
+    i : in, stream of `shape`. A row that was read can be written 2 cycles later.
+    o : out, stream of `shape`. At least `depth` payloads fit between `i` and `o`, a power of two.
     """
 
     def __init__(self, shape: ShapeLike, depth: int, *, block: bool = False) -> None:

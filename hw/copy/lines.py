@@ -24,13 +24,14 @@ class Lines(wiring.Component):
 
     Members
     -------
-    command : copies; the next is accepted once the previous one has been issued completely.
-    tag : tag of the next copy.
-    stop : level, the current copy has failed; the rest of it is dropped.
-    o : lines and ends of copies.
-    current : tag of the current copy.
-    copy : command of the current copy; `src`, `dst` and `line_count` are those of the next line,
-        `src` and `pitch_in` 0 if it has no source.
+    command : in, stream of `copy_command`; the next is accepted once the previous one has been
+        issued completely.
+    tag : in, tag of the next copy.
+    stop : in, level: the current copy has failed; the rest of it is dropped.
+    o : out, stream of `line`: lines and ends of copies.
+    current : out, tag of the current copy.
+    copy : out, `copy_command` of the current copy; `src`, `dst` and `line_count` are those of the
+        next line, `src` and `pitch_in` 0 if it has no source.
     """
 
     def __init__(self, config: Config) -> None:

@@ -24,12 +24,13 @@ class ReadRequests(wiring.Component):
 
     Members
     -------
-    i : chunks; the end of a copy is only passed on to `write`.
-    request : to memory, 4 cycles after the chunk.
-    segment : per request, or chunk without reads, its contribution to the chunk.
-    write : the chunk's write burst, in the order of chunks.
-    freed : strobe, one beat has left the data FIFO.
-    taken : strobe, one requested beat has arrived, or will not.
+    i : in, stream of `chunk`; the end of a copy is only passed on to `write`.
+    request : out, stream of `memory_request`, 4 cycles after the chunk.
+    segment : out, stream of `segment`: per request, or chunk without reads, its contribution to the
+        chunk.
+    write : out, stream of `pending_write`: write bursts, in the order of chunks.
+    freed : in, strobe: one beat has left the data FIFO.
+    taken : in, strobe: one requested beat has arrived, or will not.
     """
 
     def __init__(self, config: Config) -> None:

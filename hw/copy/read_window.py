@@ -27,11 +27,11 @@ class ReadWindow(wiring.Component):
 
     Members
     -------
-    wanted : a chunk is ready to be requested.
-    open : it may be requested; considers only requests from 3 or more cycles ago.
-    requested : strobe, number of beats requested, else 0.
-    taken : strobe, one of them has arrived.
-    flying : outstanding beats; at most `max_read_ahead`, 5 and one chunk.
+    wanted : in, a chunk is ready to be requested.
+    open : out, it may be requested; considers only requests from 3 or more cycles ago.
+    requested : in, number of beats requested in this cycle, or 0.
+    taken : in, strobe: a requested beat has arrived.
+    flying : out, outstanding beats; at most `max_read_ahead`, 5 and one chunk.
     """
 
     def __init__(self, config: Config) -> None:

@@ -32,9 +32,9 @@ class Realign(wiring.Component):
 
     Members
     -------
-    i : steps.
-    o : destination beats.
-    valid : strobe for `o`.
+    i : in, a `realign_step`.
+    o : out, a `destination_beat`.
+    valid : out, strobe for `o`.
     """
 
     def __init__(self, config: Config) -> None:

@@ -47,13 +47,16 @@ class RealignSteps(wiring.Component):
 
     Members
     -------
-    segment : planned reads, in order.
-    beat : read data from memory. Stalls for one cycle where a line ends with a put without a take.
-    settings, busy : see `ComponentMap`.
-    o : the step, 1 cycle later; no back-pressure.
-    taken : strobe, with `o`: a requested beat has arrived, or will not.
-    failure : strobe, the first failed read of a copy, with its step.
-    failure_tag : tag of that copy.
+    segment : in, stream of `segment`: planned reads, in order.
+    beat : in, stream of `read_beat` from memory. Stalls for one cycle where a line ends with a put
+        without a take.
+    settings : in, strobe: stores the settings of a copy, for `ComponentMap`; not while `busy`.
+    busy : out, settings are being expanded, for 17 cycles.
+    o : out, the `realign_step`, 1 cycle later; no back-pressure.
+    taken : out, strobe, with `o`: a requested beat has arrived, or will not.
+    failure : out, stream of `failure`, always ready: the first failed read of a copy, with its
+        step.
+    failure_tag : out, tag of that copy.
     """
 
     def __init__(self, config: Config) -> None:

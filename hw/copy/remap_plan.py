@@ -39,16 +39,16 @@ class RemapPlan(wiring.Component):
 
     Members
     -------
-    components : of the copy.
-    src : address of its source.
-    pitch : of its source.
-    single : it has one line.
-    way : out.
-    constants : out, with RUNS, some component is a constant.
-    begins : out, per destination component, a run begins with it.
-    runs : out, that run.
-    source_bytes : out, bytes of a source element.
-    target_bytes : out, bytes of a destination element.
+    components : in, `remap_components` of the copy.
+    src : in, address of its source.
+    pitch : in, pitch of its source, 32 bits.
+    single : in, it has one line.
+    way : out, its `RemapWay`.
+    constants : out, with RUNS: a component is a constant.
+    begins : out, per destination component: a run begins with it.
+    runs : out, per destination component: the `run` that begins with it.
+    source_bytes : out, bytes of a source element, 5 bits.
+    target_bytes : out, bytes of a destination element, 5 bits.
     """
 
     def __init__(self, config: Config) -> None:

@@ -38,11 +38,11 @@ class Retire(wiring.Component):
 
     Members
     -------
-    ending : copies, in order.
-    outcome : outcome of each.
-    stop : suppresses semaphore releases.
-    semaphore : the semaphore unit.
-    done : reports to the host.
+    ending : in, stream of `completion`: copies, in order.
+    outcome : in, stream of `outcome`, one per copy.
+    stop : in, level: suppresses semaphore releases.
+    semaphore : out, port of the semaphore unit.
+    done : out, stream of `copy_done`, to the host.
     """
 
     def __init__(self, config: Config) -> None:

@@ -31,13 +31,14 @@ class WriteRequests(wiring.Component):
 
     Members
     -------
-    beat : destination beats; at most `DATA_BEATS`, counted by the sender.
-    beat_valid : strobe for `beat`.
-    freed : strobe, a beat has left.
-    plan : bursts of the chunks and ends of copies, in order.
-    request : to memory.
-    data : to memory.
-    owed : issued requests and ends of copies, in order; not later than `request`.
+    beat : in, a `destination_beat`; at most `DATA_BEATS`, counted by the sender.
+    beat_valid : in, strobe for `beat`.
+    freed : out, strobe: a beat has left.
+    plan : in, stream of `pending_write`: bursts of the chunks and ends of copies, in order.
+    request : out, stream of `memory_request`.
+    data : out, stream of `write_beat`, to memory.
+    owed : out, stream of `outstanding_write`: issued requests and ends of copies, in order; not
+        later than `request`.
     """
 
     def __init__(self, config: Config) -> None:

@@ -23,12 +23,14 @@ class WriteResponses(wiring.Component):
 
     Members
     -------
-    owed : issued write bursts and ends of copies.
-    done : responses from memory.
-    read_failure : first failed read of a copy, not later than the burst's entry in `owed`.
-    failed : strobe, a write of copy `failed_tag` failed.
-    failed_tag : tag of that copy.
-    o : outcome per copy, in order; no back-pressure, as at most `COPIES` are in flight.
+    owed : in, stream of `outstanding_write`: issued write bursts and ends of copies.
+    done : in, stream of responses from memory, each a `MemoryStatus`.
+    read_failure : in, stream of `failure`: first failed read of a copy, not later than the burst's
+        entry in `owed`.
+    failed : out, strobe: a write of copy `failed_tag` failed.
+    failed_tag : out, tag of that copy.
+    o : out, stream of `outcome`, one per copy, in order; no back-pressure, as at most `COPIES` are
+        in flight.
     """
 
     def __init__(self, config: Config) -> None:

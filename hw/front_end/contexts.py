@@ -64,23 +64,24 @@ class Contexts(wiring.Component):
 
     Members
     -------
-    settings : in, per context.
+    settings : in, per context: its `context_setting`.
     slice : in, time slice in cycles while other contexts wait; counted from `active` on.
     timeout : in, cycles from `leave` to `overdue`; 0: never.
     waiting : in, per context: one of its lists is not empty.
-    empty : in, see `TaskUnit`.
+    empty : in, no kernel row is occupied and no task is on its way into one.
     context : out, the running context.
-    active : out, see `TaskUnit`.
-    leave : out, see `TaskUnit`.
-    overdue : out, see `TaskUnit`.
-    automatic : out, see `TaskUnit`.
-    level : out, likewise; CILP where kernels are nested.
-    saves : out, likewise; 1 where kernels are nested.
-    save_area : out, likewise.
-    nesting : out, likewise; 0 without a save area: waits for children end only if blocks that wait
-        can be stopped.
-    mmu : out, binds.
-    read : out, the memory.
+    active : out, the context's tasks may have slots.
+    leave : out, all its tasks must give up their slots; at level WFI, once they have ended.
+    overdue : out, tasks with blocks on SMs are to end early (TIMEOUT).
+    automatic : out, placement policy of tasks that leave the choice to the context (ASID-32).
+    level : out, preemption level of its tasks (PREEMPT-1); CILP where kernels are nested.
+    saves : out, its tasks may have blocks of lower priority stopped (PREEMPT-5); 1 where kernels
+        are nested.
+    save_area : out, number of the first 4 KiB page of its save area; 0: none.
+    nesting : out, depth of its deepest kernels; 0 without a save area: waits for children end only
+        if blocks that wait can be stopped.
+    mmu : out, binds, see `MmuPort`.
+    read : out, memory client.
     broken : out, per context: it cannot run.
     mend : in, strobe per context: allow it to run again.
     bound : out, strobe: all binds of `context` are acknowledged.

@@ -52,7 +52,7 @@ class InlineBuffer(wiring.Component):
     taken : in, strobe: ends `done`.
     status : out, with `done`.
     at : out, with `done`: first byte written to the last page reached.
-    write : out, the memory.
+    write : out, memory client.
     """
 
     def __init__(self, config: Config) -> None:

@@ -13,13 +13,13 @@ __all__ = ["InlineQmd"]
 
 
 class InlineQmd(wiring.Component):
-    """Mask of the loaded dwords of one QMD per channel; `InlineBuffer` has the dwords.
+    """Keeps the mask of the loaded dwords of one QMD per channel; `InlineBuffer` has the dwords.
 
     Members
     -------
-    setting : in, see `ComputePort`, one cycle later.
-    clear : in, likewise.
-    channel : in.
+    setting : in, strobe: a method, see `ComputePort`; one cycle later.
+    clear : in, strobe: `channel` restarts, see `ComputePort`; one cycle later.
+    channel : in, number of a channel.
     mask : out, loaded dwords of `channel`, one cycle later.
     forget : in, until `forgotten`: clear the mask of `channel`.
     forgotten : out, combinational.

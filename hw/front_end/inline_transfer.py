@@ -29,12 +29,12 @@ _position = data.StructLayout({"line": VA_BITS, "done": 32, "lines": 32})
 this one."""
 
 inline_completion = data.StructLayout({"release": 1, "one_word": 1, "interrupt": 1})
-"""What follows the last byte of a transfer. `one_word`: size of the released semaphore."""
+"""Completion actions of a transfer. `one_word`: size of the released semaphore."""
 
 
 class InlineTransfer(wiring.Component):
     """Splits a transfer into parts that `InlineBuffer` holds: one line, or of a long one as much as
-    has room. The dwords of a line begin with its first byte; the last dword is filled up with bytes
+    fits. The dwords of a line begin with its first byte; the last dword is filled up with bytes
     that are not written.
 
     A part is all bytes up to the end of its line or of the buffer. All but its last dword are
@@ -45,21 +45,28 @@ class InlineTransfer(wiring.Component):
 
     Members
     -------
-    setting, clear : in, see `ComputePort`.
+    setting : in, strobe: a method, see `ComputePort`.
+    clear : in, strobe: see `ComputePort`.
     channel : in, channel of the method; stable from two cycles before `begin` or `load` on.
-    value : in, data of the method, likewise.
+    value : in, data of the method, 32 bits; stable as `channel`.
     modelled : out, LAUNCH_DMA with `value` is modelled.
     empty : out, a transfer of the channel has no bytes.
     begin : in, strobe: LAUNCH_DMA, modelled and not empty.
     load : in, strobe: LOAD_INLINE_DATA with the last dword of a part.
-    free, store, move, to : see `InlineBuffer`.
-    va, size : out, bytes of the part.
+    free : in, `InlineBuffer` stores no setting.
+    store : out, with `free`: store the last dword.
+    move : out, with `free`: the next dword goes to place `to`.
+    to : out, number of a dword in the buffer.
+    va : out, first byte of the part.
+    size : out, bytes of the part.
     start : out, strobe: write it.
-    done, taken, status : see `InlineBuffer`.
+    done : in, the write is complete, or has failed; until `taken`.
+    taken : out, strobe: ends `done`.
+    status : in, with `done`: its `MemoryStatus`.
     writes : out, from `start` to `done`.
     over : out, strobe: `begin` or `load` is complete, or the write has failed with `status`.
-    progress : out, with `over`.
-    completion : out, one cycle after `channel`: of the channel's transfer.
+    progress : out, with `over`, see `inline_progress`.
+    completion : out, one cycle after `channel`: `inline_completion` of the channel's transfer.
     """
 
     def __init__(self, config: Config) -> None:

@@ -15,7 +15,7 @@ __all__ = ["KeptSettings"]
 
 
 class KeptSettings(wiring.Component):
-    """A RAM per setting, with a word per channel.
+    """Stores settings of all channels: a RAM per setting, with a word per channel.
 
     Parameters
     ----------
@@ -23,9 +23,10 @@ class KeptSettings(wiring.Component):
 
     Members
     -------
-    setting, clear : in, see `ComputePort`.
-    channel : in.
-    values : out, settings of `channel` by name of the method, one cycle later.
+    setting : in, strobe: a method that sets state, see `ComputePort`.
+    clear : in, strobe: `channel` restarts with all settings cleared.
+    channel : in, number of a channel.
+    values : out, its settings by name of the method, one cycle later.
     """
 
     def __init__(self, config: Config, widths: Mapping[ComputeMethod, int]) -> None:

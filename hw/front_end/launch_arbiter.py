@@ -61,8 +61,9 @@ class LaunchArbiter(wiring.Component):
     --------------------
     child : in, launches by blocks.
     child_answer : out, strobe: result of such a launch; before the next one is accepted.
-    block, task, parent : in, with `launched` of a child: the family of the block, the child, the
-        page of its parent; see `TaskUnit`.
+    block : in, with `launched` of a child: the family of the launching block.
+    task : in, with `launched` of a child: the child, see `TaskUnit`.
+    parent : in, with `launched` of a child: page of the record of its parent, see `TaskUnit`.
     began : out, also strobes for an accepted child, with `child_answer`.
     refused : out, strobe, with `child_answer`: the child was refused, for the record of the host.
     """

@@ -1,12 +1,14 @@
 """Parts of Amaranth 0.5 without a public name, in one place: what a new release may change.
 
 `Design` and `build_netlist` elaborate a fragment to a netlist of `FlipFlop`, `NetlistInstance` and
-other cells over `Net`; `PortDirection` is the direction of a top-level port.
+other cells over `Net`; `PortDirection` is the direction of a top-level port. `find_yosys` gives the
+Yosys that Amaranth uses, as `write_verilog -sv` has no public switch.
 """
 
 from collections.abc import Iterable
 from typing import Any
 
+from amaranth._toolchain.yosys import find_yosys
 from amaranth.hdl import Module, Signal
 from amaranth.hdl._ir import Design, PortDirection, build_netlist
 from amaranth.hdl._nir import FlipFlop, Net, Netlist
@@ -21,6 +23,7 @@ __all__ = [
     "PortDirection",
     "build_netlist",
     "driven",
+    "find_yosys",
     "state_machine",
 ]
 

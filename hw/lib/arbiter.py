@@ -34,9 +34,9 @@ class RoundRobin(wiring.Component):
 
     Members
     -------
-    requests : one bit per requester.
-    grant : one-hot, 0 without requests.
-    advance : the grant is used in this cycle; its requester becomes the last in turn.
+    requests : in, one bit per requester.
+    grant : out, one-hot; 0 without requests.
+    advance : in, the grant is used in this cycle; its requester becomes the last in turn.
 
     Attributes
     ----------
@@ -130,7 +130,12 @@ class SteadyRoundRobin(wiring.Component):
     """`RoundRobin` that holds its grant until it is used, as a valid offer on a stream must not
     change. A request has to stay until its grant is used.
 
-    Members as of `RoundRobin`; `advance` counts only with a grant.
+    Members
+    -------
+    requests : in, one bit per requester.
+    grant : out, one-hot; 0 without requests.
+    advance : in, the grant is used in this cycle; its requester becomes the last in turn. Counts
+        only with a grant.
     """
 
     def __init__(self, count: int) -> None:

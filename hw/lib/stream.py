@@ -17,8 +17,8 @@ class StreamRegister(wiring.Component):
 
     Members
     -------
-    i : input, stream of `shape`.
-    o : output, stream of `shape`.
+    i : in, stream of `shape`.
+    o : out, stream of `shape`.
 
     Attributes
     ----------
@@ -51,16 +51,16 @@ class StreamRegister(wiring.Component):
 
 
 class StreamFIFO(wiring.Component):
-    """FIFO of a stream, its payloads in RAM behind an output register.
+    """FIFO for the payloads of a stream, in RAM with an output register.
 
     One payload per cycle; latency 2 cycles. Room for `depth` payloads, one of them in the output
     register, which fills a cycle after the RAM: to hold N payloads at any moment, `depth` is N + 1.
 
     Members
     -------
-    i : input, stream of `shape`.
-    o : output, stream of `shape`.
-    level : number of payloads held, 0 to `depth`.
+    i : in, stream of `shape`.
+    o : out, stream of `shape`.
+    level : out, number of payloads held, 0 to `depth`.
     """
 
     def __init__(self, shape: ShapeLike, depth: int) -> None:

@@ -36,13 +36,13 @@ class AsidGenerations(wiring.Component):
 
     Members
     -------
-    advance : ends the generation of `asid`. `row` still shows it in this cycle and the next;
-        meanwhile the reader has to account for the event itself.
-    asid : per reader, address of the look-up.
-    row : per reader, combinational from `asid`.
-    sweeps : entries of space `swept` have to be removed; stays high until `clean`.
-    swept : the space, stable while `sweeps`.
-    clean : strobe, no entry of `swept` is left.
+    advance : in, strobe: the generation of `asid` ends. `row` still shows it in this cycle and the
+        next; meanwhile the reader has to account for the event itself.
+    asid : in, per reader: address space of the look-up.
+    row : out, per reader: the `generation` of that space; combinational.
+    sweeps : out, the entries of space `swept` have to be removed; high until `clean`.
+    swept : out, the space, stable while `sweeps`.
+    clean : in, strobe: no entry of `swept` is left.
 
     Attributes
     ----------

@@ -31,7 +31,7 @@ def bind_event(config: Config) -> data.StructLayout:
 
 
 class AsidTable(wiring.Component):
-    """One row per ASID, in RAM. One look-up per cycle.
+    """Keeps a row per ASID, in RAM. One look-up per cycle.
 
     After reset all spaces are unbound: rows are cleared one per cycle, and look-ups return an
     unbound row meanwhile.
@@ -43,12 +43,12 @@ class AsidTable(wiring.Component):
 
     Members
     -------
-    look : strobe, look up `asid`.
-    asid : address of the look-up.
-    row : result, 1 cycle after `look`, stable until the next look-up.
-    bind : strobe, writes a row of an ASID below `config.asids`; look-ups see it from the next cycle
-        on. Not while `busy`.
-    busy : rows are being cleared after reset.
+    look : in, strobe: look up `asid`.
+    asid : in, address space of the look-up.
+    row : out, its `asid_row`, 1 cycle after `look`; stable until the next look-up.
+    bind : in, strobe: writes the row of an ASID below `config.asids`; look-ups see it from the next
+        cycle on. Not while `busy`.
+    busy : out, rows are being cleared after reset.
     """
 
     def __init__(self, config: Config, *, near: bool = False) -> None:

@@ -37,9 +37,9 @@ class BurstMerge(wiring.Component):
 
     Members
     -------
-    bursts : one stream per client.
-    room : per client, a burst may be offered in the next cycle.
-    o : granted bursts.
+    bursts : in, one stream of `translated_burst` per client.
+    room : out, per client: a burst may be offered in the next cycle.
+    o : out, stream of `granted_burst`.
 
     Attributes
     ----------

@@ -59,12 +59,12 @@ class BurstReorderBuffer(wiring.Component):
 
     Members
     -------
-    request : bursts of the client.
-    lookup : to the translation; the tag is the slot number.
-    answer : from the translation; no back-pressure.
-    room : a burst may leave in the next cycle.
-    o : bursts with physical address, in order.
-    fault : reports.
+    request : in, stream of `memory_request`: bursts of the client.
+    lookup : out, stream of look-ups, to the translation; the tag is the slot number.
+    answer : in, strobe: an answer of the translation; no back-pressure.
+    room : in, a burst may leave in the next cycle.
+    o : out, stream of `translated_burst`, in order.
+    fault : out, stream of `faulting_access`.
     """
 
     def __init__(self, config: Config, access: Access) -> None:

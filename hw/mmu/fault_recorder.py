@@ -51,11 +51,11 @@ class FaultRecorder(wiring.Component):
 
     Members
     -------
-    report : faults, one at a time.
-    write : memory client with physical addresses.
-    binds : copy of every bind, see `Maintenance`.
-    time : PTIMER.
-    registers : see `FaultPort`.
+    report : in, stream of `fault_report`; taken when the record is in memory or was dropped.
+    write : out, memory client with physical addresses.
+    binds : in, copy of every bind, see `Maintenance`.
+    time : in, PTIMER, 64 bits.
+    registers : in, see `FaultPort`.
     """
 
     def __init__(self, config: Config, clients: int) -> None:

@@ -36,7 +36,8 @@ def miss_result(config: Config, misses: int) -> data.StructLayout:
 
 
 class L1Tlb(wiring.Component):
-    """Fully associative; entries of all page sizes share it; hit under miss.
+    """Translates the look-ups of one client. Fully associative, with pages of all sizes in one
+    array; hit under miss.
 
     Two pipeline steps, one look-up per cycle: the request is compared with all entries in the cycle
     in which it is accepted, and answered from the matching entry in the next. A look-up that misses
@@ -66,13 +67,14 @@ class L1Tlb(wiring.Component):
 
     Members
     -------
-    request : look-ups.
-    answer : answers, in any order. One that is not accepted may be withdrawn by an invalidation.
-    miss : requests to the next level.
-    result : results of these.
-    invalidate : see `invalidation`.
-    hit : strobe, a look-up of `asid` hit. For counters.
-    missed : strobe, a new look-up of `asid` missed. For counters.
+    request : in, stream of `lookup`.
+    answer : out, stream of `answer`, in any order. One that is not accepted may be withdrawn by an
+        invalidation.
+    miss : out, stream of `miss_request`, to the next level.
+    result : in, stream of `miss_result`, in any order.
+    invalidate : in, see `invalidation`.
+    hit : out, strobe: a look-up of `asid` hit. For counters.
+    missed : out, strobe: a new look-up of `asid` missed. For counters.
 
     Attributes
     ----------

@@ -66,7 +66,8 @@ class Held(enum.Enum, shape=2):
 
 
 class L2Tlb(wiring.Component):
-    """Set-associative, in RAM; pages of all sizes share the sets.
+    """Caches translations for all clients. Set-associative, in RAM; pages of all sizes share the
+    sets.
 
     The set index is the folded page number of the page's size, hashed with the ASID. So a look-up
     reads every way three times, once for each page size. The low ASID bits are XORed, in reverse
@@ -97,13 +98,13 @@ class L2Tlb(wiring.Component):
 
     Members
     -------
-    probe : look-ups.
-    result : strobe, hits and refills; no back-pressure.
-    missed : strobe, look-ups that missed; no back-pressure.
-    walked : refills; not accepted in the cycle of an invalidation.
-    invalidate : see `invalidation`. Not with scope PAGE while `removing`.
-    removing : the removal of a page is in flight.
-    hit : strobe, a look-up of `asid` hit. For counters.
+    probe : in, stream of `page_request`: look-ups.
+    result : out, strobe: a hit or a refill, see `refill_event`; no back-pressure.
+    missed : out, strobe: a look-up missed, with its `page_request`; no back-pressure.
+    walked : in, stream of `refill`; not accepted in the cycle of an invalidation.
+    invalidate : in, see `invalidation`. Not with scope PAGE while `removing`.
+    removing : out, the removal of a page is in flight.
+    hit : out, strobe: a look-up of `asid` hit. For counters.
 
     Attributes
     ----------

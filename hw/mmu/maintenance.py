@@ -30,12 +30,12 @@ class Maintenance(wiring.Component):
 
     Members
     -------
-    port : one per requester.
-    command : to the translation, see `Mmu`.
-    done : from the translation, strobe.
-    binds : strobe, the row that changes with the command accepted in this cycle.
-    older : see `OutstandingBursts.some`, whose event is `done`.
-    begins : strobe, 2 cycles after a command was accepted, unless it is refused.
+    port : in, one `MmuPort` per requester.
+    command : out, stream of `maintenance_command`, to the translation.
+    done : in, strobe: the translation has executed the command accepted last.
+    binds : out, strobe: the row that changes with the command accepted in this cycle.
+    older : in, a burst accepted up to the last `done` is outstanding, see `OutstandingBursts`.
+    begins : out, strobe: 2 cycles after a command was accepted, unless it is refused.
     """
 
     def __init__(self, config: Config, requesters: int) -> None:

@@ -29,8 +29,8 @@ class MemoryClient(wiring.Component):
 
     Members
     -------
-    lookup : to the translation.
-    answer : from the translation.
+    lookup : out, stream of `lookup`, to the translation.
+    answer : in, stream of `answer`, from the translation.
     """
 
     def __init__(self, config: Config, ports: Sequence[wiring.Component]) -> None:

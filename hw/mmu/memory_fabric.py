@@ -67,16 +67,16 @@ class MemoryFabric(wiring.Component):
 
     Members
     -------
-    read : read ports.
-    write : write ports.
-    lookup : per client with virtual addresses, to its translation.
-    answer : per client with virtual addresses, from its translation.
-    fault : reports of all clients.
-    taken : per client, one bit for reads, one for writes; strobe, a burst was accepted.
-    ended : likewise; strobe, a burst has got its last response. Bursts of a port end in order; at
-        most `most` are outstanding.
-    axi : AXI4 manager. INCR bursts of full-width beats, at most 256; the id is the client number.
-        No burst crosses a 4 KiB boundary, as clients never request one that does.
+    read : in, one `ReadPort` per reader.
+    write : in, one `WritePort` per writer.
+    lookup : out, per client with virtual addresses: stream of `lookup`, to its translation.
+    answer : in, per client with virtual addresses: stream of `answer`, from its translation.
+    fault : out, stream of `fault_report`, of all clients.
+    taken : out, per client, 2 bits, for reads and for writes; strobe: a burst was accepted.
+    ended : out, per client, 2 bits, for reads and for writes; strobe: a burst has got its last
+        response. Bursts of a port end in order; at most `most` are outstanding.
+    axi : out, AXI4 manager. INCR bursts of full-width beats, at most 256; the id is the client
+        number. No burst crosses a 4 KiB boundary, as clients never request one that does.
     """
 
     def __init__(

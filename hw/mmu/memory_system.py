@@ -50,13 +50,13 @@ class MemorySystem(wiring.Component):
 
     Members
     -------
-    read : read ports, `config.memory_clients` of them; the first two are urgent.
-    write : write ports, likewise.
-    axi : see `MemoryFabric`; client n has id n + `FIRST_CLIENT`.
-    maintain : one per requester.
-    faults : registers of the fault buffer.
-    time : PTIMER.
-    fault : strobe, see `fault_event`.
+    read : in, `config.memory_clients` read ports; the first two are urgent.
+    write : in, `config.memory_clients` write ports; the first two are urgent.
+    axi : out, AXI4 manager, see `MemoryFabric`; client n has id n + `FIRST_CLIENT`.
+    maintain : in, one `MmuPort` per requester.
+    faults : in, registers of the fault buffer, see `FaultPort`.
+    time : in, PTIMER, 64 bits.
+    fault : out, strobe: see `fault_event`.
 
     Attributes
     ----------

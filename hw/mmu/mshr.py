@@ -47,25 +47,26 @@ class MshrFile(wiring.Component):
 
     Members
     -------
-    room : at least one, two, three slots are free (bits 0, 1, 2).
-    ask : requests to the next level.
-    wanted : a result for slot `miss` has arrived.
-    again : a look-up is ready to be repeated; without a result it is the one in `slot` and
+    room : out, 3 bits: at least one, two, three slots are free.
+    ask : out, stream of `miss_request`, to the next level.
+    wanted : in, strobe: a result for slot `miss` has arrived.
+    again : out, a look-up is ready to be repeated; without a result it is the one in `slot` and
         `lookup`.
-    slot : one-hot, slot of the result, else of the look-up to repeat.
-    lookup : contents of `slot`.
-    pick : strobe, the look-up in `slot` is repeated.
-    moves : the first step advances to the second; only then does the second step end.
-    first : look-up in the first step; for a result, the look-up that requested it.
-    second : look-up in the second step, likewise.
-    new : the second step has no slot yet; otherwise `held` is its slot.
-    held : slot of the second step, one-hot.
-    missed : the look-up in the second step misses.
-    answered : the look-up in the second step, which had a slot, is answered.
-    wake : slot whose look-up may be repeated, as its page will be in the TLB by then.
-    came : the second step is a result with a page.
-    refused : the second step is a result without a page, and is answered.
-    retry : the second step is a result that has to be requested again.
+    slot : out, one-hot: slot of the result, else of the look-up to repeat.
+    lookup : out, the `lookup` in `slot`; combinational from `wanted`.
+    pick : in, strobe: the look-up in `slot` is repeated.
+    moves : in, the first step advances to the second; only then does the second step end.
+    first : in, look-up in the first step; for a result, the look-up that requested it.
+    second : in, look-up in the second step; for a result, the look-up that requested it.
+    new : in, the second step has no slot yet; otherwise `held` is its slot.
+    held : in, one-hot: slot of the second step.
+    missed : in, the look-up in the second step misses.
+    answered : in, the look-up in the second step, which had a slot, is answered.
+    wake : in, one-hot or 0: slot whose look-up may be repeated, as its page will be in the TLB by
+        then.
+    came : in, the second step is a result with a page.
+    refused : in, the second step is a result without a page, and is answered.
+    retry : in, the second step is a result that has to be requested again.
     """
 
     def __init__(self, config: Config, tag: data.Layout, misses: int) -> None:

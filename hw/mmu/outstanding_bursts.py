@@ -21,10 +21,10 @@ class OutstandingBursts(wiring.Component):
 
     Members
     -------
-    taken : per port, strobe, a burst was accepted.
-    ended : per port, strobe, a burst has ended.
-    event : strobe, an invalidation takes effect.
-    some : an older burst is outstanding.
+    taken : in, strobe per port: a burst was accepted.
+    ended : in, strobe per port: a burst has ended.
+    event : in, strobe: an invalidation takes effect.
+    some : out, an older burst is outstanding.
     """
 
     def __init__(self, ports: int, most: int) -> None:

@@ -31,20 +31,20 @@ class PageTableReads(wiring.Component):
 
     Members
     -------
-    add : strobe, issues a read. Ignored without `room`.
-    address : of the entry.
-    wide : the entry has 16 bytes instead of 8.
-    number : walk of the read.
-    owner : data kept with the read.
-    room : a read may be added.
-    ample : `room` is guaranteed for the next cycle, even after one more read.
-    read : memory client with physical addresses.
-    head : owner of the next beat.
-    number_head : walk of the next beat.
-    slot : the same, one-hot; 0 when no read is outstanding.
-    came : strobe, an entry has arrived.
-    entry : the entry.
-    status : status of its read.
+    add : in, strobe: issues a read. Ignored without `room`.
+    address : in, byte address of the entry.
+    wide : in, the entry has 16 bytes instead of 8.
+    number : in, number of the walk that reads.
+    owner : in, data kept with the read.
+    room : out, a read may be added.
+    ample : out, `room` is guaranteed for the next cycle, even after one more read.
+    read : out, memory client with physical addresses.
+    head : out, owner of the next beat.
+    number_head : out, walk of the next beat.
+    slot : out, one-hot: walk of the next beat; 0 when no read is outstanding.
+    came : out, strobe: an entry has arrived.
+    entry : out, the entry, 128 bits; one of 8 bytes in the low 64.
+    status : out, `MemoryStatus` of its read.
     """
 
     def __init__(self, config: Config, walks: int, owner: data.StructLayout) -> None:

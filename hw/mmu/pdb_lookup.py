@@ -12,20 +12,21 @@ __all__ = ["PdbLookup"]
 
 
 class PdbLookup(wiring.Component):
-    """Scans all rows of an ASID table of its own, one per cycle, and stops at each match.
+    """Finds the address spaces with a page directory base: scans all rows of an ASID table of its
+    own, one per cycle, and stops at each match.
 
     A match is known 2 cycles after the row was looked up.
 
     Members
     -------
-    bind : see `AsidTable`; keeps the private copy up to date.
-    base : page directory base >> 12; stable from `begin` on.
-    begin : strobe, start from the first row.
-    run : scan, from the row after the last match on; 0 in the cycle after `found`, and with
+    bind : in, see `AsidTable`; keeps the private copy up to date.
+    base : in, page directory base >> 12; stable from `begin` on.
+    begin : in, strobe: start from the first row.
+    run : in, scan, from the row after the last match on; 0 in the cycle after `found`, and with
         `begin`.
-    found : row `asid` matches. Valid only while `run`.
-    asid : the row.
-    ended : no further row matches. Valid only while `run`.
+    found : out, row `asid` matches. Valid only while `run`.
+    asid : out, number of that row.
+    ended : out, no further row matches. Valid only while `run`.
     """
 
     def __init__(self, config: Config) -> None:

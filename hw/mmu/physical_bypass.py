@@ -17,9 +17,9 @@ class PhysicalBypass(wiring.Component):
 
     Members
     -------
-    request : bursts of the client.
-    room : a burst may leave in the next cycle.
-    o : the bursts.
+    request : in, stream of `memory_request`, of the client.
+    room : in, a burst may leave in the next cycle.
+    o : out, stream of `translated_burst`.
     """
 
     def __init__(self, config: Config) -> None:

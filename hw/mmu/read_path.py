@@ -27,11 +27,11 @@ class ReadPath(wiring.Component):
 
     Members
     -------
-    bursts : translated bursts, one stream per client.
-    room : per client, see `BurstMerge`.
-    beats : read data, one stream per client.
-    ar : AXI4 read address channel; the id is the client number.
-    r : AXI4 read data channel.
+    bursts : in, one stream of `translated_burst` per client.
+    room : out, per client: a burst may be offered in the next cycle.
+    beats : out, one stream of `read_beat` per client.
+    ar : out, AXI4 read address channel; the id is the client number.
+    r : in, AXI4 read data channel.
     """
 
     def __init__(

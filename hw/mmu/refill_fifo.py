@@ -14,16 +14,17 @@ __all__ = ["RefillFifo"]
 
 
 class RefillFifo(wiring.Component):
-    """One entry per outstanding miss, so the producer never stalls.
+    """Queues results for one first-level TLB, with an entry per outstanding miss, so the producer
+    never stalls.
 
     One result in and one out per cycle; latency 1 cycle. An invalidation turns the results that it
     covers into RETRY.
 
     Members
     -------
-    found : strobe, a result; its tag is the MSHR number.
-    o : results, in order.
-    invalidate : see `invalidation`.
+    found : in, strobe: a result, see `refill_event`; its tag is the MSHR number.
+    o : out, stream of `miss_result`, in order.
+    invalidate : in, see `invalidation`.
     """
 
     def __init__(self, config: Config, misses: int) -> None:

@@ -28,14 +28,14 @@ class ResponseOrder(wiring.Component):
 
     Members
     -------
-    room : a burst may be admitted in the next cycle.
-    admit : strobe, a burst is admitted.
-    push : strobe, the next admitted burst was issued to the bus, or is `absent`.
-    pushed : the burst pushed.
-    valid : `head` is valid.
-    head : oldest burst pushed.
-    absent : `head` is valid and not on the bus.
-    pop : strobe, `head` is complete.
+    room : out, a burst may be admitted in the next cycle.
+    admit : in, strobe: a burst is admitted.
+    push : in, strobe: the next admitted burst was issued to the bus, or is `absent`.
+    pushed : in, the burst pushed, a `pending_response`.
+    valid : out, `head` is valid.
+    head : out, oldest burst pushed and not popped, a `pending_response`.
+    absent : out, `head` is valid and not on the bus.
+    pop : in, strobe: `head` is complete.
     """
 
     def __init__(self, limit: int) -> None:

@@ -75,16 +75,16 @@ class Mmu(wiring.Component):
 
     Members
     -------
-    request : per client, see `L1Tlb`.
-    answer : per client, see `L1Tlb`.
-    command : invalidations and binds.
-    done : strobe, the last command accepted has taken effect.
-    read : memory client with physical addresses.
-    hit : per client, see `L1Tlb`.
-    missed : per client, see `L1Tlb`.
-    found : strobe, a miss of a client hit in L2.
-    walks : strobe, a walk for `asid` begins.
-    walked : strobe, a walk for `asid` has ended.
+    request : in, one stream of `lookup` per client.
+    answer : out, one stream of `answer` per client, see `L1Tlb`.
+    command : in, stream of `maintenance_command`: invalidations and binds.
+    done : out, strobe: the last command accepted has taken effect.
+    read : out, memory client with physical addresses.
+    hit : out, strobe per client: a look-up of `asid` hit in its first-level TLB.
+    missed : out, strobe per client: a new look-up of `asid` missed there.
+    found : out, strobe: a miss of a client hit in L2.
+    walks : out, strobe: a walk for `asid` begins.
+    walked : out, strobe: a walk for `asid` has ended.
     """
 
     def __init__(self, config: Config, clients: int, tag: data.Layout) -> None:

@@ -30,7 +30,8 @@ def cached_region(config: Config) -> data.StructLayout:
 
 
 class WalkCache(wiring.Component):
-    """Fully associative; latency 1 cycle.
+    """Caches the PD0 table, or the 512 MiB page, of each region. Fully associative; latency 1
+    cycle.
 
     Replaces an invalid entry, else the pseudo least recently used one (`TreePlru`). An invalidation
     takes effect in the next cycle; that of a page also removes the entry of its region. In its own
@@ -45,13 +46,14 @@ class WalkCache(wiring.Component):
 
     Members
     -------
-    look : strobe, look up the region of `vpn` in `asid`.
-    asid : of the look-up.
-    vpn : of the look-up.
-    hit : the region is cached; 1 cycle after `look`.
-    whole, table : see `cached_region`, valid with `hit`.
-    fill : strobe, the region of page `vpn` of `asid` has this `table`.
-    invalidate : see `invalidation`.
+    look : in, strobe: look up the region of `vpn` in `asid`.
+    asid : in, address space of the look-up.
+    vpn : in, page number of the look-up.
+    hit : out, the region is cached; 1 cycle after `look`.
+    whole : out, with `hit`: the region is one page of 512 MiB.
+    table : out, with `hit`: the table or page, see `cached_region`.
+    fill : in, strobe: the region of page `vpn` of `asid` has this `table`.
+    invalidate : in, see `invalidation`.
     """
 
     def __init__(self, config: Config, *, entries: int) -> None:

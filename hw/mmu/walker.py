@@ -22,7 +22,6 @@ from signalbox.hw.mmu.page_table_entry import (
     skips,
 )
 from signalbox.hw.mmu.page_table_reads import PageTableReads
-from signalbox.hw.mmu.read_names import WalkMatch
 from signalbox.hw.mmu.records import (
     PAGE_BITS,
     PERMISSIONS,
@@ -36,6 +35,7 @@ from signalbox.hw.mmu.records import (
     touches,
 )
 from signalbox.hw.mmu.walk_cache import WalkCache
+from signalbox.hw.mmu.walk_match import WalkMatch
 from signalbox.hw.mmu.walk_registers import (
     LARGER,
     walk_candidate,
@@ -81,7 +81,8 @@ class State(enum.Enum, shape=3):
 
 
 class Walker(wiring.Component):
-    """Up to `config.walks` walks, each at its own level with at most one outstanding read.
+    """Walks page tables. Up to `config.walks` walks run at a time, each at its own level with at
+    most one outstanding read.
 
     A read is identified by address space, level and the page-number bits down to that level. A walk
     whose next read, or one further down its path, is outstanding follows that read instead of
@@ -120,14 +121,15 @@ class Walker(wiring.Component):
 
     Members
     -------
-    request : see `page_request`.
-    result : see `walk_result`. One that is not accepted may turn into RETRY.
-    look : strobe to the ASID table, see `AsidTable`.
-    asid : address of that look-up.
-    row : its result.
-    read : memory client with physical addresses. Memory answers at least 1 cycle after it accepted
-        a read.
-    invalidate : see `invalidation`.
+    request : in, stream of `page_request`.
+    result : out, stream of `walk_result`, in any order. One that is not accepted may turn into
+        RETRY.
+    look : out, strobe: look up `asid` in the ASID table.
+    asid : out, address space of that look-up.
+    row : in, its `asid_row`, 1 cycle later.
+    read : out, memory client with physical addresses. Memory answers at least 1 cycle after it
+        accepted a read.
+    invalidate : in, see `invalidation`.
 
     Attributes
     ----------

@@ -11,7 +11,7 @@ __all__ = ["WholeRegions"]
 
 
 class WholeRegions(wiring.Component):
-    """One bit per ASID: the TLBs may hold pieces of its 512 MiB pages.
+    """Marks address spaces of which the TLBs may hold pieces of 512 MiB pages, with a bit per ASID.
 
     A cached piece does not tell which page it belongs to, and the pieces of a page lie in many sets
     of the second-level TLB. So the invalidation of one page of such a space covers all of it.
@@ -20,11 +20,11 @@ class WholeRegions(wiring.Component):
 
     Members
     -------
-    adds : strobe, a piece for `asid` enters the TLBs. Not with `clears`.
-    clears : strobe, all translations of `asid` are invalidated.
-    asid : of these two.
-    look : space of the look-up.
-    has : its bit, combinational; set by `adds` in the same cycle, too.
+    adds : in, strobe: a piece for `asid` enters the TLBs. Not with `clears`.
+    clears : in, strobe: all translations of `asid` are invalidated.
+    asid : in, address space of `adds` or `clears`.
+    look : in, address space of the look-up.
+    has : out, its bit, combinational; set by `adds` in the same cycle, too.
     """
 
     def __init__(self, config: Config) -> None:

@@ -27,13 +27,13 @@ class WritePath(wiring.Component):
 
     Members
     -------
-    bursts : translated bursts, one stream per client.
-    room : per client, see `BurstMerge`.
-    beats : write data, one stream per client.
-    done : responses, one stream per client.
-    aw : AXI4 write address channel; the id is the client number.
-    w : AXI4 write data channel.
-    b : AXI4 write response channel.
+    bursts : in, one stream of `translated_burst` per client.
+    room : out, per client: a burst may be offered in the next cycle.
+    beats : in, one stream of `write_beat` per client.
+    done : out, one stream of responses per client, each with a `MemoryStatus`.
+    aw : out, AXI4 write address channel; the id is the client number.
+    w : out, AXI4 write data channel.
+    b : in, AXI4 write response channel.
     """
 
     def __init__(

@@ -26,9 +26,10 @@ class _End(enum.Enum, shape=2):
 
 
 class KernelEnds(wiring.Component):
-    """Kernels outside of the kernel tree pass at once. The ends of those in it are stored under
-    their numbers, and the tree is told END; once it says that one is complete, that one goes on, to
-    its releases or as failed; when that is over, the tree is told DONE.
+    """Holds back the end of each kernel in the kernel tree until its descendants are complete;
+    kernels outside of the tree pass at once. The end is stored under the kernel's number, and
+    reported to the tree as END. When the tree reports the kernel complete, it is passed to its
+    releases, or as failed. DONE is sent when that has ended.
 
     A complete kernel waits until `TaskEnd` takes it. `failed` and `disowned` never wait for that,
     since `TaskEnd` may wait for the launch of a dependent task, which the task unit accepts only

@@ -12,7 +12,7 @@ __all__ = ["KernelTree", "TreeEvent", "TreeOp", "kernel_over", "tree_event", "tr
 
 
 class TreeOp(enum.Enum, shape=3):
-    """What has happened to a kernel or a block."""
+    """Request to the kernel tree."""
 
     LAUNCH = 0
     """A block launches a child."""
@@ -27,7 +27,7 @@ class TreeOp(enum.Enum, shape=3):
 
 
 class TreeEvent(enum.Enum, shape=2):
-    """What a block is told."""
+    """Event sent to a block."""
 
     LAUNCHED = 0
     REFUSED = 1
@@ -91,15 +91,16 @@ def _family(nodes: int) -> data.StructLayout:
 
 
 class KernelTree(wiring.Component):
-    """Counts children. The children of a block are a family. A kernel is complete when its blocks
+    """Finds when kernels are complete, and when waits for children end: counts the children of each
+    block, which are a family, and the families of each kernel. A kernel is complete when its blocks
     are over and all its families are; a family is over when its block has left and all its children
-    are done. Kernels without children that are no children themselves have no node.
+    are done. A kernel that is neither parent nor child has no node.
 
     Requests are processed one after the other. Cycles from acceptance: LAUNCHED 4 for a further
     child, 5 for the first one of a block, 6 for that of a kernel; REFUSED 2; JOINED, if asked for,
-    2, and 4 after DONE; `over` 2 after END, 4 after LEAVE, 6 after DONE. What a block is told is in
-    order, so after LAUNCHED it has children until the next JOINED. `told` and `over` must be
-    accepted independently of `i`.
+    2, and 4 after DONE; `over` 2 after END, 4 after LEAVE, 6 after DONE. Events of a block are in
+    order: after LAUNCHED it has children until the next JOINED. `told` and `over` must be accepted
+    independently of `i`.
 
     `known` and `related` are those at the acceptance of a request: while a launch that gives a
     kernel or a block its node is processed, no other one of the same kernel may be offered.

@@ -23,16 +23,20 @@ class NestedKernels(wiring.Component):
 
     Members
     -------
-    births : in, launches by blocks, from the task unit.
-    blocks : in, LEAVE and ASK of blocks, from the SMs.
-    lost : in, families of saved blocks that will not continue.
-    ended, failed, disowned : in, from the task unit; see `KernelEnds`.
+    births : in, stream of `tree_request`: launches by blocks, from the task unit.
+    blocks : in, stream of `tree_request`: LEAVE and ASK of blocks, from the SMs.
+    lost : in, stream of families of saved blocks that will not continue.
+    ended : in, from the task unit: a kernel whose blocks have all ended, see `KernelEnds`.
+    failed : in, from the task unit: a kernel that was given up.
+    disowned : in, from the task unit: number of a child that was refused after its registration.
     told : out, strobe: an event of the tree. LAUNCHED and REFUSED are for the task unit, JOINED
         is for the SMs.
-    complete, completed, given_up, reported : each kernel when its descendants are complete; see
-        `KernelEnds`.
+    complete : out, each ended kernel, when its descendants are complete; see `KernelEnds`.
+    completed : in, the kernel that `TaskEnd` took last.
+    given_up : out, each failed kernel, when its descendants are complete.
+    reported : out, `completed`, passed on.
     on : in, per channel: it is enabled.
-    limit : in, see `KernelTree`.
+    limit : in, most children of kernels that are not complete; 0: no limit.
     ending : out, a kernel is on its way to its releases, or has been given up.
     idle : out, no kernel and no request is on its way; some kernels may be waiting for their
         descendants.

@@ -15,16 +15,17 @@ __all__ = ["SmHub"]
 
 
 class SmHub(wiring.Component):
-    """SMs take turns: a launch of an SM waits for one launch of each other SM, a notice for one
-    notice of each other SM. One launch at a time. Events to the SMs are in order, and registered
-    for distance: one cycle.
+    """Forwards launches and notices of the SMs, in turn, one launch at a time: a launch waits for
+    one launch of each other SM, a notice for one notice of each other SM. Events to the SMs are in
+    order, and registered for distance: one cycle.
 
     Members
     -------
-    sm : in, the SMs.
-    child : out, launches, to the arbiter.
+    sm : out, one `NestedLink` per SM.
+    child : out, stream of `child_launch`, to the arbiter.
     answer : in, strobe: the result of the launch.
-    blocks : out, LEAVE of blocks that are over, ASK of restored ones, to the kernel tree.
+    blocks : out, stream of `tree_request`, to the kernel tree: LEAVE of blocks that are over, ASK
+        of restored ones.
     told : in, strobe: an event of the kernel tree.
     idle : out, no launch and no notice is on its way.
     """

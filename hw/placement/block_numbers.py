@@ -16,7 +16,8 @@ _count = data.StructLayout({"blocks": BLOCK_COUNT_BITS, "last": 1, "empty": 1})
 
 
 class BlockNumbers(wiring.Component):
-    """Number of undistributed blocks of each row and grid position of the next one, in RAM.
+    """Keeps, for each row, the number of undistributed blocks and the grid position of the next
+    one, in RAM.
 
     One block per cycle, even of the same row in consecutive cycles: the row is selected one cycle
     ahead, and `take` takes effect in the next cycle. The selected row is held in registers.

@@ -48,17 +48,18 @@ class BlockRecall(wiring.Component):
 
     Members
     -------
-    waits : in, see `SmLink`.
-    room : in, see `SmLink`.
+    waits : in, per SM: its most urgent block with warps to start, if it has not begun and lacks
+        resources, a `block_claim`.
+    room : in, per SM: the first warp of the claimed block can start there, see `SmLink`.
     accepts : in, per SM: a block can be sent to it.
     heard : in, per SM: its reports cover all blocks sent to it.
-    returned : in, see `SmLink`.
+    returned : in, per SM, strobe: answer to `recall`, see `returned_block`.
     open : in, strobe: a row opens, with its address space.
-    claim : out, the claim; not for the SM of the block.
-    owner : out, the SM of the claimed block, one-hot.
-    recall : out, see `SmLink`.
+    claim : out, a `block_claim`, for all SMs but that of the block.
+    owner : out, one-hot: the SM of the claimed block.
+    recall : out, strobe per SM: it is to return its claimed block.
     pause : out, no block may be placed from the next cycle on.
-    move : out, a block moves.
+    move : out, strobe: see `block_move`.
     """
 
     def __init__(self, config: Config) -> None:

@@ -19,7 +19,8 @@ _grid = data.StructLayout({"before_x": 32, "before_y": 16, "one_x": 1, "one_y": 
 
 
 class GridRaster(wiring.Component):
-    """Grid position of the next block of each row, in RAM. x varies fastest, then y, then z.
+    """Keeps the grid position of the next block of each row, in RAM. x varies fastest, then y, then
+    z.
 
     One step per cycle, even of the same row in consecutive cycles: the selected row is held in
     registers, and its successor follows from comparisons made one step ahead.

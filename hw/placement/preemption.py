@@ -19,7 +19,7 @@ __all__ = ["Preemption"]
 
 
 class Preemption(wiring.Component):
-    """At most one block per SM is being stopped, and one stop per cycle begins:
+    """Starts stops of blocks, at most one per cycle and one per SM:
 
     * on an SM with a block that is to leave;
     * on an SM whose most urgent block lacks resources, may have others stopped, and is more urgent
@@ -32,12 +32,12 @@ class Preemption(wiring.Component):
 
     Members
     -------
-    victims : in, see `SmLink`.
-    lacks : in, likewise.
+    victims : in, per SM: the block to be stopped next, a `block_victim`.
+    lacks : in, per SM: its most urgent block lacks resources, a `block_lack`.
     waits : in, the served kernel finds no SM, and may have blocks stopped: its priority + 1.
-    place : in, a free save place.
+    place : in, stream of free save places.
     spare : in, it is not reserved.
-    stop : out, see `SmLink`.
+    stop : out, strobe per SM: see `block_stop`.
     answered : in, strobe per SM: its answer is accepted.
     """
 

@@ -18,8 +18,8 @@ __all__ = ["RowRequests"]
 
 
 class RowRequests(wiring.Component):
-    """Accepts one request per cycle; priority: close, open, stop, add. `stop` and `add` are not
-    accepted in the cycle after an `open`.
+    """Executes requests of the task unit on rows. Accepts one per cycle; priority: close, open,
+    stop, add. `stop` and `add` are not accepted in the cycle after an `open`.
 
     `open` and `close` take one cycle; decisions continue. `stop` and `add` take three cycles
     without placement: all decisions are dropped, so that no block of the row is in flight, and the
@@ -28,18 +28,18 @@ class RowRequests(wiring.Component):
 
     Members
     -------
-    open : in, see `GlobalPort`.
-    add : in, see `GlobalPort`.
-    stop : in, see `GlobalPort`.
-    drops : in, likewise.
-    stopped : out, see `GlobalPort`.
-    close : in, see `GlobalPort`.
+    open : in, stream of `kernel_open`: open a free row.
+    add : in, stream of `row_blocks`: add blocks to an open row.
+    stop : in, stream of rows: withdraw all undistributed blocks; answered by `stopped`.
+    drops : in, with `stop`: withdraw saved blocks, too.
+    stopped : out, stream of `row_left`: the blocks withdrawn.
+    close : in, stream of rows: free a drained row.
     opens : out, strobe: a row opens, with the payload of `open`.
     fills : out, strobe: a row has undistributed blocks now, or will have them.
     closes : out, strobe: a row closes.
     refills : out, strobe: blocks were added to a row.
     empties : out, strobe: all undistributed blocks of a row were withdrawn.
-    drop : out, strobe: the saved ones, too.
+    drop : out, strobe: the saved blocks were withdrawn, too.
     holds : out, in the next cycle, drop all decisions and issue none.
     reads : out, the row to be selected in the next cycle.
     busy : in, no row may open or close.

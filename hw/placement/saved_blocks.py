@@ -30,7 +30,7 @@ def saved_block(config: Config) -> data.StructLayout:
 
 
 class SavedBlocks(wiring.Component):
-    """One list of saved blocks per row, linked through the places. The last block saved is the
+    """Keeps a list of saved blocks per row, linked through the places. The last block saved is the
     first one in the list.
 
     A block that was stopped enters the list of its row, and is undistributed again, unless the row
@@ -64,8 +64,10 @@ class SavedBlocks(wiring.Component):
     With nested launches
     --------------------
     lost : out, family of a block that will not continue.
-    reserve, reserved, release : see `GlobalPort`. A reservation is used up when its block is
+    reserve : in, strobe: reserve a place for a block on an SM that has none.
+    reserved : out, one cycle after `reserve`: a place is reserved, until the block ends or is
         saved.
+    release : in, strobe: the last reservation is not needed.
     unused : in, strobe: a block has ended for which a place was reserved.
     """
 

@@ -13,8 +13,8 @@ REMEMBERED = 2
 
 
 class SmAsids(wiring.Component):
-    """The last REMEMBERED distinct address spaces of blocks sent to one SM: those it runs or ran
-    last.
+    """Keeps the last REMEMBERED distinct address spaces of blocks sent to one SM: those it runs or
+    ran last.
 
     A space still running beside as many others, all sent later, is forgotten; by then its
     translations have mostly been evicted from the SM's TLB.

@@ -63,7 +63,8 @@ def sm_flags(config: Config) -> data.StructLayout:
 
 
 class SmRow(wiring.Component):
-    """Free resources of one SM, and its rank for the kernel of the current decision.
+    """Keeps the free resources of one SM, and finds its rank for the kernel of the current
+    decision.
 
     The free amounts are signed: blocks sent in steps B and C are charged for resources that are not
     free yet. The controller charges the full needs of a block when it is sent and credits the
@@ -81,9 +82,9 @@ class SmRow(wiring.Component):
     taken : in, strobe: a block is sent to the SM.
     sent : in, its needs.
     space : in, its address space.
-    freed : in, see `SmLink`.
-    highest : in, see `SmLink`.
-    received : in, see `SmLink`.
+    freed : in, resources freed in this cycle, see `sm_report`.
+    highest : in, highest priority of any block on the SM.
+    received : in, blocks accepted since reset, modulo 64; `highest` covers all of them.
     ready : in, the link can accept a block.
     returned : in, strobe: a block with needs `sent` leaves the SM without having begun; not
         together with `taken`.
@@ -92,7 +93,7 @@ class SmRow(wiring.Component):
     accepts : out, the link can accept a block, and a block slot is free.
     seen : out, flags for the kernel of the previous cycle, also valid in that cycle.
     one : out, the SM had room for one whole block in the previous cycle.
-    two : out, for two whole blocks.
+    two : out, the SM had room for two whole blocks in the previous cycle.
 
     Attributes
     ----------

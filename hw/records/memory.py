@@ -46,7 +46,13 @@ def write_beat(config: Config) -> data.StructLayout:
 
 class ReadPort(wiring.Signature):
     """A read client, seen from the client. Any number of bursts may be outstanding; responses come
-    in order."""
+    in order.
+
+    Members
+    -------
+    request : out, stream of `memory_request`.
+    beat : in, stream of `read_beat`.
+    """
 
     def __init__(self, config: Config) -> None:
         super().__init__({
@@ -61,6 +67,12 @@ class WritePort(wiring.Signature):
     The client offers a request only when it has all beats of the burst, since its beats hold the
     bus. Every burst, including faulted ones, consumes its beats and gets one `done`, in order, once
     its bytes are visible to every later access.
+
+    Members
+    -------
+    request : out, stream of `memory_request`.
+    beat : out, stream of `write_beat`.
+    done : in, stream of responses, each a `MemoryStatus`.
     """
 
     def __init__(self, config: Config) -> None:

@@ -210,7 +210,7 @@ class GlobalPort(wiring.Signature):
     keep : out, take back the saved blocks of a drained row; answered by `kept`. Otherwise, they are
         lost when the row closes.
     kept : in, the list of these blocks.
-    discard : out, a list that was taken back, and will not return: its places are free again.
+    discard : out, frees the places of a kept list.
 
     With nested launches
     --------------------

@@ -7,8 +7,13 @@ __all__ = ["RegisterPort"]
 
 
 class RegisterPort(wiring.Signature):
-    """A register bus, seen from the control port: one outstanding request; `address` counts 32-bit
-    words within the unit; every read and every write gets one response."""
+    """A register bus, seen from the control port: one outstanding request.
+
+    Members
+    -------
+    request : out, stream of reads and writes; `address` counts 32-bit words within the unit.
+    response : in, stream of 32-bit words, one for every read and every write.
+    """
 
     def __init__(self, address_bits: int) -> None:
         request = data.StructLayout({"address": address_bits, "write": 1, "data": 32})

@@ -81,9 +81,14 @@ def semaphore_clients(config: Config) -> int:
 
 
 class SemaphorePort(wiring.Signature):
-    """A client of the semaphore unit, seen from the client: one outstanding operation; the next
-    request may be offered in the cycle after the response is taken. `response.ready` must be 1
-    while an operation is outstanding."""
+    """A client of the semaphore unit, seen from the client: one outstanding operation.
+
+    Members
+    -------
+    request : out, stream of `semaphore_request`; the next one may be offered in the cycle after the
+        response is taken.
+    response : in, stream of `semaphore_response`; ready while an operation is outstanding.
+    """
 
     def __init__(self, config: Config) -> None:
         super().__init__({

@@ -53,8 +53,15 @@ class FaultPort(wiring.Signature):
 
     Members
     -------
-    base : out, address >> 12.
+    base : out, address of the buffer >> 12.
+    records : out, number of records of the buffer, 20 bits.
+    enable : out, faults are recorded in the buffer.
+    get : out, number of the next record that software reads, 20 bits.
+    put : in, number of the next record to be written, 20 bits.
+    status : in, FAULT_STATUS, see `fault_status`.
     clear : out, strobes for bits of `status`.
+    dropped : in, number of faults that are not in the buffer, 32 bits; wraps.
+    record : in, first `FaultRecord` since `status.fault` was cleared.
     fault : in, strobe: a fault was reported.
     busy : in, a record may still be written to the buffer, even after it was disabled.
     """

@@ -82,9 +82,13 @@ class Decoder(wiring.Component):
 
     Members
     -------
-    operation, reduction, unsigned, wide, timestamp : as in `semaphore_request`.
-    control : control bits for the `Alu`; combinational.
-    supported : 0 for a combination that 2.2 does not define.
+    operation : in, a `SemOp`.
+    reduction : in, 4 bits: operation of a reduction.
+    unsigned : in, the reduction takes values as unsigned.
+    wide : in, 64 bits instead of 32.
+    timestamp : in, a timestamp is written, too.
+    control : out, `Control` bits for the `Alu`; combinational.
+    supported : out, 0 for a combination that 2.2 does not define.
     """
 
     operation: In(SemOp)
@@ -219,10 +223,10 @@ class Preparer(wiring.Component):
 
     Members
     -------
-    control : supported operation.
-    payload : its payload; a 32-bit operation uses the low half.
-    counting : refuse to take the value below 0 or beyond its width (COPY-12).
-    prepared : for `Alu`.
+    control : in, `Control` bits of a supported operation.
+    payload : in, its payload, 64 bits; a 32-bit operation uses the low half.
+    counting : in, refuse to take the value below 0 or beyond its width (COPY-12).
+    prepared : out, the operation for `Alu`.
     """
 
     control: In(Control)
@@ -399,10 +403,10 @@ class Alu(wiring.Component):
 
     Members
     -------
-    prepared : the operation.
-    value : operand; a 32-bit operation uses its low half.
-    compared : `prepared.comparable(value)`, from a flip-flop.
-    outcome : the result.
+    prepared : in, the operation.
+    value : in, operand, 64 bits; a 32-bit operation uses its low half.
+    compared : in, `prepared.comparable(value)`, from a flip-flop.
+    outcome : out, the result.
     """
 
     prepared: In(Prepared)

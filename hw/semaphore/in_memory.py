@@ -38,11 +38,11 @@ class InMemorySemaphores(wiring.Component):
 
     Members
     -------
-    operation : see `in_memory_operation`.
-    response : strobe, result and tag of the operation.
-    memory_read : memory client.
-    memory_write : memory client.
-    time : nanoseconds, for timestamps.
+    operation : in, stream of `in_memory_operation`.
+    response : out, strobe: result and tag of the operation.
+    memory_read : out, memory client that reads.
+    memory_write : out, memory client that writes.
+    time : in, 64 bits, nanoseconds, for timestamps.
     """
 
     def __init__(self, config: Config) -> None:

@@ -96,19 +96,20 @@ class OnChipSemaphores(wiring.Component):
 
     Members
     -------
-    clearing : slots are being cleared after reset.
-    peek : slot of the next cycle's operation.
-    operation : see `on_chip_operation`; `slot` equals `peek` of the previous cycle.
-    time : nanoseconds, for timestamps.
-    passed : 2 cycles after `operation`: it passed.
-    error : with `passed`, its error code.
-    value : the slot's new value, 3 cycles after `operation`.
-    stamp : the slot's timestamp before the operation, 4 cycles after `operation`.
-    zero : per semaphore, the first `config.counters` ones: its low 32 bits are 0; 1 cycle after
+    clearing : out, slots are being cleared after reset.
+    peek : in, slot of the next cycle's operation.
+    operation : in, strobe: an `on_chip_operation`; `slot` equals `peek` of the previous cycle.
+    time : in, 64 bits, nanoseconds, for timestamps.
+    passed : out, the operation passed; 2 cycles after `operation`.
+    error : out, with `passed`: its `SemaphoreError`.
+    value : out, 64 bits: the slot's new value, 3 cycles after `operation`.
+    stamp : out, 64 bits: the slot's timestamp before the operation, 4 cycles after `operation`.
+    zero : out, per semaphore, the first `config.counters`: its low 32 bits are 0; 1 cycle after
         `operation`, or 3.
-    update : 1 cycle after `operation`: it wrote semaphore `index`, or was refused (COPY-12).
-    written : only with `config.trace`; 1 cycle after `operation`: semaphore `index` was written and
-        now holds `value`; combinational.
+    update : out, strobe, 1 cycle after `operation`: it wrote semaphore `index`, or was refused
+        (COPY-12).
+    written : out, strobe, only with `config.trace`; 1 cycle after `operation`: semaphore `index`
+        was written and now holds `value`; combinational.
 
     Attributes
     ----------

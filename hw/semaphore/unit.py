@@ -94,19 +94,19 @@ class SemaphoreUnit(wiring.Component):
 
     Members
     -------
-    client : the host's two (0 on chip, 1 in memory), then one per copy engine, then the compute
-        engine's.
-    memory_read : memory client of the in-memory unit.
-    memory_write : memory client of the in-memory unit.
-    window : slots as seen by the control port; address = slot * 4 + word, where words 0 and 1 are
-        the payload, 2 and 3 the timestamp, low half first. Slots that were not built read as 0.
-    counting : semaphores below this index are counting semaphores (COPY-12).
-    zero : per semaphore, the first `config.counters` ones: its low 32 bits are 0.
-    update : strobe, an on-chip semaphore was written, by a client or the control port, or a
+    client : in, one `SemaphorePort` per client: the host's two (0 on chip, 1 in memory), then one
+        per copy engine, then the compute engine's.
+    memory_read : out, memory client of the in-memory unit, reads.
+    memory_write : out, memory client of the in-memory unit, writes.
+    window : in, slots as seen by the control port; address = slot * 4 + word, where words 0 and 1
+        are the payload, 2 and 3 the timestamp, low half first. Slots that were not built read as 0.
+    counting : in, semaphores below this index are counting semaphores (COPY-12).
+    zero : out, per semaphore, the first `config.counters`: its low 32 bits are 0.
+    update : out, strobe: an on-chip semaphore was written, by a client or the control port, or a
         counting one refused an operation (COPY-10, COPY-12).
-    time : nanoseconds, for timestamps.
-    written : only with `config.trace`; with `update`, the semaphore was written and now holds
-        `value`; combinational.
+    time : in, 64 bits, nanoseconds, for timestamps.
+    written : out, strobe, only with `config.trace`; with `update`: the semaphore was written and
+        now holds `value`; combinational.
     """
 
     def __init__(self, config: Config) -> None:

@@ -41,16 +41,17 @@ class BlockFamilies(wiring.Component):
 
     Members
     -------
-    launch : in, launches of blocks on this SM; not of a block that is over before the answer.
-    answer : out, the result.
+    launch : in, stream of `block_launch`: launches of blocks on this SM; not of a block that is
+        over before the answer.
+    answer : out, strobe: result of the launch, see `launch_answer`.
     accepts : out, a block with a family may come.
-    arrive : in, see `family_arrival`.
+    arrive : in, strobe: a block arrives, see `family_arrival`.
     over : in, strobe per block slot: the block is over.
     left : in, strobe per block slot: the block has left with its family, without being over.
-    families : out, of the blocks.
+    families : out, families of the blocks, see `block_families`.
     waits : out, per block slot: the block has children that are not complete.
     failed : out, per block slot: a child that is complete, or a descendant of it, has failed.
-    link : out, the engine.
+    link : in, the engine, see `NestedLink`.
     """
 
     def __init__(self, config: Config) -> None:

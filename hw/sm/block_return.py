@@ -32,10 +32,10 @@ class BlockReturn(wiring.Component):
     starts : in, a warp that takes resources starts in this cycle.
     claim : in, the block claimed in the last cycle; see `SmLink`.
     claim_fits : in, per resource: enough is free for the first warp of the claimed block.
-    recall : in, see `SmLink`.
-    waits : out, see `SmLink`.
-    room : out, see `SmLink`.
-    returned : out, see `SmLink`.
+    recall : in, strobe: return the claimed block, reported in `waits`.
+    waits : out, the most urgent block, if it has not begun and lacks resources, a `block_claim`.
+    room : out, the first warp of the claimed block can start here, see `SmLink`.
+    returned : out, strobe: answer to `recall`, see `returned_block`.
     keeps : out, resources are left for the claimed block.
     freezes : out, no warp may start.
     leaves : out, one-hot strobe: the slot of the block that is returned.

@@ -32,11 +32,11 @@ def place_page(config: Config, area: Value, place: Value) -> Value:
 
 
 class BlockStop(wiring.Component):
-    """Looks for the block to be stopped next, one slot per cycle: one of a row that is to leave,
-    otherwise the one of lowest priority, among equals that with the smallest state. A block that
-    has not begun has none. One that stays, see `needed_block`, is never stopped; nor is one without
-    a save place while all of them are in use or reserved for others, so that it does not hide those
-    that can be.
+    """Selects the block to be stopped next, and stops it. The selection looks at one slot per
+    cycle: first at blocks of rows that are to leave, otherwise it takes the block of lowest
+    priority, among equals the one with the smallest state. A block that has not begun has no state.
+    One that stays, see `needed_block`, is never stopped; nor is one without a save place while all
+    of them are in use or reserved for others, so that it does not hide those that can be.
 
     A stopped block starts no further warps, unless it has begun and has a barrier; then the core
     saves its warps. When all have ended, the core saves the rest; then the block leaves the table,
@@ -49,27 +49,27 @@ class BlockStop(wiring.Component):
     Members
     -------
     arrive : in, strobe: a block enters slot `place` (one-hot) in the next cycle.
-    valid : in, see `BlockTable`.
-    begun : in, likewise.
-    levels : in, likewise.
-    idle : in, likewise.
+    valid : in, per block slot: occupied.
+    begun : in, per block slot: a warp has started.
+    levels : in, per block slot: priority of its block.
+    idle : in, per block slot: it has warps to start, and may have begun only without a barrier.
     leave : in, per kernel row: its blocks are to leave.
-    victim : out, see `SmLink`.
-    spare : in, see `SmLink`.
-    stop : in, likewise.
-    stopped : out, see `SmLink`.
-    over : in, see `BlockTable`.
-    quiet : in, see `BlockTable`.
+    victim : out, the block to be stopped next, a `block_victim`.
+    spare : in, a block without a save place can be stopped, too: some place is not reserved.
+    stop : in, strobe: see `block_stop`.
+    stopped : out, stream of `stopped_block`: answers to `stop`.
+    over : in, see `block_over`: the last warp of a block has ended.
+    quiet : in, with `over`: the stopped block's last warp has ended.
     settled : in, no start is under way, and all begun blocks are known to the core.
     returns : in, one-hot strobe: this block leaves its SM without having begun.
-    urgent : in, see `BlockTable`.
+    urgent : in, the first block with warps to start, a `chosen_block`.
     fits : in, its next warp can start.
-    lacks : out, see `SmLink`.
-    slot : out, the block being stopped, one-hot.
-    withdraw : out, likewise, while it may have warps to start.
-    tell : out, see `SmPort`.
+    lacks : out, the most urgent block lacks resources, see `block_lack`.
+    slot : out, one-hot: slot of the block being stopped.
+    withdraw : out, one-hot: slot of that block, while it may have warps to start.
+    tell : out, stream of `block_save`, to the core.
     finish : out, one-hot strobe: all its warps have ended.
-    saved : in, see `SmPort`.
+    saved : in, strobe per block slot: the stopped block's state is in memory.
     release : out, strobe: it leaves the table; never together with `over`.
     families : in, with nested launches: family of each block.
     """
@@ -277,7 +277,7 @@ class BlockStop(wiring.Component):
 
 
 def _rank(one: data.View) -> Value:
-    """The lower, the sooner it is to be stopped."""
+    """Sort key of victims; the lowest is stopped first."""
     return (
         Value.cast(one.state) | (one.level << STATE_BITS) | (~one.leaves << STATE_BITS + LEVEL_BITS)
     )

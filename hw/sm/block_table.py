@@ -64,8 +64,9 @@ def block_seen(config: Config) -> data.StructLayout:
 
 
 class BlockTable(wiring.Component):
-    """One row per block slot: the block, its place in the order, its started and ended warps, and
-    flags for warps left to start and for having begun.
+    """Tracks the blocks of the SM, and selects those whose warps start next. Keeps per block slot:
+    the block, its place in the order, its started and ended warps, and flags for warps left to
+    start and for having begun.
 
     State read from many rows per cycle is in flip-flops, the rest in RAMs. Warp counts are in RAMs,
     with a flag for a valid count.
@@ -89,11 +90,11 @@ class BlockTable(wiring.Component):
         valid and the same as in the previous cycle.
     finish : in, with each `start`: it is the block's last warp.
     end : in, strobe: a warp of the block in `slot` has ended, or a withdrawn one counts as ended.
-    stopped : in, the block being stopped, one-hot.
+    stopped : in, one-hot: slot of the block being stopped.
     over : out, two cycles later, if that was its last one; the slot is free from the next cycle on,
         and only then `valid`, unless the block is stopped.
     quiet : out, with `over`: the stopped block's last warp has ended.
-    release : in, strobe: the stopped block leaves the table, one-hot.
+    release : in, one-hot strobe: the stopped block leaves the table.
     seen : out, current state of the block in the `slot` of `end` of the previous cycle.
     idle : out, per slot: it has warps to start, and may have begun only without a barrier.
     withdraw : in, one-hot strobe: no further warp of the block in an `idle` slot starts; not
@@ -101,9 +102,9 @@ class BlockTable(wiring.Component):
     claimed : in, level of the claimed block, 0 without one.
     leaves : in, one-hot strobe: the block in this slot leaves the table; it has warps to start and
         has not begun. Not together with `start`.
-    highest : out, see `hw.records.placement.SmLink`; of the table two cycles ago.
-    received : out, likewise.
-    levels : out, see `BlockOrder`.
+    highest : out, highest priority of the blocks in the table two cycles ago.
+    received : out, blocks accepted up to then, modulo 64.
+    levels : out, per block slot: priority of its block, see `BlockOrder`.
     arrives : out, strobe: the block of `arrive` enters slot `place` (one-hot) in the next cycle.
 
     Attributes
@@ -353,7 +354,8 @@ class BlockTable(wiring.Component):
     def _look(
         self, m: Module, needs: data.View, name: data.View, slot: Value, place: Signal
     ) -> None:
-        """Tell of a block what was read for the end of a warp, or instead of one."""
+        """Outputs the block record read for an ended warp, or for the slot looked at in its
+        place."""
         started = self._started.read_port(domain="comb")
         begun = (self.begun & place).any()
         m.d.comb += [

@@ -18,11 +18,11 @@ def withdrawn_block(config: Config) -> data.StructLayout:
 
 
 class BlockWithdrawal(wiring.Component):
-    """Looks at one block slot after the other, while a row is killed and a block has warps to
-    start; first at that of a stopped block. Warps left to start of a killed row's block, or of the
-    stopped one, are withdrawn, and then counted as ended, one by one, although they never had any
-    resources. Blocks with a barrier that have begun are left alone: they hold all their resources,
-    so their warps start and end soon.
+    """Withdraws the warps left to start of the blocks of killed rows, and of the stopped block.
+    Withdrawn warps count as ended, one by one, although they never had any resources. While a row
+    is killed and a block has warps to start, looks at one block slot after the other; first at that
+    of the stopped block. Blocks with a barrier that have begun are left alone: they hold all their
+    resources, so their warps start and end soon.
 
     Per slot 4 cycles; for a block to be withdrawn 1 more, and 3 per warp. Half of the cycles, and
     two of these 3, are left for ends of warps.
@@ -30,13 +30,13 @@ class BlockWithdrawal(wiring.Component):
     Members
     -------
     kill : in, per kernel row: it is killed.
-    stop : in, one-hot: the block in this slot is stopped, likewise.
-    idle : in, see `BlockTable`.
-    seen : in, likewise.
+    stop : in, one-hot: the block in this slot is stopped.
+    idle : in, per block slot: it has warps to start, and may have begun only without a barrier.
+    seen : in, state of the block in the `slot` of the previous cycle's `end`, a `block_seen`.
     stall : out, no start may be decided in this cycle.
     hold : out, no end of a warp may be accepted in this cycle.
     accepts : in, one may be, and therefore a withdrawn warp may count in the next cycle.
-    withdraw : out, see `BlockTable`.
+    withdraw : out, one-hot strobe: no further warp of the block in this slot starts.
     end : out, strobe: a withdrawn warp counts as ended; without `valid`, `slot` is to be looked at.
         Only needed, and used, in a cycle after `hold`.
     withdrawn : out, with `withdraw`, for traces.

@@ -49,7 +49,7 @@ def sm_events(config: Config) -> data.StructLayout:
 
 
 class SmController(wiring.Component):
-    """Implements the rules of `hw/sm/README.md`.
+    """Starts the warps of blocks as resources are freed, by the rules of `hw/sm/README.md`.
 
     A start is decided in one cycle, from the table and resources of that cycle, and takes effect in
     the next (`go`), where the selections already reflect it: one start every other cycle.

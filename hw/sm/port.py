@@ -96,12 +96,12 @@ class SmControl(wiring.Signature):
     Members
     -------
     kernel : out, kernel words; those of a row only while none of its warps runs.
-    begin : out, blocks that enter a slot.
-    start : out, warps that start.
-    end : in, hardware warps that have ended.
+    begin : out, stream of `block_begin`: blocks that enter a slot.
+    start : out, stream of `warp_start`: warps that start.
+    end : in, stream of hardware warps that have ended.
     finish : out, strobe per block slot: the block is over; of a stopped block: its warps have
         ended.
-    stop : out, with preemption: blocks to be saved.
+    stop : out, with preemption: stream of `block_save`.
     saved : in, with preemption; strobe per block slot: the stopped block's state is in memory.
     """
 
@@ -121,7 +121,16 @@ class SmControl(wiring.Signature):
 
 
 class SmMemory(wiring.Signature):
-    """Memory side of a core, seen from the memory."""
+    """Memory side of a core, seen from the memory.
+
+    Members
+    -------
+    read_request : in, stream of `core_request`.
+    read_beat : out, stream of `read_beat`.
+    write_request : in, stream of `core_request`.
+    write_beat : in, stream of `write_beat`.
+    write_done : out, stream of responses, each a `MemoryStatus`.
+    """
 
     def __init__(self, config: Config) -> None:
         done = data.StructLayout({"status": MemoryStatus})
@@ -135,13 +144,19 @@ class SmMemory(wiring.Signature):
 
 
 class SmPort(wiring.Signature):
-    """A core, seen from the SM logic controller and the memory behind it. `number` is that of the
-    SM, constant.
+    """A core, seen from the SM logic controller and the memory behind it; with the members of
+    `SmControl` and `SmMemory`.
+
+    Members
+    -------
+    number : out, number of the SM, constant.
+    kill : out, per kernel row: its warps are to end.
+    fault : in, stream of `core_fault`.
 
     With nested launches
     --------------------
-    launch : in, a launch; the block is not over before the answer.
-    launched : out, the answer.
+    launch : in, stream of `block_launch`; the block is not over before the answer.
+    launched : out, strobe: the answer, see `launch_answer`.
     children : out, per block slot: it has children that are not complete. 1 with the answer of an
         accepted launch, and for some cycles after a block with children has begun again.
     child_failed : out, per block slot: a child that is complete, or a descendant of it, has failed;

@@ -40,8 +40,8 @@ class Resources(wiring.Component):
     fits : out, per request and resource: enough is free; combinational.
     take : in, one-hot: the granted request; it fits.
     freed : in, amounts freed in this cycle.
-    claim : in, further amounts.
-    claim_fits : out, likewise for these.
+    claim : in, amounts of a third request, which is not granted.
+    claim_fits : out, per resource: enough is free for it; combinational.
     left : out, free amounts.
     """
 

@@ -1,7 +1,7 @@
 """One streaming multiprocessor: logic controller, core, and memory gate."""
 
 from amaranth.hdl import Module
-from amaranth.lib import stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from signalbox.hw.config import Config
@@ -13,10 +13,18 @@ from signalbox.hw.sm.controller import SmController, sm_events
 from signalbox.hw.sm.core.core import Core
 from signalbox.hw.sm.faulty_blocks import FaultyBlocks, sm_fault
 from signalbox.hw.sm.memory_gate import MemoryGate
-from signalbox.hw.sm.port import CoreFactory, SmMemory, make_core
+from signalbox.hw.sm.port import CoreFactory, SmMemory, block_launch, launch_answer, make_core
 from signalbox.hw.sm.timing.core import TimingCore
 
 __all__ = ["Sm"]
+
+
+def nested_events(config: Config) -> data.StructLayout:
+    """Strobes for timelines: launches by blocks, and their answers."""
+    return data.StructLayout({
+        "asked": data.StructLayout({"valid": 1, **block_launch(config).members}),
+        "answered": launch_answer(config),
+    })
 
 
 class Sm(wiring.Component):
@@ -38,14 +46,18 @@ class Sm(wiring.Component):
     write : out, virtual writes.
     events : out, see `sm_events`.
     nested : in, with nested launches: the engine.
+    nested_events : out, with nested launches, see `nested_events`.
     """
 
     def __init__(self, config: Config, core: CoreFactory | None = None) -> None:
         self._config = config
         self.core = make_core(core or (TimingCore if config.timing_core else Core), config)
-        nested = {"nested": In(NestedLink(config))} if config.nested else {}
+        nested = {
+            "nested": In(NestedLink(config)),
+            "nested_events": Out(nested_events(config)),
+        }
         super().__init__({
-            **nested,
+            **(nested if config.nested else {}),
             "link": In(SmLink(config)),
             "kernel": In(kernel_word(config)),
             "number": In(config.sm_bits),
@@ -96,11 +108,14 @@ class Sm(wiring.Component):
     def _launch(self, m: Module, controller: SmController) -> None:
         """Launches by blocks, and their children."""
         m.submodules.families = families = BlockFamilies(self._config)
-        core = self.core
+        core, asked = self.core, self.nested_events.asked
         connect(m, core.launch, families.launch)
         connect(m, families.link, flipped(self.nested))
         m.d.comb += [
             core.launched.eq(families.answer),
+            asked.valid.eq(core.launch.valid & core.launch.ready),
+            [asked[name].eq(core.launch.p[name]) for name in ("slot", "row", "page")],
+            self.nested_events.answered.eq(families.answer),
             core.children.eq(families.waits),
             core.child_failed.eq(families.failed),
             families.arrive.eq(controller.arrive),

@@ -11,7 +11,7 @@ __all__ = ["WarpFates", "block_fates", "warp_fate", "warp_number"]
 
 
 def block_fates(config: Config) -> data.StructLayout:
-    """One bit per warp of a block: it has ended; its state is in memory."""
+    """Bits per warp of a block: it has ended; its state is in memory."""
     return data.StructLayout({"over": config.sm_warps, "saved": config.sm_warps})
 
 
@@ -26,7 +26,7 @@ restored. Otherwise it starts as any other."""
 
 
 class WarpFates(wiring.Component):
-    """Two bits per warp of each block: it has ended; its state is in memory.
+    """Stores, per warp of each block, whether it has ended and whether its state is saved.
 
     Members
     -------

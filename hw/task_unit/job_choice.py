@@ -63,17 +63,17 @@ class JobChoice(wiring.Component):
     job : out, the next job, registered; NONE until the inputs reflect the previous job.
     row : out, its row.
     settled : out, no job was done recently or starts now.
-    active : in, see `TaskUnit`.
-    leave : in, see `TaskUnit`.
+    active : in, tasks of the running context may have slots.
+    leave : in, all tasks of the running context must give up their slots.
     drains : in, running tasks are not stopped in favour of others, nor while `leave` is 1.
     highest : in, the highest non-empty list.
-    faulty : in, see `SlotTable`.
-    ended : in, see `SlotTable`.
-    returning : in, see `SlotTable`.
-    victim : in, see `SlotTable`.
-    sure : in, see `SlotTable`.
-    free : in, see `SlotTable`.
-    crowded : in, see `SlotTable`.
+    faulty : in, a running row whose task is to end early.
+    ended : in, a row whose task has ended.
+    returning : in, a row whose task returns to its list.
+    victim : in, the running row of lowest priority; valid while `sure`.
+    sure : in, `victim` is up to date.
+    free : in, a free row, if a slot is free as well.
+    crowded : in, a row is free, but no slot.
     delivers : in, the previous ended task has not been taken yet, so no other can be handed on.
     over : in, a resting queue is to end.
     visits : in, a task is to be visited.

@@ -13,8 +13,8 @@ __all__ = ["KillFilter"]
 
 
 class KillFilter(wiring.Component):
-    """A task is to be killed if its channel is disabled, or if the kill request in progress names
-    it, its address space or its context.
+    """Decides whether a task is to be killed: its channel is disabled, or the kill request in
+    progress names the task, its address space or its context.
 
     Members
     -------

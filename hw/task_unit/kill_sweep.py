@@ -45,8 +45,9 @@ class KillSweep(wiring.Component):
 
     From a list's last task to the next list: 3 cycles, and 2 per context without tasks.
 
-    A request is not accepted before tasks that were just ending have launched their dependent
-    tasks, so these launches are refused.
+    A request is not accepted before a task that was on its way from its list to a slot has been
+    checked, nor before tasks that were just ending have launched their dependent tasks, so these
+    launches are refused.
 
     Members
     -------
@@ -56,6 +57,7 @@ class KillSweep(wiring.Component):
     waiting : in, per level of each context: its list is not empty.
     queues : in, per queue: it is open.
     rows : in, a row has a task that is to end early.
+    rests : in, the task unit is between two jobs.
     ends : in, strobe: a task begins to end (`TaskEnd.ended`).
     finishing : in, a task is ending or about to.
     calm : in, no launch is in progress.
@@ -73,6 +75,7 @@ class KillSweep(wiring.Component):
             "waiting": In(config.contexts * config.levels),
             "queues": In(config.queues),
             "rows": In(1),
+            "rests": In(1),
             "ends": In(1),
             "finishing": In(1),
             "calm": In(1),
@@ -146,10 +149,9 @@ class KillSweep(wiring.Component):
                 m.d.sync += [self._below.eq(0), visit.where.context.eq(visit.where.context + 1)]
                 m.next = "SEEK"
                 with m.If(visit.where.context == config.contexts - 1):
-                    m.d.sync += self._second.eq(0)
                     m.next = "IDLE"
                     with m.If(self.requested):
-                        m.next = "ENDS"
+                        m.next = "JOB"
         with m.State("LISTS"):
             m.d.comb += [visit.valid.eq(1), visit.place.eq(Place.LIST)]
             with m.If(self.next):
@@ -159,7 +161,12 @@ class KillSweep(wiring.Component):
                     m.next = "SEEK"
 
     def _wait_for_ends(self, m: Module) -> None:
-        """Wait for the task that is ending and the one behind it, and then for a launch."""
+        """Wait for the job in progress, for the task that is ending and the one behind it, and then
+        for a launch."""
+        with m.State("JOB"):
+            m.d.sync += self._second.eq(0)
+            with m.If(self.rests):
+                m.next = "ENDS"
         with m.State("ENDS"):
             with m.If(self.ends):
                 m.d.sync += self._second.eq(1)

@@ -1,4 +1,4 @@
-"""Kinship of the kernels in rows, and births of children (NEST-10, NEST-15)."""
+"""Kernel-tree node of each row; registration of new children (NEST-10, NEST-15)."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -15,18 +15,18 @@ __all__ = ["KinTable"]
 class KinTable(wiring.Component):
     """Keeps the place of each row's kernel in the kernel tree, and gets one for a new child.
 
-    A birth takes as long as LAUNCHED or REFUSED of the tree, plus 2 cycles.
+    The registration of a child takes as long as LAUNCHED or REFUSED of the tree, plus 2 cycles.
 
     Members
     -------
-    row : in, the row in question; stable during a birth.
-    kin : out, the kin of its kernel, one cycle later.
+    row : in, number of a row; stable during a registration.
+    kin : out, `kernel_kin` of its kernel, one cycle later.
     opened : in, strobe: a row is opened for a kernel with this kin.
-    birth : in, a launch by a block of `row`; not together with `opened`.
+    birth : in, stream of `block_family`: launches by a block of `row`; not together with `opened`.
     born : out, strobe: `child` is the kin of the new child, not `known` if the tree refused it;
         `block` is the family of the block, as it was if there is no child.
-    tree : out, the kernel tree.
-    told : in, strobe: an event of the tree.
+    tree : out, stream of `tree_request`, to the kernel tree.
+    told : in, strobe: an event of the kernel tree, see `tree_event`.
     """
 
     def __init__(self, config: Config) -> None:

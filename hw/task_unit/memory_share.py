@@ -32,7 +32,8 @@ def share_memory(
 
 
 class _Shared(wiring.Component):
-    """Round-robin arbiter with one outstanding burst; the next grant follows the response.
+    """Shares a memory client, round robin, with one outstanding burst; the next grant follows the
+    response.
 
     Members
     -------

@@ -28,7 +28,7 @@ class QmdFetch(wiring.Component):
     Members
     -------
     request : in, address of the QMD; accepted when the previous read has ended.
-    read : out, the memory.
+    read : out, memory client.
     record : out, the dwords read so far; stable after `ended` until the next request.
     dwords : out, number of dwords read, from the lowest, 0 … 64.
     ended : out, all dwords are read, or the read has failed; 0 from the next request on.

@@ -30,18 +30,18 @@ class QmdReader(wiring.Component):
     Members
     -------
     request : in, address of the QMD; accepted when the previous one has been read.
-    resumed : in, see `QmdCheck`.
-    entered : in, see `QmdCheck`.
-    decrements : in, see `QmdCheck`.
-    local : in, see `QmdCheck`.
-    read : out, the memory.
+    resumed : in, the task resumes at CTA_RASTER_*_RESUME; otherwise it starts at its first block.
+    entered : in, the task was accepted before, see `QmdCheck`.
+    decrements : in, the dependence counter is about to be decremented; otherwise it must be 0.
+    local : in, area of the local memory of its channel, a `local_area`.
+    read : out, memory client.
     done : out, the outputs below are valid, until the next request is accepted.
-    verdict : out, reason of a refusal.
+    verdict : out, `task_verdict`: reason of a refusal.
     record : out, the QMD.
-    needs : out, see `QmdCheck`.
-    grid : out, see `QmdCheck`.
-    first : out, see `QmdCheck`.
-    blocks : out, see `QmdCheck`.
+    needs : out, resource needs of a block, `kernel_needs`.
+    grid : out, size of the grid; of a queue, a single unbounded line.
+    first : out, position of the first block; undefined for a queue.
+    blocks : out, blocks from `first` on, at least 1; undefined for a queue.
     """
 
     def __init__(self, config: Config) -> None:

@@ -49,8 +49,8 @@ class QmdWrites(wiring.Component):
     place : in, resume position; stable until `answer`.
     record : in, the QMD as read before; stable until `answer`.
     got : in, processed queue entries; stable until `answer`.
-    answer : out, strobe: status of the write; `last`: the dependence counter is 0 now.
-    write : out, the memory.
+    answer : out, strobe: status of the write; `last`: the dependence counter, if written, is 0 now.
+    write : out, memory client.
     parent : in, with nested launches; with `request`: page of the QMD of the launching kernel.
     """
 
@@ -103,7 +103,7 @@ class QmdWrites(wiring.Component):
         bits, first = DEPENDENCE_COUNTER.bits, 8 * DEPENDENCE_COUNTER.offset
         counter = Signal(8 * WORD_BYTES)
         before = self.record.as_value()[first:][: 8 * WORD_BYTES]
-        m.d.comb += [counter.eq(before), self.answer.last.eq(counter[bits] == 0)]
+        m.d.comb += [counter.eq(before), self.answer.last.eq(before[bits] == 1)]
         with m.If(self.request.p.what == Stored.COUNTER):
             m.d.comb += counter[bits].eq(before[bits] - 1)
         return counter

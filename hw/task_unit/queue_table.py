@@ -76,7 +76,7 @@ def queue_request(config: Config) -> data.StructLayout:
 
 
 class QueueTable(wiring.Component):
-    """Table of open queues, in RAM. Blocks are numbered from 0; each stands for 1 <<
+    """Keeps the open queues, in RAM. Blocks are numbered from 0; each stands for 1 <<
     QUEUE_ENTRIES_PER_CTA_LOG2 entries and starts once all of them are appended, or with the
     remaining ones when the queue is closed. A row gets the first `queue_window` blocks from the
     oldest unfinished one on; further ones when it advances, or when those have ended.

@@ -44,8 +44,8 @@ class SlotTable(wiring.Component):
 
     Members
     -------
-    opened : in, strobe: `row` runs, with `priority`; `saves`: its blocks on SMs are saved
-        when it is stopped.
+    opened : in, strobe: `row` runs, with `priority`; `saves`: its blocks on SMs are saved when
+        it is stopped.
     stopped : in, strobe: `row` was stopped; `left`: not all of its blocks were placed.
     closed : in, strobe: `row` is free.
     drained : in, per row: no block is undistributed or on an SM; see `GlobalPort`.
@@ -61,7 +61,7 @@ class SlotTable(wiring.Component):
     ended : out, a row whose task has ended.
     returning : out, a row whose task returns to its list.
     kill : out, per row: it had a fault, or is to be killed.
-    late : out, per row: it is to be killed as it was overdue.
+    late : out, per row: its kill is due to a time-out.
     runs : out, per row: it runs, and `kill` is 0.
     saves : out, per row: its blocks on SMs are saved when it is stopped.
     leave : out, per row: it is stopped, and its blocks are saved; late by one cycle.

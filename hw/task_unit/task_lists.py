@@ -78,9 +78,10 @@ def list_visit(config: Config) -> data.StructLayout:
 
 
 class TaskLists(wiring.Component):
-    """Each list is a ring in system memory that applications cannot access, so no application can
-    corrupt the list of another, and capacity is limited by memory alone. The last places of each
-    list, one per row, are reserved for returning tasks (`resumed`), so these always find room.
+    """Keeps the tasks that wait for a slot, in a list per context and priority level. Each list is
+    a ring in system memory that applications cannot access, so no application can corrupt the list
+    of another, and capacity is limited by memory alone. The last places of each list, one per row,
+    are reserved for returning tasks (`resumed`), so these always find room.
 
     One operation at a time, which takes the memory latency plus 8 cycles, and again the latency
     plus 3 for a task with a second word; a push to a full list fails after 6. Pop goes ahead of
@@ -100,8 +101,8 @@ class TaskLists(wiring.Component):
     visit : in, a step of a visit.
     visited : out, strobe: the task and the result.
     waiting : out, per level of each context: its list is not empty.
-    read : out, the memory.
-    write : out, the memory.
+    read : out, memory client.
+    write : out, memory client.
     """
 
     def __init__(self, config: Config) -> None:

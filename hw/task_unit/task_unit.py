@@ -54,8 +54,8 @@ __all__ = ["TaskUnit"]
 
 
 class TaskUnit(wiring.Component):
-    """Lists, slots, and the transfers between them: one job at a time, by the priorities of
-    `JobChoice`.
+    """Keeps tasks in lists and slots, and moves them between these: one job at a time, by the
+    priorities of `JobChoice`.
 
     * The QMD of a launch is checked and the task goes to its list, or straight into a free slot if
       no task of its level or above waits. Entries appended to a queue become blocks of its row, or
@@ -76,8 +76,8 @@ class TaskUnit(wiring.Component):
     (MODEL), if there is no save place for the block, or if the kernel tree is full or its limit is
     reached (both ROOM), in this order; then for the same reasons as any other launch, and as a
     queue (MODEL). Once it is accepted, the page of its parent's QMD is written into its own
-    (MODEL_PARENT), before its end or failure is reported. Nothing waits for that write, and nobody
-    is told if it fails.
+    (MODEL_PARENT), before its end or failure is reported. The answer does not wait for that write,
+    and nobody is told if it fails.
 
     A QMD is read and checked again when its task gets a slot, since memory may have changed; the
     task keeps the priority of its list.
@@ -115,8 +115,8 @@ class TaskUnit(wiring.Component):
     kernel : out, kernel words for the SMs.
     fault : in, strobe per row: a warp faulted.
     kill : out, per row: its warps are to end.
-    read : out, the memory.
-    write : out, the memory.
+    read : out, memory client.
+    write : out, memory client.
     waiting : out, per context: one of its lists is not empty.
     empty : out, no row is occupied and no task is on its way into one; stays 1 while `leave` is 1.
     idle : out, like `empty`, and all lists are empty and no queue is open.
@@ -214,8 +214,6 @@ class TaskUnit(wiring.Component):
             link = {"child": 32, "asid": config.asid_bits, "parent": 32}
             self._link, self._links = Signal(data.StructLayout(link), name="link"), Signal()
             """Pages of a child and its parent, to be written into the child's QMD."""
-            self._linking = Signal(data.StructLayout({"valid": 1, "child": 32}), name="linking")
-            """That write is under way."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -256,7 +254,7 @@ class TaskUnit(wiring.Component):
             self._return_blocks(m)
         if self._config.nested:
             self._wire_kin(m)
-            self._link_child(m, fsm.ongoing("STORE") | fsm.ongoing("STORED"))
+            self._link_child(m, fsm.ongoing("STORE"))
         rests = fsm.ongoing("IDLE") & self._choice.settled
         m.d.sync += [
             self.empty.eq(rests & self._slots.idle & ~self.ended.valid),
@@ -432,8 +430,6 @@ class TaskUnit(wiring.Component):
         """Write the parent of an accepted child, unless the job in progress `stores` a field."""
         link, request = self._link, self._stores.request
         m.d.comb += self._stores.parent.eq(link.parent)
-        with m.If(self._stores.answer.valid):
-            m.d.sync += self._linking.valid.eq(0)
         with m.If(~stores):
             m.d.comb += [
                 request.valid.eq(self._links),
@@ -441,12 +437,8 @@ class TaskUnit(wiring.Component):
                 request.p.asid.eq(link.asid),
                 request.p.page.eq(link.child),
             ]
-            with m.If(self._links & request.ready):
-                m.d.sync += [
-                    self._links.eq(0),
-                    self._linking.valid.eq(1),
-                    self._linking.child.eq(link.child),
-                ]
+            with m.If(request.ready):
+                m.d.sync += self._links.eq(0)
         with m.If(self.launched.valid & self._bears & (self._verdict.refusal == Refusal.NONE)):
             m.d.sync += [
                 self._links.eq(1),
@@ -460,9 +452,7 @@ class TaskUnit(wiring.Component):
         """The parent of the task has been written, or there is none."""
         if not self._config.nested:
             return Const(1)
-        page, under_way = self.task.page, self._linking
-        waits = self._links & (self._link.child == page)
-        return ~(waits | (under_way.valid & (under_way.child == page)))
+        return ~self._links & self._stores.request.ready | (self.task.depth <= 1)
 
     def _bear(self, m: Module, kept: data.View) -> None:
         """A kernel launches a child, which gets a place in the kernel tree, and loses it if it is
@@ -912,6 +902,7 @@ class TaskUnit(wiring.Component):
             kills.on.eq(self.on),
             sweep.waiting.eq(self._lists.waiting),
             sweep.rows.eq(slots.kill.any()),
+            sweep.rests.eq(self._choice.rests),
             sweep.queues.eq(self._queues.open),
             sweep.ends.eq(
                 self.ends if self._config.nested else self.ended.valid & self.ended.ready

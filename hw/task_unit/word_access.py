@@ -26,15 +26,15 @@ def word_request(config: Config) -> data.StructLayout:
 
 
 class WordAccess(wiring.Component):
-    """One access at a time: offered to memory in the next cycle, write data after the request is
-    accepted, answered one cycle after the response.
+    """Reads and writes 8-byte words, one at a time: an access is offered to memory in the next
+    cycle, write data after the request is accepted, answered one cycle after the response.
 
     Members
     -------
     request : in, an access; accepted after the answer to the previous one.
     answer : out, strobe: status and data.
-    read : out, the memory.
-    write : out, the memory.
+    read : out, memory client.
+    write : out, memory client.
     """
 
     def __init__(self, config: Config) -> None:

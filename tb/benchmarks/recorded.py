@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from signalbox.tb.benchmarks import (
+    flat,
     latency,
     launches,
     makespan,
     nested,
+    parents,
     placement,
     preemption,
     runlists,
@@ -50,7 +52,7 @@ def compare(measured: Mapping[str, int], names: list[str]) -> None:
         recorded |= measured
         known = [*ROWS]
         parts = (latency, translation, placement, launches, urgency, makespan, spread)
-        for part in (*parts, stops, preemption, nested, sharing, runlists):
+        for part in (*parts, stops, preemption, nested, flat, parents, sharing, runlists):
             known += part.keys()
         kept = {name: recorded[name] for name in known if name in recorded}
         RECORDED.write_text(json.dumps(kept, indent=2) + "\n")

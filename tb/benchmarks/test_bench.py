@@ -6,20 +6,19 @@ make bench` records the results and rewrites plot and table in `docs/`.
 
 import pytest
 
-from signalbox.hw.config import Config
 from signalbox.hw.top import Signalbox
 from signalbox.tb.benchmarks import latency, runlists
 from signalbox.tb.benchmarks.recorded import DOCS, compare, differences, document, recording
 from signalbox.tb.benchmarks.rows import ROWS, table
 from signalbox.tb.benchmarks.scenes import collect
-from signalbox.tb.simulation.sizes import RUNLIST, SIZES
+from signalbox.tb.simulation.sizes import SIZES
 from signalbox.tb.simulation.top import simulate_top
 
 
-def measure(module: str, machine: Config = SIZES["default"]) -> dict[str, int]:
-    """Run a module of measurements, by default on the default size."""
+def measure(module: str) -> dict[str, int]:
+    """Run a module of measurements on the default size."""
     run = simulate_top(
-        Signalbox(machine),
+        Signalbox(SIZES["default"]),
         f"signalbox.tb.benchmarks.{module}",
         simulator="verilator",
         name="bench",
@@ -56,7 +55,7 @@ def test_urgent_latency():
 @pytest.mark.bench
 def test_runlists():
     """HOST-7: shares by level and slice, changes of turn, urgent groups."""
-    measured = measure("cocotb_runlists", RUNLIST)
+    measured = measure("cocotb_runlists")
     if recording():
         runlists.plot(measured, DOCS / "runlists.png")
     document("runlists", "Runlists", "![plot](runlists.png)", runlists.table(measured))

@@ -13,9 +13,11 @@ from signalbox.hw.compute.engine import ComputeEngine
 from signalbox.hw.config import Config
 from signalbox.hw.top import Signalbox
 from signalbox.tb.benchmarks import (
+    flat,
     launches,
     makespan,
     nested,
+    parents,
     preemption,
     sharing,
     spread,
@@ -25,6 +27,7 @@ from signalbox.tb.benchmarks import (
 from signalbox.tb.benchmarks.compute_machine import MACHINE, SAVING
 from signalbox.tb.benchmarks.recorded import DOCS, compare, document, recording
 from signalbox.tb.benchmarks.scenes import collect
+from signalbox.tb.simulation import sizes
 from signalbox.tb.simulation.runner import simulate
 from signalbox.tb.simulation.top import simulate_top
 from signalbox.tb.testbench.configs import NESTED
@@ -92,6 +95,25 @@ def test_nested() -> None:
         nested.plot(measured, DOCS / "nested.png")
     document("nested", "Nested launches", "![plot](nested.png)", nested.table(measured))
     compare(measured, nested.keys())
+
+
+@pytest.mark.bench
+@pytest.mark.parametrize(
+    ("what", "page", "title"),
+    [
+        (flat, "nested-flat", "Nested and flat"),
+        (parents, "nested-priorities", "Priorities of kernels with children"),
+    ],
+    ids=["flat", "parents"],
+)
+def test_nested_kernels(what: ModuleType, page: str, title: str) -> None:
+    """Algorithms with nested launches take as many cycles as recorded, and so do their flat
+    versions."""
+    measured = measure(f"cocotb_{what.__name__.rpartition('.')[2]}", sizes.NESTED)
+    if recording():
+        what.plot(measured, DOCS / f"{page}.png")
+    document(page, title, f"![plot]({page}.png)", what.table(measured))
+    compare(measured, what.keys())
 
 
 @pytest.mark.bench

@@ -11,10 +11,14 @@ from signalbox.driver.compute.child import Child
 from signalbox.driver.device import Device
 from signalbox.driver.kernels.library import SPIN, VECTOR_ADD, Kernel
 from signalbox.driver.nested.breadth_first import BreadthFirst
+from signalbox.driver.nested.breadth_first_flat import FlatBreadthFirst
 from signalbox.driver.nested.merge_sort import MergeSort
+from signalbox.driver.nested.merge_sort_flat import FlatMergeSort
 from signalbox.driver.nested.refinement import Refinement
+from signalbox.driver.nested.refinement_flat import FlatRefinement
 from signalbox.driver.runtime.limits import Limit
 from signalbox.driver.runtime.stream import Stream
+from signalbox.driver.workload.nested_jobs import distances, graph, refined, rough_field
 from signalbox.hw.errors import Refusal
 from signalbox.tb.driver.nested_bodies import (
     STORE,
@@ -23,7 +27,6 @@ from signalbox.tb.driver.nested_bodies import (
     chain_of_a_fault,
     chain_of_a_refusal,
 )
-from signalbox.tb.models.nested_jobs import distances, graph, refined, rough_field
 from signalbox.tb.simulation.machine import SimMachine
 
 LIMIT = {"timeout_time": 4, "timeout_unit": "ms"}
@@ -148,12 +151,14 @@ async def pending_launches(dut: Any, limit: int) -> None:
 
 
 @cocotb.test(**LIMIT)
-async def merge_sort(dut: Any) -> None:
-    """Words are sorted by a tree of kernels, twice; each waits for its two halves."""
+@cocotb.parametrize(kind=[MergeSort, FlatMergeSort])
+async def merge_sort(dut: Any, kind: type[MergeSort | FlatMergeSort]) -> None:
+    """Words are sorted by a tree of kernels, twice; each waits for its two halves. Flat: by a
+    kernel per level."""
     count, rng = 150, random_numbers()
-    device, stream = await device_of(dut, MergeSort.depth(count))
+    device, stream = await device_of(dut, MergeSort.depth(count) if kind is MergeSort else 1)
     data = await device.allocate(4 * count)
-    sort = await MergeSort.prepare(device, stream, data, count)
+    sort = await kind.prepare(device, stream, data, count)
     for most in (1 << 32, 9):
         words = rng.integers(0, most, count, dtype=np.uint32)
         data.write(words)
@@ -164,12 +169,13 @@ async def merge_sort(dut: Any) -> None:
 
 
 @cocotb.test(**LIMIT)
-async def refinement(dut: Any) -> None:
+@cocotb.parametrize(kind=[Refinement, FlatRefinement])
+async def refinement(dut: Any, kind: type[Refinement | FlatRefinement]) -> None:
     """A field is refined where it is rough."""
     size, levels, rng = 16, 3, random_numbers()
-    device, stream = await device_of(dut, levels)
+    device, stream = await device_of(dut, levels if kind is Refinement else 1)
     field = rough_field(rng, size)
-    job = await Refinement.prepare(device, stream, field, 20, levels)
+    job = await kind.prepare(device, stream, field, 20, levels)
     await job.run()
     found = job.levels.read(np.uint32, size * size).reshape(size, size)
     assert np.array_equal(found, refined(field, 20, levels))
@@ -179,13 +185,14 @@ async def refinement(dut: Any) -> None:
 
 
 @cocotb.test(**LIMIT)
-async def breadth_first(dut: Any) -> None:
+@cocotb.parametrize(kind=[BreadthFirst, FlatBreadthFirst])
+async def breadth_first(dut: Any, kind: type[BreadthFirst | FlatBreadthFirst]) -> None:
     """Distances in a graph: each level of the search is a child, and the edges of vertices that
-    have many are grandchildren."""
+    have many are grandchildren. Flat: two kernels per level."""
     count, rng = 50, random_numbers()
-    device, stream = await device_of(dut, 3)
+    device, stream = await device_of(dut, 3 if kind is BreadthFirst else 1)
     rows, columns = graph(rng, count, 40)
-    search = await BreadthFirst.prepare(device, stream, rows, columns)
+    search = await kind.prepare(device, stream, rows, columns)
     source = int(np.argmax(np.diff(rows)))
     await search.run(source)
     found = search.distances.read(np.uint32, count)

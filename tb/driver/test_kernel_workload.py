@@ -13,8 +13,9 @@ from signalbox.driver.device import Device
 from signalbox.driver.kernels.library import KERNELS, SAXPY
 from signalbox.driver.kernels.timing import TIMING, TimingTask
 from signalbox.driver.workload.reader import load, parse
+from signalbox.driver.workload.records import Result
 from signalbox.driver.workload.references import REFERENCES, Shape
-from signalbox.driver.workload.replay import Result, VerifyError, run
+from signalbox.driver.workload.replay import VerifyError, run
 from signalbox.driver.workload.specs import CopySpec, KernelSpec, Workload, requests
 from signalbox.driver.workload.toml_table import WorkloadError
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
@@ -51,12 +52,14 @@ def entry(kind: str, **values: Any) -> str:
     return f"[[{kind}]]\n" + "".join(f"{key} = {value!r}\n" for key, value in given.items())
 
 
-def play(workload: Workload, kind: str | None = None, machine: type = FakeMachine) -> Result:
+def play(
+    workload: Workload, kind: str | None = None, machine: type = FakeMachine, seed: int = 1
+) -> Result:
     fake = machine(replace(workload.config, memory_bytes=SPACE))
 
     async def main():
         device = await Device.open(fake, workload.policy.make(kind), workload.policy.settings())
-        return await asyncio.wait_for(run(device, workload, seed=1), HANGS)
+        return await asyncio.wait_for(run(device, workload, seed=seed), HANGS)
 
     return asyncio.run(main())
 
@@ -145,7 +148,8 @@ def test_timing_kernels():
 
 
 def test_supplied_kernels_have_references():
-    assert {each.name for each in KERNELS} | {"endless", "timing"} == set(REFERENCES)
+    launching = {"launch both", "launch in turn"}
+    assert {each.name for each in KERNELS} | {"endless", "timing"} | launching == set(REFERENCES)
     spec = KernelSpec("k", "s", SAXPY.name, Shape((1, 1, 1), (1, 1, 1)), {"X": "x", "N": 2})
     assert spec.words == {"X": 2, "Y": 2} and spec.size == 8 and spec.before == ("x",)
     assert CopySpec("c", "s", 4).before == ()
@@ -228,7 +232,7 @@ def add(**changes: Any) -> str:
             + copy("x", 400, count=3)
             + copy("y", 400)
             + kernel("k", "vector add", 1, 1, ADD, count=2),
-            r"'x' is a series of 3, this one of 2",
+            r"A = 'x': that is a series of 3, this one of 2",
         ),
         (
             HEAD

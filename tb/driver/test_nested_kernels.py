@@ -1,4 +1,5 @@
-"""Kernels that launch kernels: sort, refinement and search, against numpy (NEST-10 … 13)."""
+"""Kernels that launch kernels: sort, refinement and search, against numpy (NEST-10 … 13); and their
+flat versions, on a machine without nested launches."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -12,17 +13,21 @@ from signalbox.driver.compute.child import NestingError
 from signalbox.driver.device import Device
 from signalbox.driver.kernels.library import SPIN
 from signalbox.driver.nested.breadth_first import BreadthFirst
+from signalbox.driver.nested.breadth_first_flat import FlatBreadthFirst
 from signalbox.driver.nested.family import LaunchRefused
 from signalbox.driver.nested.merge_sort import MergeSort
+from signalbox.driver.nested.merge_sort_flat import FlatMergeSort
 from signalbox.driver.nested.refinement import Refinement
+from signalbox.driver.nested.refinement_flat import FlatRefinement
 from signalbox.driver.runtime.limits import Limit
 from signalbox.driver.runtime.stream import Stream
+from signalbox.driver.workload.nested_jobs import distances, graph, refined, rough_field
 from signalbox.hw.config import Config
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
 from signalbox.tb.driver.hangs import HANGS
-from signalbox.tb.models.nested_jobs import distances, graph, refined, rough_field
 from signalbox.tb.simulation.runner import choose_seed
 
+PLAIN = Config(memory_bytes=SPACE)
 NESTED = Config(memory_bytes=SPACE, save_places=8, nested_kernels=60)
 
 Body = Callable[[Device, Stream], Coroutine[Any, Any, None]]
@@ -37,12 +42,13 @@ def rng() -> np.random.Generator:
 
 
 def run(depth: int, body: Body) -> FakeMachine:
-    """Run a body with a nesting depth. All memory that it used is free afterwards."""
-    machine = FakeMachine(NESTED)
+    """Run a body with a nesting depth; 0: on a machine without nested launches."""
+    machine = FakeMachine(NESTED if depth else PLAIN)
 
     async def main() -> None:
         device = await Device.open(machine, NoPriorityPolicy(1))
-        device.set_limit(Limit.NESTING_DEPTH, depth)
+        if depth:
+            device.set_limit(Limit.NESTING_DEPTH, depth)
         await asyncio.wait_for(body(device, await device.stream()), HANGS)
         await device.close()
 
@@ -50,14 +56,23 @@ def run(depth: int, body: Body) -> FakeMachine:
     return machine
 
 
+def launches(machine: FakeMachine) -> int:
+    """Number of kernels that the host has launched."""
+    assert machine.compute is not None
+    return len(machine.compute.over)
+
+
+@pytest.mark.parametrize("kind", [MergeSort, FlatMergeSort])
 @pytest.mark.parametrize("count", [1, 2, 31, 32, 33, 64, 65, 100, 129, 256])
-def test_merge_sort(rng: np.random.Generator, count: int) -> None:
+def test_merge_sort(
+    rng: np.random.Generator, count: int, kind: type[MergeSort | FlatMergeSort]
+) -> None:
     """Random words, some of them equal, are sorted; what is behind them stays. A second run sorts
     other words."""
 
     async def body(device: Device, stream: Stream) -> None:
         data = await device.allocate(4 * count + 64)
-        sort = await MergeSort.prepare(device, stream, data, count)
+        sort = await kind.prepare(device, stream, data, count)
         for most in (1 << 32, 5):
             words = rng.integers(0, most, count + 16, dtype=np.uint32)
             data.write(words)
@@ -67,55 +82,84 @@ def test_merge_sort(rng: np.random.Generator, count: int) -> None:
             assert np.array_equal(found[count:], words[count:])
         await sort.free()
 
-    run(MergeSort.depth(count), body)
+    depth = MergeSort.depth(count)
+    machine = run(depth if kind is MergeSort else 0, body)
+    if kind is FlatMergeSort:
+        assert launches(machine) == 2 * depth
 
 
+@pytest.mark.parametrize("kind", [Refinement, FlatRefinement])
 @pytest.mark.parametrize(("size", "levels"), [(1, 1), (2, 2), (8, 3), (16, 4), (32, 3)])
-def test_refinement(rng: np.random.Generator, size: int, levels: int) -> None:
+def test_refinement(
+    rng: np.random.Generator, size: int, levels: int, kind: type[Refinement | FlatRefinement]
+) -> None:
     """Only rough cells are divided: in an even field none is, in a rough one all are."""
 
     async def body(device: Device, stream: Stream) -> None:
         even = np.full((size, size), 7, np.uint32)
         rough = rng.integers(0, 1 << 32, (size, size), dtype=np.uint32)
         for field in (rough_field(rng, size), even, rough):
-            job = await Refinement.prepare(device, stream, field, 20, levels)
+            job = await kind.prepare(device, stream, field, 20, levels)
             await job.run()
             found = job.levels.read(np.uint32, size * size).reshape(size, size)
             assert np.array_equal(found, refined(field, 20, levels))
             await job.free()
 
-    run(levels, body)
+    run(levels if kind is Refinement else 0, body)
 
 
-def test_number_of_cells() -> None:
-    """Children are launched only where needed: one spot needs four kernels per level."""
+@pytest.mark.parametrize("kind", [Refinement, FlatRefinement])
+def test_number_of_cells(kind: type[Refinement | FlatRefinement]) -> None:
+    """Kernels run only where needed, one block each: one spot needs four per level. The flat
+    version has them in one kernel per level, until no cell is rough."""
 
     async def body(device: Device, stream: Stream) -> None:
-        field = np.zeros((16, 16), np.uint32)
-        field[3, 12] = 1
-        job = await Refinement.prepare(device, stream, field, 0, 4)
-        await job.run()
-        await job.free()
+        for spots in (0, 1):
+            field = np.zeros((16, 16), np.uint32)
+            field[3, 12] = spots
+            job = await kind.prepare(device, stream, field, 0, 4)
+            await job.run()
+            await job.free()
 
-    machine = run(4, body)
+    machine = run(4 if kind is Refinement else 0, body)
     assert machine.compute is not None
-    assert len(machine.compute.order) == 1 + 3 * 4
+    assert len(machine.compute.order) == 1 + (1 + 3 * 4)
+    assert launches(machine) == (2 if kind is Refinement else 1 + 4)
 
 
+@pytest.mark.parametrize("kind", [BreadthFirst, FlatBreadthFirst])
 @pytest.mark.parametrize("count", [1, 5, 40, 100])
-def test_breadth_first(rng: np.random.Generator, count: int) -> None:
-    """Distances from several vertices; vertices with many edges have kernels of their own."""
+def test_breadth_first(
+    rng: np.random.Generator, count: int, kind: type[BreadthFirst | FlatBreadthFirst]
+) -> None:
+    """Distances from several vertices; vertices with many edges have kernels or blocks of their
+    own."""
 
     async def body(device: Device, stream: Stream) -> None:
         rows, columns = graph(rng, count, 50) if count > 1 else (np.array([0, 1]), np.array([0]))
-        search = await BreadthFirst.prepare(device, stream, rows, columns)
+        search = await kind.prepare(device, stream, rows, columns)
         for source in rng.integers(0, count, 3):
             await search.run(int(source))
             found = search.distances.read(np.uint32, count)
             assert np.array_equal(found, distances(rows, columns, int(source)))
         await search.free()
 
-    run(3, body)
+    run(3 if kind is BreadthFirst else 0, body)
+
+
+@pytest.mark.parametrize(("heavy", "kernels"), [(39, 2), (40, 1)])
+def test_heavy_vertices(heavy: int, kernels: int) -> None:
+    """The flat search launches one kernel per level, and one more if there are vertices with many
+    edges. Its last level finds no vertex."""
+
+    async def body(device: Device, stream: Stream) -> None:
+        rows = np.array([0, 40, *[40] * 40])
+        search = await FlatBreadthFirst.prepare(device, stream, rows, np.arange(1, 41), heavy)
+        await search.run(0)
+        assert search.distances.read(np.uint32, 41).tolist() == [0, *[1] * 40]
+        await search.free()
+
+    assert launches(run(0, body)) == 2 * kernels
 
 
 def test_refused(rng: np.random.Generator) -> None:
@@ -162,21 +206,24 @@ def test_nothing_is_left(rng: np.random.Generator) -> None:
     asyncio.run(main())
 
 
-def test_wrong_input() -> None:
+@pytest.mark.parametrize("depth", [3, 0])
+def test_wrong_input(depth: int) -> None:
     """Input without a meaning is refused before anything is prepared."""
 
     async def body(device: Device, stream: Stream) -> None:
         data = await device.allocate(4)
         with pytest.raises(ValueError, match="nothing to sort"):
-            await MergeSort.prepare(device, stream, data, 0)
+            await (MergeSort if depth else FlatMergeSort).prepare(device, stream, data, 0)
+        refine = Refinement if depth else FlatRefinement
         for shape, levels in (((3, 3), 1), ((4, 8), 1), ((4, 4), 4), ((4, 4), 0)):
             with pytest.raises(ValueError, match=f"has no {levels} levels"):
-                await Refinement.prepare(device, stream, np.zeros(shape, np.uint32), 1, levels)
+                await refine.prepare(device, stream, np.zeros(shape, np.uint32), 1, levels)
+        search = BreadthFirst if depth else FlatBreadthFirst
         for rows, columns in (([0], []), ([0, 2], [0]), ([0, 1], [1]), ([1, 1], [0])):
             with pytest.raises(ValueError, match="compressed rows"):
-                await BreadthFirst.prepare(device, stream, np.array(rows), np.array(columns))
-        search = await BreadthFirst.prepare(device, stream, np.array([0, 0]), np.array([]))
+                await search.prepare(device, stream, np.array(rows), np.array(columns))
+        job = await search.prepare(device, stream, np.array([0, 0]), np.array([]))
         with pytest.raises(ValueError, match="vertex 1 is outside 0 … 0"):
-            await search.run(1)
+            await job.run(1)
 
-    run(3, body)
+    run(depth, body)

@@ -3,7 +3,7 @@
 import pytest
 
 from signalbox.hw.top import Signalbox
-from signalbox.tb.simulation.sizes import COMPUTE, NESTED, RUNLIST, SAVING, SIZES
+from signalbox.tb.simulation.sizes import COMPUTE, NESTED, SAVING, SIZES
 from signalbox.tb.simulation.top import simulate_top
 
 CHANNELS = ("copies", "errors", "spaces")
@@ -37,7 +37,7 @@ def test_example(simulator: str):
 def test_runlist(simulator: str) -> None:
     """Address spaces have their turns by a runlist."""
     simulate_top(
-        Signalbox(RUNLIST),
+        Signalbox(SIZES["default"]),
         "signalbox.tb.driver.cocotb_runlist_driver",
         simulator=simulator,
         name="driver-runlist",
@@ -70,11 +70,11 @@ def test_saving(simulator: str) -> None:
 
 @pytest.mark.nightly
 def test_nested(simulator: str) -> None:
-    """Kernels that launch kernels."""
+    """Kernels that launch kernels, and their flat versions."""
     simulate_top(
         Signalbox(NESTED),
         "signalbox.tb.driver.cocotb_nested",
         simulator=simulator,
         name="driver-nested",
-        minimum=11,
+        minimum=14,
     )

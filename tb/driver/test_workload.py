@@ -11,8 +11,9 @@ from signalbox.driver.device import Device
 from signalbox.driver.faults.channel_error import ChannelError
 from signalbox.driver.runtime.stream import Stream
 from signalbox.driver.workload.reader import load, parse
+from signalbox.driver.workload.records import SpaceRecord
 from signalbox.driver.workload.repairs import Repairs
-from signalbox.driver.workload.replay import SpaceRecord, VerifyError, run
+from signalbox.driver.workload.replay import VerifyError, run
 from signalbox.driver.workload.report import (
     common_addresses,
     counted,
@@ -51,6 +52,7 @@ def test_examples_are_there():
         "eight-priorities",
         "fault-repair",
         "many-sms",
+        "nested",
         "never-ending",
         "published-order",
         "two-applications",

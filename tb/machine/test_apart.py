@@ -49,8 +49,9 @@ def runs(file: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Run, bytes]]
     """Runs of the workload and their traces, with the machine compiled as one, and with separate
     modules. A trace is read at once: other processes' runs may remove it soon."""
     found = []
-    for few in (load(file).config.sms, 0):
-        monkeypatch.setattr(top, "FEW_SMS", few)
+    assert load(file).config.sms <= top.FEW_VISIBLE_SMS
+    for visible in (True, False):
+        monkeypatch.setattr("signalbox.tb.simulation.top._visible", lambda _, seen=visible: seen)
         run = simulate_workload(file, "priority", seed=1)
         found.append((run, (run.folder / TRACE).read_bytes()))
     return found

@@ -15,7 +15,7 @@ import pytest
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TrackEvent
 
 from signalbox.driver.workload.reader import load
-from signalbox.driver.workload.replay import KernelRecord
+from signalbox.driver.workload.records import KernelRecord
 from signalbox.hw.qmd import Urgency
 from signalbox.tb.reports import timeline, workload
 from signalbox.tb.reports.activity import OWN_KERNEL, Activity, activity

@@ -1,14 +1,14 @@
 """Runlists on the whole machine."""
 
 from signalbox.hw.top import Signalbox
-from signalbox.tb.simulation.sizes import RUNLIST
+from signalbox.tb.simulation.sizes import SIZES
 from signalbox.tb.simulation.top import simulate_top
 
 
 def test_runlists(simulator: str) -> None:
     """HOST-7."""
     simulate_top(
-        Signalbox(RUNLIST),
+        Signalbox(SIZES["default"]),
         "signalbox.tb.machine.cocotb_runlists",
         simulator=simulator,
         name="host-runlist",

@@ -87,7 +87,7 @@ class RotationProof(Proof):
     def _turn(
         self, m: Module, dut: TsgRotation, masks: Array, work: data.View, over: Value
     ) -> None:
-        """Who may be served, and how long."""
+        """Channels that may be served, and the length of a turn."""
         detained, may, kept = Signal(), Signal(), Signal()
         eligible, tsgid = Signal(CONFIG.channels), Signal(12)
         enabled, accepted = Signal(), Signal()

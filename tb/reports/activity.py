@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from signalbox.driver.commands.disassembler import method_name
 from signalbox.driver.commands.pushbuffer import COMPUTE_SUBCHANNEL
-from signalbox.driver.workload.replay import CopyRecord, KernelRecord, Result
+from signalbox.driver.workload.records import CopyRecord, KernelRecord, Result
 from signalbox.driver.workload.specs import requests
 from signalbox.hw.config import SLOT_BYTES, WINDOW_BASE
 from signalbox.hw.methods import (
@@ -136,7 +136,7 @@ def activity(result: Result, events: Sequence[trace.Event]) -> Activity:
     """Derive the activity from the trace of a run. Raises `tb.reports.kernel_lives.Lost`."""
     workload = result.workload
     kernels = (
-        kernel_activity(result, events, workload.config) if workload.kernels else KernelActivity()
+        kernel_activity(result, events, workload.config) if workload.launches else KernelActivity()
     )
     found = _Reader(result, kernels)
     for event in events:
@@ -170,6 +170,12 @@ class _Reader:
         self._names = {(r.name, r.index): result.title(r) for r in records}
         self._needs = {request.key: request.needs for request in requests(result.workload.work)}
         self._channel_of = {(r.name, r.index): r.channel for r in records}
+        for spec in result.workload.kernels:
+            if spec.parent:  # others wait for its data until its parent, listed before it, ends
+                for index in range(spec.count):
+                    parent, child = (spec.parent, index), (spec.name, index)
+                    self._names[child] = self._names[parent]
+                    self._channel_of[child] = self._channel_of[parent]
         self._channels: dict[int, _Channel] = {}
         for record in records:
             self._channels.setdefault(record.channel, _Channel([])).records.append(record)
@@ -292,7 +298,7 @@ class _Reader:
         done = self._activity
         self._floor_to(done.end, None)
         for channel, state in self._channels.items():
-            kernels = [one for one in done.compute.kernels if one.record.channel == channel]
+            kernels = [one for one in done.compute.roots if one.record.channel == channel]
             copies = [copy for copy in done.copies if copy.record.channel == channel]
             self._waits(channel, state, copies, kernels)
         return done

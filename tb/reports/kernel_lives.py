@@ -6,17 +6,19 @@ that a block which never ran, or ran twice, is detected even if the results are 
 
 from collections import Counter, deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise, product
 from math import prod
 
-from signalbox.driver.workload.replay import KernelRecord, Result
+from signalbox.driver.workload.records import KernelRecord, Result
 from signalbox.hw.config import WARP_THREADS, Config
+from signalbox.hw.errors import Refusal
 from signalbox.hw.placement.controller import Step
 from signalbox.tb.simulation import trace
 
 __all__ = [
     "BlockLife",
+    "ChildLaunch",
     "KernelActivity",
     "KernelLife",
     "Lost",
@@ -45,11 +47,29 @@ class WarpLife:
 
 
 @dataclass
+class ChildLaunch:
+    """Launch of a kernel by a block, asked for in cycle `start` and answered in cycle `end`;
+    `child` is None if it was refused."""
+
+    start: int
+    end: int
+    refusal: Refusal
+    child: "KernelLife | None"
+
+    @property
+    def name(self) -> str:
+        """Title of the child, or why the launch was refused."""
+        if self.child is None:
+            return f"refused launch: {self.refusal.name}"
+        return f"launch of {self.child.title}"
+
+
+@dataclass
 class BlockLife:
     """A block of a kernel on an SM: it was placed in cycle `placed`, ran on SM `sm`, to which it
     came by `step`, and got block slot `slot` when its first warp started. If it was stopped, its
     warps were saved from cycle `saving` on, and it left in cycle `saved`, -1 otherwise; it then
-    `restores` on the SM where it continues."""
+    `restores` on the SM where it continues. `launches` are those of children, in order."""
 
     kernel: "KernelLife"
     at: tuple[int, int, int]
@@ -61,6 +81,7 @@ class BlockLife:
     saving: int = -1
     saved: int = -1
     warps: list[WarpLife] = field(default_factory=list)
+    launches: list[ChildLaunch] = field(default_factory=list)
 
     @property
     def end(self) -> int:
@@ -79,8 +100,12 @@ class KernelLife:
 
     Members
     -------
-    title : its name, with its index in a series.
-    launched : when the task unit began its launch.
+    record : of a child, that of the kernel which the driver launched, with the child's own kernel,
+        sizes, task record and priority.
+    title : its name, with its index in a series; of a child that has none, its parent's and its
+        number.
+    parent : the kernel that launched it; None: the driver did.
+    launched : when the task unit began its launch; of a child, when its parent asked for it.
     opened : when it got a slot; several cycles if it was evicted.
     over : when it was over.
     blocks : blocks in the order in which they were placed; a restored one again.
@@ -88,10 +113,21 @@ class KernelLife:
 
     record: KernelRecord
     title: str
+    parent: "KernelLife | None" = None
     launched: int = -1
     opened: list[int] = field(default_factory=list)
     over: int = -1
     blocks: list[BlockLife] = field(default_factory=list)
+
+    @property
+    def depth(self) -> int:
+        """1 for a kernel that the driver launched."""
+        return 1 if self.parent is None else 1 + self.parent.depth
+
+    @property
+    def root(self) -> "KernelLife":
+        """Itself, or the kernel of the driver that it descends from."""
+        return self if self.parent is None else self.parent.root
 
     @property
     def warps_each(self) -> int:
@@ -192,10 +228,15 @@ class SmLife:
 
 @dataclass
 class KernelActivity:
-    """Kernels of a run in launch order, and its SMs."""
+    """Kernels of a run in launch order, children included, and its SMs."""
 
     kernels: list[KernelLife] = field(default_factory=list)
     sms: list[SmLife] = field(default_factory=list)
+
+    @property
+    def roots(self) -> list[KernelLife]:
+        """Kernels that the driver launched."""
+        return [kernel for kernel in self.kernels if kernel.parent is None]
 
     @property
     def cycles(self) -> int:
@@ -226,6 +267,9 @@ class _Reader:
         for record in sorted(result.kernels, key=lambda record: record.submitted):
             life = KernelLife(record, result.title(record))
             self._coming.setdefault(record.channel, deque()).append(life)
+        self._children = {(record.asid, record.page): record for record in result.children}
+        self._born: Counter[int] = Counter()
+        self._asking: dict[tuple[int, int], KernelLife] = {}
         self._channels: dict[tuple[int, int], KernelLife] = {}
         self._spaces: dict[tuple[int, int], KernelLife] = {}
         self._rows: dict[int, KernelLife] = {}
@@ -240,8 +284,7 @@ class _Reader:
             case trace.TaskLaunched(_, channel, asid, page):
                 self._launched(cycle, channel, asid, page)
             case trace.TaskOpened(_, row, asid, page):
-                self._rows[row] = self._spaces[asid, page]
-                self._rows[row].opened.append(cycle)
+                self._opened(cycle, row, (asid, page))
             case trace.TaskOver(_, channel, page):
                 self._channels[channel, page].over = cycle
             case trace.BlockPlaced(_, row, sm, Step.MOVED, x, y, z):
@@ -252,6 +295,10 @@ class _Reader:
                 self._slots[sm, slot].saving = cycle
             case trace.BlockStopped(_, sm, row, _, x, y, z):
                 self._stopped(cycle, sm, self._rows[row], (x, y, z))
+            case trace.Asked(_, sm, slot, row, page):
+                self._asked(cycle, (sm, slot), self._rows[row], page)
+            case trace.Answered(_, sm, slot, refusal):
+                self._answered(cycle, (sm, slot), refusal)
             case trace.WarpStarted():
                 self._warp(cycle, event)
             case trace.WarpEnded(_, sm, warp):
@@ -269,6 +316,42 @@ class _Reader:
         life.launched = cycle
         self._channels[channel, page] = self._spaces[asid, page] = life
         self._done.kernels.append(life)
+
+    def _opened(self, cycle: int, row: int, where: tuple[int, int]) -> None:
+        life = self._spaces.get(where)
+        if life is None:
+            raise Lost(f"row {row} got the record at {where[1] << 8:#x}, which was not launched")
+        self._rows[row] = life
+        life.opened.append(cycle)
+
+    def _asked(self, cycle: int, key: tuple[int, int], parent: KernelLife, page: int) -> None:
+        """The block in a slot of an SM launches a child."""
+        block = self._slots[key]
+        if block.kernel is not parent:
+            raise Lost(f"SM {key[0]}: {block.name} launched a child of {parent.title}")
+        known = self._children.get((parent.record.asid, page))
+        if known is None:
+            raise Lost(f"{block.name} launched a record at {page << 8:#x} that is no kernel's")
+        self._born[id(parent)] += 1
+        record = replace(
+            parent.record,
+            kernel=known.kernel,
+            grid=known.grid,
+            block=known.block,
+            page=page,
+            priority=parent.record.priority + 1,
+        )
+        title = known.title or f"{parent.title}.{self._born[id(parent)]}"
+        life = self._asking[key] = KernelLife(record, title, parent, cycle)
+        self._channels[record.channel, page] = self._spaces[record.asid, page] = life
+
+    def _answered(self, cycle: int, key: tuple[int, int], refusal: Refusal) -> None:
+        """The launch was accepted or refused."""
+        life, accepted = self._asking.pop(key), refusal == Refusal.NONE
+        child = life if accepted else None
+        self._slots[key].launches.append(ChildLaunch(life.launched, cycle, refusal, child))
+        if accepted:
+            self._done.kernels.append(life)
 
     def _place(self, cycle: int, block: BlockLife) -> None:
         block.restores = any(one.at == block.at for one in block.kernel.stops)
@@ -320,6 +403,9 @@ class _Reader:
 
     def finish(self) -> KernelActivity:
         """The complete activity, checked."""
+        if self._asking:
+            raise Lost("a launch by a block was not answered")
+        self._done.kernels.sort(key=lambda kernel: kernel.launched)
         for life in (*self._done.kernels, *(one for left in self._coming.values() for one in left)):
             life.check()
             # Of a cancelled kernel, blocks may have been dropped.

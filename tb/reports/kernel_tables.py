@@ -1,7 +1,8 @@
 """Tables of kernels and SMs: launches, their outcome, and the load of SMs.
 
 `runs` maps names to runs of the same workload, with the baseline last. Tables of two runs fit into
-100 columns. Long tables list only the first kernels, in launch order; the timeline has all.
+100 columns. Long tables list only the first kernels, in launch order; the timeline has all. Kernels
+that were launched by kernels have a table of their own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,14 @@ from signalbox.driver.text_table import number, table, times
 from signalbox.hw.config import Config
 from signalbox.tb.reports.kernel_lives import KernelActivity, KernelLife, SmLife
 
-__all__ = ["gains_table", "kernels_table", "lives_table", "sms_table", "stops_table"]
+__all__ = [
+    "children_table",
+    "gains_table",
+    "kernels_table",
+    "lives_table",
+    "sms_table",
+    "stops_table",
+]
 
 _FEW_KERNELS = 24
 """Maximum number of kernels that are listed."""
@@ -37,9 +45,9 @@ def kernels_table(done: KernelActivity) -> str:
             number(kernel.placed),
             number(kernel.placed * kernel.warps_each),
         )
-        for kernel in done.kernels[:_FEW_KERNELS]
+        for kernel in done.roots[:_FEW_KERNELS]
     ]
-    if (more := len(done.kernels) - len(rows)) > 0:
+    if (more := len(done.roots) - len(rows)) > 0:
         rows.append((f"and {number(more)} more", *[""] * 8))
     head = ("", "kernel", "stream", "ASID", "priority", "grid", "block", "blocks", "warps")
     return table(rows, head)
@@ -49,7 +57,7 @@ def gains_table(runs: Mapping[str, KernelActivity]) -> str:
     """Cycles from each launch to its first warp and to its end, in all runs."""
     first, *others = runs.values()
     rows = []
-    for kernel in first.kernels[:_FEW_KERNELS]:
+    for kernel in first.roots[:_FEW_KERNELS]:
         same = [kernel, *(_namesake(kernel, other) for other in others)]
         row: list[object] = [kernel.title, kernel.record.priority]
         for one in same:
@@ -68,7 +76,7 @@ def gains_table(runs: Mapping[str, KernelActivity]) -> str:
 def lives_table(done: KernelActivity) -> str:
     """Cycle of each launch, the cycles from then to each later event, and the SMs of its blocks."""
     rows = []
-    for kernel in done.kernels[:_FEW_KERNELS]:
+    for kernel in done.roots[:_FEW_KERNELS]:
         moments = (
             kernel.launched,
             kernel.opened[0],
@@ -93,15 +101,41 @@ def lives_table(done: KernelActivity) -> str:
     return table(rows, (*head, "on each SM", "steps"))
 
 
-def stops_table(done: KernelActivity) -> str:
-    """Blocks that were stopped and saved, by kernel; "" if there were none."""
-    rows = []
+def children_table(done: KernelActivity) -> str:
+    """Kernels that kernels launched, by the kernel that they descend from and by depth, with cycles
+    from each launch to the first warp and to the end; "" if there were none."""
+    levels: dict[tuple[str, int], list[KernelLife]] = {}
     for kernel in done.kernels:
-        if stops := kernel.stops:
+        if kernel.parent is not None:
+            levels.setdefault((kernel.root.title, kernel.depth), []).append(kernel)
+    rows = []
+    for (title, depth), kernels in sorted(levels.items()):
+        row: list[object] = [title, depth, kernels[0].record.priority, number(len(kernels))]
+        for moments in (
+            [kernel.first_warp.start - kernel.launched for kernel in kernels],
+            [kernel.over - kernel.launched for kernel in kernels],
+        ):
+            row += [number(min(moments)), number(fmean(moments)), number(max(moments))]
+        rows.append(row)
+    groups = ["", "", "", "", "to first warp", None, None, "to end", None, None]
+    head = ("", "depth", "priority", "kernels", *["least", "mean", "most"] * 2)
+    return table(rows, groups, head) if rows else ""
+
+
+def stops_table(done: KernelActivity) -> str:
+    """Blocks that were stopped and saved, by kernel, with those of all its descendants together; ""
+    if there were none."""
+    groups: dict[str, list[KernelLife]] = {}
+    for kernel in done.kernels:
+        title = kernel.title if kernel.parent is None else f"{kernel.root.title}: descendants"
+        groups.setdefault(title, []).append(kernel)
+    rows = []
+    for title, kernels in groups.items():
+        if stops := [block for kernel in kernels for block in kernel.stops]:
             lasted = [block.saved - block.saving for block in stops]
-            back = sum(block.restores for block in kernel.blocks)
+            back = sum(block.restores for kernel in kernels for block in kernel.blocks)
             times_ = number(fmean(lasted)), number(max(lasted))
-            rows.append((kernel.title, number(len(stops)), number(back), *times_))
+            rows.append((title, number(len(stops)), number(back), *times_))
     head = ("", "saved", "restored", "mean cycles to save", "longest")
     return table(rows, head) if rows else ""
 
@@ -145,7 +179,7 @@ def _sm(sm: SmLife, cycles: int) -> tuple[float, ...]:
 
 def _namesake(kernel: KernelLife, other: KernelActivity) -> KernelLife:
     """The same kernel in another run."""
-    return next(one for one in other.kernels if one.title == kernel.title)
+    return next(one for one in other.roots if one.title == kernel.title)
 
 
 def _extent(sizes: tuple[int, int, int]) -> str:

@@ -13,8 +13,11 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
+from signalbox.driver.channel.interleave import GroupSettings, Interleave
 from signalbox.driver.compute.preemption import LEVELS
+from signalbox.driver.runtime.own_machine import Scheduling
 from signalbox.driver.server.settings import ServerSettings
 from signalbox.driver.server.work_queue import Policy
 from signalbox.driver.text_table import counted
@@ -29,6 +32,8 @@ from signalbox.tb.simulation.trace import parse
 __all__ = ["add_socket", "main"]
 
 _MEMORY_BYTES = 1 << 26
+
+_INTERLEAVE = [level.name.lower() for level in Interleave]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -57,6 +62,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             policy=args.policy,
             weights=dict(args.weight),
             priorities=dict(args.priority),
+            scheduling=args.scheduling,
+            turns=dict(args.turn),
+            interleave=dict(args.interleave),
             depth=args.depth,
             context_each=args.context_each,
             level=args.level,
@@ -100,13 +108,25 @@ def _named(text: str) -> tuple[str, int]:
     raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=N")
 
 
+def _level(text: str) -> tuple[str, str]:
+    """An application's name and its interleave level. Raises `ArgumentTypeError`."""
+    name, equals, value = text.rpartition("=")
+    if not equals or value not in _INTERLEAVE:
+        levels = "|".join(_INTERLEAVE)
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME={levels}")
+    return name, value
+
+
 def _check(config: Config, settings: ServerSettings) -> None:
-    """Raise `ConfigError` unless the machine can run the contexts of the applications."""
+    """Raise `ConfigError` unless the machine can run the contexts and channels of the
+    applications."""
     if settings.context_each and settings.level == "cilp" and not config.save_places:
         raise ConfigError(
             "--context-each, level = cilp: the machine cannot save blocks; give it "
             "--save-places N, or choose another level"
         )
+    if settings.scheduling == "runlist" and not config.runlist_entries:
+        raise ConfigError("--scheduling runlist: give the machine --runlist-entries N")
 
 
 def add_socket(parser: argparse.ArgumentParser) -> None:
@@ -133,10 +153,25 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
     for name, text in (
         ("weight", "pointers per turn, with --policy weighted [1]"),
         ("priority", "a higher one goes first, with --policy priority [0]"),
+        ("turn", f"ns of the host, with --scheduling runlist [{GroupSettings().slice_ns}]"),
     ):
         group.add_argument(
             f"--{name}", type=_named, action="append", metavar="NAME=N", default=[], help=text
         )
+    group.add_argument(
+        "--scheduling",
+        choices=get_args(Scheduling),
+        default=limits.scheduling,
+        help=f"of channels: by their own slices, or by a runlist [{limits.scheduling}]",
+    )
+    group.add_argument(
+        "--interleave",
+        type=_level,
+        action="append",
+        metavar="NAME=LEVEL",
+        default=[],
+        help=f"{', '.join(_INTERLEAVE)}, with --scheduling runlist [{_INTERLEAVE[0]}]",
+    )
     group.add_argument("--depth", type=int, default=limits.depth, help="nesting depth of kernels")
     group.add_argument(
         "--context-each",

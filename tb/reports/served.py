@@ -160,7 +160,7 @@ class _Reader:
         return task
 
     def _opened(self, cycle: int, row: int, asid: int, page: int) -> None:
-        """A row is another task's from now on. Launches of kernels by kernels are not traced."""
+        """A row is another task's from now on. A child's is the first that is known of it."""
         known = self._spaces.get((asid, page))
         if known is None and asid in self._holders:
             owner = self._holders[asid]

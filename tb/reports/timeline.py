@@ -3,11 +3,12 @@
     write(Path("timeline.pftrace"), {"priorities": activity, "baseline": other})
 
 Each run is a process. Its tracks are: the holder of the time slice, the copy engines, the channels
-and the on-chip semaphores; the kernels of each stream, with their waits; for each SM its block
-slots, with the saving of stopped blocks, its hardware warps and the number of resident warps; and
-for each address space its page walks in flight and its misses, with invalidations and faults.
-Arrows lead from a doorbell to the copy on the engine and to its end, and from a launch to the
-kernel's first warp and to its end.
+and the on-chip semaphores; the kernels of each stream, with their waits, and those that they
+launch; for each SM its block slots, with launches of children and the saving of stopped blocks,
+its hardware warps and the number of resident warps; and for each address space its page walks in
+flight and its misses, with invalidations and faults. Arrows lead from a doorbell to the copy on the
+engine and to its end; from a launch in a channel to the kernel's first warp and to its end; and
+from a launch by a block to the child's first block.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,6 +33,7 @@ __all__ = [
     "WARPS",
     "block_track",
     "channel_track",
+    "child_track",
     "engine_track",
     "misses_track",
     "sm_track",
@@ -44,7 +46,7 @@ FLOOR = "time slice"
 """Name of the track that shows the holder of the time slice."""
 
 KERNELS = "kernels"
-"""Name of the track group of kernels, with one track per stream."""
+"""Name of the track group of kernels, with one track per stream, and tracks for their children."""
 
 WARPS = "warps"
 """Name of the counter of an SM's warps."""
@@ -87,6 +89,11 @@ def block_track(slot: int) -> str:
     return f"block slot {slot}"
 
 
+def child_track(stream: str, depth: int, number: int) -> str:
+    """Name of the track with this number, from 1 on, of kernels of a nesting depth."""
+    return f"{stream}, depth {depth} ({number})"
+
+
 def warp_track(warp: int) -> str:
     """Name of the track of a hardware warp."""
     return f"warp {warp}"
@@ -118,8 +125,12 @@ class _Run:
         works = [*activity.copies, *activity.compute.kernels]
         self._flows = {id(work): next(flows) for work in works}
         self._first = {
-            id(kernel.first_warp): [self._flows[id(kernel)]] for kernel in activity.compute.kernels
+            id(kernel.first_warp if kernel.parent is None else kernel.blocks[0]): [
+                self._flows[id(kernel)]
+            ]
+            for kernel in activity.compute.kernels
         }
+        """Arrows to first warps, and to first blocks of children."""
 
     def write(self) -> None:
         """Write all tracks."""
@@ -160,7 +171,7 @@ class _Run:
         for copy in copies:
             name = f"{'fault' if copy.failed else 'end'} of {copy.name}"
             process.instant(track, copy.end, name, last=[self._flows[id(copy)]])
-        for kernel in activity.compute.kernels:
+        for kernel in activity.compute.roots:
             if kernel.record.channel == channel:
                 flow = [self._flows[id(kernel)]]
                 process.instant(track, kernel.launched, f"launch of {kernel.title}", flows=flow)
@@ -170,14 +181,19 @@ class _Run:
                 process.instant(track, cycle, f"halted: {cause}")
 
     def _kernels(self) -> None:
-        """Kernels, one track per stream; kernels of a stream do not overlap."""
+        """Kernels, one track per stream, as kernels of a stream do not overlap; and as many for
+        those of each depth as are needed."""
         process, kernels = self._process, self._activity.compute.kernels
         group = process.track(KERNELS) if kernels else 0
         for stream in dict.fromkeys(kernel.record.stream for kernel in kernels):
-            track = process.track(stream, group)
-            for kernel in kernels:
-                if kernel.record.stream == stream:
-                    self._kernel(track, kernel)
+            mine = [kernel for kernel in kernels if kernel.record.stream == stream]
+            for depth in sorted({kernel.depth for kernel in mine}):
+                level = [kernel for kernel in mine if kernel.depth == depth]
+                for number, apart in enumerate(_apart(level), 1):
+                    name = stream if depth == 1 else child_track(stream, depth, number)
+                    track = process.track(name, group)
+                    for kernel in apart:
+                        self._kernel(track, kernel)
 
     def _kernel(self, track: int, kernel: KernelLife) -> None:
         """A kernel, with its phases as nested slices."""
@@ -197,9 +213,16 @@ class _Run:
         slots = {block.slot for block in sm.blocks}
         tracks = {slot: process.track(block_track(slot), group) for slot in sorted(slots)}
         for block in sm.blocks:
-            process.slice(tracks[block.slot], block.placed, block.end, block.name, _block(block))
+            name, notes, flows = block.name, _block(block), self._first.get(id(block), [])
+            process.slice(tracks[block.slot], block.placed, block.end, name, notes, flows)
+            for launch in block.launches:
+                arrow = [] if launch.child is None else [self._flows[id(launch.child)]]
+                span = launch.start, launch.end, launch.name
+                process.slice(tracks[block.slot], *span, flows=arrow)
             if block.saved >= 0:
-                process.slice(tracks[block.slot], block.saving, block.saved, SAVING)
+                # A launch under way goes on while the other warps are being saved.
+                begin = max([block.saving, *(launch.end for launch in block.launches)])
+                process.slice(tracks[block.slot], begin, block.saved, SAVING)
         warps = [(block, warp) for block in sm.blocks for warp in block.warps]
         places = {warp.warp for _, warp in warps}
         tracks = {place: process.track(warp_track(place), group) for place in sorted(places)}
@@ -226,6 +249,18 @@ class _Run:
                 process.instant(track, fault.cycle, name, notes)
 
 
+def _apart(kernels: list[KernelLife]) -> list[list[KernelLife]]:
+    """Kernels in launch order as lists in which they do not overlap."""
+    found: list[list[KernelLife]] = []
+    for kernel in kernels:
+        free = (one for one in found if one[-1].over <= kernel.launched)
+        chosen = next(free, None)
+        if chosen is None:
+            found.append(chosen := [])
+        chosen.append(kernel)
+    return found
+
+
 def _kernel(kernel: KernelLife) -> dict[str, object]:
     """Notes of a kernel."""
     record = kernel.record
@@ -234,6 +269,8 @@ def _kernel(kernel: KernelLife) -> dict[str, object]:
         "stream": record.stream,
         "asid": record.asid,
         "priority": record.priority,
+        "depth": kernel.depth,
+        "launched by": "the driver" if kernel.parent is None else kernel.parent.title,
         "grid": record.grid,
         "block": record.block,
         "blocks": len(kernel.blocks),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
-from signalbox.driver.workload.replay import SpaceRecord
+from signalbox.driver.workload.records import SpaceRecord
 from signalbox.tb.simulation import trace
 
 __all__ = ["SpaceActivity", "Translation", "translation"]

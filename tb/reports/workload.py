@@ -18,7 +18,7 @@ from typing import TextIO
 from signalbox.driver.text_table import counted, number, table
 from signalbox.driver.workload import report
 from signalbox.driver.workload.reader import load
-from signalbox.driver.workload.replay import Result, SpaceRecord
+from signalbox.driver.workload.records import Result, SpaceRecord
 from signalbox.driver.workload.specs import Workload
 from signalbox.driver.workload.toml_table import WorkloadError
 from signalbox.hw import options
@@ -31,6 +31,7 @@ from signalbox.tb.reports import timeline
 from signalbox.tb.reports.activity import Activity, activity
 from signalbox.tb.reports.kernel_lives import Lost
 from signalbox.tb.reports.kernel_tables import (
+    children_table,
     gains_table,
     kernels_table,
     lives_table,
@@ -135,7 +136,7 @@ def _run(chosen: argparse.Namespace, out: TextIO) -> int:
     workload = load(chosen.file)
     if urgency is not None:
         workload = with_save_places(workload)
-    if chosen.core is not None and not workload.kernels:
+    if chosen.core is not None and not workload.launches:
         raise WorkloadError(f"{workload.name}: it has no kernels, so no SMs are built for a core")
     config = machine(workload)  # rejects unusable sizes before anything is printed
     seed = choose_seed(chosen.seed)
@@ -170,8 +171,8 @@ def _introduce(
     copies = sum(copy.count for copy in workload.copies)
     size = sum(copy.count * copy.size for copy in workload.copies)
     work = f"{counted(copies, 'copy', 'copies')} of {counted(size, 'byte')}"
-    if workload.kernels:
-        work += f", {counted(sum(kernel.count for kernel in workload.kernels), 'kernel')}"
+    if workload.launches:
+        work += f", {counted(sum(launch.count for launch in workload.launches), 'kernel')}"
     streams = counted(len(workload.streams), "stream")
     print(f"Workload {workload.name}: {work}, {streams} (seed {seed})", file=out)
     print(
@@ -181,7 +182,7 @@ def _introduce(
         f"on {chosen.simulator.capitalize()}",
         file=out,
     )
-    if workload.kernels:
+    if workload.launches:
         core = "timing cores" if config.timing_core else counted(config.lanes, "lane")
         if chosen.core is not None:
             core = f"core {getattr(chosen.core, '__qualname__', chosen.core)}"
@@ -248,7 +249,7 @@ def _progress_line(progress: Progress, passed: str) -> str:
 
 def _show(workload: Workload, runs: dict[str, Run], done: dict[str, Activity], out: TextIO) -> None:
     results = {title: run.result for title, run in runs.items()}
-    if workload.kernels:
+    if workload.launches:
         _show_kernels(workload, done, out)
     line = report.pipeline(workload)
     if line is not None:
@@ -297,6 +298,12 @@ def _show_kernels(workload: Workload, done: dict[str, Activity], out: TextIO) ->
             file=out,
         )
         print(lives_table(run), file=out)
+        if children := children_table(run):
+            print(
+                f"\nKernels {title} launched by kernels, by depth, with cycles from the launch:\n",
+                file=out,
+            )
+            print(children, file=out)
         if stops := stops_table(run):
             print(f"\nBlocks {title} that were stopped, and continued later:\n", file=out)
             print(stops, file=out)

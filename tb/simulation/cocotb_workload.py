@@ -79,7 +79,7 @@ async def _run(replay: Replay, outcome: dict[str, Any]) -> None:
     try:
         result = await replay.run()
         outcome["start"] = result.start
-        for name in ("records", "spaces", "faults", "kernels"):
+        for name in ("records", "spaces", "faults", "kernels", "children"):
             outcome[name] = [asdict(record) for record in getattr(result, name)]
     except tuple(_KINDS) as error:
         outcome["error"] = _described(error)
@@ -107,7 +107,7 @@ class _Watch:
         self._quiet += max(request.at for request in requests(spec.work))
         self._quiet += max((kernel.cancel_at or 0 for kernel in spec.kernels), default=0)
         self._quiet += max((copy.repair_after for copy in copies), default=0)
-        self._blocks = device.control if spec.kernels else None
+        self._blocks = device.control if spec.launches else None
         self.rate = 0.0
 
     async def until(self, outcome: dict[str, Any]) -> bool:

@@ -12,7 +12,7 @@ Python runs only for register accesses, interrupts and ends of waits, not in eve
 """
 
 import logging
-from typing import Any
+from typing import Any, Self
 
 from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge, Timer
@@ -55,7 +55,7 @@ class SimMachine:
         self._raised = RisingEdge(dut.irq)
 
     @classmethod
-    async def start(cls, dut: Any, memory: SharedMemory | None = None) -> "SimMachine":
+    async def start(cls, dut: Any, memory: SharedMemory | None = None) -> Self:
         """Start the clock, reset the design, and wait until the reset has ended.
 
         Parameters

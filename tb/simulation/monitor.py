@@ -12,6 +12,7 @@
     <cycle> over <channel> <page> <refusal>       <cycle> placed <row> <sm> <step> <x> <y> <z>
     <cycle> warp <sm> <warp> <row> <slot> <index> <cycle> exit <sm> <warp>
     <cycle> stop <sm> <slot>                      <cycle> stopped <sm> <row> <restores> <x> <y> <z>
+    <cycle> asked <sm> <slot> <row> <page>        <cycle> answered <sm> <slot> <refusal>
 
 `served` and `floor` are written when they change. Within a cycle, lines have the order of the
 members of `TracePort`. `tb.simulation.trace` reads the file.

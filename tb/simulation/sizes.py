@@ -7,7 +7,7 @@ from signalbox.hw.config import CONFIGS, Config
 from signalbox.tb.simulation.top import MEMORY_BYTES
 from signalbox.tb.testbench import configs
 
-__all__ = ["COMPUTE", "NESTED", "RUNLIST", "SAVING", "SIZES"]
+__all__ = ["COMPUTE", "NESTED", "SAVING", "SIZES"]
 
 _NARROW = Config(
     channels=3,
@@ -28,10 +28,14 @@ _NARROW = Config(
 SIZES = {
     name: replace(config, sms=0, memory_bytes=MEMORY_BYTES, trace=True)
     for name, config in (
-        *((name, CONFIGS[name]) for name in ("tiny", "default", "two-engines")),
+        ("tiny", CONFIGS["tiny"]),
+        ("default", replace(CONFIGS["default"], runlist_entries=16)),
+        ("two-engines", CONFIGS["two-engines"]),
         ("narrow", _NARROW),
     )
 }
+"""The default machine has runlists, which are off after reset and then cost no cycle: it is
+measured against the same recorded cycles."""
 
 COMPUTE = replace(
     configs.COMPUTE,
@@ -49,6 +53,3 @@ SAVING = replace(COMPUTE, save_places=6)
 
 NESTED = replace(COMPUTE, save_places=32, nested_kernels=60)
 """The same, with nested launches."""
-
-RUNLIST = replace(SIZES["default"], runlist_entries=16)
-"""The default machine, with runlists."""

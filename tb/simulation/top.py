@@ -25,7 +25,6 @@ from signalbox.tb.simulation.monitor import monitor
 from signalbox.tb.simulation.runner import COVERAGE, DESIGN, simulate, waves_wanted
 
 __all__ = [
-    "FEW_SMS",
     "FEW_VISIBLE_SMS",
     "LARGEST_MEMORY",
     "MEMORY_BYTES",
@@ -46,11 +45,8 @@ LARGEST_MEMORY = 1 << 28
 TRACE = "trace.txt"
 """Name of the trace file in the run folder."""
 
-FEW_SMS = 1
-"""Maximum number of SMs that are compiled together with the rest of the design."""
-
 FEW_VISIBLE_SMS = 16
-"""The same for waveforms and coverage, which then show the insides of SMs."""
+"""Maximum number of SMs in waveforms and coverage that show their insides."""
 
 _MEMORY = Path(__file__).with_name("memory.sv")
 _INNER = ("axi__", "trace__")
@@ -164,16 +160,15 @@ def simulate_top(design: Design, tests: str, *, simulator: str, name: str, **opt
         top="sim",
         public=[*public, *options.pop("public", ())],
         watched=watched,
-        apart=_apart(design.config.sms, options.get("waves", False)),
+        apart=design.config.sms > FEW_VISIBLE_SMS or not _visible(options.get("waves", False)),
         plusargs=[f"+trace={TRACE}", *options.pop("plusargs", ())],
         **options,
     )
 
 
-def _apart(sms: int, waves: bool) -> bool:
-    """Whether SMs are compiled apart (`tb.simulation.apart`)."""
-    visible = waves or waves_wanted() or os.environ.get(COVERAGE)
-    return sms > (FEW_VISIBLE_SMS if visible else FEW_SMS)
+def _visible(waves: bool) -> bool:
+    """Whether the insides of modules are looked at, which `tb.simulation.apart` hides."""
+    return waves or waves_wanted() or bool(os.environ.get(COVERAGE))
 
 
 def instance(module: str, name: str, connections: dict[str, str]) -> str:

@@ -20,6 +20,8 @@ from signalbox.hw.placement.controller import Step
 
 __all__ = [
     "Acquire",
+    "Answered",
+    "Asked",
     "BlockPlaced",
     "BlockStop",
     "BlockStopped",
@@ -267,6 +269,27 @@ class BlockStopped:
     z: int
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The block in `slot` of `sm`, of kernel row `row`, launches the record at `page` << 8."""
+
+    cycle: int
+    sm: int
+    slot: int
+    row: int
+    page: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The launch by the block in `slot` of `sm` was accepted (Refusal.NONE), or refused."""
+
+    cycle: int
+    sm: int
+    slot: int
+    refusal: Refusal
+
+
 Event = (
     Served
     | Floor
@@ -290,6 +313,8 @@ Event = (
     | WarpEnded
     | BlockStop
     | BlockStopped
+    | Asked
+    | Answered
 )
 
 
@@ -331,6 +356,8 @@ _READERS: dict[str, tuple[type, tuple[Callable, ...]]] = {
     "exit": (WarpEnded, (int, int)),
     "stop": (BlockStop, (int, int)),
     "stopped": (BlockStopped, (int, int, _flag, int, int, int)),
+    "asked": (Asked, (int, int, int, int)),
+    "answered": (Answered, (int, int, _numbered(Refusal))),
     "fault": (Fault, (int, int, int, _flag, _numbered(Access), _numbered(FaultType))),
 }
 

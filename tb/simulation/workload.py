@@ -14,12 +14,18 @@ import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from signalbox.driver.memory.physical import page_for
 from signalbox.driver.workload.reader import load
+from signalbox.driver.workload.records import (
+    ChildRecord,
+    CopyRecord,
+    KernelRecord,
+    Result,
+    SpaceRecord,
+)
 from signalbox.driver.workload.repairs import FaultRecord
-from signalbox.driver.workload.replay import CopyRecord, KernelRecord, Result, SpaceRecord
 from signalbox.driver.workload.specs import Workload
 from signalbox.driver.workload.toml_table import WorkloadError
 from signalbox.hw.config import Config, ConfigError
@@ -47,9 +53,9 @@ name of a file to which a line "<copies done> <cycle> <cycles per second>" is ad
 second."""
 
 RESULT = "result.json"
-"""File in the run folder: JSON object with `records`, `start`, `spaces`, `faults` and `kernels`, or
-with `error`, which has `kind` ("failed" or "refused") and `message`; with `policy`; and with
-`rate`, in simulated cycles per second."""
+"""File in the run folder: JSON object with `records`, `start`, `spaces`, `faults`, `kernels` and
+`children`, or with `error`, which has `kind` ("failed" or "refused") and `message`; with `policy`;
+and with `rate`, in simulated cycles per second."""
 
 _LOG = "simulation.log"
 
@@ -57,6 +63,13 @@ _POLL_SECONDS = 0.1
 
 _BUILD_SECONDS = 10.0
 """Seconds between two progress reports before the simulation runs."""
+
+
+_NESTED_TIMES, _NESTED_BYTES = 4, 1 << 18
+"""Memory of an algorithm with nested launches: so many times its result, and so many bytes more."""
+
+
+Record = TypeVar("Record", KernelRecord, ChildRecord)
 
 
 class RunError(Exception):
@@ -115,6 +128,8 @@ def machine(workload: Workload) -> Config:
             needed += copy.count * (size + page_for(size))
     for kernel in workload.kernels:
         needed += kernel.count * (kernel.size + page_for(kernel.size))
+    for nested in workload.nested:
+        needed += nested.count * (_NESTED_TIMES * nested.size + _NESTED_BYTES)
     size = MEMORY_BYTES
     while size < needed:
         size *= 2
@@ -124,7 +139,7 @@ def machine(workload: Workload) -> Config:
             f"{LARGEST_MEMORY >> 20} MiB that a simulation has"
         )
     # Without kernels, no SMs are built.
-    sms = asked.sms if workload.kernels else 0
+    sms = asked.sms if workload.launches else 0
     return replace(asked, sms=sms, trace=True, memory_bytes=min(size, asked.memory_bytes))
 
 
@@ -132,7 +147,7 @@ def with_save_places(workload: Workload) -> Workload:
     """The workload on a machine that can stop blocks: if it could not, with a save place for each
     block slot. Raises `WorkloadError` without kernels."""
     config = workload.config
-    if not workload.kernels:
+    if not workload.launches:
         raise WorkloadError(f"{workload.name}: it has no kernels whose blocks could be stopped")
     try:
         places = config.save_places or config.sms * config.sm_blocks
@@ -211,15 +226,17 @@ def read_run(folder: Path, workload: Workload) -> Run:
     records = tuple(CopyRecord(**record) for record in outcome["records"])
     spaces = tuple(_space_record(**record) for record in outcome["spaces"])
     faults = tuple(FaultRecord(**record) for record in outcome["faults"])
-    kernels = tuple(_kernel_record(**record) for record in outcome["kernels"])
-    result = Result(workload, outcome["policy"], records, outcome["start"], spaces, faults, kernels)
+    kernels = tuple(_launch_record(KernelRecord, **record) for record in outcome["kernels"])
+    children = tuple(_launch_record(ChildRecord, **record) for record in outcome["children"])
+    result = Result(
+        workload, outcome["policy"], records, outcome["start"], spaces, faults, kernels, children
+    )
     events = trace.read(folder / TRACE)
     return Run(result, events, folder, outcome["rate"])
 
 
-def _kernel_record(grid: list[int], block: list[int], **rest: Any) -> KernelRecord:
-    (x, y, z), (width, height, depth) = grid, block
-    return KernelRecord(grid=(x, y, z), block=(width, height, depth), **rest)
+def _launch_record(kind: type[Record], grid: list[int], block: list[int], **rest: Any) -> Record:
+    return kind(grid=tuple(grid), block=tuple(block), **rest)
 
 
 def _space_record(name: str, asid: int, addresses: list[list[int]]) -> SpaceRecord:

@@ -18,7 +18,8 @@ address."""
 
 
 class AluLane(wiring.Component):
-    """One thread per cycle, in four pipeline steps: prepare, multiply, add, select.
+    """Executes the arithmetic of one thread per cycle, in four pipeline steps: prepare, multiply,
+    add, select.
 
     Every result is a sum of `left` and `right`, prepared in the first step; products arrive in the
     third. Comparisons use a difference.
@@ -26,9 +27,9 @@ class AluLane(wiring.Component):
     Members
     -------
     steps : in, operations in the four steps.
-    a : in, operand for the first step.
-    b : in, likewise.
-    c : in, likewise.
+    a : in, first operand of the first step, 32 bits.
+    b : in, its second operand.
+    c : in, its third operand.
     upper : in, high word of a memory address, for the first step.
     result : out, 4 cycles later.
     nonzero : out, `a` was not 0; 4 cycles later.

@@ -85,9 +85,10 @@ def of_lowest(m: Module, bits: Value, words: Iterable[Value], name: str) -> Valu
 
 
 class Coalescer(wiring.Component):
-    """One access per cycle for rows that need a single one, otherwise one every other cycle. Among
-    lanes storing to the same word, the highest wins. A row without active lanes produces an access
-    only if it is the last of its instruction, or failed.
+    """Merges the lanes of a row that access the same line. One access per cycle for rows that need
+    a single one, otherwise one every other cycle. Among lanes storing to the same word, the highest
+    wins. A row without active lanes produces an access only if it is the last of its instruction,
+    or failed.
 
     Parameters
     ----------
@@ -95,7 +96,7 @@ class Coalescer(wiring.Component):
 
     Members
     -------
-    i : in, rows.
+    i : in, stream of `checked_row`.
     o : out, accesses in order.
     taken : out, strobe: the last row of an instruction was accepted.
     """

@@ -25,7 +25,8 @@ def cache_lookup(config: Config) -> data.StructLayout:
 
 
 class ReadOnlyCache(wiring.Component):
-    """Direct-mapped, 64-byte lines, tagged by kernel row and address; one outstanding fill.
+    """Caches instructions or kernel arguments. Direct-mapped, with 64-byte lines, tagged by kernel
+    row and address; one outstanding fill.
 
     The answer comes in the cycle after the look-up. A warp that misses repeats its look-up when
     `open`. A filled line is kept until the warp that requested it releases it, at its next look-up
@@ -49,7 +50,7 @@ class ReadOnlyCache(wiring.Component):
     drop : in, invalidate the lines of `row`. No fill of them may be outstanding. Behind the SM port
         none is: a row's words come after its last warp has ended, and a warp waiting for a line,
         killed or not, ends only after the fill.
-    request : out, reads.
+    request : out, stream of `core_request`: reads.
     beat : in, beats, all accepted at once.
     """
 

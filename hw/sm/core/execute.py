@@ -34,21 +34,21 @@ _LANES, _END = 3, 3 + STEPS
 
 
 class Execute(wiring.Component):
-    """Takes one row per cycle; rows never stall inside. An instruction retires 8 cycles after its
-    last row starts. A warp has at most one instruction here.
+    """Executes instructions, one row per cycle; rows never stall inside. An instruction retires 8
+    cycles after its last row starts. A warp has at most one instruction here.
 
     Members
     -------
-    i : in, instructions; a memory instruction only if there is room for its rows.
+    i : in, stream of instructions; a memory instruction only if there is room for its rows.
     pause : in, no row may start in this cycle, so that a later cycle has no result.
-    look : out, see `RegisterFile`.
-    dest : in, see `RegisterFile`.
-    fresh : in, see `RegisterFile`.
-    words : in, see `RegisterFile`.
-    write : out, see `RegisterFile`.
-    cover : out, see `RegisterFile`.
-    mark : out, see `RegisterFile`.
-    result : out, see `RegisterFile`.
+    look : out, registers of a row, a `register_look`.
+    dest : in, location of its fourth register, 1 cycle later.
+    fresh : in, the fourth register has not been marked, 2 cycles later.
+    words : in, values of the first three, 2 cycles later: 32 bits per lane.
+    write : out, write `result`.
+    cover : out, write 0 to the lanes outside of its mask.
+    mark : out, mark the register of `result` as written.
+    result : out, a pipeline result, a `result_row`.
     threads : out, a row of threads.
     thread : in, their positions in the block, 1 cycle later.
     row : out, rows of memory instructions (`shared`: on shared memory) and of LAUNCH (`launch`);

@@ -72,36 +72,38 @@ def last_words(config: Config) -> data.StructLayout:
 
 
 class Fetch(wiring.Component):
-    """One warp per cycle, 7 cycles from pick to the instruction queue. The pipeline never stalls: a
-    warp that lacks a line or room is picked again later.
+    """Fetches the instruction of one warp per cycle. Latency 7 cycles, from pick to the instruction
+    queue. The pipeline never stalls: a warp that lacks a line or room is picked again later.
 
     Members
     -------
     pick : in, the picked warp.
     admit : out, a warp may be picked.
-    at : in, the picked warp, 1 cycle later.
+    at : in, `warp_place` of the picked warp, 1 cycle later.
     kill : in, per kernel row: execute nothing more.
     dying : in, per warp: execute nothing more.
-    over : in, likewise.
+    over : in, per warp: execute nothing more, since it had ended before its block was saved.
     stopped : in, per block slot: execute nothing more, save the warp.
-    row : out, see `KernelRows`.
-    traits : in, see `KernelRows`.
-    ask : out, see `KernelRows`.
-    buffer : in, see `KernelRows`.
-    look : out, see `KernelRows`.
-    word : in, see `KernelRows`.
-    slot : out, a block slot.
+    row : out, number of a kernel row.
+    traits : in, `kernel_traits` of its kernel, 1 cycle later.
+    ask : out, a constant buffer, a `buffer_look`.
+    buffer : in, its address and size, 1 cycle later.
+    look : out, a kernel word, a `word_look`.
+    word : in, its value, 32 bits, 1 cycle later.
+    slot : out, number of a block slot.
     block : in, position of its block, 1 cycle later.
     room : in, per unit: room for one more instruction.
     reserve : out, strobe: the room is used.
-    children : in, with nested launches, see `SmPort`.
-    child_failed : in, likewise.
+    children : in, with nested launches; per block slot: it has children that are not complete.
+    child_failed : in, with nested launches; per block slot: a child that is complete has failed,
+        see `SmPort`.
     outcome : out, outcome of a picked warp.
     last : out, reason for its end, if it ends.
-    o : out, instructions.
+    o : out, stream of instructions.
     drop : in, invalidate the lines of a row.
-    program : out, reads and beats of the program cache; `open` see `ReadOnlyCache`.
-    constants : out, likewise of the constant cache.
+    program : out, port of the program cache: `request` and `beat` for its fills; `open`: no fill is
+        outstanding.
+    constants : out, port of the constant cache, with the same members.
     """
 
     def __init__(self, config: Config) -> None:

@@ -71,7 +71,7 @@ _WORDS = 16
 
 
 class KernelRows(wiring.Component):
-    """Kernel words by row, with two read ports for words and traits; latency 1 cycle.
+    """Keeps kernel words by row, with two read ports for words and traits; latency 1 cycle.
 
     Members
     -------

@@ -20,9 +20,9 @@ _result = data.StructLayout({"refusal": 8, "check": 8, "zero": 16})
 
 
 class LaunchUnit(wiring.Component):
-    """One LAUNCH at a time. The answer of the SM port is the result in all active lanes; then the
-    instruction has completed. Without an active lane, or with a wrong address, it completes without
-    a launch.
+    """Executes LAUNCH, one at a time. The answer of the SM port is the result in all active lanes;
+    then the instruction has completed. Without an active lane, or with a wrong address, it
+    completes without a launch.
 
     Members
     -------

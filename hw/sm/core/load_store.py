@@ -26,21 +26,22 @@ def _cause(one: data.View, status: Value) -> Value:
 
 
 class LoadStoreUnit(wiring.Component):
-    """Single-beat accesses in program order; loads and stores complete in order, independently of
-    each other. An instruction completes with its last access, so a warp's stores are visible before
-    it continues. A load is issued when there is room for its beat, a store together with its beat.
+    """Issues the memory accesses of instructions, single beats in program order; loads and stores
+    complete in order, independently of each other. An instruction completes with its last access,
+    so a warp's stores are visible before it continues. A load is issued when there is room for its
+    beat, a store together with its beat.
 
     Members
     -------
-    room : out, see `MemoryRows`.
-    reserve : in, see `MemoryRows`.
-    row : in, see `MemoryRows`.
-    local : in, see `MemoryRows`.
-    ask : out, reads of one beat.
-    beat : in, their beats.
-    request : out, writes of one beat.
-    data : out, their beats.
-    done : in, their responses.
+    room : out, there is room for one more instruction.
+    reserve : in, strobe: the room is used.
+    row : in, strobe: a row of an instruction with reserved room, an `access_row`.
+    local : in, local memory of the kernel of the arriving row, a `local_part`, one cycle later.
+    ask : out, stream of `core_request`: reads of one beat.
+    beat : in, strobe: their beats, see `read_beat`.
+    request : out, stream of `core_request`: writes of one beat.
+    data : out, stream of `write_beat`.
+    done : in, stream of their responses, each a `MemoryStatus`.
     result : out, loaded words; arbitrary after a failed access, as its warp executes nothing more.
     ends : out, completed instructions: loads, stores.
     """

@@ -15,8 +15,8 @@ __all__ = ["MemoryRows"]
 
 
 class MemoryRows(wiring.Component):
-    """A queue with room for all rows of `QUEUED` instructions; room is reserved in advance. In
-    order.
+    """Queues rows of memory instructions, in order, with room for all rows of `QUEUED`
+    instructions; room is reserved in advance.
 
     Parameters
     ----------
@@ -29,9 +29,9 @@ class MemoryRows(wiring.Component):
     room : out, there is room for one more instruction.
     reserve : in, strobe: it is used.
     i : in, rows of instructions with reserved room.
-    limit : in, of the block of the arriving row.
+    limit : in, limit of the block of the arriving row, 8 bits.
     local : in, local memory of the kernel of the arriving row, one cycle later.
-    o : out, rows.
+    o : out, stream of `checked_row`.
     taken : in, strobe: the last row of an instruction was used.
     """
 

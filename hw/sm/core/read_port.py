@@ -19,8 +19,8 @@ OUTSTANDING = 32
 
 
 class ReadArbiter(wiring.Component):
-    """Round-robin arbiter; beats return in order to the requesting client, without back-pressure,
-    so a client requests only beats it has room for.
+    """Shares the core's read port, round robin; beats return in order to the requesting client,
+    without back-pressure, so a client requests only beats it has room for.
 
     Members
     -------

@@ -47,14 +47,14 @@ class RegisterFile(wiring.Component):
 
     Members
     -------
-    take : in, see `UnitAllocator`; units per warp.
-    busy : out, likewise.
-    owner : out, likewise.
-    give : in, likewise.
-    look : in, registers of a row.
+    take : in, stream of allocations of units to a warp, see `UnitAllocator`.
+    busy : out, an allocation is in progress.
+    owner : out, its warp.
+    give : in, stream of warps, each of which gives back all its units.
+    look : in, `register_look`: registers of a row.
     dest : out, location of the fourth, 1 cycle later.
     fresh : out, the fourth has not been marked, 2 cycles later.
-    words : out, values of the first three, 2 cycles later.
+    words : out, values of the first three, 2 cycles later: 32 bits per lane.
     write : in, write `result`.
     cover : in, write 0 to the lanes outside of its mask.
     mark : in, mark the register of `result` as written.

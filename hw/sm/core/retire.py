@@ -29,15 +29,16 @@ def warp_next(config: Config) -> data.StructLayout:
 
 
 class Retire(wiring.Component):
-    """Branches are per warp; each warp has a stack of lane masks.
+    """Finds the next context and state of a warp whose instruction retires. Branches are per warp;
+    each warp has a stack of lane masks.
 
     Members
     -------
     ahead : in, warp of the next cycle's instruction.
     retired : in, the instruction.
-    write : out, new context of the warp; combinational; none of an instruction of `StateTransfer`.
-    next : out, next state of the warp; combinational; likewise.
-    top : out, top of the warp's mask stack.
+    write : out, new context of the warp; combinational; not for an instruction of `StateTransfer`.
+    next : out, next state of the warp; combinational; not for an instruction of `StateTransfer`.
+    top : out, top of the warp's mask stack, 32 bits.
     """
 
     def __init__(self, config: Config) -> None:

@@ -17,8 +17,9 @@ __all__ = ["SharedMemory"]
 
 
 class SharedMemory(wiring.Component):
-    """Lines of `lanes` words, one access per cycle; units of 1024 bytes, located through a map per
-    block. An access waits until its block has all its units.
+    """Executes the loads and stores of shared memory. Lines of `lanes` words, one access per cycle;
+    units of 1024 bytes, located through a map per block. An access waits until its block has all
+    its units.
 
     A line that its block has not stored to reads as 0 (PREEMPT-10); the first store covers all its
     words.
@@ -29,9 +30,9 @@ class SharedMemory(wiring.Component):
     free : out, a block may begin.
     finish : in, strobe per slot: its block is over.
     clear : out, per slot: its units are being returned, a new block must wait.
-    room : out, see `MemoryRows`.
-    reserve : in, see `MemoryRows`.
-    row : in, see `MemoryRows`.
+    room : out, there is room for one more instruction.
+    reserve : in, strobe: the room is used.
+    row : in, strobe: a row of an instruction with reserved room, an `access_row`.
     result : out, loaded words.
     ends : out, completed instructions.
     """

@@ -95,24 +95,24 @@ class StateTransfer(wiring.Component):
     Members
     -------
     begin : in, strobe: a block begins.
-    stop : in, see `SmPort`.
+    stop : in, stream of `block_save`: blocks to be saved.
     stopped : out, per block slot: its warps execute nothing more.
     finish : in, strobe per block slot: all warps of the block have ended.
-    saved : out, see `SmPort`.
+    saved : out, strobe per block slot: the stopped block's state is in memory.
     kill : in, per kernel row: nothing of it has to be saved.
     start : in, strobe: a warp starts with a number of units of registers.
-    at : in, block slot and number of the starting warp.
-    fate : out, what becomes of it, 1 cycle later.
+    at : in, block slot and number of the starting warp, a `warp_number`.
+    fate : out, fate of the starting warp (`warp_fate`), 1 cycle later.
     resume : in, strobe: it can be restored.
     over : in, strobe: a warp has ended.
     saving : in, per warp: it is to be saved.
     gone : out, strobe: it is saved.
-    look : out, a warp.
+    look : out, number of a warp.
     context : in, its context, 1 cycle later.
-    place : in, its place, likewise.
-    wait : in, its interrupted wait, likewise.
-    left : in, cycles that it would still wait, likewise.
-    o : out, instructions.
+    place : in, its place, 1 cycle later.
+    wait : in, its interrupted wait, a `WarpWait`, 1 cycle later.
+    left : in, cycles left of that wait, 32 bits, 1 cycle later.
+    o : out, stream of instructions.
     room : in, there is room for the rows of an instruction on memory, on shared memory.
     wants : out, such an instruction is offered, and has precedence.
     reserve : out, strobe: the room is used.
@@ -121,7 +121,7 @@ class StateTransfer(wiring.Component):
     done : in, completed memory instructions; on shared memory if `shared`.
     put : out, restored warps.
     lost : out, a warp that could not be restored.
-    fault : out, see `SmPort`.
+    fault : out, stream of `core_fault`.
     """
 
     def __init__(self, config: Config) -> None:

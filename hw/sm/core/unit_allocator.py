@@ -11,7 +11,7 @@ __all__ = ["UnitAllocator"]
 
 
 class UnitAllocator(wiring.Component):
-    """A list of free units, and a map from (owner, number) to unit.
+    """Allocates units to owners: a list of free units, and a map from (owner, number) to unit.
 
     Units are allocated and freed concurrently, one of each per cycle. The requester ensures that
     there will be enough units; the allocation waits for units being freed. An owner frees all its

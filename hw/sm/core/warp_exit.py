@@ -19,7 +19,8 @@ _WHERE = ("dying", "saves", "place", "cause", "at", "va")
 
 
 class WarpExit(wiring.Component):
-    """Of warps that end or are saved; one at a time, round robin.
+    """Reports the fault of a warp that ends, frees its registers and reports its end. Warps that
+    end or are saved, one at a time, round robin.
 
     Members
     -------
@@ -27,8 +28,8 @@ class WarpExit(wiring.Component):
     last : in, reason, when it leaves.
     ends : in, completed memory instructions of several units.
     failed : out, one of these per cycle.
-    fault : out, see `SmPort`.
-    end : out, see `SmPort`.
+    fault : out, stream of `core_fault`.
+    end : out, stream of warp numbers: warps that have ended.
     give : out, free the registers of a warp.
     ended : out, strobe: the warp is gone.
     over : out, with `ended`: unless it is saved, the place of the warp.

@@ -43,8 +43,8 @@ def warp_outcome(config: Config) -> data.StructLayout:
 
 
 class WarpScheduler(wiring.Component):
-    """One bit per warp and state. Ready warps are picked round robin; a ready warp has nothing in
-    flight.
+    """Picks a ready warp per cycle, round robin. A ready warp has nothing in flight. The states are
+    one bit per warp.
 
     Members
     -------
@@ -59,7 +59,8 @@ class WarpScheduler(wiring.Component):
     done_before : in, strobe: the warp had ended before its block was saved, so it ends at once.
     dying : out, per warp: its memory access failed; it ends instead of executing its next
         instruction.
-    over : out, per warp: it had ended before its block was saved; likewise.
+    over : out, per warp: it had ended before its block was saved; it ends instead of executing its
+        next instruction.
     saving : out, per warp: it has left the pipeline, and is to be saved.
     saved : in, strobe: it is saved.
     ending : out, per warp: it has left the pipeline for good.

@@ -30,22 +30,22 @@ _WORDS = (
 
 
 class WarpStart(wiring.Component):
-    """One warp at a time, in 40 cycles: steps through the block's coordinates from the warp's first
-    thread on, one per cycle. The first position continues from the previous warp if that was the
-    last one started, otherwise it is computed by division, in 25 more cycles. Registers are
-    allocated meanwhile.
+    """Starts a warp: finds the positions of its threads and allocates its registers. One warp at a
+    time, in 40 cycles: steps through the block's coordinates from the warp's first thread on, one
+    per cycle. The first position continues from the previous warp if that was the last one started,
+    otherwise it is computed by division, in 25 more cycles. Registers are allocated meanwhile.
 
     Members
     -------
-    start : in, warps; accepted when they start.
+    start : in, stream of `warp_start`; accepted when the warp starts.
     take : out, strobe: allocate the registers of `start`.
     free : in, an allocation may start.
     got : in, the allocation is complete.
-    look : out, see `KernelRows`.
-    word : in, see `KernelRows`.
-    place : out, with `take`: place of the warp.
-    at : out, block slot and number of the starting warp.
-    fate : in, what becomes of it, 1 cycle later.
+    look : out, a kernel word, a `word_look`.
+    word : in, its value, 32 bits, 1 cycle later.
+    place : out, with `take`: `place` of the warp.
+    at : out, block slot and number of the starting warp, a `warp_number`.
+    fate : in, fate of the starting warp (`warp_fate`), 1 cycle later.
     over : out, strobe: the warp had ended before its block was saved.
     resume : out, strobe: it is to be restored.
     write : out, otherwise, its first context, which makes it ready; held until `free_write`.

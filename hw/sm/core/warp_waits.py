@@ -19,8 +19,9 @@ def one_hot(valid: Value, number: Value, width: int) -> Value:
 
 
 class WarpWaits(wiring.Component):
-    """Checks one warp per cycle, round robin: its time has expired, its kernel was killed, or its
-    block was stopped. So a warp waits for the requested time and up to `sm_warps` + 4 cycles more.
+    """Ends the waits of warps whose time has expired, whose kernel was killed or whose block was
+    stopped. Checks one warp per cycle, round robin. So a warp waits for the requested time and up
+    to `sm_warps` + 4 cycles more.
 
     Members
     -------

@@ -13,8 +13,8 @@ _AT_ONCE = 64
 
 
 class WrittenFlags(wiring.Component):
-    """A flag per part of each unit, so that storage need not be cleared between owners
-    (PREEMPT-10): parts that have not been written count as 0.
+    """Flags the parts of each unit that have been written, so that storage need not be cleared
+    between owners (PREEMPT-10): parts that have not been written count as 0.
 
     The flags of a unit are cleared when it is allocated, in one cycle, or in one for every 64. A
     mark goes first.
@@ -31,8 +31,8 @@ class WrittenFlags(wiring.Component):
     moves : in, the read ports take `look`; otherwise `written` stays.
     written : out, its flag, 1 cycle later; a mark in the cycle of `look` is not seen.
     mark : in, set a flag.
-    next : in, see `UnitAllocator`.
-    hold : out, see `UnitAllocator`.
+    next : in, the unit that the `UnitAllocator` allocates next; its flags are cleared.
+    hold : out, no unit may be allocated in this cycle.
     """
 
     def __init__(self, units: int, parts: int, reads: int) -> None:

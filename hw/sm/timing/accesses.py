@@ -66,19 +66,20 @@ def _send_line(
 
 
 class Loads(wiring.Component):
-    """Reads: task records, which have priority; states, line by line; and one beat per load, whose
-    data are dropped. At most `outstanding_accesses`. Requests are registered, one per cycle.
+    """Issues the reads of a core: task records, which have priority; states, line by line; and one
+    beat per load, whose data are dropped. At most `outstanding_accesses`. Requests are registered,
+    one per cycle.
 
     Members
     -------
-    ask : in, read of a task record.
-    beat : out, its beats.
-    load : in, loads.
-    wake : out, their warps, when the beat has arrived.
-    state : in, with preemption: reads of states.
-    arrived : out, with preemption: their beats.
-    request : out, see `SmPort`.
-    answer : in, see `SmPort`.
+    ask : in, stream of `core_request`: read of a task record.
+    beat : out, stream of `read_beat`: its beats.
+    load : in, stream of `warp_access`.
+    wake : out, stream of `warp_wake`: the warp of a load, when its beat has arrived.
+    state : in, with preemption: stream of `state_access`, reads of states.
+    arrived : out, with preemption: stream of `state_answer`, their beats.
+    request : out, stream of `core_request`, to memory.
+    answer : in, stream of `read_beat`, from memory.
     """
 
     def __init__(self, config: Config) -> None:
@@ -163,18 +164,19 @@ class Loads(wiring.Component):
 
 
 class Stores(wiring.Component):
-    """Writes of one beat, filled with the pattern, or of a line of a state. At most
+    """Issues the writes of a core: one beat, filled with the pattern, or a line of a state. At most
     `outstanding_accesses`. Requests and beats are registered, one per cycle.
 
     Members
     -------
-    store : in, stores.
-    wake : out, their warps, when the data are visible.
-    state : in, with preemption: writes of states.
-    written : out, with preemption: their lines, when the data are visible.
-    request : out, see `SmPort`.
-    beat : out, see `SmPort`.
-    done : in, see `SmPort`.
+    store : in, stream of `warp_access`.
+    wake : out, stream of `warp_wake`: the warp of a store, when its data are visible.
+    state : in, with preemption: stream of `state_access`, writes of states.
+    written : out, with preemption: stream of `state_answer`, their lines, when the data are
+        visible.
+    request : out, stream of `core_request`, to memory.
+    beat : out, stream of `write_beat`, to memory.
+    done : in, stream of responses from memory, each a `MemoryStatus`.
     """
 
     def __init__(self, config: Config) -> None:

@@ -24,8 +24,8 @@ _OWNER = ("warp", "row", "slot", "index")
 
 
 class TimingCore(wiring.Component):
-    """Warps only spend time and access memory, as specified by the record of their task
-    (`hw/sm/README.md`). All accesses of a warp carry its kernel row.
+    """A core whose warps only spend time and access memory, as specified by the record of their
+    task (`hw/sm/README.md`). All accesses of a warp carry its kernel row.
 
     Members are those of `SmPort`, seen from the core.
     """

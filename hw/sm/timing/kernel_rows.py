@@ -36,8 +36,8 @@ class Place(enum.Enum, shape=4):
 
 
 class KernelRows(wiring.Component):
-    """One memory of 16 words per row. A row's record is read when first needed; new kernel words of
-    the row invalidate it, including an outstanding read.
+    """Keeps the task record of each row, in one memory of 16 words per row. A row's record is read
+    when first needed; new kernel words of the row invalidate it, including an outstanding read.
 
     Members
     -------

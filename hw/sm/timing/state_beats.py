@@ -12,13 +12,14 @@ __all__ = ["StateBeats"]
 
 
 class StateBeats(wiring.Component):
-    """One beat per cycle, from the one after the lines have been accepted; the next lines are
-    accepted with the last beat.
+    """Splits lines into bus beats. One beat per cycle, from the cycle after the lines are accepted
+    on; the next lines are accepted with the last beat.
 
     Members
     -------
-    i : in, lines.
-    o : out, their beats, the first ones with their head, the others with zeros.
+    i : in, stream of `block_lines`.
+    o : out, stream of `state_access`: their beats, the first ones with their head, the others with
+        zeros.
     """
 
     def __init__(self, config: Config) -> None:

@@ -47,7 +47,8 @@ def block_lines(config: Config) -> data.StructLayout:
 
 
 class StateLines(wiring.Component):
-    """Selects the next block or warp; blocks go first. One every 5 cycles.
+    """Finds the lines of memory of the next block or warp to be transferred; blocks go first. One
+    every 5 cycles.
 
     A place in memory has lines of 128 bytes: the fates of the block's warps, its shared memory, and
     per warp its state followed by its registers.
@@ -55,12 +56,12 @@ class StateLines(wiring.Component):
     Members
     -------
     blocks : in, strobe per block slot: the block is to be transferred.
-    warps : in, warps likewise.
-    look : out, a block slot.
-    place : in, its place, 1 cycle later.
-    fates : in, its fates, 1 cycle later.
-    kill : in, per kernel row.
-    o : out, their lines.
+    warps : in, stream of `moved_warp`: warps to be transferred.
+    look : out, number of a block slot.
+    place : in, its `block_place`, 1 cycle later.
+    fates : in, its fates, 1 cycle later: 64 bits.
+    kill : in, per kernel row: it is killed.
+    o : out, stream of `block_lines`.
     """
 
     def __init__(self, config: Config) -> None:

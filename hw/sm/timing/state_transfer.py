@@ -40,23 +40,24 @@ class StateTransfer(wiring.Component):
     Members
     -------
     begin : in, strobe: a block begins.
-    stop : in, see `SmPort`.
+    stop : in, stream of `block_save`: blocks to be saved.
     stopped : out, per block slot: its warps execute nothing more.
     finish : in, strobe per block slot: all warps of the block have ended.
-    saved : out, see `SmPort`.
+    saved : out, strobe per block slot: the stopped block's state is in memory.
     kill : in, per kernel row: nothing of it has to be saved.
     start : in, strobe: a warp starts with a number of units of registers; also offered before.
-    fate : out, what becomes of the starting warp, 1 cycle after it is offered.
+    fate : out, fate of the starting warp (`warp_fate`), 1 cycle after it is offered.
     resume : in, with `start`: it is to be restored.
     over : in, strobe: a warp ends, unless it is saved.
-    save : in, warps to be saved; always accepted.
-    put : out, progress of a restored warp.
-    wake : out, the same warp, after that: it computes for the rest of its time.
-    last : out, saved warps, and failures of blocks.
-    write : out, accesses.
-    written : in, the same, when visible.
-    read : out, accesses.
-    arrived : in, their data.
+    save : in, stream of `moved_warp`: warps to be saved; always accepted.
+    put : out, stream of the progress of restored warps.
+    wake : out, stream of `warp_wake`: the same warp, after that: it computes for the rest of its
+        time.
+    last : out, two streams of `warp_last`: saved warps, and failures of blocks.
+    write : out, stream of `state_access`: writes.
+    written : in, stream of `state_answer`: the same, when visible.
+    read : out, stream of `state_access`: reads.
+    arrived : in, stream of `state_answer`: their data.
     """
 
     def __init__(self, config: Config) -> None:

@@ -26,25 +26,27 @@ def moved_warp(config: Config) -> data.StructLayout:
 
 
 class Steps(wiring.Component):
-    """One warp per cycle, held in a register until its access or end is accepted.
+    """Issues the next access, or the end, of each warp whose time has expired. One per cycle, held
+    in a register until it is accepted.
 
     Members
     -------
-    warp : in, see `WarpStart`.
-    word : in, see `WarpStart`.
-    put_stride : in, see `WarpStart`.
-    put_accesses : in, see `WarpStart`.
-    facts : in, see `WarpStart`.
-    place : in, see `WarpStart`.
-    keep : in, see `WarpStart`.
-    free : out, see `WarpStart`.
-    fire : in, warps whose time has expired.
-    load : out, their loads.
-    store : out, their stores.
-    last : out, their ends.
-    save : out, with preemption: warps of stopped blocks, unless they end; always accepted.
-    over : out, with preemption; strobe: a warp ends.
-    put : in, with preemption: progress of a restored warp.
+    warp : in, number of the starting warp.
+    word : in, 32 bits: its stride; or its number of accesses, with the store flag as bit 16.
+    put_stride : in, strobe: store `word` as the stride of the warp.
+    put_accesses : in, strobe: store the low 17 bits of `word` as its accesses and store flag.
+    facts : in, its `warp_facts`.
+    place : in, its first progress, a `warp_place`.
+    keep : in, store `facts` and `place`, when `free`.
+    free : out, they can be stored.
+    fire : in, stream of `warp_fire`: warps whose time has expired.
+    load : out, stream of `warp_access`: their loads.
+    store : out, stream of `warp_access`: their stores.
+    last : out, stream of `warp_last`: their ends.
+    save : out, with preemption: stream of `moved_warp`, warps of stopped blocks, unless they end;
+        always accepted.
+    over : out, with preemption; strobe: the warp ends.
+    put : in, with preemption: stream of the progress of restored warps.
     """
 
     def __init__(self, config: Config) -> None:

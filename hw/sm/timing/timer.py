@@ -17,9 +17,9 @@ _TIME_BITS = 33
 
 
 class Timer(wiring.Component):
-    """Checks one warp per cycle, round robin: its time has expired, its row was killed, or its
-    block is stopped. A full turn takes as many cycles as there are warps, rounded up to a power of
-    two. The turn stalls while `fire` is not accepted.
+    """Finds warps whose time has expired, whose row was killed or whose block is stopped. Checks
+    one warp per cycle, round robin. A full turn takes as many cycles as there are warps, rounded up
+    to a power of two. The turn stalls while `fire` is not accepted.
 
     Parameters
     ----------
@@ -27,11 +27,12 @@ class Timer(wiring.Component):
 
     Members
     -------
-    wakes : in, warps that start to compute, or have failed; one per cycle is accepted.
-    kill : in, per kernel row.
-    owner : in, with preemption; strobe: a warp starts for a block slot.
-    stopped : in, with preemption, per block slot.
-    fire : out, warps whose time has expired.
+    wakes : in, streams of `warp_wake`: warps that start to compute, or have failed; one per cycle
+        is accepted.
+    kill : in, per kernel row: it is killed.
+    owner : in, with preemption; strobe: `warp` starts for block slot `slot`.
+    stopped : in, with preemption; per block slot: it is stopped.
+    fire : out, stream of `warp_fire`.
     """
 
     def __init__(self, config: Config, sources: int) -> None:

@@ -19,13 +19,13 @@ def warp_last(config: Config) -> data.StructLayout:
 
 
 class WarpExit(wiring.Component):
-    """One warp at a time, registered.
+    """Reports the fault of a warp, then its end. One warp at a time, registered.
 
     Members
     -------
-    last : in, warps that end.
-    fault : out, see `SmPort`.
-    end : out, see `SmPort`.
+    last : in, stream of `warp_last`.
+    fault : out, stream of `core_fault`.
+    end : out, stream of warp numbers: warps that have ended.
     """
 
     def __init__(self, config: Config) -> None:

@@ -15,31 +15,32 @@ __all__ = ["WarpStart"]
 
 
 class WarpStart(wiring.Component):
-    """One block or warp at a time, accepted when complete. Products are computed serially, one bit
-    of a factor per cycle, up to its highest bit set: for a block, its line and its number in the
-    grid and its offset; for a warp, its offset in the block. So a warp takes 10 cycles plus 1 for
-    each bit of its number after the third; a block 19 plus 1 for each bit of a factor after its
-    first; longer if the record must be read first.
+    """Starts blocks and warps: computes their constants and their first progress. One at a time,
+    accepted when complete. Products are computed serially, one bit of a factor per cycle, up to its
+    highest bit set: for a block, its line and its number in the grid and its offset; for a warp,
+    its offset in the block. So a warp takes 10 cycles plus 1 for each bit of its number after the
+    third; a block 19 plus 1 for each bit of a factor after its first; longer if the record must be
+    read first.
 
     Members
     -------
-    begin : in, see `SmPort`.
-    start : in, see `SmPort`.
-    row : out, see `KernelRows`.
-    want : out, see `KernelRows`.
-    known : in, see `KernelRows`.
-    cause : in, see `KernelRows`.
-    look : out, see `KernelRows`.
-    word : in, see `KernelRows`.
-    warp : out, the starting warp.
-    facts : out, its constants.
-    place : out, its first progress.
+    begin : in, stream of `block_begin`: blocks that enter a slot.
+    start : in, stream of `warp_start`: warps that start.
+    row : out, a kernel row; stable with `want` until `known`.
+    want : out, the record of the row is needed.
+    known : in, the record of the previous cycle's `row` has been read, or has failed.
+    cause : in, its failure, if any.
+    look : out, `Place` of a word in the record of `row`.
+    word : in, its value, 32 bits, 2 cycles later.
+    warp : out, number of the starting warp.
+    facts : out, its `warp_facts`.
+    place : out, its first progress, a `warp_place`.
     keep : out, store `facts` and `place`, when `free`.
     free : in, they can be stored.
     put_stride : out, strobe: store `word` as the stride.
     put_accesses : out, strobe: store `word` as the number of accesses.
-    wake : out, the warp starts to compute.
-    fate : in, with preemption: fate of the warp offered; of one that `waits`, later.
+    wake : out, stream of `warp_wake`: the warp starts to compute.
+    fate : in, with preemption: `warp_fate` of the warp offered; of one that `waits`, later.
     resume : out, with preemption; strobe: it is to be restored, instead of `wake`.
     none : out, with preemption: it makes no access, since it had ended.
     """

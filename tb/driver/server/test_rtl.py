@@ -26,6 +26,9 @@ SMALL = "--config tiny --sms 2 --sm-warps 4 --channels 8 --asids 16 --memory-byt
 LIMITS = "--applications 4 --memory-each 0x40000 --patience 200000".split()
 
 
+RUNLIST = ["--scheduling", "runlist", "--runlist-entries", "16", "--interleave", "adds 1=high"]
+
+
 def application(path: Path, seed: int, rounds: int) -> subprocess.Popen[bytes]:
     """Start an application."""
     command = [sys.executable, "-m", "signalbox.tb.driver.server.application"]
@@ -59,11 +62,18 @@ def check_timeline(events: Events) -> None:
 
 
 @ON_VERILATOR
-def test_processes(simulator: str, tmp_path: Path):
+@pytest.mark.parametrize(
+    "scheduling",
+    [
+        pytest.param([], id="flat"),
+        pytest.param(RUNLIST, id="runlist", marks=pytest.mark.nightly),
+    ],
+)
+def test_processes(simulator: str, tmp_path: Path, scheduling: list[str]):
     """The sums of those that are left alone are right; nothing of any is left."""
     path, timeline = tmp_path / "server" / "socket", tmp_path / "timeline.pftrace"
     command = [sys.executable, "-m", "signalbox.tb.reports.serve", "--socket", str(path)]
-    options = [*SMALL, *LIMITS, "--timeline", str(timeline)]
+    options = [*SMALL, *LIMITS, *scheduling, "--timeline", str(timeline)]
     server = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True)
     try:
         listening(path, server)

@@ -77,6 +77,7 @@ def test_verilator_lint(few_sms: Path):
     run(*command, str(verilator.WAIVERS), SOURCE, cwd=few_sms, env=verilator.environment())
 
 
+@pytest.mark.nightly
 def test_runlists():
     """The tools accept a machine with runlists, too; all of its signals have names."""
     folder = exported("tiny", "--runlist-entries", "5")

@@ -31,7 +31,7 @@ def test_random_programs(simulator: str, size: str):
 
 def test_malformed_programs(simulator: str):
     """Random, truncated and mutated pushbuffers and rings never hang the machine."""
-    rounds, commands = (12, 120) if simulator == "verilator" else (1, 60)
+    rounds, commands = (6, 120) if simulator == "verilator" else (1, 60)
     _run("cocotb_fuzz", simulator, "default", rounds, commands)
 
 

@@ -6,17 +6,21 @@ import pytest
 
 from signalbox.hw.compute.engine import ComputeEngine
 from signalbox.tb.simulation.runner import simulate
-from signalbox.tb.testbench.configs import COMPUTE, ENGINES, NESTED, SAVING, TIMING, TREES
+from signalbox.tb.simulation.tiers import tiers
+from signalbox.tb.testbench.configs import ENGINES, NESTED, SAVING, TIMING, TREES
 
 
-def test_compute(simulator: str) -> None:
+@pytest.mark.parametrize("name", tiers(["COMPUTE", "NESTED"], nightly=["COMPUTE"]))
+def test_compute(simulator: str, name: str) -> None:
+    """Kernels that launch none, with and without the hardware for those that do."""
     simulate(
-        ComputeEngine(COMPUTE),
+        ComputeEngine(ENGINES[name]),
         "signalbox.tb.units.compute.cocotb_compute",
         simulator=simulator,
-        name="work-compute",
+        name=f"work-compute-{name}",
         apart=True,
-        minimum=12,
+        env={"WORK_CONFIG": name},
+        minimum=13,
     )
 
 

@@ -4,6 +4,7 @@ import cocotb
 
 from signalbox.hw.registers import CHANNEL
 from signalbox.tb.testbench.goals import Rounds
+from signalbox.tb.testbench.sample import fewer
 from signalbox.tb.units.host.channel_registers_testbench import ChannelRegistersTestbench
 
 LIMIT = {"timeout_time": 50, "timeout_unit": "ms"}
@@ -18,7 +19,7 @@ async def any_events(dut):
     with back-pressure, all outputs are those of the model in every cycle; then all registers of all
     channels are."""
     tb = await ChannelRegistersTestbench(dut).start()
-    rounds = Rounds(100, 1500)
+    rounds = Rounds(fewer(100, 5), 1500)
     while rounds.more(not tb.missing(ENOUGH), tb.missing(ENOUGH)):
         tb.change_pace()
         for _ in range(200):

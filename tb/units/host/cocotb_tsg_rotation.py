@@ -154,7 +154,7 @@ class RotationTestbench(Testbench):
         return shown
 
     async def watch(self, cycles: int) -> list[int | None]:
-        """Who has the turn, in `cycles` cycles."""
+        """Holder of the turn in each of `cycles` cycles."""
         return [(await self.step()).tsgid for _ in range(cycles)]
 
     async def begin(self, *groups: Group, ready: set[int], start: int = 0) -> None:

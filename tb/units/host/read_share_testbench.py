@@ -115,7 +115,7 @@ class Client:
         self.requests.put({"va": va, "beats": beats - 1, "asid": asid, "physical": physical})
 
     def check(self) -> None:
-        """Its requests reached memory, and the beats of its bursts the client, all, in order."""
+        """Check that all requests reached memory and all beats the client, in order."""
         tb, number = self._tb, self._number
         assert not self.requests.pending
         bursts = zip(tb.order.owners, tb.memory.bursts, strict=True)

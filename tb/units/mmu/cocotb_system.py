@@ -281,7 +281,7 @@ async def random_system(dut, share):
     parts = [*programs, Traffic(tb, programs)]
     tasks = [cocotb.start_soon(one.run()) for one in parts]
     others = [cocotb.start_soon(read_faults(tb)), cocotb.start_soon(vary(tb))]
-    rounds = Rounds(fewer(10, 2))
+    rounds = Rounds(fewer(6, 2))
     while rounds.more((met := accesses(tb)) > 100, met):
         await tb.steps(1000)
     tasks.pop().cancel()

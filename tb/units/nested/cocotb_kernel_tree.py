@@ -23,7 +23,7 @@ class TreeTestbench(Testbench):
     -------
     blocks : blocks that are not over, by kernel that has not ended.
     complete : kernels that are complete, but not done.
-    leaving : blocks of ended kernels, of which the tree has not been told yet that they are over.
+    leaving : blocks of ended kernels whose end has not been reported to the tree.
     requests, told, over : source and sinks.
     met : number of events of each kind.
     most : most kernels in the tree so far, and most generations.

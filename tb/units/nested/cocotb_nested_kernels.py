@@ -258,7 +258,7 @@ async def random_step(tb: EndsTestbench, launches: float) -> None:
 
 @cocotb.test(**LIMIT)
 async def random_ends(dut: Any) -> None:
-    """Each kernel leaves once, with what was said of it, after all its descendants; a disowned one
+    """Each kernel leaves once, with its reported result, after all its descendants; a disowned one
     does not; the tree is empty in the end, and only then."""
     tb = await EndsTestbench(dut).start()
     await tb.until(lambda: tb.get("empty"), "the lists of free nodes are full")

@@ -41,6 +41,9 @@ def run(
 
 
 CORE = [("preempt", 2), ("preempt_ways", 10), ("preempt_ends", 18), ("preempt_time", 1)]
+NESTED = {"nested_kernels": 8, "sm_registers": 8192}
+"""A core that stops blocks and launches kernels, with room for all warps."""
+
 EVERY = [*((Core, *one) for one in CORE), (Sm, "stops", 6)]
 TESTS = pytest.mark.parametrize(("design", "tests", "minimum"), EVERY)
 
@@ -91,7 +94,7 @@ def test_many_warps(simulator: str) -> None:
 @ON_VERILATOR
 def test_late_fault(simulator: str) -> None:
     """More accesses follow a failed one than half of the count of accesses."""
-    sizes = {**fields("four"), "save_places": 4, "sm_registers": 8192}
+    sizes = {**fields("four"), "save_places": 4, **NESTED}
     simulate(
         Core(Config(**sizes)),
         "signalbox.tb.units.sm.cocotb_preempt_ends",
@@ -116,9 +119,6 @@ def test_every_cycle(simulator: str, offset: int) -> None:
         env={"CONFIG": json.dumps(sizes), "SHARE": "8", "OFFSET": str(offset)},
         testcase="every_cycle",
     )
-
-
-NESTED = {"nested_kernels": 8}
 
 
 def test_launches(simulator: str) -> None:

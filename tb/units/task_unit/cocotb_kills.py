@@ -344,6 +344,23 @@ async def same_record_elsewhere(dut: Any) -> None:
 
 
 @cocotb.test()
+async def on_its_way_to_a_slot(dut: Any) -> None:
+    """A request is accepted when the last task that it names is over, which was on its way from its
+    list to a slot at the end of the sweep: so it is for one of the lengths of the list, as visits
+    of rows and tasks that get slots take turns, and the list is the last one of the sweep."""
+    context = CONFIG.contexts - 1
+    for count in range(CONFIG.rows - 4, CONFIG.rows + 8):
+        tb = await KillTestbench(dut).start()
+        tasks = crowd(count, (3,), context=context)
+        await tb.launch_all(tasks)
+        await tb.enter(context)
+        tb.request(KillScope.CONTEXT, tasks[0])
+        await tb.until(lambda tb=tb: not tb.requests.pending, "the request is accepted", 20_000)
+        assert all(map(over, tasks)), count
+        await tb.finish()
+
+
+@cocotb.test()
 async def launches_during_a_sweep(dut: Any) -> None:
     """Other channels launch while long lists are visited."""
     tb = await KillTestbench(dut, place=0.0).start()

@@ -253,7 +253,7 @@ async def random_trees(dut: Any) -> None:
     ends once, each end names its kernel in the tree, and the tree gets the place of each refused
     child back."""
     tb = await NestedTestbench(dut, place=0.5, end=0.2, level=CILP).start()
-    rng, rounds, kernels = tb.random, Rounds(60), list[Kernel]()
+    rng, rounds, kernels = tb.random, Rounds(30), list[Kernel]()
     tb.limit(6)
 
     def children() -> int:

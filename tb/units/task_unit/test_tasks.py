@@ -34,14 +34,22 @@ def test_tasks(simulator: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", tiers(["default", "saving"], smoke={"saving": ["saved_blocks_return"]})
+    "name",
+    tiers(
+        ["default", "saving", "nested"],
+        smoke={"nested": ["saved_blocks_return"]},
+        nightly=["saving"],
+    ),
 )
 def test_levels(simulator: str, name: str) -> None:
+    """With nested launches, and where there are none, as without."""
     run(simulator, "levels", name, minimum=2 if name == "default" else 9)
 
 
-def test_queues(simulator: str) -> None:
-    run(simulator, "queues", "default", minimum=28)
+@pytest.mark.parametrize("name", tiers(["default", "nested"], nightly=["default"]))
+def test_queues(simulator: str, name: str) -> None:
+    """Queues and dependences; with nested launches as without."""
+    run(simulator, "queues", name, minimum=28)
 
 
 @pytest.mark.parametrize(
@@ -51,24 +59,12 @@ def test_queues(simulator: str) -> None:
     ),
 )
 def test_kills(simulator: str, name: str) -> None:
-    run(simulator, "kills", name, minimum=21)
+    run(simulator, "kills", name, minimum=22)
 
 
 @pytest.mark.smoke("child_of_a_kernel", "depth_limit")
 def test_nested(simulator: str) -> None:
     run(simulator, "nested", "nested", minimum=13)
-
-
-@pytest.mark.nightly
-def test_levels_of_nested(simulator: str) -> None:
-    """A machine with nested launches does as one without, where there are none."""
-    run(simulator, "levels", "nested", minimum=9)
-
-
-@pytest.mark.nightly
-def test_queues_of_nested(simulator: str) -> None:
-    """The same with queues and dependence counters, which share the writes to QMDs with links."""
-    run(simulator, "queues", "nested", minimum=28)
 
 
 def test_two_queues(simulator: str) -> None:

@@ -16,7 +16,7 @@ class Portion:
 
     Members
     -------
-    memory : what it shares with the machine.
+    memory : memory shared with the machine.
     system : memory for its page tables, rings and checked commands, which it cannot access;
         `allocator` divides it.
     """

@@ -20,8 +20,8 @@ class WalkMatch:
 
     Parameters
     ----------
-    one : page with `asid` and `vpn`.
-    other : likewise.
+    one : a page, with `asid` and `vpn`.
+    other : the other page, with `asid` and `vpn`.
     """
 
     def __init__(self, m: Module, one: data.View, other: data.View, name: str) -> None:

@@ -1,0 +1,42 @@
+"""Kernels that do nothing but launch others: two, at once or in turn (NEST-10).
+
+They are for one warp, as a child is launched once.
+"""
+
+from signalbox.driver.kernels.library import Kernel
+
+__all__ = ["LAUNCH_BOTH", "LAUNCH_IN_TURN"]
+
+_FIRST = """
+    ldc    r2, [FIRST]
+    ldc    r3, [FIRST + 4]
+    launch r4, [r2]
+    bany   r4, refused
+"""
+
+_SECOND = """
+    ldc    r2, [SECOND]
+    ldc    r3, [SECOND + 4]
+    or     r4, r2, r3
+    bnone  r4, wait                 # there is none
+    launch r4, [r2]
+    bany   r4, refused
+wait:
+    join   r5
+    exit
+refused:
+    ldc    r2, [STATUS]
+    ldc    r3, [STATUS + 4]
+    stg    [r2], r4
+    join   r5
+    exit
+"""
+
+_PARAMETERS = {"FIRST": 8, "SECOND": 8, "STATUS": 8}
+
+LAUNCH_BOTH = Kernel("launch both", _FIRST + _SECOND, _PARAMETERS)
+"""Launches FIRST and SECOND, then waits for both. SECOND may be 0. If one is refused, the word at
+STATUS becomes the answer, and no further one is launched."""
+
+LAUNCH_IN_TURN = Kernel("launch in turn", _FIRST + "    join   r5\n" + _SECOND, _PARAMETERS)
+"""The same, but launches SECOND when FIRST is complete."""

@@ -1,0 +1,102 @@
+"""Merge sort without nested launches: the host launches each level of the tree."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from signalbox.driver.device import Device
+from signalbox.driver.kernels.library import Kernel
+from signalbox.driver.memory.physical import Buffer
+from signalbox.driver.nested.merge_sort import LEAF, MERGE, RANK
+from signalbox.driver.nested.workspace import Workspace
+from signalbox.driver.runtime.stream import Argument, Stream
+
+__all__ = ["MERGE_NODES", "SORT_LEAVES", "FlatMergeSort"]
+
+_NODE = """
+    s2r   r0, ctaid.x
+    ldc   r4, [NODES]
+    ldc   r5, [NODES + 4]
+    lea   r4, r4, r0, 3
+    ldg   r6, [r4]                  # its first word
+    ldg   r1, [r4 + 4]              # its words
+    ldc   r2, [DATA]
+    ldc   r3, [DATA + 4]
+    lea   r2, r2, r6, 2
+    s2r   r0, tid.x
+"""
+"""Node of the block: r1 words at r2, from word r6 on; r0 is the lane."""
+
+SORT_LEAVES = Kernel("sort leaves", f"{_NODE}{RANK}", {"DATA": 8, "NODES": 8})
+"""Sorts leaves, one warp each. NODES: first word and number of words of each, 32 at most."""
+
+MERGE_NODES = Kernel(
+    "merge nodes",
+    f"""
+    {_NODE}
+    ldc   r4, [TEMP]
+    ldc   r5, [TEMP + 4]
+    lea   r4, r4, r6, 2
+    {MERGE}
+    """,
+    {"DATA": 8, "TEMP": 8, "NODES": 8},
+)
+"""Merges the halves of nodes, one warp each. NODES: as those of SORT_LEAVES."""
+
+
+@dataclass
+class FlatMergeSort:
+    """Sorts as `MergeSort` does, on any machine with a compute engine. Created by `prepare`."""
+
+    _workspace: Workspace
+    _levels: list[tuple[Kernel, int, dict[str, Argument]]]
+
+    @classmethod
+    async def prepare(
+        cls, device: Device, stream: Stream, data: Buffer, count: int
+    ) -> "FlatMergeSort":
+        """Prepare to sort the first `count` words of `data`.
+
+        Raises `ValueError` for no words, and as `Device.upload`.
+        """
+        if count < 1:
+            raise ValueError("there is nothing to sort")
+        async with Workspace.prepare(device, stream) as workspace:
+            temp = await workspace.buffer(np.zeros(count, np.uint32))
+            levels: list[tuple[Kernel, int, dict[str, Argument]]] = []
+            for nodes in _levels(count):
+                table = await workspace.buffer(np.array(nodes, np.uint32))
+                args: dict[str, Argument] = {"DATA": data, "NODES": table}
+                kernel = SORT_LEAVES
+                if levels:
+                    kernel, args["TEMP"] = MERGE_NODES, temp
+                levels.append((kernel, len(nodes), args))
+            return cls(workspace, levels)
+
+    async def run(self) -> None:
+        """Sort. Raises as `Stream.launch` and `Stream.synchronize`."""
+        stream = self._workspace.stream
+        for kernel, nodes, args in self._levels:
+            await stream.launch(kernel, nodes, LEAF, args)
+        await stream.synchronize()
+
+    async def free(self) -> None:
+        """Free its memory, once nothing runs."""
+        await self._workspace.free()
+
+
+def _levels(count: int) -> list[list[tuple[int, int]]]:
+    """First word and words of the nodes of a tree: all leaves, then the nodes that have halves, the
+    deepest ones first."""
+    leaves: list[tuple[int, int]] = []
+    inner: list[list[tuple[int, int]]] = []
+    nodes = [(0, count)]
+    while nodes:
+        leaves += [one for one in nodes if one[1] <= LEAF]
+        inner.append([one for one in nodes if one[1] > LEAF])
+        nodes = [
+            half
+            for at, words in inner[-1]
+            for half in ((at, words // 2), (at + words // 2, words - words // 2))
+        ]
+    return [leaves, *inner[-2::-1]]

@@ -1,0 +1,218 @@
+"""Algorithms of `driver.nested` in workload files: inputs from a seed, results by numpy and plain
+Python.
+
+    job = await ALGORITHMS["merge sort"].prepare(device, stream, numbers, 200, 1)
+    task = await job.launch(priority=5)
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+
+from signalbox.driver.compute.tasks import Task
+from signalbox.driver.device import Device
+from signalbox.driver.kernels.library import Kernel
+from signalbox.driver.memory.physical import Buffer
+from signalbox.driver.nested.breadth_first import (
+    BREADTH_FIRST,
+    EDGES,
+    LEVEL,
+    UNREACHED,
+    BreadthFirst,
+)
+from signalbox.driver.nested.family import Family
+from signalbox.driver.nested.merge_sort import MERGE_SORT, MergeSort
+from signalbox.driver.nested.refinement import REFINE, Refinement
+from signalbox.driver.runtime.stream import Stream
+from signalbox.driver.workload.expected_data import GUARD, ExpectedData
+
+__all__ = [
+    "ALGORITHMS",
+    "Algorithm",
+    "NestedJob",
+    "distances",
+    "graph",
+    "refined",
+    "rough_field",
+]
+
+_TOLERANCE = 20
+"""Difference of words in a cell that is not rough."""
+
+_HEAVY = 40
+"""Edges of the two vertices that have most."""
+
+
+# Inputs and results
+
+
+def rough_field(numbers: np.random.Generator, size: int) -> np.ndarray:
+    """A field that is smooth but for a few spots."""
+    field = np.full((size, size), 1000, np.uint32)
+    field += numbers.integers(0, 10, (size, size), np.uint32)
+    for _ in range(2):
+        x, y = numbers.integers(0, size, 2)
+        field[y, x] += numbers.integers(100, 1 << 30)
+    return field
+
+
+def refined(field: np.ndarray, tolerance: int, levels: int) -> np.ndarray:
+    """Level of each word's cell. A cell whose words differ by more than `tolerance` is divided into
+    quarters, down to level `levels` - 1."""
+    size, result = field.shape[0], np.zeros(field.shape, np.uint32)
+    for level in range(levels):
+        cell = size >> level
+        cells = field.astype(np.int64).reshape(1 << level, cell, 1 << level, cell)
+        rough = cells.max((1, 3)) - cells.min((1, 3)) > tolerance
+        divided = np.kron(rough, np.ones((cell, cell), bool))
+        if level + 1 < levels:
+            result[divided & (result == level)] = level + 1
+    return result
+
+
+def graph(numbers: np.random.Generator, count: int, heavy: int) -> tuple[np.ndarray, np.ndarray]:
+    """A random graph in compressed rows. Two vertices have `heavy` edges, the others few or
+    none."""
+    degrees = numbers.integers(0, 4, count)
+    degrees[numbers.choice(count, 2, replace=False)] = heavy
+    rows = np.concatenate(([0], np.cumsum(degrees)))
+    return rows, numbers.integers(0, count, int(rows[-1]))
+
+
+def distances(rows: np.ndarray, columns: np.ndarray, source: int) -> np.ndarray:
+    """Number of edges from `source` to each vertex."""
+    found = np.full(len(rows) - 1, UNREACHED, np.uint32)
+    found[source] = 0
+    queue = deque([source])
+    while queue:
+        vertex = queue.popleft()
+        for other in columns[rows[vertex] : rows[vertex + 1]]:
+            if found[other] == UNREACHED:
+                found[other] = found[vertex] + 1
+                queue.append(other)
+    return found
+
+
+# Jobs
+
+
+class _Launch(Protocol):
+    def __call__(self, *, priority: int | None = None) -> Awaitable[Task]: ...
+
+
+@dataclass(frozen=True)
+class NestedJob:
+    """A prepared algorithm with its input.
+
+    Members
+    -------
+    family : its children, and whether all of their launches were accepted.
+    launch : launches its first kernel.
+    expected : its result.
+    data : a buffer of it that is not the family's, or None.
+    """
+
+    family: Family
+    launch: _Launch
+    expected: ExpectedData
+    data: Buffer | None = None
+
+    async def free(self) -> None:
+        """Free its memory, once nothing runs."""
+        await self.family.free()
+        if self.data is not None:
+            await self.family.device.free(self.data)
+
+
+def _expected(buffer: Buffer, result: np.ndarray) -> ExpectedData:
+    """The result at the start of a buffer that has its initial contents."""
+    image = np.ascontiguousarray(result, np.uint32).view(np.uint8).reshape(1, -1)
+    return ExpectedData(buffer, 0, image.size, image, buffer.read())
+
+
+async def _merge_sort(
+    device: Device, stream: Stream, numbers: np.random.Generator, n: int, levels: int
+) -> NestedJob:
+    words = numbers.integers(0, 1 << 32, n + GUARD // 4, np.uint32)
+    data = await device.upload(words, space=stream.space, name="words to sort")
+    job = await MergeSort.prepare(device, stream, data, n)
+    return NestedJob(job.family, job.launch, _expected(data, np.sort(words[:n])), data)
+
+
+async def _refinement(
+    device: Device, stream: Stream, numbers: np.random.Generator, n: int, levels: int
+) -> NestedJob:
+    field = rough_field(numbers, n)
+    job = await Refinement.prepare(device, stream, field, _TOLERANCE, levels)
+    result = refined(field, _TOLERANCE, levels)
+    return NestedJob(job.family, job.launch, _expected(job.levels, result))
+
+
+async def _breadth_first(
+    device: Device, stream: Stream, numbers: np.random.Generator, n: int, levels: int
+) -> NestedJob:
+    rows, columns = graph(numbers, n, _HEAVY)
+    source = int(np.argmax(np.diff(rows)))
+    job = await BreadthFirst.prepare(device, stream, rows, columns)
+    expected = _expected(job.distances, distances(rows, columns, source))
+    return NestedJob(job.family, partial(job.launch, source), expected)
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """An algorithm with nested launches.
+
+    Members
+    -------
+    kernels : all of its kernels, the first one first; their blocks have a warp at most.
+    threads : threads of the first one's only block.
+    least, most : limits of its size `n`.
+    words : number of 32-bit words of the result, by `n`.
+    depth : nesting depth that it needs, by `n` and `levels`.
+    prepare : prepares it on a stream, with random input of size `n`. Raises as the algorithm's own
+        `prepare`.
+    """
+
+    kernels: tuple[Kernel, ...]
+    threads: int
+    least: int
+    most: int
+    words: Callable[[int], int]
+    depth: Callable[[int, int], int]
+    prepare: Callable[[Device, Stream, np.random.Generator, int, int], Awaitable[NestedJob]]
+
+
+ALGORITHMS = {
+    "merge sort": Algorithm(
+        kernels=(MERGE_SORT,),
+        threads=32,
+        least=1,
+        most=1 << 16,
+        words=lambda n: n,
+        depth=lambda n, levels: MergeSort.depth(n),
+        prepare=_merge_sort,
+    ),
+    "refinement": Algorithm(
+        kernels=(REFINE,),
+        threads=32,
+        least=1,
+        most=1 << 10,
+        words=lambda n: n * n,
+        depth=lambda n, levels: levels,
+        prepare=_refinement,
+    ),
+    "breadth first": Algorithm(
+        kernels=(BREADTH_FIRST, LEVEL, EDGES),
+        threads=1,
+        least=2,
+        most=1 << 16,
+        words=lambda n: n,
+        depth=lambda n, levels: 3,
+        prepare=_breadth_first,
+    ),
+}
+"""Algorithms by name."""

@@ -1,0 +1,84 @@
+"""A server whose applications have turns of the host by a runlist (HOST-7)."""
+
+import re
+
+import pytest
+
+from signalbox.driver.channel.interleave import GroupSettings, Interleave
+from signalbox.driver.platform.info import DeviceError
+from signalbox.driver.server.settings import ServerSettings
+from signalbox.tb.driver.server.session import Session, serve
+from signalbox.tb.reports.serve import main
+
+SETTINGS = {
+    "scheduling": "runlist",
+    "turns": {"short": 20_480},
+    "interleave": {"often": "high", "short": "medium"},
+}
+WANTED = {
+    "short": GroupSettings(20_480, Interleave.MEDIUM),
+    "often": GroupSettings(level=Interleave.HIGH),
+    "plain": GroupSettings(),
+}
+
+
+def test_turns() -> None:
+    """Spaces have the turns of their application, and only as long as it is there."""
+
+    async def body(session: Session) -> None:
+        runlist, applications = session.server.device.runlist, session.server.applications
+        clients = [await session.client(name) for name in WANTED]
+        for client in clients:
+            await session.works(client)
+        groups = {
+            one.name: {runlist.settings(space) for space in one.spaces.values()}
+            for one in applications.values()
+        }
+        assert groups == {name: {group} for name, group in WANTED.items()}
+        spaces = [space for one in applications.values() for space in one.spaces.values()]
+        for client in clients:
+            await client.close()
+        await session.settle()
+        assert {runlist.settings(space) for space in spaces} == {GroupSettings()}
+
+    serve(body, config={"runlist_entries": 16}, **SETTINGS)
+
+
+def test_full_list() -> None:
+    """A client whose channels do not fit the list hears of it; another one goes on."""
+
+    async def body(session: Session) -> None:
+        one, other = await session.client("plain"), await session.client("another")
+        await session.works(one)
+        with pytest.raises(DeviceError, match=r"the runlist has 2 turns of 2 groups"):
+            await session.works(other)
+        await session.works(one)
+        await one.close()
+        await session.settle(1)
+        await session.works(other)
+
+    serve(body, config={"runlist_entries": 1}, **SETTINGS)
+
+
+def test_refusals(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ValueError, match=r"interleave of 'a' = 'most' is none of \['low', 'medium"):
+        ServerSettings(interleave={"a": "most"})
+    with pytest.raises(ValueError, match="slice_ns = 0 is outside 1 …"):
+        ServerSettings(turns={"a": 0})
+    with pytest.raises(ValueError, match="scheduling = 'round' is none of"):
+        ServerSettings(scheduling="round")  # pyright: ignore[reportArgumentType]
+    for options, text in (
+        (["--scheduling", "runlist"], "give the machine --runlist-entries N"),
+        (["--interleave", "a=most"], "'a=most' is not of the form NAME=low|medium|high"),
+        (["--turn", "a"], "'a' is not of the form NAME=N"),
+    ):
+        with pytest.raises(SystemExit):
+            main(["--config", "tiny", *options])
+        assert re.search(re.escape(text), capsys.readouterr().err)
+
+
+def test_machine_without_runlists() -> None:
+    async def body(_: Session) -> None: ...
+
+    with pytest.raises(DeviceError, match="the machine has no runlists"):
+        serve(body, **SETTINGS)

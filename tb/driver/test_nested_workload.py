@@ -1,0 +1,324 @@
+"""Algorithms with nested launches in workload files: results compared with numpy's, and refused
+files."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from signalbox.driver.workload import nested_jobs
+from signalbox.driver.workload.expected_data import VerifyError
+from signalbox.driver.workload.reader import load, parse
+from signalbox.driver.workload.specs import LimitsSpec
+from signalbox.driver.workload.toml_table import WorkloadError
+from signalbox.tb.driver.test_kernel_workload import DEFAULT, HEAD, copy, entry, kernel, play
+
+NESTED = DEFAULT.with_name("nested.toml")
+
+MACHINE = "[machine]\nsave_places = 8\nnested_kernels = 60\n"
+LIMITS = "[limits]\nnesting_depth = 4\n"
+
+
+def nested(name: str, kind: str, n: int, **more: Any) -> str:
+    return entry("nested", name=name, kernel=kind, n=n, **more)
+
+
+def every() -> str:
+    """A workload with each algorithm, a series, and copies and kernels that use the results."""
+    work = (
+        nested("sort", "merge sort", 150, count=2),
+        nested("short", "merge sort", 1),
+        nested("grid", "refinement", 16, levels=3, seed=3),
+        nested("search", "breadth first", 50, stream="t", after=["grid"], priority=7),
+        copy("sorted", 600, source="sort", stream="t", count=2),
+        copy("y", 200),
+        kernel("sums", "reduction", 3, 30, {"X": "grid", "N": 90}, stream="t"),
+        kernel("more", "saxpy", 2, 25, {"X": "search", "Y": "y", "N": 50, "ALPHA": 3}),
+    )
+    return MACHINE + LIMITS + HEAD + "".join(work)
+
+
+@pytest.mark.parametrize("kind", ["priority", "none"])
+def test_every_algorithm(kind: str):
+    """All results are numpy's; records have titles, priorities, sizes and children."""
+    result = play(parse(every()), kind)
+    names = [result.title(record) for record in result.kernels]
+    assert sorted(names) == ["grid", "more", "search", "short", "sort[0]", "sort[1]", "sums"]
+    records = {record.name: record for record in result.kernels}
+    assert records["search"].priority == (7 if kind == "priority" else 0)
+    assert records["grid"].completed <= records["search"].ready
+    sizes = [(record.kernel, record.grid, record.block) for record in result.kernels]
+    assert ("merge sort", (1, 1, 1), (32, 1, 1)) in sizes
+    assert ("breadth first", (1, 1, 1), (1, 1, 1)) in sizes
+    children = [record.kernel for record in result.children]
+    assert children.count("merge sort") == 2 * 14
+    assert children.count("refine") == 4 + 16
+    assert children.count("search level") == 1 and children.count("search edges") == 2
+    pages = {(record.asid, record.page) for record in result.children}
+    assert len(pages) == len(children)
+
+
+def test_inputs():
+    """The input depends on the seed and the place in the series, not on the run's seed."""
+    seen: list[bytes] = []
+    algorithm = nested_jobs.ALGORITHMS["merge sort"]
+
+    async def watch(*given: Any):
+        job = await algorithm.prepare(*given)
+        seen.append(job.expected.image.tobytes())
+        return job
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(nested_jobs.ALGORITHMS, "merge sort", replace(algorithm, prepare=watch))
+        text = READY + nested("a", "merge sort", 40, count=2)
+        for seed, run in ((5, 1), (5, 2), (6, 1)):
+            play(parse(text.replace("n = 40", f"n = 40\nseed = {seed}")), seed=run)
+    first, again, other = seen[:2], seen[2:4], seen[4:]
+    assert first == again and len({*first, *other}) == 4
+
+
+@pytest.mark.parametrize("name", ["sort", "grid", "search"])
+def test_wrong_results_are_noticed(monkeypatch: pytest.MonkeyPatch, name: str):
+    (spec,) = (spec for spec in load(NESTED).nested if spec.name == name)
+    algorithm = spec.algorithm
+
+    async def wrong(*given: Any):
+        job = await algorithm.prepare(*given)
+        job.expected.image[0, -1] ^= 1
+        return job
+
+    altered = replace(algorithm, prepare=wrong)
+    monkeypatch.setitem(nested_jobs.ALGORITHMS, spec.kernel, altered)
+    with pytest.raises(VerifyError, match=rf"{name}\[0\]: \d+ of \d+ bytes are wrong"):
+        play(load(NESTED))
+
+
+def test_refused_children_are_noticed():
+    """A job whose children are refused says so, instead of wrong bytes."""
+    workload = replace(load(NESTED), limits=LimitsSpec(nesting_depth=2))
+    with pytest.raises(VerifyError, match=r"sort\[0\]: .* could not launch .* children: DEPTH"):
+        play(workload)
+
+
+def child(name: str, kind: str, grid: int, block: int, args: dict[str, Any]) -> str:
+    text = kernel(name, kind, grid, block, args)
+    return text.replace("[[kernel]]", "[[child]]").replace("stream = 's'\n", "")
+
+
+def launch(name: str, kind: str, args: dict[str, str]) -> str:
+    """A child that launches others."""
+    return child(name, kind, 1, 32, args)
+
+
+TREE = "".join((
+    copy("x", 256, at=300),
+    copy("y", 256),
+    copy("z", 256, count=2),
+    kernel("top", "launch in turn", 1, 32, {"FIRST": "sides", "SECOND": "end"}, count=2),
+    launch("sides", "launch both", {"FIRST": "sum", "SECOND": "scaled"}),
+    child("sum", "vector add", 2, 32, {"A": "x", "B": "y", "N": 64}),
+    child("scaled", "saxpy", 2, 32, {"X": "x", "Y": "z", "N": 64, "ALPHA": 5}),
+    launch("end", "launch in turn", {"FIRST": "scan"}),
+    child("scan", "prefix sum", 2, 32, {"X": "scaled"}),
+    copy("scan out", 256, source="scan", count=2, stream="t"),
+    kernel("sums", "reduction", 2, 32, {"X": "sum", "N": 64}, count=2),
+))
+"""A tree of kernels: a sum and a product, then prefix sums of that one; its results are used by
+others, and by a series."""
+
+
+@pytest.mark.parametrize("kind", ["priority", "none"])
+def test_children(kind: str):
+    """Kernels of a file launch others: all results are numpy's, and data come in time."""
+    result = play(parse(MACHINE + LIMITS + HEAD + TREE), kind)
+    assert [result.title(one) for one in result.kernels] == [
+        "top[0]",
+        "top[1]",
+        "sums[0]",
+        "sums[1]",
+    ]
+    titles = [one.title for one in result.children]
+    names = ("sides", "sum", "scaled", "end", "scan")
+    assert sorted(titles) == sorted(f"{name}[{n}]" for name in names for n in range(2))
+    top = result.kernels[0]
+    assert top.submitted >= 300, "the data of its descendants"
+    ends = [record.completed for record in result.records if record.name == "scan out"]
+    assert min(ends) >= top.completed
+
+
+@pytest.mark.parametrize(("depth", "where"), [(1, "top"), (2, "sides"), (3, "")])
+def test_refused_children_of_files_are_noticed(depth: int, where: str):
+    workload = parse(MACHINE + LIMITS + HEAD + TREE)
+    limited = replace(workload, limits=LimitsSpec(nesting_depth=depth))
+    if where:
+        with pytest.raises(VerifyError, match=rf"{where}\[0\]: .* could not launch .*: DEPTH"):
+            play(limited)
+    else:
+        play(limited)
+
+
+def test_the_example():
+    """Streams are as many device priorities apart as kernels are nested."""
+    result = play(load(NESTED))
+    priorities = {record.name: record.priority for record in result.kernels}
+    assert priorities["urgent"] == 4 and not priorities["sort"] and not priorities["long"]
+    assert {record.kernel for record in result.kernels} >= set(nested_jobs.ALGORITHMS)
+
+
+READY = MACHINE + LIMITS + HEAD
+SORT = nested("k", "merge sort", 100)
+LIMITED = MACHINE + "[limits]\n"
+
+
+def one(kind: str = "merge sort", n: int = 100, **more: Any) -> str:
+    """A workload that is valid except for the arguments."""
+    return READY + nested("k", kind, n, **more)
+
+
+DATA = copy("x", 400)
+A = child("a", "prefix sum", 1, 32, {"X": "x"})
+B = child("b", "prefix sum", 1, 32, {"X": "a"})
+
+
+def top(**args: Any) -> str:
+    """A kernel that launches others."""
+    return kernel("t", "launch both", 1, 32, args)
+
+
+def tree(*work: str) -> str:
+    """A machine, limits and data for kernels that launch others."""
+    return READY + DATA + "".join(work)
+
+
+def sort_then(work: str) -> str:
+    """A valid sort, followed by other work."""
+    return READY + SORT + work
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            one("bubble sort"),
+            r"nested 1 \('k'\): kernel = 'bubble sort' is not one of 'merge sort', 'refinement'",
+        ),
+        (one(n=0), r"n = 0 is outside 1 … 65536"),
+        (one("breadth first", 1), r"n = 1 is outside 2 … 65536"),
+        (READY + entry("nested", kernel="merge sort"), r"nested 1: n is missing"),
+        (one(stream="u"), r"stream = 'u': there is no such stream"),
+        (one(grid=2), r"unknown key 'grid'; known keys: after, at"),
+        (one(levels=2), r"levels is for 'refinement', not for 'merge sort'"),
+        (one("refinement", 12, levels=2), r"n = 12 is not a power of two"),
+        (one("refinement", 8), r"levels is missing"),
+        (one("refinement", 8, levels=5), r"levels = 5 is outside 1 … 4"),
+        (one(priority=64), r"priority = 64 is outside 0 … 63"),
+        (one(seed=-1), r"seed = -1 is outside 0"),
+        (one(after=["z"]), r"after = 'z': there is no such copy or kernel"),
+        (one(after=["k"]), r"wait for each other: k → k"),
+        (
+            one(after=["x"], count=2) + copy("x", 4, count=3),
+            r"'x' is a series of 3, this one of 2",
+        ),
+        (sort_then(copy("k", 4)), r"nested 1 \('k'\): name = 'k' is used twice"),
+        (
+            sort_then(copy("o", 4, source="k")),
+            r"source = 'k': its result has 400 bytes, this is a copy of 4 × 1",
+        ),
+        (
+            sort_then(kernel("l", "reduction", 1, 32, {"X": "k", "N": 101})),
+            r"X = 'k': that has 400 bytes, 'reduction' needs 404",
+        ),
+        (
+            sort_then(kernel("l", "pointer chase", 1, 9, {"NEXT": "k", "STEPS": 1})),
+            r"only a copy with data = 'permutation' can be followed",
+        ),
+        (
+            MACHINE + HEAD + SORT,
+            r"'merge sort' of this size needs nesting_depth = 3; \[limits\] has nesting_depth = 1",
+        ),
+        (
+            one("refinement", 16, levels=5),
+            r"'refinement' of this size needs nesting_depth = 5; \[limits\] has nesting_depth = 4",
+        ),
+        (tree(child("c", "spin", 1, 1, {"CYCLES": 1})), r"child 1 \('c'\): no kernel launches 'c'"),
+        (
+            tree(top(FIRST="z")),
+            r"kernel 1 \('t'\): args: FIRST = 'z': there is no such \[\[child\]\]",
+        ),
+        (tree(top()), r"args: FIRST of 'launch both' is missing"),
+        (tree(top(FIRST=3)), r"args: FIRST = 3 is a kernel: name a \[\[child\]\]"),
+        (tree(top(FIRST="a", STATUS="x")), r"has no 'STATUS'; it takes FIRST, SECOND"),
+        (tree(top(FIRST="a", SECOND="a"), A), r"args: SECOND = 'a': 't' launches it already"),
+        (
+            tree(top(FIRST="a"), launch("a", "launch both", {"FIRST": "a"})),
+            r"child 1 \('a'\): args: FIRST = 'a': 't' launches it already",
+        ),
+        (tree(top(FIRST="a"), A, A), r"child 2 \('a'\): name = 'a' is used twice"),
+        (
+            tree(top(FIRST="a", SECOND="b"), A, B),
+            r"child 2 \('b'\): args: X = 'a': that is not complete before it",
+        ),
+        (
+            tree(top(FIRST="a"), child("a", "prefix sum", 1, 32, {"X": "nope"})),
+            r"child 1 \('a'\): args: X = 'nope': there is no such copy or kernel",
+        ),
+        (
+            tree(copy("p", 400, count=2), top(FIRST="a"))
+            + child("a", "prefix sum", 1, 32, {"X": "p"}),
+            r"child 1 \('a'\): args: X = 'p': that is a series of 2, this one of 1",
+        ),
+        (
+            tree(top(FIRST="a"), A + "at = 3\n"),
+            r"unknown key 'at'; known keys: args, block, grid, kernel, name, policy",
+        ),
+        (
+            tree(top(FIRST="a"), child("a", "endless", 1, 1, {})),
+            r"'endless' never ends, so it cannot be a child",
+        ),
+        (
+            tree(kernel("t", "launch both", 2, 32, {"FIRST": "a"}), A),
+            r"'launch both' launches kernels, so it has one block of one warp",
+        ),
+        (
+            tree(kernel("t", "launch both", 1, 33, {"FIRST": "a"}), A),
+            r"so it has one block of one warp",
+        ),
+        (
+            tree(kernel("t", "launch both", 1, 32, {"FIRST": "a"}, cancel_at=9), A),
+            r"cancel_at = 9: 'launch both' launches kernels",
+        ),
+        (
+            MACHINE + HEAD + DATA + top(FIRST="a") + A,
+            r"FIRST = 'a': it needs nesting_depth = 2; \[limits\] has nesting_depth = 1",
+        ),
+        (HEAD + DATA + top(FIRST="a") + A, r"kernel 1 \('t'\): \[machine\] has nested_kernels = 0"),
+        (HEAD + A, r"child 1 \('a'\): \[machine\] has nested_kernels = 0"),
+        (LIMITS + HEAD + SORT, r"\[limits\]: \[machine\] has nested_kernels = 0: its"),
+        (HEAD + SORT, r"nested 1 \('k'\): \[machine\] has nested_kernels = 0"),
+        ("[machine]\nsms = 0\n" + HEAD + SORT, r"\[machine\] has sms = 0: it cannot run kernels"),
+        (
+            MACHINE + "timing_core = true\n" + HEAD + SORT,
+            r"has timing_core = true, whose SMs run only 'timing'",
+        ),
+        (
+            MACHINE + "sm_registers = 512\n" + LIMITS + HEAD + SORT,
+            r"'merge sort': registers: a block needs",
+        ),
+        (
+            "[machine]\nnested_kernels = 60\n" + HEAD + SORT,
+            r"\[machine\]: nested_kernels = 60 needs save_places",
+        ),
+        (LIMITED + "nesting_depth = 25\n" + HEAD + SORT, r"nesting_depth = 25 is outside 1 … 24"),
+        (
+            LIMITED + "pending_launches = 0\n" + HEAD + SORT,
+            r"pending_launches = 0 is outside 1 … 2048",
+        ),
+        (
+            LIMITED + "width = 3\n" + HEAD + SORT,
+            r"\[limits\]: unknown key 'width'; known keys: nesting_d",
+        ),
+    ],
+)
+def test_refused(text: str, message: str):
+    with pytest.raises(WorkloadError, match=message):
+        parse(text, "w")
