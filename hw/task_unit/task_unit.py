@@ -214,6 +214,8 @@ class TaskUnit(wiring.Component):
             link = {"child": 32, "asid": config.asid_bits, "parent": 32}
             self._link, self._links = Signal(data.StructLayout(link), name="link"), Signal()
             """Pages of a child and its parent, to be written into the child's QMD."""
+            self._linking = Signal(data.StructLayout({"valid": 1, "child": 32}), name="linking")
+            """That write is under way."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -430,6 +432,8 @@ class TaskUnit(wiring.Component):
         """Write the parent of an accepted child, unless the job in progress `stores` a field."""
         link, request = self._link, self._stores.request
         m.d.comb += self._stores.parent.eq(link.parent)
+        with m.If(self._stores.answer.valid):
+            m.d.sync += self._linking.valid.eq(0)
         with m.If(~stores):
             m.d.comb += [
                 request.valid.eq(self._links),
@@ -437,8 +441,12 @@ class TaskUnit(wiring.Component):
                 request.p.asid.eq(link.asid),
                 request.p.page.eq(link.child),
             ]
-            with m.If(request.ready):
-                m.d.sync += self._links.eq(0)
+            with m.If(self._links & request.ready):
+                m.d.sync += [
+                    self._links.eq(0),
+                    self._linking.valid.eq(1),
+                    self._linking.child.eq(link.child),
+                ]
         with m.If(self.launched.valid & self._bears & (self._verdict.refusal == Refusal.NONE)):
             m.d.sync += [
                 self._links.eq(1),
@@ -452,7 +460,9 @@ class TaskUnit(wiring.Component):
         """The parent of the task has been written, or there is none."""
         if not self._config.nested:
             return Const(1)
-        return ~self._links & self._stores.request.ready | (self.task.depth <= 1)
+        page, under_way = self.task.page, self._linking
+        waits = self._links & (self._link.child == page)
+        return ~(waits | (under_way.valid & (under_way.child == page)))
 
     def _bear(self, m: Module, kept: data.View) -> None:
         """A kernel launches a child, which gets a place in the kernel tree, and loses it if it is
