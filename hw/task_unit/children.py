@@ -31,6 +31,8 @@ class Children(JobStates):
         link = {"child": 32, "asid": self._config.asid_bits, "parent": 32}
         self._link, self._links = Signal(data.StructLayout(link), name="link"), Signal(name="links")
         """Pages of a child and its parent, to be written into the child's QMD."""
+        self._linking = Signal(data.StructLayout({"valid": 1, "child": 32}), name="linking")
+        """That write is under way."""
 
     def wire(self, m: Module) -> None:
         unit, parts, job = self._unit, self._parts, self._job
@@ -53,6 +55,8 @@ class Children(JobStates):
         unit, parts, job = self._unit, self._parts, self._job
         link, request = self._link, parts.stores.request
         m.d.comb += parts.stores.parent.eq(link.parent)
+        with m.If(parts.stores.answer.valid):
+            m.d.sync += self._linking.valid.eq(0)
         with m.If(~stores):
             m.d.comb += [
                 request.valid.eq(self._links),
@@ -60,8 +64,12 @@ class Children(JobStates):
                 request.p.asid.eq(link.asid),
                 request.p.page.eq(link.child),
             ]
-            with m.If(request.ready):
-                m.d.sync += self._links.eq(0)
+            with m.If(self._links & request.ready):
+                m.d.sync += [
+                    self._links.eq(0),
+                    self._linking.valid.eq(1),
+                    self._linking.child.eq(link.child),
+                ]
         with m.If(unit.launched.valid & job.bears & (job.verdict.refusal == Refusal.NONE)):
             m.d.sync += [
                 self._links.eq(1),
@@ -73,8 +81,9 @@ class Children(JobStates):
     @property
     def linked(self) -> Value:
         """The parent of the task has been written, or there is none."""
-        parts, job = self._parts, self._job
-        return ~self._links & parts.stores.request.ready | (job.task.depth <= 1)
+        page, under_way = self._job.task.page, self._linking
+        waits = self._links & (self._link.child == page)
+        return ~(waits | (under_way.valid & (under_way.child == page)))
 
     def states(self, m: Module, kept: data.View) -> None:
         """A kernel launches a child, which gets a place in the kernel tree, and loses it if it is

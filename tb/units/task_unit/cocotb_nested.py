@@ -248,6 +248,22 @@ async def slow_links(dut: Any, kill: bool) -> None:
 
 
 @cocotb.test()
+async def link_of_another(dut: Any) -> None:
+    """A child ends before the record of another one names its parent."""
+    tb = await NestedTestbench(dut).start()
+    parent, first = await running(tb), Kernel(2, priority=0, blocks=1)
+    assert await bear(tb, first, parent) is ACCEPTED
+    await tb.until(lambda: tb.link(first) and tb.runs(first), "it runs")
+    tb.write_delay, second = TIMEOUT // 2, Kernel(3, priority=0, blocks=5)
+    assert await bear(tb, second, parent) is ACCEPTED
+    assert first.row is not None
+    tb.rows.finish(tb.rows.rows[first.row])
+    await tb.until(lambda: first.outcome == "ended", "it ends")
+    assert not tb.link(second)
+    await end(tb)
+
+
+@cocotb.test()
 async def random_trees(dut: Any) -> None:
     """Kernels of any priority launch others, some of which are refused: each block of each kernel
     ends once, each end names its kernel in the tree, and the tree gets the place of each refused
