@@ -8,6 +8,9 @@ Instructions are those of `hw/sm/isa.py`. Registers are `r0` … `r254`; numbers
 with an optional minus sign; special registers are written like `tid.x`. `not d, a` stands for
 `xor d, a, -1`, `nop` for `mov r0, r0`, `ldc d, [4]` for `ldc d, [0][4]`, constant buffer 0. An
 offset there can be a sum: `ldc d, [A + 4]`.
+
+`until d, [a], b` waits until the word in memory equals b in all active lanes, and leaves 0 in d. It
+stands for five instructions, which load the word every hundred cycles.
 """
 
 import re
@@ -33,6 +36,9 @@ _LABEL = re.compile(rf"({_NAME})\s*:\s*")
 _CONST = re.compile(rf"\.const\s+({_NAME})\s+(\S+)$")
 _MEMORY = re.compile(r"\[\s*(r\d+)\s*(?:([+-])\s*(\S+?)\s*)?\]$")
 _CONSTANT = re.compile(r"(?:\[\s*([^\s\]]+)\s*\]\s*)?\[\s*([^\s\]+]+)\s*(?:\+\s*([^\s\]]+)\s*)?\]$")
+_UNTIL = re.compile(r"until\s+(r\d+)\s*,\s*(\[[^\]]*\])\s*,\s*(\S+)$")
+_UNTIL_PAUSE = 100
+"""Cycles from the answer to a load to the next load."""
 _BY_NAME = {one.name: one for one in INSTRUCTIONS}
 _BY_CODE = {one.opcode.value: one for one in INSTRUCTIONS}
 _SPECIALS = {one.name.lower().replace("_", "."): one for one in Special}
@@ -75,9 +81,24 @@ def _statements(text: str, labels: dict[str, int], names: dict[str, int]) -> lis
             rest = _take_names(rest, labels, names, len(statements))
         except ValueError as error:
             raise AssemblerError(f"line {number}: {error}") from None
-        if rest:
-            statements.append((number, rest))
+        for instruction in _expanded(rest, len(statements)):
+            statements.append((number, instruction))
     return statements
+
+
+def _expanded(text: str, index: int) -> list[str]:
+    """Instructions of a statement, from instruction number `index` on."""
+    if found := _UNTIL.match(text):
+        word, at, wanted = found.groups()
+        top, behind = index * INSTRUCTION_BYTES, (index + 5) * INSTRUCTION_BYTES
+        return [
+            f"ldg {word}, {at}",
+            f"xor {word}, {word}, {wanted}",
+            f"bnone {word}, {behind}",
+            f"wait {_UNTIL_PAUSE}",
+            f"bra {top}",
+        ]
+    return [text] if text else []
 
 
 def disassemble(program: bytes) -> list[str]:

@@ -107,8 +107,8 @@ class JobChoice(wiring.Component):
             "refills": In(1),
             "offered": In(1),
         })
-        self.settle = Signal(range(_SETTLE + 1))
-        """Remaining settle cycles (for proofs)."""
+        self._settle = Signal(range(_SETTLE + 1), name="settle")
+        """Remaining settle cycles."""
         self._some = Signal(name="some")
         """A job is selected. It starts at once, since a selection is made only while the task unit
         is idle."""
@@ -121,7 +121,7 @@ class JobChoice(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        settle, some, due = self.settle, self._some, Signal()
+        settle, some, due = self._settle, self._some, Signal()
         m.d.comb += self.settled.eq((settle == 0) & ~some)
         m.d.sync += [
             some.eq(0),
@@ -156,7 +156,7 @@ class JobChoice(wiring.Component):
         ends = Signal(name="ends")
         waits = Signal()
         m.d.comb += [
-            known.eq(self._known & (self.settle == 0)),
+            known.eq(self._known & (self._settle == 0)),
             places.eq(self.active & ~self.leave & self.highest.valid),
             fills.eq(places & self.free.valid),
             evicts.eq(places & self.crowded & known & self._lower & ~self.drains),

@@ -71,6 +71,24 @@ def test_labels_constants_comments() -> None:
     assert assemble("mov r1, N", {"N": 7}) == assemble("mov r1, 7")
 
 
+def test_until() -> None:
+    """It loads a word again and again, from where it stands, until the word is the wanted one."""
+    text = "nop\ntop: until r4, [r2 + 8], {}\nbra top"
+    same = """
+        nop
+        top: ldg r4, [r2 + 8]
+        xor r4, r4, {}
+        bnone r4, behind
+        wait 100
+        bra top
+        behind: bra top
+    """
+    for wanted in ("1", "r7", "-1"):
+        assert assemble(text.format(wanted)) == assemble(same.format(wanted))
+    with pytest.raises(AssemblerError, match="line 2"):
+        assemble("nop\nuntil r4, [q2], 1")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

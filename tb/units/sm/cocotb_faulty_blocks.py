@@ -47,7 +47,7 @@ async def random_faults(dut: Any) -> None:
         expected.append({**fault, "block": blocks[slot]})
         sink.pace = faults.pace = tb.share(rng.choice((0.3, 1.0)))
         await tb.steps(rng.choice((0, 1, 4)))
-    await tb.until(lambda: len(sink.taken) == len(expected), "all faults arrive")
+    await tb.until(lambda: len(sink.taken) == len(expected), "all faults arrive", 20_000)
     assert [word for _, word in sink.taken] == expected
 
 

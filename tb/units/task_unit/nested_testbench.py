@@ -142,6 +142,11 @@ class NestedTestbench(TaskTestbench):
             return False
         return bool(self._idle(kernel))
 
+    def killed(self, kernel: Kernel) -> bool:
+        """It has failed, or its row is marked."""
+        marked = kernel.row is not None and self.get("kill") >> kernel.row & 1
+        return bool(marked) or kernel.outcome == "failed"
+
     def _idle(self, kernel: Kernel) -> list[int]:
         """Running blocks of a kernel that wait for no answer."""
         assert kernel.row is not None
