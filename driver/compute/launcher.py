@@ -188,6 +188,7 @@ class Launcher(ABC):
         """Check a launch; its arguments, and its program and local memory in the space."""
         kernel = launch.kernel
         self._check_urgency(launch.urgency)
+        disabled_sms(self._info, launch.sms)
         self.occupancy(kernel, launch.block, launch.shared)
         arguments = kernel.arguments(**launch.args)
         program = await self.load(kernel, space)

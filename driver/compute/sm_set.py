@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from operator import index
 from typing import Protocol
 
-__all__ = ["MaskedSms", "SmSetError", "disabled_sms"]
+__all__ = ["MaskedSms", "SmSetError", "disabled_sms", "sm_numbers"]
 
 
 class MaskedSms(Protocol):
@@ -28,14 +28,22 @@ class SmSetError(ValueError):
     """The blocks of a kernel cannot be kept to these SMs."""
 
 
+def sm_numbers(wanted: Iterable[int]) -> frozenset[int]:
+    """The numbers as a set. Raises `SmSetError` if it is no collection of numbers."""
+    try:
+        return frozenset(index(one) for one in wanted)
+    except TypeError:
+        raise SmSetError(f"{wanted!r}: numbers of SMs are needed, such as [0, 1]") from None
+
+
 def disabled_sms(machine: MaskedSms, wanted: Iterable[int] | None) -> int:
     """Mask of the SMs that are not `wanted`, one bit each; None stands for all SMs.
 
-    Raises `SmSetError` for no SM at all, for numbers of SMs that there are not, and if the machine
-    cannot disable the others.
+    Raises `SmSetError` as `sm_numbers`; for no SM at all, and numbers of SMs that do not exist; if
+    the machine cannot disable the others.
     """
     every = range(machine.sms)
-    chosen = {*every} if wanted is None else {index(one) for one in wanted}
+    chosen = {*every} if wanted is None else sm_numbers(wanted)
     if not chosen:
         raise SmSetError("a kernel needs an SM")
     if strange := [one for one in chosen if one not in every]:

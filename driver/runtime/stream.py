@@ -12,6 +12,7 @@ from signalbox.driver.compute.child import Child
 from signalbox.driver.compute.launch import Extent, KernelLaunch, sizes
 from signalbox.driver.compute.placement import AUTO, placement
 from signalbox.driver.compute.preemption import urgency as named_urgency
+from signalbox.driver.compute.sm_set import sm_numbers
 from signalbox.driver.compute.tasks import Task
 from signalbox.driver.kernels.library import Kernel
 from signalbox.driver.memory.address_space import AddressSpace
@@ -336,8 +337,9 @@ class Stream:
     ) -> list[Child]:
         """Prepare kernels that differ in their arguments, one for each of `args`. Their records lie
         at equal distances, so that a loop can launch them. See `child`."""
+        chosen = None if sms is None else sm_numbers(sms)
         launches = [
-            self._described(kernel, grid, block, one, policy, sms, shared, constants)
+            self._described(kernel, grid, block, one, policy, chosen, shared, constants)
             for one in args
         ]
         return await self._services.engine.prepare_children(launches, self.space)
@@ -360,7 +362,7 @@ class Stream:
             block=sizes(block),
             args={name: self._number(value) for name, value in args.items()},
             placement=placement(policy),
-            sms=None if sms is None else frozenset(sms),
+            sms=None if sms is None else sm_numbers(sms),
             shared=shared,
             constants={
                 number: (self.address(buffer, buffer.size), buffer.size)

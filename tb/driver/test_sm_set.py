@@ -9,6 +9,7 @@ import pytest
 from signalbox.driver.channel.priority_policy import NoPriorityPolicy
 from signalbox.driver.compute.sm_set import SmSetError, disabled_sms
 from signalbox.driver.device import Device
+from signalbox.driver.kernels.library import ENDLESS
 from signalbox.hw.config import Config
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
 from signalbox.tb.driver.fakes.session import Body, launched
@@ -41,9 +42,11 @@ def test_mask_of_the_record() -> None:
             (np.arange(2, 5), 0b100011),
         ):
             assert (await launched(machine, stream, sms=sms)).disabled_sms == mask
-        for sms in ((), [6], [-1, 0]):
+        free, wrong = device.memory.free_bytes, ((), [6], [-1, 0], 3, "0")
+        for sms in wrong:
             with pytest.raises(SmSetError):
-                await launched(machine, stream, sms=sms)
+                await stream.launch(ENDLESS, 1, 32, {}, sms=sms)
+        assert device.memory.free_bytes == free, "memory was taken"
 
     run(body, sms=6, sm_masks=True)
 
@@ -64,6 +67,9 @@ def test_machine_without_masks() -> None:
         (8, [], "a kernel needs an SM"),
         (8, [1, 8], "SM 8: the machine has SMs 0 … 7"),
         (8, [-1], "SM -1: the machine has SMs 0 … 7"),
+        (8, 3, "3: numbers of SMs are needed, such as .0, 1."),
+        (8, "01", "'01': numbers of SMs are needed, such as .0, 1."),
+        (8, [1.0], ".1.0.: numbers of SMs are needed, such as .0, 1."),
         (66, range(65), "SM 65 cannot be disabled: task records have bits for the first 64 SMs"),
     ],
 )
