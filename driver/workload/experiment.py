@@ -16,7 +16,8 @@ benchmarks that occupy SMs for a given time, each in its own CUDA stream.
           "additional_info": 500000000,  # ns for which every block runs
           "release_time": 0.2,           # seconds from the start of the run
           "stream_priority": -1,         # 0 or -1, which is more urgent
-          "sm_mask": "~0x3"              # bits of disabled SMs; with ~, of the others
+          "sm_mask": "~0x3"              # text: bits of disabled SMs in hexadecimal, 64 at most;
+                                         # with ~, of the others
         }
       ],
       "signalbox": {                     # optional, ignored by other programs
@@ -42,6 +43,7 @@ files and warm-up is ignored. The default machine has timing cores of the size o
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -80,6 +82,9 @@ _FEW_SMS, _MASKED_SMS = 2, 8
 
 _MOST_KERNELS = 4096
 _MASK_BITS = 64
+_MASK = re.compile(r"(~?)(?:0[xX])?0*([0-9a-fA-F]{1,16})", re.ASCII)
+_MOST_DIGITS = 18
+_NULL = "NULL stream"
 
 
 @dataclass
@@ -109,7 +114,7 @@ def tables(text: str, file: str) -> dict[str, Any]:
     """The tables of a workload file with the same content. Raises `WorkloadError`."""
     try:
         content = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise WorkloadError(f"{file}: not JSON: {error}") from error
     if not isinstance(content, dict):
         raise WorkloadError(f"{file}: not a JSON object")
@@ -122,14 +127,15 @@ class _Experiment:
     def __init__(self, top: Table) -> None:
         top.known(_TOP)
         self._top = top
-        self._labels: set[str] = set()
+        self._names = {_NULL}
+        """Names of streams."""
         own = Table(top.file, '"signalbox"', _object(top, "signalbox"))
         own.known({"ns_per_cycle", "machine", "comment"})
         self._scale = own.number("ns_per_cycle", NS_PER_CYCLE, 1)
         found = top.tables("benchmarks")
         if not found:
             raise top.error("there are no benchmarks")
-        masked = any("sm_mask" in str(table.values) for table in found)
+        masked = any(_has_masks(table) for table in found)
         self._machine = {
             **_MACHINE,
             "sms": _MASKED_SMS if masked else _FEW_SMS,
@@ -148,15 +154,16 @@ class _Experiment:
             if self._top.flag("use_processes"):
                 space = {"space": one.name}
                 spaces.append({"name": one.name})
-            name = "NULL stream" if one.null else one.name
-            name = f"{name} of {one.name}" if one.null and space else name
+            name = one.name
+            if one.null:
+                name = _unique(f"{_NULL} of {name}", self._names) if space else _NULL
             priority = _integer(one.table, "stream_priority", 0, -1, 0)
             given = {"name": name, "priority": 0 if one.null else priority, "null": one.null}
             streams.setdefault(name, given | space)
             kernels += self._launches(one, name)
         self._barriers(kernels)
         return {
-            "machine": self._machine | {"channels": max(8, len(streams) + 1)},
+            "machine": {"channels": max(8, len(streams) + 1), **self._machine},
             "policy": _policy([one["priority"] for one in streams.values()]),
             "space": spaces,
             "stream": [*streams.values()],
@@ -180,10 +187,8 @@ class _Experiment:
         if table.values.get("mps_thread_percentage", 100) != 100:
             raise table.error("mps_thread_percentage: limits of threads are not supported")
         label = str(table.values.get("label") or f"benchmark {number}")
-        found = _Benchmark(table, label, null=module.endswith("default_stream"))
-        if label in self._labels:
-            found.name = f"{label} ({number})"
-        self._labels.add(label)
+        name = _unique(label, self._names)
+        found = _Benchmark(table, name, null=module.endswith("default_stream"))
         found.iterations = _integer(
             table, "max_iterations", _integer(self._top, "max_iterations", None), 0
         )
@@ -257,8 +262,9 @@ class _Experiment:
     def _values(self, table: Table, benchmark: Table, duration: str) -> dict[str, Any]:
         """Keys of a [[kernel]] that do not depend on when it is launched."""
         nanoseconds = table.values.get(duration)
-        if isinstance(nanoseconds, str) and nanoseconds.isdecimal():
-            nanoseconds = int(nanoseconds)
+        text = nanoseconds if isinstance(nanoseconds, str) else ""
+        if text.isdecimal() and len(text) <= _MOST_DIGITS:
+            nanoseconds = int(text)
         if type(nanoseconds) is not int or nanoseconds < 1:
             raise table.error(f"{duration} = {nanoseconds!r} is not a number of nanoseconds")
         values: dict[str, Any] = {
@@ -282,14 +288,15 @@ class _Experiment:
 
     def _sms(self, table: Table, mask: object) -> list[int]:
         """SMs that a mask leaves."""
-        text = str(mask)
-        try:
-            disabled = int(text.removeprefix("~"), 16)
-        except ValueError:
-            raise table.error(f"sm_mask = {mask!r} is not a hexadecimal mask") from None
-        if text.startswith("~"):
-            disabled ^= (1 << _MASK_BITS) - 1
-        sms = self._machine["sms"]
+        match = _MASK.fullmatch(mask) if isinstance(mask, str) else None
+        if match is None:
+            raise table.error(
+                f"sm_mask = {mask!r} is not a mask: a string of hexadecimal digits, of "
+                f"{_MASK_BITS} bits at most, perhaps with ~ before it"
+            )
+        disabled = int(match[2], 16) ^ ((1 << _MASK_BITS) - 1 if match[1] else 0)
+        machine = Table(table.file, '"machine"', self._machine)
+        sms = machine.number("sms", None, 1)
         left = [sm for sm in range(sms) if sm >= _MASK_BITS or not disabled >> sm & 1]
         if not left:
             raise table.error(
@@ -332,15 +339,27 @@ class _Experiment:
         """Make names unique; with "sync_every_iteration", let iterations begin together."""
         seen: set[str] = set()
         for kernel in kernels:
-            name, number = kernel["name"], 2
-            while kernel["name"] in seen:
-                kernel["name"], number = f"{name} ({number})", number + 1
-            seen.add(kernel["name"])
+            kernel["name"] = _unique(kernel["name"], seen)
         if not self._top.flag("sync_every_iteration"):
             return
         for kernel in kernels:
             before = kernel["iteration"][0] - 1
             kernel["after"] = [one["name"] for one in kernels if one["iteration"] == (before, True)]
+
+
+def _has_masks(benchmark: Table) -> bool:
+    info = benchmark.values.get("additional_info")
+    kernels = info if isinstance(info, list) else []
+    return any(isinstance(one, dict) and "sm_mask" in one for one in (benchmark.values, *kernels))
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    """The name, with a number if it is taken; from now on it is."""
+    found, number = name, 2
+    while found in taken:
+        found, number = f"{name} ({number})", number + 1
+    taken.add(found)
+    return found
 
 
 def _policy(priorities: list[int]) -> dict[str, Any]:

@@ -154,12 +154,48 @@ def test_processes(tmp_path: Path) -> None:
     ]
 
 
+def test_names_of_streams(tmp_path: Path) -> None:
+    """Every benchmark has its own stream, whatever labels say; all but those of the NULL stream."""
+    null = TIMER | {"filename": "timer_spin_default_stream.so"}
+    labels = ["K", "K", "K (2)", "NULL stream", "benchmark 6"]
+    named = [TIMER | {"label": label} for label in labels]
+    names = ["K", "K (2)", "K (2) (2)", "NULL stream (2)", "benchmark 6", "benchmark 6 (2)"]
+    workload = read(tmp_path, *named, TIMER, null)
+    assert [spec.stream for spec in workload.kernels] == [*names, "NULL stream"]
+    assert [one.null for one in workload.streams] == [False] * 6 + [True]
+    labels = ["NULL stream of A", "A"]
+    streams = [null | {"label": label} for label in labels]
+    workload = read(tmp_path, TIMER | {"label": "NULL stream of A"}, *streams, use_processes=True)
+    assert len({spec.stream for spec in workload.kernels}) == 3
+    assert [one.null for one in workload.streams] == [False, True, True]
+
+
+def test_machine(tmp_path: Path) -> None:
+    """The machine has the members that the file gives, and channels for all streams by default."""
+    assert read(tmp_path, *[TIMER] * 12).config.channels == 13
+    for channels in (3, 20):
+        workload = read(tmp_path, TIMER, signalbox={"machine": {"channels": channels}})
+        assert workload.config.channels == channels
+    with pytest.raises(WorkloadError, match="channels"):
+        read(tmp_path, *[TIMER] * 3, signalbox={"machine": {"channels": 2}})
+    for sms in ("4", 0, None):
+        with pytest.raises(WorkloadError, match=r'"machine": sms'):
+            masked = TIMER | {"sm_mask": "~0x1"}
+            read(tmp_path, masked, signalbox={"machine": {"sms": sms}})
+
+
+def test_comments_are_no_masks(tmp_path: Path) -> None:
+    spoken = {"comment": "no sm_mask here", "label": "sm_mask"}
+    assert not read(tmp_path, TIMER | spoken, multikernel({"comment": "sm_mask"})).config.sm_masks
+
+
 def test_masks(tmp_path: Path) -> None:
     """A mask has the bits of disabled SMs, or with ~ of the others; a kernel's goes before that of
     its benchmark. Only then, the machine has masks."""
     masked = multikernel({}, {"sm_mask": "~0x3"}, sm_mask="0x5")
-    workload = read(tmp_path, masked, TIMER | {"sm_mask": "ff7f"})
-    assert [spec.sms for spec in workload.kernels] == [(1, 3, 4, 5, 6, 7), (0, 1), (7,)]
+    long = {"sm_mask": "0X00" + "f" * 15 + "E"}
+    workload = read(tmp_path, masked, TIMER | {"sm_mask": "ff7f"}, TIMER | long)
+    assert [spec.sms for spec in workload.kernels] == [(1, 3, 4, 5, 6, 7), (0, 1), (7,), (0,)]
     assert workload.config.sms == 8 and workload.config.sm_masks
     workload = read(tmp_path, TIMER)
     assert workload.config.sms == 2 and not workload.config.sm_masks
@@ -187,7 +223,16 @@ def test_masks(tmp_path: Path) -> None:
         ({"starts": [1]}, "is not .first, last., in seconds"),
         ({"starts": [2, 1]}, "starts = .20000, 10000. is not"),
         ({"stream_priority": -2}, "stream_priority = -2 is outside -1 … 0"),
-        ({"sm_mask": "all"}, "sm_mask = 'all' is not a hexadecimal mask"),
+        ({"sm_mask": "all"}, "sm_mask = 'all' is not a mask: a string of hexadecimal digits"),
+        ({"sm_mask": "-2"}, "sm_mask = '-2' is not a mask"),
+        ({"sm_mask": "0x1" + "0" * 16}, "is not a mask: .*of 64 bits at most"),
+        ({"sm_mask": 10}, "sm_mask = 10 is not a mask"),
+        ({"sm_mask": ""}, "sm_mask = '' is not a mask"),
+        ({"sm_mask": "~"}, "sm_mask = '~' is not a mask"),
+        ({"sm_mask": "0x"}, "sm_mask = '0x' is not a mask"),
+        ({"sm_mask": "1_0"}, "sm_mask = '1_0' is not a mask"),
+        ({"sm_mask": "1\n"}, "is not a mask"),
+        ({"additional_info": "9" * 5000}, "is not a number of nanoseconds"),
         ({"sm_mask": "ff"}, "sm_mask = 'ff' disables all 8 SMs of the machine"),
         ({"mps_thread_percentage": 50}, "limits of threads are not supported"),
         (multikernel(), "lists no kernel"),
@@ -211,6 +256,8 @@ def test_refused(tmp_path: Path, benchmark: dict[str, Any], message: str) -> Non
     [
         ('{"a": 1 "b": 2}', "not JSON: .*line 1"),
         ("[]", "not a JSON object"),
+        ("[" * 100_000, "not JSON"),
+        ('{"max_iterations": ' + "9" * 5000 + "}", "not JSON"),
         ('{"benchmarks": []}', "there are no benchmarks"),
         ('{"bench": []}', "unknown key 'bench'"),
         ('{"signalbox": {"speed": 2}, "benchmarks": []}', "unknown key 'speed'"),
