@@ -37,6 +37,31 @@ def test_late_start(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert "expected in 1,000 … 1,500" in error
 
 
+@pytest.mark.parametrize(
+    ("options", "checked"),
+    [
+        ((), True),
+        (("--policy", "priority"), True),
+        (("--policy", "none"), False),
+        (("--policy", "count-first"), False),
+        (("--preempt", "drain"), False),
+    ],
+)
+def test_other_policies(
+    options: tuple[str, ...], checked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run says so if it does not check starts, as it has another policy than the file."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise workload.RunError("not simulated")
+
+    monkeypatch.setattr(workload, "simulate_workload", refuse)
+    (file,) = [file for file in EXAMPLES if file.stem == "sm-masks"]
+    out = io.StringIO()
+    assert workload.main([str(file), *options], out) == 1
+    assert ("not checked" not in out.getvalue()) == checked
+
+
 def life(name: str, start: int, sm: int, sms: tuple[int, ...] | None = None) -> KernelLife:
     """A kernel of one warp."""
     times = {"requested": 0, "submitted": 1, "ready": 1, "completed": 99}
