@@ -58,7 +58,7 @@ class BlockRecall(wiring.Component):
     returned : in, per SM, strobe: answer to `recall`, see `returned_block`.
     open : in, strobe: a row opens, with its address space, and `disabled_sms`.
     claim : out, a `block_claim`, for all SMs that may take the block but its own.
-    barred : out, with `Config.sm_masks`: SMs that may not take it; combinational.
+    barred : out, with `Config.sm_masks`: SMs that may not take it.
     owner : out, one-hot: the SM of the claimed block.
     recall : out, strobe per SM: it is to return its claimed block.
     pause : out, no block may be placed from the next cycle on.
@@ -89,23 +89,28 @@ class BlockRecall(wiring.Component):
             "move": Out(block_move(config)),
         })
         self._left = Signal(range(_SETTLE + 1), name="cycles_left")
+        self._chosen = Signal(block_claim(config), name="next_claim")
+        self._pins = 0 < config.masked_sms and sms <= config.masked_sms + 1
+        """A mask can leave one SM alone."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         able = Signal.like(self.room, name="able")
         excluded, self._movable = self.owner, [*self.waits]
         if self._config.masked_sms:
-            self._bar(m)
-            excluded, self._movable = self.owner | self.barred, self._unpinned(m)
+            excluded = self.owner | self.barred
+            self._movable = self._unpinned(m) if self._pins else self._movable
         m.d.comb += able.eq(self.room & self.accepts & self.heard & ~excluded)
         self._space(m)
         with m.If(self._left != 0):
             m.d.sync += self._left.eq(self._left - 1)
-        with m.FSM(name="recall"):
+        with m.FSM(name="recall") as machine:
             self._claim(m, self._most_urgent(m), *lowest_number(m, able))
             self._settle(m, able)
             self._fetch(m)
             self._send(m)
+        if self._config.masked_sms:
+            self._bar(m, machine.ongoing("SEEK"))
         return m
 
     def _most_urgent(self, m: Module) -> data.View:
@@ -136,18 +141,19 @@ class BlockRecall(wiring.Component):
             self.move.asid.eq(read.data),
         ]
 
-    def _bar(self, m: Module) -> None:
-        """SMs that may not take the claimed block."""
+    def _bar(self, m: Module, seeks: Value) -> None:
+        """SMs that may not take the claimed block: read with the claim, while it `seeks` one."""
         config, opens = self._config, self.open
         m.submodules.masks = masks = Memory(
             shape=config.masked_sms, depth=1 << config.row_bits, init=[]
         )
-        write, read = masks.write_port(), masks.read_port(domain="comb")
+        write, read = masks.write_port(), masks.read_port()
         m.d.comb += [
             write.en.eq(opens.valid),
             write.addr.eq(opens.row),
             write.data.eq(opens.disabled),
-            read.addr.eq(self.claim.row),
+            read.en.eq(seeks),
+            read.addr.eq(self._chosen.row),
             self.barred.eq(read.data),
         ]
 
@@ -170,11 +176,12 @@ class BlockRecall(wiring.Component):
     def _claim(self, m: Module, best: data.View, found: Value, sm: Value) -> None:
         """Claim the most urgent block, until SM `sm` with room is found."""
         chosen = Signal.like(self.owner, name="chosen")
+        m.d.comb += self._chosen.eq(select(chosen, [one.as_value() for one in self._movable]))
         with m.State("SEEK"):
             m.d.sync += [
                 chosen.eq(Mux(best.valid, 1 << best.sm, 0)),
                 self.owner.eq(chosen),
-                self.claim.eq(select(chosen, [one.as_value() for one in self._movable])),
+                self.claim.eq(self._chosen),
                 self.move.target.eq(1 << sm),
                 self.move.sm.eq(sm),
             ]

@@ -93,7 +93,8 @@ class GlobalController(wiring.Component):
 
     From an accepted `open`, of the first kernel in order, to its first block valid at an SM: 5
     cycles plus the rounds of the choice; from `freed` of a resource that a waiting kernel needs: 3
-    cycles plus the rounds. With 132 SMs: 10 and 8.
+    cycles plus the rounds. With 132 SMs: 10 and 8. With `Config.sm_masks`, a kernel that was passed
+    over waits longer: see the bounds of SM masks in `hw/compute/README.md`.
 
     A block placed by step C that has not begun moves to another SM that can begin it and may take
     it (`BlockRecall`). While one waits, blocks of lower priority do not take the last slot of any
@@ -243,9 +244,9 @@ class GlobalController(wiring.Component):
                 self._gather.words[n].eq(row.seen),
             ]
         if self._config.masked_sms:
-            disabled = Signal(self._config.sms, name="disabled")
-            m.d.comb += disabled.eq(asked.disabled)
-            m.d.comb += [row.disabled.eq(disabled[n]) for n, row in enumerate(self._rows)]
+            kernels = self.kernels
+            m.d.comb += [row.barred.eq(kernels.barred[n]) for n, row in enumerate(self._rows)]
+            m.d.comb += kernels.grows.eq(Cat(row.grows for row in self._rows))
         m.d.comb += [
             self.choice.taken.eq(self._taken),
             self.choice.found.sm.eq(self._sm),
@@ -425,7 +426,7 @@ class GlobalController(wiring.Component):
         connect(m, saved.place, preemption.place)
         m.d.comb += [preemption.waits.eq(self.kernels.waits), preemption.spare.eq(saved.spare)]
         if self._config.masked_sms:
-            m.d.comb += preemption.disabled.eq(self.kernels.begins.disabled)
+            m.d.comb += preemption.barred.eq(self.kernels.barred)
         spare = Signal(name="spare_place")
         m.d.sync += spare.eq(saved.spare & saved.place.valid)
         for number, link in enumerate(self.sm):

@@ -6,8 +6,8 @@ from amaranth.lib.memory import Memory, MemoryData
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
+from signalbox.hw.placement.passed_kernels import PassedKernels
 from signalbox.hw.placement.row_order import RowOrder, row_event
-from signalbox.hw.placement.sm_choice import fan_ins
 from signalbox.hw.records.placement import (
     BLOCK_COUNT_BITS,
     Policy,
@@ -20,10 +20,6 @@ __all__ = ["KernelTable", "decision", "kernel"]
 
 _FLIGHT_BITS = 5
 """Width of the count of a kernel's decisions in flight, at most one per pipeline step."""
-
-_TURN = 64
-"""Most cycles for which the kernels behind one that was passed over are served, without passing
-over another one."""
 
 _MANY = 1 << _FLIGHT_BITS
 """More than the number of decisions ever in flight."""
@@ -59,10 +55,8 @@ class KernelTable(wiring.Component):
     is in flight at a time unless the kernel waits, and none during a `batch`.
 
     With `Config.sm_masks`, a kernel waits only for the SMs that take its blocks. If there are
-    others, it is passed over (`passes`): the kernels behind it are served, but not on its SMs. When
-    none of them is left, or one finds no SM either, or the kernel itself does by a decision in
-    flight, or their turn is over, all are dropped and the first kernel is served again (`again`).
-    A kernel that may have blocks stopped is not passed over.
+    others, it is passed over: the kernels behind it are served, but not on its SMs, until all are
+    dropped and the first kernel is served again (`again`); see `PassedKernels`.
 
     From the opening of a row to its first decision: 3 cycles, the first one with the row in the
     order.
@@ -77,6 +71,7 @@ class KernelTable(wiring.Component):
     ask : out, the row to be served next.
     asked : in, its undistributed blocks.
     begins : out, the served kernel, if any; with `valid`, a decision is issued for it.
+    barred : out, with `Config.sm_masks`: SMs to which no block of the served kernel goes.
     last : out, the SM of the served kernel's last block, if any.
     sent : in, strobe: a block of `row` is sent to `sm`.
     settled : in, strobe: a decision for `row` is complete.
@@ -88,12 +83,19 @@ class KernelTable(wiring.Component):
     waits : out, the served kernel waits, and may have blocks of lower priority stopped.
     again : out, with `Config.sm_masks`: kernels that were passed over are to be served again.
     refused : in, with `failed`: no SM qualified by any step when the decision began.
+    grows : in, per SM, see `SmRow`.
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
         event = row_event(config)
         self._place = data.StructLayout({"valid": 1, "sm": config.sm_bits})
+        masks = {
+            "refused": In(1),
+            "grows": In(config.sms),
+            "barred": Out(config.sms),
+            "again": Out(1),
+        }
         super().__init__({
             "open": In(decision(config)),
             "close": In(event),
@@ -112,7 +114,7 @@ class KernelTable(wiring.Component):
             "flush": In(1),
             "batch": In(1),
             "waits": Out(block_lack),
-            **({"again": Out(1), "refused": In(1)} if config.masked_sms else {}),
+            **(masks if config.masked_sms else {}),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -123,10 +125,9 @@ class KernelTable(wiring.Component):
         self._walk = Signal()
         self._sends = Signal()
         self._settles = Signal()
-        self._held = Signal(self._config.sms, name="held")
-        """SMs that take blocks of kernels passed over."""
         self._passed = Signal(self._config.rows, name="passed")
         self._passes = Signal(name="passes")
+        self._again = Signal(name="again")
         self._stays = Signal(name="stays")
         """The served kernel is left only once its last block is sent."""
         m.d.comb += [
@@ -261,12 +262,15 @@ class KernelTable(wiring.Component):
             self.begins.valid.eq(begins & ~self.flush),
             [self.begins[name].eq(served[name]) for name in served.shape().members],
         ]
+        asks = self._serves & waits & some & served.needs.saves
+        if self._config.masked_sms:  # no SM is held any more
+            asks = asks & ~self.flush
         m.d.comb += [
-            self.waits.valid.eq(self._serves & waits & some & served.needs.saves),
+            self.waits.valid.eq(asks),
             self.waits.level.eq(served.needs.priority + 1),
         ]
         m.d.sync += flight.eq(Mux(self._moves_on | ~self._serves, 0, after - self._settles))
-        with m.If(self.sent.valid | self._passes):
+        with m.If(self.sent.valid | self._passes | self._again):
             m.d.sync += waits.eq(0)
         with m.Elif(
             self.settled.valid & self.failed & ~self._passed.bit_select(self.settled.row, 1)
@@ -274,38 +278,26 @@ class KernelTable(wiring.Component):
             m.d.sync += waits.eq(1)
 
     def _pass(self, m: Module) -> None:
-        """Pass over a kernel whose SMs have no room, and serve all again when none is left."""
-        config, served, held, passed = self._config, self._served, self._held, self._passed
-        disabled, covered = (Signal(config.sms, name=name) for name in ("disabled", "covered"))
-        fails, stuck, idle, found = (
-            Signal(name=name) for name in ("fails", "stuck", "idle", "found")
-        )
-        longest = len(fan_ins(config.sms)) + 3
-        flight = Signal(range(longest + 1), name="cycles_in_flight")
-        turn = Signal(range(_TURN + 1), name="turn")
+        """Pass over a kernel whose SMs have no room."""
+        served = self._served
+        m.submodules.passed = passed = PassedKernels(self._config)
         m.d.comb += [
-            disabled.eq(served.disabled),
-            covered.eq(held | ~disabled),
+            passed.served.row.eq(served.row),
+            passed.served.saves.eq(served.needs.saves),
+            passed.served.disabled.eq(served.disabled),
+            passed.begins.eq(self.begins.valid),
+            passed.refused.eq(self._serves & ~self._moves_on & self._settles & self.refused),
+            passed.waits.eq(self.waits.valid),
+            passed.idle.eq(~(self._serves | self._walked | self._next.valid | self.batch)),
+            passed.sent.valid.eq(self.sent.valid),
+            passed.sent.row.eq(self.sent.row),
+            passed.grows.eq(self.grows),
+            passed.restart.eq(self.restart),
+            self._passes.eq(passed.passes),
+            self._passed.eq(passed.passed),
             # Otherwise, all would be dropped again and again, if a decision failed later.
-            self._stays.eq(disabled.any() | held.any()),
-            fails.eq(self._serves & self._settles & self.refused),
-            stuck.eq(covered.all() | served.needs.saves),
-            self._passes.eq(fails & ~stuck),
-            idle.eq(~(self._serves | self._walked | self._next.valid | self.batch)),
-            # One of them has found room after all.
-            found.eq(self.sent.valid & passed.bit_select(self.sent.row, 1)),
-            self.again.eq(
-                held.any() & ((fails & stuck) | (idle & (flight == 0)) | found | (turn == 0))
-            ),
-            self.begins.disabled.eq(disabled | held),
+            self._stays.eq(passed.some),
+            self._again.eq(passed.again),
+            self.again.eq(passed.again),
+            self.barred.eq(passed.barred),
         ]
-        with m.If(self.begins.valid):
-            m.d.sync += flight.eq(longest)
-        with m.Elif(flight != 0):
-            m.d.sync += flight.eq(flight - 1)
-        m.d.sync += turn.eq(turn - (turn != 0))
-        with m.If(self._passes):
-            m.d.sync += turn.eq(_TURN)
-            m.d.sync += [held.eq(covered), passed.bit_select(served.row, 1).eq(1)]
-        with m.If(self.restart):
-            m.d.sync += [held.eq(0), passed.eq(0)]

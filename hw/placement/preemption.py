@@ -13,10 +13,14 @@ from signalbox.hw.records.placement import (
     block_lack,
     block_stop,
     block_victim,
-    disabled_sms,
 )
 
-__all__ = ["Preemption"]
+__all__ = ["Preemption", "choice_cycles"]
+
+
+def choice_cycles(config: Config) -> int:
+    """Cycles from a change of the kernel that waits until its victim is known."""
+    return 1 + (config.sms - 1).bit_length()
 
 
 class Preemption(wiring.Component):
@@ -36,7 +40,7 @@ class Preemption(wiring.Component):
     victims : in, per SM: the block to be stopped next, a `block_victim`.
     lacks : in, per SM: its most urgent block lacks resources, a `block_lack`.
     waits : in, the served kernel finds no SM, and may have blocks stopped: its priority + 1.
-    disabled : in, with `Config.sm_masks`: SMs that take no block of that kernel.
+    barred : in, with `Config.sm_masks`: SMs to which no block of that kernel goes.
     place : in, stream of free save places.
     spare : in, it is not reserved.
     stop : out, strobe per SM: see `block_stop`.
@@ -49,7 +53,7 @@ class Preemption(wiring.Component):
             "victims": In(block_victim).array(sms),
             "lacks": In(block_lack).array(sms),
             "waits": In(block_lack),
-            **{name: In(bits) for name, bits in disabled_sms(config).items()},
+            **({"barred": In(sms)} if config.masked_sms else {}),
             "place": In(stream.Signature(config.place_bits)),
             "spare": In(1),
             "stop": Out(block_stop(config)).array(sms),
@@ -61,15 +65,15 @@ class Preemption(wiring.Component):
         """The SM that is told to stop a block below this level, one-hot."""
         self._placed = Signal(sms, name="placed")
         """Per SM: there is a save place for its victim."""
-        self._barred = Signal(sms, name="barred")
-        """Per SM: it takes no block of the kernel that waits."""
+        self._closed = Signal(sms, name="closed")
+        """Per SM: no block of the kernel that waits goes there."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         sms = self._config.sms
         able = Signal(sms, name="able")
         if self._config.masked_sms:
-            m.d.comb += self._barred.eq(self.disabled)
+            m.d.comb += self._closed.eq(self.barred)
         for number, (victim, lacks) in enumerate(zip(self.victims, self.lacks, strict=True)):
             lower = lacks.valid & (victim.level < lacks.level)
             m.d.comb += [
@@ -87,7 +91,7 @@ class Preemption(wiring.Component):
             & best
             & ~(self._busy | self._sm).any()
             # The victims were compared for the kernel served then.
-            & ~self._barred.bit_select(best_sm, 1)
+            & ~self._closed.bit_select(best_sm, 1)
         )
         m.d.sync += self._sm.eq(0)
         with m.If(found):
@@ -112,7 +116,7 @@ class Preemption(wiring.Component):
                     victim.valid
                     & (victim.level < self.waits.level)
                     & self._placed[number]
-                    & ~self._barred[number]
+                    & ~self._closed[number]
                 ),
                 node.rank.eq(Cat(victim.state, victim.level)),
                 node.sm.eq(number),

@@ -79,7 +79,7 @@ class SmRow(wiring.Component):
     asid : in, its address space.
     policy : in, its policy.
     last : in, the SM received the kernel's last block.
-    disabled : in, with `Config.sm_masks`: the SM takes no block of the kernel.
+    barred : in, with `Config.sm_masks`: no block of the kernel goes to the SM.
     taken : in, strobe: a block is sent to the SM.
     sent : in, its needs.
     space : in, its address space.
@@ -96,6 +96,8 @@ class SmRow(wiring.Component):
     one : out, the SM had room for one whole block in the previous cycle.
     two : out, the SM had room for two whole blocks in the previous cycle.
     heard : out, `highest` covers all blocks sent; combinational.
+    grows : out, with `Config.sm_masks`, strobe: since the last cycle, or from this one on, the SM
+        may qualify for a block for which it did not before. Not for changes of `spares`.
     """
 
     def __init__(self, config: Config) -> None:
@@ -121,7 +123,7 @@ class SmRow(wiring.Component):
             "asid": In(config.asid_bits),
             "policy": In(Policy),
             "last": In(1),
-            **({"disabled": In(1)} if config.masked_sms else {}),
+            **({"barred": In(1)} if config.masked_sms else {}),
             "taken": In(1),
             "sent": In(kernel_needs),
             "space": In(config.asid_bits),
@@ -136,6 +138,7 @@ class SmRow(wiring.Component):
             "one": Out(1),
             "two": Out(1),
             "heard": Out(1),
+            **({"grows": Out(1)} if config.masked_sms else {}),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -144,6 +147,8 @@ class SmRow(wiring.Component):
         self._count(m)
         self._height(m)
         self._show(m, self._qualify(m))
+        if self._config.masked_sms:
+            self._grow(m)
         return m
 
     def _count(self, m: Module) -> None:
@@ -176,6 +181,18 @@ class SmRow(wiring.Component):
             m.d.sync += self._top.eq(Mux(level > self._top, level, self._top))
         with m.Elif(self.heard):
             m.d.sync += self._top.eq(self.highest)
+
+    def _grow(self, m: Module) -> None:
+        was_ready = Signal(name="was_ready")
+        m.d.sync += [
+            was_ready.eq(self.ready),
+            self.grows.eq(
+                self.freed.as_value().any()
+                | self.returned
+                | (self.ready & ~was_ready)
+                | (self.heard & (self._top != self.highest))
+            ),
+        ]
 
     def _qualify(self, m: Module) -> data.View:
         """Flags for steps A, B and C and for each resource."""
@@ -211,7 +228,7 @@ class SmRow(wiring.Component):
         ]
         if config.masked_sms:
             allowed = Signal.like(sees, name="allowed")
-            m.d.comb += allowed.eq(Mux(self.disabled, 0, sees.as_value()))
+            m.d.comb += allowed.eq(Mux(self.barred, 0, sees.as_value()))
             sees = allowed
         self._rank(m, sees, preferred)
         return sees

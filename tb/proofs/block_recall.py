@@ -149,7 +149,12 @@ class MaskedRecallProof(RecallProof):
             Assert(~dut.move.valid | (dut.move.row != row) | ~(dut.move.target & mask).any()),
         ]
         claims = self._state.ongoing("SETTLE", "WAIT", "SEND")
-        opens = claims & dut.open.valid & (dut.open.row == dut.claim.row)
+        last, sought = Signal(dut.open.shape(), name="last_open"), Signal(name="sought")
+        m.d.sync += [last.eq(dut.open), sought.eq(self._state.ongoing("SEEK"))]
+        opens = claims & (
+            (dut.open.valid & (dut.open.row == dut.claim.row))
+            | (sought & last.valid & (last.row == dut.claim.row))
+        )
         m.d.sync += opened.eq(claims & (opened | opens))
         for one in dut.returned:
             own = (one.row == dut.claim.row) & ~opened & ~opens

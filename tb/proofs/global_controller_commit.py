@@ -1,8 +1,9 @@
 """Proof of the cycle in which a block is placed, on two SMs (PLACE-2 … 6, PLACE-10)."""
 
+from dataclasses import replace
 from typing import Any
 
-from amaranth import Module, Mux, Signal, Value
+from amaranth import Const, Module, Mux, Signal, Value
 from amaranth.hdl import Cat
 
 from signalbox.hw.placement.controller import GlobalController
@@ -44,12 +45,15 @@ class CommitProof(Proof):
     induction = 2
     cover = 10
     breaks = ("freeze",)  # a design that forgets everything at once stays consistent
+    masks = False
 
     def build(self, m: Module, wrap: Wrap) -> None:
-        self._dut = dut = GlobalController(TWO_SMS)
+        config = replace(TWO_SMS, sm_masks=self.masks)
+        self._dut = dut = GlobalController(config)
         inside = Inside(dut)
         inside.abstract("kernels", "numbering", "recall")
-        self._steps, self._batch = decisions(dut, inside), run_of_blocks(inside)
+        self._steps, self._batch = decisions(dut, inside), run_of_blocks(inside, config)
+        self._barred = self._bars(m)
         self._commits = inside.signal("commit")
         self._rows = [(row, Holdings(row)) for row in sm_rows(inside)]
         m.submodules.dut = wrap(dut)
@@ -67,6 +71,14 @@ class CommitProof(Proof):
             arbitrary(m, one.valid, "asks")
             arbitrary(m, one.payload, "asked")
         arbitrary(m, port.stopped.ready, "told")
+
+    def _bars(self, m: Module) -> list[Value]:
+        """SMs to which no block of a decision goes; per step, as `_steps`."""
+        bars = [self._dut.kernels.barred if self.masks else Const(0, TWO_SMS.sms)]
+        for n in range(1, len(self._steps)):
+            bars.append(Signal(TWO_SMS.sms, name=f"barred_{n}"))
+            m.d.sync += bars[n].eq(bars[n - 1])
+        return bars
 
     @staticmethod
     def _fits_empty(needs: Any, check: Any) -> list:
@@ -128,14 +140,14 @@ class CommitProof(Proof):
             Assert(~batch.valid | (batch.at == 1 << batch.sm)),
         ]
         for n, ((row, holds), link) in enumerate(zip(self._rows, dut.sm, strict=True)):
-            for rank, needs in (
-                (row.candidate.rank, steps[1].needs),
-                (Mux(number == n, best, Rank.NONE), steps[2].needs),
+            for rank, needs, barred in (
+                (row.candidate.rank, steps[1].needs, self._barred[1]),
+                (Mux(number == n, best, Rank.NONE), steps[2].needs, self._barred[2]),
             ):
                 whole, warp, lower = self._level(holds, needs)
                 step = Mux(rank >= Rank.WHOLE, whole, Mux(rank >= Rank.WARP, warp, lower))
                 room = (holds.blocks < SLOTS) & ~link.block.valid
-                m.d.comb += Assert((rank == Rank.NONE) | (room & step))
+                m.d.comb += Assert((rank == Rank.NONE) | (room & step & ~barred[n]))
             whole, _, _ = self._level(holds, batch.needs)
             follows = (batch.sm == n) & Mux(batch.just, row.two, row.one)
             known = batch.valid & follows & (steps[1].row == batch.row)
@@ -144,6 +156,7 @@ class CommitProof(Proof):
                 Assert(~row.taken | (holds.blocks < SLOTS)),
                 Assert(~row.taken | ~link.block.valid | link.block.ready),
                 Assert(~(row.taken & batch.valid) | whole),
+                Assert(~row.taken | batch.valid | self._move.valid | ~self._barred[-1][n]),
                 Cover(row.taken & (rank == Rank.LOWER)),
                 Cover(row.taken & (rank == Rank.WARP)),
                 Cover(row.taken & batch.valid),
@@ -154,9 +167,9 @@ class CommitProof(Proof):
         dut = self._dut
         level = Signal(LEVELS, name="level_0")
         levels = []
-        for row, holds in self._rows:
+        for n, (row, holds) in enumerate(self._rows):
             whole, warp, lower = self._level(holds, self._steps[0].needs)
-            may = (holds.blocks < SLOTS - row.spares) & row.ready
+            may = (holds.blocks < SLOTS - row.spares) & row.ready & ~self._barred[0][n]
             levels.append(Mux(may, Mux(whole, 3, Mux(warp, 2, lower)), 0))
         one, other = levels
         m.d.comb += level.eq(Mux(one > other, one, other))
@@ -180,4 +193,19 @@ class CommitProof(Proof):
             ]
 
 
-PROOFS = [CommitProof()]
+class MaskedCommitProof(CommitProof):
+    """No block of a decision goes to some SMs, any ones."""
+
+    name = "placement.masked_commit"
+    shows = (
+        "so it is with SM masks, among the SMs to which blocks of the kernel may go; a block is "
+        "placed on none of the others"
+    )
+    masks = True
+
+    def build(self, m: Module, wrap: Wrap) -> None:
+        super().build(m, wrap)
+        m.d.comb += Cover(self._commits & self._barred[-1][0] & ~self._batch.valid)
+
+
+PROOFS = [CommitProof(), MaskedCommitProof()]

@@ -11,7 +11,6 @@ from amaranth.lib.wiring import In
 from signalbox.hw.config import Config
 from signalbox.hw.placement.block_numbers import BlockNumbers
 from signalbox.hw.placement.controller import GlobalController, block_run
-from signalbox.hw.placement.kernel_table import decision
 from signalbox.hw.placement.row_order import RowOrder, ordered_rows
 from signalbox.hw.placement.sm_choice import SmChoice
 from signalbox.hw.placement.sm_table import Rank, SmRow
@@ -44,14 +43,13 @@ CONFIG = replace(TWO_SMS, sms=5)
 
 def decisions(dut: GlobalController, inside: Inside) -> list[data.View]:
     """The decisions in flight in the global logic controller: the new one, and one per step."""
-    shape = decision(TWO_SMS)
-    steps = range(1 + len(dut.choice.rounds))
+    shape, steps = dut.kernels.begins.shape(), range(1 + len(dut.choice.rounds))
     return [dut.kernels.begins, *(inside.signal(f"decision_{n}", shape) for n in steps)]
 
 
-def run_of_blocks(inside: Inside) -> data.View:
+def run_of_blocks(inside: Inside, config: Config = TWO_SMS) -> data.View:
     """Blocks that the global logic controller sends to one SM, one after another."""
-    return inside.signal("block_run", block_run(TWO_SMS))
+    return inside.signal("block_run", block_run(config))
 
 
 def sm_rows(inside: Inside) -> list[SmRow]:
@@ -520,12 +518,45 @@ class DisabledProof(Proof):
         for path, member, signal in dut.signature.flatten(dut):
             if member.flow is In:
                 arbitrary(m, signal, "_".join(map(str, path)))
-        disabled = Signal(name="was_disabled")
-        m.d.sync += disabled.eq(dut.disabled)
+        barred = Signal(name="was_barred")
+        m.d.sync += barred.eq(dut.barred)
         m.d.comb += [
-            Assert(~disabled | ((dut.candidate.rank == Rank.NONE) & ~dut.seen.as_value().any())),
-            Cover(~disabled & (dut.candidate.rank == Rank.WHOLE)),
+            Assert(~barred | ((dut.candidate.rank == Rank.NONE) & ~dut.seen.as_value().any())),
+            Cover(~barred & (dut.candidate.rank == Rank.WHOLE)),
         ]
 
 
-PROOFS = [SmRowProof(), DisabledProof(), RowOrderProof(), SmChoiceProof(), BlockNumbersProof()]
+class GrowingRowProof(Proof):
+    """The needs of a kernel stay, and no block is sent to the SM."""
+
+    name = "placement.growing_row"
+    shows = "an SM that did not qualify for a kernel does so only when it has said that it may"
+    induction = 3
+    cover = 6
+
+    def build(self, m: Module, wrap: Wrap) -> None:
+        dut = SmRow(replace(CONFIG, sm_masks=True))
+        m.submodules.dut = wrap(dut)
+        for name in ("sent", "freed", "highest", "received", "ready", "returned"):
+            arbitrary(m, getattr(dut, name), name)
+        for name in ("needs", "spares"):
+            signal = Value.cast(getattr(dut, name))
+            m.d.comb += signal.eq(AnyConst(len(signal)))
+        now, was, grew = (Signal(name=name) for name in ("qualifies", "did", "grew"))
+        m.d.comb += now.eq(dut.seen.whole | dut.seen.warp | dut.seen.lower)
+        m.d.sync += [was.eq(now), grew.eq(dut.grows)]
+        m.d.comb += [
+            Assert(~now | was | grew | dut.grows),
+            Cover(now & ~was & grew & ~dut.grows),
+            Cover(now & ~was & ~grew & dut.grows),
+        ]
+
+
+PROOFS = [
+    SmRowProof(),
+    DisabledProof(),
+    GrowingRowProof(),
+    RowOrderProof(),
+    SmChoiceProof(),
+    BlockNumbersProof(),
+]

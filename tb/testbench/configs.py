@@ -89,11 +89,11 @@ TASKS = {
     "tiny": CONFIGS["tiny"],
     "default": Config(queue_window=8),
     "saving": Config(queue_window=8, save_places=64),
-    "nested": Config(queue_window=8, save_places=64, nested_kernels=40, sm_masks=True),
+    "nested": Config(queue_window=8, save_places=64, nested_kernels=40),
+    "masks": Config(queue_window=8, save_places=64, nested_kernels=40, sm_masks=True),
     "large": Config(asids=256, data_width=512, slots=64, contexts=16, queues=21, queue_window=16),
 }
-"""Task units; the large one has more than three address spaces per slot, the nested one SM
-masks."""
+"""Task units; the large one has more than three address spaces per slot."""
 
 OLDEST = {
     "tiny": CONFIGS["tiny"],

@@ -188,7 +188,7 @@ class Blocks(Participant):
         them: those that others do not wait for."""
         sets = {0}
         for other in waiting:
-            if other.disabled and not other.saves and _goes_before(other, kernel):
+            if other.disabled and _goes_before(other, kernel):
                 sets |= {held | ~other.disabled for held in sets}
         return sets
 
@@ -210,7 +210,7 @@ class Blocks(Participant):
         sm, row, step, at = placed["sm"], placed["row"], placed["step"], place(placed["at"])
         kernel, target = self._kernels[row], self._sms[sm]
         assert self._tb.get(f"sm__{sm}__block__valid"), "not offered"
-        assert self._tb.get(f"sm__{sm}__block__payload") == {"row": row, "at": placed["at"]}
+        self._check_record(placed)
         assert target.coming is None, "the link was not free"
         assert kernel.left > 0, f"row {row} has no block left"
         assert at == kernel.at, f"block {at} of row {row}, expected {kernel.at}"
@@ -220,7 +220,7 @@ class Blocks(Participant):
             if other.left
             and other.filled < commit
             and _goes_before(other, kernel)
-            and (other.saves or other.allows(sm))
+            and other.allows(sm)
         ]
         assert not before, f"row {row} is served before row {before[0].row}"
         assert self.table[sm].qualifies(kernel, step), f"SM {sm} does not qualify: {step}"
@@ -232,6 +232,10 @@ class Blocks(Participant):
         kernel.placed.append(at)
         self.last[row] = sm
         self._send(Block(kernel, at, kernel.warps), sm, step, commit)
+
+    def _check_record(self, placed: dict[str, Any]) -> None:
+        record = self._tb.get(f"sm__{placed['sm']}__block__payload")
+        assert record == {name: placed[name] for name in record}
 
     def _send(self, block: Block, sm: int, step: Step, commit: int) -> None:
         """A block is on its way to an SM."""
@@ -256,7 +260,7 @@ class Blocks(Participant):
         block, target = self._sms[source].returned, self._sms[sm]
         assert block and (block.kernel.row, block.at) == (row, at), "not the returned block"
         assert self._tb.get(f"sm__{sm}__block__valid"), "not offered"
-        assert self._tb.get(f"sm__{sm}__block__payload") == {"row": row, "at": placed["at"]}
+        self._check_record(placed)
         assert sm != source and target.coming is None
         entry = self.table[source]
         entry.amounts = [

@@ -7,6 +7,7 @@ from signalbox.tb.units.placement.cocotb_placement import (
     LIMIT,
     LONG,
     SETTLED,
+    SLOTS,
     SMS,
     WARPS,
     start,
@@ -17,8 +18,9 @@ ONE = 1 << SMS - 1
 OTHERS = ONE - 1
 """The last SM, and all others."""
 
-AGAIN = 2 * (64 + 8 + rounds(SMS))
-"""Most cycles until a kernel is served again that was passed over, with one behind it."""
+AGAIN = 2 * (rounds(SMS) + 9) + rounds(SMS) + 1
+"""Most cycles from a change of its SM until a block is placed whose kernel was passed over, with
+none before it: until the decision, and for that."""
 
 SOON = 36
 """Most cycles for that if none behind it finds an SM."""
@@ -48,6 +50,26 @@ async def is_served_again(dut):
         await tb.closed(0, 1)
     print(f"placed after at most {longest} cycles, beside {len(later.placed)} blocks")
     assert len(later.placed) > tb.cycle / 2
+
+
+@cocotb.test(**LIMIT)
+async def is_served_when_its_link_is_free(dut):
+    """So is a kernel whose SM has not accepted its last block, once it has."""
+    tb = await start(dut)
+    tb.slow = {SMS - 1}
+    blocker = Kernel(0, 3, disabled=OTHERS, runs=LONG)
+    first = Kernel(1, 1, 20, disabled=OTHERS, runs=LONG)
+    later = Kernel(2, 0, 100_000, disabled=ONE, runs=(0, 0))
+    for kernel in (blocker, first, later):
+        await tb.opened(kernel)
+        await tb.steps(SETTLED)
+    for count in range(SLOTS - 1):
+        assert len(first.placed) == count and tb.sms[SMS - 1].coming
+        await tb.steps(SETTLED + 7 * count)
+        tb.slow = set()
+        await tb.until(lambda: not tb.sms[SMS - 1].coming, "it has accepted the block")
+        tb.slow = {SMS - 1}
+        await tb.until(lambda count=count: len(first.placed) > count, "it is placed", AGAIN)
 
 
 @cocotb.test(**LIMIT)

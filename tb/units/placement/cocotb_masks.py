@@ -164,18 +164,3 @@ async def keeps_its_sms(dut):
         await tb.opened(kernel)
         await tb.steps(2 * SETTLED)
     assert len(tb.blocks.log) == SMS + 4
-
-
-@cocotb.test(**LIMIT)
-async def has_blocks_stopped(dut):
-    """While a kernel waits that may have blocks stopped, no later one is placed anywhere."""
-    tb = await start(dut)
-    first = Kernel(0, 1, 2, WARPS, 1, runs=LONG, disabled=0b011, saves=True)
-    later = Kernel(1, 1)
-    for kernel in (first, later):
-        await tb.opened(kernel)
-        await tb.steps(2 * SETTLED)
-    assert placed(tb, first) == [(2, WHOLE)] and not placed(tb, later)
-    tb.end_all(2)
-    await tb.steps(2 * SETTLED)
-    assert len(placed(tb, first)) == 2 and len(placed(tb, later)) == 1

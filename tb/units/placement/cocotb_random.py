@@ -40,8 +40,10 @@ def random_kernel(numbers: Random, row: int) -> Kernel:
 
 
 def random_mask(numbers: Random) -> int:
-    """Disabled SMs, never all of them."""
-    some = numbers.sample(range(CONFIG.sms), numbers.randrange(CONFIG.sms))
+    """Disabled SMs, never all of them; those with a bit in the mask."""
+    some = numbers.sample(
+        range(CONFIG.masked_sms), min(numbers.randrange(CONFIG.sms), CONFIG.masked_sms)
+    )
     return numbers.choice((0, mask(some)))
 
 
@@ -107,7 +109,7 @@ async def random_moves(dut):
             kernel = random_kernel(numbers, free.pop())
             kernel.priority, kernel.blocks = numbers.choice((5, 9, 63)), numbers.choice((1, 2))
             if CONFIG.sm_masks:  # one SM at most, so that blocks can move
-                disabled = numbers.sample(range(CONFIG.sms), numbers.randrange(2))
+                disabled = numbers.sample(range(CONFIG.masked_sms), numbers.randrange(2))
                 kernel.disabled = mask(disabled) if CONFIG.sms > 2 else 0
             await tb.opened(kernel)
         known, event = list(tb.kernels), numbers.random()

@@ -28,7 +28,7 @@ class VictimsTestbench(Testbench):
     -------
     levels : level of each SM's victim, 0 without one.
     waits : level of the kernel that waits, 0 without one.
-    disabled : SMs that take none of its blocks, one bit each.
+    barred : SMs to which none of its blocks goes, one bit each.
     stopped : SMs that were told to stop a block since the last change, in order.
     """
 
@@ -36,22 +36,22 @@ class VictimsTestbench(Testbench):
         super().__init__(dut, Preemption(CONFIG))
         self._places = Source(self, "place")
         self.levels = [0 for _ in SMS]
-        self.waits = self.disabled = 0
+        self.waits = self.barred = 0
         self.stopped: list[int] = []
         self._past: list[int] = []
         self._answers: set[int] = set()
         self.drive(spare=1)
 
-    def change(self, levels: list[int], waits: int, disabled: int) -> None:
+    def change(self, levels: list[int], waits: int, barred: int) -> None:
         """Other victims, and another kernel, from this cycle on."""
-        self.levels, self.waits, self.disabled = levels, waits, disabled
+        self.levels, self.waits, self.barred = levels, waits, barred
         self.stopped = []
         for sm, level in enumerate(levels):
             self.drive(**{f"victims__{sm}": {"valid": level > 0, "level": level, "state": 5}})
-        self.drive(waits={"valid": waits > 0, "level": waits}, disabled=disabled)
+        self.drive(waits={"valid": waits > 0, "level": waits}, barred=barred)
 
     async def step(self) -> None:
-        self._past.append(self.disabled)
+        self._past.append(self.barred)
         self.drive(answered=sum(1 << sm for sm in self._answers))
         self._answers = set()
         if not self._places.pending:
@@ -75,17 +75,17 @@ async def least_urgent_of_its_own(dut: Any) -> None:
     numbers, rounds, met = tb.random, Rounds(150), 0
     while rounds.more(met > 40, met):
         levels = [numbers.choice((0, 1, 3, 7, 9)) for _ in SMS]
-        waits, disabled = numbers.choice((0, 3, 8, 60)), numbers.randrange(1, 1 << CONFIG.sms)
-        tb.change([0 for _ in SMS], 0, disabled)
+        waits, barred = numbers.choice((0, 3, 8, 60)), numbers.randrange(1, 1 << CONFIG.sms)
+        tb.change([0 for _ in SMS], 0, barred)
         await tb.steps(CHOSEN)
-        tb.change(levels, waits, disabled)
+        tb.change(levels, waits, barred)
         lower = {
             level: sm
             for sm, level in [*enumerate(levels)][::-1]
-            if 0 < level < waits and not disabled >> sm & 1
+            if 0 < level < waits and not barred >> sm & 1
         }
         await tb.steps(CHOSEN)
-        assert bool(tb.stopped) == bool(lower), (levels, waits, disabled)
+        assert bool(tb.stopped) == bool(lower), (levels, waits, barred)
         if lower:
             assert levels[tb.stopped[0]] == min(lower)
             met += any(0 < level < min(lower) for level in levels)

@@ -25,7 +25,7 @@ def run(simulator: str, tests: str, name: str, **options: Any) -> None:
 SMOKE = ["highest_list_first", "eviction_and_resume", "random_tasks"]
 
 
-SIZES = [name for name in TASKS if name not in ("saving", "nested")]
+SIZES = [name for name in TASKS if name not in ("saving", "nested", "masks")]
 
 
 @pytest.mark.parametrize("name", tiers(SIZES, smoke={"tiny": SMOKE}, nightly=["tiny", "large"]))
@@ -36,13 +36,13 @@ def test_tasks(simulator: str, name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     tiers(
-        ["default", "saving", "nested"],
-        smoke={"nested": ["saved_blocks_return"]},
-        nightly=["saving"],
+        ["default", "saving", "nested", "masks"],
+        smoke={"masks": ["saved_blocks_return"]},
+        nightly=["saving", "nested"],
     ),
 )
 def test_levels(simulator: str, name: str) -> None:
-    """With nested launches, and where there are none, as without."""
+    """With nested launches, and where there are none, as without; with SM masks, too."""
     run(simulator, "levels", name, minimum=2 if name == "default" else 9)
 
 

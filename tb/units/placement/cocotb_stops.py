@@ -1,0 +1,168 @@
+"""Kernels that have blocks stopped, and that some SMs do not take (PLACE-6, PREEMPT-5)."""
+
+from typing import Any
+
+import cocotb
+
+from signalbox.hw.placement.passed_kernels import TURN, least_turn, patience
+from signalbox.tb.testbench.clocked import Participant
+from signalbox.tb.testbench.ends import Source
+from signalbox.tb.units.placement.blocks import rounds
+from signalbox.tb.units.placement.cocotb_placement import (
+    CONFIG,
+    LIMIT,
+    LONG,
+    SETTLED,
+    SLOTS,
+    SMS,
+    WARPS,
+    placed,
+    start,
+)
+from signalbox.tb.units.placement.kernel import Kernel
+from signalbox.tb.units.placement.testbench import PlacementTestbench
+
+LAST = SMS - 1
+OTHERS = (1 << LAST) - 1
+ONE = 1 << LAST
+"""The last SM; all others, and this one, one bit each."""
+
+DECIDED = rounds(SMS) + 8
+"""Most cycles from the opening of a row, or from a pass, until a decision for its kernel fails."""
+
+ASKED = DECIDED + patience(CONFIG)
+"""Most cycles until the kernel has a block stopped, or is passed over."""
+
+
+class Stops(Participant):
+    """SMs with victims of the lowest level. One that is told to stop its block ends one, and says
+    that there was none to be stopped.
+
+    Members
+    -------
+    told : SMs that were told, in order.
+    """
+
+    def __init__(self, tb: PlacementTestbench) -> None:
+        self._tb = tb
+        self.told: list[int] = []
+        self._places = [*range(CONFIG.save_places)]
+        self._answers = [Source(tb, f"sm__{sm}__stopped") for sm in range(SMS)]
+        tb.join(self)
+
+    def victims(self, *sms: int) -> None:
+        """SMs with a block that can be stopped, from now on."""
+        for sm in range(SMS):
+            victim = {"valid": int(sm in sms), "level": 1}
+            self._tb.drive(**{f"sm__{sm}__victim": victim})
+
+    def sample(self, cycle: int) -> None:
+        for sm in range(SMS):
+            stop = self._tb.get(f"sm__{sm}__stop")
+            if stop["valid"]:
+                self.told.append(sm)
+                self._tb.drive(**{f"sm__{sm}__victim": 0})
+                self._tb.end_one(sm)
+                answer = {"given": stop["given"], "save_place": stop["save_place"]}
+                self._answers[sm].put(answer)
+
+
+async def begin(dut: Any) -> tuple[PlacementTestbench, Stops]:
+    tb = await start(dut)
+    stops = Stops(tb)
+    await tb.steps(4)
+    return tb, stops
+
+
+async def fill(tb: PlacementTestbench, row: int, priority: int, disabled: int = 0) -> None:
+    """Fill all block slots of the SMs that take its blocks."""
+    sms = SMS - disabled.bit_count()
+    kernel = Kernel(row, priority, sms * SLOTS, 1, 1, runs=LONG, disabled=disabled)
+    await tb.opened(kernel)
+    await tb.until(lambda: not kernel.left, "all slots are full")
+    await tb.steps(SETTLED)
+
+
+@cocotb.test(**LIMIT)
+async def behind_one_passed_over(dut: Any) -> None:
+    """A kernel has a block stopped although one before it waits for its SM."""
+    tb, stops = await begin(dut)
+    await fill(tb, 0, 0)
+    first = Kernel(1, 5, disabled=OTHERS)
+    await tb.opened(first)
+    await tb.steps(SETTLED)
+    stops.victims(*range(SMS))
+    second = Kernel(2, 3, saves=True)
+    await tb.opened(second)
+    await tb.until(lambda: stops.told, "a block is stopped", 2 * ASKED)
+    assert stops.told == [0]
+    await tb.until(lambda: not second.left, "it has room")
+    assert placed(tb, second)[0][0] == 0 and first.left
+
+
+@cocotb.test(**LIMIT)
+async def keeps_its_sm_alone(dut: Any) -> None:
+    """A kernel that may have blocks stopped, and waits for its SM, does not keep others from other
+    SMs. When there is a victim on its own, it has it stopped."""
+    tb, stops = await begin(dut)
+    await fill(tb, 0, 9, OTHERS)
+    first = Kernel(1, 5, disabled=OTHERS, saves=True)
+    await tb.opened(first)
+    stops.victims(*range(LAST))
+    later = [Kernel(2, 1, runs=LONG), Kernel(3, 1, disabled=OTHERS), Kernel(4, 1, runs=LONG)]
+    now = tb.cycle
+    for kernel in later:
+        await tb.opened(kernel)
+    await tb.until(lambda: not later[2].left, "others have room", 2 * ASKED + DECIDED)
+    dut._log.info(f"others have room after {tb.cycle - now} cycles")
+    await tb.steps(SETTLED)
+    assert first.left and later[1].left and not stops.told
+    stops.victims(LAST)
+    await tb.until(lambda: stops.told, "a block is stopped", TURN + least_turn(CONFIG) + ASKED)
+    assert stops.told == [LAST]
+    await tb.until(lambda: not first.left, "it has room", TURN + ASKED)
+    tb.end_all(LAST)
+    await tb.until(lambda: not later[1].left, "the next one has room", TURN + ASKED)
+    order = [row for _, row, sm, _ in tb.blocks.log if sm == LAST and row]
+    assert order == [1, 3]
+
+
+@cocotb.test(**LIMIT)
+async def one_after_another(dut: Any) -> None:
+    """A kernel behind one that was passed over has one block stopped after the other, although
+    blocks end on the SM of the first one meanwhile."""
+    tb, stops = await begin(dut)
+    await fill(tb, 0, 0, ONE)
+    await fill(tb, 1, 9, OTHERS)
+    first = Kernel(2, 5, 1, WARPS, 1, barrier=True, disabled=OTHERS)
+    await tb.opened(first)
+    await tb.steps(SETTLED)
+    second = Kernel(3, 3, 3, saves=True, runs=LONG)
+    await tb.opened(second)
+    for count in range(1, 4):
+        stops.victims(*range(LAST))
+        left = 3 - count
+        await tb.until(lambda left=left: second.left == left, "it has room", TURN + 2 * ASKED)
+        assert stops.told == [0] * count
+        if count < 3:
+            tb.end_one(LAST)
+    assert first.left
+
+
+@cocotb.test(**LIMIT)
+async def never_on_held_sms(dut: Any) -> None:
+    """Whenever the order starts anew, a kernel has no block stopped on an SM that is held for one
+    before it."""
+    for delay in range(ASKED):
+        tb, stops = await begin(dut)
+        await fill(tb, 0, 0)
+        first, second = Kernel(1, 5, disabled=OTHERS), Kernel(2, 3, saves=True)
+        for kernel in (first, Kernel(3, 0)):
+            await tb.opened(kernel)
+            await tb.steps(SETTLED)
+        stops.victims(*range(SMS))
+        await tb.opened(second)
+        await tb.steps(delay)
+        tb.stop.put(3)
+        await tb.until(lambda one=second: not one.left, "it has room")
+        assert stops.told == [0] and first.left
