@@ -196,6 +196,45 @@ async def killed_while_waiting(dut: Any) -> None:
         tb.tasks.clear()
 
 
+async def all_want_to_launch(tb: Bench, warps: int) -> None:
+    """A block of so many warps that all come to a launch, of which one is in progress for long."""
+    tb.latency, tb.port.latency = (3000, 1), (5, 5)
+    tb.launch(Task(0, parent(2, warps=warps)))
+    await tb.until(lambda: tb.launched, "a launch", 1000)
+    await tb.steps(30 * warps)
+
+
+@cocotb.test(**LIMIT)
+async def killed_among_many(dut: Any) -> None:
+    """Warps of a killed row that wait for their turn to launch end at once, the one whose launch is
+    in progress after the answer; no further one is made."""
+    tb = await Bench(dut).start()
+    warps = CONFIG.sm_warps
+    await all_want_to_launch(tb, warps)
+    tb.kill(0)
+    await tb.until(lambda: len(tb.warps) <= 1, "all but one end", 2 * LAP + 40 + 20 * warps)
+    await tb.until(lambda: not tb.slots, "the last one ends", 3200)
+    tb.tasks.clear()
+    assert sum(map(len, tb.launched.values())) == 1 and not tb.faults
+
+
+@cocotb.test(**LIMIT)
+async def stopped_among_many(dut: Any) -> None:
+    """A block is saved after the launch in progress; its warps make the others when it goes on."""
+    tb = await Bench(dut).start()
+    await all_want_to_launch(tb, CONFIG.sm_warps)
+    (slot,) = tb.slots
+    tb.stop(slot)
+    await tb.until(lambda: tb.saved, "it is saved", 3000 + 200 * CONFIG.sm_warps)
+    assert sum(map(len, tb.launched.values())) == 1
+    tb.latency = 30, 300
+    await tb.rest(50_000)
+    (made,) = tb.launched.values()
+    first = parent(2, warps=CONFIG.sm_warps)
+    wanted = [va for at, _, warp in warps_of(first) for va in records(first, at, warp)]
+    assert sorted(made) == sorted(wanted) and not tb.faults
+
+
 @cocotb.test(**LIMIT)
 async def wrong_records(dut: Any) -> None:
     """A misaligned or far record ends its warp with the cause, the address and the launches made; a
