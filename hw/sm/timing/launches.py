@@ -13,8 +13,9 @@ __all__ = ["Launches"]
 
 
 class Launches(wiring.Component):
-    """Launches kernels, one at a time. A warp continues after the answer, whatever it is; with a
-    failure, MEMORY_ALIGNMENT or MEMORY_FAULT, if its record has a wrong address.
+    """Launches kernels, one at a time. A warp continues once its launch is answered, whether it was
+    accepted or refused. If the record's address is misaligned or out of range, nothing is launched
+    and the warp fails, with MEMORY_ALIGNMENT or MEMORY_FAULT.
 
     Members
     -------

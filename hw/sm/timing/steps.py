@@ -171,9 +171,9 @@ class Steps(wiring.Component):
             m.d.sync += [self._valid.eq(self.fire.valid), warp.eq(self.fire.payload)]
 
     def _wait(self, m: Module, over: Value, goes: Value) -> Value:
-        """Whether the warp waits: it has made all its launches, and its block had children when its
-        turn came; or it comes to a launch, and another one was in progress then. So waiting warps
-        are seen to be stopped or killed in each turn."""
+        """Whether the warp waits: either it has made all its launches and its block had children
+        when its turn came, or its next step is a launch and another one was in progress then. Since
+        a waiting warp is looked at in each turn, a stop or kill of it is noticed."""
         again, warp, launch, waits = self.again, self._warp, self.launch.p, Signal(name="waits")
         parent, busy = Signal(name="parent"), Signal(name="busy")
         with m.If(self.fire.ready):
