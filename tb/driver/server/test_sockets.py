@@ -1,14 +1,17 @@
-"""Connections of the server to other processes."""
+"""Connections between the server and other processes: their ends."""
 
 import asyncio
 import time
-from multiprocessing import get_context
+from multiprocessing import Pipe, get_context
 from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from signalbox.driver.client.socket_link import SocketLink
+from signalbox.driver.protocol.errors import ServerError
+from signalbox.driver.protocol.messages import Answer, Done, Leave, decode_call, encode
 from signalbox.driver.server.server import Received
 from signalbox.driver.server.shared_memory import SharedMemory
 from signalbox.driver.server.sockets import SocketInbox, SocketServer
@@ -64,3 +67,24 @@ def test_a_stalled_client_is_not_waited_for(tmp_path: Path):
         for _ in range(100):
             item.peer.send(bytes(1 << 16))
         server.close()
+
+
+def test_an_answer_just_before_the_end():
+    """A client takes an answer that comes together with the end of the connection."""
+    mine, other = Pipe()
+
+    async def leave() -> Done:
+        link = SocketLink(mine)
+        call = asyncio.create_task(link.connection.call(Leave(drain=True), Done))
+        await asyncio.sleep(0)
+        number = decode_call(other.recv_bytes()).number
+        other.send_bytes(encode(Answer(number, 5, Done())))
+        other.close()
+        while not mine.closed:  # the thread has read both, while the event loop stands still
+            time.sleep(0.01)
+        await call
+        with pytest.raises(ServerError, match="the server has ended the connection"):
+            await link.wait()
+        return call.result()
+
+    assert asyncio.run(leave()) == Done()
