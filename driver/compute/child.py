@@ -13,7 +13,7 @@ class NestingError(ValueError):
 
 class Child:
     """A kernel with its arguments, ready to be launched by kernels. Created by `Stream.child`, and
-    kept among the `known` ones of its address space, by record, until it is freed.
+    registered in `known` by the address of its record until it is freed.
 
     As an argument of a kernel it is the address of its task record, for the instruction `launch`.
     The record belongs to one launch at a time, as the machine may save the position of an evicted

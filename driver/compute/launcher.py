@@ -163,8 +163,10 @@ class Launcher(ABC):
             if launch.kernel.local:  # the area is a setting of the channel that launches
                 name = launch.kernel.name
                 raise NestingError(f"{name} has local memory: kernels cannot launch it")
+        if not launches:
+            return []
         loaded = [(await self._load(launch, space))[:2] for launch in launches]
-        size = QMD_BYTES + max((len(arguments) for arguments, _ in loaded), default=0)
+        size = QMD_BYTES + max(len(arguments) for arguments, _ in loaded)
         memories = await self._pool(space).take_several(len(launches), size)
         try:
             for launch, (arguments, program), memory in zip(

@@ -79,26 +79,32 @@ def _statements(text: str, labels: dict[str, int], names: dict[str, int]) -> lis
         rest = re.split(r"[#;]", line)[0].strip()
         try:
             rest = _take_names(rest, labels, names, len(statements))
+            instructions = _expanded(rest, len(statements))
         except ValueError as error:
             raise AssemblerError(f"line {number}: {error}") from None
-        for instruction in _expanded(rest, len(statements)):
-            statements.append((number, instruction))
+        statements += [(number, instruction) for instruction in instructions]
     return statements
 
 
 def _expanded(text: str, index: int) -> list[str]:
-    """Instructions of a statement, from instruction number `index` on."""
-    if found := _UNTIL.match(text):
-        word, at, wanted = found.groups()
-        top, behind = index * INSTRUCTION_BYTES, (index + 5) * INSTRUCTION_BYTES
-        return [
-            f"ldg {word}, {at}",
-            f"xor {word}, {word}, {wanted}",
-            f"bnone {word}, {behind}",
-            f"wait {_UNTIL_PAUSE}",
-            f"bra {top}",
-        ]
-    return [text] if text else []
+    """Instructions of a statement, from instruction number `index` on. Raises `ValueError`."""
+    found = _UNTIL.match(text)
+    if not found:
+        return [text] if text else []
+    word, at, wanted = found.groups()
+    pair = re.search(r"r(\d+)", at)
+    used = [wanted] + ([f"r{int(pair[1]) + n}" for n in (0, 1)] if pair else [])
+    if word in used:
+        raise ValueError(f"until overwrites {word}, which it needs")
+    top = index * INSTRUCTION_BYTES
+    loop = [
+        f"ldg {word}, {at}",
+        f"xor {word}, {word}, {wanted}",
+        f"wait {_UNTIL_PAUSE}",
+        f"bra {top}",
+    ]
+    loop.insert(2, f"bnone {word}, {top + (len(loop) + 1) * INSTRUCTION_BYTES}")
+    return loop
 
 
 def disassemble(program: bytes) -> list[str]:

@@ -75,6 +75,8 @@ class TimingTask:
             if not 0 <= value < 1 << field.width:
                 raise ValueError(f"{name} = {value}: 0 … {(1 << field.width) - 1}")
             word |= int(value) << field.offset
+        if self.store and self.launch:
+            raise ValueError("store and launch: accesses are stores, loads or launches")
         if self.cycles + self.spread > _WORD:
             raise ValueError(f"cycles + spread = {self.cycles + self.spread}: {_WORD} at most")
         return word.to_bytes(RECORD_BYTES, "little")

@@ -308,8 +308,9 @@ class Stream:
         """Prepare a kernel that is launched by kernels of the stream's address space (NEST-10);
         parameters as those of `launch`. Its priority is that of its parent + 1.
 
-        The first word of `done` becomes 1 when the kernel and its descendants are complete: a
-        parent can wait for this child alone (`until` of `driver.kernels.assembler`), or for some.
+        The first word of `done`, which must be 0 at the launch, becomes 1 when the kernel and its
+        descendants are complete, unless one has failed. So the block that has launched it can wait
+        for this child alone (`until` of `driver.kernels.assembler`).
 
         How deep kernels may be nested is a limit of the device (`Device.set_limit`).
 

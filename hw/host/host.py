@@ -226,7 +226,7 @@ class Host(wiring.Component):
         connect(m, self._writeback.writes, *(unit.userd for unit in users))
 
     def _connect_runlist(self, m: Module) -> None:
-        """Channels that may be served, by the runlist; all without one."""
+        """The runlist, which says which channels may be served; without one, all may."""
         execute, fetch, turns = self.execute, self._fetch, Turns(self._config).create()
         for runlist in self._runlists:
             turns = runlist.turns
@@ -251,7 +251,8 @@ class Host(wiring.Component):
         connect(m, self.scheduler.floor, status.floor)
 
     def _slices(self, m: Module) -> None:
-        """SLICE of the channel taken, in a RAM here, as the scheduler is proved for any slice."""
+        """SLICE of the channel taken. Its RAM is here, so that the scheduler is proved for any
+        slice."""
         (slices,) = setting_ram(m, self._config, self.channels.control.setting, "SLICE")
         m.d.comb += [
             slices.addr.eq(self.pipeline.served.select),
@@ -270,7 +271,7 @@ class Host(wiring.Component):
         ]
 
     def _interrupts(self, m: Module) -> None:
-        """Events outside, per channel; several units notify."""
+        """Outputs of events, per channel; `notify` is that of several units."""
         execute, notify = self.execute, self.execute.notify
         m.d.comb += [
             self.ignored.eq(execute.ignored),

@@ -1,4 +1,5 @@
-"""Ports of the host with several users. Others are defined with a unit, see `hw/README.md`."""
+"""Ports of the host that several units use. Those of a single user are in the file of its unit; see
+`hw/README.md`."""
 
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
@@ -45,7 +46,7 @@ class ChannelState(wiring.Signature):
     occupied : out, has fetched beats.
     drained : out, alive, and everything fetched was executed.
     empty : out, nothing is left to execute, not even in its ring.
-    busy : out, it has entries that are not executed yet.
+    busy : out, something is still to be fetched, or the channel is not `drained`.
     working : out, alive and not empty.
     reserving : out, working, has a turn, and all of its acquire group held in the previous cycle:
         its reservation of an engine lasts.

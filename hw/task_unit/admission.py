@@ -24,7 +24,7 @@ class Admission(JobStates):
     Attributes
     ----------
     has_area : the running context has a save area.
-    may_stop : the task may have blocks of lower priority stopped.
+    may_stop : the task is allowed to cause blocks of lower priority to be stopped.
     """
 
     def __init__(self, *shared: Any, children: Children | None) -> None:

@@ -87,6 +87,9 @@ def test_until() -> None:
         assert assemble(text.format(wanted)) == assemble(same.format(wanted))
     with pytest.raises(AssemblerError, match="line 2"):
         assemble("nop\nuntil r4, [q2], 1")
+    for text in ("until r4, [r2], r4", "until r2, [r2], 1", "until r3, [r2 + 4], 1"):
+        with pytest.raises(AssemblerError, match="line 2: until overwrites r"):
+            assemble(f"nop\n{text}")
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ def test_record_and_rules() -> None:
     numbers = Random(5)
     for _ in range(200):
         values = {name: numbers.getrandbits(bits) for name, bits in VALUES.items()}
+        values["launch"] &= ~values["store"]
         task, flags = TimingTask(**values), values.pop("launch") << 1 | values["store"]
         model = Timing(**{**values, "store": flags})
         assert task.pack() == model.record()
@@ -40,6 +41,7 @@ def test_record_and_rules() -> None:
     [
         ({"cycles": 1 << 32}, "cycles = 4294967296: 0 … 4294967295"),
         ({"cycles": -1}, "cycles = -1"),
+        ({"cycles": 1, "store": True, "launch": True}, "store and launch"),
         ({"cycles": 1, "accesses": 1 << 16}, "accesses = 65536: 0 … 65535"),
         ({"cycles": 1, "base": 1 << 49}, r"base = 0x2000000000000: 0 … 2\^49 - 1"),
         ({"cycles": 1 << 31, "spread": 1 << 31}, r"cycles \+ spread = 4294967296"),

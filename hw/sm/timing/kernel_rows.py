@@ -7,7 +7,12 @@ from amaranth.lib.wiring import In, Out
 from signalbox.hw.config import Config
 from signalbox.hw.errors import CoreCause
 from signalbox.hw.records.memory import MemoryStatus, read_beat
-from signalbox.hw.records.placement import KernelWord, buffer_word, kernel_word
+from signalbox.hw.records.placement import (
+    USES_LOCAL,
+    KernelWord,
+    buffer_word,
+    kernel_word,
+)
 from signalbox.hw.sm.port import core_request
 from signalbox.hw.sm.timing.layouts import RECORD_BYTES, RECORD_WORDS, timing_record
 
@@ -193,7 +198,8 @@ class KernelRows(wiring.Component):
         with m.If(beat.valid & failed & (self._cause == CoreCause.NONE)):
             m.d.sync += self._cause.eq(Mux(fault, CoreCause.PROGRAM_FAULT, CoreCause.PROGRAM_BUS))
         launches = self._lane()[timing_record["launch"].offset]
-        with m.If(self._fills & (self._count == 0) & launches & ~self._may_launch):
+        first = self._fills & (self._count == 0) & (self._cause == CoreCause.NONE)
+        with m.If(first & launches & ~self._may_launch):
             m.d.sync += self._cause.eq(CoreCause.INSTRUCTION)
 
     def _nest(self, m: Module) -> None:
@@ -201,5 +207,5 @@ class KernelRows(wiring.Component):
         wait."""
         kernel, local = self.kernel, Signal(self._config.rows, name="local")
         with m.If(kernel.valid & (kernel.word == KernelWord.BLOCK_Z)):
-            m.d.sync += local.bit_select(kernel.row, 1).eq(kernel.data[24])
+            m.d.sync += local.bit_select(kernel.row, 1).eq(kernel.data[USES_LOCAL])
         m.d.comb += self._may_launch.eq(~local.bit_select(self.row, 1))

@@ -2,11 +2,10 @@
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
-from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
 from signalbox.hw.errors import CoreCause
-from signalbox.hw.lib.stream import StreamFIFO
 from signalbox.hw.sm.port import block_launch, launch_answer, record_fault, record_page
 from signalbox.hw.sm.timing.layouts import warp_launch, warp_wake
 
@@ -14,17 +13,17 @@ __all__ = ["Launches"]
 
 
 class Launches(wiring.Component):
-    """Launches kernels, one at a time, in the order in which the computing times of their warps
-    expire. A warp continues after the answer, whatever it is; with a failure, MEMORY_ALIGNMENT or
-    MEMORY_FAULT, if its record has a wrong address.
+    """Launches kernels, one at a time. A warp continues once its launch is answered, whether it was
+    accepted or refused. If the record's address is misaligned or out of range, nothing is launched
+    and the warp fails, with MEMORY_ALIGNMENT or MEMORY_FAULT.
 
     Members
     -------
-    i : in, stream of `warp_launch`; always accepted, as each warp has one at most.
-    launch : out, see `SmPort`; 2 cycles after `i`, if no other launch is in progress.
+    i : in, stream of `warp_launch`; accepted while no launch is in progress.
+    launch : out, see `SmPort`; 1 cycle after `i`.
     launched : in, see `SmPort`.
-    wake : out, stream of `warp_wake`: warps whose launch has failed, or was answered, 1 cycle
-        later.
+    wake : out, stream of `warp_wake`: warps that continue; 1 cycle after the answer, or after `i`
+        if the address is wrong.
     """
 
     def __init__(self, config: Config) -> None:
@@ -38,27 +37,26 @@ class Launches(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        config, launch, wake = self._config, self.launch, self.wake
-        m.submodules.queue = queue = StreamFIFO(warp_launch(config), config.sm_warps + 1)
-        connect(m, flipped(self.i), queue.i)
-        first = queue.o.p
+        launch, wake = self.launch, self.wake
+        now = Signal(warp_launch(self._config))
         cause = Signal(CoreCause)
         m.d.comb += [
-            cause.eq(record_fault(first.va)),
-            launch.p.slot.eq(first.slot),
-            launch.p.row.eq(first.row),
-            launch.p.page.eq(record_page(first.va)),
-            wake.p.warp.eq(first.warp),
-            wake.p.row.eq(first.row),
-            wake.p.wait.eq(Mux(cause == CoreCause.NONE, first.wait, 0)),
+            launch.p.slot.eq(now.slot),
+            launch.p.row.eq(now.row),
+            launch.p.page.eq(record_page(now.va)),
+            wake.p.warp.eq(now.warp),
+            wake.p.row.eq(now.row),
+            wake.p.wait.eq(Mux(cause == CoreCause.NONE, now.wait, 0)),
             wake.p.cause.eq(cause),
-            queue.o.ready.eq(wake.valid & wake.ready),
         ]
         with m.FSM():
-            with m.State("NEXT"), m.If(queue.o.valid):
-                m.next = "LAUNCH"
-                with m.If(cause != CoreCause.NONE):
-                    m.next = "WAKE"
+            with m.State("IDLE"):
+                m.d.comb += self.i.ready.eq(1)
+                m.d.sync += [now.eq(self.i.p), cause.eq(record_fault(self.i.p.va))]
+                with m.If(self.i.valid):
+                    m.next = "LAUNCH"
+                    with m.If(record_fault(self.i.p.va) != CoreCause.NONE):
+                        m.next = "WAKE"
             with m.State("LAUNCH"):
                 m.d.comb += launch.valid.eq(1)
                 with m.If(launch.ready):
@@ -68,5 +66,5 @@ class Launches(wiring.Component):
             with m.State("WAKE"):
                 m.d.comb += wake.valid.eq(1)
                 with m.If(wake.ready):
-                    m.next = "NEXT"
+                    m.next = "IDLE"
         return m

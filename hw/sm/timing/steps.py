@@ -58,8 +58,8 @@ class Steps(wiring.Component):
     put : in, with preemption: stream of the progress of restored warps.
     launch : out, with nested launches: stream of `warp_launch`.
     children : in, with nested launches; per block slot: it has children that are not complete.
-    again : out, with nested launches: stream of `warp_wake`, warps that have launched kernels and
-        wait for the children of their block.
+    again : out, with nested launches: stream of `warp_wake`, warps that wait, for the children of
+        their block or for the end of another launch; they are looked at again in the next turn.
     """
 
     def __init__(self, config: Config) -> None:
@@ -171,16 +171,21 @@ class Steps(wiring.Component):
             m.d.sync += [self._valid.eq(self.fire.valid), warp.eq(self.fire.payload)]
 
     def _wait(self, m: Module, over: Value, goes: Value) -> Value:
-        """Whether the warp, which has made all its launches, waits for the children of its block:
-        it looks again in its next turn."""
+        """Whether the warp waits: either it has made all its launches and its block had children
+        when its turn came, or its next step is a launch and another one was in progress then. Since
+        a waiting warp is looked at in each turn, a stop or kill of it is noticed."""
         again, warp, launch, waits = self.again, self._warp, self.launch.p, Signal(name="waits")
-        slot = self._facts.slot
+        parent, busy = Signal(name="parent"), Signal(name="busy")
+        with m.If(self.fire.ready):
+            m.d.sync += [
+                parent.eq(self.children.bit_select(self.fire.p.slot, 1)),
+                busy.eq(~self.launch.ready | self.launch.valid),
+            ]
         m.d.comb += [
-            waits.eq(over & self._count.launch & self.children.bit_select(slot, 1)),
+            waits.eq(self._count.launch & Mux(over, parent, busy)),
             again.valid.eq(self._valid & goes & waits),
             [again.p[name].eq(warp[name]) for name in ("warp", "row")],
-            [launch[name].eq(warp[name]) for name in ("warp", "row")],
-            launch.slot.eq(slot),
+            [launch[name].eq(warp[name]) for name in ("warp", "row", "slot")],
             launch.wait.eq(self._facts.wait),
             launch.va.eq(self._moved.va),
         ]

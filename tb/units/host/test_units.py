@@ -69,7 +69,7 @@ def test_arrivals(simulator: str, size: str) -> None:
     tiers(
         ["tiny", "default", "two-engines", "large"],
         smoke=["tiny"],
-        nightly=["tiny", "two-engines", "large"],
+        nightly=["tiny", "default", "large"],
     ),
 )
 def test_barrier(simulator: str, size: str) -> None:
@@ -219,7 +219,7 @@ def test_outstanding(simulator: str, size: str) -> None:
     "size",
     tiers(
         ["narrow", "few", "default", "wide"],
-        smoke={"few": ["rate", "wrong_kinds", "memory_fails", "one_at_a_time"]},
+        smoke={"few": ["rate", "wrong_kinds", "wrong_channels", "memory_fails", "one_at_a_time"]},
         nightly=["narrow", "few", "wide"],
     ),
 )

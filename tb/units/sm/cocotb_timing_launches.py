@@ -25,7 +25,7 @@ LAUNCHES = 2
 """Flags of a record: launches in place of loads."""
 
 
-class Bench(LaunchingTestbench):
+class TimingLaunches(LaunchingTestbench):
     """Also checks that no warp ends before its own children are complete, unless it is killed or
     has failed."""
 
@@ -61,7 +61,7 @@ def parent(count: int = 1, blocks: int = 1, warps: int = 1, cycles: int = 5, **m
 async def every_launch_once(dut: Any, rate: float) -> None:
     """Each warp launches its records, in order, and ends when its children are complete, whether
     its block is stopped or not, and whatever the answers; others make their accesses meanwhile."""
-    tb = await Bench(dut).start()
+    tb = await TimingLaunches(dut).start()
     tb.rate = rate
     numbers = tb.random
     for number in range(40):
@@ -94,7 +94,7 @@ async def every_launch_once(dut: Any, rate: float) -> None:
     assert not rate or tb.stopped_waiting
 
 
-def check_spans_of(tb: Bench, task: Launch, row: int) -> None:
+def check_spans_of(tb: TimingLaunches, task: Launch, row: int) -> None:
     """Each warp has run to its end; a stopped one more than once."""
     ended = {(one.at, one.index) for one in tb.spans if one.row == row}
     assert ended == {(at, warp) for at, _, warp in warps_of(task)}
@@ -106,7 +106,7 @@ def check_spans_of(tb: Bench, task: Launch, row: int) -> None:
 async def ends_after_its_children(dut: Any) -> None:
     """A warp ends within a turn of the last completion, and reads no memory while it waits; one
     that launches nothing does not wait, and neither does one whose launches are refused."""
-    tb = await Bench(dut).start()
+    tb = await TimingLaunches(dut).start()
     tb.holds, tb.port.latency, tb.latency = True, (1, 2), (1, 2)
     timing = Timing(2, LAUNCHES, 256, RECORDS + 256, 5)
     tb.launch(Task(0, launch(timing)))
@@ -134,7 +134,7 @@ async def ends_after_its_children(dut: Any) -> None:
 async def waits_for_its_own(dut: Any) -> None:
     """A warp computes before and after each launch, and does not wait for children of another
     block."""
-    tb = await Bench(dut).start()
+    tb = await TimingLaunches(dut).start()
     tb.port.latency = tb.latency = (1, 2)
     timing = Timing(2, LAUNCHES, 256, RECORDS + 256, 500)
     await run(tb, {0: launch(timing)})
@@ -157,7 +157,7 @@ async def waits_for_its_own(dut: Any) -> None:
 async def nobody_waits_for_an_answer(dut: Any) -> None:
     """While a launch waits for its answer, and others for their turn, accesses of other warps go
     on, and their warps end."""
-    tb = await Bench(dut).start()
+    tb = await TimingLaunches(dut).start()
     tb.latency, tb.port.latency = (3000, 1), (5, 5)
     warps = max(1, CONFIG.sm_warps - 1)
     tb.launch(Task(0, parent(2, warps=warps)))
@@ -175,7 +175,7 @@ async def nobody_waits_for_an_answer(dut: Any) -> None:
 async def killed_while_waiting(dut: Any) -> None:
     """A warp of a killed row ends that waits for children, or for an answer once it is given; one
     of another row goes on."""
-    tb = await Bench(dut).start()
+    tb = await TimingLaunches(dut).start()
     tb.holds = True
     tb.latency = 30, 300
     both = {0, 1} if CONFIG.sm_warps > 1 else {0}
@@ -196,11 +196,50 @@ async def killed_while_waiting(dut: Any) -> None:
         tb.tasks.clear()
 
 
+async def all_want_to_launch(tb: TimingLaunches, warps: int) -> None:
+    """A block of so many warps that all come to a launch, of which one is in progress for long."""
+    tb.latency, tb.port.latency = (3000, 1), (5, 5)
+    tb.launch(Task(0, parent(2, warps=warps)))
+    await tb.until(lambda: tb.launched, "a launch", 1000)
+    await tb.steps(30 * warps)
+
+
+@cocotb.test(**LIMIT)
+async def killed_among_many(dut: Any) -> None:
+    """Warps of a killed row that wait for their turn to launch end at once, the one whose launch is
+    in progress after the answer; no further one is made."""
+    tb = await TimingLaunches(dut).start()
+    warps = CONFIG.sm_warps
+    await all_want_to_launch(tb, warps)
+    tb.kill(0)
+    await tb.until(lambda: len(tb.warps) <= 1, "all but one end", 2 * LAP + 40 + 20 * warps)
+    await tb.until(lambda: not tb.slots, "the last one ends", 3200)
+    tb.tasks.clear()
+    assert sum(map(len, tb.launched.values())) == 1 and not tb.faults
+
+
+@cocotb.test(**LIMIT)
+async def stopped_among_many(dut: Any) -> None:
+    """A block is saved after the launch in progress; its warps make the others when it goes on."""
+    tb = await TimingLaunches(dut).start()
+    await all_want_to_launch(tb, CONFIG.sm_warps)
+    (slot,) = tb.slots
+    tb.stop(slot)
+    await tb.until(lambda: tb.saved, "it is saved", 3000 + 200 * CONFIG.sm_warps)
+    assert sum(map(len, tb.launched.values())) == 1
+    tb.latency = 30, 300
+    await tb.rest(50_000)
+    (made,) = tb.launched.values()
+    first = parent(2, warps=CONFIG.sm_warps)
+    wanted = [va for at, _, warp in warps_of(first) for va in records(first, at, warp)]
+    assert sorted(made) == sorted(wanted) and not tb.faults
+
+
 @cocotb.test(**LIMIT)
 async def wrong_records(dut: Any) -> None:
     """A misaligned or far record ends its warp with the cause, the address and the launches made; a
     kernel with local memory must not launch any."""
-    tb = await Bench(dut).start()
+    tb = await TimingLaunches(dut).start()
     odd, far = RECORDS + tb.random.choice((1, 4, 128)), 1 << 40
     cases = (
         (parent_at(odd), CoreCause.MEMORY_ALIGNMENT, odd, 1),

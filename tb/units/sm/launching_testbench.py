@@ -10,7 +10,7 @@ from signalbox.tb.testbench.ends import Sink
 from signalbox.tb.testbench.strobe import Strobe
 from signalbox.tb.units.sm.cocotb_preempt import MOST, Stopping
 
-__all__ = ["CHILDREN", "Key", "LaunchingTestbench", "verdict"]
+__all__ = ["CHILDREN", "Key", "LaunchingTestbench"]
 
 Key = tuple[int, tuple[int, int, int]]
 

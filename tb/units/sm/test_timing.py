@@ -32,10 +32,10 @@ def fields(size: str) -> dict[str, Any]:
 TESTS = pytest.mark.parametrize(
     ("tests", "minimum"),
     tiers(
-        [("timing", 5), ("timing_ends", 10)],
+        [("timing", 5), ("timing_ends", 11)],
         smoke={
             ("timing", 5): ["addresses_and_numbers_of_big_grids"],
-            ("timing_ends", 10): ["kill", "accesses_overlap"],
+            ("timing_ends", 11): ["kill", "accesses_overlap"],
         },
     ),
 )
@@ -141,7 +141,7 @@ def test_stops_in_other_sizes(
 
 LAUNCHES = pytest.mark.parametrize(
     ("tests", "minimum"),
-    tiers([("timing_launches", 7)], smoke={("timing_launches", 7): ["wrong_records"]}),
+    tiers([("timing_launches", 9)], smoke={("timing_launches", 9): ["wrong_records"]}),
 )
 
 
