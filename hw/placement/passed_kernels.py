@@ -96,7 +96,8 @@ class PassedKernels(wiring.Component):
         disabled, covered = (
             Signal(self._config.sms, name=name) for name in ("disabled", "covered")
         )
-        left = Signal(range(patience(self._config) + 1), name="patience")
+        most = patience(self._config)
+        left = Signal(range(most + 1), init=most, name="patience")
         over, refused, found = (Signal(name=name) for name in ("over", "was_refused", "found"))
         m.d.comb += [
             disabled.eq(served.disabled),
@@ -117,7 +118,7 @@ class PassedKernels(wiring.Component):
             refused.eq(self.refused & ~self.restart),
             found.eq(self.sent.valid & (mine | self.passed.bit_select(self.sent.row, 1))),
         ]
-        m.d.sync += left.eq(Mux(self.waits, left - self._stays, patience(self._config)))
+        m.d.sync += left.eq(Mux(self.waits, left - self._stays, most))
         with m.If(self.passes):
             m.d.sync += [held.eq(covered), self.passed.bit_select(served.row, 1).eq(1)]
         with m.If(self.restart):

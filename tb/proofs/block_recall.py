@@ -151,10 +151,9 @@ class MaskedRecallProof(RecallProof):
         claims = self._state.ongoing("SETTLE", "WAIT", "SEND")
         last, sought = Signal(dut.open.shape(), name="last_open"), Signal(name="sought")
         m.d.sync += [last.eq(dut.open), sought.eq(self._state.ongoing("SEEK"))]
-        opens = claims & (
-            (dut.open.valid & (dut.open.row == dut.claim.row))
-            | (sought & last.valid & (last.row == dut.claim.row))
-        )
+        late = sought & last.valid & (last.row == dut.claim.row)
+        """The row has opened while its mask was read."""
+        opens = claims & (late | (dut.open.valid & (dut.open.row == dut.claim.row)))
         m.d.sync += opened.eq(claims & (opened | opens))
         for one in dut.returned:
             own = (one.row == dut.claim.row) & ~opened & ~opens
@@ -166,6 +165,7 @@ class MaskedRecallProof(RecallProof):
             Assert(~moves | ~opened),
             Assert(~told | (self._answer.row == dut.claim.row)),
             Assert(~self._state.ongoing("SEND") | (dut.move.row == dut.claim.row)),
+            Assert(~claims | opened | late | (dut.claim.row != row) | (dut.barred == mask)),
             Assert(
                 ~self._state.ongoing("WAIT", "SEND")
                 | opened
