@@ -530,7 +530,10 @@ class GrowingRowProof(Proof):
     """The needs of a kernel stay, and no block is sent to the SM."""
 
     name = "placement.growing_row"
-    shows = "an SM that did not qualify for a kernel does so only when it has said that it may"
+    shows = (
+        "an SM that did not qualify for a kernel does so only when it has said that it may; it says "
+        "so only when resources are freed, a block is returned, or its link or its report changes"
+    )
     induction = 3
     cover = 6
 
@@ -550,6 +553,27 @@ class GrowingRowProof(Proof):
             Cover(now & ~was & grew & ~dut.grows),
             Cover(now & ~was & ~grew & dut.grows),
         ]
+        self._changes(m, dut)
+
+    @staticmethod
+    def _changes(m: Module, dut: SmRow) -> None:
+        """The reasons for which it says so."""
+        ready, heard = Signal(name="was_ready"), Signal(init=1, name="was_heard")
+        highest = Signal.like(dut.highest, name="was_highest")
+        news, changed = Signal(name="news"), Signal(name="has_changed")
+        m.d.comb += news.eq(
+            dut.freed.as_value().any()
+            | dut.returned
+            | (dut.ready & ~ready)
+            | (dut.heard & ~(heard & (highest == dut.highest)))
+        )
+        m.d.sync += [
+            ready.eq(dut.ready),
+            heard.eq(dut.heard),
+            highest.eq(dut.highest),
+            changed.eq(news),
+        ]
+        m.d.comb += Assert(~dut.grows | changed)
 
 
 PROOFS = [
