@@ -1,6 +1,6 @@
 """Kernel status register table: selects the kernel to be served (PLACE-1, PLACE-6)."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory, MemoryData
 from amaranth.lib.wiring import In, Out
@@ -137,7 +137,7 @@ class KernelTable(wiring.Component):
                 self.settled.valid
                 & self.failed
                 & ~(self._settles & self._serves & ~self._moves_on)
-                & ~(self._passes | self._passed.bit_select(self.settled.row, 1))
+                & ~(self._passes | self._was_passed(self.settled.row))
             ),
         ]
         self._order(m)
@@ -272,10 +272,12 @@ class KernelTable(wiring.Component):
         m.d.sync += flight.eq(Mux(self._moves_on | ~self._serves, 0, after - self._settles))
         with m.If(self.sent.valid | self._passes | self._again):
             m.d.sync += waits.eq(0)
-        with m.Elif(
-            self.settled.valid & self.failed & ~self._passed.bit_select(self.settled.row, 1)
-        ):
+        with m.Elif(self.settled.valid & self.failed & ~self._was_passed(self.settled.row)):
             m.d.sync += waits.eq(1)
+
+    def _was_passed(self, row: Value) -> Value:
+        """A row was passed over."""
+        return self._passed.bit_select(row, 1) if self._config.masked_sms else Const(0)
 
     def _pass(self, m: Module) -> None:
         """Pass over a kernel whose SMs have no room."""

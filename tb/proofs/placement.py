@@ -531,8 +531,8 @@ class GrowingRowProof(Proof):
 
     name = "placement.growing_row"
     shows = (
-        "an SM that did not qualify for a kernel does so only when it has said that it may; it says "
-        "so only when resources are freed, a block is returned, or its link or its report changes"
+        "an SM that did not qualify for a kernel does so only when it has said that it may; it "
+        "says so only when resources are freed, a block is returned, or its link or report changes"
     )
     induction = 3
     cover = 6

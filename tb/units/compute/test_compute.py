@@ -38,6 +38,7 @@ def test_saving(simulator: str) -> None:
     )
 
 
+@pytest.mark.nightly
 def test_masks(simulator: str) -> None:
     """Tasks that disable SMs, and have blocks of others stopped."""
     simulate(

@@ -21,6 +21,9 @@ FAST_BUILD = {"icarus": (), "verilator": ("-CFLAGS", "-O0")}
 
 SIZES = {"sm_warps": 8, "sm_blocks": 4, "sm_registers": 4096, "sm_shared": 16 * 1024}
 
+MASKS = Config(slots=8, spare_rows=2, asids=8, save_places=8, sm_masks=True, **SIZES)
+"""Machines of one size are built once for all tests."""
+
 
 def place(simulator: str, tests: str, config: Config, name: str, **options: Any) -> Path:
     return simulate(
@@ -39,21 +42,19 @@ def test_random(simulator: str, sms: int) -> None:
     place(simulator, "cocotb_random", config, f"random-{sms}", minimum=2)
 
 
-@pytest.mark.parametrize("sms", tiers([1, 2, 3, 8], smoke=[3], nightly=[1, 2, 8]))
+@pytest.mark.parametrize("sms", tiers([1, 2, 3, 8], nightly=[1, 2, 8]))
 def test_random_masks(simulator: str, sms: int) -> None:
-    config = Config(slots=8, spare_rows=2, sms=sms, asids=4, sm_masks=True, **SIZES)
-    place(simulator, "cocotb_random", config, f"masks-{sms}", minimum=2)
+    place(simulator, "cocotb_random", replace(MASKS, sms=sms), f"masks-{sms}", minimum=2)
 
 
 def test_masks(simulator: str) -> None:
-    config = Config(slots=8, spare_rows=2, sms=3, asids=8, sm_masks=True, **SIZES)
-    place(simulator, "cocotb_masks", config, "masks", minimum=7)
+    place(simulator, "cocotb_masks", replace(MASKS, sms=3), "masks", minimum=7)
 
 
-@pytest.mark.parametrize("sms", tiers([3, 9, 33], smoke=[9], nightly=[33]))
+@pytest.mark.parametrize("sms", tiers([3, 9, 33], nightly=[9, 33]))
 def test_stops(simulator: str, sms: int) -> None:
     """Choices among SMs that take longer than those of victims, or less long."""
-    config = Config(slots=8, spare_rows=2, sms=sms, save_places=8, sm_masks=True, **SIZES)
+    config = replace(MASKS, sms=sms)
     options = {"build_args": FAST_BUILD[simulator]} if sms > 16 else {}
     place(simulator, "cocotb_stops", config, f"stops-{sms}", minimum=4, **options)
 
@@ -68,7 +69,7 @@ def test_masks_of_many(simulator: str, tests: str) -> None:
     place(simulator, tests, config, "masks-66", build_args=FAST_BUILD[simulator])
 
 
-@pytest.mark.smoke
+@pytest.mark.nightly
 def test_again(simulator: str) -> None:
     """Enough SMs and slots for a block per cycle."""
     sizes = SIZES | {"sm_blocks": 16, "sm_warps": 16}
@@ -76,7 +77,7 @@ def test_again(simulator: str) -> None:
     place(simulator, "cocotb_again", config, "again", minimum=3)
 
 
-@pytest.mark.parametrize("sms", tiers([2, 5], smoke=[5], nightly=[2]))
+@pytest.mark.parametrize("sms", tiers([2, 5], nightly=[2]))
 def test_victims(simulator: str, sms: int) -> None:
     config = Config(sms=sms, save_places=8, sm_masks=True)
     simulate(
