@@ -20,6 +20,8 @@ class WorkRecord:
     submitted : time of the doorbell.
     ready : the later of `submitted` and the end of its last dependency.
     completed : time of its end.
+    behind : series and index of all that it follows beyond its `after`, as one of them is in a NULL
+        stream; in the order of the channel's waits.
     """
 
     name: str
@@ -31,6 +33,7 @@ class WorkRecord:
     submitted: int
     ready: int
     completed: int
+    behind: tuple[tuple[str, int], ...] = ()
 
     @property
     def latency(self) -> int:

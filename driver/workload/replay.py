@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -45,13 +46,15 @@ _LISTS = "task lists"
 
 @dataclass(kw_only=True)
 class _Work:
-    """A copy or kernel of the run; `expected` is its result, None if it has none."""
+    """A copy or kernel of the run; `expected` is its result, None if it has none. `behind` : keys
+    of the work of other streams that it follows because of a NULL stream."""
 
     request: Request
     stream: Stream
     done: Event
     expected: ExpectedData | None
     submitted: int = 0
+    behind: tuple[tuple[str, int], ...] = ()
 
     @property
     def is_child(self) -> bool:
@@ -131,8 +134,8 @@ class Replay:
         self._expected: dict[Buffer, tuple[str, ExpectedData]] = {}
         self._buffers: list[Buffer] = []
         self._repairs = Repairs(device)
-        self._latest: dict[str, Event] = {}
-        """By stream: the end of what was submitted to it last."""
+        self._latest: dict[str, tuple[str, int]] = {}
+        """By stream: the key of what was submitted to it last."""
 
     def finished(self) -> int:
         """Number of copies and kernels that have ended. May be called at any time during the
@@ -395,31 +398,30 @@ class Replay:
 
     async def _submit(self, work: _Copy | _Kernel | _Nested) -> None:
         """Submit a copy or kernel, after waits for its dependencies."""
-        for key in work.request.needs:
+        work.behind = self._before(work.request.spec.stream)
+        for key in (*work.request.needs, *work.behind):
             await self._work[key].done.wait(work.stream)
-        for event in self._before(work.request.spec.stream):
-            await event.wait(work.stream)
         if isinstance(work, _Copy):
             await self._submit_copy(work)
         elif isinstance(work, _Kernel):
             await self._submit_kernel(work)
         else:
             await self._submit_nested(work)
-        self._latest[work.request.spec.stream] = work.done
+        self._latest[work.request.spec.stream] = work.request.key
         work.submitted = self._device.machine.now()
 
-    def _before(self, name: str) -> list[Event]:
-        """Ends of what was submitted to other streams and is in order with stream `name`: all of a
-        space is with its NULL stream."""
+    def _before(self, name: str) -> tuple[tuple[str, int], ...]:
+        """Keys of what was submitted last to each other stream and is in order with stream `name`:
+        all of a space is with its NULL stream."""
         specs = {spec.name: spec for spec in self._workload.streams}
         mine = specs[name]
-        return [
-            event
-            for other, event in self._latest.items()
+        return tuple(
+            key
+            for other, key in self._latest.items()
             if other != name
             and specs[other].space == mine.space
             and (mine.null or specs[other].null)
-        ]
+        )
 
     @staticmethod
     async def _submit_copy(copy: _Copy) -> None:
@@ -503,14 +505,16 @@ class Replay:
                 title = f"{name}[{work.request.index}]" if count > 1 else name
                 yield _child_record(work.child, work.stream, title)
 
-    def _times(self, work: _Work, start: int) -> dict[str, int]:
-        """Times of finished work, in cycles from machine cycle `start`."""
-        ready = max([work.submitted, *(self._work[key].done.cycle for key in work.request.needs)])
+    def _times(self, work: _Work, start: int) -> dict[str, Any]:
+        """Times of finished work, in cycles from machine cycle `start`, and what it was behind."""
+        needs = (*work.request.needs, *work.behind)
+        ready = max([work.submitted, *(self._work[key].done.cycle for key in needs)])
         return {
             "requested": work.request.at,
             "submitted": work.submitted - start,
             "ready": ready - start,
             "completed": work.done.cycle - start,
+            "behind": work.behind,
         }
 
 

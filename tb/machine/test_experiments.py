@@ -30,10 +30,10 @@ def test_late_start(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     """A kernel that starts outside of its window fails the run."""
     (source,) = [file for file in EXAMPLES if file.stem == "null-stream"]
     file = tmp_path / "late.json"
-    file.write_text(source.read_text().replace("[0.3, 0.36]", "[0.1, 0.15]"))
+    file.write_text(source.read_text().replace("[0.3, 0.45]", "[0.1, 0.15]"))
     assert workload.main([str(file), "--no-baseline"], io.StringIO()) == 1
     error = capsys.readouterr().err
-    assert "FAILED: K2 (NULL stream) started in cycle 3," in error
+    assert "FAILED: K2 (NULL stream) started in cycle 4," in error
     assert "expected in 1,000 … 1,500" in error
 
 

@@ -6,6 +6,7 @@ from amaranth import Module, Mux, Signal
 from amaranth.lib.wiring import In
 
 from signalbox.hw.placement.passed_kernels import TURN, PassedKernels, least_turn, patience
+from signalbox.hw.placement.sm_choice import fan_ins
 from signalbox.tb.proofs.formal import (
     AnyConst,
     Assert,
@@ -29,9 +30,10 @@ class PassedKernelsProof(Proof):
     name = "placement.passed_kernels"
     shows = (
         "SMs of a kernel that was passed over are held, and some SM is not; a kernel that may have "
-        "blocks stopped waits before it is passed over; all are served again when a held SM has "
-        "changed and those behind have had the least turn, or after the longest one; a restart "
-        "holds none"
+        "blocks stopped waits before it is passed over, and no turn ends meanwhile; all are served "
+        "again when a held SM has changed and those behind have had the least turn, after the "
+        "longest one, when one finds an SM after all, or when no SM or no kernel is left; a "
+        "restart holds none"
     )
     induction = 3
     cover = 24
@@ -41,7 +43,7 @@ class PassedKernelsProof(Proof):
         inside = Inside(dut)
         self._held, self._left = inside.signal("held"), inside.signal("patience")
         self._turn, self._woken = inside.signal("turn"), inside.signal("woken")
-        self._late = inside.signal("changed_since")
+        self._late, self._flight = inside.signal("changed_since"), inside.signal("cycles_in_flight")
         m.submodules.dut = wrap(dut)
         for path, member, signal in dut.signature.flatten(dut):
             if member.flow is In:
@@ -49,6 +51,7 @@ class PassedKernelsProof(Proof):
         self._follow(m, dut)
         self._wait(m, dut)
         self._serve_again(m, dut)
+        self._end(m, dut)
 
     def _follow(self, m: Module, dut: PassedKernels) -> None:
         held, restarted = self._held, Signal(name="restarted")
@@ -73,9 +76,10 @@ class PassedKernelsProof(Proof):
         m.d.sync += refused.eq(dut.refused & ~dut.restart)
         m.d.sync += waited.eq(Mux(dut.waits, waited + (waited != most), 0))
         self._patient = dut.waits & (waited != most)
+        self._over = refused & (~dut.served.saves | (waited == most))
         m.d.comb += [
             Assert(self._left + waited == most),
-            Assert(~dut.passes | (refused & (~dut.served.saves | (waited == most)))),
+            Assert(~dut.passes | self._over),
             Cover(dut.passes & dut.served.saves),
         ]
 
@@ -96,14 +100,29 @@ class PassedKernelsProof(Proof):
         event = Signal(name="refused_or_sent")
         m.d.sync += event.eq(dut.refused | dut.sent.valid)
         by_time = ~(event | dut.idle)
+        found = Signal(name="found_late")
+        mine = dut.passes & (dut.sent.row == dut.served.row)
+        m.d.sync += found.eq(dut.sent.valid & (mine | dut.passed.bit_select(dut.sent.row, 1)))
         m.d.comb += [
             Assert(self._turn + since == TURN),
             Assert((late == self._late) & (changed == self._woken)),
             Assert(~(held & (since == TURN) & ~self._patient) | dut.again),
             Assert(~(held & changed & (since >= least) & ~self._patient) | dut.again),
-            Assert(~(dut.again & by_time) | (since >= least)),
+            Assert(~(dut.again & by_time) | ((since >= least) & ~self._patient)),
             Assert(held | ~dut.again),
+            Assert(~(held & found) | dut.again),
+            Assert(~(held & self._over & (self._held | own).all()) | dut.again),
             Cover(dut.again & by_time & (since < TURN)),
+        ]
+
+    def _end(self, m: Module, dut: PassedKernels) -> None:
+        """All are served again if no kernel is left, and the last decision is complete."""
+        decided = len(fan_ins(CONFIG.sms)) + 3
+        since = Signal(range(decided + 1), init=decided, name="since_decision")
+        m.d.sync += since.eq(Mux(dut.begins, 0, since + (since != decided)))
+        m.d.comb += [
+            Assert(self._flight + since == decided),
+            Assert(~(self._held.any() & dut.idle & (since == decided)) | dut.again),
         ]
 
 

@@ -286,7 +286,7 @@ class _Reader:
     def _awaited(self, state: _Channel) -> str:
         """Name of the copy or kernel that the channel's next fence in memory waits for."""
         record = state.records[state.launched]
-        needs = self._needs[record.name, record.index]
+        needs = (*self._needs[record.name, record.index], *record.behind)
         others = [need for need in needs if self._channel_of[need] != record.channel]
         state.fences += 1
         return self._names[others[state.fences - 1]]

@@ -223,16 +223,23 @@ def read_run(folder: Path, workload: Workload) -> Run:
         if kind == "refused":
             raise WorkloadError(f"{workload.name}: {message}")
         raise RunError(f"{message}; trace: {folder / TRACE}")
-    records = tuple(CopyRecord(**record) for record in outcome["records"])
+    records = tuple(CopyRecord(**_with_keys(record)) for record in outcome["records"])
     spaces = tuple(_space_record(**record) for record in outcome["spaces"])
     faults = tuple(FaultRecord(**record) for record in outcome["faults"])
-    kernels = tuple(_launch_record(KernelRecord, **record) for record in outcome["kernels"])
+    kernels = tuple(
+        _launch_record(KernelRecord, **_with_keys(record)) for record in outcome["kernels"]
+    )
     children = tuple(_launch_record(ChildRecord, **record) for record in outcome["children"])
     result = Result(
         workload, outcome["policy"], records, outcome["start"], spaces, faults, kernels, children
     )
     events = trace.read(folder / TRACE)
     return Run(result, events, folder, outcome["rate"])
+
+
+def _with_keys(record: dict[str, Any]) -> dict[str, Any]:
+    """A record of work, with the keys of that before it as tuples again."""
+    return {**record, "behind": tuple((name, index) for name, index in record["behind"])}
 
 
 def _launch_record(kind: type[Record], grid: list[int], block: list[int], **rest: Any) -> Record:
