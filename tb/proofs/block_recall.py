@@ -134,7 +134,7 @@ class MaskedRecallProof(RecallProof):
     name = "placement.masked_recall"
     shows = "a block moves only to an SM that takes blocks of its row"
     masks = True
-    long = True  # it repeats the proof without masks, with every change
+    long = True  # an option: at night
 
     def build(self, m: Module, wrap: Wrap) -> None:
         super().build(m, wrap)

@@ -59,7 +59,8 @@ class Proof:
     bounded : number of cycles from reset, if induction does not succeed.
     cover : number of cycles within which each `Cover` must be reached; 0 if there is none.
     breaks : keys of `BREAKS`; the proof must fail on designs broken in these ways.
-    long : whether it takes more than about a minute; such proofs run only on request.
+    long : whether it takes more than about a minute, or is about an option; such proofs run only on
+        request.
     """
 
     name: ClassVar[str]

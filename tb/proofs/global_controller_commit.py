@@ -202,7 +202,7 @@ class MaskedCommitProof(CommitProof):
         "placed on none of the others"
     )
     masks = True
-    long = True  # it repeats the proof without masks, with every change
+    long = True  # an option: at night
 
     def build(self, m: Module, wrap: Wrap) -> None:
         super().build(m, wrap)

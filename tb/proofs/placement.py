@@ -511,6 +511,7 @@ class DisabledProof(Proof):
     induction = 2
     cover = 5
     breaks = ("freeze",)
+    long = True  # an option: at night
 
     def build(self, m: Module, wrap: Wrap) -> None:
         dut = SmRow(replace(CONFIG, sm_masks=True))
@@ -536,6 +537,7 @@ class GrowingRowProof(Proof):
     )
     induction = 3
     cover = 6
+    long = True  # an option: at night
 
     def build(self, m: Module, wrap: Wrap) -> None:
         dut = SmRow(replace(CONFIG, sm_masks=True))

@@ -21,9 +21,6 @@ FAST_BUILD = {"icarus": (), "verilator": ("-CFLAGS", "-O0")}
 
 SIZES = {"sm_warps": 8, "sm_blocks": 4, "sm_registers": 4096, "sm_shared": 16 * 1024}
 
-MASKS = Config(slots=8, spare_rows=2, asids=8, save_places=8, sm_masks=True, **SIZES)
-"""Machines of one size are built once for all tests."""
-
 
 def place(simulator: str, tests: str, config: Config, name: str, **options: Any) -> Path:
     return simulate(
@@ -36,27 +33,34 @@ def place(simulator: str, tests: str, config: Config, name: str, **options: Any)
     )
 
 
+def place_masked(simulator: str, tests: str, sms: int, name: str, **options: Any) -> None:
+    """With SM masks, and preemption. Each size is built once for all tests."""
+    config = Config(slots=8, spare_rows=2, sms=sms, asids=8, save_places=8, sm_masks=True, **SIZES)
+    if sms > 16:
+        options["build_args"] = FAST_BUILD[simulator]
+    place(simulator, tests, config, name, **options)
+
+
 @pytest.mark.parametrize("sms", tiers([1, 5], smoke=[1]))
 def test_random(simulator: str, sms: int) -> None:
     config = Config(slots=8, spare_rows=2, sms=sms, asids=4, **SIZES)
     place(simulator, "cocotb_random", config, f"random-{sms}", minimum=2)
 
 
-@pytest.mark.parametrize("sms", tiers([1, 2, 3, 8], nightly=[1, 2, 8]))
+@pytest.mark.nightly
+@pytest.mark.parametrize("sms", [1, 2, 3, 8])
 def test_random_masks(simulator: str, sms: int) -> None:
-    place(simulator, "cocotb_random", replace(MASKS, sms=sms), f"masks-{sms}", minimum=2)
+    place_masked(simulator, "cocotb_random", sms, f"masks-{sms}", minimum=2)
 
 
 def test_masks(simulator: str) -> None:
-    place(simulator, "cocotb_masks", replace(MASKS, sms=3), "masks", minimum=7)
+    place_masked(simulator, "cocotb_masks", 3, "masks", minimum=7)
 
 
 @pytest.mark.parametrize("sms", tiers([3, 9, 33], nightly=[9, 33]))
 def test_stops(simulator: str, sms: int) -> None:
     """Choices among SMs that take longer than those of victims, or less long."""
-    config = replace(MASKS, sms=sms)
-    options = {"build_args": FAST_BUILD[simulator]} if sms > 16 else {}
-    place(simulator, "cocotb_stops", config, f"stops-{sms}", minimum=4, **options)
+    place_masked(simulator, "cocotb_stops", sms, f"stops-{sms}", minimum=4)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +81,8 @@ def test_again(simulator: str) -> None:
     place(simulator, "cocotb_again", config, "again", minimum=3)
 
 
-@pytest.mark.parametrize("sms", tiers([2, 5], nightly=[2]))
+@pytest.mark.nightly
+@pytest.mark.parametrize("sms", [2, 5])
 def test_victims(simulator: str, sms: int) -> None:
     config = Config(sms=sms, save_places=8, sm_masks=True)
     simulate(
@@ -104,7 +109,7 @@ def test_exports(name: str) -> None:
     assert "module dut" in export.verilog(GlobalController(CONFIGS[name]), "dut")
 
 
-@pytest.mark.parametrize("masks", [False, True])
+@pytest.mark.parametrize("masks", tiers([False, True], nightly=[True]))
 def test_cost_of_masks(masks: bool) -> None:
     """Nothing of SM masks is built without them."""
     config = replace(CONFIGS["tiny"], sms=2, save_places=4, sm_masks=masks)

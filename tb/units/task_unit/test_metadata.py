@@ -8,7 +8,9 @@ from signalbox.tb.simulation.tiers import tiers
 from signalbox.tb.testbench.configs import METADATA
 
 
-@pytest.mark.parametrize("name", tiers(METADATA, smoke=["tiny"], nightly=["large", "masks-64"]))
+@pytest.mark.parametrize(
+    "name", tiers(METADATA, smoke=["tiny"], nightly=["default", "large", "masks", "masks-64"])
+)
 def test_metadata(simulator: str, name: str) -> None:
     simulate(
         QmdReader(METADATA[name]),
