@@ -60,6 +60,15 @@ def test_examples_run(file: Path) -> None:
     assert all(spec.starts for spec in workload.kernels)
 
 
+def test_null_stream() -> None:
+    """A kernel of the NULL stream is ready when those before it have ended, and is before all later
+    ones."""
+    (file,) = [file for file in EXAMPLES if file.stem == "null-stream"]
+    first, null, last = play(load(file)).kernels
+    assert [one.behind for one in (first, null, last)] == [(), (("K1", 0),), ((null.name, 0),)]
+    assert null.ready >= first.completed and last.ready >= null.completed
+
+
 def test_times_and_sizes(tmp_path: Path) -> None:
     """Nanoseconds and seconds are scaled alike; sizes are those of the file."""
     timed = TIMER | {"label": "K", "release_time": 0.25, "thread_count": [8, 4], "starts": [1, 1.5]}
