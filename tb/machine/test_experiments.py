@@ -11,6 +11,7 @@ from signalbox.tb.folders import ROOT
 from signalbox.tb.reports import workload
 from signalbox.tb.reports.expected_starts import missed
 from signalbox.tb.reports.kernel_lives import BlockLife, KernelActivity, KernelLife, Lost, WarpLife
+from signalbox.tb.simulation.workload import simulate_workload
 
 EXAMPLES = sorted((ROOT / "driver" / "workloads").glob("*.json"))
 
@@ -23,6 +24,15 @@ def test_experiments(file: Path) -> None:
     assert workload.main([str(file), "--no-baseline", "--seed", "1"], out) == 0, out.getvalue()
     one_priority = "Policy none: all kernels run at priority 0" in out.getvalue()
     assert one_priority == (file.stem != "sm-masks")
+
+
+@pytest.mark.nightly
+def test_null_stream() -> None:
+    """A kernel of the NULL stream is ready when the one before it ends, and the next one when it
+    does."""
+    (file,) = [file for file in EXAMPLES if file.stem == "null-stream"]
+    first, null, last = simulate_workload(file, "none", seed=1).result.kernels
+    assert null.ready == first.completed and last.ready == null.completed
 
 
 @pytest.mark.nightly
