@@ -154,6 +154,25 @@ async def one_after_another(dut: Any) -> None:
 
 
 @cocotb.test(**LIMIT)
+async def none_if_there_is_room(dut: Any) -> None:
+    """A kernel that was passed over has no block stopped when its SM has room, whenever that is."""
+    for delay in range(ASKED):
+        tb, stops = await begin(dut)
+        await fill(tb, 0, 0)
+        first = Kernel(1, 5, disabled=OTHERS, saves=True)
+        for kernel in (first, Kernel(2, 3, disabled=ONE, saves=True)):
+            await tb.opened(kernel)
+            await tb.steps(SETTLED)
+        await tb.steps(delay)
+        tb.end_one(LAST)
+        await tb.steps(4)
+        stops.victims(LAST)
+        await tb.until(lambda one=first: not one.left, "it has room")
+        await tb.steps(DECIDED)
+        assert not stops.told
+
+
+@cocotb.test(**LIMIT)
 async def never_on_held_sms(dut: Any) -> None:
     """Whenever the order starts anew, a kernel has no block stopped on an SM that is held for one
     before it."""
