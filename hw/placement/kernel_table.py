@@ -127,7 +127,6 @@ class KernelTable(wiring.Component):
         self._settles = Signal()
         self._passed = Signal(self._config.rows, name="passed")
         self._passes = Signal(name="passes")
-        self._again = Signal(name="again")
         self._stays = Signal(name="stays")
         """The served kernel is left only once its last block is sent."""
         m.d.comb += [
@@ -263,14 +262,15 @@ class KernelTable(wiring.Component):
             [self.begins[name].eq(served[name]) for name in served.shape().members],
         ]
         asks = self._serves & waits & some & served.needs.saves
-        if self._config.masked_sms:  # no SM is held any more
-            asks = asks & ~self.flush
+        anew = Const(0)
+        if self._config.masked_sms:  # no SM is held any more, and a dropped decision tells nothing
+            asks, anew = asks & ~self.flush, self.flush
         m.d.comb += [
             self.waits.valid.eq(asks),
             self.waits.level.eq(served.needs.priority + 1),
         ]
         m.d.sync += flight.eq(Mux(self._moves_on | ~self._serves, 0, after - self._settles))
-        with m.If(self.sent.valid | self._passes | self._again):
+        with m.If(self.sent.valid | self._passes | anew):
             m.d.sync += waits.eq(0)
         with m.Elif(self.settled.valid & self.failed & ~self._was_passed(self.settled.row)):
             m.d.sync += waits.eq(1)
@@ -299,7 +299,6 @@ class KernelTable(wiring.Component):
             self._passed.eq(passed.passed),
             # Otherwise, all would be dropped again and again, if a decision failed later.
             self._stays.eq(passed.some),
-            self._again.eq(passed.again),
             self.again.eq(passed.again),
             self.barred.eq(passed.barred),
         ]
