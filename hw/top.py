@@ -103,9 +103,9 @@ class Signalbox(wiring.Component):
             self.irq.eq(control.irq),
             host.time.eq(control.time),
             host.period.eq(control.writeback),
-            host.counting.eq(control.counting),
-            host.zero.eq(semaphores.zero),
-            host.update.eq(semaphores.update),
+            host.on_chip.counting.eq(control.counting),
+            host.on_chip.zero.eq(semaphores.zero),
+            host.on_chip.update.eq(semaphores.update),
             semaphores.counting.eq(control.counting),
             semaphores.time.eq(control.time),
             control.error.eq(host.error),
@@ -168,17 +168,17 @@ class Signalbox(wiring.Component):
 
     def _count(self, m: Module, events, host: Host, engines) -> None:
         """Events for the performance counters."""
-        acquire, mmu = host.execute.acquire, self._memory.mmu
+        acquire, mmu = host.execute.reports.acquire, self._memory.mmu
         # Registered, as these events come late in their cycle.
         m.d.sync += [
-            events.methods.eq(host.pipeline.method.valid),
+            events.methods.eq(host.pipeline.methods.executed.valid),
             events.acquire_fails.eq(acquire.valid & ~acquire.passed),
         ]
         m.d.comb += [
             events.semaphore_ops.eq(self._operations(m, host, engines)),
             events.wakes.eq(self._wakes(m, host)),
             events.switches.eq(self._switches(m, host)),
-            events.copies.eq(host.launcher.ended.valid),
+            events.copies.eq(host.launcher.reports.ended.valid),
             events.read_beats.eq(sum(engine.read_strobe for engine in engines)),
             events.write_beats.eq(sum(engine.write_strobe for engine in engines)),
             events.errors.eq(host.channels.error.valid),
@@ -238,7 +238,7 @@ class Signalbox(wiring.Component):
         without one."""
         ended = Signal(1 + len(engines))
         m.d.sync += ended[0].eq(
-            host.pipeline.method.valid & host.pipeline.service.step.kind.semaphore
+            host.pipeline.methods.executed.valid & host.pipeline.service.step.kind.semaphore
         )
         for number, engine in enumerate(engines, 1):
             answer = engine.semaphore.response
@@ -249,38 +249,42 @@ class Signalbox(wiring.Component):
     def _wakes(self, m: Module, host: Host) -> Value:
         """Parked channels made ready by semaphores."""
         m.submodules.wakes = wakes = WakeCounter(self.config)
-        for name in ("waits", "ready", "retry", "holding"):
-            m.d.comb += getattr(wakes, name).eq(getattr(host.parking, name))
-        m.d.comb += wakes.engine.eq(host.launcher.status.able)
+        for name in ("waits", "ready", "holding"):
+            m.d.comb += getattr(wakes, name).eq(getattr(host.parking.parked, name))
+        m.d.comb += [
+            wakes.retry.eq(host.parking.methods.retry),
+            wakes.engine.eq(host.launcher.status.able),
+        ]
         return wakes.count
 
     def _switches(self, m: Module, host: Host) -> Value:
         """The pipeline is given to a channel other than the previous one."""
-        pipeline = host.pipeline
-        before = Signal.like(pipeline.served)
+        choice, served = host.pipeline.choice, host.pipeline.served.channel
+        before = Signal.like(served)
         nobody = Signal(init=1)
         switched = Signal()
-        m.d.sync += switched.eq(pipeline.slice_now & (nobody | (pipeline.served != before)))
-        with m.If(pipeline.slice_now):
-            m.d.sync += [before.eq(pipeline.served), nobody.eq(0)]
+        m.d.sync += switched.eq(choice.taken & (nobody | (served != before)))
+        with m.If(choice.taken):
+            m.d.sync += [before.eq(served), nobody.eq(0)]
         return switched
 
     def _trace(self, m: Module, control: ControlPort, host: Host, semaphores) -> None:
-        trace, pipeline, launcher = self.trace, host.pipeline, host.launcher
-        mmu = self._memory.mmu
-        acquire, launch = host.execute.acquire, host.execute.copies.launch
+        trace, launcher, mmu = self.trace, host.launcher, self._memory.mmu
+        served, executed = host.pipeline.served, host.pipeline.methods.executed
+        floor = host.scheduler.floor
+        acquire, launch = host.execute.reports.acquire, host.execute.copies.launch
         m.d.comb += [
-            trace.served.valid.eq(pipeline.serving),
-            trace.served.channel.eq(pipeline.served),
-            trace.floor.valid.eq(host.scheduler.floor_valid),
-            trace.floor.channel.eq(host.scheduler.floor),
+            trace.served.valid.eq(served.active),
+            trace.served.channel.eq(served.channel),
+            trace.floor.valid.eq(floor.valid),
+            trace.floor.channel.eq(floor.channel),
             trace.doorbell.valid.eq(control.doorbell.valid & control.doorbell.ready),
             trace.doorbell.channel.eq(control.doorbell.payload.channel),
-            trace.method.valid.eq(pipeline.method.valid),
-            trace.method.channel.eq(pipeline.method.channel),
-            trace.method.subchannel.eq(pipeline.method.method.subchannel),
-            trace.method.address.eq(pipeline.method.method.address),
-            trace.method.data.eq(pipeline.method.method.data),
+            trace.method.valid.eq(executed.valid),
+            trace.method.channel.eq(executed.channel),
+            trace.method.subchannel.eq(executed.method.subchannel),
+            trace.method.address.eq(executed.method.address),
+            trace.method.data.eq(executed.method.data),
             trace.acquire.valid.eq(acquire.valid),
             trace.acquire.channel.eq(acquire.channel),
             trace.acquire.passed.eq(acquire.passed),
@@ -301,9 +305,9 @@ class Signalbox(wiring.Component):
             ]
         for number in range(self.config.copy_engines):
             m.d.comb += [
-                trace.start[number].valid.eq(launcher.started[number]),
+                trace.start[number].valid.eq(launcher.events.started[number]),
                 trace.start[number].channel.eq(launch.channel),
-                trace.done[number].valid.eq(launcher.finished[number]),
-                trace.done[number].channel.eq(launcher.ended.channel),
-                trace.done[number].failed.eq(launcher.ended.failed),
+                trace.done[number].valid.eq(launcher.events.finished[number]),
+                trace.done[number].channel.eq(launcher.reports.ended.channel),
+                trace.done[number].failed.eq(launcher.reports.ended.failed),
             ]

@@ -80,9 +80,8 @@ class SocketLink:
             raise ServerError(self._lost)
         waiter = self._loop.create_future()
         self._waiters.append(waiter)
+        # The end of the connection may be known by then, but the last message came first.
         await waiter
-        if self._lost:
-            raise ServerError(self._lost)
 
     def close(self) -> None:
         """See `Link.close`."""

@@ -1,7 +1,5 @@
 """Kernels that are launched by other kernels (NEST-10)."""
 
-from collections.abc import Callable
-
 from signalbox.driver.compute.launch import KernelLaunch
 from signalbox.driver.compute.program import Program
 from signalbox.driver.compute.task_memory import TaskMemory
@@ -14,7 +12,8 @@ class NestingError(ValueError):
 
 
 class Child:
-    """A kernel with its arguments, ready to be launched by kernels. Created by `Stream.child`.
+    """A kernel with its arguments, ready to be launched by kernels. Created by `Stream.child`, and
+    registered in `known` by the address of its record until it is freed.
 
     As an argument of a kernel it is the address of its task record, for the instruction `launch`.
     The record belongs to one launch at a time, as the machine may save the position of an evicted
@@ -32,10 +31,11 @@ class Child:
         program: Program,
         memory: TaskMemory,
         launch: KernelLaunch,
-        freed: Callable[[], object],
+        known: "dict[int, Child]",
     ) -> None:
         self.program, self.record, self._memory = program, memory.va, memory
-        self.grid, self.block, self._freed = launch.grid, launch.block, freed
+        self.grid, self.block, self._known = launch.grid, launch.block, known
+        known[self.record] = self
 
     def __str__(self) -> str:
         return f"child {self.program.kernel.name!r} (record {self.record:#x})"
@@ -45,5 +45,5 @@ class Child:
 
     def free(self) -> None:
         """Free record and arguments, once all kernels that may launch it have ended."""
-        self._freed()
+        self._known.pop(self.record, None)
         self._memory.free()

@@ -27,7 +27,8 @@ def sizes(extent: Extent) -> tuple[int, int, int]:
 @dataclass(frozen=True, kw_only=True)
 class KernelLaunch:
     """One launch; members as the parameters of `Stream.launch`, with arguments as numbers, and
-    virtual address and size in bytes of each of `constants`. `depth` : of the deepest kernels below
+    virtual address and size in bytes of each of `constants`. `done` : virtual address of the word
+    that becomes 1 when a child is complete; 0: none. `depth` : of the deepest kernels below
     it; 1: it launches none. `pending` : most children of all kernels that are not complete;
     0: no limit."""
 
@@ -41,6 +42,7 @@ class KernelLaunch:
     shared: int = 0
     head: bool = False
     constants: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    done: int = 0
     depth: int = 1
     pending: int = 0
 

@@ -8,7 +8,7 @@ task has ended.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from signalbox.driver.compute.child import Child, NestingError
 from signalbox.driver.compute.contexts import Context, Contexts
@@ -151,24 +151,37 @@ class Launcher(ABC):
             raise
         return task
 
-    async def prepare_child(self, launch: KernelLaunch, space: AddressSpace) -> Child:
-        """The same for a kernel that is launched by others (NEST-10). Also raises
-        `NestingError`."""
+    async def prepare_children(
+        self, launches: Sequence[KernelLaunch], space: AddressSpace
+    ) -> list[Child]:
+        """The same for kernels that are launched by others (NEST-10), with records at equal
+        distances. Also raises `NestingError`."""
         if not self._info.nested_kernels:
             raise NestingError("the machine has no nested launches (Config.nested_kernels)")
-        if launch.kernel.local:  # the area is a setting of the channel that launches
-            raise NestingError(f"{launch.kernel.name} has local memory: kernels cannot launch it")
-        arguments, program, _ = await self._load(launch, space)
-        memory = await self._pool(space).take(QMD_BYTES + len(arguments))
+        for launch in launches:
+            if launch.kernel.local:  # the area is a setting of the channel that launches
+                name = launch.kernel.name
+                raise NestingError(f"{name} has local memory: kernels cannot launch it")
+        if not launches:
+            return []
+        loaded = [(await self._load(launch, space))[:2] for launch in launches]
+        size = QMD_BYTES + max(len(arguments) for arguments, _ in loaded)
+        memories = await self._pool(space).take_several(len(launches), size)
         try:
-            self._write(launch, program, memory, arguments, ())
+            for launch, (arguments, program), memory in zip(
+                launches, loaded, memories, strict=True
+            ):
+                releases = (Release(launch.done, 1),) if launch.done else ()
+                self._write(launch, program, memory, arguments, releases)
         except Exception:
-            memory.free()
+            for memory in memories:
+                memory.free()
             raise
         known = self._children.setdefault(space, {})
-        child = Child(program, memory, launch, lambda: known.pop(memory.va, None))
-        known[child.record] = child
-        return child
+        return [
+            Child(program, memory, launch, known)
+            for launch, (_, program), memory in zip(launches, loaded, memories, strict=True)
+        ]
 
     async def _load(
         self, launch: KernelLaunch, space: AddressSpace

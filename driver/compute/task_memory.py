@@ -58,7 +58,13 @@ class TaskPool:
     async def take(self, size: int) -> TaskMemory:
         """Allocate `size` bytes, rounded up to a multiple of 256. Raises as
         `AddressSpace.allocate`."""
-        size = -(-size // QMD_BYTES) * QMD_BYTES
+        (memory,) = await self.take_several(1, size)
+        return memory
+
+    async def take_several(self, count: int, size: int) -> list[TaskMemory]:
+        """The same `count` times, one directly after the other; each is freed on its own."""
+        each = -(-size // QMD_BYTES) * QMD_BYTES
+        size = count * each
         async with self._lock:
             for chunk in self._chunks:
                 if (offset := chunk.ranges.find(size, QMD_BYTES)) is not None:
@@ -66,7 +72,7 @@ class TaskPool:
             else:
                 chunk, offset = await self._more(size), 0
             chunk.ranges.take(offset, size)
-        return TaskMemory(self, chunk, offset, size)
+        return [TaskMemory(self, chunk, offset + n * each, each) for n in range(count)]
 
     async def _more(self, size: int) -> _Chunk:
         size, above = max(size, _CHUNK_BYTES), self.space.upper

@@ -8,6 +8,9 @@ Instructions are those of `hw/sm/isa.py`. Registers are `r0` … `r254`; numbers
 with an optional minus sign; special registers are written like `tid.x`. `not d, a` stands for
 `xor d, a, -1`, `nop` for `mov r0, r0`, `ldc d, [4]` for `ldc d, [0][4]`, constant buffer 0. An
 offset there can be a sum: `ldc d, [A + 4]`.
+
+`until d, [a], b` waits until the word in memory equals b in all active lanes, and leaves 0 in d. It
+stands for five instructions, which load the word every hundred cycles.
 """
 
 import re
@@ -33,6 +36,9 @@ _LABEL = re.compile(rf"({_NAME})\s*:\s*")
 _CONST = re.compile(rf"\.const\s+({_NAME})\s+(\S+)$")
 _MEMORY = re.compile(r"\[\s*(r\d+)\s*(?:([+-])\s*(\S+?)\s*)?\]$")
 _CONSTANT = re.compile(r"(?:\[\s*([^\s\]]+)\s*\]\s*)?\[\s*([^\s\]+]+)\s*(?:\+\s*([^\s\]]+)\s*)?\]$")
+_UNTIL = re.compile(r"until\s+(r\d+)\s*,\s*(\[[^\]]*\])\s*,\s*(\S+)$")
+_UNTIL_PAUSE = 100
+"""Cycles from the answer to a load to the next load."""
 _BY_NAME = {one.name: one for one in INSTRUCTIONS}
 _BY_CODE = {one.opcode.value: one for one in INSTRUCTIONS}
 _SPECIALS = {one.name.lower().replace("_", "."): one for one in Special}
@@ -73,11 +79,32 @@ def _statements(text: str, labels: dict[str, int], names: dict[str, int]) -> lis
         rest = re.split(r"[#;]", line)[0].strip()
         try:
             rest = _take_names(rest, labels, names, len(statements))
+            instructions = _expanded(rest, len(statements))
         except ValueError as error:
             raise AssemblerError(f"line {number}: {error}") from None
-        if rest:
-            statements.append((number, rest))
+        statements += [(number, instruction) for instruction in instructions]
     return statements
+
+
+def _expanded(text: str, index: int) -> list[str]:
+    """Instructions of a statement, from instruction number `index` on. Raises `ValueError`."""
+    found = _UNTIL.match(text)
+    if not found:
+        return [text] if text else []
+    word, at, wanted = found.groups()
+    pair = re.search(r"r(\d+)", at)
+    used = [wanted] + ([f"r{int(pair[1]) + n}" for n in (0, 1)] if pair else [])
+    if word in used:
+        raise ValueError(f"until overwrites {word}, which it needs")
+    top = index * INSTRUCTION_BYTES
+    loop = [
+        f"ldg {word}, {at}",
+        f"xor {word}, {word}, {wanted}",
+        f"wait {_UNTIL_PAUSE}",
+        f"bra {top}",
+    ]
+    loop.insert(2, f"bnone {word}, {top + (len(loop) + 1) * INSTRUCTION_BYTES}")
+    return loop
 
 
 def disassemble(program: bytes) -> list[str]:

@@ -1,4 +1,5 @@
-"""Tasks for machines with timing cores: computing time and memory accesses of their warps.
+"""Tasks for machines with timing cores: computing time and memory accesses of their warps, or
+launches of other kernels.
 
 task = TimingTask(cycles=1000, spread=0xFF, accesses=4, base=0x10_0000, warp_bytes=64)
 task.pack()                             constant buffer 0, at a multiple of 32
@@ -28,14 +29,15 @@ TIMING = Kernel(
         "WARP_BYTES": 4,
     },
 )
-"""A timing task as a kernel for `Stream.launch`: its arguments are the fields of the record. Its
-accesses are reads."""
+"""A timing task as a kernel for `Stream.launch`: its arguments are the fields of the record, with
+the flags in ACCESSES (`TimingTask.arguments`); without them its accesses are reads."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimingTask:
     """Behaviour of every warp of a grid: it computes, then `accesses` times accesses memory and
-    computes again, for the same time each.
+    computes again, for the same time each. Or it launches kernels instead, and then waits for the
+    children of its block.
 
     Members
     -------
@@ -43,6 +45,8 @@ class TimingTask:
         `spread`; 2^n - 1 gives an even distribution.
     accesses : number of accesses of one bus beat.
     store : whether accesses are writes.
+    launch : whether the warp launches the task record at each address instead; on machines with
+        nested launches, see `Stream.children`.
     base : virtual address of the first access of the first warp.
     block_bytes, warp_bytes, stride : bytes from block to block, from warp to warp of a block, and
         from access to access.
@@ -52,6 +56,7 @@ class TimingTask:
     spread: int = 0
     accesses: int = 0
     store: bool = False
+    launch: bool = False
     base: int = 0
     block_bytes: int = 0
     warp_bytes: int = 0
@@ -70,9 +75,20 @@ class TimingTask:
             if not 0 <= value < 1 << field.width:
                 raise ValueError(f"{name} = {value}: 0 … {(1 << field.width) - 1}")
             word |= int(value) << field.offset
+        if self.store and self.launch:
+            raise ValueError("store and launch: accesses are stores, loads or launches")
         if self.cycles + self.spread > _WORD:
             raise ValueError(f"cycles + spread = {self.cycles + self.spread}: {_WORD} at most")
         return word.to_bytes(RECORD_BYTES, "little")
+
+    def arguments(self) -> dict[str, int]:
+        """Arguments of `TIMING`. Raises as `pack`."""
+        words, offset = self.pack(), 0
+        found = {}
+        for name, size in TIMING.parameters.items():
+            found[name] = int.from_bytes(words[offset : offset + size], "little")
+            offset += size
+        return found
 
     def computes(self, number: int, warp: int) -> int:
         """Cycles that a warp computes at a time; block `number` counts along x, then y, then z."""

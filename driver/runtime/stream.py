@@ -298,17 +298,44 @@ class Stream:
         policy: Placement | str = AUTO,
         shared: int = 0,
         constants: Values[int, Buffer | Mapping] | None = None,
+        done: Buffer | Mapping | None = None,
     ) -> Child:
         """Prepare a kernel that is launched by kernels of the stream's address space (NEST-10);
         parameters as those of `launch`. Its priority is that of its parent + 1.
+
+        The first word of `done`, which must be 0 at the launch, becomes 1 when the kernel and its
+        descendants are complete, unless one has failed. So the block that has launched it can wait
+        for this child alone (`until` of `driver.kernels.assembler`).
 
         How deep kernels may be nested is a limit of the device (`Device.set_limit`).
 
         Raises as `launch`, and `NestingError` on a machine without nested launches, or for a kernel
         with local memory.
         """
-        launch = self._described(kernel, grid, block, args, policy, shared, constants)
-        return await self._services.engine.prepare_child(launch, self.space)
+        launch = replace(
+            self._described(kernel, grid, block, args, policy, shared, constants),
+            done=0 if done is None else self.address(done, 4),
+        )
+        (made,) = await self._services.engine.prepare_children([launch], self.space)
+        return made
+
+    async def children(
+        self,
+        kernel: Kernel,
+        grid: Extent,
+        block: Extent,
+        args: Sequence[Values[str, Argument]],
+        *,
+        policy: Placement | str = AUTO,
+        shared: int = 0,
+        constants: Values[int, Buffer | Mapping] | None = None,
+    ) -> list[Child]:
+        """Prepare kernels that differ in their arguments, one for each of `args`. Their records lie
+        at equal distances, so that a loop can launch them. See `child`."""
+        launches = [
+            self._described(kernel, grid, block, one, policy, shared, constants) for one in args
+        ]
+        return await self._services.engine.prepare_children(launches, self.space)
 
     def _described(
         self,

@@ -16,6 +16,7 @@ from multiprocessing import reduction
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from typing import BinaryIO
+from weakref import WeakSet
 
 from signalbox.driver.protocol.messages import LARGEST_MESSAGE
 from signalbox.driver.protocol.shutdown import shut_down
@@ -34,6 +35,9 @@ _CONNECTIONS = 256
 
 _PAUSE_SECONDS = 0.05
 """After a connection that could not be accepted, for lack of descriptors for example."""
+
+_FINISH_SECONDS = 1.0
+"""For the last answers, when the server ends."""
 
 _UNTAKEN = 64
 """Messages of a client that the server has not taken; its thread waits then."""
@@ -118,6 +122,13 @@ class SocketPeer:
         """See `Peer.close`. Ends both threads."""
         self._shut()
 
+    def finish(self, until: float) -> None:
+        """Send what is left, and end the connection. Returns at `until` at the latest, a time of
+        `time.monotonic`: a stalled client is not waited for."""
+        with contextlib.suppress(queue.Full):
+            self._unread.put_nowait(None)
+        self._writer.join(max(0, until - time.monotonic()))
+
     def _put(self, item: bytes | BinaryIO) -> None:
         with self._lock:
             if not self._over:
@@ -187,6 +198,7 @@ class SocketServer:
         self.path = path
         self._inbox, self._memory = inbox, memory
         self._free, self._closed = threading.Semaphore(_CONNECTIONS), False
+        self._peers: WeakSet[SocketPeer] = WeakSet()
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _remove_stale(path)
         before = os.umask(0o177)
@@ -215,16 +227,22 @@ class SocketServer:
             link.close()
             return
         try:
-            SocketPeer(link, self._inbox, self._memory, self._free.release).start()
+            peer = SocketPeer(link, self._inbox, self._memory, self._free.release)
+            peer.start()
+            self._peers.add(peer)
         except RuntimeError as error:
             LOG.warning("no connection: %s", error)
             shut_down(link)
             self._free.release()
 
     def close(self) -> None:
-        """Accept no further connection, and remove the socket."""
+        """Accept no further connection, remove the socket, and end all connections once their last
+        answers are sent. A second at most is left for that."""
         self._closed = True
         self._listener.close()
+        until = time.monotonic() + _FINISH_SECONDS
+        for peer in list(self._peers):
+            peer.finish(until)
 
 
 def _remove_stale(path: Path) -> None:

@@ -25,13 +25,14 @@ from signalbox.hw.host.channel_block.error_store import ErrorStore
 from signalbox.hw.host.channel_block.error_words import error_words
 from signalbox.hw.host.channel_block.halts import Halts
 from signalbox.hw.host.channel_block.read_choice import ReadChoice
-from signalbox.hw.host.channel_block.records import copy_failed, method_refused
 from signalbox.hw.host.channel_block.stored_settings import StoredSettings
 from signalbox.hw.host.channel_block.tallies import Tallies
-from signalbox.hw.host.channel_settings import setting_event
+from signalbox.hw.host.channel_settings import ChannelControl
+from signalbox.hw.host.copy_launcher import CopyReports
 from signalbox.hw.host.methods.pipeline import channel_edit
-from signalbox.hw.host.records import INDEX_BITS, object_bound
-from signalbox.hw.host.waits.compute_waits import task_failed
+from signalbox.hw.host.methods.service import MethodReports
+from signalbox.hw.host.ports import MethodEvents, RingIndexPort, UserdWrites
+from signalbox.hw.host.waits.compute_waits import TaskReports
 from signalbox.hw.lib.delayed import delayed
 from signalbox.hw.records.channel import channel_event
 from signalbox.hw.records.register import RegisterPort
@@ -49,58 +50,36 @@ class ChannelRegisters(wiring.Component):
     port : in, the control port; only registers that can be written are. A read is answered 5 cycles
         after its acceptance, a write one cycle later; a start also waits for the channel's
         outstanding operations, a clear for `edit` and for errors being recorded.
-    setting : out, strobe: a register was written, one cycle after the write took effect.
-    enabled : out, per channel.
-    halted : out, per channel.
-    restart : out, stream: empty the ring of `channel`.
-    edit : out, stream: change the context of `channel`.
-    halt : in, strobe: the method pipeline halts `channel`, from the next cycle on.
-    failed : in, a copy of `channel` has failed; taken when no error is being recorded
-        or cleared.
-    failed_taken : out, accepts `failed`.
-    task_failed : in, a task of `channel` has failed; likewise, and when there is no `failed`.
-    task_failed_taken : out, accepts `task_failed`.
-    ended : in, strobe: a copy has ended; with `failed`, its channel is halted from the next cycle
-        on.
-    task_ended : in, likewise for a task.
-    resume : in, strobe: CLEAR_FAULTED for channel `target`.
-    acquire : in, strobe: an acquire was decided.
-    executed : in, strobe: a method of `channel` was executed.
-    bound : in, strobe: `channel` has executed SET_OBJECT.
-    referenced : in, strobe: `value` of SET_REFERENCE is in memory.
+    control : out, writes of registers; enabled and halted channels.
+    restart : out, stream: the ring of `channel` is to be emptied.
+    edit : out, stream of `channel_edit`.
+    copies : in, ends of copies. A failed one halts its channel, from the next cycle on; it is taken
+        when no error is being recorded or cleared.
+    tasks : in, ends of tasks, likewise; a failed one is taken when no copy has failed.
+    reports : in, methods that concern the registers.
+    methods : in, executed methods.
+    userd : in, values of SET_REFERENCE in memory.
     status : in, state of the channels.
-    peek : out, a channel.
-    peek_put, peek_get : in, its GP_PUT and GP_GET, one cycle later.
+    put, get : out, GP_PUT and GP_GET.
     error : out, strobe: an error of `channel` with `cause`, one or two cycles ago.
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        channels = config.channels
         channel = data.StructLayout({"channel": config.channel_bits})
         super().__init__({
             "port": In(RegisterPort(12)),
-            "setting": Out(setting_event(config)),
-            "enabled": Out(channels),
-            "halted": Out(channels),
+            "control": Out(ChannelControl(config)),
             "restart": Out(stream.Signature(channel)),
             "edit": Out(stream.Signature(channel_edit(config))),
-            "halt": In(method_refused(config)),
-            "failed": In(copy_failed(config)),
-            "failed_taken": Out(1),
-            "ended": In(channel_event(config, interrupt=1, failed=1)),
-            "task_failed": In(task_failed(config)),
-            "task_failed_taken": Out(1),
-            "task_ended": In(channel_event(config, failed=1)),
-            "resume": In(channel_event(config, target=12)),
-            "acquire": In(channel_event(config, passed=1)),
-            "executed": In(channel_event(config)),
-            "bound": In(object_bound(config)),
-            "referenced": In(channel_event(config, value=32)),
+            "copies": In(CopyReports(config)),
+            "tasks": In(TaskReports(config)),
+            "reports": In(MethodReports(config)),
+            "methods": In(MethodEvents(config)),
+            "userd": In(UserdWrites(config)),
             "status": In(StatusPort(config)),
-            "peek": Out(config.channel_bits),
-            "peek_put": In(INDEX_BITS),
-            "peek_get": In(INDEX_BITS),
+            "put": Out(RingIndexPort(config)),
+            "get": Out(RingIndexPort(config)),
             "error": Out(channel_event(config, cause=Cause)),
         })
 
@@ -117,7 +96,7 @@ class ChannelRegisters(wiring.Component):
         m.submodules.settings = self._settings = StoredSettings(config)
         m.submodules.view = self._view = ChannelView(config)
         m.submodules.choice = self._choice = ReadChoice()
-        refused = delayed(m, self.halt, "refused")
+        refused = delayed(m, self.reports.halt, "refused")
         self._record(m, refused)
         self._halt(m, refused)
         self._count(m)
@@ -133,12 +112,12 @@ class ChannelRegisters(wiring.Component):
         noted = intake.noted
         m.d.comb += [
             intake.refused.eq(refused),
-            intake.failed.eq(self.failed),
-            intake.task_failed.eq(self.task_failed),
+            intake.failed.eq(self.copies.failed),
+            intake.task_failed.eq(self.tasks.failed),
             intake.hold.eq(access.hold),
             intake.rows.eq(rows.rows),
-            self.failed_taken.eq(intake.failed_taken),
-            self.task_failed_taken.eq(intake.task_failed_taken),
+            self.copies.taken.eq(intake.failed_taken),
+            self.tasks.taken.eq(intake.task_failed_taken),
             self.error.valid.eq(noted.valid),
             self.error.channel.eq(noted.channel),
             self.error.cause.eq(noted.contents.why.cause),
@@ -160,29 +139,30 @@ class ChannelRegisters(wiring.Component):
         m.d.comb += [
             halts.refused.valid.eq(refused.valid),
             halts.refused.channel.eq(refused.channel),
-            halts.failed.valid.eq(self.failed.valid),
-            halts.failed.channel.eq(self.failed.channel),
-            halts.task_failed.valid.eq(self.task_failed.valid),
-            halts.task_failed.channel.eq(self.task_failed.channel),
-            halts.ended.valid.eq(self.ended.valid),
-            halts.ended.channel.eq(self.ended.channel),
-            halts.ended.failed.eq(self.ended.failed),
-            halts.task_ended.eq(self.task_ended),
+            halts.failed.valid.eq(self.copies.failed.valid),
+            halts.failed.channel.eq(self.copies.failed.channel),
+            halts.task_failed.valid.eq(self.tasks.failed.valid),
+            halts.task_failed.channel.eq(self.tasks.failed.channel),
+            halts.ended.valid.eq(self.copies.ended.valid),
+            halts.ended.channel.eq(self.copies.ended.channel),
+            halts.ended.failed.eq(self.copies.ended.failed),
+            halts.task_ended.eq(self.tasks.ended),
             halts.channel.eq(self._access.channel),
             halts.cleared.eq(self._access.cleared),
             halts.follows.eq(self._rows.follows),
-            self.halted.eq(halts.halted),
+            self.control.halted.eq(halts.halted),
         ]
 
     def _count(self, m: Module) -> None:
         tallies = self._tallies
         m.d.comb += [
-            tallies.executed.eq(self.executed),
-            tallies.ended.valid.eq(self.ended.valid),
-            tallies.ended.channel.eq(self.ended.channel),
-            tallies.task_ended.valid.eq(self.task_ended.valid),
-            tallies.task_ended.channel.eq(self.task_ended.channel),
-            tallies.referenced.eq(self.referenced),
+            tallies.executed.valid.eq(self.methods.executed.valid),
+            tallies.executed.channel.eq(self.methods.executed.channel),
+            tallies.ended.valid.eq(self.copies.ended.valid),
+            tallies.ended.channel.eq(self.copies.ended.channel),
+            tallies.task_ended.valid.eq(self.tasks.ended.valid),
+            tallies.task_ended.channel.eq(self.tasks.ended.channel),
+            tallies.referenced.eq(self.userd.referenced),
             tallies.started.eq(self._access.started),
             tallies.channel.eq(self._access.channel),
         ]
@@ -190,7 +170,7 @@ class ChannelRegisters(wiring.Component):
     def _bind(self, m: Module) -> None:
         objects = self._objects
         m.d.comb += [
-            objects.bound.eq(delayed(m, self.bound, "bound_before")),
+            objects.bound.eq(delayed(m, self.reports.bound, "bound_before")),
             objects.started.eq(self._access.started),
             objects.channel.eq(self._access.channel),
         ]
@@ -199,15 +179,16 @@ class ChannelRegisters(wiring.Component):
         """State of the access's channel."""
         view, access = self._view, self._access
         m.d.comb += [
-            self.peek.eq(access.channel),
+            self.put.channel.eq(access.channel),
+            self.get.channel.eq(access.channel),
             view.channel.eq(access.channel),
             view.enabled.eq(access.enabled),
             view.halted.eq(self._halts.halted),
             view.recorded.eq(self._rows.shown),
             view.started.eq(access.started),
-            view.acquire.eq(self.acquire),
-            view.peek_put.eq(self.peek_put),
-            view.peek_get.eq(self.peek_get),
+            view.acquire.eq(self.reports.acquire),
+            view.peek_put.eq(self.put.index),
+            view.peek_get.eq(self.get.index),
         ]
         connect(m, flipped(self.status), view.status)
 
@@ -236,7 +217,7 @@ class ChannelRegisters(wiring.Component):
         connect(m, flipped(self.restart), access.restart)
         connect(m, flipped(self.edit), access.edit)
         m.d.comb += [
-            access.resume.eq(self.resume),
+            access.resume.eq(self.reports.resume),
             access.value.eq(self._choice.value),
             access.clears.eq(self._choice.clears),
             access.is_enabled.eq(view.is_enabled),
@@ -245,10 +226,10 @@ class ChannelRegisters(wiring.Component):
             access.is_idle.eq(view.is_idle & ~self._halts.failing),
             access.error.eq(self._store.shown),
             access.recording.eq(self._intake.recording),
-            self.enabled.eq(access.enabled),
+            self.control.enabled.eq(access.enabled),
             settings.channel.eq(access.channel),
             settings.word.eq(access.word),
             settings.data.eq(access.data),
             settings.store.eq(access.store),
-            self.setting.eq(settings.setting),
+            self.control.setting.eq(settings.setting),
         ]

@@ -1,19 +1,39 @@
-"""Local copies of channel registers: each unit keeps the ones it reads in RAMs of its own."""
+"""Channel registers in other units: each keeps the ones it reads in RAMs of its own."""
 
 from amaranth.hdl import Module
-from amaranth.lib import data
+from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import Out
 
 from signalbox.hw.config import Config
 from signalbox.hw.records.channel import channel_event
 from signalbox.hw.registers import channel_word
 
-__all__ = ["setting_event", "setting_ram"]
+__all__ = ["ChannelControl", "setting_event", "setting_ram"]
 
 
 def setting_event(config: Config) -> data.StructLayout:
     """Strobe: `value` was written to word `word` of the channel block of `channel`."""
     return channel_event(config, word=6, value=32)
+
+
+class ChannelControl(wiring.Signature):
+    """Control of the channels, seen from the channel registers.
+
+    Members
+    -------
+    setting : out, strobe: register `word` of `channel` was written with `value`, one cycle after
+        the write took effect.
+    enabled : out, per channel: CONTROL.ENABLE.
+    halted : out, per channel: it is halted by an error.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({
+            "setting": Out(setting_event(config)),
+            "enabled": Out(config.channels),
+            "halted": Out(config.channels),
+        })
 
 
 def setting_ram(m: Module, config: Config, setting: data.View, *registers: str) -> list:

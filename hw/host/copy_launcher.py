@@ -9,12 +9,24 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import VA_BITS, Config
 from signalbox.hw.errors import Cause
+from signalbox.hw.host.channel_settings import ChannelControl
+from signalbox.hw.host.ports import ChannelState, MethodEvents
 from signalbox.hw.lib.arbiter import RoundRobin
 from signalbox.hw.lib.onehot import lowest
 from signalbox.hw.records.channel import channel_event
 from signalbox.hw.records.copy import CopyError, CopyPort, copy_command
 
-__all__ = ["MOST_COPIES", "CopyLauncher", "CopyRequests", "EngineStatus", "copy_launch"]
+__all__ = [
+    "MOST_COPIES",
+    "CopyEvents",
+    "CopyLauncher",
+    "CopyReports",
+    "CopyRequests",
+    "EngineStatus",
+    "OutstandingCopies",
+    "copy_failed",
+    "copy_launch",
+]
 
 MOST_COPIES = 15
 """Limit of outstanding copies per channel."""
@@ -72,6 +84,58 @@ class CopyRequests(wiring.Signature):
         })
 
 
+class OutstandingCopies(wiring.Signature):
+    """Outstanding copies.
+
+    Members
+    -------
+    counts : out, per channel, their number, 4 bits.
+    all_idle : out, there is none.
+    """
+
+    def __init__(self, config: Config) -> None:
+        counts = data.ArrayLayout(unsigned(MOST_COPIES.bit_length()), config.channels)
+        super().__init__({"counts": Out(counts), "all_idle": Out(1)})
+
+
+class CopyEvents(wiring.Signature):
+    """Starts and ends of copies.
+
+    Members
+    -------
+    started : out, per engine, strobe: it was given a copy.
+    finished : out, per engine, strobe: its copy has ended.
+    """
+
+    def __init__(self, config: Config) -> None:
+        engines = config.copy_engines
+        super().__init__({"started": Out(engines), "finished": Out(engines)})
+
+
+def copy_failed(config: Config) -> data.StructLayout:
+    """A copy of `channel`, launched by `data` on `subchannel`, has failed with `cause` at `va`."""
+    return channel_event(config, cause=Cause, va=VA_BITS, data=32, subchannel=3)
+
+
+class CopyReports(wiring.Signature):
+    """Ends of copies, seen from the copy launcher.
+
+    Members
+    -------
+    ended : out, strobe: a copy of `channel` has ended; `interrupt`: with an interrupt; `failed`: it
+        has failed.
+    failed : out, a `copy_failed`, from the cycle after `ended` until `taken`.
+    taken : in, accepts `failed`.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({
+            "ended": Out(channel_event(config, interrupt=1, failed=1)),
+            "failed": Out(copy_failed(config)),
+            "taken": In(1),
+        })
+
+
 class CopyLauncher(wiring.Component):
     """Assigns copies to engines and receives their completions.
 
@@ -81,47 +145,41 @@ class CopyLauncher(wiring.Component):
 
     Members
     -------
-    engine : out, the copy engines.
-    requests : in, copies and reservations.
-    release : in, strobe: end the channel's reservation. In the cycle of its `reserve`, only one
+    engine : out, the copy engines, see `CopyPort`.
+    requests : in, copies and reservations of the served channel.
+    methods : in, `released`: end the channel's reservation. In the cycle of its `reserve`, only one
         that it had before: a new one stays.
-    enabled : in, per channel; copies of other channels are stopped.
-    working : in, per channel: enabled, not halted, not empty, and all of its acquire group held in
-        the previous cycle. Reservations of other channels end, except in the cycle of `reserve`.
+    control : in, enabled channels; copies of other channels are stopped.
+    state : in, `reserving` channels. Reservations of other channels end, except in the cycle of
+        `reserve`.
     status : out, see `EngineStatus`.
-    counts : out, per channel, number of outstanding copies.
-    all_idle : out, no copy is outstanding.
-    ended : out, strobe: a copy of `channel` has ended.
-    failed : out, a copy of `channel` has failed with `cause` at `va`; `data`: of its LAUNCH_DMA.
-        From the cycle after `ended`, until `failed_taken`.
-    failed_taken : in, accepts `failed`.
-    started : out, per engine, strobe: it was given a copy.
-    finished : out, per engine, strobe: its copy has ended.
+    outstanding : out, outstanding copies.
+    reports : out, ends of copies.
+    copied : out, registered, per channel, strobe: a copy with an interrupt has ended, neither
+        failed nor stopped.
+    events : out, starts and ends of copies, per engine.
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        channels, engines = config.channels, config.copy_engines
         super().__init__({
-            "engine": Out(CopyPort(config)).array(engines),
+            "engine": Out(CopyPort(config)).array(config.copy_engines),
             "requests": In(CopyRequests(config)),
-            "release": In(channel_event(config)),
-            "enabled": In(channels),
-            "working": In(channels),
+            "methods": In(MethodEvents(config)),
+            "control": In(ChannelControl(config)),
+            "state": In(ChannelState(config)),
             "status": Out(EngineStatus(config)),
-            "counts": Out(data.ArrayLayout(unsigned(4), channels)),
-            "all_idle": Out(1),
-            "ended": Out(channel_event(config, interrupt=1, failed=1)),
-            "failed": Out(channel_event(config, cause=Cause, va=VA_BITS, data=32, subchannel=3)),
-            "failed_taken": In(1),
-            "started": Out(engines),
-            "finished": Out(engines),
+            "outstanding": Out(OutstandingCopies(config)),
+            "reports": Out(CopyReports(config)),
+            "copied": Out(config.channels),
+            "events": Out(CopyEvents(config)),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config, engines = self._config, self._config.copy_engines
         status, launch, reserve = self.status, self.requests.launch, self.requests.reserve
+        released, counts, ended = self.methods.released, self.outstanding.counts, self.reports.ended
         queued = Signal(engines)
         commands = Signal(data.ArrayLayout(copy_command(config), engines))
         reserved = Signal(engines)
@@ -139,20 +197,20 @@ class CopyLauncher(wiring.Component):
                 port.command.valid.eq(queued[number]),
                 port.command.payload.eq(commands[number]),
                 # All copies in an engine belong to the channel of its latest command.
-                port.stop.eq(~self.enabled.bit_select(latest[number], 1)),
+                port.stop.eq(~self.control.enabled.bit_select(latest[number], 1)),
             ]
             # `launch.valid` is late, and only `queued` needs it.
             with m.If(~queued[number]):
                 m.d.sync += commands[number].eq(launch.command)
             with m.If(port.command.ready & queued[number]):
                 m.d.sync += queued[number].eq(0)
-            holder_works = self.working.bit_select(owner[number], 1)
-            let_go = self.release.valid & (self.release.channel == owner[number])
+            holder_works = self.state.reserving.bit_select(owner[number], 1)
+            let_go = released.valid & (released.channel == owner[number])
             renewed = reserve.valid & (reserve.channel == owner[number])
             with m.If(let_go | (~holder_works & ~renewed)):
                 m.d.sync += reserved[number].eq(0)
         self._choose(m, free, reserved, owner, home, queued, latest)
-        m.d.comb += self.all_idle.eq(idle.all() & ~status.copying.any())
+        m.d.comb += self.outstanding.all_idle.eq(idle.all() & ~status.copying.any())
 
         interrupt = Signal(config.channels)
         for channel in range(config.channels):
@@ -161,16 +219,21 @@ class CopyLauncher(wiring.Component):
                     reduce(or_, [reserved[e] & (owner[e] == channel) for e in range(engines)])
                 ),
                 status.able[channel].eq(free.any() | status.keeping[channel]),
-                status.copying[channel].eq(self.counts[channel] != 0),
+                status.copying[channel].eq(counts[channel] != 0),
                 status.queue[channel].eq(
                     ~queued.bit_select(home[channel], 1)
                     & ~interrupt[channel]
-                    & (self.counts[channel] != MOST_COPIES)
+                    & (counts[channel] != MOST_COPIES)
                 ),
             ]
             launched = launch.valid & (launch.channel == channel)
-            ended = self.ended.valid & (self.ended.channel == channel)
-            m.d.sync += self.counts[channel].eq(self.counts[channel] + launched - ended)
+            ends = ended.valid & (ended.channel == channel)
+            m.d.sync += [
+                counts[channel].eq(counts[channel] + launched - ends),
+                self.copied[channel].eq(
+                    (ends & self.control.enabled[channel]) & (ended.interrupt & ~ended.failed)
+                ),
+            ]
             with m.If(launched):
                 m.d.sync += interrupt[channel].eq(launch.interrupt)
         self._end(m, interrupt)
@@ -192,8 +255,8 @@ class CopyLauncher(wiring.Component):
                 home[launch.channel] == number,
                 Mux(keeping.bit_select(launch.channel, 1), kept, chosen[number]),
             )
-            m.d.comb += self.started[number].eq(launch.valid & gets)
-            with m.If(self.started[number]):
+            m.d.comb += self.events.started[number].eq(launch.valid & gets)
+            with m.If(self.events.started[number]):
                 m.d.sync += [
                     queued[number].eq(1),
                     latest[number].eq(launch.channel),
@@ -203,7 +266,7 @@ class CopyLauncher(wiring.Component):
 
     def _end(self, m: Module, interrupt: Signal) -> None:
         """Accept the `done` of one engine per cycle."""
-        engines = self._config.copy_engines
+        engines, reports, ended = self._config.copy_engines, self.reports, self.reports.ended
         m.submodules.turns = turns = RoundRobin(engines)
         done = Signal.like(self.engine[0].done.payload)
         pending = Signal()
@@ -213,11 +276,11 @@ class CopyLauncher(wiring.Component):
                 Cat(port.done.valid for port in self.engine) & (~pending).replicate(engines)
             ),
             turns.advance.eq(turns.requests.any()),
-            self.ended.valid.eq(turns.requests.any()),
-            self.ended.channel.eq(done.channel),
-            self.ended.interrupt.eq(interrupt.bit_select(done.channel, 1)),
-            self.ended.failed.eq(done.error != CopyError.NONE),
-            self.finished.eq(turns.grant),
+            ended.valid.eq(turns.requests.any()),
+            ended.channel.eq(done.channel),
+            ended.interrupt.eq(interrupt.bit_select(done.channel, 1)),
+            ended.failed.eq(done.error != CopyError.NONE),
+            self.events.finished.eq(turns.grant),
         ]
         for number in range(engines):
             m.d.comb += self.engine[number].done.ready.eq(turns.grant[number])
@@ -227,15 +290,15 @@ class CopyLauncher(wiring.Component):
             for error, name in _CAUSES.items():
                 with m.Case(error):
                     m.d.comb += cause.eq(name)
-        with m.If(self.ended.valid & self.ended.failed):
+        with m.If(ended.valid & ended.failed):
             m.d.sync += [
                 pending.eq(1),
-                self.failed.channel.eq(done.channel),
-                self.failed.cause.eq(cause),
-                self.failed.va.eq(done.va),
-                self.failed.data.eq(done.data),
-                self.failed.subchannel.eq(done.subchannel),
+                reports.failed.channel.eq(done.channel),
+                reports.failed.cause.eq(cause),
+                reports.failed.va.eq(done.va),
+                reports.failed.data.eq(done.data),
+                reports.failed.subchannel.eq(done.subchannel),
             ]
-        with m.Elif(self.failed_taken):
+        with m.Elif(reports.taken):
             m.d.sync += pending.eq(0)
-        m.d.comb += self.failed.valid.eq(pending)
+        m.d.comb += reports.failed.valid.eq(pending)

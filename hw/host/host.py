@@ -1,9 +1,6 @@
 """The host: from rings to semaphore operations and copies (spec 10, spec 60)."""
 
-from functools import reduce
-from operator import or_
-
-from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -11,6 +8,7 @@ from signalbox.hw.config import Config
 from signalbox.hw.front_end.host_port import ComputePort
 from signalbox.hw.host.channel_registers import ChannelRegisters
 from signalbox.hw.host.channel_settings import setting_ram
+from signalbox.hw.host.channel_states import ChannelStates
 from signalbox.hw.host.copy_launcher import CopyLauncher
 from signalbox.hw.host.fetch.arrivals import Arrivals
 from signalbox.hw.host.fetch.backlog import OUTSTANDING
@@ -18,6 +16,8 @@ from signalbox.hw.host.fetch.fetch_unit import FetchUnit
 from signalbox.hw.host.fetch.prefetch_buffer import PrefetchBuffer
 from signalbox.hw.host.methods.execute import Execute
 from signalbox.hw.host.methods.pipeline import MethodPipeline
+from signalbox.hw.host.outstanding import Outstanding
+from signalbox.hw.host.ports import Turns
 from signalbox.hw.host.read_share import ReadShare
 from signalbox.hw.host.scheduling.parking import Parking
 from signalbox.hw.host.scheduling.retry_timers import RetryTimers
@@ -28,15 +28,13 @@ from signalbox.hw.host.waits.barrier import Barrier
 from signalbox.hw.host.waits.compute_waits import ComputeWaits
 from signalbox.hw.host.waits.mem_ops import MemOps
 from signalbox.hw.host.waits.memory_semaphores import MemorySemaphores
-from signalbox.hw.methods import SemaphoreExecute
 from signalbox.hw.records.channel import present_time
 from signalbox.hw.records.copy import CopyPort
 from signalbox.hw.records.memory import ReadPort, WritePort
 from signalbox.hw.records.register import RegisterPort
 from signalbox.hw.records.runlist import RunlistControl
-from signalbox.hw.records.semaphore import SemaphorePort, semaphore_update
+from signalbox.hw.records.semaphore import OnChipStatus, SemaphorePort
 from signalbox.hw.records.translation import MmuPort
-from signalbox.hw.registers import Wait
 from signalbox.hw.runlists import RunlistError
 
 __all__ = ["Host"]
@@ -50,25 +48,23 @@ class Host(wiring.Component):
 
     Members
     -------
-    registers : in, channel block of the control port.
+    registers : in, register port of the channel block; word address `channel` × 64 + offset / 4.
     doorbell : in, stream of rung channels.
-    time : in, PTIMER in ns.
-    period : in, cycles between lazy write-backs of GP_GET.
-    counting : in, number of counting semaphores.
-    runlist : in, registers of the runlist.
+    time : in, PTIMER: 64 bits, in nanoseconds.
+    period : in, cycles between lazy write-backs of GP_GET, 32 bits.
+    runlist : in, registers of the runlist, see `RunlistControl`.
     read : out, memory port for rings, pushbuffers, GP_PUT and runlists.
     write : out, memory port for USERD.
     semaphore : out, on-chip operations for the semaphore unit.
     fence : out, operations in memory for the semaphore unit.
-    zero : in, zero flags of the counting semaphores.
-    update : in, updates of on-chip semaphores.
-    engine : out, the copy engines.
+    on_chip : in, state of the on-chip semaphores.
+    engine : out, the copy engines, see `CopyPort`.
     mmu : out, invalidations by methods.
-    compute : out, the compute engine.
+    compute : out, the compute engine, see `ComputePort`.
     ignored : out, strobe: a compute method without effect in this design was executed.
-    error : out, per channel, halted (level).
-    notify : out, per channel, strobe: NON_STALL_INTERRUPT, or the interrupt of a task or a report.
-    copied : out, per channel, strobe: a copy with an interrupt has ended, neither failed nor
+    error : out, per channel, level: halted by an error.
+    notify : out, strobe per channel: NON_STALL_INTERRUPT, or the interrupt of a task or a report.
+    copied : out, strobe per channel: a copy with an interrupt has ended, neither failed nor
         stopped.
 
     Attributes
@@ -91,14 +87,12 @@ class Host(wiring.Component):
             "doorbell": In(stream.Signature(channel)),
             "time": In(64),
             "period": In(32),
-            "counting": In(range(config.counters + 1)),
             "runlist": In(RunlistControl()),
             "read": Out(ReadPort(config)),
             "write": Out(WritePort(config)),
             "semaphore": Out(SemaphorePort(config)),
             "fence": Out(SemaphorePort(config)),
-            "zero": In(config.counters),
-            "update": In(semaphore_update(config)),
+            "on_chip": In(OnChipStatus(config)),
             "engine": Out(CopyPort(config)).array(config.copy_engines),
             "mmu": Out(MmuPort(config)),
             "compute": Out(ComputePort(config)),
@@ -111,19 +105,20 @@ class Host(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         self._build(m)
-        self._connect(m)
-        self._settings(m)
-        self._fetched(m)
-        self._schedule(m)
-        self._turns(m)
-        self._engines(m)
-        self._waits(m)
-        self._registers(m)
-        self._status(m)
+        self._connect_outside(m)
+        self._connect_channels(m)
+        self._connect_fetch(m)
+        self._connect_service(m)
+        self._connect_methods(m)
+        self._connect_waits(m)
+        self._connect_runlist(m)
+        self._connect_status(m)
+        self._slices(m)
+        self._time(m)
+        self._interrupts(m)
         return m
 
     def _build(self, m: Module) -> None:
-        """Units, and signals shared by several of them."""
         config = self._config
         m.submodules.channels = self.channels
         m.submodules.fetch = self._fetch = FetchUnit(config)
@@ -140,266 +135,150 @@ class Host(wiring.Component):
         m.submodules.memops = self._memops = MemOps(config)
         m.submodules.computes = self._computes = ComputeWaits(config)
         m.submodules.timers = self._timers = RetryTimers(config)
-        self._alive, self._drained, self._empty = (
-            Signal(config.channels, name=name) for name in ("alive", "drained", "empty")
-        )
-        """Per channel: enabled and not halted; nothing is left to execute of what was fetched, or
-        at all."""
-        self._time = Signal(present_time, name="now")
-        m.d.sync += self._time.cycles.eq(self._time.cycles + 1)
-        m.d.comb += self._time.units.eq(self.time[10:42])
+        m.submodules.states = self._states = ChannelStates(config)
+        m.submodules.outstanding = self._outstanding = Outstanding(config)
+        self._runlists = (Runlist(config),) if config.runlists else ()
+        """The runlist, if there is one."""
 
-    def _connect(self, m: Module) -> None:
-        """Ports between two units."""
-        channels, execute, fetch = self.channels, self.execute, self._fetch
-        connect(m, flipped(self.registers), channels.port)
-        connect(m, flipped(self.doorbell), fetch.doorbell)
+    def _connect_outside(self, m: Module) -> None:
+        """Ports of the host, except the runlist's."""
+        connect(m, flipped(self.registers), self.channels.port)
+        connect(m, flipped(self.doorbell), self._fetch.doorbell)
+        connect(m, flipped(self.on_chip), self.execute.on_chip, self.parking.on_chip)
         connect(m, flipped(self.write), self._writeback.write)
-        connect(m, flipped(self.semaphore), execute.semaphore)
+        connect(m, flipped(self.semaphore), self.execute.semaphore)
         connect(m, flipped(self.fence), self._fences.port)
         connect(m, flipped(self.mmu), self._memops.mmu)
         connect(m, flipped(self.compute), self._computes.port)
         for outer, inner in zip(self.engine, self.launcher.engine, strict=True):
             connect(m, flipped(outer), inner)
+
+    def _connect_channels(self, m: Module) -> None:
+        """Channel registers, starts, and state of the channels."""
+        channels, execute, pipeline = self.channels, self.execute, self.pipeline
+        fetch, writeback, launcher = self._fetch, self._writeback, self.launcher
+        units = (fetch, writeback, execute, self._computes, launcher, self._states)
+        connect(m, channels.control, *(unit.control for unit in units))
         connect(m, channels.restart, fetch.restart)
-        connect(m, channels.edit, self.pipeline.edit)
+        connect(m, channels.edit, pipeline.edit)
+        connect(m, channels.put, fetch.put)
+        connect(m, channels.get, writeback.get)
+        connect(m, execute.reports, channels.reports)
+        connect(m, launcher.reports, channels.copies)
+        connect(m, self._computes.reports, channels.tasks)
+        starting = (self._prefetch, self._arrivals, writeback, self.parking, self._fences)
+        connect(m, fetch.start, *(unit.start for unit in (*starting, *self._runlists)))
+        units = (pipeline, self.parking, fetch, writeback, launcher, channels.status)
+        connect(m, self._states.state, *(unit.state for unit in (*units, *self._runlists)))
+
+    def _connect_fetch(self, m: Module) -> None:
+        """From the ring to the pipeline, and the ring's progress."""
+        fetch, prefetch, arrivals = self._fetch, self._prefetch, self._arrivals
+        connect(m, fetch.doorbells, arrivals.doorbells)
+        connect(m, fetch.beats, prefetch.beats)
+        connect(m, prefetch.fetched, self._states.fetched)
+        connect(m, self.pipeline.head, prefetch.head)
+        connect(m, self.pipeline.entries, arrivals.entries, self._writeback.entries)
+        connect(m, arrivals.order, self.scheduler.arrivals, self._computes.arrivals)
+
+    def _connect_service(self, m: Module) -> None:
+        """The served channel, and its successor."""
+        pipeline, scheduler, parking = self.pipeline, self.scheduler, self.parking
+        connect(m, pipeline.choice, scheduler.choice)
+        connect(m, pipeline.parking, parking.pipeline)
+        choosing = (scheduler, self._states, self.channels.status, *self._runlists)
+        serving = (self._prefetch, self._fences, self._computes, self._outstanding)
+        connect(m, pipeline.served, *(unit.served for unit in (*choosing, *serving)))
+        connect(m, parking.parked, *(unit.parked for unit in choosing))
+        units = (self.channels, self.launcher, self._memops, self._computes, *self._runlists)
+        connect(m, pipeline.methods, *(unit.methods for unit in units))
+
+    def _connect_methods(self, m: Module) -> None:
+        """Execution of methods, and the units that it uses."""
+        execute = self.execute
         connect(m, self.pipeline.service, execute.service)
         connect(m, execute.progress, self.pipeline.progress)
         connect(m, execute.slices, self.scheduler.client)
         connect(m, execute.copies, self.launcher.requests)
         connect(m, execute.acquires, self.parking.acquires)
+        connect(m, execute.waits, self.parking.methods)
         connect(m, execute.timer, self._timers.client)
         connect(m, execute.in_memory, self._fences.client)
         connect(m, execute.reference, self._writeback.reference)
         connect(m, execute.barrier, self._barrier.client)
         connect(m, execute.invalidation, self._memops.client)
         connect(m, execute.compute, self._computes.client)
-        connect(
-            m,
-            self.launcher.status,
-            execute.engines,
-            self.parking.engines,
-            self.scheduler.engines,
-        )
 
-    def _settings(self, m: Module) -> None:
-        """Channel registers, and the start of a channel."""
-        channels, fetch, memops = self.channels, self._fetch, self._memops
-        for unit in (fetch, self._writeback, self.execute, self._computes):
-            m.d.comb += unit.setting.eq(channels.setting)
-        (slices,) = setting_ram(m, self._config, channels.setting, "SLICE")
-        m.d.comb += [
-            slices.addr.eq(self.pipeline.select),
-            self.scheduler.slice.eq(slices.data),
-            self._prefetch.clear.eq(fetch.cleared),
-            self._arrivals.clear.eq(fetch.cleared),
-            self._writeback.cleared.eq(fetch.cleared),
-            self.parking.clear.eq(fetch.cleared),
-            self._fences.clear.eq(fetch.cleared),
-            # Cleared with the context, so never in a cycle with an executed method.
-            memops.clear.valid.eq(self.pipeline.service.reset),
-            memops.clear.channel.eq(self.pipeline.served),
-            self._computes.clear.eq(memops.clear),
-            self._writeback.enabled.eq(channels.enabled),
-            fetch.enabled.eq(channels.enabled),
-            self.launcher.enabled.eq(channels.enabled),
-            self._computes.on.eq(channels.enabled),
-            self._alive.eq(channels.enabled & ~channels.halted),
-        ]
-
-    def _fetched(self, m: Module) -> None:
-        """From the ring to the pipeline, and the ring's progress."""
-        fetch, prefetch, pipeline = self._fetch, self._prefetch, self.pipeline
-        arrivals, writeback = self._arrivals, self._writeback
-        m.d.comb += [
-            prefetch.fill.eq(fetch.fill),
-            prefetch.select.eq(pipeline.select),
-            prefetch.serving.eq(pipeline.serving),
-            prefetch.take.eq(pipeline.take),
-            fetch.popped.valid.eq(pipeline.take),
-            fetch.popped.channel.eq(pipeline.select),
-            pipeline.head.eq(prefetch.head),
-            pipeline.head_valid.eq(prefetch.head_valid),
-            pipeline.occupied.eq(prefetch.occupied),
-            pipeline.alive.eq(self._alive),
-            arrivals.now.eq(fetch.now),
-            arrivals.announce.eq(fetch.announce),
-            arrivals.finish.eq(pipeline.finished),
-            writeback.started.eq(pipeline.started),
-            writeback.period.eq(self.period),
-            fetch.drained.eq(self._drained),
-            fetch.unwritten.eq(writeback.failed),
-            writeback.empty.eq(self._empty),
-        ]
-        for number in range(self._config.channels):
-            served = pipeline.serving & (pipeline.served == number)
-            waits = self.parking.waits[number] != Wait.NONE
-            idle = ~prefetch.occupied[number] & ~waits & ~served
-            m.d.comb += [
-                self._drained[number].eq(idle & self._alive[number]),
-                self._empty[number].eq(idle & ~fetch.busy[number]),
-            ]
-
-    def _schedule(self, m: Module) -> None:
-        """The served channel, and its successor."""
-        scheduler, parking, pipeline = self.scheduler, self.parking, self.pipeline
-        m.d.comb += [
-            scheduler.ready.eq(parking.ready),
-            scheduler.wanting.eq(parking.wanting),
-            scheduler.stamps.eq(self._arrivals.stamps),
-            scheduler.serving.eq(pipeline.serving),
-            scheduler.served.eq(pipeline.served),
-            scheduler.take.eq(pipeline.taken),
-            scheduler.slice_valid.eq(pipeline.slice_now),
-            scheduler.reserves.eq(self.execute.copies.reserve.valid),
-            scheduler.launches.eq(self.execute.copies.launch.valid),
-            pipeline.target.eq(scheduler.target),
-            pipeline.target_valid.eq(scheduler.target_valid),
-            pipeline.leave.eq(scheduler.leave),
-            pipeline.stay.eq(scheduler.stay),
-        ]
-
-    def _turns(self, m: Module) -> None:
-        """Channels that may be served, by the runlist."""
-        if not self._config.runlists:
-            refused = self.runlist.refused
-            connect(m, flipped(self.read), self._fetch.read)
-            m.d.comb += self.scheduler.eligible.eq(-1)
-            m.d.sync += [refused.valid.eq(self.runlist.submit.valid), refused.error.eq(_NO_LIST)]
-            return
-        m.submodules.runlist = runlist = Runlist(self._config)
-        m.submodules.reads = reads = ReadShare(self._config, OUTSTANDING + 1)
-        pipeline, acquire = self.pipeline, self.execute.acquire
-        method = data.View(SemaphoreExecute, pipeline.service.step.method.data)
-        connect(m, flipped(self.runlist), runlist.control)
-        connect(m, flipped(self.read), reads.port)
-        connect(m, self._fetch.read, reads.clients[0])
-        connect(m, runlist.read, reads.clients[1])
-        m.d.comb += [
-            runlist.ready.eq(self.parking.ready),
-            runlist.working.eq(self._alive & ~self._empty),
-            runlist.serving.eq(pipeline.serving),
-            runlist.served.eq(pipeline.served),
-            runlist.expire.eq(self.execute.slices.expire),
-            runlist.executed.valid.eq(pipeline.method.valid),
-            runlist.executed.channel.eq(pipeline.method.channel),
-            runlist.clear.eq(self._fetch.cleared),
-            runlist.holding.eq(self.parking.holding),
-            runlist.polling.eq(self._waiting(Wait.RETRY, Wait.FENCE)),
-            runlist.lacking.eq(self._waiting(Wait.ENGINE, Wait.ENGINE_ONLY, Wait.ENGINE_TIMED)),
-            runlist.failed.valid.eq(acquire.valid & ~acquire.passed),
-            runlist.failed.channel.eq(acquire.channel),
-            # The bit is in the same place of both semaphore methods.
-            runlist.failed.yields.eq(method.acquire_switch),
-            runlist.all_idle.eq(self.execute.all_idle),
-            self.scheduler.eligible.eq(runlist.eligible),
-        ]
-
-    def _waiting(self, *waits: Wait) -> Value:
-        """Per channel, it has one of these waits."""
-        return Cat(reduce(or_, [wait == one for one in waits]) for wait in self.parking.waits)
-
-    def _engines(self, m: Module) -> None:
-        """Copies, and the copies, tasks and semaphore changes for which others wait."""
+    def _connect_waits(self, m: Module) -> None:
+        """Outstanding operations, for which channels wait."""
         launcher, barrier, computes = self.launcher, self._barrier, self._computes
-        changing, all_idle = self._fences.changing, Signal()
-        # One cycle late: the channel that asks has had no outstanding operations since then.
-        m.d.sync += all_idle.eq(launcher.all_idle & ~changing.any() & ~computes.tasks.any())
+        outstanding, status = self._outstanding, self.channels.status
+        users = (self.execute, self.parking, self.scheduler, outstanding)
+        connect(m, launcher.status, *(unit.engines for unit in users))
+        connect(m, launcher.outstanding, outstanding.copies, status.copies)
+        connect(m, launcher.events, barrier.copies)
+        connect(m, barrier.epochs, computes.epochs)
+        users = (self.execute, self.parking, outstanding, status)
+        connect(m, computes.outstanding, *(unit.tasks for unit in users))
+        connect(m, self._fences.outstanding, barrier.semaphores, outstanding.semaphores)
+        connect(m, self._fetch.outstanding, self._states.reads, outstanding.reads)
+        users = (self._fetch, self.channels, outstanding)
+        connect(m, self._writeback.writes, *(unit.userd for unit in users))
+
+    def _connect_runlist(self, m: Module) -> None:
+        """The runlist, which says which channels may be served; without one, all may."""
+        execute, fetch, turns = self.execute, self._fetch, Turns(self._config).create()
+        for runlist in self._runlists:
+            turns = runlist.turns
+            m.submodules.runlist = runlist
+            m.submodules.reads = reads = ReadShare(self._config, OUTSTANDING + 1)
+            connect(m, flipped(self.runlist), runlist.control)
+            connect(m, flipped(self.read), reads.port)
+            connect(m, fetch.read, reads.clients[0])
+            connect(m, runlist.read, reads.clients[1])
+            connect(m, execute.group, runlist.client)
+        connect(m, turns, self.scheduler.turns, self._states.turns)
+        if not self._runlists:
+            refused = self.runlist.refused
+            connect(m, flipped(self.read), fetch.read)
+            m.d.sync += [refused.valid.eq(self.runlist.submit.valid), refused.error.eq(_NO_LIST)]
+
+    def _connect_status(self, m: Module) -> None:
+        """State of all units, for channel registers and methods that wait for all."""
+        status = self.channels.status
+        users = (self.execute, status, *self._runlists)
+        connect(m, self._outstanding.activity, *(unit.activity for unit in users))
+        connect(m, self.scheduler.floor, status.floor)
+
+    def _slices(self, m: Module) -> None:
+        """SLICE of the channel taken. Its RAM is here, so that the scheduler is proved for any
+        slice."""
+        (slices,) = setting_ram(m, self._config, self.channels.control.setting, "SLICE")
         m.d.comb += [
-            launcher.release.eq(self.pipeline.release),
-            # `empty` includes dwords still to be fetched: the rest of the group may be in flight.
-            # A reservation ends with the channel's turn (HOST-7).
-            launcher.working.eq(
-                self._alive & ~self._empty & self.parking.holding & self.scheduler.eligible
-            ),
-            launcher.failed_taken.eq(self.channels.failed_taken),
-            barrier.started.eq(launcher.started),
-            barrier.finished.eq(launcher.finished),
-            barrier.changing.eq(changing),
-            barrier.tasks.eq(computes.before),
-            computes.begins.eq(barrier.begins),
-            computes.select.eq(self.pipeline.select),
-            computes.stamps.eq(self._arrivals.stamps),
-            computes.failed_taken.eq(self.channels.task_failed_taken),
-            self.execute.all_idle.eq(all_idle),
-            self.execute.tasks.eq(computes.tasks),
+            slices.addr.eq(self.pipeline.served.select),
+            self.scheduler.slice.eq(slices.data),
         ]
 
-    def _waits(self, m: Module) -> None:
-        """Waits of the channels that are not served."""
-        execute, parking, pipeline = self.execute, self.parking, self.pipeline
+    def _time(self, m: Module) -> None:
+        """Time from outside, in the units of acquires; `now.cycles` counts here."""
+        now = Signal(present_time)
+        m.d.sync += now.cycles.eq(now.cycles + 1)
         m.d.comb += [
-            parking.alive.eq(self._alive),
-            parking.occupied.eq(self._prefetch.occupied),
-            parking.park.eq(pipeline.park),
-            parking.unpark.eq(pipeline.unpark),
-            parking.update.eq(self.update),
-            parking.zero.eq(self.zero),
-            parking.retry.eq(self._timers.expired),
-            parking.fenced.eq(execute.in_memory.ended),
-            parking.tasks.eq(self._computes.tasks),
-            parking.over.eq(
-                execute.barrier.over | execute.invalidation.over | execute.compute.over
-            ),
-            parking.referring.eq(self._writeback.referring),
-            self._timers.time.eq(self._time),
-            self._fences.served.eq(pipeline.served),
-            self._memops.executed.eq(pipeline.method),
-            execute.time.eq(self._time),
-            execute.zero.eq(self.zero),
-            execute.counting.eq(self.counting),
+            now.units.eq(self.time[10:42]),
+            self.execute.time.eq(now),
+            self._timers.time.eq(now),
+            self._writeback.period.eq(self.period),
         ]
 
-    def _registers(self, m: Module) -> None:
-        """Events and errors for the channel registers."""
-        channels, execute, launcher = self.channels, self.execute, self.launcher
+    def _interrupts(self, m: Module) -> None:
+        """Outputs of events, per channel; `notify` is that of several units."""
+        execute, notify = self.execute, self.execute.notify
         m.d.comb += [
-            channels.halt.eq(execute.halt),
-            channels.failed.eq(launcher.failed),
-            channels.ended.eq(launcher.ended),
-            channels.task_failed.eq(self._computes.failed),
-            channels.task_ended.eq(self._computes.ended),
-            channels.resume.eq(execute.resume),
-            channels.bound.eq(execute.bound),
-            channels.acquire.eq(execute.acquire),
-            channels.executed.valid.eq(self.pipeline.method.valid),
-            channels.executed.channel.eq(self.pipeline.method.channel),
-            channels.referenced.eq(self._writeback.referenced),
             self.ignored.eq(execute.ignored),
-            self.error.eq(channels.halted),
+            self.error.eq(self.channels.control.halted),
+            self.copied.eq(self.launcher.copied),
         ]
-        ended = launcher.ended
         for number in range(self._config.channels):
             m.d.comb += self.notify[number].eq(
-                (execute.notify.valid & (execute.notify.channel == number))
-                | self._computes.notify[number]
+                (notify.valid & (notify.channel == number)) | self._computes.notify[number]
             )
-            m.d.sync += self.copied[number].eq(
-                (ended.valid & (ended.channel == number) & channels.enabled[number])
-                & (ended.interrupt & ~ended.failed)
-            )
-
-    def _status(self, m: Module) -> None:
-        """State for the channel registers."""
-        channels, pipeline, fetch = self.channels, self.pipeline, self._fetch
-        status = channels.status
-        m.d.comb += [
-            status.floor_valid.eq(self.scheduler.floor_valid),
-            status.floor.eq(self.scheduler.floor),
-            status.serving.eq(pipeline.serving),
-            status.served.eq(pipeline.served),
-            status.busy.eq(fetch.busy | ~self._drained),
-            status.waits.eq(self.parking.waits),
-            status.copies.eq(self.launcher.counts),
-            status.tasks.eq(self._computes.counts),
-            fetch.peek.eq(channels.peek),
-            self._writeback.peek.eq(channels.peek),
-            channels.peek_put.eq(fetch.peek_put),
-            channels.peek_get.eq(self._writeback.peek_get),
-        ]
-        asked = self.execute.progress.asked.replicate(self._config.channels)
-        m.d.sync += status.active.eq(
-            (self.launcher.status.copying | self._computes.tasks | self._computes.busy)
-            | (self._fences.busy | ((1 << pipeline.served) & asked))
-            | (fetch.reading | self._writeback.writing)
-        )

@@ -12,6 +12,7 @@ from signalbox.hw.config import VA_BITS, Config
 from signalbox.hw.errors import Cause
 from signalbox.hw.front_end.host_port import INLINE_DWORDS
 from signalbox.hw.methods import ENGINE_SUBCHANNELS, OBJECT_BITS
+from signalbox.hw.qmd import SkedCheck
 from signalbox.hw.records.channel import channel_event
 from signalbox.hw.records.copy import remap_components
 
@@ -32,6 +33,7 @@ __all__ = [
     "head_beat",
     "inline_state",
     "method_flow",
+    "method_refused",
     "method_settings",
     "method_state",
     "object_bound",
@@ -133,6 +135,11 @@ def object_bound(config: Config) -> data.StructLayout:
     return channel_event(config, subchannel=3, data=OBJECT_BITS)
 
 
+def method_refused(config: Config) -> data.StructLayout:
+    """Strobe: `method` is refused; the method pipeline halts `channel`."""
+    return channel_event(config, cause=Cause, check=SkedCheck, va=VA_BITS, method=Method)
+
+
 def object_of(objects: data.View, subchannel: Value) -> Value:
     """Kind of the object of a subchannel."""
     bound = [objects[number] for number in range(ENGINE_SUBCHANNELS)]
@@ -178,7 +185,7 @@ def method_flow() -> data.StructLayout:
     """Position of a channel in its dwords.
 
     `begun`: dwords of the head beat were taken; `place` is the next one, `final` if it is the
-    beat's last. `step`: decoded method, not yet complete. `later`: the method after it, if already
+    beat's last. `step`: decoded method, not yet complete. `queued`: the method after it, if already
     decoded. `finish`: entry with its last dword taken; reported once all methods are complete.
     """
     return data.StructLayout({
@@ -187,7 +194,7 @@ def method_flow() -> data.StructLayout:
         "place": 4,
         "final": 1,
         "step": Step,
-        "later": Step,
+        "queued": Step,
         "finish": data.StructLayout({"pending": 1, "get": INDEX_BITS}),
     })
 

@@ -29,7 +29,7 @@ class Tickets(wiring.Component):
     -------
     ask : in, strobe: the channel waits; ignored while it waits or its wait is complete.
     drop : in, strobe: ends the wait, completed or not; precedes `ask`.
-    whose : in, per channel, has the turn.
+    owner : in, per channel: holder of the turn.
     begins : in, strobe: the turn begins.
     ends : in, strobe: the turn ends.
     denied : in, with `ends`: nothing was done.
@@ -45,7 +45,7 @@ class Tickets(wiring.Component):
         super().__init__({
             "ask": In(channel_event(config)),
             "drop": In(channel_event(config)),
-            "whose": In(channels),
+            "owner": In(channels),
             "begins": In(1),
             "ends": In(1),
             "denied": In(1),
@@ -59,7 +59,7 @@ class Tickets(wiring.Component):
         m = Module()
         tickets = Signal(data.ArrayLayout(Ticket, self._config.channels))
         for number in range(self._config.channels):
-            ticket, refused, mine = tickets[number], self.refused[number], self.whose[number]
+            ticket, refused, mine = tickets[number], self.refused[number], self.owner[number]
             m.d.comb += [
                 self.waiting[number].eq(ticket == Ticket.WAITS),
                 self.inside[number].eq(ticket == Ticket.INSIDE),
@@ -95,8 +95,8 @@ class TicketArbiter(wiring.Component):
     choice : in, one-hot, channel whose turn is to begin, or 0; ignored unless it waited in the
         previous cycle.
     begins : out, strobe: the turn of `choice` begins.
-    whose : out, channel with the turn, one-hot; until the next turn.
-    channel : out, its number, one cycle after `whose` or with it.
+    owner : out, per channel, one-hot: holder of the turn; until the next turn.
+    channel : out, its number, one cycle after `owner` or with it.
     form : out, strobe, in the second cycle of `channel`.
     ends : in, strobe, with `form` at the earliest: the turn ends.
     denied : in, with `ends`: nothing was done.
@@ -112,7 +112,7 @@ class TicketArbiter(wiring.Component):
             "waiting": Out(channels),
             "choice": In(channels),
             "begins": Out(1),
-            "whose": Out(channels),
+            "owner": Out(channels),
             "channel": Out(config.channel_bits),
             "form": Out(1),
             "ends": In(1),
@@ -130,19 +130,19 @@ class TicketArbiter(wiring.Component):
         m.d.comb += [
             tickets.ask.eq(self.ask),
             tickets.drop.eq(self.drop),
-            tickets.whose.eq(self.whose),
+            tickets.owner.eq(self.owner),
             tickets.ends.eq(self.ends),
             tickets.denied.eq(self.denied),
             self.waiting.eq(tickets.waiting),
             self.over.eq(tickets.over),
             self.refused.eq(tickets.refused),
-            self.busy.eq(tickets.waiting | Mux(runs, self.whose, 0)),
+            self.busy.eq(tickets.waiting | Mux(runs, self.owner, 0)),
         ]
         # One cycle late: at worst, the turn of a channel begins that has just dropped its wait.
         m.d.sync += waited.eq(tickets.waiting)
         with m.FSM(name="turn"):
             with m.State("PICK"):
-                m.d.sync += [self.whose.eq(self.choice), runs.eq(self.begins)]
+                m.d.sync += [self.owner.eq(self.choice), runs.eq(self.begins)]
                 m.d.comb += self.begins.eq((self.choice & waited).any())
                 if self._steps > 1:
                     m.d.sync += self.channel.eq(encode(self.choice))
@@ -152,7 +152,7 @@ class TicketArbiter(wiring.Component):
                 m.d.comb += tickets.begins.eq(1)
                 m.next = "FORM"
                 if self._steps == 1:
-                    m.d.sync += self.channel.eq(encode(self.whose))
+                    m.d.sync += self.channel.eq(encode(self.owner))
                     m.next = "READ"
             if self._steps == 1:
                 with m.State("READ"):

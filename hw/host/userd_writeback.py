@@ -6,7 +6,14 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
-from signalbox.hw.host.channel_settings import setting_event, setting_ram
+from signalbox.hw.host.channel_settings import ChannelControl, setting_ram
+from signalbox.hw.host.ports import (
+    ChannelStart,
+    ChannelState,
+    EntryEvents,
+    RingIndexPort,
+    UserdWrites,
+)
 from signalbox.hw.host.records import INDEX_BITS
 from signalbox.hw.lib.arbiter import RoundRobin
 from signalbox.hw.lib.onehot import encode
@@ -24,12 +31,14 @@ class ReferencePort(wiring.Signature):
     -------
     write : out, strobe: REF of `channel` becomes `value`; not while one of its writes is
         outstanding.
+    referring : in, per channel, its REF is not in memory yet.
     failed : in, per channel, the last write of REF has failed.
     """
 
     def __init__(self, config: Config) -> None:
         super().__init__({
             "write": Out(channel_event(config, value=32)),
+            "referring": In(config.channels),
             "failed": In(config.channels),
         })
 
@@ -44,44 +53,35 @@ class UserdWriteback(wiring.Component):
 
     Members
     -------
-    setting : in, writes of channel registers (USERD, CONFIG.ASID).
-    period : in, cycles between lazy write-backs.
-    enabled : in, per channel.
-    started : in, strobe: GP_GET of `channel` becomes `get`.
-    cleared : in, strobe: GP_GET of `channel` becomes 0; no write of it is in progress.
-    empty : in, per channel, nothing is left to execute.
+    control : in, writes of channel registers (USERD, CONFIG.ASID); enabled channels.
+    period : in, cycles between lazy write-backs, 32 bits.
+    entries : in, entries that start: GP_GET becomes `get`.
+    start : in, starts of channels. GP_GET becomes 0; no write of it is in progress.
+    state : in, `empty`: nothing is left to execute.
     reference : in, the execution of methods.
-    referring : out, per channel, its REF is not in memory yet.
-    referenced : out, strobe: REF of `channel` is `value` in memory.
-    writing : out, per channel, a write is in progress.
+    writes : out, state and results of the writes.
     write : out, memory port.
-    failed : out, strobe: a write of GP_GET of `channel` has failed.
-    peek : in, a channel.
-    peek_get : out, its GP_GET, one cycle later.
+    get : in, GP_GET of a channel.
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
         super().__init__({
-            "setting": In(setting_event(config)),
+            "control": In(ChannelControl(config)),
             "period": In(32),
-            "started": In(channel_event(config, get=INDEX_BITS)),
-            "cleared": In(channel_event(config)),
-            "empty": In(config.channels),
-            "enabled": In(config.channels),
+            "entries": In(EntryEvents(config)),
+            "start": In(ChannelStart(config)),
+            "state": In(ChannelState(config)),
             "reference": In(ReferencePort(config)),
-            "referring": Out(config.channels),
-            "referenced": Out(channel_event(config, value=32)),
-            "writing": Out(config.channels),
+            "writes": Out(UserdWrites(config)),
             "write": Out(WritePort(config)),
-            "failed": Out(channel_event(config)),
-            "peek": In(config.channel_bits),
-            "peek_get": Out(INDEX_BITS),
+            "get": In(RingIndexPort(config)),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config = self._config
+        started, cleared, writes = self.entries.started, self.start.cleared, self.writes
         m.submodules.gets = gets = Memory(shape=INDEX_BITS, depth=1 << config.channel_bits, init=[])
         m.submodules.references = references = Memory(
             shape=32, depth=1 << config.channel_bits, init=[]
@@ -89,8 +89,8 @@ class UserdWriteback(wiring.Component):
         m.submodules.turns = turns = RoundRobin(config.channels)
         moved, peeked, got = gets.write_port(), gets.read_port(), gets.read_port()
         referred, reference = references.write_port(), references.read_port()
-        userd = setting_ram(m, config, self.setting, "USERD", "USERD_HI")
-        (setup,) = setting_ram(m, config, self.setting, "CONFIG")
+        userd = setting_ram(m, config, self.control.setting, "USERD", "USERD_HI")
+        (setup,) = setting_ram(m, config, self.control.setting, "CONFIG")
         dirty = Signal(config.channels)
         due = Signal(config.channels)
         lazy = Signal(config.channels)
@@ -108,34 +108,34 @@ class UserdWriteback(wiring.Component):
         idle = Signal()
 
         m.d.comb += [
-            moved.addr.eq(Mux(self.started.valid, self.started.channel, clearing.channel)),
-            moved.data.eq(Mux(self.started.valid, self.started.get, 0)),
-            moved.en.eq(self.started.valid | clearing.valid),
-            peeked.addr.eq(self.peek),
-            self.peek_get.eq(peeked.data),
+            moved.addr.eq(Mux(started.valid, started.channel, clearing.channel)),
+            moved.data.eq(Mux(started.valid, started.get, 0)),
+            moved.en.eq(started.valid | clearing.valid),
+            peeked.addr.eq(self.get.channel),
+            self.get.index.eq(peeked.data),
             referred.addr.eq(self.reference.write.channel),
             referred.data.eq(self.reference.write.value),
             referred.en.eq(self.reference.write.valid),
             turns.requests.eq(wanted),
             refused.eq(self.write.done.payload.status != MemoryStatus.OK),
-            self.referenced.valid.eq(answered & is_reference & ~refused),
-            self.referenced.channel.eq(channel),
-            self.referenced.value.eq(value),
-            self.failed.valid.eq(answered & ~is_reference & refused),
-            self.failed.channel.eq(channel),
+            writes.referenced.valid.eq(answered & is_reference & ~refused),
+            writes.referenced.channel.eq(channel),
+            writes.referenced.value.eq(value),
+            writes.failed.valid.eq(answered & ~is_reference & refused),
+            writes.failed.channel.eq(channel),
         ]
         # Waits for a cycle in which no entry starts; entries of its own channel start later.
-        with m.If(self.cleared.valid):
-            m.d.sync += clearing.eq(self.cleared)
-        with m.Elif(~self.started.valid):
+        with m.If(cleared.valid):
+            m.d.sync += clearing.eq(cleared)
+        with m.Elif(~started.valid):
             m.d.sync += clearing.valid.eq(0)
         m.d.comb += [port.addr.eq(channel) for port in (got, reference, setup, *userd)]
         # When the next write-back is chosen, the previous one has cleared `dirty` long ago, but not
         # `referring`.
-        m.d.comb += lazy.eq(dirty & (due | self.empty))
+        m.d.comb += lazy.eq(dirty & (due | self.state.empty))
         m.d.sync += [
-            wanted.eq((lazy | (self.referring & ~self.writing)) & self.enabled),
-            was_enabled.eq(self.enabled),
+            wanted.eq((lazy | (self.reference.referring & ~writes.writing)) & self.control.enabled),
+            was_enabled.eq(self.control.enabled),
         ]
         m.d.sync += [timer.eq(timer + 1), elapsed.eq((timer >= self.period) & ~elapsed)]
         with m.If(elapsed):
@@ -144,7 +144,7 @@ class UserdWriteback(wiring.Component):
             mine = Signal(name=f"moved_{number}")
             m.d.comb += [
                 mine.eq(moved.en & (moved.addr == number)),
-                self.writing[number].eq(~idle & (channel == number)),
+                writes.writing[number].eq(~idle & (channel == number)),
             ]
             with m.If(mine):
                 m.d.sync += dirty[number].eq(1)
@@ -152,14 +152,14 @@ class UserdWriteback(wiring.Component):
                 m.d.sync += [dirty[number].eq(0), due[number].eq(0)]
             with m.If(answered & is_reference & (channel == number)):
                 m.d.sync += [
-                    self.referring[number].eq(0),
+                    self.reference.referring[number].eq(0),
                     self.reference.failed[number].eq(refused),
                 ]
             with m.If(self.reference.write.valid & (self.reference.write.channel == number)):
-                m.d.sync += self.referring[number].eq(1)
+                m.d.sync += self.reference.referring[number].eq(1)
             # Overrides `reference` of its last method, too.
-            with m.If(was_enabled[number] & ~self.enabled[number]):
-                m.d.sync += [dirty[number].eq(0), self.referring[number].eq(0)]
+            with m.If(was_enabled[number] & ~self.control.enabled[number]):
+                m.d.sync += [dirty[number].eq(0), self.reference.referring[number].eq(0)]
 
         with m.FSM(name="write_userd") as writer:
             m.d.comb += idle.eq(writer.ongoing("PICK"))
@@ -170,7 +170,9 @@ class UserdWriteback(wiring.Component):
                     m.next = "CHOOSE"
             with m.State("CHOOSE"):
                 # GP_GET first: it is due once per period, so it does not starve REF.
-                m.d.sync += is_reference.eq((self.referring & ~lazy).bit_select(channel, 1))
+                m.d.sync += is_reference.eq(
+                    (self.reference.referring & ~lazy).bit_select(channel, 1)
+                )
                 m.next = "LOAD"
             with m.State("LOAD"):
                 # GP_GET is read in this cycle; if it moves now, the channel stays dirty.

@@ -37,11 +37,6 @@ class RoundRobin(wiring.Component):
     requests : in, one bit per requester.
     grant : out, one-hot; 0 without requests.
     advance : in, the grant is used in this cycle; its requester becomes the last in turn.
-
-    Attributes
-    ----------
-    later : requesters after the last one granted (state, for proofs).
-    turned : with few requesters, per pair, the second comes before the first (state, for proofs).
     """
 
     def __init__(self, count: int, *, first: int = 0) -> None:
@@ -56,13 +51,15 @@ class RoundRobin(wiring.Component):
         })
         self.count = count
         self.classes = (range(first), range(first, count))
-        self.later = Signal(count)
+        self._later = Signal(count, name="later")
+        """Requesters after the last one granted."""
         pairs = combinations(range(count), 2) if count <= FEW else ()
-        self.turned = {
+        self._turned = {
             pair: Signal(name=f"turned_{pair[0]}_{pair[1]}")
             for pair in pairs
             if any(set(pair) <= set(one) for one in self.classes)
         }
+        """With few requesters, per pair: the second comes before the first."""
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -85,17 +82,17 @@ class RoundRobin(wiring.Component):
         for members in self.classes:
             mine = self.grant[members.start : members.stop]
             with m.If(self.advance & mine.any()):
-                for (one, other), turned in self.turned.items():
+                for (one, other), turned in self._turned.items():
                     if one in members:
                         m.d.sync += turned.eq(self.grant[one:other].any())
                 for index in members:
-                    m.d.sync += self.later[index].eq(self.grant[members.start : index].any())
+                    m.d.sync += self._later[index].eq(self.grant[members.start : index].any())
 
     def _precedes(self, one: int, other: int) -> Value:
         """Whether `one` comes before `other` in the current order."""
-        if (one, other) in self.turned:
-            return ~self.turned[one, other]
-        return self.turned.get((other, one), Const(int(one < other)))
+        if (one, other) in self._turned:
+            return ~self._turned[one, other]
+        return self._turned.get((other, one), Const(int(one < other)))
 
     def _grant_by_classes(self, m: Module) -> None:
         first, others = (RoundRobin(len(members)) for members in self.classes)
@@ -107,7 +104,7 @@ class RoundRobin(wiring.Component):
             first.advance.eq(self.advance),
             others.advance.eq(self.advance & ~urgent),
             self.grant.eq(Cat(first.grant, Mux(urgent, 0, others.grant))),
-            self.later.eq(Cat(first.later, others.later)),
+            self._later.eq(Cat(first._later, others._later)),
         ]
 
     def _grant_by_carry(self, m: Module) -> None:
@@ -116,14 +113,14 @@ class RoundRobin(wiring.Component):
         any_upto = Signal(self.count)
         upto = Signal(self.count)
         m.d.comb += [
-            first.eq(self.requests & self.later),
+            first.eq(self.requests & self._later),
             first_upto.eq(first ^ (first - 1)),
             any_upto.eq(self.requests ^ (self.requests - 1)),
             upto.eq(Mux(first.any(), first_upto, any_upto)),
             self.grant.eq(Mux(first.any(), first & first_upto, self.requests & any_upto)),
         ]
         with m.If(self.advance & self.requests.any()):
-            m.d.sync += self.later.eq(~upto)
+            m.d.sync += self._later.eq(~upto)
 
 
 class SteadyRoundRobin(wiring.Component):

@@ -19,34 +19,30 @@ class StreamRegister(wiring.Component):
     -------
     i : in, stream of `shape`.
     o : out, stream of `shape`.
-
-    Attributes
-    ----------
-    spare : second payload (state, for proofs).
-    full : `spare` is occupied (state, for proofs).
     """
 
     def __init__(self, shape: ShapeLike) -> None:
         super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
-        self.spare = Signal(shape)
-        self.full = Signal()
+        self._spare = Signal(shape, name="spare")
+        self._full = Signal(name="full")
+        """Second payload; it is occupied."""
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        m.d.comb += self.i.ready.eq(~self.full)
-        with m.If(~self.full):
-            m.d.sync += self.spare.eq(self.i.payload)
+        m.d.comb += self.i.ready.eq(~self._full)
+        with m.If(~self._full):
+            m.d.sync += self._spare.eq(self.i.payload)
         with m.If(self.o.ready | ~self.o.valid):
             m.d.sync += [
-                self.o.valid.eq(self.full | self.i.valid),
-                self.full.eq(0),
+                self.o.valid.eq(self._full | self.i.valid),
+                self._full.eq(0),
             ]
-            with m.If(self.full):
-                m.d.sync += self.o.payload.eq(self.spare)
+            with m.If(self._full):
+                m.d.sync += self.o.payload.eq(self._spare)
             with m.Else():
                 m.d.sync += self.o.payload.eq(self.i.payload)
         with m.Elif(self.i.valid):
-            m.d.sync += self.full.eq(1)
+            m.d.sync += self._full.eq(1)
         return m
 
 

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
 
-__all__ = ["GENERATION_BITS", "AsidGenerations", "generation"]
+__all__ = ["GENERATION_BITS", "AsidGenerations", "advancing_space", "generation"]
 
 GENERATION_BITS = 3
 """Width of a generation number. An address space needs a sweep once in 2^width invalidations."""
@@ -18,6 +18,11 @@ def generation(bits: int) -> data.StructLayout:
     """Generation of an address space. While `closed`, none of its entries is valid and none is
     made."""
     return data.StructLayout({"number": bits, "closed": 1})
+
+
+def advancing_space(config: Config, bits: int) -> data.StructLayout:
+    """Strobe: space `asid` advances; `row`: its `generation` before that."""
+    return data.StructLayout({"valid": 1, "asid": config.asid_bits, "row": generation(bits)})
 
 
 class AsidGenerations(wiring.Component):
@@ -43,19 +48,13 @@ class AsidGenerations(wiring.Component):
     sweeps : out, the entries of space `swept` have to be removed; high until `clean`.
     swept : out, the space, stable while `sweeps`.
     clean : in, strobe: no entry of `swept` is left.
-
-    Attributes
-    ----------
-    advancing : space that advances in this cycle, and its row before that (state, for proofs).
     """
 
     def __init__(self, config: Config, readers: int, *, bits: int = GENERATION_BITS) -> None:
         if not 1 <= bits <= 16:
             raise ValueError(f"bits = {bits!r} is outside its limits 1 … 16")
         self._config, self._row = config, generation(bits)
-        self.advancing = Signal(
-            data.StructLayout({"valid": 1, "asid": config.asid_bits, "row": self._row})
-        )
+        self._advancing = Signal(advancing_space(config, bits), name="advancing")
         super().__init__({
             "advance": In(data.StructLayout({"valid": 1, "asid": config.asid_bits})),
             "asid": In(config.asid_bits).array(readers),
@@ -79,7 +78,7 @@ class AsidGenerations(wiring.Component):
             port = ram.read_port(domain="comb")
             m.d.comb += [port.addr.eq(asid), row.eq(port.data)]
         opens = Signal()
-        advancing = self.advancing
+        advancing = self._advancing
         row = Signal(self._row)
         m.d.comb += [
             row.closed.eq(advancing.row.closed | advancing.row.number.all()),
@@ -104,9 +103,9 @@ class AsidGenerations(wiring.Component):
         # Delayed by a cycle: by then, readers that fetched the last set before it was written have
         # also looked up their generation.
         cleaned = Signal()
-        m.d.comb += opens.eq(cleaned & ~self.advancing.valid)
+        m.d.comb += opens.eq(cleaned & ~self._advancing.valid)
         with m.If(cleaned):
-            m.d.sync += cleaned.eq(self.advancing.valid)
+            m.d.sync += cleaned.eq(self._advancing.valid)
         with m.Elif(self.sweeps):
             m.d.sync += [self.sweeps.eq(~self.clean), cleaned.eq(self.clean)]
         with m.Elif(closed):

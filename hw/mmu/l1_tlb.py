@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, ShapeLike, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -27,12 +27,35 @@ from signalbox.hw.mmu.records import (
 )
 from signalbox.hw.page_tables import FaultType
 
-__all__ = ["L1Tlb", "miss_result"]
+__all__ = ["L1Tlb", "entry_tag", "first_step", "miss_result", "second_step"]
 
 
 def miss_result(config: Config, misses: int) -> data.StructLayout:
     """Result of a `miss_request`."""
     return data.StructLayout({"miss": miss_bits(misses), **page_result(config).members})
+
+
+def entry_tag(config: Config) -> data.StructLayout:
+    """Address of an entry's page."""
+    return data.StructLayout({"valid": 1, "asid": config.asid_bits, "vpn": VPN_BITS})
+
+
+def _waiting(config: Config, tag: data.Layout, misses: int) -> dict[str, ShapeLike]:
+    """A look-up with the MSHR that it has, its result, and whether an invalidation covers that."""
+    return {"slot": misses, "lookup": lookup(config, tag), "end": page_result(config), "stale": 2}
+
+
+def first_step(config: Config, tag: data.Layout, misses: int) -> data.StructLayout:
+    """Contents of the first step, unless it takes a new look-up: a look-up to be repeated, or a
+    result."""
+    return data.StructLayout({"again": 1, "result": 1, **_waiting(config, tag, misses)})
+
+
+def second_step(config: Config, tag: data.Layout, misses: int, entries: int) -> data.StructLayout:
+    """Contents of the second step: a look-up, `new` or repeated, or a result: a page that `came`,
+    a refusal, or RETRY. `matches`: entries that overlap its page."""
+    kinds = dict.fromkeys(("new", "again", "came", "refused", "retry"), 1)
+    return data.StructLayout({**kinds, **_waiting(config, tag, misses), "matches": entries})
 
 
 class L1Tlb(wiring.Component):
@@ -75,18 +98,6 @@ class L1Tlb(wiring.Component):
     invalidate : in, see `invalidation`.
     hit : out, strobe: a look-up of `asid` hit. For counters.
     missed : out, strobe: a new look-up of `asid` missed. For counters.
-
-    Attributes
-    ----------
-    tags, pages : the entries.
-    gone : entries covered by the last cycle's invalidation; no longer valid.
-    outdated : the invalidation covers the entry written in the last cycle, given by `used`.
-    before : the last cycle's invalidation.
-    accepts : the first step is open for a new look-up.
-    entering : otherwise, its contents.
-    held : contents of the second step.
-    unanswered : the second step has no answer, as the last cycle has shown.
-    withdrawn : the answer in the second step was withdrawn. (All state, for proofs.)
     """
 
     def __init__(
@@ -99,20 +110,23 @@ class L1Tlb(wiring.Component):
         self._misses = MshrFile(config, tag, misses)
         self._recency = TreePlru(entries)
         self._result = miss_result(config, misses)
-        tag_layout = data.StructLayout({"valid": 1, "asid": config.asid_bits, "vpn": VPN_BITS})
-        self.tags = Signal(data.ArrayLayout(tag_layout, entries))
-        self.pages = Signal(data.ArrayLayout(page(config), entries))
-        self.accepts = Signal()
-        self.unanswered = Signal()
-        self.before = Signal(invalidation(config))
-        self.used = self._recency.use
-        self.gone = Signal(entries)
-        self.outdated = Signal()
-        self.withdrawn = Signal()
-        waits = {"slot": misses, "lookup": self._lookup, "end": page_result(config), "stale": 2}
-        self.entering = Signal(data.StructLayout({"again": 1, "result": 1, **waits}))
-        kinds = {"new": 1, "again": 1, "came": 1, "refused": 1, "retry": 1}
-        self.held = Signal(data.StructLayout({**kinds, **waits, "matches": entries}))
+        self._tags = Signal(data.ArrayLayout(entry_tag(config), entries), name="tags")
+        self._pages = Signal(data.ArrayLayout(page(config), entries), name="pages")
+        """The entries."""
+        self._gone = Signal(entries, name="gone")
+        """Entries covered by the last cycle's invalidation; no longer valid."""
+        self._outdated = Signal(name="outdated")
+        """The invalidation covers the entry written in the last cycle, given by `TreePlru.use`."""
+        self._before = Signal(invalidation(config), name="before")
+        """The last cycle's invalidation."""
+        self._accepts = Signal(name="accepts")
+        """The first step is open for a new look-up."""
+        self._entering = Signal(first_step(config, tag, misses), name="entering")
+        self._holding = Signal(second_step(config, tag, misses, entries), name="holding")
+        self._unanswered = Signal(name="unanswered")
+        """The second step has no answer, as the last cycle has shown."""
+        self._withdrawn = Signal(name="withdrawn")
+        """The answer in the second step was withdrawn."""
         event = data.StructLayout({"valid": 1, "asid": config.asid_bits})
         super().__init__({
             "request": In(stream.Signature(self._lookup)),
@@ -145,7 +159,7 @@ class L1Tlb(wiring.Component):
 
     def _enter(self, m: Module) -> None:
         """Selects the next input of the first step: a result, a look-up to repeat, or a new one."""
-        entering, misses, result = self.entering, self._misses, self.result
+        entering, misses, result = self._entering, self._misses, self.result
         open_ = Signal()
         taken = Signal()
         m.d.comb += [
@@ -155,8 +169,8 @@ class L1Tlb(wiring.Component):
             misses.wanted.miss.eq(result.p.miss),
             misses.pick.eq(self._moves & open_ & ~result.valid),
             result.ready.eq(self._moves & open_),
-            self.request.ready.eq(self._moves & self.accepts),
-            taken.eq(self.accepts & self.request.valid),
+            self.request.ready.eq(self._moves & self._accepts),
+            taken.eq(self._accepts & self.request.valid),
         ]
         # Both this look-up and the one before it may need an MSHR.
         one, both = self._missed | taken, self._missed & taken
@@ -165,7 +179,7 @@ class L1Tlb(wiring.Component):
             m.d.sync += [
                 entering.result.eq(open_ & result.valid),
                 entering.again.eq(open_ & ~result.valid & misses.again),
-                self.accepts.eq(open_ & ~result.valid & ~misses.again & room),
+                self._accepts.eq(open_ & ~result.valid & ~misses.again & room),
                 entering.slot.eq(misses.slot),
                 entering.lookup.eq(misses.lookup),
                 [entering.end[name].eq(result.p[name]) for name in entering.end.shape().members],
@@ -176,20 +190,20 @@ class L1Tlb(wiring.Component):
     def _invalidate(self, m: Module) -> None:
         """Compares an invalidation in its cycle; what it covers is invalid from the next cycle
         on."""
-        event, entering, held, moves = self.invalidate, self.entering, self.held, self._moves
-        for n, (tag, entry) in enumerate(zip(self.tags, self.pages, strict=True)):
-            m.d.sync += self.gone[n].eq(covers(event, tag.asid, tag.vpn, entry.size))
+        event, entering, held, moves = self.invalidate, self._entering, self._holding, self._moves
+        for n, (tag, entry) in enumerate(zip(self._tags, self._pages, strict=True)):
+            m.d.sync += self._gone[n].eq(covers(event, tag.asid, tag.vpn, entry.size))
         enters, holds = _result_covered(event, entering), _result_covered(event, held)
         # The invalidation of the cycle in which a result was accepted is compared a cycle later.
-        stale = entering.stale | Cat(_result_covered(self.before, entering), enters)
+        stale = entering.stale | Cat(_result_covered(self._before, entering), enters)
         with m.If(moves):
             m.d.sync += [entering.stale.eq(0), held.stale.eq(stale)]
         with m.Else():
             m.d.sync += entering.stale.eq(stale)
         m.d.sync += [
-            self.before.eq(event),
-            self.outdated.eq(held.came & holds),
-            self.withdrawn.eq(~moves & (self.withdrawn | (held.refused & holds))),
+            self._before.eq(event),
+            self._outdated.eq(held.came & holds),
+            self._withdrawn.eq(~moves & (self._withdrawn | (held.refused & holds))),
         ]
 
     # -- first step --------------------------------------------------------------------------------
@@ -199,16 +213,16 @@ class L1Tlb(wiring.Component):
 
         `entering` has comparators of its own: a multiplexer before them would be too slow.
         """
-        first, entering, misses = self._first, self.entering, self._misses
+        first, entering, misses = self._first, self._entering, self._misses
         new = self._matches(self.request.p, PageSize.SMALL)
         size = Mux(entering.result, entering.end.page.size, PageSize.SMALL)
         other = self._matches(entering.lookup, size)
         m.d.comb += [
-            first.eq(Mux(self.accepts, self.request.payload, entering.lookup)),
+            first.eq(Mux(self._accepts, self.request.payload, entering.lookup)),
             misses.first.eq(first),
         ]
         with m.If(self._moves):
-            m.d.sync += self.held.matches.eq(Mux(self.accepts, new, other) & ~self.gone)
+            m.d.sync += self._holding.matches.eq(Mux(self._accepts, new, other) & ~self._gone)
 
     def _matches(self, look: data.View, size: Any) -> Value:
         """Entries that overlap a page of this size."""
@@ -218,27 +232,27 @@ class L1Tlb(wiring.Component):
             & (tag.asid == look.asid)
             & overlap(tag.vpn, entry.size, vpn, size)
             & ~look.physical
-            for tag, entry in zip(self.tags, self.pages, strict=True)
+            for tag, entry in zip(self._tags, self._pages, strict=True)
         )
 
     # -- second step -------------------------------------------------------------------------------
 
     def _hold(self, m: Module) -> None:
         """Moves the first step into the second."""
-        entering, held = self.entering, self.held
+        entering, held = self._entering, self._holding
         outcome = entering.end.outcome
         page_comes = entering.result & (outcome == Outcome.PAGE)
         answers = held.new | held.again | held.refused
         m.d.comb += [
             # An entry that was outdated when written is removed before the next comparison.
-            self._moves.eq(~self.outdated & (self.answer.ready | self.unanswered | ~answers)),
+            self._moves.eq(~self._outdated & (self.answer.ready | self._unanswered | ~answers)),
             # The page is in the TLB by the time the look-up is compared; if not, it misses again.
             self._misses.wake.eq(Mux(self._moves & page_comes, entering.slot, 0)),
         ]
-        m.d.sync += self.unanswered.eq(~self._moves & ~self.answer.valid)
+        m.d.sync += self._unanswered.eq(~self._moves & ~self.answer.valid)
         with m.If(self._moves):
             m.d.sync += [
-                held.new.eq(self.accepts & self.request.valid),
+                held.new.eq(self._accepts & self.request.valid),
                 held.again.eq(entering.again),
                 held.came.eq(page_comes),
                 held.refused.eq(
@@ -252,14 +266,14 @@ class L1Tlb(wiring.Component):
 
     def _answer(self, m: Module) -> None:
         """Answers from the matching entry, or from a result without a page."""
-        held, misses, moves = self.held, self._misses, self._moves
+        held, misses, moves = self._holding, self._misses, self._moves
         looks = held.new | held.again
         hit = Signal()
         refused = Signal()
         usable = ~held.stale.any()
         m.d.comb += [
-            hit.eq(held.lookup.physical | (~self.unanswered & (held.matches & ~self.gone).any())),
-            refused.eq(held.refused & usable & ~self.withdrawn),
+            hit.eq(held.lookup.physical | (~self._unanswered & (held.matches & ~self._gone).any())),
+            refused.eq(held.refused & usable & ~self._withdrawn),
             self.answer.valid.eq(refused | (looks & hit)),
             self._missed.eq(held.new & ~hit),
             misses.moves.eq(moves),
@@ -279,7 +293,7 @@ class L1Tlb(wiring.Component):
 
     def _translate(self, m: Module) -> None:
         """Forms the physical address and checks permissions."""
-        held, request, out = self.held, self.held.lookup, self.answer.p
+        held, request, out = self._holding, self._holding.lookup, self.answer.p
         found = Signal(page(self._config))
         at, inside = request.va, found.ppn
         # Bits of the address that pass untranslated, by page size.
@@ -297,7 +311,7 @@ class L1Tlb(wiring.Component):
             (found.no_atomics & (request.access == Access.ATOMIC), FaultType.ATOMIC),
         ]
         m.d.comb += [
-            found.eq(select(held.matches, (entry.as_value() for entry in self.pages))),
+            found.eq(select(held.matches, (entry.as_value() for entry in self._pages))),
             out.tag.eq(request.tag),
             out.pa.eq(Cat(at[:PAGE_BITS], ppn)),
         ]
@@ -315,7 +329,7 @@ class L1Tlb(wiring.Component):
 
     def _fill(self, m: Module) -> None:
         """Writes a page that has arrived over all entries that it overlaps, or into a victim."""
-        held, use = self.held, self._recency.use
+        held, use = self._holding, self._recency.use
         spare, choice, free = (Signal(self._entries, name=n) for n in ("spare", "choice", "free"))
         full = Signal()
         came = Signal()
@@ -325,7 +339,7 @@ class L1Tlb(wiring.Component):
         m.d.comb += [
             came.eq(held.came & ~held.stale.any()),
             fits.eq(~held.matches.any()),
-            free.eq(~Cat(tag.valid for tag in self.tags) | self.gone),
+            free.eq(~Cat(tag.valid for tag in self._tags) | self._gone),
             choice.eq(lowest(held.matches) | Mux(fits, unused, 0)),
         ]
         m.d.sync += [
@@ -334,7 +348,7 @@ class L1Tlb(wiring.Component):
             # Updated one cycle after the entry, early enough for the next result.
             use.eq(Mux(came, choice, Mux(looks, held.matches, 0))),
         ]
-        for n, (tag, entry) in enumerate(zip(self.tags, self.pages, strict=True)):
+        for n, (tag, entry) in enumerate(zip(self._tags, self._pages, strict=True)):
             # All overlapped entries are written, but only one of them becomes valid.
             with m.If(came & (held.matches[n] | (fits & unused[n]))):
                 m.d.sync += [
@@ -343,9 +357,9 @@ class L1Tlb(wiring.Component):
                     tag.vpn.eq(held.lookup.va[PAGE_BITS:]),
                     entry.eq(held.end.page),
                     # This cycle's invalidation was compared with the old contents.
-                    self.gone[n].eq(0),
+                    self._gone[n].eq(0),
                 ]
-            with m.Elif(self.gone[n] | (self.outdated & use[n])):
+            with m.Elif(self._gone[n] | (self._outdated & use[n])):
                 m.d.sync += tag.valid.eq(0)
 
 

@@ -3,17 +3,17 @@
 from collections.abc import Iterable
 from itertools import pairwise, product
 
-from amaranth.hdl import Cat, Const, Module, Mux, ShapeLike, Signal, Value, ValueLike
-from amaranth.lib import data, enum, stream, wiring
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, ValueLike
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
 from signalbox.hw.lib.onehot import lowest, select
-from signalbox.hw.mmu.asid_generations import GENERATION_BITS, AsidGenerations, generation
+from signalbox.hw.mmu.asid_generations import GENERATION_BITS, AsidGenerations
+from signalbox.hw.mmu.l2_steps import KEPT, Held, Kind, L2Steps
 from signalbox.hw.mmu.plru import SetPlru
 from signalbox.hw.mmu.records import (
-    PERMISSIONS,
     SHIFTS,
     VPN_BITS,
     Outcome,
@@ -23,17 +23,12 @@ from signalbox.hw.mmu.records import (
     invalidation,
     largest,
     overlap,
-    page,
     page_request,
     page_result,
     touches,
 )
 
-__all__ = ["Held", "Kind", "L2Tlb", "refill", "refill_event"]
-
-
-_KEPT = ("ppn", *PERMISSIONS)
-"""Fields of a `page` stored in an entry, besides its size."""
+__all__ = ["L2Tlb", "refill", "refill_event"]
 
 
 def refill(config: Config, tag: int) -> data.StructLayout:
@@ -44,25 +39,6 @@ def refill(config: Config, tag: int) -> data.StructLayout:
 def refill_event(config: Config, tag: int) -> data.StructLayout:
     """`refill` with a `valid` strobe."""
     return data.StructLayout({"valid": 1, **refill(config, tag).members})
-
-
-class Kind(enum.Enum, shape=2):
-    """Kinds of pipeline operations: look-up; refill by a walk; removal of one page; removal of all
-    pages of an address space in one set."""
-
-    PROBE = 0
-    WALKED = 1
-    REMOVE = 2
-    SWEEP = 3
-
-
-class Held(enum.Enum, shape=2):
-    """Page size of an entry, or NONE for an invalid one."""
-
-    SMALL = 0
-    BIG = 1
-    HUGE = 2
-    NONE = 3
 
 
 class L2Tlb(wiring.Component):
@@ -105,13 +81,6 @@ class L2Tlb(wiring.Component):
     invalidate : in, see `invalidation`. Not with scope PAGE while `removing`.
     removing : out, the removal of a page is in flight.
     hit : out, strobe: a look-up of `asid` hit. For counters.
-
-    Attributes
-    ----------
-    waiting : change that waits.
-    goes : it enters in this cycle.
-    looked, read, acting, leaving : pipeline steps.
-    written : set and ways written in this cycle (all state, for proofs).
     """
 
     least = 64
@@ -138,24 +107,9 @@ class L2Tlb(wiring.Component):
         self._generations = AsidGenerations(config, 1 + ways, bits=generation_bits)
         self._recency = SetPlru(ways, self._sets)
         request = page_request(config, tag)
-        kept = data.StructLayout({name: page(config)[name].shape for name in _KEPT})
-        self._entry = data.StructLayout({
-            "held": Held,
-            "asid": config.asid_bits,
-            "high": VPN_BITS - self._index_bits,
-            "generation": generation_bits,
-            **kept.members,
-        })
-        """`high`: page number without the bits implied by the set index."""
-        self._step = data.StructLayout({
-            "valid": 1,
-            "kind": Kind,
-            "request": request,
-            "end": page_result(config),
-            "index": self._index_bits,
-            "stale": 1,
-        })
-        self._state(kept, generation_bits)
+        layouts = L2Steps(config, tag, ways, self._sets, generation_bits)
+        self._entry, self._step = layouts.entry, layouts.change
+        self._state(layouts)
         super().__init__({
             "probe": In(stream.Signature(request)),
             "result": Out(refill_event(config, tag)),
@@ -166,52 +120,19 @@ class L2Tlb(wiring.Component):
             "hit": Out(data.StructLayout({"valid": 1, "asid": config.asid_bits})),
         })
 
-    def _state(self, kept: data.StructLayout, generation_bits: int) -> None:
-        """Pipeline registers. `collided`: the way was written while it was read."""
-        step, ways = self._step.members, self._ways
-
-        def each(shape: ShapeLike) -> data.ArrayLayout:
-            """Per page size and way."""
-            return data.ArrayLayout(data.ArrayLayout(shape, ways), len(SHIFTS))
-
-        self.waiting = Signal(self._step)
-        self.goes = Signal()
-        self.looked = Signal(data.StructLayout({**step, "collided": each(1)}))
-        self.read = Signal(
-            data.StructLayout({
-                **step,
-                "collided": each(1),
-                "rows": each(self._entry),
-                "sizes": len(SHIFTS),
-                "current": generation(generation_bits),
-            })
-        )
-        """`sizes`: candidate page sizes."""
-        self.acting = Signal(
-            data.StructLayout({
-                **step,
-                "low": each(1),
-                "high": each(1),
-                "counts": each(1),
-                "pages": each(kept),
-                "swept": ways,
-                "live": ways,
-                "oldest": ways,
-                "current": generation(generation_bits),
-            })
-        )
-        """`low`, `high`: the two halves of the tag match."""
-        self.same = Signal(each(1))
-        self.hits = Signal(each(1))
-        self.leaving = Signal(data.StructLayout({**step, "probes": 1, "walks": 1, "hits": 1}))
-        self.written = Signal(
-            data.StructLayout({
-                "ways": ways,
-                "index": self._index_bits,
-                "held": Held,
-                "generation": generation_bits,
-            })
-        )
+    def _state(self, layouts: L2Steps) -> None:
+        """Pipeline registers."""
+        self._waiting = Signal(layouts.change, name="waiting")
+        """Change that waits."""
+        self._goes = Signal(name="goes")
+        """It enters in this cycle."""
+        self._looked = Signal(layouts.looked, name="looked")
+        self._read = Signal(layouts.read, name="read")
+        self._acting = Signal(layouts.acting, name="acting")
+        self._leaving = Signal(layouts.leaving, name="leaving")
+        self._same = Signal(layouts.matches, name="same")
+        self._hits = Signal(layouts.matches, name="hits")
+        self._written = Signal(layouts.written, name="written")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -273,7 +194,7 @@ class L2Tlb(wiring.Component):
 
     @property
     def _steps(self) -> tuple[data.View, ...]:
-        return self.waiting, self.looked, self.read, self.acting, self.leaving
+        return self._waiting, self._looked, self._read, self._acting, self._leaving
 
     def _under_way(self, kind: Kind, steps: int = 5) -> Value:
         """Whether a change of this kind is in one of the first `steps` steps, `waiting`
@@ -283,7 +204,7 @@ class L2Tlb(wiring.Component):
     @property
     def _free(self) -> Value:
         """Whether a change can be accepted in this cycle."""
-        return ~self.waiting.valid | self.goes
+        return ~self._waiting.valid | self._goes
 
     def _walked(self, m: Module) -> data.View:
         """Refill. In the cycle of an invalidation it stays with the walker, which handles the
@@ -322,12 +243,12 @@ class L2Tlb(wiring.Component):
 
     def _wait(self, m: Module, removal: data.View, fill: data.View, sweep: data.View) -> None:
         """Holds a change back while others of the same set are in flight."""
-        waiting = self.waiting
+        waiting = self._waiting
         clashes = (
             step.valid & (step.kind != Kind.PROBE) & (step.index == waiting.index)
-            for step in (self.looked, self.read, self.acting)
+            for step in (self._looked, self._read, self._acting)
         )
-        m.d.sync += self.goes.eq(waiting.valid & ~self.goes & ~Cat(clashes).any())
+        m.d.sync += self._goes.eq(waiting.valid & ~self._goes & ~Cat(clashes).any())
         with m.If(self._free):
             m.d.sync += waiting.eq(Mux(removal.valid, removal, Mux(fill.valid, fill, sweep)))
             with m.If(sweep.valid & ~removal.valid & ~fill.valid):
@@ -340,18 +261,18 @@ class L2Tlb(wiring.Component):
 
     def _enter(self, m: Module) -> None:
         """Inserts the waiting change, else a look-up."""
-        probe, looked, waiting, event = self.probe, self.looked, self.waiting, self.invalidate
+        probe, looked, waiting, event = self.probe, self._looked, self._waiting, self.invalidate
         of_space = touches(event, probe.p.asid) & (event.scope != Scope.PAGE)
-        m.d.comb += probe.ready.eq(~self.goes)
+        m.d.comb += probe.ready.eq(~self._goes)
         m.d.sync += [
-            looked.valid.eq(self.goes | probe.valid),
-            looked.kind.eq(Mux(self.goes, waiting.kind, Kind.PROBE)),
-            looked.request.eq(Mux(self.goes, waiting.request, probe.payload)),
+            looked.valid.eq(self._goes | probe.valid),
+            looked.kind.eq(Mux(self._goes, waiting.kind, Kind.PROBE)),
+            looked.request.eq(Mux(self._goes, waiting.request, probe.payload)),
             looked.end.eq(waiting.end),
             looked.index.eq(waiting.index),
             looked.stale.eq(
                 Mux(
-                    self.goes,
+                    self._goes,
                     waiting.stale | self._covered(waiting),
                     self._clearing | of_space,
                 )
@@ -372,19 +293,19 @@ class L2Tlb(wiring.Component):
             m.d.sync += [step[name].eq(source[name]) for name in self._step.members]
             with m.If(self._covered(source)):
                 m.d.sync += step.stale.eq(1)
-        looks, own = self.looked.request, self._removed
+        looks, own = self._looked.request, self._removed
         near = overlap(looks.vpn, PageSize.SMALL, own.vpn, PageSize.HUGE)
-        with m.If((self.looked.kind == Kind.PROBE) & self.removing & (looks.asid == own.asid)):
+        with m.If((self._looked.kind == Kind.PROBE) & self.removing & (looks.asid == own.asid)):
             with m.If(near):
-                m.d.sync += self.read.stale.eq(1)
+                m.d.sync += self._read.stale.eq(1)
 
     # -- pipeline steps ----------------------------------------------------------------------------
 
     def _storage(self, m: Module) -> None:
         """Every way is read at three indices; for a change, three times at the same one."""
-        looked, read, written, entry = self.looked, self.read, self.written, self._made(m)
+        looked, read, written, entry = self._looked, self._read, self._written, self._made(m)
         indices = self._indices(self.probe.p)
-        addresses = [Mux(self.goes, self.waiting.index, index) for index in indices]
+        addresses = [Mux(self._goes, self._waiting.index, index) for index in indices]
         for way in range(self._ways):
             # A read that collides with a write is not used, so the RAM may leave it undefined.
             attributes = {"no_rw_check": 1}
@@ -416,21 +337,21 @@ class L2Tlb(wiring.Component):
 
     def _made(self, m: Module) -> data.View:
         """Entry to be written, from the operation in `leaving`."""
-        leaving, written = self.leaving, self.written
+        leaving, written = self._leaving, self._written
         entry = Signal(self._entry)
         m.d.comb += [
             entry.held.eq(written.held),
             entry.asid.eq(leaving.request.asid),
             entry.high.eq(self._highs(leaving.request)[leaving.end.page.size]),
             entry.generation.eq(written.generation),
-            [entry[name].eq(leaving.end.page[name]) for name in _KEPT],
+            [entry[name].eq(leaving.end.page[name]) for name in KEPT],
         ]
         return entry
 
     def _compare(self, m: Module) -> None:
         """Compares tags, and for a sweep the ASID; checks generations."""
         self._look_at_generations(m)
-        read, acting = self.read, self.acting
+        read, acting = self._read, self._acting
         asid, current, highs = read.request.asid, read.current, self._highs(read.request)
         m.d.sync += [acting.oldest.eq(self._recency.oldest), acting.current.eq(current)]
         for way, number in product(range(self._ways), range(len(SHIFTS))):
@@ -443,7 +364,7 @@ class L2Tlb(wiring.Component):
                 acting.low[number][way].eq(held & (one[:middle] == other[:middle])),
                 acting.high[number][way].eq(one[middle:] == other[middle:]),
                 acting.counts[number][way].eq(counts & ~read.collided[number][way]),
-                [acting.pages[number][way][name].eq(row[name]) for name in _KEPT],
+                [acting.pages[number][way][name].eq(row[name]) for name in KEPT],
             ]
         for way in range(self._ways):
             row, own = read.rows[0][way], self._generations.row[1 + way]
@@ -457,7 +378,7 @@ class L2Tlb(wiring.Component):
         """Reads the generations of the entries, and one cycle earlier that of the operation. If the
         latter advances in between, the operation is stale; if it opens, the space has no
         entries."""
-        looked, read, generations = self.looked, self.read, self._generations
+        looked, read, generations = self._looked, self._read, self._generations
         m.d.comb += [
             generations.asid[0].eq(looked.request.asid),
             [generations.asid[1 + way].eq(row.asid) for way, row in enumerate(read.rows[0])],
@@ -467,13 +388,13 @@ class L2Tlb(wiring.Component):
     def _priorities(self, m: Module) -> None:
         """Of several matching entries, the smallest page wins."""
         low, high, counts = (
-            Value.cast(part) for part in (self.acting.low, self.acting.high, self.acting.counts)
+            Value.cast(part) for part in (self._acting.low, self._acting.high, self._acting.counts)
         )
         m.d.comb += [
-            Value.cast(self.same).eq(low & high),
-            Value.cast(self.hits).eq(low & high & counts),
+            Value.cast(self._same).eq(low & high),
+            Value.cast(self._hits).eq(low & high & counts),
         ]
-        self._small, self._big = (Value.cast(one).any() for one in list(self.hits)[:2])
+        self._small, self._big = (Value.cast(one).any() for one in list(self._hits)[:2])
 
     def _by_size(self, choices: Iterable[ValueLike]) -> Value:
         """Selects the choice of the page size that answers."""
@@ -482,23 +403,23 @@ class L2Tlb(wiring.Component):
 
     def _answer(self, m: Module) -> None:
         """Page of the matching entry, or result of a walk."""
-        acting, leaving, result, missed = self.acting, self.leaving, self.result, self.missed
+        acting, leaving, result, missed = self._acting, self._leaving, self.result, self.missed
         probes = acting.valid & (acting.kind == Kind.PROBE)
         m.d.sync += [
             leaving.probes.eq(probes),
             leaving.walks.eq(acting.valid & (acting.kind == Kind.WALKED)),
-            leaving.hits.eq(probes & Value.cast(self.hits).any()),
+            leaving.hits.eq(probes & Value.cast(self._hits).any()),
         ]
         with m.If(acting.kind == Kind.PROBE):
             choices = (
                 select(Value.cast(hits), map(Value.cast, pages))
-                for hits, pages in zip(self.hits, acting.pages, strict=True)
+                for hits, pages in zip(self._hits, acting.pages, strict=True)
             )
             kept = data.View(acting.pages.shape().elem_shape.elem_shape, self._by_size(choices))
             m.d.sync += [
                 leaving.end.outcome.eq(Outcome.PAGE),
                 leaving.end.page.size.eq(self._by_size(PageSize)),
-                [leaving.end.page[name].eq(kept[name]) for name in _KEPT],
+                [leaving.end.page[name].eq(kept[name]) for name in KEPT],
             ]
         m.d.comb += [
             self.hit.valid.eq(leaving.hits & ~leaving.stale),
@@ -517,8 +438,8 @@ class L2Tlb(wiring.Component):
 
     def _change(self, m: Module) -> None:
         """Writes a refill; invalidates pages to be removed or swept."""
-        acting, written = self.acting, self.written
-        small, big, huge = (Value.cast(one) for one in self.same)
+        acting, written = self._acting, self._written
+        small, big, huge = (Value.cast(one) for one in self._same)
         same, free = small | big | huge | acting.swept, ~acting.live
         keeps = (acting.kind == Kind.WALKED) & (acting.end.outcome == Outcome.PAGE)
         keeps &= acting.valid & ~acting.stale & ~acting.current.closed
@@ -542,9 +463,9 @@ class L2Tlb(wiring.Component):
         ]
         with m.If(self._clearing):
             m.d.sync += [
-                self.written.ways.eq(~0),
-                self.written.index.eq(self._cleared),
-                self.written.held.eq(Held.NONE),
+                self._written.ways.eq(~0),
+                self._written.index.eq(self._cleared),
+                self._written.held.eq(Held.NONE),
                 self._cleared.eq(self._cleared + 1),
                 self._clearing.eq(self._cleared != self._sets - 1),
             ]
@@ -553,9 +474,9 @@ class L2Tlb(wiring.Component):
 
     def _use(self, m: Module) -> None:
         """Marks the entry that answered or was written as most recently used."""
-        acting, leaving, recency = self.acting, self.leaving, self._recency
+        acting, leaving, recency = self._acting, self._leaving, self._recency
         looks = acting.valid & (acting.kind == Kind.PROBE)
-        answers = self._by_size(map(Value.cast, self.hits))
+        answers = self._by_size(map(Value.cast, self._hits))
         use = Signal(self._ways)
         m.d.sync += use.eq(Mux(looks, answers, self._kept))
         m.d.comb += [

@@ -130,10 +130,6 @@ class Walker(wiring.Component):
     read : out, memory client with physical addresses. Memory answers at least 1 cycle after it
         accepted a read.
     invalidate : in, see `invalidation`.
-
-    Attributes
-    ----------
-    sets : per state, the walks in it, one bit each (state, for proofs).
     """
 
     def __init__(self, config: Config, tag: int) -> None:
@@ -151,7 +147,7 @@ class Walker(wiring.Component):
             "read": Out(ReadPort(config)),
             "invalidate": In(invalidation(config)),
         })
-        self.sets = {
+        self._sets = {
             state: Signal(
                 walks,
                 name=f"is_{state.name.lower()}",
@@ -159,6 +155,7 @@ class Walker(wiring.Component):
             )
             for state in State
         }
+        """Per state, the walks in it, one bit each."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -205,7 +202,7 @@ class Walker(wiring.Component):
     def _change(self, m: Module) -> None:
         """Applies the transitions. Every walk is in exactly one state."""
         none = Const(0, self._walks)
-        for state, walks in self.sets.items():
+        for state, walks in self._sets.items():
             come = reduce(or_, (who for who, to, _ in self._moves if to is state), none)
             go = reduce(or_, (who for who, _, out in self._moves if state in out), none)
             m.d.sync += walks.eq((walks & ~go) | come)
@@ -236,7 +233,7 @@ class Walker(wiring.Component):
         tag, name = tags.write_port(), names.write_port()
         m.d.comb += [
             self.request.ready.eq(ready),
-            others.eq(self.sets[State.FREE] & ~offered & ~entering.slot),
+            others.eq(self._sets[State.FREE] & ~offered & ~entering.slot),
             self.look.eq(taken),
             self.asid.eq(self.request.p.asid),
             known.look.eq(entering.valid),
@@ -342,7 +339,7 @@ class Walker(wiring.Component):
         name, start = (memory.read_port(domain="comb") for memory in (self._names, self._start))
         step = Signal(self._step)
         m.d.comb += [
-            turns.requests.eq(self.sets[State.READ] & ~self._stale),
+            turns.requests.eq(self._sets[State.READ] & ~self._stale),
             # The candidate has just entered, and ends without a read.
             void.eq(candidate.enters & self._entered.ends),
             # Ample, as the walk that is decided on in this cycle may need room, too.
@@ -464,7 +461,7 @@ class Walker(wiring.Component):
     def _sent(self, n: int) -> Value:
         """Whether a walk has an outstanding read that others may follow, and its step is up to
         date."""
-        settled = self.sets[State.SENT][n] & ~self._here.slot[n] & ~self._next.slot[n]
+        settled = self._sets[State.SENT][n] & ~self._here.slot[n] & ~self._next.slot[n]
         return settled & ~self._before[n]
 
     # -- second stage ------------------------------------------------------------------------------
@@ -581,7 +578,7 @@ class Walker(wiring.Component):
 
     def _settle(self, m: Module) -> None:
         """Advances the walk and its followers."""
-        next_, follow = self._next, self.sets[State.FOLLOW]
+        next_, follow = self._next, self._sets[State.FOLLOW]
         walks = self._walks
         mine, waits, heirs, stay, ends = (
             Signal(walks, name=name) for name in ("mine", "waits", "heirs", "stay", "ends")
@@ -660,7 +657,7 @@ class Walker(wiring.Component):
             gives.eq(~result.valid | result.ready),
             passes.eq(~left.valid | gives),
             moves.eq(~leaving.valid | passes),
-            turns.requests.eq(self.sets[State.DONE] & ~leaving.slot),
+            turns.requests.eq(self._sets[State.DONE] & ~leaving.slot),
             turns.advance.eq(moves),
             [port.addr.eq(encode(leaving.slot)) for port in reads],
             [end[name].eq(left.end[name]) for name in names],
@@ -738,4 +735,4 @@ class Walker(wiring.Component):
                     self._before[n].eq(self._before[n] | touches(self.invalidate, page.asid)),
                 ]
         for state in (State.READ, State.FOLLOW):
-            self._move(self.sets[state] & self._stale, State.DONE, state)
+            self._move(self._sets[state] & self._stale, State.DONE, state)

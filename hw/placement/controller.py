@@ -104,19 +104,16 @@ class GlobalController(wiring.Component):
     saved : out, strobe: a block with saved state has left its SM; for counters.
     lost : out, with nested launches, see `SavedBlocks`.
     lists_change : out, with nested launches: `busy` of `SavedBlocks`.
-
-    Attributes
-    ----------
-    rows : the SM table (for proofs).
-    commit : a block is placed, visible in the next cycle (for proofs).
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self.rows = [SmRow(config) for _ in range(config.sms)]
+        self._rows = [SmRow(config) for _ in range(config.sms)]
+        """The SM table."""
         self.kernels, self.numbering = KernelTable(config), BlockNumbers(config)
         self.choice = SmChoice(config)
-        self.commit = Signal()
+        self._commit = Signal(name="commit")
+        """A block is placed, visible in the next cycle."""
         nested = {"lost": Out(stream.Signature(config.nested_bits)), "lists_change": Out(1)}
         super().__init__({
             "port": In(GlobalPort(config)),
@@ -135,7 +132,7 @@ class GlobalController(wiring.Component):
         m.submodules.requests = self._requests = RowRequests(config)
         m.submodules.running = self._running = RunningBlocks(config)
         m.submodules.gather = self._gather = PipelinedOr(sm_flags(config), config.sms)
-        for n, row in enumerate(self.rows):
+        for n, row in enumerate(self._rows):
             m.submodules[f"row_{n}"] = row
         self._flush = Signal()
         self._restart = Signal()
@@ -211,7 +208,7 @@ class GlobalController(wiring.Component):
         move, batch = self._move, self._batch
         sent = Mux(batch.valid, batch.needs.as_value(), needs)
         space = Mux(batch.valid, batch.asid, asid)
-        for n, (row, link) in enumerate(zip(self.rows, self.sm, strict=True)):
+        for n, (row, link) in enumerate(zip(self._rows, self.sm, strict=True)):
             m.d.comb += [
                 row.needs.eq(asked.needs),
                 row.spares.eq(asked.needs.priority + 1 < self._level),
@@ -258,7 +255,7 @@ class GlobalController(wiring.Component):
             fails.eq(kernels.settled.valid & ~places & (batch.valid | ~numbering.empty)),
             kernels.failed.eq(fails),
             kernels.batch.eq(batch.valid),
-            self.commit.eq(places | continues),
+            self._commit.eq(places | continues),
             self._sm.eq(Mux(batch.valid, batch.sm, self.choice.number)),
             self._taken.eq(
                 Cat(places & (self.choice.number == n) for n in range(self._config.sms))
@@ -288,9 +285,9 @@ class GlobalController(wiring.Component):
         one, two, ready = (
             (Cat(words) & batch.at).any()
             for words in (
-                [row.one for row in self.rows],
-                [row.two for row in self.rows],
-                [row.ready for row in self.rows],
+                [row.one for row in self._rows],
+                [row.two for row in self._rows],
+                [row.ready for row in self._rows],
             )
         )
         room = Signal()
@@ -314,7 +311,7 @@ class GlobalController(wiring.Component):
             ),
             goes_on.eq(room & ~(continues & numbering.last)),
         ]
-        m.d.sync += [batch.valid.eq(begins | goes_on), batch.just.eq(self.commit)]
+        m.d.sync += [batch.valid.eq(begins | goes_on), batch.just.eq(self._commit)]
         with m.If(begins):
             m.d.sync += [batch.sm.eq(self._sm), batch.at.eq(self._taken)]
             m.d.sync += [batch[name].eq(decided[name]) for name in ("row", "needs", "asid")]
@@ -332,8 +329,8 @@ class GlobalController(wiring.Component):
             recall.open.row.eq(opened.row),
             recall.open.asid.eq(opened.asid),
             recall.room.eq(Cat(link.room for link in self.sm)),
-            recall.accepts.eq(Cat(row.accepts for row in self.rows)),
-            recall.heard.eq(Cat(row.count == row.received for row in self.rows)),
+            recall.accepts.eq(Cat(row.accepts for row in self._rows)),
+            recall.heard.eq(Cat(row.heard for row in self._rows)),
             self._move.eq(recall.move),
             self._pause.eq(recall.pause),
             self._level.eq(Mux(recall.claim.valid, recall.claim.level, 0)),
@@ -377,7 +374,7 @@ class GlobalController(wiring.Component):
             saved.stop.eq(asks.drop),
             saved.close.eq(asks.closes),
             saved.ahead.eq(self.numbering.ahead),
-            saved.take.eq(self.commit),
+            saved.take.eq(self._commit),
             saved.ended.valid.eq(over.valid & over.restores),
             saved.ended.save_place.eq(over.save_place),
             self._from_list.eq(saved.first.some),
@@ -419,14 +416,14 @@ class GlobalController(wiring.Component):
         empties = Signal(row_event(self._config))
         m.d.comb += [
             row.eq(Mux(batch.valid, batch.row, self._steps[-1].row)),
-            numbering.take.eq(self.commit),
+            numbering.take.eq(self._commit),
             numbering.saved.eq(self._from_list),
-            kernels.sent.valid.eq(self.commit),
+            kernels.sent.valid.eq(self._commit),
             kernels.sent.row.eq(row),
             kernels.sent.sm.eq(self._sm),
-            running.sent.valid.eq(self.commit),
+            running.sent.valid.eq(self._commit),
             running.sent.row.eq(row),
-            empties.valid.eq(asks.empties.valid | (self.commit & numbering.last)),
+            empties.valid.eq(asks.empties.valid | (self._commit & numbering.last)),
             empties.row.eq(Mux(asks.empties.valid, asks.empties.row, row)),
             kernels.empty.eq(empties),
             running.empty.eq(empties),
@@ -453,7 +450,7 @@ class GlobalController(wiring.Component):
                 m.d.sync += link.block.valid.eq(0)
         rank = Mux(batch.valid, Rank.WHOLE, self.choice.best.rank)
         m.d.sync += [
-            self.placed.valid.eq(self.commit),
+            self.placed.valid.eq(self._commit),
             [self.placed[name].eq(block[name]) for name in block.shape().members],
             self.placed.sm.eq(self._sm),
             self.placed.step.eq(_step(rank)),

@@ -8,12 +8,25 @@ from signalbox.hw.config import Config
 from signalbox.hw.lib.onehot import lowest, select
 from signalbox.hw.records.placement import PRIORITY_BITS
 
-__all__ = ["RowOrder", "row_event"]
+__all__ = ["RowOrder", "ordered_rows", "row_event"]
 
 
 def row_event(config: Config) -> data.StructLayout:
     """Strobe for one row."""
     return data.StructLayout({"valid": 1, "row": config.row_bits})
+
+
+def ordered_rows(config: Config) -> data.ArrayLayout:
+    """The list: occupied entries (`there`) first. `filled`: the row has undistributed blocks;
+    `walked`: it was walked since the last restart."""
+    entry = data.StructLayout({
+        "there": 1,
+        "row": config.row_bits,
+        "priority": PRIORITY_BITS,
+        "filled": 1,
+        "walked": 1,
+    })
+    return data.ArrayLayout(entry, config.rows)
 
 
 class RowOrder(wiring.Component):
@@ -41,22 +54,11 @@ class RowOrder(wiring.Component):
     restart : in, no row counts as walked from the next cycle on.
     overtakes : out, the new row goes ahead of a walked row with undistributed blocks;
         combinational.
-
-    Attributes
-    ----------
-    entries : the list (state, for proofs).
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        entry = data.StructLayout({
-            "there": 1,
-            "row": config.row_bits,
-            "priority": PRIORITY_BITS,
-            "filled": 1,
-            "walked": 1,
-        })
-        self.entries = Signal(data.ArrayLayout(entry, config.rows))
+        self._entries = Signal(ordered_rows(config), name="entries")
         event = row_event(config)
         super().__init__({
             "open": In(event),
@@ -77,11 +79,11 @@ class RowOrder(wiring.Component):
         wanted = Signal(rows)
         before = Signal(rows)
         m.d.comb += [
-            before.eq(Cat(one.there & (one.priority >= self.priority) for one in self.entries)),
-            wanted.eq(Cat(one.there & one.filled & ~one.walked for one in self.entries)),
+            before.eq(Cat(one.there & (one.priority >= self.priority) for one in self._entries)),
+            wanted.eq(Cat(one.there & one.filled & ~one.walked for one in self._entries)),
             first.eq(lowest(wanted)),
             self.next.valid.eq((wanted & (before | ~self.open.valid.replicate(rows))).any()),
-            self.next.row.eq(select(first, (one.row for one in self.entries))),
+            self.next.row.eq(select(first, (one.row for one in self._entries))),
         ]
         self._overtake(m, before)
         self._move(m, self._updated(m, first), before)
@@ -89,8 +91,8 @@ class RowOrder(wiring.Component):
 
     def _updated(self, m: Module, first: Value) -> data.View:
         """The entries after this cycle's events, at their old places."""
-        updated = Signal(self.entries.shape(), name="updated")
-        for n, (old, new) in enumerate(zip(self.entries, updated, strict=True)):
+        updated = Signal(self._entries.shape(), name="updated")
+        for n, (old, new) in enumerate(zip(self._entries, updated, strict=True)):
             fills, empties = _is(self.refill, old.row), _is(self.empty, old.row)
             m.d.comb += [
                 new.eq(old),
@@ -101,15 +103,15 @@ class RowOrder(wiring.Component):
 
     def _overtake(self, m: Module, before: Value) -> None:
         """`empty` arrives late: compute both cases."""
-        here = Cat(one.there & one.walked & one.filled for one in self.entries) & ~before
-        others = here & Cat(one.row != self.empty.row for one in self.entries)
+        here = Cat(one.there & one.walked & one.filled for one in self._entries) & ~before
+        others = here & Cat(one.row != self.empty.row for one in self._entries)
         m.d.comb += self.overtakes.eq(
             self.open.valid & Mux(self.empty.valid, others.any(), here.any())
         )
 
     def _move(self, m: Module, updated: data.View, before: Value) -> None:
         """Insert and remove entries."""
-        entries = self.entries
+        entries = self._entries
         leaves = Signal(self._config.rows)
         behind = Signal(self._config.rows)
         newcomer = Signal(entries[0].shape())

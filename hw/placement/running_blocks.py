@@ -73,11 +73,6 @@ class RunningBlocks(wiring.Component):
     empty : in, strobe: it has none.
     drained : out, per row: no block is undistributed or on an SM.
     over : out, strobe: a block has ended, and counts no longer from the next cycle on.
-
-    Attributes
-    ----------
-    counts : blocks on SMs per row, until their end is collected (state, for proofs).
-    filled : rows with undistributed blocks (state, for proofs).
     """
 
     def __init__(self, config: Config) -> None:
@@ -86,8 +81,10 @@ class RunningBlocks(wiring.Component):
         # `collect`.
         most = config.sms * (config.sm_blocks + 2 * ENDS_WAITING)
         bits = range(most + 1)
-        self.counts = [Signal(bits, name=f"blocks_{row}") for row in range(config.rows)]
-        self.filled = Signal(config.rows)
+        self._counts = [Signal(bits, name=f"blocks_{row}") for row in range(config.rows)]
+        """Blocks on SMs per row, until their end is collected."""
+        self._filled = Signal(config.rows, name="filled")
+        """Rows with undistributed blocks."""
         event = row_event(config)
         super().__init__({
             "sent": In(event),
@@ -110,14 +107,14 @@ class RunningBlocks(wiring.Component):
             over.valid.eq(collect.o.valid),
             [over[name].eq(collect.o.p[name]) for name in collect.o.p.shape().members],
         ]
-        for row, count in enumerate(self.counts):
+        for row, count in enumerate(self._counts):
             sent = self.sent.valid & (self.sent.row == row)
             ended = over.valid & (over.row == row)
             leaves = self.leaves.valid & (self.leaves.row == row)
             m.d.sync += count.eq(count + sent - ended - leaves)
             with m.If(self.fill.valid & (self.fill.row == row)):
-                m.d.sync += self.filled[row].eq(1)
+                m.d.sync += self._filled[row].eq(1)
             with m.Elif(self.empty.valid & (self.empty.row == row)):
-                m.d.sync += self.filled[row].eq(0)
-            m.d.comb += self.drained[row].eq((count == 0) & ~self.filled[row])
+                m.d.sync += self._filled[row].eq(0)
+            m.d.comb += self.drained[row].eq((count == 0) & ~self._filled[row])
         return m

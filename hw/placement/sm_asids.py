@@ -25,15 +25,12 @@ class SmAsids(wiring.Component):
     sent : in, its address space.
     asked : in, an address space.
     serves : out, the SM serves `asked`; combinational.
-
-    Attributes
-    ----------
-    known : the address spaces, latest first (state, for proofs).
     """
 
     def __init__(self, config: Config) -> None:
         space = data.StructLayout({"valid": 1, "asid": config.asid_bits})
-        self.known = Signal(data.ArrayLayout(space, REMEMBERED))
+        self._known = Signal(data.ArrayLayout(space, REMEMBERED), name="known")
+        """The address spaces, latest first."""
         super().__init__({
             "taken": In(1),
             "sent": In(config.asid_bits),
@@ -43,9 +40,9 @@ class SmAsids(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        last, other = self.known
+        last, other = self._known
         m.d.comb += self.serves.eq(
-            Cat(one.valid & (one.asid == self.asked) for one in self.known).any()
+            Cat(one.valid & (one.asid == self.asked) for one in self._known).any()
         )
         with m.If(self.taken & ~(last.valid & (last.asid == self.sent))):
             m.d.sync += [other.eq(last), last.valid.eq(1), last.asid.eq(self.sent)]

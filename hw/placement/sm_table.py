@@ -94,15 +94,7 @@ class SmRow(wiring.Component):
     seen : out, flags for the kernel of the previous cycle, also valid in that cycle.
     one : out, the SM had room for one whole block in the previous cycle.
     two : out, the SM had room for two whole blocks in the previous cycle.
-
-    Attributes
-    ----------
-    registers : free register units (state, for proofs).
-    warps : free hardware warps (state, for proofs).
-    shared : free units of shared memory (state, for proofs).
-    blocks : blocks on the SM (state, for proofs).
-    top : upper bound of the priorities on the SM, of LEVEL_BITS (state, for proofs).
-    count : blocks sent, modulo 64 (state, for proofs).
+    heard : out, `highest` covers all blocks sent; combinational.
     """
 
     def __init__(self, config: Config) -> None:
@@ -112,12 +104,16 @@ class SmRow(wiring.Component):
         def amount(name: str, size: int) -> Signal:
             return Signal(range(-(slots - 1) * size, size + 1), init=size, name=name)
 
-        self.registers = amount("registers", config.register_units)
-        self.warps = amount("warps", config.sm_warps)
-        self.shared = amount("shared", config.shared_units)
-        self.blocks = Signal(range(slots + 1))
-        self.top = Signal(LEVEL_BITS)
-        self.count = Signal(6)
+        self._registers = amount("registers", config.register_units)
+        self._warps = amount("warps", config.sm_warps)
+        self._shared = amount("shared", config.shared_units)
+        """Free resources."""
+        self._blocks = Signal(range(slots + 1), name="blocks")
+        """Blocks on the SM."""
+        self._top = Signal(LEVEL_BITS, name="top")
+        """Upper bound of the priorities on the SM."""
+        self._sent_count = Signal(6, name="count")
+        """Blocks sent, modulo 64."""
         super().__init__({
             "needs": In(kernel_needs),
             "spares": In(1),
@@ -137,6 +133,7 @@ class SmRow(wiring.Component):
             "seen": Out(sm_flags(config)),
             "one": Out(1),
             "two": Out(1),
+            "heard": Out(1),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -151,9 +148,9 @@ class SmRow(wiring.Component):
         """Free resources and number of blocks."""
         freed, sent = self.freed, self.sent
         for left, back, needed in (
-            (self.registers, freed.registers, sent.block_registers),
-            (self.warps, freed.warps, sent.warps),
-            (self.shared, freed.shared, sent.shared),
+            (self._registers, freed.registers, sent.block_registers),
+            (self._warps, freed.warps, sent.warps),
+            (self._shared, freed.shared, sent.shared),
         ):
             kept = left + back
             m.d.sync += left.eq(kept)
@@ -162,18 +159,21 @@ class SmRow(wiring.Component):
             with m.Elif(self.returned):
                 m.d.sync += left.eq(kept + needed)
         m.d.sync += [
-            self.blocks.eq(self.blocks + self.taken - freed.block - self.returned),
-            self.count.eq(self.count + self.taken),
+            self._blocks.eq(self._blocks + self.taken - freed.block - self.returned),
+            self._sent_count.eq(self._sent_count + self.taken),
         ]
 
     def _height(self, m: Module) -> None:
         """The report of the SM is used once it covers all blocks sent."""
         level = Signal(LEVEL_BITS)
-        m.d.comb += level.eq(self.sent.priority + 1)
+        m.d.comb += [
+            level.eq(self.sent.priority + 1),
+            self.heard.eq(self._sent_count == self.received),
+        ]
         with m.If(self.taken):
-            m.d.sync += self.top.eq(Mux(level > self.top, level, self.top))
-        with m.Elif(self.count == self.received):
-            m.d.sync += self.top.eq(self.highest)
+            m.d.sync += self._top.eq(Mux(level > self._top, level, self._top))
+        with m.Elif(self.heard):
+            m.d.sync += self._top.eq(self.highest)
 
     def _qualify(self, m: Module) -> data.View:
         """Flags for steps A, B and C and for each resource."""
@@ -189,18 +189,18 @@ class SmRow(wiring.Component):
                 Mux(self.policy == Policy.DEEP, self.last, spaces.serves)
                 & (self.policy != Policy.WIDE)
             ),
-            sees.registers.eq(self.registers >= needs.block_registers),
-            sees.warps.eq(self.warps >= needs.warps),
-            sees.shared.eq(self.shared >= needs.shared),
-            sees.slot.eq(self.blocks < config.sm_blocks - self.spares),
-            sees.below.eq(self.top <= needs.priority),
+            sees.registers.eq(self._registers >= needs.block_registers),
+            sees.warps.eq(self._warps >= needs.warps),
+            sees.shared.eq(self._shared >= needs.shared),
+            sees.slot.eq(self._blocks < config.sm_blocks - self.spares),
+            sees.below.eq(self._top <= needs.priority),
             open_.eq(sees.slot & self.ready),
-            self.accepts.eq((self.blocks != config.sm_blocks) & self.ready),
+            self.accepts.eq((self._blocks != config.sm_blocks) & self.ready),
             sees.whole.eq(sees.registers & sees.warps & sees.shared & open_),
             sees.preferred.eq(sees.whole & preferred),
             sees.warp.eq(
-                (self.registers >= needs.registers)
-                & (self.warps >= 1)
+                (self._registers >= needs.registers)
+                & (self._warps >= 1)
                 & sees.shared
                 & ~needs.barrier
                 & open_
@@ -219,12 +219,12 @@ class SmRow(wiring.Component):
         )
         rank = rank | (preferred & (rank != Rank.NONE))
         most = config.sm_warps - 1
-        few = Mux(self.warps > most, most, self.warps)
-        empty = (self.blocks == 0).replicate(config.block_bits)
+        few = Mux(self._warps > most, most, self._warps)
+        empty = (self._blocks == 0).replicate(config.block_bits)
         m.d.sync += [
             out.rank.eq(Mux(self.taken, Rank.NONE, rank)),
-            out.warps.eq(Mux(self.warps < 0, 0, few)),
-            out.blocks.eq(Mux(self.policy == Policy.DEEP, empty, ~self.blocks)),
+            out.warps.eq(Mux(self._warps < 0, 0, few)),
+            out.blocks.eq(Mux(self.policy == Policy.DEEP, empty, ~self._blocks)),
         ]
 
     def _show(self, m: Module, sees: data.View) -> None:
@@ -233,9 +233,9 @@ class SmRow(wiring.Component):
             self.seen.eq(sees),
             self.one.eq(sees.registers & sees.warps & sees.shared & sees.slot),
             self.two.eq(
-                (self.registers >= needs.block_registers << 1)
-                & (self.warps >= needs.warps << 1)
-                & (self.shared >= needs.shared << 1)
-                & (self.blocks + 2 <= slots - self.spares)
+                (self._registers >= needs.block_registers << 1)
+                & (self._warps >= needs.warps << 1)
+                & (self._shared >= needs.shared << 1)
+                & (self._blocks + 2 <= slots - self.spares)
             ),
         ]

@@ -18,6 +18,7 @@ __all__ = [
     "PRIORITY_BITS",
     "SAVE_PAGE_BITS",
     "STATE_BITS",
+    "USES_LOCAL",
     "GlobalPort",
     "KernelWord",
     "Policy",
@@ -404,6 +405,10 @@ local_area = data.StructLayout({"va": VA_BITS, "size": 40, "sms": 9})
 bytes, number of SMs that have one."""
 
 
+USES_LOCAL = 24
+"""Bit of the kernel word BLOCK_Z: the kernel has local memory."""
+
+
 class KernelWord(enum.IntEnum, shape=5):
     """Kernel words kept per row by the SMs, 32 bits each; fields listed from the lowest bit. The
     task unit sends them before it opens the row, in this order. Those of local memory are sent only
@@ -428,7 +433,8 @@ class KernelWord(enum.IntEnum, shape=5):
     BLOCK_XY = 8
     """threads of a block in x 16, in y 16."""
     BLOCK_Z = 9
-    """threads of a block in z 16, valid constant buffers 8, one bit each, local memory 1."""
+    """threads of a block in z 16, valid constant buffers 8, one bit each, local memory 1
+    (`USES_LOCAL`)."""
     SAVE_AREA = 10
     """With preemption: number of the first 4 KiB page of the context's save area."""
     LOCAL_LOW = 11

@@ -9,6 +9,7 @@ from signalbox.hw.methods import SemOp
 __all__ = [
     "COMPUTE_CLIENTS",
     "HOST_CLIENTS",
+    "OnChipStatus",
     "SemaphoreError",
     "SemaphorePort",
     "semaphore_clients",
@@ -94,4 +95,22 @@ class SemaphorePort(wiring.Signature):
         super().__init__({
             "request": Out(stream.Signature(semaphore_request(config))),
             "response": In(stream.Signature(semaphore_response())),
+        })
+
+
+class OnChipStatus(wiring.Signature):
+    """State of the on-chip semaphores, seen from their owner.
+
+    Members
+    -------
+    zero : out, per counting semaphore, its value is 0.
+    update : out, strobe: semaphore `index` was operated on, see `semaphore_update`.
+    counting : out, number of counting semaphores.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({
+            "zero": Out(config.counters),
+            "update": Out(semaphore_update(config)),
+            "counting": Out(range(config.counters + 1)),
         })

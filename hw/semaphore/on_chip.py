@@ -110,11 +110,6 @@ class OnChipSemaphores(wiring.Component):
         (COPY-12).
     written : out, strobe, only with `config.trace`; 1 cycle after `operation`: semaphore `index`
         was written and now holds `value`; combinational.
-
-    Attributes
-    ----------
-    values : memory of the values (state, for proofs).
-    sweep : slot being cleared (state, for proofs).
     """
 
     def __init__(self, config: Config, *, block: bool | None = None) -> None:
@@ -135,20 +130,21 @@ class OnChipSemaphores(wiring.Component):
         super().__init__(members)
         self.config = config
         self.block = config.semaphores > DISTRIBUTED_ROWS if block is None else block
-        self.sweep = Signal(range(config.semaphores + 2))  # plus two for the last writes to land
+        self._sweep = Signal(range(config.semaphores + 2), name="sweep")
+        """Slot being cleared; plus two, for the last writes to land."""
         # Neither memory is transparent: the bypass below is explicit (page 70: known miscompiles).
         attrs = {} if self.block else {"ram_style": "distributed"}
         # Rows for every index: reading past the end would be undefined in simulation.
         rows = 1 << config.semaphore_bits
-        self.values = memory.Memory(shape=64, depth=rows, init=[], attrs=attrs)
-        self.stamps = memory.Memory(shape=64, depth=rows, init=[], attrs=attrs)
+        self._values = memory.Memory(shape=64, depth=rows, init=[], attrs=attrs)
+        self._stamps = memory.Memory(shape=64, depth=rows, init=[], attrs=attrs)
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        m.submodules.values = self.values
+        m.submodules.values = self._values
         m.submodules.alu = alu = Alu()
         m.submodules.preparer = preparer = Preparer()
-        write = self.values.write_port()
+        write = self._values.write_port()
         slot, valid = self.update.index, Signal()  # stage 2
         prepared = Signal(Prepared)
         value = Signal(64)
@@ -190,10 +186,10 @@ class OnChipSemaphores(wiring.Component):
         """Value of the slot in stage 1 before the operation in stage 3."""
         slot = self.operation.slot
         if not self.block:
-            read = self.values.read_port(domain="comb")
+            read = self._values.read_port(domain="comb")
             m.d.comb += read.addr.eq(slot)
             return read.data
-        read = self.values.read_port()
+        read = self._values.read_port()
         m.d.comb += read.addr.eq(self.peek)
         # The write of the previous cycle came too late for this read, so forward its result.
         valid_4 = Signal()
@@ -212,13 +208,13 @@ class OnChipSemaphores(wiring.Component):
         m.d.sync += [
             valid.eq(operation.valid | self.clearing),
             self.update.valid.eq(operation.valid & ~operation.control.acquire),
-            self.update.index.eq(Mux(self.clearing, self.sweep, operation.slot)),
+            self.update.index.eq(Mux(self.clearing, self._sweep, operation.slot)),
             prepared.eq(preparer.prepared),
         ]
         with m.If(self.clearing):
             cleared = Prepared.const({"always": 1})
-            m.d.sync += [prepared.eq(cleared), self.sweep.eq(self.sweep + 1)]
-            with m.If(self.sweep == self.config.semaphores + 1):
+            m.d.sync += [prepared.eq(cleared), self._sweep.eq(self._sweep + 1)]
+            with m.If(self._sweep == self.config.semaphores + 1):
                 m.d.sync += self.clearing.eq(0)
 
     def _show_zero(self, m: Module, outcome: data.View, alu: Alu) -> None:
@@ -274,10 +270,10 @@ class OnChipSemaphores(wiring.Component):
 
     def _keep_stamps(self, m: Module, slot_3: Signal) -> None:
         """Timestamps are written and read in stage 4, one cycle after `passed` is known."""
-        m.submodules.stamps = self.stamps
+        m.submodules.stamps = self._stamps
         operation = self.operation
-        write = self.stamps.write_port(granularity=32)
-        read = self.stamps.read_port()
+        write = self._stamps.write_port(granularity=32)
+        read = self._stamps.read_port()
         parts = data.StructLayout({"word": 64, "halves": 2, "always": 1})
         stamp = Signal(parts)
         stamp_3 = Signal(parts)

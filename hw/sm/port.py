@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from amaranth.hdl import Shape
+from amaranth.hdl import Mux, Shape, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -25,6 +25,8 @@ __all__ = [
     "core_request",
     "launch_answer",
     "make_core",
+    "record_fault",
+    "record_page",
     "warp_start",
 ]
 
@@ -83,6 +85,22 @@ def block_launch(config: Config) -> data.StructLayout:
     """The block in `slot`, of kernel row `row`, launches the QMD at virtual address `page` << 8 of
     its address space."""
     return data.StructLayout({"slot": config.block_bits, "row": config.row_bits, "page": 32})
+
+
+_RECORD_ALIGNMENT, _RECORD_BITS = 8, 40
+"""Of the address of a QMD."""
+
+
+def record_page(va: Value) -> Value:
+    """`page` of a `block_launch`, by the address of the QMD."""
+    return va[_RECORD_ALIGNMENT:_RECORD_BITS]
+
+
+def record_fault(va: Value) -> Value:
+    """`CoreCause` of a warp that launches a QMD at a wrong address, or NONE."""
+    odd, far = va[:_RECORD_ALIGNMENT].any(), va[_RECORD_BITS:].any()
+    far_or_none = Mux(far, CoreCause.MEMORY_FAULT, CoreCause.NONE)
+    return Mux(odd, CoreCause.MEMORY_ALIGNMENT, far_or_none)
 
 
 def launch_answer(config: Config) -> data.StructLayout:

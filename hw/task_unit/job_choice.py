@@ -47,15 +47,15 @@ class JobChoice(wiring.Component):
        ended;
     4. hand on a closed resting queue;
     5. while `leave` is 1, stop a running task, unless `drains`;
-    6. visit a task, if something else was done since the last visit, or cannot be done;
+    6. visit a task, unless the last job was a visit and another job can be done;
     7. advance a queue;
-    8. accept a launch, if 9 or 10 was done since the last launch, or cannot be done;
+    8. accept a launch, if 9 or 10 was done since the last launch, or neither can be done now;
     9. give a free slot to the first task of the highest non-empty list;
     10. if no slot is free, stop the task of lowest priority in favour of a waiting task of higher
         priority.
 
-    Queues that advance or get blocks (2, 7) again and again: one of them is followed by another
-    job, if one can be done, besides a visit.
+    After a job that advances a queue or adds blocks to one, 2 and 7 yield to any other job that can
+    be done; visits do not count.
 
     Members
     -------
@@ -107,8 +107,8 @@ class JobChoice(wiring.Component):
             "refills": In(1),
             "offered": In(1),
         })
-        self.settle = Signal(range(_SETTLE + 1))
-        """Remaining settle cycles (for proofs)."""
+        self._settle = Signal(range(_SETTLE + 1), name="settle")
+        """Remaining settle cycles."""
         self._some = Signal(name="some")
         """A job is selected. It starts at once, since a selection is made only while the task unit
         is idle."""
@@ -121,7 +121,7 @@ class JobChoice(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        settle, some, due = self.settle, self._some, Signal()
+        settle, some, due = self._settle, self._some, Signal()
         m.d.comb += self.settled.eq((settle == 0) & ~some)
         m.d.sync += [
             some.eq(0),
@@ -156,7 +156,7 @@ class JobChoice(wiring.Component):
         ends = Signal(name="ends")
         waits = Signal()
         m.d.comb += [
-            known.eq(self._known & (self.settle == 0)),
+            known.eq(self._known & (self._settle == 0)),
             places.eq(self.active & ~self.leave & self.highest.valid),
             fills.eq(places & self.free.valid),
             evicts.eq(places & self.crowded & known & self._lower & ~self.drains),

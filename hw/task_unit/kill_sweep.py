@@ -36,8 +36,8 @@ def visit(config: Config) -> data.StructLayout:
 
 class KillSweep(wiring.Component):
     """Visits every row, every open queue, and every task of every list, once after each disabling
-    of a channel and for each kill request. What happens during a sweep starts another one behind
-    it.
+    of a channel and for each kill request. A channel disabled during a sweep, or a request, causes
+    another sweep after it.
 
     Visits are jobs of the task unit among others, so tasks move between them. None is missed: new
     tasks, and tasks that get a slot, are checked then (`KillFilter`). All other moves lead from a

@@ -23,8 +23,8 @@ class KinTable(wiring.Component):
     kin : out, `kernel_kin` of its kernel, one cycle later.
     opened : in, strobe: a row is opened for a kernel with this kin.
     birth : in, stream of `block_family`: launches by a block of `row`; not together with `opened`.
-    born : out, strobe: `child` is the kin of the new child, not `known` if the tree refused it;
-        `block` is the family of the block, as it was if there is no child.
+    born : out, strobe: `child` is the kin of the new child; its `known` is 0 if the tree refused
+        it. `block` is the family of the block, unchanged in that case.
     tree : out, stream of `tree_request`, to the kernel tree.
     told : in, strobe: an event of the kernel tree, see `tree_event`.
     """

@@ -103,10 +103,10 @@ class SlotTable(wiring.Component):
         })
         self._at = [Signal(config.rows, name=f"{name}_at") for name in _EVENTS]
         """Rows of the events, one-hot."""
-        self.states = Signal(data.ArrayLayout(RowState, config.rows))
-        """State of each row (for proofs)."""
-        self.running = Signal(range(config.slots + 1))
-        """Slots held (for proofs)."""
+        self._states = Signal(data.ArrayLayout(RowState, config.rows), name="states")
+        """State of each row."""
+        self._running = Signal(range(config.slots + 1), name="running")
+        """Slots held."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -119,7 +119,7 @@ class SlotTable(wiring.Component):
         returning = Signal(rows)
         slot = Signal()
         for number in range(rows):
-            state = self.states[number]
+            state = self._states[number]
             priority = Signal(self._config.level_bits, name=f"priority_{number}")
             priorities.append(priority)
             self._follow(m, number, priority)
@@ -140,9 +140,9 @@ class SlotTable(wiring.Component):
         ]
         ends = (runs & self._at[-1]).any() & self.closed.valid
         m.d.sync += [
-            self.running.eq(self.running + self.opened.valid - (self.stopped.valid | ends)),
+            self._running.eq(self._running + self.opened.valid - (self.stopped.valid | ends)),
             self.idle.eq(none.all()),
-            slot.eq(self.running < self.limit),
+            slot.eq(self._running < self.limit),
         ]
         valid, row = lowest_number(m, none)
         m.d.sync += [
@@ -162,7 +162,7 @@ class SlotTable(wiring.Component):
 
     def _follow(self, m: Module, number: int, priority: Signal) -> None:
         """State of one row."""
-        state, kill, late = self.states[number], self.kill[number], self.late[number]
+        state, kill, late = self._states[number], self.kill[number], self.late[number]
         opened, stopped, closed = (
             getattr(self, name).valid & at[number]
             for name, at in zip(_EVENTS, self._at, strict=True)

@@ -62,12 +62,9 @@ both versions would take as long. Not included, as they are made before: task re
 versions, one for each kernel that may be launched, and tables of the flat ones. Before each
 measured run, the version ran once.
 
-Here the nested versions are slower. In the sort and the refinement every block is a kernel of its
-own, in the search every vertex with many edges. So an SM runs
-several kernels of one program, and these evict each other's lines of the program cache, which is
-direct-mapped and tagged by kernel; the higher the memory latency, the more that costs. The rest is
-the time of launches, one after the other, and of blocks that are stopped for more urgent children,
-on SMs with room for two to three blocks."""
+Here the nested versions are slower: by the time of launches, one after the other; of the program
+and arguments, which each kernel reads anew on each SM; and of blocks that are stopped for more
+urgent children, on SMs with room for two to three blocks."""
 
 
 def table(values: Mapping[str, int]) -> str:

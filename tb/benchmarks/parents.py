@@ -98,9 +98,7 @@ that. Two SMs of the supplied core, memory latency 16; with nested launches, blo
 priority are stopped for more urgent ones."""
 
 
-_IDLE = """\
-On an idle machine the urgent kernel takes {} cycles, more than beside some low kernels: with both
-SMs free, each child runs on both, and the two evict each other's lines of the program caches."""
+_IDLE = "On an idle machine the urgent kernel takes {} cycles."
 
 
 def table(values: Mapping[str, int]) -> str:

@@ -49,6 +49,34 @@ TWO = Kernel(
 failed."""
 
 
+FIRST_OF_TWO = Kernel(
+    "first of two",
+    f"""
+    ldc    r2, [A]
+    ldc    r3, [A + 4]
+    launch r6, [r2]
+    bany   r6, end
+    ldc    r2, [B]
+    ldc    r3, [B + 4]
+    launch r6, [r2]
+    bany   r6, end
+    ldc    r2, [DONE_A]
+    ldc    r3, [DONE_A + 4]
+    until  r6, [r2], 1
+    ldc    r2, [DONE_B]
+    ldc    r3, [DONE_B + 4]
+    ldg    r6, [r2]
+    join   r7
+    ldg    r8, [r2]
+end:
+    {STORE}
+    """,
+    {"A": 8, "B": 8, "DONE_A": 8, "DONE_B": 8, "OUT": 8},
+)
+"""Launches A and B and waits for the word of A. OUT becomes the word of B at that time, whether a
+child has failed, and the word of B at the end."""
+
+
 def random_numbers() -> np.random.Generator:
     return np.random.default_rng(int(os.environ["COCOTB_RANDOM_SEED"]))
 
@@ -58,6 +86,29 @@ async def device_of(dut: Any, depth: int) -> tuple[Device, Stream]:
     device = await Device.open(machine, PriorityPolicy(2))
     device.set_limit(Limit.NESTING_DEPTH, depth)
     return device, await device.stream(-1)
+
+
+@cocotb.test(**LIMIT)
+@cocotb.parametrize(busy=[False, True])
+async def wait_for_one_child(dut: Any, busy: bool) -> None:
+    """A parent waits for the word that one child releases, while another child goes on; also if low
+    kernels fill the machine, so that the parent has to give way."""
+    device, stream = await device_of(dut, 3)
+    low = await device.stream()
+    if busy:
+        await low.launch(SPIN, 40, 64, {"CYCLES": 4000})
+    words = [await device.allocate(16) for _ in range(3)]
+    for word in words:
+        word.write(bytes(16))
+    done_a, done_b, out = words
+    a = await stream.child(SPIN, 1, 32, {"CYCLES": 300}, done=done_a)
+    b = await stream.child(SPIN, 2, 64, {"CYCLES": 20_000}, done=done_b)
+    args = {"A": a, "B": b, "DONE_A": done_a, "DONE_B": done_b, "OUT": out}
+    task = await stream.launch(FIRST_OF_TWO, 1, 32, args)
+    await task.synchronize()
+    assert list(out.read(np.uint32, 3)) == [0, 0, 1]
+    assert done_a.read(np.uint32, 1)[0] == 1
+    await device.close()
 
 
 @cocotb.test(**LIMIT)

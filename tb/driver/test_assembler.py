@@ -71,6 +71,27 @@ def test_labels_constants_comments() -> None:
     assert assemble("mov r1, N", {"N": 7}) == assemble("mov r1, 7")
 
 
+def test_until() -> None:
+    """It loads a word again and again, from where it stands, until the word is the wanted one."""
+    text = "nop\ntop: until r4, [r2 + 8], {}\nbra top"
+    same = """
+        nop
+        top: ldg r4, [r2 + 8]
+        xor r4, r4, {}
+        bnone r4, behind
+        wait 100
+        bra top
+        behind: bra top
+    """
+    for wanted in ("1", "r7", "-1"):
+        assert assemble(text.format(wanted)) == assemble(same.format(wanted))
+    with pytest.raises(AssemblerError, match="line 2"):
+        assemble("nop\nuntil r4, [q2], 1")
+    for text in ("until r4, [r2], r4", "until r2, [r2], 1", "until r3, [r2 + 4], 1"):
+        with pytest.raises(AssemblerError, match="line 2: until overwrites r"):
+            assemble(f"nop\n{text}")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -110,6 +111,34 @@ def test_child() -> None:
         third = await stream.child(SPIN, 1, 32, ARGS)
         assert third.record == first.record
         for one in (second, third):
+            one.free()
+
+    run(NESTED, body)
+
+
+def test_children() -> None:
+    """Kernels prepared together have records at equal distances, and their own arguments; each is
+    freed on its own. Wrong arguments leave nothing behind."""
+
+    async def body(device: Device, machine: FakeMachine) -> None:
+        stream = await device.stream()
+        assert await stream.children(SPIN, 1, 32, []) == []
+        with pytest.raises(ValueError, match="takes CYCLES"):
+            await stream.children(SPIN, 1, 32, [ARGS, {}])
+        with pytest.raises(NestingError, match="spin has local memory"):
+            await stream.children(replace(SPIN, local=16), 1, 32, [ARGS])
+        first = await stream.child(SPIN, 1, 32, ARGS)
+        several = await stream.children(SPIN, 2, 32, [{"CYCLES": n} for n in range(9)])
+        records = [one.record for one in several]
+        assert {later - earlier for earlier, later in pairwise(records)} == {512}
+        assert first.record + 512 == records[0]
+        for n, one in enumerate(several):
+            where = stream.space.translate(one.record + 256)
+            assert int.from_bytes(machine.memory_read(where, 4), "little") == n
+        several[4].free()
+        again = await stream.child(SPIN, 1, 32, ARGS)
+        assert again.record == records[4]
+        for one in (first, again, *several[:4], *several[5:]):
             one.free()
 
     run(NESTED, body)

@@ -1,5 +1,7 @@
 """The driver on the RTL of the whole machine."""
 
+from dataclasses import replace
+
 import pytest
 
 from signalbox.hw.top import Signalbox
@@ -76,5 +78,17 @@ def test_nested(simulator: str) -> None:
         "signalbox.tb.driver.cocotb_nested",
         simulator=simulator,
         name="driver-nested",
-        minimum=14,
+        minimum=16,
+    )
+
+
+@pytest.mark.nightly
+def test_timing_nested(simulator: str) -> None:
+    """Kernels that launch kernels, on timing cores."""
+    simulate_top(
+        Signalbox(replace(NESTED, timing_core=True)),
+        "signalbox.tb.driver.cocotb_timing_nested",
+        simulator=simulator,
+        name="driver-timing-nested",
+        minimum=2,
     )

@@ -4,12 +4,13 @@ from random import Random
 
 import pytest
 
-from signalbox.driver.kernels.timing import TimingTask
+from signalbox.driver.kernels.timing import TIMING, TimingTask
 from signalbox.tb.models.timing import Timing
 
 VALUES = {
     "accesses": 16,
     "store": 1,
+    "launch": 1,
     "stride": 32,
     "base": 49,
     "cycles": 31,
@@ -24,8 +25,11 @@ def test_record_and_rules() -> None:
     numbers = Random(5)
     for _ in range(200):
         values = {name: numbers.getrandbits(bits) for name, bits in VALUES.items()}
-        task, model = TimingTask(**values), Timing(**values)
+        values["launch"] &= ~values["store"]
+        task, flags = TimingTask(**values), values.pop("launch") << 1 | values["store"]
+        model = Timing(**{**values, "store": flags})
         assert task.pack() == model.record()
+        assert TIMING.arguments(**task.arguments()) == task.pack()
         number, warp, access = (numbers.getrandbits(bits) for bits in (32, 6, 16))
         assert task.computes(number, warp) == model.computes(number, warp)
         assert task.address(number, warp, access) == model.at(number, warp, access)
@@ -37,6 +41,7 @@ def test_record_and_rules() -> None:
     [
         ({"cycles": 1 << 32}, "cycles = 4294967296: 0 … 4294967295"),
         ({"cycles": -1}, "cycles = -1"),
+        ({"cycles": 1, "store": True, "launch": True}, "store and launch"),
         ({"cycles": 1, "accesses": 1 << 16}, "accesses = 65536: 0 … 65535"),
         ({"cycles": 1, "base": 1 << 49}, r"base = 0x2000000000000: 0 … 2\^49 - 1"),
         ({"cycles": 1 << 31, "spread": 1 << 31}, r"cycles \+ spread = 4294967296"),

@@ -81,7 +81,7 @@ def test_default(simulator: str, module: str):
     ("size", "module"),
     tiers(
         [(size, m) for size in SLOW for m in SLOW[size]],
-        smoke={("narrow", "cocotb_copies"): ["releases", "interrupts"]},
+        smoke={("narrow", "cocotb_copies"): ["interrupts"]},
     ),
 )
 def test_smallest(simulator: str, size: str, module: str):
@@ -99,7 +99,7 @@ def test_two_engines(simulator: str, module: str):
 
 @ON_VERILATOR
 @pytest.mark.parametrize("module", ["cocotb_rings", "cocotb_headers", "cocotb_errors"])
-@pytest.mark.parametrize("size", ["tiny", "narrow"])
+@pytest.mark.parametrize("size", tiers(["tiny", "narrow"], nightly=["narrow"]))
 def test_small(simulator: str, size: str, module: str):
     """The module's tests pass with one channel and with three, a 64-bit bus and the smallest
     prefetch buffer."""

@@ -19,7 +19,7 @@ def mixed(number: int, warp: int) -> int:
 
 @dataclass(frozen=True)
 class Timing:
-    """A task's record, in the order of its fields."""
+    """A task's record, in the order of its fields; `store` is 1 for stores, 2 for launches."""
 
     accesses: int = 0
     store: int = 0

@@ -6,7 +6,7 @@ from amaranth import Module, ResetInserter, Signal, Value
 from amaranth.lib import data
 
 from signalbox.hw.config import Config
-from signalbox.hw.mmu.asid_generations import AsidGenerations
+from signalbox.hw.mmu.asid_generations import AsidGenerations, advancing_space
 from signalbox.tb.proofs.formal import (
     AnyConst,
     Assert,
@@ -40,6 +40,7 @@ class AsidGenerationsProof(Proof):
         inside = Inside(dut)
         look = inside.submodule("ram").read_port(domain="comb")
         cleaned = inside.signal("cleaned")
+        self._advancing = inside.signal("advancing", advancing_space(SPACES, 2))
         restart, asid = anything(m, 1, "restart"), Signal(SPACES.asid_bits, name="asid")
         m.submodules.dut = wrap(ResetInserter(restart)(dut))
         m.d.comb += [
@@ -52,7 +53,7 @@ class AsidGenerationsProof(Proof):
         ]
         row, mine = dut.row[0], dut.swept == asid
         removed = dut.clean & mine
-        advancing = dut.advancing
+        advancing = self._advancing
         ends = advancing.valid & (advancing.asid == asid)
         same = Value.cast(advancing.row) == Value.cast(row)
         m.d.comb += Assert(~ends | advancing.row.closed | same)
@@ -95,7 +96,7 @@ class AsidGenerationsProof(Proof):
         with m.Elif(dut.clean & (dut.swept != asid)):
             m.d.sync += others.eq(others + 1)
         opened = Signal(name="opened")
-        m.d.sync += opened.eq(cleaned & ~dut.advancing.valid & ~restart)
+        m.d.sync += opened.eq(cleaned & ~self._advancing.valid & ~restart)
         m.d.comb += Assert(others + ahead <= 3 + (cleaned | opened))
         return opened
 

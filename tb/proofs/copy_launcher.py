@@ -82,19 +82,21 @@ class LauncherProof(Proof):
             m.d.sync += taken[e].eq(taken[e] + gets - ends_now)
             with m.If(port.command.valid):
                 m.d.comb += Assert(port.command.payload.channel == whose[e])
-            with m.If(dut.started[e]):
+            with m.If(dut.events.started[e]):
                 m.d.sync += whose[e].eq(dut.requests.launch.channel)
                 free = port.idle & ~queued[e]
                 own = (whose[e] == dut.requests.launch.channel) & ~queued[e]
                 m.d.comb += Assert(Mux(dut.requests.launch.behind, own, free))
             ends.append(ends_now)
         m.d.comb += [
-            Assert((dut.started & (dut.started - 1)) == 0),
-            Assert(dut.started.any() == dut.requests.launch.valid),
-            Assert(dut.finished == Cat(ends)),
-            Assert(dut.ended.valid == any_of(ends)),
+            Assert((dut.events.started & (dut.events.started - 1)) == 0),
+            Assert(dut.events.started.any() == dut.requests.launch.valid),
+            Assert(dut.events.finished == Cat(ends)),
+            Assert(dut.reports.ended.valid == any_of(ends)),
             Assert(~(ends[0] & ends[1])),
-            Assert(dut.all_idle == ~any_of(taken[e].any() | queued[e] for e in engines)),
+            Assert(
+                dut.outstanding.all_idle == ~any_of(taken[e].any() | queued[e] for e in engines)
+            ),
         ]
         for channel, lasts in enumerate(lasting(m, dut.requests, dut.status)):
             m.d.comb += Assert(lasts)
@@ -102,9 +104,9 @@ class LauncherProof(Proof):
             ended = [ends[e] & (whose[e] == channel) for e in engines]
             count = Signal(4, name=f"count_{channel}")
             m.d.comb += [
-                Assert(concerns(dut.ended, channel) == any_of(ended)),
+                Assert(concerns(dut.reports.ended, channel) == any_of(ended)),
                 Assert(~(mine[0] & mine[1])),
-                Assert(dut.counts[channel] == count),
+                Assert(dut.outstanding.counts[channel] == count),
                 Assert(dut.status.copying[channel] == any_of(mine)),
             ]
             m.d.sync += count.eq(count + concerns(dut.requests.launch, channel) - any_of(ended))
@@ -130,12 +132,12 @@ class LauncherProof(Proof):
         self._working(m, dut)
         drive(m, launch, "launch", "valid", "behind", "interrupt")
         drive(m, reserve, "reserve", "valid")
-        drive(m, dut.release, "release", "valid")
+        drive(m, dut.methods.released, "released", "valid")
         m.d.comb += [
             launch.channel.eq(served),
             launch.command.channel.eq(served),
             reserve.channel.eq(served),
-            dut.release.channel.eq(served),
+            dut.methods.released.channel.eq(served),
             Assume(~(launch.valid & reserve.valid)),
         ]
         able, copying = (
@@ -149,7 +151,7 @@ class LauncherProof(Proof):
 
     def _working(self, m: Module, dut: CopyLauncher) -> None:
         """Any channels may be working."""
-        drive(m, dut.working, "working")
+        drive(m, dut.state, "state", "reserving")
 
     def _reservation(
         self, m: Module, dut: CopyLauncher, channel: int, holds: list, idle: list
@@ -165,7 +167,11 @@ class LauncherProof(Proof):
             concerns(dut.requests.launch, channel),
             concerns(dut.requests.reserve, channel),
         )
-        lost = launched | concerns(dut.release, channel) | (~dut.working[channel] & ~reserves)
+        lost = (
+            launched
+            | concerns(dut.methods.released, channel)
+            | (~dut.state.reserving[channel] & ~reserves)
+        )
         with m.If(reserves & ~has):
             m.d.sync += has.eq(dut.status.able[channel])
         with m.Elif(lost):
@@ -181,8 +187,8 @@ class LauncherProof(Proof):
                 with m.If(held):
                     m.d.comb += [
                         Assert(idle[e]),
-                        Assert(~dut.started[e] | launched),
-                        Assert(~launched | dut.started[e]),
+                        Assert(~dut.events.started[e] | launched),
+                        Assert(~launched | dut.events.started[e]),
                     ]
         others = concerns(dut.requests.launch, 1 - channel)
         m.d.comb += Cover(has & others)
@@ -206,7 +212,7 @@ class ReservationProof(LauncherProof):
         guard, unguard = parking.acquires.guard, parking.acquires.unguard
         passes = anything(m, 1, "passes")
         for channel, group in enumerate(self._groups):
-            mine, holds = reserve.channel == channel, (group & ~parking.zero) == 0
+            mine, holds = reserve.channel == channel, (group & ~parking.on_chip.zero) == 0
             passed, failed = Signal(name=f"passed_{channel}"), Signal(name=f"failed_{channel}")
             passing, launched = passes & mine, concerns(launch, channel)
             overtaken = Signal(name=f"overtaken_{channel}")
@@ -214,9 +220,11 @@ class ReservationProof(LauncherProof):
             # Behaviour of `Execute` and `MethodPipeline` (`AcquireProof`).
             with m.If(passing):
                 m.d.comb += [
-                    Assume(reserve.valid & concerns(guard, channel) & ~dut.release.valid),
+                    Assume(reserve.valid & concerns(guard, channel) & ~dut.methods.released.valid),
                     Assume(
-                        dut.status.able[channel] & holds & parking.zero.bit_select(guard.counter, 1)
+                        dut.status.able[channel]
+                        & holds
+                        & parking.on_chip.zero.bit_select(guard.counter, 1)
                     ),
                 ]
             with m.If(launched):
@@ -224,7 +232,7 @@ class ReservationProof(LauncherProof):
             for event in (guard, unguard):
                 m.d.comb += Assume(~concerns(event, channel) | mine)
 
-            lost = launched | concerns(dut.release, channel) | ~self._lives[channel]
+            lost = launched | concerns(dut.methods.released, channel) | ~self._lives[channel]
             with m.If(passing):
                 m.d.sync += [passed.eq(1), failed.eq(0), overtaken.eq(0)]
             with m.Else():
@@ -237,7 +245,7 @@ class ReservationProof(LauncherProof):
             with m.If(passed & ~failed):
                 m.d.comb += [Assert(held), Assert(dut.status.keeping[channel])]
             m.d.comb += [
-                Assert(parking.holding[channel] == held),
+                Assert(parking.parked.holding[channel] == held),
                 Assert(~ends | ~dut.status.keeping[channel]),
                 Cover(passed & overtaken & launched),
             ]
@@ -249,11 +257,11 @@ class ReservationProof(LauncherProof):
         self._groups = [inside.signal(f"group_{c}") for c in range(CONFIG.channels)]
         m.submodules.parking = parking = self._parking
         self._lives = anything(m, CONFIG.channels, "lives")
-        drive(m, parking.zero, "zero")
+        drive(m, parking.on_chip, "on_chip", "zero")
         drive(m, parking.acquires, "acquires", "guard", "unguard")
         m.d.comb += [
             Assume(parking.acquires.guard.counter < CONFIG.counters),
-            dut.working.eq(self._lives & parking.holding),
+            dut.state.reserving.eq(self._lives & parking.parked.holding),
         ]
 
 

@@ -77,8 +77,10 @@ class Points:
 def surround(m: Module, execute: Execute) -> Value:
     """Leave the surroundings of `Execute` unconstrained, except that only a launch makes copies
     run. Returns the channels whose copies could run in the previous cycle."""
-    for name in ("setting", "time", "zero", "all_idle"):
-        drive(m, getattr(execute, name), name)
+    drive(m, execute.control, "control", "setting")
+    drive(m, execute.time, "time")
+    drive(m, execute.on_chip, "on_chip", "zero")
+    drive(m, execute.activity, "activity", "all_idle")
     drive(m, execute.engines, "engines", "able", "queue", "copying")
     drive(m, execute.slices, "slices", "candidate", "spent")
     drive(m, execute.acquires, "acquires", "held")
@@ -88,7 +90,7 @@ def surround(m: Module, execute: Execute) -> Value:
     drive(m, execute.invalidation, "invalidation", "refused")
     drive(m, execute.semaphore.request, "request", "ready")
     drive(m, execute.semaphore.response, "response", "valid", "payload")
-    m.d.comb += execute.counting.eq(AnyConst(len(execute.counting)))
+    m.d.comb += execute.on_chip.counting.eq(AnyConst(len(execute.on_chip.counting)))
     copying, launch = execute.engines.copying, execute.copies.launch
     before, launched = Signal(CONFIG.channels), Signal(CONFIG.channels)
     m.d.sync += [
@@ -97,6 +99,13 @@ def surround(m: Module, execute: Execute) -> Value:
     ]
     m.d.comb += Assume((copying & ~before & ~launched) == 0)
     return before | launched
+
+
+def drive_pipeline(m: Module, pipeline: MethodPipeline) -> None:
+    """Make what the pipeline is told of channels and their choice arbitrary."""
+    drive(m, pipeline.state, "state", "alive", "occupied")
+    drive(m, pipeline.choice, "choice", "target", "found", "leave", "stay")
+    drive(m, pipeline.head, "head", "valid")
 
 
 class OrderProof(Proof):
@@ -135,16 +144,15 @@ class OrderProof(Proof):
         for ports in (looks, asks):
             m.d.comb += [look.addr.eq(channel) for channel, look in enumerate(ports)]
         m.submodules.dut = wrap(serving)
-        for name in ("alive", "occupied", "target", "target_valid", "leave", "stay", "head_valid"):
-            drive(m, getattr(dut, name), name)
+        drive_pipeline(m, dut)
         # An edit ends a wait; its other effects are not part of the order of dwords.
         drive(m, dut.edit, "edit", "valid")
         m.d.comb += dut.edit.payload.channel.eq(anything(m, CONFIG.channel_bits, "edited"))
         past_copying = surround(m, execute)
         base = self._dwords(m, dut)
         executed = Signal.like(base)
-        done = dut.method
-        m.d.comb += Assert(~done.valid | (done.channel == dut.served))
+        done = dut.methods.executed
+        m.d.comb += Assert(~done.valid | (done.channel == dut.served.channel))
         for channel in range(CONFIG.channels):
             with m.If(concerns(done, channel)):
                 m.d.comb += [
@@ -167,14 +175,14 @@ class OrderProof(Proof):
         )
         at_once = any_of(found.action == one for one in (Action.NOTHING, Action.BIND))
         m.d.comb += [
-            Assert(~run | (is_copying == past_copying.bit_select(dut.served, 1))),
+            Assert(~run | (is_copying == past_copying.bit_select(dut.served.channel, 1))),
             Assert(~(run & looked) | ~(after_copies & at_once)),
             Assert(~progress.asked | ~is_copying),
             Assert(~(progress.park & progress.busy)),
             Assert(~(inside.signal("halting") & progress.asked)),
             Assert(inside.signal("running") == run),
         ]
-        m.d.comb += Assert(~execute.halt.valid | ~is_copying)
+        m.d.comb += Assert(~execute.reports.halt.valid | ~is_copying)
 
     def _dwords(self, m: Module, dut: MethodPipeline) -> Any:
         """The prefetch buffer: immediate methods, with their position in the channel as data.
@@ -183,11 +191,15 @@ class OrderProof(Proof):
         selected = Signal(CONFIG.channel_bits)
         low, high = (Signal(CONFIG.channels, name=name) for name in ("low", "high"))
         m.d.comb += [low.eq(AnyConst(2)), high.eq(AnyConst(2)), Assume((low & ~high) == 0)]
-        m.d.sync += selected.eq(dut.select)
-        head = dut.head.beat
+        m.d.sync += selected.eq(dut.served.select)
+        head = dut.head.oldest.beat
         drive(m, head, "head", "first", "end", "get")
         first, last = low.bit_select(selected, 1), high.bit_select(selected, 1)
-        m.d.comb += [head.low.eq(first), head.high.eq(last), dut.head.single.eq(first == last)]
+        m.d.comb += [
+            head.low.eq(first),
+            head.high.eq(last),
+            dut.head.oldest.single.eq(first == last),
+        ]
         for number in range(CONFIG.beat_dwords):
             header = data.View(Header, Signal(32, name=f"header_{number}"))
             m.d.comb += [
@@ -198,7 +210,7 @@ class OrderProof(Proof):
                 head.data.word_select(number, 32).eq(header),
             ]
         for channel in range(CONFIG.channels):
-            with m.If(dut.take & (dut.select == channel)):
+            with m.If(dut.head.take & (dut.served.select == channel)):
                 m.d.sync += base[channel].eq(base[channel] + 1 + high[channel] - low[channel])
         self.selected = selected
         self.ends = [(low[channel], high[channel]) for channel in range(CONFIG.channels)]
@@ -224,14 +236,14 @@ class OrderProof(Proof):
         select, load, run = (service.ongoing(name) for name in ("SELECT", "LOAD", "RUN"))
         m.d.comb += [
             Assert(select | load | run),
-            Assert(dut.serving == ~select),
+            Assert(dut.served.active == ~select),
             Assert(~load | ~dirty),
             Assert(~run | dirty),
             Assert(~edited.reset & ~edited.replace),
-            Assert(~dut.serving | (self.selected == dut.served)),
+            Assert(~dut.served.active | (self.selected == dut.served.channel)),
         ]
         for channel in range(CONFIG.channels):
-            ours = dut.served == channel
+            ours = dut.served.channel == channel
             again, copying = self._points.again[channel], execute.engines.copying[channel]
             ask = self._asks[channel]
 
@@ -265,7 +277,7 @@ class OrderProof(Proof):
     ) -> Value:
         """The decoded methods follow the executed ones and precede those that have not been
         taken."""
-        step, later = flow.step, flow.later
+        step, queued = flow.step, flow.queued
         taken = Mux(flow.begun, flow.place - low, 0)
 
         def legal(one: Any, number: Value, copies: Any = 1) -> Value:
@@ -278,8 +290,8 @@ class OrderProof(Proof):
             & ~flow.group.ignores
             & ~flow.group.stored_ignores
             & legal(step, executed, has_copies(state.settings.objects, step.method.subchannel))
-            & legal(later, (executed + step.method.valid)[:13])
-            & ((base + taken)[:13] == (executed + step.method.valid + later.method.valid)[:13])
+            & legal(queued, (executed + step.method.valid)[:13])
+            & ((base + taken)[:13] == (executed + step.method.valid + queued.method.valid)[:13])
             & (~flow.begun | ((flow.place > low) & (flow.place <= high)))
             & (~flow.begun | (flow.final == (flow.place == high)))
         )
@@ -290,7 +302,7 @@ class OrderProof(Proof):
         place = state.settings.semaphore
         copies = any_of(one == ObjectKind.COPY for one in state.settings.objects)
         low = place.va[16:32] == (WINDOW_BASE >> 16) & 0xFFFF
-        counter = low & (place.va[4:16] < execute.counting) & (place.va[2:4] == 0)
+        counter = low & (place.va[4:16] < execute.on_chip.counting) & (place.va[2:4] == 0)
         return (
             (place.low == low)
             & (place.high == (place.va[32:] == WINDOW_BASE >> 32))
@@ -350,8 +362,8 @@ class OrderProof(Proof):
 
     def _triggers(self, m: Module, dut: MethodPipeline, execute: Execute, run: Value) -> None:
         points, launch = self._points, execute.copies.launch
-        copying = execute.engines.copying.bit_select(dut.served, 1)
-        done = dut.method
+        copying = execute.engines.copying.bit_select(dut.served.channel, 1)
+        done = dut.methods.executed
         with m.If(done.valid):
             for name in self.TRIGGERS:
                 m.d.comb += Assert((done.method.address != name >> 2) | ~copying)
@@ -380,7 +392,7 @@ class OrderProof(Proof):
 
 def of_one_kind(flow: Any) -> Value:
     """Each of the two decoded methods is of at most one kind."""
-    kinds = [Value.cast(step.kind) for step in (flow.step, flow.later)]
+    kinds = [Value.cast(step.kind) for step in (flow.step, flow.queued)]
     return Cat((kind & (kind - 1)) == 0 for kind in kinds).all()
 
 
@@ -406,15 +418,14 @@ class AcquireProof(Proof):
         looks = [contexts.read_port(domain="comb") for _ in range(CONFIG.channels)]
         m.d.comb += [look.addr.eq(channel) for channel, look in enumerate(looks)]
         m.submodules.dut = wrap(serving)
-        for name in ("alive", "occupied", "target", "target_valid", "leave", "stay", "head_valid"):
-            drive(m, getattr(dut, name), name)
-        drive(m, dut.head, "head")
+        drive_pipeline(m, dut)
+        drive(m, dut.head, "head", "oldest")
         drive(m, dut.edit, "edit", "valid", "payload")
         surround(m, execute)
         m.d.comb += [Assume(one) for one in lasting(m, execute.copies, execute.engines)]
         service = inside.machine("service")
         select, load, run = (service.ongoing(name) for name in ("SELECT", "LOAD", "RUN"))
-        served, launch, reserve = dut.served, execute.copies.launch, execute.copies.reserve
+        served, launch, reserve = dut.served.channel, execute.copies.launch, execute.copies.reserve
         able, queue, copying = (
             bits.bit_select(served, 1)
             for bits in (execute.engines.able, execute.engines.queue, execute.engines.copying)
@@ -429,7 +440,7 @@ class AcquireProof(Proof):
         held, guard, unguard = (
             getattr(execute.acquires, name) for name in ("held", "guard", "unguard")
         )
-        group = execute.acquire.valid & execute.acquire.passed & guard.valid
+        group = execute.reports.acquire.valid & execute.reports.acquire.passed & guard.valid
         asks = points.ask & points.operation.acquires
         slot = guard.counter[: (CONFIG.counters - 1).bit_length()]
         with m.If(launch.valid):
@@ -439,7 +450,7 @@ class AcquireProof(Proof):
             ]
         with m.If(group):
             m.d.comb += [
-                Assert(held & execute.zero.bit_select(slot, 1)),
+                Assert(held & execute.on_chip.zero.bit_select(slot, 1)),
                 Assert(reserve.valid & able & ~copying),
             ]
         m.d.comb += [
@@ -448,7 +459,7 @@ class AcquireProof(Proof):
             Assert(~asks | ~dut.service.leave),
             Assert(~(asks & points.operation.engine_first) | able),
             Assert(~select | ~(launch.valid | reserve.valid | guard.valid)),
-            Assert(~reserve.valid | ~(launch.valid | dut.release.valid)),
+            Assert(~reserve.valid | ~(launch.valid | dut.methods.released.valid)),
             Cover(launch.valid),
         ]
 

@@ -19,7 +19,13 @@ from signalbox.tb.proofs.formal import (
     anything,
     arbitrary,
 )
-from signalbox.tb.proofs.placement import TWO_SMS, decisions, run_of_blocks
+from signalbox.tb.proofs.placement import (
+    TWO_SMS,
+    Holdings,
+    decisions,
+    run_of_blocks,
+    sm_rows,
+)
 
 __all__ = ["PROOFS"]
 
@@ -52,8 +58,13 @@ class BlocksProof(Proof):
         asks = Inside(self._requests)
         self._held = asks.signal("held", row_blocks(TWO_SMS))
         self._stops = asks.signal("stops")
-        self._collect = Inside(self._running).submodule("collect")
-        self._spare = Inside(self._collect).submodule("register_0_0").full
+        running = Inside(self._running)
+        self._filled = running.signal("filled")
+        self._counts = [running.signal(f"blocks_{number}") for number in range(TWO_SMS.rows)]
+        self._collect = running.submodule("collect")
+        self._spare = Inside(Inside(self._collect).submodule("register_0_0")).signal("full")
+        self._commits = inside.signal("commit")
+        self._rows = [(row, Holdings(row)) for row in sm_rows(inside)]
         self._rams = {
             name: numbering.submodule(name).read_port(domain="comb")
             for name in ("opened", "counts")
@@ -159,11 +170,11 @@ class BlocksProof(Proof):
 
     def _decide(self, m: Module) -> None:
         """Properties of the row from which a block is taken."""
-        dut, batch, row, steps = self._dut, self._batch, self._row, self._steps
+        batch, row, steps = self._batch, self._row, self._steps
         begins = steps[0]
         m.d.comb += [
             Assume(~(begins.valid & (begins.row == row)) | (self._left != 0)),
-            Assert(~(dut.commit & self._flush)),
+            Assert(~(self._commits & self._flush)),
             Assert(self._flush | (self._selected == steps[-1].row)),
             Assert(~batch.valid | (batch.at == 1 << batch.sm)),
             Assert(~(batch.valid & (batch.row == row)) | (self._open & (self._left != 0))),
@@ -179,9 +190,9 @@ class BlocksProof(Proof):
     def _room(self, m: Module, choice: Any) -> None:
         """A chosen SM has a slot, and has received its previous block."""
         dut, batch = self._dut, self._batch
-        for n, (row, link) in enumerate(zip(dut.rows, dut.sm, strict=True)):
+        for n, ((row, holds), link) in enumerate(zip(self._rows, dut.sm, strict=True)):
             # Freed slots are known too late for the row counts to increase by them.
-            slots = row.blocks + Mux(self._collect.o.valid, 0, self._leaving[n])
+            slots = holds.blocks + Mux(self._collect.o.valid, 0, self._leaving[n])
             room = slots < SLOTS
             best = (choice.best.rank != Rank.NONE) & (choice.number == n)
             m.d.comb += [
@@ -213,11 +224,11 @@ class BlocksProof(Proof):
     def _away(self, m: Module) -> None:
         """Blocks that are distributed and not done: of the row, and of all rows."""
         offered, there, leave, all_leave, blocks = [], [], [], [], []
-        for n, (row, link) in enumerate(zip(self._dut.rows, self._dut.sm, strict=True)):
-            mine = self._sm(m, n, row, link)
+        for n, ((_, holds), link) in enumerate(zip(self._rows, self._dut.sm, strict=True)):
+            mine = self._sm(m, n, holds, link)
             for values, value in zip((offered, there, leave, all_leave), mine, strict=True):
                 values.append(value)
-            blocks.append(row.blocks)
+            blocks.append(holds.blocks)
         collected = self._collect.o.valid & (self._collect.o.p.row == self._row)
         away, told = Signal(AMOUNT, name="away"), self._dut.port.ended
         stages = [sum(offered), sum(there), sum(leave), collected]
@@ -231,7 +242,7 @@ class BlocksProof(Proof):
         for cycles in range(1, 5):
             with m.If(self._since == cycles):
                 m.d.comb += Assert(sum(stages[:cycles]) != 0)
-        filled, drained = self._running.filled, self._dut.port.drained
+        filled, drained = self._filled, self._dut.port.drained
         m.d.comb += [
             Assert(self._open | ((self._left == 0) & (away == 0) & ~self._opened)),
             Assert(filled.bit_select(self._row, 1) == ((self._left != 0) | self._adding)),
@@ -240,11 +251,11 @@ class BlocksProof(Proof):
                 == ((self._left == 0) & ~self._adding & (away == 0))
             ),
         ]
-        for number, count in enumerate(self._running.counts):
+        for number, count in enumerate(self._counts):
             with m.If(self._row == number):
                 m.d.comb += Assert(count == away)
 
-    def _sm(self, m: Module, n: int, row: Any, link: Any) -> tuple:
+    def _sm(self, m: Module, n: int, holds: Holdings, link: Any) -> tuple:
         """Blocks of one SM: those of the row that are offered to it, are on it, or whose end is on
         its way; and all with their end on its way."""
         every, mine = Signal(AMOUNT, name=f"every_{n}"), Signal(AMOUNT, name=f"mine_{n}")
@@ -263,7 +274,7 @@ class BlocksProof(Proof):
             Assume(~frees | Mux(is_mine, mine != 0, every != mine)),
             Assume(~link.ended.valid | Mux(ends_mine, leave != 0, all_leave != leave)),
             Assert((mine <= every) & (leave <= all_leave)),
-            Assert(row.blocks == every + link.block.valid),
+            Assert(holds.blocks == every + link.block.valid),
         ]
         m.d.sync += [
             every.eq(every + takes - frees),

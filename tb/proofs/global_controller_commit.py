@@ -16,7 +16,14 @@ from signalbox.tb.proofs.formal import (
     Wrap,
     arbitrary,
 )
-from signalbox.tb.proofs.placement import TWO_SMS, decisions, moves, run_of_blocks
+from signalbox.tb.proofs.placement import (
+    TWO_SMS,
+    Holdings,
+    decisions,
+    moves,
+    run_of_blocks,
+    sm_rows,
+)
 
 __all__ = ["PROOFS"]
 
@@ -43,8 +50,10 @@ class CommitProof(Proof):
         inside = Inside(dut)
         inside.abstract("kernels", "numbering", "recall")
         self._steps, self._batch = decisions(dut, inside), run_of_blocks(inside)
+        self._commits = inside.signal("commit")
+        self._rows = [(row, Holdings(row)) for row in sm_rows(inside)]
         m.submodules.dut = wrap(dut)
-        self._move = moves(m, dut, inside)
+        self._move = moves(m, inside)
         self._environment(m)
         for one in (*self._steps, self._batch):
             m.d.comb += self._fits_empty(one.needs, Assume if one is self._steps[0] else Assert)
@@ -69,7 +78,7 @@ class CommitProof(Proof):
 
     def _sms(self, m: Module) -> None:
         """Blocks on an SM hold the resources that are not available, and free them at any time."""
-        for n, (row, link) in enumerate(zip(self._dut.rows, self._dut.sm, strict=True)):
+        for n, ((row, holds), link) in enumerate(zip(self._rows, self._dut.sm, strict=True)):
             for port, name in (
                 (link.freed, "freed"), (link.highest, "highest"), (link.received, "received"),
                 (link.block.ready, "ready"), (link.ended.payload, "end_of"),
@@ -79,29 +88,29 @@ class CommitProof(Proof):
             freed, needs = link.freed, self._move.needs
             back = freed.block + row.returned
             m.d.comb += [
-                Assume((back == 0) | (row.blocks >= back + link.block.valid)),
-                Assume(link.highest <= row.top),
-                Assert(row.blocks <= SLOTS),
+                Assume((back == 0) | (holds.blocks >= back + link.block.valid)),
+                Assume(link.highest <= holds.top),
+                Assert(holds.blocks <= SLOTS),
             ]
             for left, size, amount, returned in (
-                (row.registers, TWO_SMS.register_units, freed.registers, needs.block_registers),
-                (row.warps, TWO_SMS.sm_warps, freed.warps, needs.warps),
-                (row.shared, TWO_SMS.shared_units, freed.shared, needs.shared),
+                (holds.registers, TWO_SMS.register_units, freed.registers, needs.block_registers),
+                (holds.warps, TWO_SMS.sm_warps, freed.warps, needs.warps),
+                (holds.shared, TWO_SMS.shared_units, freed.shared, needs.shared),
             ):
                 held, free = size - left, amount + Mux(row.returned, returned, 0)
                 m.d.comb += [
-                    Assume((free <= held) & (held - free <= size * (row.blocks - back))),
-                    Assert((held >= 0) & (held <= size * row.blocks)),
+                    Assume((free <= held) & (held - free <= size * (holds.blocks - back))),
+                    Assert((held >= 0) & (held <= size * holds.blocks)),
                 ]
 
     @staticmethod
-    def _level(row: Any, needs: Any) -> tuple[Value, Value, Value]:
+    def _level(holds: Holdings, needs: Any) -> tuple[Value, Value, Value]:
         """Whether an SM has room for a block, has room for a warp of it, and has only less urgent
         work."""
-        shared = row.shared >= needs.shared
-        whole = (row.registers >= needs.block_registers) & (row.warps >= needs.warps) & shared
-        warp = (row.registers >= needs.registers) & (row.warps > 0) & shared & ~needs.barrier
-        return whole, warp, row.top <= needs.priority
+        shared = holds.shared >= needs.shared
+        whole = (holds.registers >= needs.block_registers) & (holds.warps >= needs.warps) & shared
+        warp = (holds.registers >= needs.registers) & (holds.warps > 0) & shared & ~needs.barrier
+        return whole, warp, holds.top <= needs.priority
 
     def _commit(self, m: Module) -> None:
         """A candidate still qualifies when it is taken, and the next one has room."""
@@ -118,21 +127,21 @@ class CommitProof(Proof):
             Assume(~same | (begins.needs == steps[2].needs)),
             Assert(~batch.valid | (batch.at == 1 << batch.sm)),
         ]
-        for n, (row, link) in enumerate(zip(dut.rows, dut.sm, strict=True)):
+        for n, ((row, holds), link) in enumerate(zip(self._rows, dut.sm, strict=True)):
             for rank, needs in (
                 (row.candidate.rank, steps[1].needs),
                 (Mux(number == n, best, Rank.NONE), steps[2].needs),
             ):
-                whole, warp, lower = self._level(row, needs)
+                whole, warp, lower = self._level(holds, needs)
                 step = Mux(rank >= Rank.WHOLE, whole, Mux(rank >= Rank.WARP, warp, lower))
-                room = (row.blocks < SLOTS) & ~link.block.valid
+                room = (holds.blocks < SLOTS) & ~link.block.valid
                 m.d.comb += Assert((rank == Rank.NONE) | (room & step))
-            whole, _, _ = self._level(row, batch.needs)
+            whole, _, _ = self._level(holds, batch.needs)
             follows = (batch.sm == n) & Mux(batch.just, row.two, row.one)
             known = batch.valid & follows & (steps[1].row == batch.row)
             m.d.comb += [
-                Assert(~known | (whole & (row.blocks < SLOTS))),
-                Assert(~row.taken | (row.blocks < SLOTS)),
+                Assert(~known | (whole & (holds.blocks < SLOTS))),
+                Assert(~row.taken | (holds.blocks < SLOTS)),
                 Assert(~row.taken | ~link.block.valid | link.block.ready),
                 Assert(~(row.taken & batch.valid) | whole),
                 Cover(row.taken & (rank == Rank.LOWER)),
@@ -145,9 +154,9 @@ class CommitProof(Proof):
         dut = self._dut
         level = Signal(LEVELS, name="level_0")
         levels = []
-        for row in dut.rows:
-            whole, warp, lower = self._level(row, self._steps[0].needs)
-            may = (row.blocks < SLOTS - row.spares) & row.ready
+        for row, holds in self._rows:
+            whole, warp, lower = self._level(holds, self._steps[0].needs)
+            may = (holds.blocks < SLOTS - row.spares) & row.ready
             levels.append(Mux(may, Mux(whole, 3, Mux(warp, 2, lower)), 0))
         one, other = levels
         m.d.comb += level.eq(Mux(one > other, one, other))
@@ -160,14 +169,14 @@ class CommitProof(Proof):
         started, sent = Signal(2, name="started"), Signal(2, init=3, name="sent")
         m.d.sync += [
             started.eq(Cat(1, started[0])),
-            sent.eq(Cat(dut.commit | self._move.valid, sent[0])),
+            sent.eq(Cat(self._commits | self._move.valid, sent[0])),
         ]
         chosen = self._steps[-1].valid & ~self._batch.valid
         decided = chosen & ~dut.kernels.flush & ~dut.numbering.empty
         with m.If(decided & started[1]):
             m.d.comb += [
-                Assert(~dut.commit | (step >= level)),
-                Assert(dut.commit | (level == 0) | sent.any()),
+                Assert(~self._commits | (step >= level)),
+                Assert(self._commits | (level == 0) | sent.any()),
             ]
 
 

@@ -7,9 +7,7 @@ from typing import Any
 from amaranth import Module, Value
 
 from signalbox.hw.config import Config
-from signalbox.tb.proofs.formal import (
-    arbitrary,
-)
+from signalbox.tb.proofs.formal import arbitrary
 
 __all__ = ["CONFIG", "any_of", "concerns", "drive"]
 

@@ -6,7 +6,7 @@ from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data
 
 from signalbox.hw.config import Config
-from signalbox.hw.mmu.l1_tlb import L1Tlb
+from signalbox.hw.mmu.l1_tlb import L1Tlb, entry_tag, first_step, second_step
 from signalbox.hw.mmu.records import (
     PAGE_BITS,
     VPN_BITS,
@@ -15,6 +15,7 @@ from signalbox.hw.mmu.records import (
     PageSize,
     Scope,
     covers,
+    invalidation,
     overlap,
     page,
     page_result,
@@ -39,6 +40,31 @@ TAG = data.StructLayout({"number": 1})
 
 _ALLOWED = 31
 """A number that no fault has."""
+
+
+class Points:
+    """Named points of a first-level TLB; see there.
+
+    Members
+    -------
+    tags, pages : the entries.
+    used : the one used in the last cycle.
+    entering, held : contents of the first and of the second step.
+    before : the last cycle's invalidation.
+    gone, outdated, accepts, unanswered, withdrawn : single bits, `gone` per entry.
+    """
+
+    def __init__(self, inside: Inside, misses: int) -> None:
+        self.tags = inside.signal("tags", data.ArrayLayout(entry_tag(CONFIG), ENTRIES))
+        self.pages = inside.signal("pages", data.ArrayLayout(page(CONFIG), ENTRIES))
+        self.used = inside.submodule("recency").use
+        self.entering = inside.signal("entering", first_step(CONFIG, TAG, misses))
+        self.held = inside.signal("holding", second_step(CONFIG, TAG, misses, ENTRIES))
+        self.before = inside.signal("before", invalidation(CONFIG))
+        self.gone, self.outdated, self.accepts, self.unanswered, self.withdrawn = (
+            inside.signal(name)
+            for name in ("gone", "outdated", "accepts", "unanswered", "withdrawn")
+        )
 
 
 def inputs(m: Module, dut: L1Tlb) -> None:
@@ -75,12 +101,13 @@ class L1TlbProof(Proof):
     def build(self, m: Module, wrap: Wrap) -> None:
         dut = L1Tlb(CONFIG, TAG, entries=ENTRIES, misses=2)
         inside = Inside(dut)
+        self._points = Points(inside, misses=2)
         m.submodules.dut = wrap(dut)
         inputs(m, dut)
         self._asid, self._vpn = Signal(CONFIG.asid_bits, name="asid"), Signal(VPN_BITS, name="vpn")
         m.d.comb += [self._asid.eq(AnyConst(CONFIG.asid_bits)), self._vpn.eq(AnyConst(VPN_BITS))]
         known = self._specify(m, dut, inside.submodule("misses").lookup)
-        self._entries(m, dut, known)
+        self._entries(m, known)
         self._answers(m, dut, known)
         self._refusals(m, dut, inside)
 
@@ -97,7 +124,7 @@ class L1TlbProof(Proof):
         m.d.comb += Assume(~dut.result.valid | ~asker.physical)
         came = dut.result.valid & dut.result.ready & (result.outcome == Outcome.PAGE)
         comes = came & self._mine(asker.asid, asker.va[PAGE_BITS:], result.page.size)
-        arrives = coming.valid & dut.held.came
+        arrives = coming.valid & self._points.held.came
         with m.If(dut.result.valid & dut.result.ready):
             m.d.sync += [
                 coming.valid.eq(comes & ~self._gone(dut.invalidate, result.page.size)),
@@ -109,12 +136,12 @@ class L1TlbProof(Proof):
             m.d.sync += [known.valid.eq(1), known.page.eq(coming.page)]
         with m.Elif(self._gone(dut.invalidate, known.page.size)):
             m.d.sync += known.valid.eq(0)
-        self._under_way(m, dut, coming)
+        self._under_way(m, coming)
         return known
 
-    def _under_way(self, m: Module, dut: L1Tlb, coming: Any) -> None:
+    def _under_way(self, m: Module, coming: Any) -> None:
         """The result on its way is in exactly one of the two places."""
-        entering, held = dut.entering, dut.held
+        entering, held = self._points.entering, self._points.held
         pages = [
             (entering.result & (entering.end.outcome == Outcome.PAGE), entering),
             (held.came, held),
@@ -130,7 +157,7 @@ class L1TlbProof(Proof):
         for pending, one in pages:
             mine = self._mine(one.lookup.asid, one.lookup.va[PAGE_BITS:], one.end.page.size)
             # The invalidation in the cycle of acceptance takes effect one cycle later.
-            before = self._gone(dut.before, one.end.page.size) & (one is entering)
+            before = self._gone(self._points.before, one.end.page.size) & (one is entering)
             stale = one.stale.any() | before
             with m.If(pending & mine & ~stale):
                 m.d.comb += Assert(coming.valid & (one.end.page == coming.page))
@@ -145,9 +172,9 @@ class L1TlbProof(Proof):
     def _gone(self, event: Any, size: Any) -> Value:
         return covers(event, self._asid, self._vpn, size)
 
-    def _entries(self, m: Module, dut: L1Tlb, known: Any) -> None:
-        held, entering = dut.held, dut.entering
-        tags = list(zip(dut.tags, dut.pages, strict=True))
+    def _entries(self, m: Module, known: Any) -> None:
+        held, entering = self._points.held, self._points.entering
+        tags = list(zip(self._points.tags, self._points.pages, strict=True))
         (one, one_page), (other, other_page) = tags
         same = (one.asid == other.asid) & overlap(
             one.vpn, one_page.size, other.vpn, other_page.size
@@ -155,7 +182,7 @@ class L1TlbProof(Proof):
         m.d.comb += Assert(~(one.valid & other.valid & same))
         looks = held.new | held.again
         for n, (tag, entry) in enumerate(tags):
-            leaves = dut.gone[n] | (dut.outdated & dut.used[n])
+            leaves = self._points.gone[n] | (self._points.outdated & self._points.used[n])
             with m.If(tag.valid & self._mine(tag.asid, tag.vpn, entry.size) & ~leaves):
                 m.d.comb += Assert(known.valid & (known.page == entry))
             size = Mux(held.came, held.end.page.size, PageSize.SMALL)
@@ -164,14 +191,14 @@ class L1TlbProof(Proof):
             matches &= tag.valid & ~held.lookup.physical
             with m.If(matches & (looks | held.came)):
                 m.d.comb += Assert(held.matches[n])
-            with m.If(held.matches[n] & ((looks & ~dut.unanswered) | held.came)):
+            with m.If(held.matches[n] & ((looks & ~self._points.unanswered) | held.came)):
                 m.d.comb += Assert(matches)
             m.d.comb += Assert(Value.cast(entry.size) <= PageSize.HUGE.value)
         m.d.comb += [
             # Nothing is compared while entries change.
-            Assert(~(held.came & (dut.accepts | entering.again | entering.result))),
-            Assert(~(dut.outdated & (looks | held.came | held.refused))),
-            Assert(~(dut.accepts & (entering.again | entering.result))),
+            Assert(~(held.came & (self._points.accepts | entering.again | entering.result))),
+            Assert(~(self._points.outdated & (looks | held.came | held.refused))),
+            Assert(~(self._points.accepts & (entering.again | entering.result))),
             Assert(~(entering.result & entering.lookup.physical)),
             Assert(~(held.came & held.lookup.physical)),
             Assert(looks + held.came + held.refused <= 1),
@@ -180,7 +207,7 @@ class L1TlbProof(Proof):
         ]
 
     def _answers(self, m: Module, dut: L1Tlb, known: Any) -> None:
-        answer, held = dut.answer, dut.held
+        answer, held = dut.answer, self._points.held
         look = held.lookup
         mine = ~look.physical & self._mine(look.asid, look.va[PAGE_BITS:], PageSize.SMALL)
         is_page = answer.valid & (answer.p.outcome == Outcome.PAGE)
@@ -226,7 +253,7 @@ class L1TlbProof(Proof):
         covers it for any size: first on its way (`coming`), then as the answer (`there`)."""
         layout = data.StructLayout({"valid": 1, "end": page_result(CONFIG)})
         coming, there = Signal(layout, name="refused_coming"), Signal(layout, name="refused")
-        entering, held, result = dut.entering, dut.held, dut.result.payload
+        entering, held, result = self._points.entering, self._points.held, dut.result.payload
         gone = self._gone(dut.invalidate, PageSize.HUGE)
         misses = inside.submodule("misses")
         asker, moves = misses.lookup, misses.moves
@@ -244,10 +271,10 @@ class L1TlbProof(Proof):
             m.d.sync += [coming.valid.eq(0), there.valid.eq(0)]
         for one, ghost, refused, stale in (
             (entering, coming, entering.result & _refused(entering.end.outcome), 0),
-            (held, there, held.refused, dut.withdrawn),
+            (held, there, held.refused, self._points.withdrawn),
         ):
             mine = self._mine(one.lookup.asid, one.lookup.va[PAGE_BITS:], PageSize.SMALL)
-            before = self._gone(dut.before, PageSize.HUGE) & (one is entering)
+            before = self._gone(self._points.before, PageSize.HUGE) & (one is entering)
             usable = refused & mine & ~one.stale.any() & ~before & ~stale
             same = (one.end.outcome == ghost.end.outcome) & (one.end.fault == ghost.end.fault)
             m.d.comb += Assert(ghost.valid == usable)
@@ -278,7 +305,9 @@ class L1TlbWaitsProof(Proof):
 
     def build(self, m: Module, wrap: Wrap) -> None:
         dut = L1Tlb(CONFIG, TAG, entries=ENTRIES, misses=self.MISSES)
-        self._misses = misses = Inside(dut).submodule("misses")
+        whole = Inside(dut)
+        self._points = Points(whole, misses=self.MISSES)
+        self._misses = misses = whole.submodule("misses")
         inside = Inside(misses)
         shape = data.ArrayLayout(misses.lookup.shape(), self.MISSES)
         self._lookups = inside.signal("lookups", shape)
@@ -292,37 +321,37 @@ class L1TlbWaitsProof(Proof):
         inputs(m, dut)
         self._next_level(m, dut)
         self._places(m, dut)
-        self._waits(m, dut)
+        self._waits(m)
         self._counts(m, dut)
 
     def _next_level(self, m: Module, dut: L1Tlb) -> None:
         """The next level answers requests that are outstanding."""
         wanted = dut.result.p.miss
-        under_way = self._results(dut)
+        under_way = self._results
         for n in range(self.MISSES):
             with m.If(dut.result.valid & (wanted == n)):
                 m.d.comb += Assume(self._sent[n] & ~under_way[n])
         m.d.comb += Assume(~dut.result.valid | (wanted < self.MISSES))
 
-    @staticmethod
-    def _results(dut: L1Tlb) -> Value:
+    @property
+    def _results(self) -> Value:
         """Slots whose result is in the pipeline and has not ended the wait."""
-        entering, held = dut.entering, dut.held
+        entering, held = self._points.entering, self._points.held
         first = Mux(entering.result, entering.slot, 0)
         return first | Mux(held.refused | held.retry, held.slot, 0)
 
     def _places(self, m: Module, dut: L1Tlb) -> None:
         """The pipeline agrees with the slots, and slots for the same page are known."""
-        entering, held, misses = dut.entering, dut.held, self._misses
+        entering, held, misses = self._points.entering, self._points.held, self._misses
         slotted = held.again | held.came | held.refused | held.retry
         m.d.comb += [
             Assert(held.new + held.again + held.came + held.refused + held.retry <= 1),
             Assert(~(entering.result & entering.again)),
-            Assert(~(dut.accepts & (entering.result | entering.again))),
+            Assert(~(self._points.accepts & (entering.result | entering.again))),
             Assert(~(entering.result & (held.came | held.refused | held.retry))),
-            Assert(~(dut.outdated & (held.new | slotted))),
-            Assert(~(held.came & (dut.accepts | entering.again))),
-            Assert(~(dut.unanswered & dut.answer.valid)),
+            Assert(~(self._points.outdated & (held.new | slotted))),
+            Assert(~(held.came & (self._points.accepts | entering.again))),
+            Assert(~(self._points.unanswered & dut.answer.valid)),
         ]
         for one, used in ((entering, entering.result | entering.again), (held, slotted)):
             m.d.comb += Assert(~used | _one(one.slot))
@@ -335,14 +364,14 @@ class L1TlbWaitsProof(Proof):
                 same = _same_page(self._lookups[n], held.lookup)
                 m.d.comb += Assert(self._same[n] == same)
         m.d.comb += [
-            Assert(~(held.new | dut.accepts) | misses.room[0]),
-            Assert(~(held.new & dut.accepts) | misses.room[1]),
+            Assert(~(held.new | self._points.accepts) | misses.room[0]),
+            Assert(~(held.new & self._points.accepts) | misses.room[1]),
         ]
 
-    def _waits(self, m: Module, dut: L1Tlb) -> None:
+    def _waits(self, m: Module) -> None:
         """Each slot waits for one thing, and a follower has a leader."""
-        held, entering = dut.held, dut.entering
-        results, asked = self._results(dut), Signal(self.MISSES, name="asked")
+        held, entering = self._points.held, self._points.entering
+        results, asked = self._results, Signal(self.MISSES, name="asked")
         m.d.comb += asked.eq(self._ask | self._offer | self._sent)
         for n in range(self.MISSES):
             again = (entering.again & entering.slot[n]) + (held.again & held.slot[n])
@@ -380,7 +409,9 @@ class L1TlbWaitsProof(Proof):
         waiting = sum(
             ~free & mine(one) for free, one in zip(self._free, self._lookups, strict=True)
         )
-        m.d.comb += Assert((dut.held.new & mine(dut.held.lookup)) + waiting == open_)
+        m.d.comb += Assert(
+            (self._points.held.new & mine(self._points.held.lookup)) + waiting == open_
+        )
 
 
 def _one(slot: Value) -> Value:

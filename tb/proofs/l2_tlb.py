@@ -7,7 +7,9 @@ from amaranth import Array, Cat, Const, Module, Mux, ResetInserter, Signal, Valu
 from amaranth.lib import data
 
 from signalbox.hw.config import Config
-from signalbox.hw.mmu.l2_tlb import Held, Kind, L2Tlb, refill
+from signalbox.hw.mmu.asid_generations import advancing_space
+from signalbox.hw.mmu.l2_steps import Held, Kind, L2Steps
+from signalbox.hw.mmu.l2_tlb import L2Tlb, refill
 from signalbox.hw.mmu.records import (
     VPN_BITS,
     Outcome,
@@ -50,6 +52,31 @@ class _Small(L2Tlb):
     def _given(self, m: Module, word: Any, collided: Value) -> Any:
         junk = anything(m, len(Value.cast(word)), "junk")
         return data.View(word.shape(), Mux(collided, junk, Value.cast(word)))
+
+
+class Points:
+    """Named points of a second-level TLB, see `L2Steps`.
+
+    Members
+    -------
+    waiting : change that waits.
+    goes : it enters in this cycle.
+    looked, read, acting, leaving : pipeline steps.
+    same, hits : per page size and way: the entry is for the page; it also counts.
+    written : set and ways written in this cycle.
+    """
+
+    def __init__(self, inside: Inside, sets: int) -> None:
+        steps = L2Steps(CONFIG, TAG, WAYS, sets, generation_bits=1)
+        self.waiting = inside.signal("waiting", steps.change)
+        self.goes = inside.signal("goes")
+        self.looked = inside.signal("looked", steps.looked)
+        self.read = inside.signal("read", steps.read)
+        self.acting = inside.signal("acting", steps.acting)
+        self.leaving = inside.signal("leaving", steps.leaving)
+        self.same = inside.signal("same", steps.matches)
+        self.hits = inside.signal("hits", steps.matches)
+        self.written = inside.signal("written", steps.written)
 
 
 class _Page:
@@ -111,6 +138,7 @@ class L2TlbProof(Proof):
     def build(self, m: Module, wrap: Wrap) -> None:
         dut = _Small(CONFIG, TAG, entries=self.sets * WAYS, ways=WAYS, generation_bits=1)
         inside = Inside(dut)
+        self._points = Points(inside, self.sets)
         self._look(m, inside)
         self._restart = anything(m, 1, "restart")
         m.submodules.dut = wrap(ResetInserter(self._restart)(dut))
@@ -137,7 +165,7 @@ class L2TlbProof(Proof):
         look = of_spaces.submodule("ram").read_port(domain="comb")
         self._generation, self._generation_at = look.data, look.addr
         self._sweeping, self._swept = generations.sweeps, generations.swept
-        self._advancing = generations.advancing
+        self._advancing = of_spaces.signal("advancing", advancing_space(CONFIG, 1))
         self._cleaned = of_spaces.signal("cleaned")
         self._clearing, self._cleared, self._sizes, self._position, self._finished = (
             inside.signal(name) for name in ("clearing", "cleared", "sizes", "position", "finished")
@@ -182,13 +210,13 @@ class L2TlbProof(Proof):
         probes, walks = dut.probe.valid & dut.probe.ready, dut.walked.valid & dut.walked.ready
         waits, comes = self._taken[0], Signal(layout, name="comes")
         m.d.comb += [
-            Assert(~(probes & dut.goes)),
+            Assert(~(probes & self._points.goes)),
             enters.eq(waits),
             comes.valid.eq(walks),
             comes.walked.eq(1),
             comes.what.eq(dut.walked.payload),
         ]
-        with m.If(~dut.goes):
+        with m.If(~self._points.goes):
             m.d.comb += [
                 enters.valid.eq(probes),
                 enters.walked.eq(0),
@@ -196,7 +224,7 @@ class L2TlbProof(Proof):
                 enters.known.eq(known),
                 *(enters.what[name].eq(dut.probe.p[name]) for name in ("tag", "asid", "vpn")),
             ]
-        with m.If(waits.valid & ~dut.goes):
+        with m.If(waits.valid & ~self._points.goes):
             m.d.comb += [comes.eq(waits), Assert(~walks)]
         gone = covers(event, self._page.asid, self._page.vpn, self._page.size)
         sources = (comes, enters, *self._taken[1:4])
@@ -260,8 +288,13 @@ class L2TlbProof(Proof):
 
     @property
     def _steps(self) -> list[Any]:
-        dut = self._dut
-        return [dut.waiting, dut.looked, dut.read, dut.acting, dut.leaving]
+        return [
+            self._points.waiting,
+            self._points.looked,
+            self._points.read,
+            self._points.acting,
+            self._points.leaving,
+        ]
 
     def _flow(self, m: Module) -> None:
         """Steps hold the requests taken. Two changes of the same set are never in progress
@@ -271,7 +304,7 @@ class L2TlbProof(Proof):
             m.d.comb += Assert(taken.valid == (step.valid & (walks | probes)))
             with m.If(taken.valid):
                 same = [step.request[name] == taken.what[name] for name in ("tag", "asid", "vpn")]
-                near = self._near(step) if step is self._dut.looked else 0
+                near = self._near(step) if step is self._points.looked else 0
                 m.d.comb += [
                     Assert((taken.walked == walks) & Cat(same).all()),
                     Assert(~taken.touched | step.stale | near),
@@ -291,7 +324,7 @@ class L2TlbProof(Proof):
                 m.d.comb += Assert(step.stale)
         for one, other in combinations(self._steps, 2):
             changes = [step.valid & (step.kind != Kind.PROBE) for step in (one, other)]
-            waits = (one is self._dut.waiting) & ~self._dut.goes
+            waits = (one is self._points.waiting) & ~self._points.goes
             m.d.comb += Assert(waits | ~(Cat(changes).all() & (one.index == other.index)))
         removes = Cat(step.valid & (step.kind == Kind.REMOVE) for step in self._steps)
         m.d.comb += Assert(self._dut.removing | ~(removes.any() | self._sizes.any()))
@@ -299,17 +332,17 @@ class L2TlbProof(Proof):
 
     def _patience(self, m: Module) -> None:
         """A change waits for earlier ones; none overtakes it."""
-        dut, waited = self._dut, Signal(3, name="waited")
+        waited = Signal(3, name="waited")
         changes = [step.valid & (step.kind != Kind.PROBE) for step in self._steps]
-        m.d.sync += waited.eq(Mux(dut.waiting.valid & ~dut.goes, waited + 1, 0))
+        m.d.sync += waited.eq(Mux(self._points.waiting.valid & ~self._points.goes, waited + 1, 0))
         with m.If(self._restart):
             m.d.sync += waited.eq(0)
         m.d.comb += [
             Assert(waited <= 4),
-            Assert((waited == 0) | dut.waiting.valid),
-            Assert((waited != 4) | dut.goes),
-            Assert(~dut.goes | dut.waiting.valid),
-            Assert(changes[0] == dut.waiting.valid),
+            Assert((waited == 0) | self._points.waiting.valid),
+            Assert((waited != 4) | self._points.goes),
+            Assert(~self._points.goes | self._points.waiting.valid),
+            Assert(changes[0] == self._points.waiting.valid),
         ]
         for n, change in enumerate(changes[1:4]):
             m.d.comb += Assert((waited <= n) | ~change)
@@ -361,7 +394,7 @@ class L2TlbProof(Proof):
         """Entries for the page, in its set."""
         page, rows, known = self._page, self._rows, self._known
         mine = [page.is_in(row) for row in rows]
-        written, self._zero = self._dut.written, Signal(name="zero")
+        written, self._zero = self._points.written, Signal(name="zero")
         zero = self._zero
         m.d.comb += zero.eq(written.ways.all() & (written.held == Held.NONE))
         before = zero & (written.index == self._cleared - 1)
@@ -396,27 +429,29 @@ class L2TlbProof(Proof):
     def _changes(self, m: Module) -> None:
         """A change for the page has the current contents of the set, unless it was cleared
         meanwhile."""
-        page, acting = self._page, self._dut.acting
+        page, acting = self._page, self._points.acting
         for way, row in enumerate(self._rows):
-            same = Cat(Value.cast(ways)[way] for ways in self._dut.same).any() | acting.swept[way]
+            same = (
+                Cat(Value.cast(ways)[way] for ways in self._points.same).any() | acting.swept[way]
+            )
             for size in {0, self.size.value}:
                 looked = Value.cast(self._read_data[way][size])
-                read = Value.cast(self._dut.read.rows[size][way])
-                for step, seen in ((self._dut.looked, looked), (self._dut.read, read)):
+                read = Value.cast(self._points.read.rows[size][way])
+                for step, seen in ((self._points.looked, looked), (self._points.read, read)):
                     with m.If(self._concerns(step) & ~self._empty):
                         m.d.comb += Assert(seen == Value.cast(row))
-                with m.If(self._concerns(self._dut.looked) & ~self._empty):
-                    m.d.comb += Assert(~self._dut.looked.collided[size][way])
+                with m.If(self._concerns(self._points.looked) & ~self._empty):
+                    m.d.comb += Assert(~self._points.looked.collided[size][way])
             with m.If(self._concerns(acting) & ~self._empty):
                 sweeps = acting.kind == Kind.SWEEP
                 m.d.comb += [
                     Assert(same | ~page.is_in(row)),
                     Assert(sweeps | page.is_in(row) | ~same),
                 ]
-        wanted = [Value.cast(self._dut.read.end.page.size) == size for size in PageSize]
-        changes = self._dut.read.valid & (self._dut.read.kind != Kind.PROBE)
+        wanted = [Value.cast(self._points.read.end.page.size) == size for size in PageSize]
+        changes = self._points.read.valid & (self._points.read.kind != Kind.PROBE)
         m.d.comb += [
-            Assert(~changes | (self._dut.read.sizes == Cat(wanted))),
+            Assert(~changes | (self._points.read.sizes == Cat(wanted))),
             Assert(~acting.swept.any() | (acting.kind == Kind.SWEEP)),
             Assert(~acting.oldest.all()),
         ]
@@ -427,10 +462,10 @@ class L2TlbProof(Proof):
         """A generation read early is still the current one, or the space was closed."""
         page, current = self._page, self._generation
         nothing = ~Cat(page.is_in(row) for row in self._rows).any()
-        for step in (self._dut.looked, self._dut.read, self._dut.acting):
+        for step in (self._points.looked, self._points.read, self._points.acting):
             mine = step.valid & ~step.stale & (step.request.asid == page.asid)
             m.d.comb += Assert(~mine | ~self._advances)
-            if step is self._dut.looked:
+            if step is self._points.looked:
                 continue
             same = Value.cast(step.current) == Value.cast(current)
             m.d.comb += Assert(~mine | step.current.closed | same)
@@ -441,8 +476,8 @@ class L2TlbProof(Proof):
     def _writes(self, m: Module) -> None:
         """A write for the page leaves no other entry for it. If the result is out of date, the
         entry is not current, or is about to be removed."""
-        dut, page, current = self._dut, self._page, self._generation
-        leaving, written = dut.leaving, dut.written
+        page, current = self._page, self._generation
+        leaving, written = self._points.leaving, self._points.written
         here = (written.index == page.home) & written.ways.any()
         keeps = here & (written.held != Held.NONE)
         mine = keeps & self._concerns(leaving)
@@ -476,15 +511,20 @@ class L2TlbProof(Proof):
 
     def _probes(self, m: Module) -> None:
         """The contents of the page's set read by a look-up were known when it was taken."""
-        page, dut, size = self._page, self._dut, self._page.size
+        page, size = self._page, self._page.size
         looked = [Array(map(Value.cast, ports))[size] for ports in self._read_data]
-        read = [Array(Value.cast(rows[way]) for rows in dut.read.rows)[size] for way in range(WAYS)]
+        read = [
+            Array(Value.cast(rows[way]) for rows in self._points.read.rows)[size]
+            for way in range(WAYS)
+        ]
         layout = self._rows[0].shape()
-        steps = zip((dut.looked, dut.read), (looked, read), self._taken[1:3], strict=True)
+        steps = zip(
+            (self._points.looked, self._points.read), (looked, read), self._taken[1:3], strict=True
+        )
         for step, seen, taken in steps:
             rows = [data.View(layout, row) for row in seen]
             counts = step.valid & (step.kind == Kind.PROBE) & ~step.stale & page.has(step.request)
-            if step is dut.looked:
+            if step is self._points.looked:
                 counts &= ~self._near(step)
             collided = Array(map(Value.cast, step.collided))[size]
             mine = [page.is_in(row) & ~collided[way] for way, row in enumerate(rows)]
@@ -494,16 +534,16 @@ class L2TlbProof(Proof):
                 same = Cat(row[name] == taken.known.page[name] for name in _KEPT).all()
                 with m.If(counts & here & self._counts(row)):
                     m.d.comb += Assert(taken.known.valid & same)
-                if step is dut.looked:
+                if step is self._points.looked:
                     clean = self._cleaned & (self._swept == page.asid)
                     with m.If(counts & clean):
                         m.d.comb += Assert(~here)
         self._hits(m)
 
     def _hits(self, m: Module) -> None:
-        page, acting, taken = self._page, self._dut.acting, self._taken[3]
+        page, acting, taken = self._page, self._points.acting, self._taken[3]
         probes = acting.valid & (acting.kind == Kind.PROBE) & ~acting.stale
-        hits = Array(map(Value.cast, self._dut.hits))[page.size]
+        hits = Array(map(Value.cast, self._points.hits))[page.size]
         with m.If(probes & page.has(acting.request)):
             m.d.comb += Assert(~hits.all())
             for way in range(WAYS):
@@ -515,7 +555,7 @@ class L2TlbProof(Proof):
 
     def _found(self, m: Module) -> None:
         """A look-up that leaves with the page has the known result."""
-        leaving, taken = self._dut.leaving, self._taken[4]
+        leaving, taken = self._points.leaving, self._taken[4]
         probes = leaving.valid & (leaving.kind == Kind.PROBE)
         walks = leaving.valid & (leaving.kind == Kind.WALKED)
         m.d.comb += [

@@ -1,10 +1,12 @@
 """Proofs of the parts in `hw/lib`."""
 
+from itertools import combinations
+
 from amaranth import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from signalbox.hw.lib.arbiter import RoundRobin
+from signalbox.hw.lib.arbiter import FEW, RoundRobin
 from signalbox.hw.lib.onehot import lowest_number
 from signalbox.hw.lib.stream import StreamRegister
 from signalbox.tb.proofs.formal import (
@@ -12,6 +14,7 @@ from signalbox.tb.proofs.formal import (
     Assert,
     Assume,
     Cover,
+    Inside,
     Proof,
     Wrap,
     anything,
@@ -30,6 +33,7 @@ class StreamRegisterProof(Proof):
 
     def build(self, m: Module, wrap: Wrap) -> None:
         dut = StreamRegister(4)
+        spare = Inside(dut).signal("spare")
         m.submodules.dut = wrap(dut)
         m.d.comb += [
             dut.i.valid.eq(anything(m, 1, "i_valid")),
@@ -49,13 +53,23 @@ class StreamRegisterProof(Proof):
         with m.If(level != 0):
             m.d.comb += Assert(dut.o.payload == first)
         with m.If(level == 2):
-            m.d.comb += Assert(dut.spare == second)
+            m.d.comb += Assert(spare == second)
 
         streak = Signal(3)
         m.d.sync += streak.eq(0)
         with m.If(taken & given):
             m.d.sync += streak.eq(streak + 1)
         m.d.comb += [Cover(level == 2), Cover(streak == 4)]
+
+
+def turns_of(dut: RoundRobin) -> tuple[Signal, dict[tuple[int, int], Signal]]:
+    """Named points of an arbiter: requesters after the last one granted; with few requesters, per
+    pair of a class, whether the second comes before the first."""
+    inside = Inside(dut)
+    pairs = [pair for members in dut.classes for pair in combinations(members, 2)]
+    few = pairs if dut.count <= FEW else []
+    turned = {pair: inside.signal("turned_{}_{}".format(*pair)) for pair in few}
+    return inside.signal("later"), turned
 
 
 class RoundRobinProof(Proof):
@@ -68,6 +82,7 @@ class RoundRobinProof(Proof):
     def build(self, m: Module, wrap: Wrap) -> None:
         count = self.count
         dut = RoundRobin(count)
+        later, turned = turns_of(dut)
         m.submodules.dut = wrap(dut)
         m.d.comb += [
             dut.requests.eq(anything(m, count, "requests")),
@@ -97,18 +112,18 @@ class RoundRobinProof(Proof):
 
         # Invariant: each turn of another requester brings the chosen one closer to the front.
         ahead = Signal(range(2 * count))
-        behind = sum((dut.later[i] for i in range(count)), 0)
-        with m.If(dut.later.bit_select(chosen, 1)):
+        behind = sum((later[i] for i in range(count)), 0)
+        with m.If(later.bit_select(chosen, 1)):
             m.d.comb += ahead.eq(chosen - (count - behind))
         with m.Else():
             m.d.comb += ahead.eq(chosen + behind)
         m.d.comb += [
-            Assert((~dut.later & (~dut.later + 1)[:count]) == 0),
-            Assert(~dut.later.all()),
+            Assert((~later & (~later + 1)[:count]) == 0),
+            Assert(~later.all()),
             Assert(turns + ahead <= count - 1),
         ]
-        for (one, other), turned in dut.turned.items():
-            m.d.comb += Assert(turned == dut.later[other] & ~dut.later[one])
+        for (one, other), bit in turned.items():
+            m.d.comb += Assert(bit == later[other] & ~later[one])
 
 
 class ManyProof(RoundRobinProof):
@@ -127,6 +142,7 @@ class ClassesProof(Proof):
 
     def build(self, m: Module, wrap: Wrap) -> None:
         dut = RoundRobin(self.count, first=2)
+        later, turned = turns_of(dut)
         m.submodules.dut = wrap(dut)
         m.d.comb += [
             dut.requests.eq(anything(m, self.count, "requests")),
@@ -145,14 +161,14 @@ class ClassesProof(Proof):
             with m.If(waited[one] & dut.requests[one]):
                 m.d.comb += Assert(dut.grant[one])
         for members in dut.classes:
-            later = dut.later[members.start : members.stop]
+            mine = later[members.start : members.stop]
             m.d.comb += [
-                Assert((~later & (~later + 1)[: len(later)]) == 0),
-                Assert(~later.all()),
+                Assert((~mine & (~mine + 1)[: len(mine)]) == 0),
+                Assert(~mine.all()),
             ]
-        for (one, other), turned in dut.turned.items():
-            m.d.comb += Assert(turned == dut.later[other] & ~dut.later[one])
-        m.d.comb += [Cover(waited.any() & dut.advance), Cover(dut.grant[4] & dut.later[4])]
+        for (one, other), bit in turned.items():
+            m.d.comb += Assert(bit == later[other] & ~later[one])
+        m.d.comb += [Cover(waited.any() & dut.advance), Cover(dut.grant[4] & later[4])]
 
 
 class ManyClassesProof(ClassesProof):

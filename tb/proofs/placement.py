@@ -1,7 +1,7 @@
 """Proofs of block placement, for small machines (PLACE-1 … 10)."""
 
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any
 
 from amaranth import Cat, Module, Mux, Signal, Value
@@ -11,7 +11,7 @@ from signalbox.hw.config import Config
 from signalbox.hw.placement.block_numbers import BlockNumbers
 from signalbox.hw.placement.controller import GlobalController, block_run
 from signalbox.hw.placement.kernel_table import decision
-from signalbox.hw.placement.row_order import RowOrder
+from signalbox.hw.placement.row_order import RowOrder, ordered_rows
 from signalbox.hw.placement.sm_choice import SmChoice
 from signalbox.hw.placement.sm_table import Rank, SmRow
 from signalbox.hw.records.placement import (
@@ -53,13 +53,37 @@ def run_of_blocks(inside: Inside) -> data.View:
     return inside.signal("block_run", block_run(TWO_SMS))
 
 
-def moves(m: Module, dut: GlobalController, inside: Inside) -> data.View:
+def sm_rows(inside: Inside) -> list[SmRow]:
+    """The global logic controller's SM table."""
+    return [inside.submodule(f"row_{sm}") for sm in range(TWO_SMS.sms)]
+
+
+class Holdings:
+    """Named points of a row of the SM table.
+
+    Members
+    -------
+    registers, warps, shared : free resources.
+    blocks : number of blocks on the SM.
+    top : upper bound of the priorities on the SM.
+    count : blocks sent, modulo 64.
+    """
+
+    def __init__(self, row: SmRow) -> None:
+        inside = Inside(row)
+        self.registers, self.warps, self.shared, self.blocks, self.top, self.count = (
+            inside.signal(name)
+            for name in ("registers", "warps", "shared", "blocks", "top", "count")
+        )
+
+
+def moves(m: Module, inside: Inside) -> data.View:
     """Blocks that move between SMs, as `placement.recall` shows: after a pause, to another SM that
     accepts one. The unit has to be abstract. Returns the move."""
     recall, paused = inside.submodule("recall"), Signal(3, name="paused")
     move = recall.move
     m.d.sync += paused.eq(Cat(recall.pause, paused))
-    accepts = Cat(row.accepts for row in dut.rows)
+    accepts = Cat(row.accepts for row in sm_rows(inside))
     needs = move.needs
     m.d.comb += [
         Assume(~move.valid | (paused.all() & recall.pause)),
@@ -88,6 +112,7 @@ class SmRowProof(Proof):
 
     def build(self, m: Module, wrap: Wrap) -> None:
         dut = SmRow(CONFIG)
+        self._holds = Holdings(dut)
         m.submodules.dut = wrap(dut)
         for name in ("needs", "asid", "policy", "last", "sent", "space", "freed", "highest",
                      "ready", "taken", "returned", "spares"):  # fmt: skip
@@ -98,29 +123,31 @@ class SmRowProof(Proof):
 
     def _amounts(self, m: Module, dut: SmRow) -> None:
         """Held resources: sent and not freed."""
+        holds, sent, freed = self._holds, dut.sent, dut.freed
         amounts = (
-            (dut.registers, CONFIG.register_units, dut.sent.block_registers, dut.freed.registers),
-            (dut.warps, CONFIG.sm_warps, dut.sent.warps, dut.freed.warps),
-            (dut.shared, CONFIG.shared_units, dut.sent.shared, dut.freed.shared),
-            (CONFIG.sm_blocks - dut.blocks, CONFIG.sm_blocks, 1, dut.freed.block),
+            (holds.registers, CONFIG.register_units, sent.block_registers, freed.registers),
+            (holds.warps, CONFIG.sm_warps, sent.warps, freed.warps),
+            (holds.shared, CONFIG.shared_units, sent.shared, freed.shared),
+            (CONFIG.sm_blocks - holds.blocks, CONFIG.sm_blocks, 1, freed.block),
         )
         m.d.comb += Assume(~(dut.taken & dut.returned))
-        for n, (left, size, sent, freed) in enumerate(amounts):
+        for n, (left, size, needed, given) in enumerate(amounts):
             held, back = Signal(8, name=f"held_{n}"), Signal(8, name=f"back_{n}")
-            m.d.comb += back.eq(freed + Mux(dut.returned, sent, 0))
-            m.d.sync += held.eq(held + Mux(dut.taken, sent, 0) - back)
+            m.d.comb += back.eq(given + Mux(dut.returned, needed, 0))
+            m.d.sync += held.eq(held + Mux(dut.taken, needed, 0) - back)
             m.d.comb += [
                 Assume(back <= held),
-                Assume(sent <= size),
+                Assume(needed <= size),
                 # The remaining held resources belong to the remaining blocks.
-                Assume(held - back <= size * (dut.blocks - dut.freed.block - dut.returned)),
+                Assume(held - back <= size * (holds.blocks - freed.block - dut.returned)),
                 Assert(left + held == size),
-                Assert(held <= size * dut.blocks),
+                Assert(held <= size * holds.blocks),
             ]
-        m.d.comb += Assert(dut.blocks <= CONFIG.sm_blocks)
+        m.d.comb += Assert(holds.blocks <= CONFIG.sm_blocks)
 
     def _decision(self, m: Module, dut: SmRow) -> Signal:
         """The rank of the decision by which a block is sent."""
+        holds = self._holds
         rank, needs, before = Signal(3, name="rank"), Signal(kernel_needs), Signal(kernel_needs)
         decides = anything(m, 1, "decides")
         m.d.sync += before.eq(dut.needs)
@@ -137,21 +164,21 @@ class SmRowProof(Proof):
             whole, warp = one >= Rank.WHOLE, (one >= Rank.WARP) & (one < Rank.WHOLE)
             with m.If(whole):
                 m.d.comb += [
-                    Assert(dut.registers >= what.block_registers),
-                    Assert(dut.warps >= what.warps),
-                    Assert(dut.shared >= what.shared),
+                    Assert(holds.registers >= what.block_registers),
+                    Assert(holds.warps >= what.warps),
+                    Assert(holds.shared >= what.shared),
                 ]
             with m.If(warp):
                 m.d.comb += [
-                    Assert(dut.registers >= what.registers),
-                    Assert(dut.warps >= 1),
-                    Assert(dut.shared >= what.shared),
+                    Assert(holds.registers >= what.registers),
+                    Assert(holds.warps >= 1),
+                    Assert(holds.shared >= what.shared),
                     Assert(~what.barrier),
                 ]
             with m.If((one != Rank.NONE) & ~whole & ~warp):
-                m.d.comb += Assert(dut.top <= what.priority)
+                m.d.comb += Assert(holds.top <= what.priority)
             with m.If(one != Rank.NONE):
-                m.d.comb += Assert(dut.blocks < CONFIG.sm_blocks)
+                m.d.comb += Assert(holds.blocks < CONFIG.sm_blocks)
         m.d.comb += [Cover(dut.taken & (rank == one)) for one in (2, 4, 6)]
         return rank
 
@@ -160,13 +187,13 @@ class SmRowProof(Proof):
         there, level, place = Signal(), Signal(LEVEL_BITS), Signal(6)
         waiting, receives = Signal(6), anything(m, 1, "receives")
         m.d.comb += [
-            waiting.eq(dut.count - dut.received),
+            waiting.eq(self._holds.count - dut.received),
             Assume(~receives | (waiting != 0)),
             Assert(waiting <= 32),
             Assume(~dut.taken | (waiting < 32)),
             # The SM reports no priority that was not sent, and reports the block's once it is
             # there.
-            Assume(dut.highest <= dut.top),
+            Assume(dut.highest <= self._holds.top),
             Assume(~(there & (place == 0)) | (dut.highest >= level)),
         ]
         received = Signal(6, name="received_count")
@@ -183,7 +210,7 @@ class SmRowProof(Proof):
             m.d.sync += place.eq(place - (receives & (place != 0)))
             with m.If((place == 0) & anything(m, 1, "ends")):
                 m.d.sync += there.eq(0)
-            m.d.comb += [Assert(place <= waiting), Assert(dut.top >= level)]
+            m.d.comb += [Assert(place <= waiting), Assert(self._holds.top >= level)]
             with m.If(dut.taken & (rank < Rank.WARP)):
                 m.d.comb += Assert(level <= dut.sent.priority)
 
@@ -202,6 +229,7 @@ class RowOrderProof(Proof):
 
     def build(self, m: Module, wrap: Wrap) -> None:
         dut = RowOrder(CONFIG)
+        self._entries = list(Inside(dut).signal("entries", ordered_rows(CONFIG)))
         m.submodules.dut = wrap(dut)
         for name in ("open", "close", "refill", "empty", "priority", "walk", "restart"):
             arbitrary(m, getattr(dut, name), name)
@@ -255,10 +283,10 @@ class RowOrderProof(Proof):
         ]
         with m.If(opens):
             m.d.sync += priority.eq(dut.priority)
-        at = Cat(entry.there & (entry.row == row) for entry in dut.entries)
+        at = Cat(entry.there & (entry.row == row) for entry in self._entries)
         with m.If(~open_):
             m.d.comb += Assert(~at.any())
-        for entry in dut.entries:
+        for entry in self._entries:
             with m.If(open_ & entry.there & (entry.row == row)):
                 m.d.comb += [
                     Assert(entry.priority == priority),
@@ -274,13 +302,13 @@ class RowOrderProof(Proof):
     def _shape(self, m: Module, dut: RowOrder) -> None:
         """Entries have no gaps, are sorted by priority and are of different rows; there is a free
         entry for each row that opens, which is not in the list yet."""
-        there = Cat(one.there & (one.row == dut.open.row) for one in dut.entries)
+        there = Cat(one.there & (one.row == dut.open.row) for one in self._entries)
         m.d.comb += Assume(~(dut.open.valid & there.any()))
-        for one, other in combinations(dut.entries, 2):
+        for one, other in combinations(self._entries, 2):
             m.d.comb += Assert(~(one.there & other.there) | (one.row != other.row))
-        for one, other in zip(dut.entries, list(dut.entries)[1:], strict=False):
+        for one, other in pairwise(self._entries):
             m.d.comb += Assert(~other.there | (one.there & (one.priority >= other.priority)))
-        m.d.comb += Assume(~(dut.open.valid & dut.entries[CONFIG.rows - 1].there))
+        m.d.comb += Assume(~(dut.open.valid & self._entries[-1].there))
 
     def _walks(self, m: Module, dut: RowOrder, one: dict, other: dict, before: Value) -> None:
         with m.If(dut.next.valid & (dut.next.row == other["row"]) & one["ready"]):

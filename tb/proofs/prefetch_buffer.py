@@ -40,21 +40,24 @@ class PrefetchProof(Proof):
         look = ram.read_port(domain="comb")
         channel = Signal(CONFIG.channel_bits)
         m.d.comb += channel.eq(AnyConst(CONFIG.channel_bits))
-        for name in ("select", "serving", "take"):
-            drive(m, getattr(dut, name), name)
-        drive(m, dut.clear, "clear")
-        drive(m, dut.fill, "fill", "valid", "channel")
-        m.d.comb += dut.fill.beat.data.eq(anything(m, width, "beat"))
+        served, fill = dut.served, dut.beats.fill
+        drive(m, served, "served", "select", "active")
+        drive(m, dut.head, "head", "take")
+        drive(m, dut.start, "start", "cleared")
+        drive(m, fill, "fill", "valid", "channel")
+        m.d.comb += fill.beat.data.eq(anything(m, width, "beat"))
 
         selected = Signal(CONFIG.channel_bits)
-        m.d.sync += selected.eq(dut.select)
+        m.d.sync += selected.eq(served.select)
         m.d.comb += [
-            Assume(~dut.serving | (dut.select == selected)),
-            Assume(~dut.take | (dut.head_valid & dut.serving)),
+            Assume(~served.active | (served.select == selected)),
+            Assume(~dut.head.take | (dut.head.valid & served.active)),
         ]
+        popped, took = dut.beats.popped, dut.head.take
+        m.d.comb += Assert((popped.valid == took) & (~took | (popped.channel == served.select)))
         level = Signal(range(depth + 1))
-        fills, clears = concerns(dut.fill, channel), concerns(dut.clear, channel)
-        takes = dut.take & (dut.select == channel)
+        fills, clears = concerns(fill, channel), concerns(dut.start.cleared, channel)
+        takes = dut.head.take & (served.select == channel)
         m.d.sync += level.eq(Mux(clears, 0, level + fills - takes))
         m.d.comb += [Assume(~fills | (level < depth)), Assert(level <= depth)]
 
@@ -65,7 +68,7 @@ class PrefetchProof(Proof):
         with m.If(clears):
             m.d.sync += follow.eq(0)
         with m.Elif(starts):
-            m.d.sync += [follow.eq(1), word.eq(dut.fill.beat.data), before.eq(level - takes)]
+            m.d.sync += [follow.eq(1), word.eq(fill.beat.data), before.eq(level - takes)]
         with m.Elif(takes):
             m.d.sync += [before.eq(before - 1), follow.eq(follow & (before != 0))]
 
@@ -77,12 +80,12 @@ class PrefetchProof(Proof):
         enters = concerns(filling, channel)
         next_valid, ours = inside.signal("next_valid"), selected == channel
         ahead, unread = inside.signal("ahead"), inside.signal("unread")
-        read = dut.head_valid + next_valid
+        read = dut.head.valid + next_valid
         m.d.comb += [
             look.addr.eq(Cat((head + before)[:pointer], channel)),
             Assert(count + enters == level),
             Assert((tail - head)[:pointer] == count[:pointer]),
-            Assert(dut.occupied.bit_select(channel, 1) == (level != 0)),
+            Assert(dut.fetched.occupied.bit_select(channel, 1) == (level != 0)),
             Cover(follow & takes & (before == 0) & (level == depth)),
         ]
         with m.If(ours):
@@ -97,9 +100,9 @@ class PrefetchProof(Proof):
                 m.d.comb += Assert(filling.row.beat.data == word)
             with m.Else():
                 m.d.comb += Assert(look.data.beat.data == word)
-            with m.If(ours & dut.head_valid & (before == 0)):
-                m.d.comb += Assert(dut.head.beat.data == word)
-            with m.If(ours & next_valid & (before == dut.head_valid)):
+            with m.If(ours & dut.head.valid & (before == 0)):
+                m.d.comb += Assert(dut.head.oldest.beat.data == word)
+            with m.If(ours & next_valid & (before == dut.head.valid)):
                 m.d.comb += Assert(behind.beat.data == word)
 
 

@@ -136,48 +136,41 @@ class SchedulerProof(Proof):
         dut = Scheduler(config)
         inside = Inside(dut)
         m.submodules.dut = wrap(dut)
-        for name in (
-            "ready",
-            "eligible",
-            "wanting",
-            "serving",
-            "served",
-            "take",
-            "reserves",
-            "launches",
-        ):
-            drive(m, getattr(dut, name), name)
+        drive(m, dut.parked, "parked", "ready", "wanting")
+        drive(m, dut.turns, "turns", "eligible")
+        drive(m, dut.served, "served", "active", "channel")
+        drive(m, dut.choice, "choice", "take")
         drive(m, dut.engines, "engines", "copying", "keeping")
-        drive(m, dut.client, "client", "give_up")
+        drive(m, dut.client, "client", "give_up", "reserves", "launches")
         first = anything(m, STAMP_BITS, "first")
         for channel in range(config.channels):  # stamps lie within half of the range
             age = anything(m, STAMP_BITS - 1, f"age_{channel}")
-            m.d.comb += dut.stamps[channel].eq(first + age)
+            m.d.comb += dut.arrivals.stamps[channel].eq(first + age)
         took, target, serves, served = Signal(), Signal(2), Signal(), Signal(2)
         over = inside.signal("over")
-        m.d.comb += [
-            Assert(inside.signal("owner") == (1 << dut.floor) * dut.floor_valid),
-        ]
-        floor = (dut.floor_valid, dut.floor)
-        able = dut.ready & dut.eligible
+        m.d.comb += Assert(inside.signal("owner") == (1 << dut.floor.channel) * dut.floor.valid)
+        floor = (dut.floor.valid, dut.floor.channel)
+        able = dut.parked.ready & dut.turns.eligible
         ready = self._of(able, *floor)
-        copying = self._of(dut.engines.copying & dut.eligible, *floor)
-        holder_served = dut.serving & dut.floor_valid & (dut.served == dut.floor)
+        copying = self._of(dut.engines.copying & dut.turns.eligible, *floor)
+        holder_served = (
+            dut.served.active & dut.floor.valid & (dut.served.channel == dut.floor.channel)
+        )
         m.d.sync += [
-            took.eq(dut.take),
-            target.eq(dut.target),
-            serves.eq(dut.serving),
-            served.eq(dut.served),
+            took.eq(dut.choice.take),
+            target.eq(dut.choice.target),
+            serves.eq(dut.served.active),
+            served.eq(dut.served.channel),
         ]
         m.d.comb += [
-            Assume(dut.served < config.channels),
-            Assume(~(serves & dut.serving) | (dut.served == served)),
-            Assume(~dut.take | (dut.target_valid & ~dut.serving)),
-            Assume(~took | (dut.serving & (dut.served == target))),
-            Assume(~dut.client.give_up | (dut.serving & ~took)),
-            dut.slice_valid.eq(took),
+            Assume(dut.served.channel < config.channels),
+            Assume(~(serves & dut.served.active) | (dut.served.channel == served)),
+            Assume(~dut.choice.take | (dut.choice.found & ~dut.served.active)),
+            Assume(~took | (dut.served.active & (dut.served.channel == target))),
+            Assume(~dut.client.give_up | (dut.served.active & ~took)),
+            dut.choice.taken.eq(took),
             dut.slice.eq(anything(m, 3, "slice")),
-            Assert(~dut.floor_valid | (dut.floor < config.channels)),
+            Assert(~dut.floor.valid | (dut.floor.channel < config.channels)),
         ]
         other = self._other(m, dut)
         # The holder of the floor continues while it can, until its slice is over and another
@@ -187,16 +180,18 @@ class SchedulerProof(Proof):
         goes_on, went_on = Signal(), Signal()
         m.d.comb += goes_on.eq(ready & ~(over & rivals))
         m.d.sync += went_on.eq(goes_on & ~holder_served)
-        with m.If(dut.target_valid):
-            m.d.comb += Assert(self._of(able, 1, dut.target))
-            m.d.comb += Assert((dut.floor_valid & (dut.target == dut.floor)) == goes_on)
+        with m.If(dut.choice.found):
+            m.d.comb += Assert(self._of(able, 1, dut.choice.target))
+            m.d.comb += Assert(
+                (dut.floor.valid & (dut.choice.target == dut.floor.channel)) == goes_on
+            )
         with m.If(goes_on & went_on):
-            m.d.comb += Assert(dut.target_valid)
+            m.d.comb += Assert(dut.choice.found)
         with m.If(~goes_on & ~went_on & other):
-            m.d.comb += Assert(dut.target_valid)
+            m.d.comb += Assert(dut.choice.found)
         m.d.comb += [
-            Cover(holder_served & dut.leave),
-            Cover(dut.take & copying & (dut.target != dut.floor)),
+            Cover(holder_served & dut.choice.leave),
+            Cover(dut.choice.take & copying & (dut.choice.target != dut.floor.channel)),
         ]
         ends = self._slices(m, dut, inside, took, holder_served, copying, rivals)
         self._leaves(m, dut, over, other, ends, holder_served, ready, copying)
@@ -210,8 +205,10 @@ class SchedulerProof(Proof):
         """Whether channels other than the holder and the served one could proceed in the previous
         cycle, and all of them still can."""
         before, now = Signal(3), Signal(3)
-        busy = (1 << dut.floor) * dut.floor_valid | ((1 << dut.served) * dut.serving)[:3]
-        m.d.comb += now.eq(dut.ready & dut.eligible & ~busy)
+        busy = (1 << dut.floor.channel) * dut.floor.valid | (
+            (1 << dut.served.channel) * dut.served.active
+        )[:3]
+        m.d.comb += now.eq(dut.parked.ready & dut.turns.eligible & ~busy)
         m.d.sync += before.eq(now)
         return before.any() & ((before & ~now) == 0)
 
@@ -233,10 +230,12 @@ class SchedulerProof(Proof):
         over, restarted = inside.signal("over"), inside.signal("renewed")
         begins, target = Signal(), Signal(2)
         m.d.sync += [
-            begins.eq(~dut.floor_valid | (dut.floor != dut.target) | (over & ~copying)),
-            target.eq(dut.target),
+            begins.eq(
+                ~dut.floor.valid | (dut.floor.channel != dut.choice.target) | (over & ~copying)
+            ),
+            target.eq(dut.choice.target),
         ]
-        fresh = took & begins & dut.floor_valid & (dut.floor == target)
+        fresh = took & begins & dut.floor.valid & (dut.floor.channel == target)
         with m.If(took):
             m.d.comb += Assert(inside.signal("fresh") == fresh)
         anew = holder_served & ~rivals & ~copying & over & ~dut.client.give_up
@@ -256,7 +255,7 @@ class SchedulerProof(Proof):
         holder.check(m, fresh, over, inside.signal("left"), restarted)
         guest.check(m, took, inside.signal("guest_over"), inside.signal("guest_left"), Const(0))
         m.d.comb += [
-            Assert(~dut.floor_valid | fresh | holder.started),
+            Assert(~dut.floor.valid | fresh | holder.started),
             Cover(was_anew & (holder.length > 2)),
         ]
         return ~fresh & holder.ends & ~restarted, ~took & guest.ends, guest.started | took
@@ -277,21 +276,21 @@ class SchedulerProof(Proof):
         within its slice, if the floor is free, or if its own slice is over and another channel can
         proceed. Both leave without a turn."""
         holder_ends, guest_ends, started = ends
-        busy = ((1 << dut.served) | (1 << dut.floor) * dut.floor_valid)[:3]
-        others = (dut.ready & dut.eligible & ~busy).any()
-        expelled = ~self._of(dut.eligible, 1, dut.served)
-        free = dut.floor_valid & over & ~copying
+        busy = ((1 << dut.served.channel) | (1 << dut.floor.channel) * dut.floor.valid)[:3]
+        others = (dut.parked.ready & dut.turns.eligible & ~busy).any()
+        expelled = ~self._of(dut.turns.eligible, 1, dut.served.channel)
+        free = dut.floor.valid & over & ~copying
         anyway = ~holder_served & ((ready & ~over) | free)
         maybe = Mux(holder_served, holder_ends & ~copying, guest_ends)
         must, may, went_on = Signal(), Signal(), Signal()
         m.d.sync += [
-            went_on.eq(dut.serving & started),
-            must.eq(dut.serving & (anyway | (maybe & other) | expelled)),
+            went_on.eq(dut.served.active & started),
+            must.eq(dut.served.active & (anyway | (maybe & other) | expelled)),
             # `leave` has no meaning during a context change.
-            may.eq(dut.serving & (anyway | (maybe & others) | expelled | ~went_on)),
+            may.eq(dut.served.active & (anyway | (maybe & others) | expelled | ~went_on)),
         ]
-        m.d.comb += [Assert(~must | dut.leave), Assert(~dut.leave | may)]
-        m.d.comb += Cover(dut.leave & ~holder_served & guest_ends & ~free & ~ready)
+        m.d.comb += [Assert(~must | dut.choice.leave), Assert(~dut.choice.leave | may)]
+        m.d.comb += Cover(dut.choice.leave & ~holder_served & guest_ends & ~free & ~ready)
 
     def _moves(self, m: Module, dut: Scheduler, ready: Value, copying: Value) -> None:
         """The floor moves to a target that is taken, or is lost by a holder that is not served and
@@ -299,17 +298,17 @@ class SchedulerProof(Proof):
         had, whose, target = Signal(), Signal(2), Signal(2)
         kept, took, lost = Signal(), Signal(), Signal()
         m.d.sync += [
-            had.eq(dut.floor_valid),
-            whose.eq(dut.floor),
-            target.eq(dut.target),
+            had.eq(dut.floor.valid),
+            whose.eq(dut.floor.channel),
+            target.eq(dut.choice.target),
             kept.eq(copying),
-            took.eq(dut.take),
-            lost.eq(~dut.serving & ~ready),
+            took.eq(dut.choice.take),
+            lost.eq(~dut.served.active & ~ready),
         ]
-        with m.If(had & ~dut.floor_valid):
+        with m.If(had & ~dut.floor.valid):
             m.d.comb += Assert(lost & ~kept)
-        with m.If(dut.floor_valid & (~had | (dut.floor != whose))):
-            m.d.comb += Assert(took & (dut.floor == target) & ~kept)
+        with m.If(dut.floor.valid & (~had | (dut.floor.channel != whose))):
+            m.d.comb += Assert(took & (dut.floor.channel == target) & ~kept)
 
 
 PROOFS = (OldestProof(), OldestOfLevelProof(), SchedulerProof())

@@ -216,8 +216,9 @@ class OnChipProof(Proof):
     def build(self, m: Module, wrap: Wrap) -> None:
         config = CONFIGS["tiny"]
         dut = OnChipSemaphores(config, block=self.block)
-        look = dut.values.read_port(domain="comb")  # for access to the memory by the proof
         inside = Inside(dut)
+        look = inside.submodule("values").read_port(domain="comb")
+        sweep = inside.signal("sweep")
         m.submodules.dut = wrap(dut)
         operation = dut.operation
         self._offer(m, dut)
@@ -274,9 +275,9 @@ class OnChipProof(Proof):
             m.d.comb += [
                 Assert(expected == 0),
                 Assert(clearing_before),
-                Assert(dut.sweep <= config.semaphores + 1),
+                Assert(sweep <= config.semaphores + 1),
             ]
-            with m.If(dut.sweep > slot + 2):
+            with m.If(sweep > slot + 2):
                 m.d.comb += Assert(look.data == 0)
         with m.Else():
             m.d.comb += Assert(look.data == earlier)

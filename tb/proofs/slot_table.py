@@ -2,6 +2,7 @@
 
 from amaranth import Module, Mux, Signal
 from amaranth.hdl import Cat, Value
+from amaranth.lib import data
 
 from signalbox.hw.config import Config
 from signalbox.hw.task_unit.slot_table import RowState, SlotTable
@@ -39,9 +40,11 @@ class SlotTableProof(Proof):
 
     def build(self, m: Module, wrap: Wrap) -> None:
         self._dut = dut = SlotTable(CONFIG)
-        self._inside = Inside(dut)
+        self._inside = inside = Inside(dut)
         m.submodules.dut = wrap(dut)
-        self._states = [Value.cast(state) for state in dut.states]
+        states = inside.signal("states", data.ArrayLayout(RowState, ROWS))
+        self._states = [Value.cast(state) for state in states]
+        self._running = inside.signal("running")
         self._busy, self._age = Signal(ROWS), Signal(2)
         arbitrary(m, dut.fault, "fault")
         arbitrary(m, dut.kills, "kills")
@@ -110,11 +113,11 @@ class SlotTableProof(Proof):
         m.d.comb += Cover(dut.closed.valid & self._is(dut.closed.row, RowState.RETURNS))
 
     def _table(self, m: Module) -> None:
-        dut, states = self._dut, self._states
+        states = self._states
         m.d.comb += [
-            Assert(dut.running == sum((state == RowState.RUNS for state in states), start=0)),
-            Assert(dut.running <= CONFIG.slots),
-            Cover(dut.running == CONFIG.slots),
+            Assert(self._running == sum((state == RowState.RUNS for state in states), start=0)),
+            Assert(self._running <= CONFIG.slots),
+            Cover(self._running == CONFIG.slots),
         ]
 
     def _choices(self, m: Module) -> None:
@@ -126,7 +129,7 @@ class SlotTableProof(Proof):
             m.d.comb += [
                 Assert(~free.valid | self._is(free.row, RowState.FREE)),
                 Assert(~(free.valid & dut.crowded)),
-                Assert(~free.valid | (dut.running < CONFIG.slots)),
+                Assert(~free.valid | (self._running < CONFIG.slots)),
                 Assert(~returning.valid | self._is(returning.row, RowState.RETURNS)),
                 Assert(~dut.faulty.valid | self._is(dut.faulty.row, RowState.RUNS)),
                 Assert(~(ended.valid & unfinished) | dut.kill.bit_select(ended.row, 1)),

@@ -66,6 +66,8 @@ class TasksProof(Proof):
         self._state = inside.machine("task")
         self._slots, self._lists = inside.submodule("slots"), inside.submodule("lists")
         self._levels, self._choice = inside.submodule("levels"), inside.submodule("choice")
+        self._left = Inside(self._choice).signal("settle")
+        """Remaining settle cycles."""
         self._sweep = inside.submodule("sweep")
         tasks = inside.submodule("tasks")
         m.submodules.dut = wrap(dut)
@@ -114,7 +116,7 @@ class TasksProof(Proof):
         m.d.comb += [
             Assert((events & (events - 1)) == 0),
             Assert(~events.any() | settled),
-            Assert(settled | (self._is("IDLE") & (self._choice.settle + age == 3))),
+            Assert(settled | (self._is("IDLE") & (self._left + age == 3))),
         ]
         return settled
 
@@ -142,7 +144,7 @@ class TasksProof(Proof):
         requests = [stream.valid & stream.ready for stream in (lists.pop, lists.push, lists.visit)]
         pops = requests[0]
         adds = lists.pushed.valid & (lists.pushed.outcome == ListOutcome.DONE)
-        changes, choice = Signal(name="lists_changed"), self._choice
+        changes = Signal(name="lists_changed")
         drops, leaves = Signal(name="list_drops"), Signal(name="list_loses")
         good = lists.visited.outcome == ListOutcome.DONE
         live = lists.visited.valid & good & ~drops & ~lists.visited.task.dropped
@@ -165,11 +167,11 @@ class TasksProof(Proof):
             Assert(~self._is("SCANNED") | ~drops),
             Assert(asked[2] == self._is("SCANNED", "DROPPED")),
             Assume(~adds | (count < 1 << COUNT - 2)),
-            Assert(~(changes & self._is("IDLE", "POP")) | (self._choice.settle == 3)),
+            Assert(~(changes & self._is("IDLE", "POP")) | (self._left == 3)),
             Assert(~changes | ~self._is("POP", "JUDGE", "KILL", "DROP")),
             Assert(~(self._is("POP") | self._begins(Job.FILL)) | best.valid),
             Assert(
-                ~((self._is("POP") | (self._is("IDLE") & (choice.settle <= 1))) & best.valid)
+                ~((self._is("POP") | (self._is("IDLE") & (self._left <= 1))) & best.valid)
                 | lists.waiting.bit_select(best.level, 1)
             ),
             Assert(~pops | lists.waiting.bit_select(lists.pop.p.level, 1)),
@@ -272,8 +274,8 @@ class TasksProof(Proof):
         checks = self._is("CHECK", "GO", "STORE", "STORED") & inside.signal("launches")
         m.d.comb += [
             Assert(begins == (choice.job != Job.NONE)),
-            Assert(rests | (choice.settle == 3)),
-            Assert(~begins | (rests & (choice.settle == 0))),
+            Assert(rests | (self._left == 3)),
+            Assert(~begins | (rests & (self._left == 0))),
             Assert(~self._begins(Job.RECALL, Job.ADVANCE)),
             Assert(~self._begins(Job.VISIT) | self._sweep.visit.valid),
             Assert(~self._begins(Job.END, Job.RETURN) | (self._rows != 0)),

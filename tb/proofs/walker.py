@@ -132,6 +132,7 @@ class WalkerProof(Proof):
         dut = Walker(CONFIG, TAG)
         inside = Inside(dut)
         self._dut, self._mark = dut, _Mark(m)
+        self._sets = {state: inside.signal(f"is_{state.name.lower()}") for state in State}
         self._look(m, inside)
         m.submodules.dut = wrap(dut)
         self._asid, self._vpn = Signal(CONFIG.asid_bits, name="asid"), Signal(VPN_BITS, name="vpn")
@@ -313,10 +314,12 @@ class WalkerProof(Proof):
             m.d.sync += open_.eq(0)
         with m.If(ends & mine & self._fresh):
             m.d.comb += Assert(self._mark.end(result.p.end))
-        dut, left = self._dut, self._left
+        left = self._left
         enters = self._entering.valid & (self._asked.tag == self._tag)
         leaves = left.valid & (left.tag == self._tag)
-        holds = [~dut.sets[State.FREE][n] & (tag == self._tag) for n, tag in enumerate(self._tags)]
+        holds = [
+            ~self._sets[State.FREE][n] & (tag == self._tag) for n, tag in enumerate(self._tags)
+        ]
         m.d.comb += Assert(enters + sum(holds) + leaves + ends == open_)
         with m.If(open_ & mine):
             m.d.comb += [
@@ -358,7 +361,7 @@ class WalkerProof(Proof):
 
     def _states(self, m: Module) -> None:
         """Each walk is in one state and in the corresponding place."""
-        sets = self._dut.sets
+        sets = self._sets
         entering, found, entered = self._entering, self._found, self._entered
         chosen, pick, here, next_ = self._chosen, self._candidate, self._here, self._next
         for one in (entering, found, pick):
@@ -425,11 +428,10 @@ class WalkerProof(Proof):
 
     def _places(self, m: Module) -> None:
         """The copies of a walk's data in several places agree."""
-        dut = self._dut
         found, pick, here, next_ = self._found, self._candidate, self._here, self._next
         for n, (page, step) in enumerate(zip(self._pages, self._steps, strict=True)):
-            used = ~dut.sets[State.FREE][n]
-            enters = dut.sets[State.ENTER][n] & ~self._entered.slot[n]
+            used = ~self._sets[State.FREE][n]
+            enters = self._sets[State.ENTER][n] & ~self._entered.slot[n]
             depth = Value.cast(step.depth)
             m.d.comb += [
                 Assert(~used | (Value.cast(self._names[n]) == Value.cast(page))),
@@ -445,8 +447,8 @@ class WalkerProof(Proof):
                     ~used
                     | enters
                     | ~self._jumped[n]
-                    | dut.sets[State.FOLLOW][n]
-                    | dut.sets[State.DONE][n]
+                    | self._sets[State.FOLLOW][n]
+                    | self._sets[State.DONE][n]
                 ),
                 Assert(~used | enters | ~step.lent | (depth > Depth.PD0.value)),
                 Assert(~found.slot[n] | (Value.cast(found.page) == Value.cast(page))),
@@ -517,11 +519,11 @@ class WalkerProof(Proof):
 
     def _follows(self, m: Module) -> None:
         """A follower, or a walk about to follow, has a leader that has requested the same entry."""
-        dut, here, next_ = self._dut, self._here, self._next
+        here, next_ = self._here, self._next
         for n, other in ((0, 1), (1, 0)):
             step, leader = self._steps[n], self._steps[other]
-            sent = dut.sets[State.SENT][other]
-            with m.If(dut.sets[State.FOLLOW][n]):
+            sent = self._sets[State.SENT][other]
+            with m.If(self._sets[State.FOLLOW][n]):
                 m.d.comb += Assert(sent & (step.depth == leader.depth) & self._same(step.depth))
             with m.If(next_.slot[n] & next_.follows):
                 depth = Mux(next_.jumps, next_.joined, next_.following)
@@ -531,8 +533,8 @@ class WalkerProof(Proof):
                     Assert(sent & same & self._same(depth)),
                     Assert(~next_.jumps | further),
                 ]
-            known = ~(dut.sets[State.FREE] | self._found.slot)[other]
-            settled = known & ~dut.sets[State.ENTER][other]
+            known = ~(self._sets[State.FREE] | self._found.slot)[other]
+            settled = known & ~self._sets[State.ENTER][other]
             for one, was in ((here, known), (next_, settled)):
                 with m.If(one.slot[n] & one.came & was):
                     m.d.comb += Assert(
@@ -583,12 +585,12 @@ class WalkerProof(Proof):
         return (page.asid == self._asid) & same
 
     def _fresh_tables(self, m: Module) -> None:
-        dut, mark = self._dut, self._mark
+        mark = self._mark
         found, entered, left = self._found, self._entered, self._left
         for n, (page, step, end) in enumerate(
             zip(self._pages, self._steps, self._ends, strict=True)
         ):
-            is_ = {state: one[n] for state, one in dut.sets.items()}
+            is_ = {state: one[n] for state, one in self._sets.items()}
             walks = is_[State.READ] | is_[State.PICKED] | is_[State.SENT] | is_[State.FOLLOW]
             trusts = self._trusts(n)
             with m.If((walks | entered.slot[n]) & trusts & self._way(n, step.depth, _TABLES)):
@@ -631,10 +633,10 @@ class WalkerProof(Proof):
 
     def _reached(self, m: Module) -> None:
         """Results, and walks on their way, that count after the invalidation."""
-        result, dut = self._dut.result, self._dut
+        result = self._dut.result
         counts = result.valid & self._fresh & self._is(self._waiting)
         on_way = [
-            dut.sets[State.SENT][n] & self._trusts(n) & (step.depth == Depth.PD2)
+            self._sets[State.SENT][n] & self._trusts(n) & (step.depth == Depth.PD2)
             for n, step in enumerate(self._steps)
         ]
         m.d.comb += [
@@ -644,7 +646,7 @@ class WalkerProof(Proof):
 
     def _fresh_reads(self, m: Module) -> None:
         """Data requested in time are not outdated, until the walk has settled."""
-        dut, here, next_, mark = self._dut, self._here, self._next, self._mark
+        here, next_, mark = self._here, self._next, self._mark
         error = mark.error & (here.status == MemoryStatus.BUS)
         old = mark.sparse & next_.below.sparse
         m.d.comb += [
@@ -669,7 +671,7 @@ class WalkerProof(Proof):
         ):
             for n, other in ((0, 1), (1, 0)):
                 way, mine = self._way(n, depth), one.slot[n] & one.came
-                waits = dut.sets[State.FOLLOW][other]
+                waits = self._sets[State.FOLLOW][other]
                 if one is here:
                     waits |= next_.slot[other] & next_.follows
                 heir = waits & ~one.before & self._trusts(other)
@@ -709,7 +711,7 @@ class WalkerResultsProof(WalkerProof):
 
     def build(self, m: Module, wrap: Wrap) -> None:
         self._base(m, wrap)
-        follows = self._dut.sets[State.FOLLOW].any()
+        follows = self._sets[State.FOLLOW].any()
         m.d.comb += [Assume(~self._fresh), Cover(self._dut.result.valid), Cover(follows)]
 
 
@@ -763,8 +765,7 @@ class WalkerWaitsProof(WalkerProof):
         return Mux(self._next.slot[n], 1, Mux(self._here.slot[n], 2, 3))
 
     def _waits(self, m: Module, n: int, other: int) -> None:
-        dut = self._dut
-        is_ = {state: one[n] for state, one in dut.sets.items()}
+        is_ = {state: one[n] for state, one in self._sets.items()}
         depth, before = Value.cast(self._steps[n].depth), Signal(3, name=f"depth_{n}")
         count, waited = Signal(5, name=f"count_{n}"), Signal(5, name=f"waited_{n}")
         followed, again = Signal(name=f"followed_{n}"), Signal(name=f"again_{n}")
@@ -813,14 +814,14 @@ class WalkerWaitsProof(WalkerProof):
 
     def _must_not_follow(self, m: Module, n: int, has_to: Value) -> None:
         """A walk that must not follow any more does not follow, nor is about to."""
-        dut, here, next_ = self._dut, self._here, self._next
-        alone, used = self._alone[n], ~(dut.sets[State.FREE][n] | dut.sets[State.ENTER][n])
+        here, next_ = self._here, self._next
+        alone, used = self._alone[n], ~(self._sets[State.FREE][n] | self._sets[State.ENTER][n])
         m.d.comb += [
             Assert(~has_to | alone),
-            Assert(~here.slot[n] | (here.alone == alone) | dut.sets[State.ENTER][n]),
+            Assert(~here.slot[n] | (here.alone == alone) | self._sets[State.ENTER][n]),
         ]
         with m.If(used & alone):
-            follows = dut.sets[State.FOLLOW][n] | (next_.slot[n] & next_.follows)
+            follows = self._sets[State.FOLLOW][n] | (next_.slot[n] & next_.follows)
             m.d.comb += Assert(~follows)
 
 

@@ -94,7 +94,7 @@ class AccessControl(wiring.Component):
             edit.method.subchannel.eq(error.head.subchannel),
             edit.method.address.eq(error.head.address),
             edit.method.data.eq(error.data),
-            edit.replace.eq(~error.why.later),
+            edit.replace.eq(~error.why.asynchronous),
             self.port.response.payload.data.eq(self.value),
         ]
         with m.FSM(name="access"):
@@ -177,7 +177,7 @@ class AccessControl(wiring.Component):
             with m.If(self.edit.ready):
                 # An earlier refused method is dropped; a late failure is not: its record is shown
                 # in this cycle at the latest, so RESTART must not get shorter.
-                m.d.comb += [self.started.eq(1), self.cleared.eq(~self.error.why.later)]
+                m.d.comb += [self.started.eq(1), self.cleared.eq(~self.error.why.asynchronous)]
                 m.d.sync += self.enabled.bit_select(self.channel, 1).eq(1)
                 m.next = "RESPOND"
 

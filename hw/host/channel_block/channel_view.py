@@ -3,16 +3,20 @@
 from functools import reduce
 from operator import or_
 
-from amaranth.hdl import Module, Signal, Value, unsigned
+from amaranth.hdl import Module, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
+from signalbox.hw.host.copy_launcher import OutstandingCopies
+from signalbox.hw.host.ports import Activity, ChannelState, Served
 from signalbox.hw.host.records import INDEX_BITS
-from signalbox.hw.host.waits.compute_waits import COUNT_BITS
+from signalbox.hw.host.scheduling.parking import Parked
+from signalbox.hw.host.scheduling.scheduler import Floor
+from signalbox.hw.host.waits.compute_waits import OutstandingTasks
 from signalbox.hw.lib.delayed import delayed
 from signalbox.hw.records.channel import channel_event
-from signalbox.hw.registers import CHANNEL, Wait
+from signalbox.hw.registers import CHANNEL
 
 __all__ = ["ChannelView", "StatusPort"]
 
@@ -29,29 +33,24 @@ class StatusPort(wiring.Signature):
 
     Members
     -------
-    active : out, per channel, a copy, task, read, write-back or semaphore operation is outstanding.
-    busy : out, per channel, it has entries that are not executed yet.
-    serving : out, a channel is being served.
-    served : out, its number; valid with `serving`.
-    floor_valid : out, a channel is the floor, see `Scheduler`.
-    floor : out, its number; valid with `floor_valid`.
-    waits : out, per channel, its wait.
-    copies : out, per channel, number of outstanding copies.
-    tasks : out, per channel, number of outstanding tasks.
+    activity : out, channels that have outstanding operations (`active`).
+    state : out, channels that have entries not executed yet (`busy`).
+    served : out, the served channel.
+    floor : out, the channel that has the floor.
+    parked : out, the channels' `waits`.
+    copies : out, number of outstanding copies per channel.
+    tasks : out, number of outstanding tasks per channel.
     """
 
     def __init__(self, config: Config) -> None:
-        channels = config.channels
         super().__init__({
-            "active": Out(channels),
-            "busy": Out(channels),
-            "serving": Out(1),
-            "served": Out(config.channel_bits),
-            "floor_valid": Out(1),
-            "floor": Out(config.channel_bits),
-            "waits": Out(data.ArrayLayout(Wait, channels)),
-            "copies": Out(data.ArrayLayout(unsigned(4), channels)),
-            "tasks": Out(data.ArrayLayout(unsigned(COUNT_BITS), channels)),
+            "activity": Out(Activity(config)),
+            "state": Out(ChannelState(config)),
+            "served": Out(Served(config)),
+            "floor": Out(Floor(config)),
+            "parked": Out(Parked(config)),
+            "copies": Out(OutstandingCopies(config)),
+            "tasks": Out(OutstandingTasks(config)),
         })
 
 
@@ -62,10 +61,9 @@ class ChannelView(wiring.Component):
     Members
     -------
     channel : in, channel of the access.
-    enabled, halted : in, per channel.
-    recorded : in, per channel, its error is recorded: so an error is visible together with its
-        record.
-    acquire : in, strobe: an acquire was decided.
+    enabled, halted : in, per channel, see `ChannelControl`.
+    recorded : in, per channel, its error record is complete.
+    acquire : in, strobe: an acquire of `channel` was decided; `passed`: it held.
     started : in, strobe: `channel` starts.
     status : in, state of the channels.
     peek_put, peek_get : in, its GP_PUT and GP_GET, one cycle after `channel`.
@@ -97,7 +95,7 @@ class ChannelView(wiring.Component):
         for name, bits, seen in (
             ("enabled", self.enabled, self.is_enabled),
             ("halted", self.halted & self.recorded, self.is_halted),
-            ("idle", ~self.status.active, self.is_idle),
+            ("idle", ~self.status.activity.active, self.is_idle),
         ):
             chosen = Signal(name=f"{name}_chosen")
             m.d.sync += [chosen.eq(bits.bit_select(self.channel, 1)), seen.eq(chosen)]
@@ -115,14 +113,14 @@ class ChannelView(wiring.Component):
     def _status(self, m: Module) -> Value:
         channel, status, register = self.channel, self.status, CHANNEL["STATUS"]
         bits = {
-            "FLOOR": status.floor_valid & (status.floor == channel),
-            "SERVED": status.serving & (status.served == channel),
-            "PENDING": status.busy.bit_select(channel, 1),
-            "ACTIVE": status.active.bit_select(channel, 1),
-            "WAIT": status.waits[channel].as_value(),
+            "FLOOR": status.floor.valid & (status.floor.channel == channel),
+            "SERVED": status.served.active & (status.served.channel == channel),
+            "PENDING": status.state.busy.bit_select(channel, 1),
+            "ACTIVE": status.activity.active.bit_select(channel, 1),
+            "WAIT": status.parked.waits[channel].as_value(),
             "ACQUIRE_FAIL": self._acquire_failed(m).bit_select(channel, 1),
-            "COPIES": status.copies[channel],
-            "TASKS": status.tasks[channel],
+            "COPIES": status.copies.counts[channel],
+            "TASKS": status.tasks.counts[channel],
         }
         found: dict[str, Value] = {"ENABLED": self.is_enabled, "HALTED": self.is_halted}
         for name, value in bits.items():

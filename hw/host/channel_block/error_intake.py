@@ -6,12 +6,9 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
 from signalbox.hw.errors import Cause
-from signalbox.hw.host.channel_block.records import (
-    copy_failed,
-    error_record,
-    error_row,
-    method_refused,
-)
+from signalbox.hw.host.channel_block.records import error_record, error_row
+from signalbox.hw.host.copy_launcher import copy_failed
+from signalbox.hw.host.records import method_refused
 from signalbox.hw.host.waits.compute_waits import task_failed
 from signalbox.hw.methods import CeMethod, ComputeMethod
 from signalbox.hw.qmd import SkedCheck
@@ -90,7 +87,7 @@ class ErrorIntake(wiring.Component):
             noted.channel.eq(source.channel),
             noted.row.eq(self.rows[number]),
             noted.contents.why.cause.eq(source.cause),
-            noted.contents.why.later.eq(number > 0),
+            noted.contents.why.asynchronous.eq(number > 0),
         ]
 
     def _method(self, m: Module) -> None:

@@ -61,17 +61,17 @@ class ErrorRows(wiring.Component):
             # A method refused after an error is held and executed again, so it needs no row. Only
             # a method may be refused while another error is recorded.
             recording = 0 if number else self.noted.valid & (self.noted.channel == at)
-            free = ~(row.later & row.full) if number else ~row.later
+            free = ~(row.pending & row.full) if number else ~row.pending
             m.d.comb += [
                 row.valid.eq(self.taken[number].valid & free),
-                row.later.eq(self.shown.bit_select(at, 1) | recording),
+                row.pending.eq(self.shown.bit_select(at, 1) | recording),
                 row.full.eq(queued.bit_select(at, 1)),
-                row.second.eq(second.bit_select(at, 1) ^ row.later),
+                row.second.eq(second.bit_select(at, 1) ^ row.pending),
             ]
         at, noted = self.noted.channel, self.noted
         with m.If(noted.valid):
             m.d.sync += self.shown.bit_select(at, 1).eq(1)
-            with m.If(noted.row.later & noted.contents.why.later):
+            with m.If(noted.row.pending & noted.contents.why.asynchronous):
                 m.d.sync += [
                     more.bit_select(at, 1).eq(1),
                     queued.bit_select(at, 1).eq(1),

@@ -4,35 +4,29 @@ from amaranth.lib import data
 
 from signalbox.hw.config import VA_BITS, Config
 from signalbox.hw.errors import Cause
-from signalbox.hw.host.records import Method
 from signalbox.hw.qmd import SkedCheck
 from signalbox.hw.records.channel import channel_event
 
-__all__ = ["copy_failed", "error_contents", "error_record", "error_row", "method_refused"]
+__all__ = ["error_contents", "error_record", "error_row"]
 
-error_row = data.StructLayout({"valid": 1, "second": 1, "later": 1, "full": 1})
+error_row = data.StructLayout({"valid": 1, "second": 1, "pending": 1, "full": 1})
 """Place of an error record, if it gets one (`valid`): the first or the `second` row of its channel.
-The channel already has one record (`later`) or two (`full`)."""
+The channel already has one record (`pending`) or two (`full`)."""
 
 error_contents = data.StructLayout({
-    "why": data.StructLayout({"cause": Cause, "check": SkedCheck, "va": VA_BITS, "later": 1}),
+    "why": data.StructLayout({
+        "cause": Cause,
+        "check": SkedCheck,
+        "va": VA_BITS,
+        "asynchronous": 1,
+    }),
     "head": data.StructLayout({"address": 12, "subchannel": 3, "valid": 1}),
     "data": 32,
 })
 """Contents of an error record, one member per RAM: cause, and whether a copy or task failed
-(`later`); offending method, and whether it is held (`valid`); its data."""
+(`asynchronous`); offending method, and whether it is held (`valid`); its data."""
 
 
 def error_record(config: Config) -> data.StructLayout:
     """Strobe: an error of `channel` goes to `row`."""
     return channel_event(config, row=error_row, contents=error_contents)
-
-
-def method_refused(config: Config) -> data.StructLayout:
-    """Strobe: the method pipeline halts `channel`."""
-    return channel_event(config, cause=Cause, check=SkedCheck, va=VA_BITS, method=Method)
-
-
-def copy_failed(config: Config) -> data.StructLayout:
-    """A copy of `channel`, launched by `data` on `subchannel`, has failed."""
-    return channel_event(config, cause=Cause, va=VA_BITS, data=32, subchannel=3)

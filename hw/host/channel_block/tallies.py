@@ -1,18 +1,127 @@
 """Tallies of each channel: METHODS, COPIES, TASKS and REFERENCE."""
 
-from amaranth.hdl import Module
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
-from signalbox.hw.host.channel_block.event_count import EventCount
-from signalbox.hw.host.channel_block.tally import Tally
 from signalbox.hw.lib.delayed import delayed
 from signalbox.hw.records.channel import channel_event
 
 __all__ = ["Tallies"]
 
 _WORDS = data.StructLayout({"METHODS": 32, "COPIES": 32, "TASKS": 32, "REFERENCE": 32})
+
+
+class Tally(wiring.Component):
+    """Stores a 32-bit value per channel; reads 0 from a start to the next write.
+
+    Members
+    -------
+    write : in, strobe: the number of `channel` becomes `value`.
+    started : in, strobe: the number of `channel` is 0 until the next write.
+    select : in, a channel.
+    stored : out, 32 bits, its stored number, combinational.
+    channel : in, channel of the access.
+    blank : out, per channel, no write since the start.
+    value : out, 32 bits, number of `channel`, two cycles later.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "write": In(channel_event(config, value=32)),
+            "started": In(1),
+            "select": In(config.channel_bits),
+            "stored": Out(32),
+            "channel": In(config.channel_bits),
+            "blank": Out(config.channels, init=(1 << config.channels) - 1),
+            "value": Out(32),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.numbers = numbers = Memory(
+            shape=32, depth=1 << self._config.channel_bits, init=[]
+        )
+        write, read = numbers.write_port(), numbers.read_port()
+        stored, nothing = numbers.read_port(domain="comb"), Signal()
+        m.d.comb += [
+            write.addr.eq(self.write.channel),
+            write.data.eq(self.write.value),
+            write.en.eq(self.write.valid),
+            read.addr.eq(self.channel),
+            stored.addr.eq(self.select),
+            self.stored.eq(stored.data),
+        ]
+        m.d.sync += [
+            nothing.eq(self.blank.bit_select(self.channel, 1)),
+            self.value.eq(Mux(nothing, 0, read.data)),
+        ]
+        with m.If(self.write.valid):
+            m.d.sync += self.blank.bit_select(self.write.channel, 1).eq(0)
+        with m.If(self.started):
+            m.d.sync += self.blank.bit_select(self.channel, 1).eq(1)
+        return m
+
+
+class EventCount(wiring.Component):
+    """Counts events, up to one per cycle.
+
+    Owns the events in progress; the counts are those of its `Tally`. First the count is read
+    (distributed RAM) or forwarded from the previous event, in the next cycle it is incremented.
+
+    Members
+    -------
+    event : in, strobe: an event of `channel`.
+    started : in, strobe: the count of `channel` is 0 until the next event is counted.
+    channel : in, channel of the access.
+    value : out, 32 bits, count of `channel`, two cycles later.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "event": In(channel_event(config)),
+            "started": In(1),
+            "channel": In(config.channel_bits),
+            "value": Out(32),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.tally = tally = Tally(self._config)
+        event = delayed(m, self.event, "event_before")
+        looking, adding = (
+            Signal(channel_event(self._config), name=name) for name in ("looking", "adding")
+        )
+        first = Signal()
+        again = Signal()
+        count = Signal(32)
+        more = Signal(32)
+        m.d.comb += [
+            more.eq(count + 1),
+            tally.select.eq(looking.channel),
+            tally.write.valid.eq(adding.valid),
+            tally.write.channel.eq(adding.channel),
+            tally.write.value.eq(more),
+            tally.started.eq(self.started),
+            tally.channel.eq(self.channel),
+            self.value.eq(tally.value),
+        ]
+        m.d.sync += [
+            looking.eq(event),
+            # The event before the previous one may be the first, and is being counted.
+            first.eq(
+                tally.blank.bit_select(event.channel, 1)
+                & ~(adding.valid & (adding.channel == event.channel))
+            ),
+            again.eq(looking.valid & (looking.channel == event.channel)),
+            adding.eq(looking),
+            count.eq(Mux(again, more, Mux(first, 0, tally.stored))),
+        ]
+        return m
 
 
 class Tallies(wiring.Component):

@@ -8,13 +8,31 @@ from amaranth.lib.wiring import In, Out
 from signalbox.hw.config import Config
 from signalbox.hw.host.fetch.aging import Aging
 from signalbox.hw.host.oldest_first import STAMP_BITS
+from signalbox.hw.host.ports import ArrivalOrder, ChannelStart, EntryEvents
 from signalbox.hw.host.records import INDEX_BITS
 from signalbox.hw.records.channel import channel_event
 
-__all__ = ["RECORDS", "Arrivals"]
+__all__ = ["RECORDS", "Announcements", "Arrivals"]
 
 RECORDS = 4
 """Doorbells told apart per channel; later ones join the last."""
+
+
+class Announcements(wiring.Signature):
+    """Doorbells, seen from the fetch unit.
+
+    Members
+    -------
+    now : out, `STAMP_BITS` wide: count of doorbells; the stamp given to a doorbell.
+    announce : out, strobe: `channel`'s entries up to `put` were received at `stamp`. Not in two
+        successive cycles.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({
+            "now": Out(STAMP_BITS),
+            "announce": Out(channel_event(config, put=INDEX_BITS, stamp=STAMP_BITS)),
+        })
 
 
 class Arrivals(wiring.Component):
@@ -29,36 +47,33 @@ class Arrivals(wiring.Component):
 
     Members
     -------
-    now : in, count of doorbells; the stamp given to a doorbell.
-    clear : in, strobe: the channel's records are dropped, including one announced in this cycle.
-    announce : in, strobe: entries up to `put` were received at `stamp`. Not in two successive
-        cycles.
-    finish : in, strobe: the entry up to GP_GET `get` was executed. Not in two successive cycles for
-        the same channel.
-    stamps : out, per channel, arrival of its head command.
+    doorbells : in, announced entries.
+    start : in, starts of channels. The channel's records are dropped, including one announced in
+        this cycle.
+    entries : in, executed entries (`finished`).
+    order : out, arrival of each channel's head command.
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
         super().__init__({
-            "now": In(STAMP_BITS),
-            "clear": In(channel_event(config)),
-            "announce": In(channel_event(config, put=INDEX_BITS, stamp=STAMP_BITS)),
-            "finish": In(channel_event(config, get=INDEX_BITS)),
-            "stamps": Out(data.ArrayLayout(STAMP_BITS, config.channels)),
+            "doorbells": In(Announcements(config)),
+            "start": In(ChannelStart(config)),
+            "entries": In(EntryEvents(config)),
+            "order": Out(ArrivalOrder(config)),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         channels = self._config.channels
         slot = range(RECORDS)
-        self._aging = Aging(m, self.now)
+        self._aging = Aging(m, self.doorbells.now)
         # Records of a channel, including the head; slot of the one behind the head.
         self._counts = Signal(data.ArrayLayout(range(RECORDS + 1), channels))
         self._seconds = Signal(data.ArrayLayout(slot, channels))
         # Of the heads; the RAMs hold the records behind them.
         self._puts = Signal(data.ArrayLayout(INDEX_BITS, channels))
-        # `finish` of the previous cycle has ended the head record.
+        # `finished` of the previous cycle has ended the head record.
         self._ends = Signal(channels)
         self._storage(m)
         for channel in range(channels):
@@ -78,17 +93,17 @@ class Arrivals(wiring.Component):
         self._aged = stamps.read_port()
         self._next_put, self._next_stamp = put_read.data, stamp_read.data
 
-        finished, arriving = self.finish.channel, self.announce.channel
+        finished, arriving = self.entries.finished.channel, self.doorbells.announce.channel
         count, full = self._counts[arriving], Signal()
         # One cycle later: the announcement, one-hot, and the slot of its record. The slot does not
         # depend on the head record ending meanwhile.
         self._arrived = Signal(self._config.channels)
-        self._late = Signal.like(self.announce)
+        self._late = Signal.like(self.doorbells.announce)
         self._slot = Signal(range(RECORDS))
         self._joins = Signal()
         m.d.comb += full.eq(count == RECORDS)
         m.d.sync += [
-            self._late.eq(self.announce),
+            self._late.eq(self.doorbells.announce),
             self._joins.eq(full),
             self._slot.eq(self._seconds[arriving] + Mux(full, RECORDS - 2, count + (RECORDS - 1))),
         ]
@@ -126,14 +141,15 @@ class Arrivals(wiring.Component):
 
     def _head(self, m: Module, channel: int) -> None:
         """The channel's head record."""
-        put, stamp, count = self._puts[channel], self.stamps[channel], self._counts[channel]
+        put, stamp, count = self._puts[channel], self.order.stamps[channel], self._counts[channel]
         second, ends = self._seconds[channel], self._ends[channel]
-        finished = self.finish.valid & (self.finish.channel == channel)
-        cleared = self.clear.valid & (self.clear.channel == channel)
+        finish, announce = self.entries.finished, self.doorbells.announce
+        finished = finish.valid & (finish.channel == channel)
+        cleared = self.start.cleared.valid & (self.start.cleared.channel == channel)
         announced = self._arrived[channel]
         m.d.sync += [
-            announced.eq(self.announce.valid & (self.announce.channel == channel)),
-            ends.eq(finished & (put == self.finish.get) & (count != 0) & ~cleared),
+            announced.eq(announce.valid & (announce.channel == channel)),
+            ends.eq(finished & (put == finish.get) & (count != 0) & ~cleared),
             second.eq(second + ends),
             count.eq(count + (announced & ~self._joins) - ends),
         ]

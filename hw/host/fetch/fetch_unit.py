@@ -21,19 +21,20 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from signalbox.hw.config import Config
 from signalbox.hw.errors import Cause
-from signalbox.hw.host.channel_settings import setting_event, setting_ram
+from signalbox.hw.host.channel_settings import ChannelControl, setting_ram
+from signalbox.hw.host.fetch.arrivals import Announcements
 from signalbox.hw.host.fetch.backlog import ENTRIES_AHEAD, OUTSTANDING, Backlog
+from signalbox.hw.host.fetch.prefetch_buffer import FillPort
 from signalbox.hw.host.fetch.read_responses import Read, ReadResponses, read_order
-from signalbox.hw.host.oldest_first import STAMP_BITS
-from signalbox.hw.host.records import INDEX_BITS, prefetch_beat
+from signalbox.hw.host.ports import ChannelStart, ChannelState, RingIndexPort, UserdWrites
+from signalbox.hw.host.records import INDEX_BITS
 from signalbox.hw.lib.arbiter import RoundRobin
 from signalbox.hw.lib.onehot import encode
 from signalbox.hw.lib.stream import StreamFIFO
 from signalbox.hw.methods import EntryOpcode, GpEntry, Userd
-from signalbox.hw.records.channel import channel_event
 from signalbox.hw.records.memory import ReadPort
 
-__all__ = ["FetchUnit"]
+__all__ = ["FetchUnit", "OutstandingReads"]
 
 _MARKS = ("report", "refuse", "close", "skip")
 _STEPS = ("accept", "ask", "burst", "open", "claim", *_MARKS)
@@ -56,51 +57,54 @@ class RingState(data.Struct):
     started: 1
 
 
+class OutstandingReads(wiring.Signature):
+    """Work of the fetch unit, per channel.
+
+    Members
+    -------
+    busy : out, there is something to fetch, in flight or waiting in the prefetch buffer.
+    reading : out, has outstanding reads.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({"busy": Out(config.channels), "reading": Out(config.channels)})
+
+
 class FetchUnit(wiring.Component):
     """Fetches rings and pushbuffer segments of all channels.
 
     Members
     -------
-    setting : in, writes of channel registers (GP_BASE, USERD, CONFIG.ASID).
-    enabled : in, per channel, may fetch.
+    control : in, writes of channel registers (GP_BASE, USERD, CONFIG.ASID); enabled channels, which
+        may fetch.
     restart : in, stream: `channel` starts with an empty ring; accepted once its reads have
         returned.
-    cleared : out, strobe, with each restart.
+    start : out, starts of channels, with each `restart`.
     doorbell : in, stream: `channel` has a new GP_PUT in USERD.
-    now : out, count of doorbells.
-    announce : out, strobe: entries up to `put` were accepted; their doorbell has `stamp`.
-    drained : in, per channel, everything fetched was executed (SYNC = WAIT, 1.1).
-    unwritten : in, strobe: a write to USERD of `channel` has failed.
-    fill : out, strobe: a beat for the prefetch buffer; its space was reserved.
-    popped : in, strobe: a beat of `channel` has left the prefetch buffer.
-    busy : out, per channel, there is something to fetch, in flight or waiting in the prefetch
-        buffer.
-    reading : out, per channel, has outstanding reads.
+    doorbells : out, accepted entries, and the stamp of their doorbell.
+    state : in, `drained`: everything fetched was executed (SYNC = WAIT, 1.1).
+    userd : in, failed writes to USERD, to be reported.
+    beats : out, the prefetch buffer.
+    outstanding : out, what is left to fetch.
     read : out, memory port.
-    peek : in, a channel.
-    peek_put : out, its last accepted GP_PUT, one cycle later.
+    put : in, last accepted GP_PUT of a channel.
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
         channel = data.StructLayout({"channel": config.channel_bits})
         super().__init__({
-            "setting": In(setting_event(config)),
-            "enabled": In(config.channels),
+            "control": In(ChannelControl(config)),
             "restart": In(stream.Signature(channel)),
-            "cleared": Out(channel_event(config)),
+            "start": Out(ChannelStart(config)),
             "doorbell": In(stream.Signature(channel)),
-            "now": Out(STAMP_BITS),
-            "announce": Out(channel_event(config, put=INDEX_BITS, stamp=STAMP_BITS)),
-            "drained": In(config.channels),
-            "unwritten": In(channel_event(config)),
-            "fill": Out(channel_event(config, beat=prefetch_beat(config))),
-            "popped": In(channel_event(config)),
-            "busy": Out(config.channels),
-            "reading": Out(config.channels),
+            "doorbells": Out(Announcements(config)),
+            "state": In(ChannelState(config)),
+            "userd": In(UserdWrites(config)),
+            "beats": Out(FillPort(config)),
+            "outstanding": Out(OutstandingReads(config)),
             "read": Out(ReadPort(config)),
-            "peek": In(config.channel_bits),
-            "peek_put": Out(INDEX_BITS),
+            "put": In(RingIndexPort(config)),
         })
         self._burst = min(8, config.prefetch_beats // 4)
         self._shift = (config.beat_dwords - 1).bit_length()
@@ -116,18 +120,18 @@ class FetchUnit(wiring.Component):
         connect(m, flipped(self.doorbell), backlog.doorbell)
         connect(m, self._orders.o, answer.order)
         m.d.comb += [
-            answer.clear.eq(self.cleared),
-            backlog.clear.eq(self.cleared),
-            self.fill.eq(answer.fill),
-            backlog.enabled.eq(self.enabled),
-            backlog.popped.eq(self.popped),
-            backlog.drained.eq(self.drained),
-            backlog.unwritten.eq(self.unwritten),
+            answer.clear.eq(self.start.cleared),
+            backlog.clear.eq(self.start.cleared),
+            self.beats.fill.eq(answer.fill),
+            backlog.enabled.eq(self.control.enabled),
+            backlog.popped.eq(self.beats.popped),
+            backlog.drained.eq(self.state.drained),
+            backlog.unwritten.eq(self.userd.failed),
             backlog.dropping.eq(answer.dropping),
             backlog.answered.eq(answer.answered),
-            self.now.eq(backlog.now),
-            self.busy.eq(backlog.busy),
-            self.reading.eq(~backlog.resting),
+            self.doorbells.now.eq(backlog.now),
+            self.outstanding.busy.eq(backlog.busy),
+            self.outstanding.reading.eq(~backlog.resting),
         ]
         for inner, outer in ((backlog.put, answer.put), (backlog.entry, answer.entry)):
             m.d.comb += [inner.valid.eq(outer.valid), inner.channel.eq(outer.channel)]
@@ -191,9 +195,9 @@ class FetchUnit(wiring.Component):
         self._save, self._load = states.write_port(), states.read_port()
         self._put, self._entry = puts.read_port(), entries.read_port()
         self._show, shown_read = shown.write_port(), shown.read_port()
-        self._base = setting_ram(m, config, self.setting, "GP_BASE", "GP_BASE_HI")
-        self._userd = setting_ram(m, config, self.setting, "USERD", "USERD_HI")
-        self._setup = setting_ram(m, config, self.setting, "CONFIG")
+        self._base = setting_ram(m, config, self.control.setting, "GP_BASE", "GP_BASE_HI")
+        self._userd = setting_ram(m, config, self.control.setting, "USERD", "USERD_HI")
+        self._setup = setting_ram(m, config, self.control.setting, "CONFIG")
         self._loads = [self._load, self._put, *self._base, *self._userd, *self._setup]
 
         put_write, entry_write = puts.write_port(), entries.write_port()
@@ -202,8 +206,8 @@ class FetchUnit(wiring.Component):
         self._newest_slot = Signal(slots)
         arriving = answer.entry.channel
         m.d.comb += [
-            shown_read.addr.eq(self.peek),
-            self.peek_put.eq(shown_read.data),
+            shown_read.addr.eq(self.put.channel),
+            self.put.index.eq(shown_read.data),
             put_write.addr.eq(answer.put.channel),
             put_write.data.value.eq(answer.put.value),
             put_write.data.cause.eq(answer.put.cause),
@@ -225,7 +229,7 @@ class FetchUnit(wiring.Component):
                 m.d.sync += newest.eq(newest + 1)
             with m.If(self._backlog.step.open & self._visited[number]):
                 m.d.sync += oldest.eq(oldest + 1)
-            with m.If(self.cleared.valid & (self.cleared.channel == number)):
+            with m.If(self.start.cleared.valid & (self.start.cleared.channel == number)):
                 m.d.sync += [newest.eq(0), oldest.eq(0)]
 
     # -- one step for one channel ------------------------------------------------------------------
@@ -245,13 +249,13 @@ class FetchUnit(wiring.Component):
             & ~begins
         )
         m.d.comb += [turns.requests.eq(backlog.wanting), backlog.visited.eq(visited)]
-        m.d.comb += [number.eq(encode(visited)), self.cleared.channel.eq(returning)]
+        m.d.comb += [number.eq(encode(visited)), self.start.cleared.channel.eq(returning)]
         m.d.sync += channel.eq(number)
         m.d.comb += [port.en.eq(0) for port in (*self._loads, self._entry)]
         m.d.sync += [
             self._begun.eq(0),
             was_begun.eq(self._begun),
-            self.announce.valid.eq(0),
+            self.doorbells.announce.valid.eq(0),
             # One more than counted: the last visit's order may not be in the FIFO yet.
             self._room.eq(self._orders.level < OUTSTANDING - 1),
         ]
@@ -267,7 +271,7 @@ class FetchUnit(wiring.Component):
                     m.next = "LOAD"
             with m.State("CLEAR"):
                 m.d.comb += [
-                    self.cleared.valid.eq(1),
+                    self.start.cleared.valid.eq(1),
                     self.restart.ready.eq(1),
                     self._save.addr.eq(returning),
                     self._show.addr.eq(returning),
@@ -488,8 +492,8 @@ class FetchUnit(wiring.Component):
 
     def _announce(self, m: Module) -> None:
         m.d.sync += [
-            self.announce.valid.eq(self._begun & self._do.accept & self._plan.moves),
-            self.announce.channel.eq(self._channel),
-            self.announce.put.eq(self._put.data.value),
-            self.announce.stamp.eq(self._backlog.stamp),
+            self.doorbells.announce.valid.eq(self._begun & self._do.accept & self._plan.moves),
+            self.doorbells.announce.channel.eq(self._channel),
+            self.doorbells.announce.put.eq(self._put.data.value),
+            self.doorbells.announce.stamp.eq(self._backlog.stamp),
         ]

@@ -7,10 +7,39 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
 from signalbox.hw.host.methods.decoder import HeaderCheck
+from signalbox.hw.host.ports import ChannelStart, HeadPort, Served
 from signalbox.hw.host.records import head_beat, prefetch_beat
 from signalbox.hw.records.channel import channel_event
 
-__all__ = ["PrefetchBuffer"]
+__all__ = ["FetchedBeats", "FillPort", "PrefetchBuffer"]
+
+
+class FillPort(wiring.Signature):
+    """The prefetch buffer, seen from the fetch unit.
+
+    Members
+    -------
+    fill : out, strobe: `beat` for `channel`; its space was reserved.
+    popped : in, strobe: a beat of `channel` has left.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({
+            "fill": Out(channel_event(config, beat=prefetch_beat(config))),
+            "popped": In(channel_event(config)),
+        })
+
+
+class FetchedBeats(wiring.Signature):
+    """Contents of the prefetch buffer.
+
+    Members
+    -------
+    occupied : out, per channel, it holds beats, including the head.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({"occupied": Out(config.channels)})
 
 
 class PrefetchBuffer(wiring.Component):
@@ -18,32 +47,26 @@ class PrefetchBuffer(wiring.Component):
 
     A register precedes the RAM; as the RAM's output is late, another register follows, the head.
     The RAM's output is the beat behind the head. So the head is offered in the cycle after
-    `serving` rises, and successive beats of a channel every cycle; a beat into an empty FIFO, four
-    cycles after its fill. `fill` is always accepted; the fetch unit reserves space beforehand.
+    `served.active` rises, and successive beats of a channel every cycle; a beat into an empty FIFO,
+    four cycles after its fill. `fill` is always accepted; the fetch unit reserves space beforehand.
 
     Members
     -------
-    fill : in, strobe: one beat for `channel`.
-    clear : in, strobe: all beats of `channel` are dropped.
-    select : in, channel of the head; stable from the cycle before `serving` on.
-    serving : in, beats of `select` are taken.
-    head : out, registered, oldest beat of `select`; `single`: used up after one step.
-    head_valid : out.
-    take : in, the head leaves; only with `head_valid`.
-    occupied : out, per channel, it holds beats, including the head.
+    beats : in, the fetch unit.
+    start : in, starts of channels. All beats of the channel are dropped.
+    served : in, the channel of the head, `select`, is stable from the cycle before `active` on.
+    head : in, the method pipeline.
+    fetched : out, channels that have beats (`occupied`).
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
         super().__init__({
-            "fill": In(channel_event(config, beat=prefetch_beat(config))),
-            "clear": In(channel_event(config)),
-            "select": In(config.channel_bits),
-            "serving": In(1),
-            "head": Out(head_beat(config)),
-            "head_valid": Out(1),
-            "take": In(1),
-            "occupied": Out(config.channels),
+            "beats": In(FillPort(config)),
+            "start": In(ChannelStart(config)),
+            "served": In(Served(config)),
+            "head": In(HeadPort(config)),
+            "fetched": Out(FetchedBeats(config)),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -54,34 +77,37 @@ class PrefetchBuffer(wiring.Component):
         heads = Signal(data.ArrayLayout(pointer, config.channels))
         tails = Signal(data.ArrayLayout(pointer, config.channels))
         counts = Signal(data.ArrayLayout(counter, config.channels))
+        take, select, clear = self.head.take, self.served.select, self.start.cleared
+        m.d.comb += [self.beats.popped.valid.eq(take), self.beats.popped.channel.eq(select)]
         filling = self._describe(m)
         for channel in range(config.channels):
             filled = filling.valid & (filling.channel == channel)
-            taken = self.take & (self.select == channel)
-            m.d.comb += self.occupied[channel].eq((counts[channel] != 0) | filled)
+            taken = take & (select == channel)
+            m.d.comb += self.fetched.occupied[channel].eq((counts[channel] != 0) | filled)
             with m.If(filled):
                 m.d.sync += tails[channel].eq(tails[channel] + 1)
             with m.If(taken):
                 m.d.sync += heads[channel].eq(heads[channel] + 1)
             with m.If(filled != taken):
                 m.d.sync += counts[channel].eq(counts[channel] + Mux(filled, 1, -1))
-            with m.If(self.clear.valid & (self.clear.channel == channel)):
+            with m.If(clear.valid & (clear.channel == channel)):
                 m.d.sync += [tails[channel].eq(0), heads[channel].eq(0), counts[channel].eq(0)]
         self._read(m, self._store(m, filling, tails), filling, heads, counts)
         return m
 
     def _describe(self, m: Module) -> data.View:
         """Beat of the previous cycle, with properties that the decoder needs early."""
-        beat = self.fill.beat
+        fill, clear = self.beats.fill, self.start.cleared
+        beat = fill.beat
         filling = Signal(channel_event(self._config, row=head_beat(self._config)))
         for number in range(self._config.beat_dwords):
             m.submodules[f"refusals_{number}"] = one = HeaderCheck()
             m.d.comb += one.dword.eq(beat.data.word_select(number, 32))
             m.d.sync += filling.row.refusals[number].eq(one.refusal)
-        dropped = self.clear.valid & (self.clear.channel == self.fill.channel)
+        dropped = clear.valid & (clear.channel == fill.channel)
         m.d.sync += [
-            filling.valid.eq(self.fill.valid & ~dropped),
-            filling.channel.eq(self.fill.channel),
+            filling.valid.eq(fill.valid & ~dropped),
+            filling.channel.eq(fill.channel),
             filling.row.beat.eq(beat),
             filling.row.single.eq(beat.empty | (beat.cause != 0) | (beat.low == beat.high)),
         ]
@@ -115,6 +141,7 @@ class PrefetchBuffer(wiring.Component):
     ) -> None:
         """Move the beats of `select` one by one to the RAM's output and on to the head."""
         read, address = port
+        head, served, clear = self.head, self.served, self.start.cleared
         # Last read address, and number of beats not read before; `ahead`: a beat was read there,
         # and the next one is behind it.
         place = Signal.like(heads[0])
@@ -125,16 +152,16 @@ class PrefetchBuffer(wiring.Component):
         reads = Signal()
         first = Signal.like(place)
         count = Signal.like(unread)
-        filled = filling.valid & (filling.channel == self.select)
-        cleared = self.clear.valid & (self.clear.channel == self.select)
+        filled = filling.valid & (filling.channel == served.select)
+        cleared = clear.valid & (clear.channel == served.select)
         m.d.comb += [
-            first.eq(Mux(self.serving, self._after(place, ahead), heads[self.select])),
-            count.eq(Mux(self.serving, unread - ahead, counts[self.select])),
-            moves.eq(~self.head_valid | self.take),
-            reads.eq(~self.serving | ~next_valid | moves),
+            first.eq(Mux(served.active, self._after(place, ahead), heads[served.select])),
+            count.eq(Mux(served.active, unread - ahead, counts[served.select])),
+            moves.eq(~head.valid | head.take),
+            reads.eq(~served.active | ~next_valid | moves),
             read.en.eq(reads),
             address.pointer.eq(first),
-            address.channel.eq(self.select),
+            address.channel.eq(served.select),
         ]
         m.d.sync += [
             place.eq(first),
@@ -144,9 +171,9 @@ class PrefetchBuffer(wiring.Component):
         with m.If(reads):
             m.d.sync += next_valid.eq(count != 0)
         with m.If(moves):
-            m.d.sync += [self.head.eq(read.data), self.head_valid.eq(next_valid & self.serving)]
-        with m.If(~self.serving | cleared):
-            m.d.sync += self.head_valid.eq(0)
+            m.d.sync += [head.oldest.eq(read.data), head.valid.eq(next_valid & served.active)]
+        with m.If(~served.active | cleared):
+            m.d.sync += head.valid.eq(0)
         with m.If(cleared):
             m.d.sync += [next_valid.eq(0), ahead.eq(0), unread.eq(0), place.eq(0)]
 

@@ -27,9 +27,9 @@ class ChannelRights(wiring.Component):
 
     Members
     -------
-    setting : in, writes of channel registers.
-    select : in, a channel.
-    rights : out, its CONFIG, one cycle later.
+    setting : in, writes of channel registers, see `setting_event`.
+    select : in, number of a channel.
+    rights : out, its `channel_rights`, from CONFIG; one cycle later.
     """
 
     def __init__(self, config: Config) -> None:

@@ -46,19 +46,19 @@ class ControlMethods(wiring.Component):
     -------
     service : in, the served channel.
     run : in, execute its method as a control method in this cycle.
-    settings : in, of the channel.
-    rights : in, likewise.
+    settings : in, `method_settings` of the channel.
+    rights : in, `channel_rights` of the channel.
     known : in, see `ServedChannel`.
     all_idle : in, no copy, task or change of a semaphore in memory is outstanding.
     reference : out, REF.
     barrier : out, WFI of scope ALL.
     invalidation : out, invalidations.
     compute : out, methods of compute objects.
-    outcome : out.
-    referred : out, registered, see `method_state`.
-    inline : out, registered, likewise.
-    bind : out, strobe: SET_OBJECT.
-    bound : out, likewise, with its data.
+    outcome : out, see `Outcome`.
+    referred : out, registered; see `method_state`.
+    inline : out, an `inline_state`, registered.
+    bind : out, strobe: SET_OBJECT, an `object_binding`.
+    bound : out, strobe: SET_OBJECT, an `object_bound`.
     notify : out, strobe: NON_STALL_INTERRUPT.
     resume : out, strobe: CLEAR_FAULTED for channel `target`.
     ignored : out, strobe: a compute method without effect in this design is executed.

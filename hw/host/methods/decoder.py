@@ -157,11 +157,11 @@ class Decoder(wiring.Component):
 
     Members
     -------
-    group : in, open method group.
-    dword : in, pushbuffer dword.
-    refusal : in, its refusal as a header.
-    next_group : out, method group after the dword.
-    step : out, method completed by the dword, if any.
+    group : in, the open method group, a `GroupState`.
+    dword : in, pushbuffer dword, 32 bits.
+    refusal : in, its `Refusal` as a header.
+    next_group : out, the `GroupState` after the dword; combinational.
+    step : out, a `Step`: the method completed by the dword, if any; combinational.
     """
 
     group: In(GroupState)

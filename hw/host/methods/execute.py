@@ -7,32 +7,32 @@ tasks.
 """
 
 from amaranth.hdl import Module, Mux
-from amaranth.lib import wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from signalbox.hw.config import VA_BITS, Config
-from signalbox.hw.errors import Cause
-from signalbox.hw.host.channel_settings import setting_event
+from signalbox.hw.config import Config
+from signalbox.hw.host.channel_settings import ChannelControl
 from signalbox.hw.host.copy_launcher import CopyRequests, EngineStatus
 from signalbox.hw.host.methods.channel_rights import ChannelRights
 from signalbox.hw.host.methods.control_methods import ControlMethods
 from signalbox.hw.host.methods.launch_dma import LaunchDma
 from signalbox.hw.host.methods.semaphore_methods import SemaphoreMethods
 from signalbox.hw.host.methods.served_channel import ServedChannel
-from signalbox.hw.host.methods.service import Progress, Service
+from signalbox.hw.host.methods.service import MethodReports, Progress, Service
 from signalbox.hw.host.methods.state_methods import StateMethods
-from signalbox.hw.host.records import Method, object_bound
-from signalbox.hw.host.scheduling.parking import AcquirePort
+from signalbox.hw.host.ports import Activity
+from signalbox.hw.host.scheduling.parking import AcquirePort, MethodWaits
 from signalbox.hw.host.scheduling.retry_timers import TimerPort
+from signalbox.hw.host.scheduling.runlist import GroupPort
 from signalbox.hw.host.scheduling.scheduler import SlicePort
 from signalbox.hw.host.userd_writeback import ReferencePort
 from signalbox.hw.host.waits.barrier import BarrierPort
-from signalbox.hw.host.waits.compute_waits import ComputeMethodPort
+from signalbox.hw.host.waits.compute_waits import ComputeMethodPort, OutstandingTasks
 from signalbox.hw.host.waits.mem_ops import InvalidationPort
 from signalbox.hw.host.waits.memory_semaphores import MemorySemaphorePort
-from signalbox.hw.qmd import SkedCheck
+from signalbox.hw.methods import SemaphoreExecute
 from signalbox.hw.records.channel import channel_event, present_time
-from signalbox.hw.records.semaphore import SemaphorePort
+from signalbox.hw.records.semaphore import OnChipStatus, SemaphorePort
 
 __all__ = ["Execute"]
 
@@ -47,26 +47,24 @@ class Execute(wiring.Component):
     -------
     service : in, the served channel.
     progress : out, outcome of its method.
-    setting : in, writes of channel registers.
-    time : in, present time.
-    zero : in, zero flags of the counting semaphores.
-    counting : in, number of counting semaphores.
-    engines : in, copy engines.
-    tasks : in, per channel, has outstanding tasks.
-    all_idle : in, no copy, task or change of a semaphore in memory is outstanding.
-    slices : out, the scheduler.
-    copies : out, the copy launcher.
+    control : in, writes of channel registers (`setting`).
+    time : in, `present_time`.
+    on_chip : in, `zero` flags and number of the counting semaphores.
+    engines : in, copy engines, as each channel finds them.
+    tasks : in, channels that have outstanding tasks.
+    activity : in, whether nothing is outstanding (`all_idle`).
+    slices : out, the served channel's slice, for the scheduler.
+    copies : out, copies and reservations, for the copy launcher.
     acquires : out, waits for on-chip semaphores.
     timer : out, time-outs and retries.
     semaphore : out, the semaphore unit, for on-chip operations.
     in_memory : out, semaphores in memory.
     reference : out, write-back of REF.
     barrier, invalidation, compute : out, waits of control methods.
-    notify : out, strobe: NON_STALL_INTERRUPT.
-    resume : out, strobe: CLEAR_FAULTED for channel `target`.
-    bound : out, strobe: SET_OBJECT.
-    halt : out, strobe: `method` is refused; the channel halts.
-    acquire : out, strobe: an acquire is decided.
+    waits : out, waits that methods have begun, for parking.
+    group : out, time-slice group of the channel, for the runlist.
+    reports : out, methods that concern the channel registers.
+    notify : out, strobe: NON_STALL_INTERRUPT of `channel`.
     ignored : out, strobe: a compute method without effect in this design is executed.
     """
 
@@ -75,13 +73,12 @@ class Execute(wiring.Component):
         super().__init__({
             "service": In(Service(config)),
             "progress": Out(Progress()),
-            "setting": In(setting_event(config)),
+            "control": In(ChannelControl(config)),
             "time": In(present_time),
-            "zero": In(config.counters),
-            "counting": In(range(config.counters + 1)),
+            "on_chip": In(OnChipStatus(config)),
             "engines": In(EngineStatus(config)),
-            "tasks": In(config.channels),
-            "all_idle": In(1),
+            "tasks": In(OutstandingTasks(config)),
+            "activity": In(Activity(config)),
             "slices": Out(SlicePort(config)),
             "copies": Out(CopyRequests(config)),
             "acquires": Out(AcquirePort(config)),
@@ -92,19 +89,16 @@ class Execute(wiring.Component):
             "barrier": Out(BarrierPort(config)),
             "invalidation": Out(InvalidationPort(config)),
             "compute": Out(ComputeMethodPort(config)),
+            "waits": Out(MethodWaits(config)),
+            "group": Out(GroupPort(config)),
+            "reports": Out(MethodReports(config)),
             "notify": Out(channel_event(config)),
-            "resume": Out(channel_event(config, target=12)),
-            "bound": Out(object_bound(config)),
-            "halt": Out(
-                channel_event(config, cause=Cause, check=SkedCheck, va=VA_BITS, method=Method)
-            ),
-            "acquire": Out(channel_event(config, passed=1)),
             "ignored": Out(1),
         })
         self._settings = StateMethods(config)
         self._semaphores = SemaphoreMethods(config)
         self._launch = LaunchDma(config)
-        self._control = ControlMethods(config)
+        self._controls = ControlMethods(config)
         self._status, self._rights = ServedChannel(config), ChannelRights(config)
 
     def elaborate(self, platform: object) -> Module:
@@ -112,7 +106,7 @@ class Execute(wiring.Component):
         m.submodules.settings = self._settings
         m.submodules.semaphores = semaphores = self._semaphores
         m.submodules.launch = launch = self._launch
-        m.submodules.control = control = self._control
+        m.submodules.control = control = self._controls
         m.submodules.status, m.submodules.rights = self._status, self._rights
         for part in (semaphores, launch, control):
             connect(m, flipped(self.service), part.service)
@@ -134,15 +128,19 @@ class Execute(wiring.Component):
         status, rights, service = self._status, self._rights, self.service
         connect(m, flipped(self.engines), status.engines)
         m.d.comb += [
-            rights.setting.eq(self.setting),
+            rights.setting.eq(self.control.setting),
             rights.select.eq(service.select),
             status.channel.eq(service.channel),
-            status.tasks.eq(self.tasks),
+            status.tasks.eq(self.tasks.some),
             status.ended.eq(self.in_memory.ended),
-            status.over.eq(self.barrier.over | self.invalidation.over | self.compute.over),
+            status.over.eq(self.waits.over),
             status.launched.eq(self.copies.launch.valid),
             status.collected.eq(self.in_memory.collect.valid),
             status.dropped.eq(self.barrier.drop.valid),
+            self.waits.retry.eq(self.timer.expired),
+            self.waits.fenced.eq(self.in_memory.ended),
+            self.waits.over.eq(self.barrier.over | self.invalidation.over | self.compute.over),
+            self.waits.referring.eq(self.reference.referring),
         ]
 
     def _set(self, m: Module) -> None:
@@ -151,33 +149,40 @@ class Execute(wiring.Component):
             settings.method.eq(service.step.method),
             settings.host.eq(service.run & kind.host),
             settings.copy.eq(service.run & kind.copy),
-            settings.bind.eq(self._control.bind),
+            settings.bind.eq(self._controls.bind),
             settings.load.eq(service.load),
             settings.loaded.eq(service.loaded.settings),
             settings.reset.eq(service.reset),
-            settings.counting.eq(self.counting),
+            settings.counting.eq(self.on_chip.counting),
             self.slices.give_up.eq(settings.yields),
-            self.slices.expire.eq(settings.expires),
+            self.group.expire.eq(settings.expires),
         ]
 
     def _use_semaphores(self, m: Module) -> None:
         semaphores, service = self._semaphores, self.service
+        method = data.View(SemaphoreExecute, service.step.method.data)
+        decided = semaphores.decided
         connect(m, flipped(self.semaphore), semaphores.semaphore)
         connect(m, flipped(self.in_memory), semaphores.in_memory)
         connect(m, flipped(self.acquires), semaphores.acquires)
         m.d.comb += [
             semaphores.run.eq(service.run & service.step.kind.semaphore),
             semaphores.now.eq(self._status.now),
-            semaphores.setting.eq(self.setting),
+            semaphores.setting.eq(self.control.setting),
             semaphores.time.eq(self.time),
-            semaphores.zero.eq(self.zero),
+            semaphores.zero.eq(self.on_chip.zero),
             semaphores.candidate.eq(self.slices.candidate),
             semaphores.ends_group.eq(self.copies.launch.valid),
             self.timer.arm.eq(semaphores.arm),
             self.timer.disarm.valid.eq(semaphores.outcome.disarm | self._launch.outcome.disarm),
             self.timer.disarm.channel.eq(service.channel),
             self.copies.reserve.eq(semaphores.reserve),
-            self.acquire.eq(semaphores.decided),
+            self.slices.reserves.eq(semaphores.reserve.valid),
+            self.reports.acquire.eq(decided),
+            self.group.failed.valid.eq(decided.valid & ~decided.passed),
+            self.group.failed.channel.eq(decided.channel),
+            # The bit is in the same place of both semaphore methods.
+            self.group.failed.yields.eq(method.acquire_switch),
         ]
 
     def _use_engines(self, m: Module) -> None:
@@ -188,26 +193,27 @@ class Execute(wiring.Component):
             launch.held.eq(self.acquires.held),
             launch.spent.eq(self.slices.spent),
             self.copies.launch.eq(launch.launch),
+            self.slices.launches.eq(launch.launch.valid),
         ]
 
     def _act(self, m: Module) -> None:
-        control, kind = self._control, self.service.step.kind
+        control, kind = self._controls, self.service.step.kind
         for name in ("reference", "barrier", "invalidation", "compute"):
             connect(m, flipped(getattr(self, name)), getattr(control, name))
         m.d.comb += [
             control.run.eq(self.service.run & ~kind.as_value().any()),
-            control.all_idle.eq(self.all_idle),
+            control.all_idle.eq(self.activity.all_idle),
             self.notify.eq(control.notify),
-            self.resume.eq(control.resume),
-            self.bound.eq(control.bound),
+            self.reports.resume.eq(control.resume),
+            self.reports.bound.eq(control.bound),
             self.ignored.eq(control.ignored),
         ]
 
     def _answer(self, m: Module) -> None:
         """Outcome of the method: wait and cause are selected by kind alone, for timing."""
-        service, progress, halt = self.service, self.progress, self.halt
+        service, progress, halt = self.service, self.progress, self.reports.halt
         kind, settings = service.step.kind, self._settings.settings
-        parts = (self._semaphores.outcome, self._launch.outcome, self._control.outcome)
+        parts = (self._semaphores.outcome, self._launch.outcome, self._controls.outcome)
         semaphores, launch, control = parts
         m.d.comb += [
             progress.sets.eq(service.run & (kind.host | kind.copy)),
@@ -220,12 +226,12 @@ class Execute(wiring.Component):
             progress.asked.eq(self._semaphores.asked),
             progress.state.settings.eq(settings),
             progress.state.acquire.eq(self._semaphores.state),
-            progress.state.referred.eq(self._control.referred),
-            progress.state.inline.eq(self._control.inline),
+            progress.state.referred.eq(self._controls.referred),
+            progress.state.inline.eq(self._controls.inline),
             halt.valid.eq(progress.refuse),
             halt.channel.eq(service.channel),
-            halt.check.eq(self._control.check),
-            halt.va.eq(Mux(kind.semaphore, settings.semaphore.va, self._control.va)),
+            halt.check.eq(self._controls.check),
+            halt.va.eq(Mux(kind.semaphore, settings.semaphore.va, self._controls.va)),
             halt.method.eq(service.step.method),
         ]
         with m.If(kind.semaphore):

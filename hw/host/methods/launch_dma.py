@@ -29,13 +29,13 @@ class LaunchDma(wiring.Component):
     -------
     service : in, the served channel.
     run : in, execute its method as LAUNCH_DMA in this cycle.
-    settings : in, of the channel.
-    rights : in, likewise.
+    settings : in, `method_settings` of the channel.
+    rights : in, `channel_rights` of the channel.
     now, known : in, see `ServedChannel`.
     held : in, its acquire group holds.
     spent : in, see `SlicePort`.
-    outcome : out.
-    launch : out, strobe.
+    outcome : out, see `Outcome`.
+    launch : out, strobe, see `copy_launch`.
     """
 
     def __init__(self, config: Config) -> None:

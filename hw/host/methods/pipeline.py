@@ -19,18 +19,18 @@ from signalbox.hw.config import Config
 from signalbox.hw.errors import Cause
 from signalbox.hw.host.methods.decoder import Decoder, assign, kind_of, traits_of
 from signalbox.hw.host.methods.service import Progress, Service
+from signalbox.hw.host.ports import ChannelState, EntryEvents, HeadPort, MethodEvents, Served
 from signalbox.hw.host.records import (
-    INDEX_BITS,
     GroupState,
     Method,
     Step,
     channel_context,
     has_copies,
-    head_beat,
     method_flow,
 )
+from signalbox.hw.host.scheduling.parking import ParkPort
+from signalbox.hw.host.scheduling.scheduler import ChoicePort
 from signalbox.hw.methods import ComputeMethod, Header
-from signalbox.hw.records.channel import channel_event
 from signalbox.hw.registers import Wait
 
 __all__ = ["MethodPipeline", "channel_edit"]
@@ -52,58 +52,39 @@ class MethodPipeline(wiring.Component):
 
     Members
     -------
-    alive : in, per channel, enabled and not halted.
-    occupied : in, per channel, has fetched beats.
-    select : out, see `PrefetchBuffer`.
-    head, head_valid : in, likewise.
-    take : out, likewise.
-    target, target_valid, leave, stay : in, see `Scheduler`.
+    state : in, channels that are `alive`, and those that have fetched beats (`occupied`).
+    head : out, the prefetch buffer.
+    choice : out, the scheduler.
     service : out, the served channel, to the execution of its methods.
     progress : in, outcome of its method.
-    taken : out, strobe: `target` is taken.
-    slice_now : out, strobe, one cycle after `taken`.
-    serving : out, a channel is served.
-    served : out, its number, only while `serving`.
-    edit : in, stream of changes to contexts. A start ends the channel's wait; otherwise it goes on.
-    started : out, strobe: an entry of the served channel starts; GP_GET becomes `get`.
-    finished : out, strobe: all of the entry was executed.
-    unpark, park : out, see `Parking`.
-    release : out, strobe: the channel is let go because it is blocked; its reservation ends.
-    method : out, strobe: a method was executed.
+    served : out, the served channel, to all others.
+    edit : in, stream of `channel_edit`. A start ends the channel's wait; otherwise it goes on.
+    parking : out, parking of the served channel.
+    entries : out, its entries.
+    methods : out, its methods.
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        event = channel_event(config)
         super().__init__({
-            "alive": In(config.channels),
-            "occupied": In(config.channels),
-            "select": Out(config.channel_bits),
-            "head": In(head_beat(config)),
-            "head_valid": In(1),
-            "take": Out(1),
-            "target": In(config.channel_bits),
-            "target_valid": In(1),
+            "state": In(ChannelState(config)),
+            "head": Out(HeadPort(config)),
+            "choice": Out(ChoicePort(config)),
             "service": Out(Service(config)),
             "progress": In(Progress()),
-            "taken": Out(1),
-            "slice_now": Out(1),
-            "leave": In(1),
-            "stay": In(1),
-            "serving": Out(1),
-            "served": Out(config.channel_bits),
+            "served": Out(Served(config)),
             "edit": In(stream.Signature(channel_edit(config))),
-            "started": Out(channel_event(config, get=INDEX_BITS)),
-            "finished": Out(channel_event(config, get=INDEX_BITS)),
-            "unpark": Out(event),
-            "park": Out(channel_event(config, wait=Wait, lasts=1)),
-            "release": Out(event),
-            "method": Out(channel_event(config, method=Method)),
+            "parking": Out(ParkPort(config)),
+            "entries": Out(EntryEvents(config)),
+            "methods": Out(MethodEvents(config)),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config, service, progress = self._config, self.service, self.progress
+        served, channel, choice = self.served, self.served.channel, self.choice
+        park, unpark = self.parking.park, self.parking.unpark
+        methods, finished = self.methods, self.entries.finished
         m.submodules.contexts = contexts = Memory(
             shape=channel_context(), depth=1 << config.channel_bits, init=[]
         )
@@ -126,57 +107,60 @@ class MethodPipeline(wiring.Component):
         next_channel = Signal(config.channel_bits)
 
         m.d.comb += [
-            save.addr.eq(self.served),
+            save.addr.eq(channel),
             save.data.flow.eq(flow),
             save.data.state.eq(progress.state),
             load.addr.eq(next_channel),
-            self.select.eq(Mux(self.serving, self.served, next_channel)),
-            next_channel.eq(Mux(self.edit.valid, self.edit.payload.channel, self.target)),
-            self.unpark.channel.eq(self.served),
-            self.release.channel.eq(self.served),
-            self.park.channel.eq(self.served),
-            self._alive.eq(self.alive.bit_select(self.served, 1)),
+            served.select.eq(Mux(served.active, channel, next_channel)),
+            next_channel.eq(Mux(self.edit.valid, self.edit.payload.channel, choice.target)),
+            served.asked.eq(progress.asked),
+            unpark.channel.eq(channel),
+            methods.released.channel.eq(channel),
+            park.channel.eq(channel),
+            self._alive.eq(self.state.alive.bit_select(channel, 1)),
         ]
         # Everything qualified by `run` is driven in all states, for timing.
         m.d.comb += [
-            self.park.valid.eq(self.serving),
+            park.valid.eq(served.active),
             service.step.eq(flow.step),
             service.run.eq(
                 (self._running & ~self._halting & flow.step.method.valid)
                 & (self._was_alive | progress.asked)
             ),
-            service.channel.eq(self.served),
-            service.select.eq(self.select),
+            service.channel.eq(channel),
+            service.select.eq(served.select),
             service.loaded.eq(load.data.state),
-            service.leave.eq(self.leave | self.edit.valid),
-            service.quit.eq((self.leave & ~self.stay) | self.edit.valid),
-            self.method.channel.eq(self.served),
-            self.method.method.eq(flow.step.method),
-            self.finished.channel.eq(self.served),
-            self.finished.get.eq(flow.finish.get),
+            service.leave.eq(choice.leave | self.edit.valid),
+            service.quit.eq((choice.leave & ~choice.stay) | self.edit.valid),
+            methods.executed.channel.eq(channel),
+            methods.executed.method.eq(flow.step.method),
+            methods.cleared.valid.eq(service.reset),
+            methods.cleared.channel.eq(channel),
+            finished.channel.eq(channel),
+            finished.get.eq(flow.finish.get),
         ]
         self._decode(m)
         self._move(m)
         with m.FSM(name="service"):
             with m.State("SELECT"):
                 m.d.comb += [save.en.eq(dirty), service.ahead.eq(1)]
-                # `target_valid` is later than `target`.
+                # `choice.found` is later than `target`.
                 m.d.sync += [
                     dirty.eq(0),
-                    self.served.eq(next_channel),
+                    channel.eq(next_channel),
                     edited.eq(self.edit.payload),
                     editing.eq(self.edit.valid),
                     # A context being saved cannot be read yet; it is still in the registers.
-                    kept.eq(dirty & (next_channel == self.served)),
+                    kept.eq(dirty & (next_channel == channel)),
                 ]
-                with m.If(self.edit.valid | self.target_valid):
-                    m.d.comb += [self.edit.ready.eq(1), self.taken.eq(~self.edit.valid)]
+                with m.If(self.edit.valid | choice.found):
+                    m.d.comb += [self.edit.ready.eq(1), choice.take.eq(~self.edit.valid)]
                     m.next = "LOAD"
             with m.State("LOAD"):
                 m.d.comb += [
-                    self.serving.eq(1),
-                    self.unpark.valid.eq(1),
-                    self.slice_now.eq(~editing),
+                    served.active.eq(1),
+                    unpark.valid.eq(1),
+                    choice.taken.eq(~editing),
                     service.load.eq(~kept),
                     service.early.eq(~kept & ~editing & self._alive),
                 ]
@@ -189,7 +173,7 @@ class MethodPipeline(wiring.Component):
                     self._change(m, edited)
                     m.next = "SELECT"
             with m.State("RUN"):
-                m.d.comb += self.serving.eq(1)
+                m.d.comb += served.active.eq(1)
                 self._run(m)
         return m
 
@@ -200,7 +184,8 @@ class MethodPipeline(wiring.Component):
             m.d.comb += self.service.reset.eq(1)
         with m.Else():
             # An operation begun by the held method is still waited for.
-            m.d.comb += [self.park.wait.eq(Wait.TURN), self.park.lasts.eq(1)]
+            park = self.parking.park
+            m.d.comb += [park.wait.eq(Wait.TURN), park.lasts.eq(1)]
             with m.If(edited.replace):
                 loads = edited.method.address == ComputeMethod.LOAD_INLINE_DATA >> 2
                 m.d.comb += [
@@ -221,33 +206,33 @@ class MethodPipeline(wiring.Component):
     def _run(self, m: Module) -> None:
         """Execute the held method; take the next dword while there is room for its method."""
         flow, progress = self._flow, self.progress
-        held, later, finish = flow.step.method.valid, flow.later.method.valid, flow.finish.pending
-        occupied = self.occupied.bit_select(self.served, 1)
+        held, queued, finish = flow.step.method.valid, flow.queued.method.valid, flow.finish.pending
+        occupied = self.state.occupied.bit_select(self.served.channel, 1)
         accepts = self._accepts
         m.d.comb += [
-            self.method.valid.eq(progress.done),
-            accepts.eq(self._was_alive & ~later & ~finish & self.head_valid),
+            self.methods.executed.valid.eq(progress.done),
+            accepts.eq(self._was_alive & ~queued & ~finish & self.head.valid),
         ]
         self._take(m, accepts)
-        with m.If(finish & ~held & ~later):
-            m.d.comb += self.finished.valid.eq(1)
+        with m.If(finish & ~held & ~queued):
+            m.d.comb += self.entries.finished.valid.eq(1)
             m.d.sync += finish.eq(0)
 
         gone = Signal()
-        dry = ~held & ~later & ~finish & ~occupied
+        dry = ~held & ~queued & ~finish & ~occupied
         # After YIELD, no further method before the scheduler's next choice (2.6).
         acquires = held & flow.step.kind.semaphore & flow.step.traits.acquires
-        wanted = self.service.quit | (self.leave & acquires) | progress.yields
-        unfinished = later | accepts | (held & (~progress.done | finish))
+        wanted = self.service.quit | (self.choice.leave & acquires) | progress.yields
+        unfinished = queued | accepts | (held & (~progress.done | finish))
         dead = self._halting | ~self._alive
         m.d.comb += [
             gone.eq(progress.park | ((dead | dry | wanted) & ~progress.busy)),
-            self.release.valid.eq(progress.park & ~progress.keep),
+            self.methods.released.valid.eq(progress.park & ~progress.keep),
         ]
         with m.If(progress.park):
-            m.d.comb += self.park.wait.eq(progress.wait)
+            m.d.comb += self.parking.park.wait.eq(progress.wait)
         with m.Elif(wanted & unfinished & ~progress.busy):
-            m.d.comb += self.park.wait.eq(Wait.TURN)
+            m.d.comb += self.parking.park.wait.eq(Wait.TURN)
         with m.If(gone):
             m.d.sync += self._running.eq(0)
             m.next = "SELECT"
@@ -255,7 +240,8 @@ class MethodPipeline(wiring.Component):
     def _decode(self, m: Module) -> None:
         """The next dword and its decoding, driven whether or not it is taken, as that is known
         late. `_next`: its method."""
-        flow, beat, dwords = self._flow, self.head.beat, self._config.beat_dwords
+        flow, head, dwords = self._flow, self.head.oldest, self._config.beat_dwords
+        beat = head.beat
         objects = self.progress.state.settings.objects
         self._place = Signal(4)
         self._last = Signal()
@@ -272,7 +258,7 @@ class MethodPipeline(wiring.Component):
             m.d.comb += [
                 decoder.group.eq(flow.group),
                 decoder.dword.eq(beat.data.word_select(number, 32)),
-                decoder.refusal.eq(self.head.refusals[number]),
+                decoder.refusal.eq(head.refusals[number]),
                 steps[number].step.eq(decoder.step),
                 steps[number].copies.eq(
                     Mux(
@@ -286,12 +272,12 @@ class MethodPipeline(wiring.Component):
         self._next_group = step.next_group
         m.d.comb += [
             self._place.eq(Mux(flow.begun, flow.place, beat.low)),
-            self._last.eq(Mux(flow.begun, flow.final, self.head.single)),
+            self._last.eq(Mux(flow.begun, flow.final, head.single)),
             step.eq(steps[self._place]),
             self._next.eq(step.step),
             self._next_copies.eq(step.copies),
-            self.started.channel.eq(self.served),
-            self.started.get.eq(beat.get),
+            self.entries.started.channel.eq(self.served.channel),
+            self.entries.started.get.eq(beat.get),
         ]
         with m.If(beat.cause != Cause.NONE):
             m.d.comb += [
@@ -304,11 +290,11 @@ class MethodPipeline(wiring.Component):
 
     def _take(self, m: Module, accepts: Signal) -> None:
         """Advance to the next dword."""
-        flow, beat, last = self._flow, self.head.beat, self._last
+        flow, beat, last = self._flow, self.head.oldest.beat, self._last
         unread = (beat.cause == Cause.FETCH_BUS) | (beat.cause == Cause.FETCH_FAULT)
         m.d.comb += [
-            self.take.eq(accepts & last),
-            self.started.valid.eq(accepts & beat.first & ~flow.begun),
+            self.head.take.eq(accepts & last),
+            self.entries.started.valid.eq(accepts & beat.first & ~flow.begun),
         ]
         with m.If(accepts):
             m.d.sync += [
@@ -332,23 +318,23 @@ class MethodPipeline(wiring.Component):
         """The held method and the one behind it; driven in all states, for timing."""
         flow = self._flow
         valid = self._accepts & self._next.method.valid
-        later = flow.later.method.valid
+        queued = flow.queued.method.valid
         free = ~flow.step.method.valid | self.progress.sets
         with m.If(self.progress.done):
             m.d.sync += flow.step.method.valid.eq(0)
         copies = Mux(
-            later,
-            has_copies(self.progress.state.settings.objects, flow.later.method.subchannel),
+            queued,
+            has_copies(self.progress.state.settings.objects, flow.queued.method.subchannel),
             self._next_copies,
         )
         moving = Signal(Step)
-        m.d.comb += moving.eq(Mux(later, flow.later, self._next))
+        m.d.comb += moving.eq(Mux(queued, flow.queued, self._next))
         with m.If(free):
             self._hold(m, moving, copies)
-            m.d.sync += flow.step.method.valid.eq(later | valid)
-        with m.If(~later):
-            m.d.sync += flow.later.eq(self._next)
-        m.d.sync += later.eq(~free & (later | valid))
+            m.d.sync += flow.step.method.valid.eq(queued | valid)
+        with m.If(~queued):
+            m.d.sync += flow.queued.eq(self._next)
+        m.d.sync += queued.eq(~free & (queued | valid))
 
     def _hold(self, m: Module, step: data.View, copies: Value) -> None:
         """`step` becomes the held method; `copies`: a copy object is bound to its subchannel."""

@@ -36,10 +36,10 @@ class SemaphoreDecoder(wiring.Component):
 
     Members
     -------
-    step : in, held method; a semaphore method, or `operation` is meaningless.
-    settings : in, of its channel.
-    rights : in, of its channel.
-    operation : out.
+    step : in, held method, a `Step`; a semaphore method, or `operation` is meaningless.
+    settings : in, `method_settings` of its channel.
+    rights : in, `channel_rights` of its channel.
+    operation : out, a `semaphore_operation`; combinational.
     """
 
     def __init__(self, config: Config) -> None:

@@ -11,7 +11,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from signalbox.hw.config import Config
 from signalbox.hw.errors import Cause
 from signalbox.hw.host.channel_settings import setting_event
-from signalbox.hw.host.methods.acquire_timer import AcquireTimer
+from signalbox.hw.host.methods.acquire_deadlines import AcquireDeadlines
 from signalbox.hw.host.methods.channel_rights import channel_rights
 from signalbox.hw.host.methods.on_chip_requests import OnChipRequests
 from signalbox.hw.host.methods.semaphore_decoder import SemaphoreDecoder, semaphore_operation
@@ -57,23 +57,23 @@ class SemaphoreMethods(wiring.Component):
     -------
     service : in, the served channel.
     run : in, execute its method as a semaphore method in this cycle.
-    settings : in, of the channel.
-    rights : in, likewise.
+    settings : in, `method_settings` of the channel.
+    rights : in, `channel_rights` of the channel.
     now, known : in, see `ServedChannel`.
-    setting : in, writes of channel registers.
-    time : in, present time.
-    zero : in, zero flags of the counting semaphores.
-    candidate : in, channel likely to be served in the next cycle.
+    setting : in, writes of channel registers, see `setting_event`.
+    time : in, `present_time`.
+    zero : in, per counting semaphore: its value is 0.
+    candidate : in, strobe: `channel` is likely to be served in the next cycle.
     ends_group : in, strobe: the channel starts a copy, which ends its acquire group.
     semaphore : out, the semaphore unit.
     in_memory : out, semaphores in memory.
     acquires : out, waits and group of the channel.
-    outcome : out.
+    outcome : out, see `Outcome`.
     arm : out, strobe, see `TimerPort`.
     reserve : out, strobe: the channel reserves an engine.
-    decided : out, strobe: an acquire is decided.
+    decided : out, strobe: an acquire of `channel` is decided; `passed`: it holds.
     keep, asked : out, see `Progress`.
-    state : out, registered, of the channel's acquire.
+    state : out, an `acquire_state`, registered: of the channel's acquire.
     """
 
     def __init__(self, config: Config) -> None:
@@ -105,11 +105,11 @@ class SemaphoreMethods(wiring.Component):
         """The held method, decoded."""
         self._zero, self._able = Signal(name="zero_flag"), Signal(name="able")
         """Zero flag of its counting semaphore; an engine can take a copy, and the group holds."""
-        self._timer, self._requests = AcquireTimer(config), OnChipRequests(config)
+        self._deadlines, self._requests = AcquireDeadlines(config), OnChipRequests(config)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.timer, m.submodules.requests = self._timer, self._requests
+        m.submodules.deadlines, m.submodules.requests = self._deadlines, self._requests
         self._decode(m)
         self._connect(m)
         operation, known = self._operation, self.known
@@ -152,14 +152,14 @@ class SemaphoreMethods(wiring.Component):
         ]
 
     def _connect(self, m: Module) -> None:
-        service, timer, requests = self.service, self._timer, self._requests
+        service, deadlines, requests = self.service, self._deadlines, self._requests
         connect(m, flipped(self.semaphore), requests.port)
         m.d.comb += [
-            timer.setting.eq(self.setting),
-            timer.select.eq(service.select),
-            timer.time.eq(self.time),
-            timer.load.eq(service.load),
-            timer.state.eq(self.state),
+            deadlines.setting.eq(self.setting),
+            deadlines.select.eq(service.select),
+            deadlines.time.eq(self.time),
+            deadlines.load.eq(service.load),
+            deadlines.state.eq(self.state),
             requests.channel.eq(service.channel),
             requests.request.eq(self._operation.request),
             requests.acquires.eq(self._operation.acquires),
@@ -194,7 +194,7 @@ class SemaphoreMethods(wiring.Component):
         case, good = _Case(name), answer.error == SemaphoreError.NONE
         acquires = self._operation.acquires
         m.d.comb += [
-            case.park.eq(parks | (case.fails & ~self._timer.late)),
+            case.park.eq(parks | (case.fails & ~self._deadlines.late)),
             case.refuse.eq(now & ~good),
             case.done.eq(now & good & ~acquires),
             case.passes.eq(now & good & acquires & answer.passed),
@@ -207,7 +207,7 @@ class SemaphoreMethods(wiring.Component):
         `now` implies that the channel stays."""
         case, able = _Case("in_group"), self.known.able
         holds = self.acquires.held & self._zero
-        late, unsettled = self._timer.late, self._timer.unsettled
+        late, unsettled = self._deadlines.late, self._deadlines.unsettled
         m.d.comb += [
             # A timed-out acquire leaves at once.
             self.acquires.guard.valid.eq(now),
@@ -224,7 +224,7 @@ class SemaphoreMethods(wiring.Component):
         """Any other on-chip semaphore: ask the unit; under COPY-13, an acquire only with an
         engine."""
         case, operation, requests = _Case("on_chip"), self._operation, self._requests
-        late, unsettled = self._timer.late, self._timer.unsettled
+        late, unsettled = self._deadlines.late, self._deadlines.unsettled
         decides = now & ~(operation.acquires & self.service.leave)
         held_back = operation.engine_first & ~self.known.able
         settled = decides & held_back & ~unsettled
@@ -245,7 +245,7 @@ class SemaphoreMethods(wiring.Component):
         engine from others.
         """
         port, able, confirm = self.in_memory, self._able, self.state.confirm
-        unsettled, ended = self._timer.unsettled, self.known.ended
+        unsettled, ended = self._deadlines.unsettled, self.known.ended
         confirms = self._operation.engine_first & confirm
         collects = Signal()
         starts = Signal()
@@ -274,7 +274,7 @@ class SemaphoreMethods(wiring.Component):
     # -- outcome -----------------------------------------------------------------------------------
 
     def _merge(self, m: Module, cases: list[_Case], blocked: Value, answered: Value) -> None:
-        out, operation, late = self.outcome, self._operation, self._timer.late
+        out, operation, late = self.outcome, self._operation, self._deadlines.late
         passes = Signal()
         fails = Signal()
         m.d.comb += [
@@ -304,7 +304,7 @@ class SemaphoreMethods(wiring.Component):
     def _decide(self, m: Module, passes: Value, fails: Value) -> None:
         """An acquire that holds reserves the engine for the following copy (COPY-13); one that
         fails is retried, or times out (2.4)."""
-        state, timer, operation = self.state, self._timer, self._operation
+        state, deadlines, operation = self.state, self._deadlines, self._operation
         in_memory, in_group = ~self.asked & ~operation.in_group, ~self.asked & operation.in_group
         m.d.comb += [
             self.decided.valid.eq(passes | fails),
@@ -313,21 +313,23 @@ class SemaphoreMethods(wiring.Component):
             self._requests.fails.eq(fails),
             self.arm.units.eq(~in_memory),
             self.arm.due.eq(
-                Mux(in_memory, timer.retry, Mux(state.failed, state.deadline, timer.timeout))
+                Mux(
+                    in_memory, deadlines.retry, Mux(state.failed, state.deadline, deadlines.timeout)
+                )
             ),
-            self.arm.valid.eq(fails & ~timer.late & (in_memory | timer.timed)),
+            self.arm.valid.eq(fails & ~deadlines.late & (in_memory | deadlines.timed)),
             self.reserve.valid.eq((passes & (in_group | operation.engine_first)) | self.keep),
         ]
-        with m.If(fails & ~in_memory & ~timer.timed):
+        with m.If(fails & ~in_memory & ~deadlines.timed):
             m.d.comb += self.outcome.disarm.eq(1)
         with m.If(passes | fails):
             m.d.sync += [
-                state.failed.eq(~passes & ~timer.late & timer.timed),
+                state.failed.eq(~passes & ~deadlines.late & deadlines.timed),
                 state.confirm.eq(0),
             ]
         # Meaningful only with `failed`.
         with m.If(~state.failed):
-            m.d.sync += state.deadline.eq(timer.timeout)
+            m.d.sync += state.deadline.eq(deadlines.timeout)
         with m.If(self.service.load):
             m.d.sync += state.eq(self.service.loaded.acquire)
         with m.If(self.service.reset):
@@ -345,7 +347,7 @@ class SemaphoreMethods(wiring.Component):
         with m.Elif(operation.on_chip & ~operation.in_group):
             m.d.comb += wait.eq(Wait.ENGINE_ONLY)
         with m.Elif(operation.on_chip):
-            timed = self._timer.timed & self.acquires.held & self._zero
+            timed = self._deadlines.timed & self.acquires.held & self._zero
             m.d.comb += wait.eq(Mux(timed, Wait.ENGINE_TIMED, Wait.ENGINE))
         with m.Elif(known.ended):
             passed = self.in_memory.result.passed

@@ -26,18 +26,18 @@ class ServedChannel(wiring.Component):
     """Selects the bits of one channel, and registers them for timing.
 
     The registered bits are one cycle old, except that the channel's own strobes are included. They
-    are valid from the first cycle of a service on: the conditions end only through an action of the
-    channel, or are waited for anyway.
+    are valid from the first cycle of a service on: a condition ends only by an action of the
+    channel, or the channel waits for it.
 
     Members
     -------
-    channel : in, served channel.
+    channel : in, number of the served channel.
     engines, tasks, ended, over : in, per channel, see `channel_status`.
     launched : in, strobe: the channel starts a copy.
     collected : in, strobe: it takes the result of its semaphore operation in memory.
     dropped : in, strobe: its wait ends.
-    now : out, status in this cycle, combinational.
-    known : out, status of the previous cycle, registered.
+    now : out, `channel_status` in this cycle, combinational.
+    known : out, `channel_status` of the previous cycle, registered.
     """
 
     def __init__(self, config: Config) -> None:

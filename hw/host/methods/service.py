@@ -5,10 +5,11 @@ from amaranth.lib.wiring import Out
 
 from signalbox.hw.config import Config
 from signalbox.hw.errors import Cause
-from signalbox.hw.host.records import Step, method_state
+from signalbox.hw.host.records import Step, method_refused, method_state, object_bound
+from signalbox.hw.records.channel import channel_event
 from signalbox.hw.registers import Wait
 
-__all__ = ["Outcome", "Progress", "Service"]
+__all__ = ["MethodReports", "Outcome", "Progress", "Service"]
 
 
 class Outcome(wiring.Signature):
@@ -17,13 +18,13 @@ class Outcome(wiring.Signature):
 
     Members
     -------
-    done : the method is complete.
-    park : it is not, and waits for `wait`.
-    busy : it needs more cycles.
-    refuse : it is refused for `cause`.
-    disarm : its timer is stopped.
-    wait : see `park`; valid with `park`.
-    cause : see `refuse`; valid with `refuse`.
+    done : out, the method is complete.
+    park : out, it is not, and waits for `wait`.
+    busy : out, it needs more cycles.
+    refuse : out, it is refused for `cause`.
+    disarm : out, its timer is stopped.
+    wait : out, a `Wait`; valid with `park`.
+    cause : out, a `Cause`; valid with `refuse`.
     """
 
     def __init__(self) -> None:
@@ -43,20 +44,20 @@ class Service(wiring.Signature):
 
     Members
     -------
-    channel : served channel.
-    step : its held method.
-    run : execute `step` in this cycle.
-    select : channel served in the next cycle, or still served.
-    load : strobe: the channel's state becomes `loaded`.
-    loaded : state read from the RAM.
-    reset : strobe: the channel's state is cleared.
-    replace : strobe: the held method is replaced.
-    again : with `replace`: by LOAD_INLINE_DATA, as when a refused one is repeated.
-    early : `loaded` is that of the served channel, which will run.
-    ahead : no channel is being served.
-    leave : the channel is to be let go: no acquire may be decided, unless its answer, or its
+    channel : out, number of the served channel.
+    step : out, its held method, decoded.
+    run : out, execute `step` in this cycle.
+    select : out, number of the channel that is served in the next cycle, or still served.
+    load : out, strobe: the channel's state becomes `loaded`.
+    loaded : out, a `method_state`, read from the RAM.
+    reset : out, strobe: the channel's state is cleared.
+    replace : out, strobe: the held method is replaced.
+    again : out, with `replace`: by LOAD_INLINE_DATA, as when a refused one is repeated.
+    early : out, `loaded` is that of the served channel, which will run.
+    ahead : out, no channel is being served.
+    leave : out, the channel is to be let go: no acquire may be decided, unless its answer, or its
         result in memory, was requested before.
-    quit : it is to be let go at once: no copy may start.
+    quit : out, it is to be let go at once: no copy may start.
     """
 
     def __init__(self, config: Config) -> None:
@@ -82,12 +83,12 @@ class Progress(wiring.Signature):
 
     Members
     -------
-    state : registered: the channel's state, set by its methods.
-    done, park, busy, refuse, wait : see `Outcome`.
-    sets : with `done`: the method only sets state; early in the cycle.
-    keep : with `park`: the channel keeps its reserved engine.
-    yields : strobe: the method is YIELD; the channel is to be let go (2.6).
-    asked : registered: the channel has requested an operation of the semaphore unit, and must
+    state : out, a `method_state`, registered: the channel's, set by its methods.
+    done, park, busy, refuse, wait : out, see `Outcome`.
+    sets : out, with `done`: the method only sets state; early in the cycle.
+    keep : out, with `park`: the channel keeps its reserved engine.
+    yields : out, strobe: the method is YIELD; the channel is to be let go (2.6).
+    asked : out, registered: the channel has requested an operation of the semaphore unit, and must
         accept the response.
     """
 
@@ -103,4 +104,24 @@ class Progress(wiring.Signature):
             "keep": Out(1),
             "yields": Out(1),
             "asked": Out(1),
+        })
+
+
+class MethodReports(wiring.Signature):
+    """Methods that concern the channel registers, seen from the execution of methods.
+
+    Members
+    -------
+    halt : out, strobe: a `method_refused`; the channel halts, from the next cycle on.
+    resume : out, strobe: CLEAR_FAULTED for channel `target`, 12 bits.
+    bound : out, strobe: SET_OBJECT, an `object_bound`.
+    acquire : out, strobe: an acquire of `channel` is decided; `passed`: it holds.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({
+            "halt": Out(method_refused(config)),
+            "resume": Out(channel_event(config, target=12)),
+            "bound": Out(object_bound(config)),
+            "acquire": Out(channel_event(config, passed=1)),
         })

@@ -49,15 +49,15 @@ class StateMethods(wiring.Component):
 
     Members
     -------
-    method : in, held method.
+    method : in, the held `Method`.
     host : in, execute it as a host method.
     copy : in, execute it as a method of the copy class.
-    bind : in, strobe: SET_OBJECT.
+    bind : in, strobe: SET_OBJECT, an `object_binding`.
     load : in, strobe: the settings become `loaded`.
-    loaded : in, see `load`.
+    loaded : in, `method_settings`, see `load`.
     reset : in, strobe: they are cleared.
     counting : in, number of counting semaphores.
-    settings : out, registered.
+    settings : out, `method_settings`, registered.
     yields : out, strobe: the method is YIELD with an effect.
     expires : out, strobe: likewise, of the runlist's time slice.
     """

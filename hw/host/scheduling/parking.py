@@ -6,12 +6,14 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
 from signalbox.hw.host.copy_launcher import EngineStatus
+from signalbox.hw.host.ports import ChannelStart, ChannelState
+from signalbox.hw.host.waits.compute_waits import OutstandingTasks
 from signalbox.hw.lib.delayed import delayed
 from signalbox.hw.records.channel import channel_event
-from signalbox.hw.records.semaphore import semaphore_update
+from signalbox.hw.records.semaphore import OnChipStatus
 from signalbox.hw.registers import Wait
 
-__all__ = ["AcquirePort", "Parking"]
+__all__ = ["AcquirePort", "MethodWaits", "ParkPort", "Parked", "Parking"]
 
 
 class AcquirePort(wiring.Signature):
@@ -35,6 +37,63 @@ class AcquirePort(wiring.Signature):
         })
 
 
+class ParkPort(wiring.Signature):
+    """Parking of the served channel, seen from the method pipeline.
+
+    Members
+    -------
+    park : out, during a service: the served `channel` continues (`Wait.NONE`), or is let go with
+        `wait`. With `lasts`, a channel that waits already keeps its wait.
+    unpark : out, strobe, in the first cycle of a service; `channel` is always the served one.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({
+            "park": Out(channel_event(config, wait=Wait, lasts=1)),
+            "unpark": Out(channel_event(config)),
+        })
+
+
+class MethodWaits(wiring.Signature):
+    """Waits that methods have begun in other units, per channel; seen from the execution of
+    methods.
+
+    Members
+    -------
+    retry : out, its timer has expired.
+    fenced : out, its semaphore operation in memory has ended.
+    over : out, its wait in `Barrier`, `MemOps` or `ComputeWaits` is over.
+    referring : out, its REF is not in memory yet.
+    """
+
+    def __init__(self, config: Config) -> None:
+        names = ("retry", "fenced", "over", "referring")
+        super().__init__({name: Out(config.channels) for name in names})
+
+
+class Parked(wiring.Signature):
+    """Parked and other channels, seen from `Parking`.
+
+    Members
+    -------
+    ready : out, per channel, its head can proceed; of groups, as of the previous cycle.
+    wanting : out, per channel, alive and waiting for an engine alone: with `Wait.ENGINE_ONLY`,
+        `Wait.ENGINE_TIMED`, or `Wait.ENGINE` and a group that held in the previous cycle, when none
+        joined it. Also 1 while it can have one.
+    holding : out, per channel, all semaphores of its group were 0 in the previous cycle.
+    waits : out, per channel, its `Wait`.
+    """
+
+    def __init__(self, config: Config) -> None:
+        channels = config.channels
+        super().__init__({
+            "ready": Out(channels),
+            "wanting": Out(channels),
+            "holding": Out(channels),
+            "waits": Out(data.ArrayLayout(Wait, channels)),
+        })
+
+
 class Parking(wiring.Component):
     """One wait per channel, compared with its condition in every cycle.
 
@@ -46,51 +105,29 @@ class Parking(wiring.Component):
 
     Members
     -------
-    alive : in, per channel, enabled and not halted.
-    occupied : in, per channel, has fetched dwords.
-    park : in, during a service: the served channel continues (`Wait.NONE`), or is let go with
-        `wait`. With `lasts`, a channel that waits already keeps its wait.
-    unpark : in, strobe, in the first cycle of a service; `channel` is always the served one.
+    state : in, channels that are `alive`, and those that have fetched beats (`occupied`).
+    pipeline : in, the method pipeline.
     acquires : in, those of the served channel.
-    update : in, strobe: an on-chip semaphore was operated on.
-    clear : in, strobe: the channel starts; its group ends.
-    zero : in, per counting semaphore, its value is 0.
-    engines : in, copy engines.
-    tasks : in, per channel, has outstanding tasks.
-    retry : in, per channel, its timer has expired.
-    fenced : in, per channel, its semaphore operation in memory has ended.
-    over : in, per channel, its wait in `Barrier`, `MemOps` or `ComputeWaits` is over.
-    referring : in, per channel, its REF is not in memory yet.
-    ready : out, per channel, its head can proceed; of groups, as of the previous cycle.
-    wanting : out, per channel, alive and waiting for an engine alone: with `Wait.ENGINE_ONLY`,
-        `Wait.ENGINE_TIMED`, or `Wait.ENGINE` and a group that held in the previous cycle, when none
-        joined it. Also 1 while it can have one.
-    holding : out, per channel, all semaphores of its group were 0 in the previous cycle.
-    waits : out, per channel, its wait.
+    on_chip : in, `zero` flags and updates of on-chip semaphores.
+    start : in, starts of channels. The channel's group ends.
+    engines : in, copy engines, as each channel finds them.
+    tasks : in, channels that have outstanding tasks.
+    methods : in, waits that methods have begun.
+    parked : out, the channels.
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        channels = config.channels
         super().__init__({
-            "alive": In(channels),
-            "occupied": In(channels),
-            "park": In(channel_event(config, wait=Wait, lasts=1)),
-            "unpark": In(channel_event(config)),
+            "state": In(ChannelState(config)),
+            "pipeline": In(ParkPort(config)),
             "acquires": In(AcquirePort(config)),
-            "update": In(semaphore_update(config)),
-            "clear": In(channel_event(config)),
-            "zero": In(config.counters),
+            "on_chip": In(OnChipStatus(config)),
+            "start": In(ChannelStart(config)),
             "engines": In(EngineStatus(config)),
-            "tasks": In(channels),
-            "retry": In(channels),
-            "fenced": In(channels),
-            "over": In(channels),
-            "referring": In(channels),
-            "ready": Out(channels),
-            "wanting": Out(channels),
-            "holding": Out(channels),
-            "waits": Out(data.ArrayLayout(Wait, channels)),
+            "tasks": In(OutstandingTasks(config)),
+            "methods": In(MethodWaits(config)),
+            "parked": Out(Parked(config)),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -107,10 +144,11 @@ class Parking(wiring.Component):
     def _watch(self, m: Module, channel: int) -> Value:
         """Whether the on-chip semaphore watched by the channel was updated since, including this
         cycle."""
-        watch, index = self._watching, Signal(self._config.semaphore_bits, name=f"index_{channel}")
+        watch, update = self._watching, self.on_chip.update
+        index = Signal(self._config.semaphore_bits, name=f"index_{channel}")
         maybe = Signal(name=f"maybe_{channel}")
         hit = Signal(name=f"hit_{channel}")
-        m.d.comb += hit.eq(self.update.valid & (self.update.index == index))
+        m.d.comb += hit.eq(update.valid & (update.index == index))
         with m.If(watch.valid & (watch.channel == channel)):
             m.d.sync += [index.eq(watch.index), maybe.eq(0)]
         with m.Elif(hit):
@@ -120,7 +158,7 @@ class Parking(wiring.Component):
     def _groups(self, m: Module) -> list[Signal]:
         """Counting semaphores in each channel's group; whether those of the served channel's are 0,
         from a copy of its group, for timing."""
-        counters = self._config.counters
+        counters, clear, unpark = self._config.counters, self.start.cleared, self.pipeline.unpark
         joining = Signal(counters)
         leaving = Signal(counters)
         # `unguard` is late; the channel checks its group two cycles later at the earliest.
@@ -138,66 +176,68 @@ class Parking(wiring.Component):
         groups, served = [], Signal(counters)
         for channel in range(self._config.channels):
             group = Signal(counters, name=f"group_{channel}")
-            events = (self.acquires.guard, unguard, self.clear)
+            events = (self.acquires.guard, unguard, clear)
             m.d.sync += group.eq(
                 after(group, *(event.valid & (event.channel == channel) for event in events))
             )
             groups.append(group)
-        cleared = self.clear.valid & (self.clear.channel == self.unpark.channel)
+        cleared = clear.valid & (clear.channel == unpark.channel)
         m.d.sync += served.eq(after(served, self.acquires.guard.valid, unguard.valid, cleared))
-        with m.If(self.unpark.valid):
-            with m.Switch(self.unpark.channel):
+        with m.If(unpark.valid):
+            with m.Switch(unpark.channel):
                 for channel, group in enumerate(groups):
                     with m.Case(channel):
                         m.d.sync += served.eq(Mux(cleared, 0, group))
-        m.d.comb += self.acquires.held.eq((served & ~self.zero) == 0)
+        m.d.comb += self.acquires.held.eq((served & ~self.on_chip.zero) == 0)
         return groups
 
     def _held(self, m: Module, channel: int, group: Signal) -> tuple[Value, Value]:
         """Whether all of the channel's group were 0 in the previous cycle, and whether some were
         not; both 0 in the cycle after a semaphore joined."""
-        held, joined = self.holding[channel], Signal(name=f"joined_{channel}")
+        held, joined = self.parked.holding[channel], Signal(name=f"joined_{channel}")
         m.d.sync += [
-            held.eq((group & ~self.zero) == 0),
+            held.eq((group & ~self.on_chip.zero) == 0),
             joined.eq(self.acquires.guard.valid & (self.acquires.guard.channel == channel)),
         ]
         return held & ~joined, ~held & ~joined
 
     def _wait(self, m: Module, channel: int, maybe: Value, groups: tuple[Value, Value]) -> None:
         holds, fails = groups
-        wait, over = self.waits[channel], Signal(name=f"over_{channel}")
+        wait, park = self.parked.waits[channel], self.pipeline.park
+        alive, over = self.state.alive[channel], Signal(name=f"over_{channel}")
+        engines, methods, retry = self.engines, self.methods, self.methods.retry[channel]
         lacks = (wait == Wait.ENGINE_ONLY) | (wait == Wait.ENGINE_TIMED)
-        m.d.comb += self.wanting[channel].eq(
-            self.alive[channel] & (lacks | ((wait == Wait.ENGINE) & holds))
+        m.d.comb += self.parked.wanting[channel].eq(
+            alive & (lacks | ((wait == Wait.ENGINE) & holds))
         )
-        goes_on = self.park.lasts & (wait != Wait.NONE)
-        with m.If(self.park.valid & (self.park.channel == channel) & ~goes_on):
-            m.d.sync += wait.eq(self.park.wait)
+        goes_on = park.lasts & (wait != Wait.NONE)
+        with m.If(park.valid & (park.channel == channel) & ~goes_on):
+            m.d.sync += wait.eq(park.wait)
         with m.Switch(wait):
             with m.Case(Wait.NONE):
-                m.d.comb += over.eq(self.occupied[channel])
+                m.d.comb += over.eq(self.state.occupied[channel])
             with m.Case(Wait.COPIES):
-                m.d.comb += over.eq(~self.engines.copying[channel])
+                m.d.comb += over.eq(~engines.copying[channel])
             with m.Case(Wait.TASKS):
-                m.d.comb += over.eq(~self.tasks[channel])
+                m.d.comb += over.eq(~self.tasks.some[channel])
             with m.Case(Wait.ENGINE):
-                m.d.comb += over.eq((self.engines.able[channel] & holds) | self.retry[channel])
+                m.d.comb += over.eq((engines.able[channel] & holds) | retry)
             with m.Case(Wait.ONCHIP):
-                m.d.comb += over.eq(maybe | self.retry[channel])
+                m.d.comb += over.eq(maybe | retry)
             with m.Case(Wait.RETRY):
-                m.d.comb += over.eq(self.retry[channel])
+                m.d.comb += over.eq(retry)
             with m.Case(Wait.FENCE):
-                m.d.comb += over.eq(self.fenced[channel])
+                m.d.comb += over.eq(methods.fenced[channel])
             with m.Case(Wait.ENGINE_ONLY):
-                m.d.comb += over.eq(self.engines.able[channel] | self.retry[channel])
+                m.d.comb += over.eq(engines.able[channel] | retry)
             with m.Case(Wait.ENGINE_TIMED):
-                m.d.comb += over.eq(self.engines.able[channel] | fails)
+                m.d.comb += over.eq(engines.able[channel] | fails)
             with m.Case(Wait.QUEUE):
-                m.d.comb += over.eq(self.engines.queue[channel] | ~self.engines.copying[channel])
+                m.d.comb += over.eq(engines.queue[channel] | ~engines.copying[channel])
             with m.Case(Wait.ALL_IDLE, Wait.TRANSLATION, Wait.COMPUTE):
-                m.d.comb += over.eq(self.over[channel])
+                m.d.comb += over.eq(methods.over[channel])
             with m.Case(Wait.WRITEBACK):
-                m.d.comb += over.eq(~self.referring[channel])
+                m.d.comb += over.eq(~methods.referring[channel])
             with m.Case(Wait.TURN):
                 m.d.comb += over.eq(1)
-        m.d.comb += self.ready[channel].eq(over & self.alive[channel])
+        m.d.comb += self.parked.ready[channel].eq(over & alive)

@@ -17,15 +17,17 @@ class TimerPort(wiring.Signature):
 
     Members
     -------
-    arm : out, strobe: the timer expires at `due`, in cycles (`units` 0, compared in 24 bits) or in
-        units of 1,024 ns (`units` 1), both circular.
-    disarm : out, strobe: the channel's timer is stopped.
+    arm : out, strobe: `channel`'s timer expires at `due`, in cycles (`units` 0, compared in 24
+        bits) or in units of 1,024 ns (`units` 1), both circular.
+    disarm : out, strobe: `channel`'s timer is stopped.
+    expired : in, per channel: its timer has expired; until armed or disarmed.
     """
 
     def __init__(self, config: Config) -> None:
         super().__init__({
             "arm": Out(channel_event(config, units=1, due=32)),
             "disarm": Out(channel_event(config)),
+            "expired": In(config.channels),
         })
 
 
@@ -36,8 +38,7 @@ class RetryTimers(wiring.Component):
     Members
     -------
     client : in, the execution of methods.
-    time : in, present time.
-    expired : out, per channel, until armed or disarmed.
+    time : in, `present_time`.
     """
 
     def __init__(self, config: Config) -> None:
@@ -45,7 +46,6 @@ class RetryTimers(wiring.Component):
         super().__init__({
             "client": In(TimerPort(config)),
             "time": In(present_time),
-            "expired": Out(config.channels),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -88,7 +88,7 @@ class RetryTimers(wiring.Component):
         for channel in range(config.channels):
             arms = arm.valid & (arm.channel == channel)
             touched = arms | (disarm.valid & (disarm.channel == channel))
-            m.d.comb += self.expired[channel].eq(ran_out[channel] & ~touched)
+            m.d.comb += self.client.expired[channel].eq(ran_out[channel] & ~touched)
             m.d.sync += [
                 looked[channel].eq((turn == channel) & armed[channel] & ~touched),
                 timed[channel].eq(looked[channel] & ~touched),

@@ -1,19 +1,51 @@
 """The runlist: from a list in memory to the channels that may be served (HOST-7)."""
 
-from amaranth.hdl import Cat, Module
+from functools import reduce
+from operator import or_
+
+from amaranth.hdl import Cat, Module, Value
 from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from signalbox.hw.config import Config
+from signalbox.hw.host.ports import (
+    Activity,
+    ChannelStart,
+    ChannelState,
+    MethodEvents,
+    Served,
+    Turns,
+)
 from signalbox.hw.host.scheduling.failed_acquires import FailedAcquires
+from signalbox.hw.host.scheduling.parking import Parked
 from signalbox.hw.host.scheduling.runlist_loader import RunlistLoader
 from signalbox.hw.host.scheduling.tsg_rotation import TsgRotation
 from signalbox.hw.records.channel import channel_event
 from signalbox.hw.records.memory import ReadPort
 from signalbox.hw.records.runlist import RunlistControl, group_word
+from signalbox.hw.registers import Wait
 
-__all__ = ["Runlist"]
+__all__ = ["GroupPort", "Runlist"]
+
+_POLLS = (Wait.RETRY, Wait.FENCE)
+"""Waits for a semaphore in memory."""
+
+_LACKS = (Wait.ENGINE, Wait.ENGINE_ONLY, Wait.ENGINE_TIMED)
+"""Waits for a copy engine."""
+
+
+class GroupPort(wiring.Signature):
+    """Time-slice group of the served channel, seen from the execution of methods.
+
+    Members
+    -------
+    expire : out, strobe: the served channel gives up the slice of its group (2.6).
+    failed : out, strobe: an acquire of `channel` has failed; `yields`: with ACQUIRE_SWITCH_TSG.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({"expire": Out(1), "failed": Out(channel_event(config, yields=1))})
 
 
 class Runlist(wiring.Component):
@@ -23,16 +55,14 @@ class Runlist(wiring.Component):
     -------
     control : in, the registers.
     read : out, memory port of the loader.
-    ready : in, per channel, its head can proceed.
-    working : in, per channel, it has something to do, or waits.
-    serving : in, a channel is served.
-    served : in, its number.
-    expire : in, strobe: it gives up the slice of its TSG.
-    polling, lacking, holding, executed, clear : in, see `FailedAcquires`.
-    failed : in, strobe: an acquire of the served channel has failed; `yields`: with
-        ACQUIRE_SWITCH_TSG.
-    all_idle : in, no copy, task or change of memory is outstanding.
-    eligible : out, registered, per channel: it may be served.
+    parked : in, channels that are `ready`, their waits and acquire groups.
+    state : in, channels that are `working`: they have something to do, or wait.
+    served : in, the served channel.
+    client : in, the execution of methods.
+    methods : in, executed methods.
+    start : in, starts of channels.
+    activity : in, `all_idle`.
+    turns : out, registered, channels that may be served.
     """
 
     def __init__(self, config: Config) -> None:
@@ -40,19 +70,14 @@ class Runlist(wiring.Component):
         super().__init__({
             "control": In(RunlistControl()),
             "read": Out(ReadPort(config)),
-            "ready": In(config.channels),
-            "working": In(config.channels),
-            "serving": In(1),
-            "served": In(config.channel_bits),
-            "expire": In(1),
-            "polling": In(config.channels),
-            "lacking": In(config.channels),
-            "holding": In(config.channels),
-            "executed": In(channel_event(config)),
-            "clear": In(channel_event(config)),
-            "failed": In(channel_event(config, yields=1)),
-            "all_idle": In(1),
-            "eligible": Out(config.channels, init=-1),
+            "parked": In(Parked(config)),
+            "state": In(ChannelState(config)),
+            "served": In(Served(config)),
+            "client": In(GroupPort(config)),
+            "methods": In(MethodEvents(config)),
+            "start": In(ChannelStart(config)),
+            "activity": In(Activity(config)),
+            "turns": Out(Turns(config)),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -76,27 +101,39 @@ class Runlist(wiring.Component):
             loader.submit.eq(control.submit),
             rotation.enable.eq(control.enable),
             rotation.unit.eq(control.unit),
-            rotation.expire.eq(self.expire),
-            self.eligible.eq(rotation.eligible),
+            rotation.expire.eq(self.client.expire),
+            self.turns.eligible.eq(rotation.eligible),
             control.refused.eq(loader.refused),
             control.state.reading.eq(loader.pending & ~loader.list.valid),
             control.state.pending.eq(loader.pending),
             [control.state[name].eq(getattr(rotation, name)) for name in ("tsgid", "groups")],
             control.state.running.eq(rotation.running),
         ]
-        states = ("ready", "working", "polling", "lacking", "holding", "all_idle")
+        parked, served, executed = self.parked, self.served, self.methods.executed
         m.d.comb += [
-            [getattr(acquires, name).eq(getattr(self, name)) for name in states],
-            acquires.executed.eq(self.executed),
-            acquires.clear.eq(self.clear),
-            acquires.failed.eq(self.failed),
+            acquires.ready.eq(parked.ready),
+            acquires.working.eq(self.state.working),
+            acquires.polling.eq(self._waiting(*_POLLS)),
+            acquires.lacking.eq(self._waiting(*_LACKS)),
+            acquires.holding.eq(parked.holding),
+            acquires.all_idle.eq(self.activity.all_idle),
+            acquires.executed.valid.eq(executed.valid),
+            acquires.executed.channel.eq(executed.channel),
+            acquires.clear.eq(self.start.cleared),
+            acquires.failed.eq(self.client.failed),
             acquires.enable.eq(control.enable),
             acquires.listed.eq(rotation.listed),
             acquires.served.eq(rotation.work.served),
             control.acquire.eq(acquires.acquire),
-            rotation.work.ready.eq(self.ready),
-            rotation.work.working.eq(self.working),
+            rotation.work.ready.eq(parked.ready),
+            rotation.work.working.eq(self.state.working),
             rotation.work.yielding.eq(acquires.yielding),
-            rotation.work.served.eq((1 << self.served) & self.serving.replicate(config.channels)),
+            rotation.work.served.eq(
+                (1 << served.channel) & served.active.replicate(config.channels)
+            ),
         ]
         return m
+
+    def _waiting(self, *waits: Wait) -> Value:
+        """Per channel, it has one of these waits."""
+        return Cat(reduce(or_, [wait == one for one in waits]) for wait in self.parked.waits)

@@ -1,15 +1,17 @@
 """Floor, slices and choice of the channel to serve (COPY-5 … COPY-9). Rules: `hw/README.md`."""
 
 from amaranth.hdl import Module, Mux, Signal, Value
-from amaranth.lib import data, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
 from signalbox.hw.host.copy_launcher import EngineStatus
-from signalbox.hw.host.oldest_first import STAMP_BITS, OldestFirst
+from signalbox.hw.host.oldest_first import OldestFirst
+from signalbox.hw.host.ports import ArrivalOrder, Served, Turns
+from signalbox.hw.host.scheduling.parking import Parked
 from signalbox.hw.records.channel import channel_event
 
-__all__ = ["PATIENCE", "Scheduler", "SlicePort"]
+__all__ = ["PATIENCE", "ChoicePort", "Floor", "Scheduler", "SlicePort"]
 
 PATIENCE = 127
 """Cycles that a channel with a reserved engine stays past the moment to let go, to come to its
@@ -21,12 +23,13 @@ class SlicePort(wiring.Signature):
 
     Members
     -------
-    candidate : in, likely next target, early; never the floor's holder.
+    candidate : in, strobe: `channel` is likely the next target, early; never the floor's holder.
     spent : in, the served channel has the floor and a running copy, but its slice is over, and a
         cycle ago another channel could proceed or lacked only an engine: no further copy may start
         behind the running one (COPY-6, COPY-8).
     give_up : out, strobe: the served channel yields the rest of its slice.
-    expire : out, strobe: likewise, and that of its time-slice group (2.6).
+    reserves : out, strobe: the served channel reserves an engine.
+    launches : out, strobe: the served channel starts a copy.
     """
 
     def __init__(self, config: Config) -> None:
@@ -34,8 +37,49 @@ class SlicePort(wiring.Signature):
             "candidate": In(channel_event(config)),
             "spent": In(1),
             "give_up": Out(1),
-            "expire": Out(1),
+            "reserves": Out(1),
+            "launches": Out(1),
         })
+
+
+class ChoicePort(wiring.Signature):
+    """Channel to serve, seen from the method pipeline.
+
+    Members
+    -------
+    target : in, number of the channel to serve next; early.
+    found : in, there is one.
+    take : out, strobe: the target is taken.
+    taken : out, strobe, one cycle after `take`.
+    leave : in, registered: from the state of the previous cycle, the served channel must let go
+        between two methods. In this cycle it may decide no acquire, and start no copy unless
+        `stay`.
+    stay : in, registered: it has passed an acquire of its next copy, and continues until that copy
+        or another acquire (COPY-13), for at most `PATIENCE` cycles.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({
+            "target": In(config.channel_bits),
+            "found": In(1),
+            "take": Out(1),
+            "taken": Out(1),
+            "leave": In(1),
+            "stay": In(1),
+        })
+
+
+class Floor(wiring.Signature):
+    """The floor, seen from the scheduler.
+
+    Members
+    -------
+    valid : out, a channel has the floor.
+    channel : out, its number; valid with `valid`.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({"valid": Out(1), "channel": Out(config.channel_bits)})
 
 
 class Scheduler(wiring.Component):
@@ -46,53 +90,30 @@ class Scheduler(wiring.Component):
 
     Members
     -------
-    ready : in, per channel, its head can proceed.
-    eligible : in, per channel, it has a turn; without runlists always. The served channel must let
-        go in the cycle after it has none.
-    engines : in, copy engines.
-    wanting : in, per channel, see `Parking`.
-    stamps : in, per channel, arrival of its head command.
-    serving : in, a channel is served.
-    served : in, its number.
-    target : out, channel to serve next; early.
-    target_valid : out, there is one.
+    parked : in, channels that are `ready`, and those that are `wanting` an engine alone.
+    turns : in, channels that have a turn. The served channel must let go in the cycle after it has
+        none.
+    engines : in, copies and reservations (`copying`, `keeping`).
+    arrivals : in, arrival of each channel's head command.
+    served : in, the served channel.
+    choice : in, the method pipeline.
+    slice : in, 32 bits: slice of the channel taken, in cycles, with `choice.taken`; 0 counts as 1.
     client : in, the execution of methods.
-    take : in, strobe: the target is taken.
-    slice_valid : in, strobe, one cycle after `take`.
-    slice : in, slice of the channel taken; 0 counts as 1.
-    leave : out, registered: from the state of the previous cycle, the served channel must let go
-        between two methods. In this cycle it may decide no acquire, and start no copy unless
-        `stay`.
-    stay : out, registered: it has passed an acquire of its next copy, and continues until that copy
-        or another acquire (COPY-13), for at most `PATIENCE` cycles.
-    reserves : in, strobe: the served channel reserves an engine.
-    launches : in, strobe: the served channel starts a copy.
-    floor_valid : out, a channel has the floor.
-    floor : out, its number.
+    floor : out, the channel that has the floor.
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
         super().__init__({
-            "ready": In(config.channels),
-            "eligible": In(config.channels, init=-1),
+            "parked": In(Parked(config)),
+            "turns": In(Turns(config)),
             "engines": In(EngineStatus(config)),
-            "wanting": In(config.channels),
-            "stamps": In(data.ArrayLayout(STAMP_BITS, config.channels)),
-            "serving": In(1),
-            "served": In(config.channel_bits),
-            "target": Out(config.channel_bits),
-            "target_valid": Out(1),
-            "client": In(SlicePort(config)),
-            "take": In(1),
-            "slice_valid": In(1),
+            "arrivals": In(ArrivalOrder(config)),
+            "served": In(Served(config)),
+            "choice": In(ChoicePort(config)),
             "slice": In(32),
-            "leave": Out(1),
-            "stay": Out(1),
-            "reserves": In(1),
-            "launches": In(1),
-            "floor_valid": Out(1),
-            "floor": Out(config.channel_bits),
+            "client": In(SlicePort(config)),
+            "floor": Out(Floor(config)),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -112,27 +133,27 @@ class Scheduler(wiring.Component):
         # The holder has a copy running; it also has a turn.
         self._copying = Signal()
         self._floor_copying = Signal()
-        served = (1 << self.served) & self.serving.replicate(config.channels)
+        served = (1 << self.served.channel) & self.served.active.replicate(config.channels)
         # The choice is older: its channel may have been taken since.
         others = Signal(config.channels)
         m.d.comb += [
-            self._ready.eq(self.ready & self.eligible),
+            self._ready.eq(self.parked.ready & self.turns.eligible),
             self._rivals.eq(self._ready & ~owner),
             others.eq(self._rivals & ~served),
             oldest.candidates.eq(others),
-            oldest.stamps.eq(self.stamps),
+            oldest.stamps.eq(self.arrivals.stamps),
             self.client.candidate.valid.eq(oldest.found),
             self.client.candidate.channel.eq(oldest.channel),
             self._other.eq((oldest.choice & others).any()),
-            self._has_floor.eq(self.floor_valid & (self.served == self.floor)),
+            self._has_floor.eq(self.floor.valid & (self.served.channel == self.floor.channel)),
             self._floor_ready.eq((self._ready & owner).any()),
             self._copying.eq((self.engines.copying & owner).any()),
-            self._floor_copying.eq(self._copying & (self.eligible & owner).any()),
+            self._floor_copying.eq(self._copying & (self.turns.eligible & owner).any()),
         ]
         begins = self._choose(m, oldest)
         # No other channel wants the floor: its holder continues with a fresh slice (COPY-8).
         nobody = ~self._rivals.any() & ~self._floor_copying
-        ends, guest_ends = self._slices(m, begins, self.serving & self._has_floor & nobody)
+        ends, guest_ends = self._slices(m, begins, self.served.active & self._has_floor & nobody)
         self._let_go(m, ends, guest_ends)
         return m
 
@@ -150,47 +171,52 @@ class Scheduler(wiring.Component):
         # its slice over is not the target.
         m.d.comb += [
             keeps.eq(self._floor_ready & ~(self._over & self._rivals.any())),
-            self.target.eq(Mux(prefers, self.floor, oldest.channel)),
-            self.target_valid.eq(Mux(prefers, keeps, self._other & ~keeps)),
+            self.choice.target.eq(Mux(prefers, self.floor.channel, oldest.channel)),
+            self.choice.found.eq(Mux(prefers, keeps, self._other & ~keeps)),
             renew.eq(keeps & self._over & ~self._floor_copying),
             promote.eq((self._other & ~self._floor_copying) & (self._over | ~self._floor_ready)),
             lose.eq(~self._floor_ready & ~self._floor_copying),
         ]
-        m.d.sync += prefers.eq(keeps & ~(self.serving & self._has_floor))
-        with m.If(self.take & promote):
+        m.d.sync += prefers.eq(keeps & ~(self.served.active & self._has_floor))
+        with m.If(self.choice.take & promote):
             m.d.sync += [
-                self.floor_valid.eq(1),
-                self.floor.eq(oldest.channel),
+                self.floor.valid.eq(1),
+                self.floor.channel.eq(oldest.channel),
                 self._owner.eq(oldest.choice),
             ]
-        with m.Elif(~self.take & ~self.serving & lose):
-            m.d.sync += [self.floor_valid.eq(0), self._owner.eq(0)]
+        with m.Elif(~self.choice.take & ~self.served.active & lose):
+            m.d.sync += [self.floor.valid.eq(0), self._owner.eq(0)]
         return promote | renew
 
     def _let_go(self, m: Module, ends: Value, guest_ends: Value) -> None:
         """Obligations and limits of the served channel while others can proceed."""
         rivalled = Signal()
         waited = Signal(range(PATIENCE))
-        patient, keeps = waited != PATIENCE - 1, self.engines.keeping.bit_select(self.served, 1)
+        patient = waited != PATIENCE - 1
+        keeps = self.engines.keeping.bit_select(self.served.channel, 1)
         holder_must = ends & ~self._floor_copying & self._other
         guest_must = (
             (self._floor_ready & ~self._over)
-            | (self.floor_valid & self._over & ~self._floor_copying)
+            | (self.floor.valid & self._over & ~self._floor_copying)
             | (guest_ends & self._other)
         )
-        expelled = ~self.eligible.bit_select(self.served, 1)
-        spends = self.serving & self._has_floor & self._over
+        expelled = ~self.turns.eligible.bit_select(self.served.channel, 1)
+        spends = self.served.active & self._has_floor & self._over
         m.d.sync += [
-            rivalled.eq((self._rivals | (self.wanting & self.eligible & ~self._owner)).any()),
-            self.leave.eq(
-                self.serving & (Mux(self._has_floor, holder_must, guest_must) | expelled)
+            rivalled.eq(
+                (self._rivals | (self.parked.wanting & self.turns.eligible & ~self._owner)).any()
+            ),
+            self.choice.leave.eq(
+                self.served.active & (Mux(self._has_floor, holder_must, guest_must) | expelled)
             ),
         ]
         m.d.comb += self.client.spent.eq(spends & self._copying & rivalled)
-        m.d.sync += self.stay.eq(((keeps & ~self.launches) | self.reserves) & patient)
-        with m.If(~self.serving):
+        m.d.sync += self.choice.stay.eq(
+            ((keeps & ~self.client.launches) | self.client.reserves) & patient
+        )
+        with m.If(~self.served.active):
             m.d.sync += waited.eq(0)
-        with m.Elif(self.leave & self.stay & patient):
+        with m.Elif(self.choice.leave & self.choice.stay & patient):
             m.d.sync += waited.eq(waited + 1)
 
     def _slices(self, m: Module, begins: Value, alone: Value) -> tuple[Value, Value]:
@@ -210,7 +236,7 @@ class Scheduler(wiring.Component):
         single = Signal()
         length = Signal(32)
         m.d.comb += length.eq(self.slice | (self.slice == 0))
-        granted = self.slice_valid & fresh
+        granted = self.choice.taken & fresh
         m.d.sync += [left.eq(left - 1), guest_left.eq(guest_left - 1), renewed.eq(0)]
         with m.If(left == 1):
             m.d.sync += over.eq(1)
@@ -218,12 +244,12 @@ class Scheduler(wiring.Component):
             m.d.sync += guest_over.eq(1)
         with m.If(renewed):
             m.d.sync += [left.eq(rest), over.eq(single)]
-        with m.If(self.take):
+        with m.If(self.choice.take):
             # The slice itself comes in the next cycle.
             m.d.sync += [fresh.eq(begins), guest_over.eq(0)]
             with m.If(begins):
                 m.d.sync += over.eq(0)
-        with m.If(self.slice_valid):
+        with m.If(self.choice.taken):
             m.d.sync += [guest_left.eq(length), guest_over.eq(0)]
         with m.If(granted):
             m.d.sync += [
@@ -240,5 +266,5 @@ class Scheduler(wiring.Component):
         with m.If(alone & over & ~self.client.give_up):
             m.d.sync += [over.eq(0), renewed.eq(1)]
         return over | ((left == 1) & ~renewed & ~granted), guest_over | (
-            (guest_left == 1) & ~self.slice_valid
+            (guest_left == 1) & ~self.choice.taken
         )

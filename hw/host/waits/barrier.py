@@ -5,8 +5,10 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
-from signalbox.hw.host.copy_launcher import MOST_COPIES
+from signalbox.hw.host.copy_launcher import MOST_COPIES, CopyEvents
 from signalbox.hw.host.tickets import Tickets
+from signalbox.hw.host.waits.compute_waits import EpochPort
+from signalbox.hw.host.waits.memory_semaphores import OutstandingSemaphores
 from signalbox.hw.records.channel import channel_event
 
 __all__ = ["Barrier", "BarrierPort"]
@@ -17,8 +19,8 @@ class BarrierPort(wiring.Signature):
 
     Members
     -------
-    ask : out, strobe: the channel waits; ignored while it waits or its wait is complete.
-    drop : out, strobe: ends the channel's wait, completed or not.
+    ask : out, strobe: `channel` waits; ignored while it waits or its wait is complete.
+    drop : out, strobe: ends the wait of `channel`, completed or not.
     over : in, per channel, its wait is complete, until `drop`.
     """
 
@@ -42,23 +44,18 @@ class Barrier(wiring.Component):
     Members
     -------
     client : in, the execution of methods.
-    started : in, per engine, strobe: a copy starts.
-    finished : in, per engine, strobe: a copy has ended.
-    changing : in, per channel, has an outstanding operation that changes a semaphore in memory; 0
-        between two of them.
-    begins : out, strobe: an epoch begins.
-    tasks : in, tasks launched before the epoch are outstanding.
+    copies : in, copies that start and end.
+    semaphores : in, operations in memory, `changing` a semaphore.
+    epochs : out, outstanding tasks.
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
         super().__init__({
             "client": In(BarrierPort(config)),
-            "started": In(config.copy_engines),
-            "finished": In(config.copy_engines),
-            "changing": In(config.channels),
-            "begins": Out(1),
-            "tasks": In(1),
+            "copies": In(CopyEvents(config)),
+            "semaphores": In(OutstandingSemaphores(config)),
+            "epochs": Out(EpochPort()),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -66,7 +63,7 @@ class Barrier(wiring.Component):
         m.submodules.tickets = tickets = Tickets(self._config)
         waits = Signal()
         runs = Signal()
-        begins, ends = self.begins, Signal()
+        begins, ends = self.epochs.begins, Signal()
         m.d.sync += [
             # One cycle late: at worst, an epoch begins without waiting channels.
             waits.eq(tickets.waiting.any()),
@@ -74,10 +71,10 @@ class Barrier(wiring.Component):
         ]
         m.d.comb += [
             begins.eq(waits & ~runs),
-            ends.eq(runs & ~self._left(m, begins) & ~self.tasks),
+            ends.eq(runs & ~self._left(m, begins) & ~self.epochs.before),
             tickets.ask.eq(self.client.ask),
             tickets.drop.eq(self.client.drop),
-            tickets.whose.eq(~0),
+            tickets.owner.eq(~0),
             tickets.begins.eq(begins),
             tickets.ends.eq(ends),
             self.client.over.eq(tickets.over),
@@ -90,13 +87,17 @@ class Barrier(wiring.Component):
         counters = data.ArrayLayout(unsigned(MOST_COPIES.bit_length()), len(engines))
         under_way = Signal(counters)
         left = Signal(counters)
-        changing = Signal.like(self.changing)
+        changing = Signal.like(self.semaphores.changing)
         some = Signal()
-        m.d.sync += changing.eq(self.changing & (begins.replicate(len(changing)) | changing))
+        m.d.sync += changing.eq(
+            self.semaphores.changing & (begins.replicate(len(changing)) | changing)
+        )
         m.d.comb += some.eq(left.as_value().any() | changing.any())
         for engine in engines:
-            ended = self.finished[engine]
-            m.d.sync += under_way[engine].eq(under_way[engine] + self.started[engine] - ended)
+            ended = self.copies.finished[engine]
+            m.d.sync += under_way[engine].eq(
+                under_way[engine] + self.copies.started[engine] - ended
+            )
             with m.If(begins):
                 m.d.sync += left[engine].eq(under_way[engine] - ended)
             with m.Elif(left[engine] != 0):

@@ -16,8 +16,9 @@ from signalbox.hw.front_end.host_port import (
     compute_method,
     inline_progress,
 )
-from signalbox.hw.host.channel_settings import setting_event
-from signalbox.hw.host.oldest_first import STAMP_BITS, OldestFirst
+from signalbox.hw.host.channel_settings import ChannelControl
+from signalbox.hw.host.oldest_first import OldestFirst
+from signalbox.hw.host.ports import ArrivalOrder, MethodEvents, Served
 from signalbox.hw.host.tickets import TicketArbiter
 from signalbox.hw.lib.delayed import delayed
 from signalbox.hw.qmd import SkedCheck
@@ -29,6 +30,9 @@ __all__ = [
     "FAIR_TURN",
     "ComputeMethodPort",
     "ComputeWaits",
+    "EpochPort",
+    "OutstandingTasks",
+    "TaskReports",
     "method_result",
     "task_failed",
 ]
@@ -64,14 +68,13 @@ class ComputeMethodPort(wiring.Signature):
 
     Members
     -------
-    setting : out, strobe: a method that only sets state was executed.
-    ask : out, strobe: a method of the channel waits.
-    drop : out, strobe: ends the channel's wait, completed or not. After an incomplete wait, the
+    setting : out, strobe: a method that only sets state was executed, `address` with `data`.
+    ask : out, strobe: a method of `channel` waits.
+    drop : out, strobe: ends `channel`'s wait, completed or not. After an incomplete wait, the
         channel's next `ask` comes two cycles later or more.
     over : in, per channel, its wait is complete, until `drop`.
     refused : in, per channel, with `over`: its method was refused.
-    why : in, result of the method of the channel selected in the previous cycle; valid with
-        `over`.
+    why : in, a `method_result`, of the channel selected in the previous cycle; valid with `over`.
     """
 
     def __init__(self, config: Config) -> None:
@@ -86,6 +89,58 @@ class ComputeMethodPort(wiring.Signature):
         })
 
 
+class OutstandingTasks(wiring.Signature):
+    """Outstanding tasks and compute methods, per channel.
+
+    Members
+    -------
+    some : out, has outstanding tasks.
+    counts : out, number of outstanding tasks, `COUNT_BITS` wide.
+    busy : out, its method waits or is being executed.
+    """
+
+    def __init__(self, config: Config) -> None:
+        channels = config.channels
+        super().__init__({
+            "some": Out(channels),
+            "counts": Out(data.ArrayLayout(unsigned(COUNT_BITS), channels)),
+            "busy": Out(channels),
+        })
+
+
+class TaskReports(wiring.Signature):
+    """Ends of tasks, seen from `ComputeWaits`.
+
+    Members
+    -------
+    ended : out, strobe: a task of `channel` has ended; if it has failed, `failed` begins in the
+        same cycle.
+    failed : out, a `task_failed`, until `taken`. A task killed because its channel was disabled has
+        not.
+    taken : in, accepts `failed`.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({
+            "ended": Out(channel_event(config, failed=1)),
+            "failed": Out(task_failed(config)),
+            "taken": In(1),
+        })
+
+
+class EpochPort(wiring.Signature):
+    """Epochs of tasks, seen from the barrier.
+
+    Members
+    -------
+    begins : out, strobe: an epoch begins.
+    before : in, tasks launched before the present epoch are outstanding.
+    """
+
+    def __init__(self) -> None:
+        super().__init__({"begins": Out(1), "before": In(1)})
+
+
 class ComputeWaits(wiring.Component):
     """One method per channel may wait for the engine. The next turn is that of the highest
     CONFIG.PRIORITY, and among equals of the least recently received command; in every
@@ -98,47 +153,31 @@ class ComputeWaits(wiring.Component):
 
     Members
     -------
-    port : out, the compute engine.
-    on : in, per channel, enabled.
-    setting : in, writes of channel registers (CONFIG.PRIORITY).
-    stamps : in, per channel, arrival of its head command.
+    port : out, the compute engine, see `ComputePort`.
+    control : in, enabled channels; writes of channel registers (CONFIG.PRIORITY).
+    arrivals : in, arrival of each channel's head command.
     client : in, the execution of methods.
-    select : in, channel served in the next cycle, or still served.
-    clear : in, strobe: the channel starts.
-    busy : out, per channel, its method waits or is being executed.
-    tasks : out, per channel, has outstanding tasks.
-    counts : out, per channel, number of outstanding tasks.
-    ended : out, strobe: a task of `channel` has ended; if it has failed, `failed` begins in the
-        same cycle.
-    failed : out, a task of `channel` has failed; until `failed_taken`. A task killed because its
-        channel was disabled has not.
-    failed_taken : in, accepts `failed`.
+    served : in, the served channel; `client.why` is that of `select`.
+    methods : in, channels that start with nothing set.
+    outstanding : out, outstanding tasks and methods.
+    reports : out, ends of tasks.
     notify : out, per channel, strobe: interrupt of a task or a report.
-    begins : in, strobe: an epoch begins.
-    before : out, tasks launched before the present epoch are outstanding.
+    epochs : in, the barrier.
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        channels = config.channels
-        event = channel_event(config)
         super().__init__({
             "port": Out(ComputePort(config)),
-            "on": In(config.channels),
-            "setting": In(setting_event(config)),
-            "stamps": In(data.ArrayLayout(STAMP_BITS, config.channels)),
+            "control": In(ChannelControl(config)),
+            "arrivals": In(ArrivalOrder(config)),
             "client": In(ComputeMethodPort(config)),
-            "select": In(config.channel_bits),
-            "clear": In(event),
-            "busy": Out(channels),
-            "tasks": Out(channels),
-            "counts": Out(data.ArrayLayout(unsigned(COUNT_BITS), channels)),
-            "ended": Out(channel_event(config, failed=1)),
-            "failed": Out(task_failed(config)),
-            "failed_taken": In(1),
-            "notify": Out(channels),
-            "begins": In(1),
-            "before": Out(1),
+            "served": In(Served(config)),
+            "methods": In(MethodEvents(config)),
+            "outstanding": Out(OutstandingTasks(config)),
+            "reports": Out(TaskReports(config)),
+            "notify": Out(config.channels),
+            "epochs": In(EpochPort()),
         })
         self._oldest = OldestFirst(config, level_bits=_PRIORITY.width)
         self._turns = TicketArbiter(config, self._oldest.steps)
@@ -148,10 +187,12 @@ class ComputeWaits(wiring.Component):
         m = Module()
         m.submodules.turns, m.submodules.oldest = self._turns, self._oldest
         port = self.port
-        for outer, inner in ((port.setting, self.client.setting), (port.clear, self.clear)):
-            m.d.sync += outer.eq(inner)
+        m.d.sync += [
+            port.setting.eq(self.client.setting),
+            port.clear.eq(self.methods.cleared),
+            port.on.eq(self.control.enabled),
+        ]
         answered = delayed(m, port.answer, "answered")
-        m.d.sync += port.on.eq(self.on)
         over = self._hear(m)
         self._take_turns(m, answered)
         self._order(m)
@@ -159,7 +200,7 @@ class ComputeWaits(wiring.Component):
         self._explain(m)
         notified = Signal(self._config.channels)
         m.d.comb += notified.eq(
-            Mux(answered.valid & answered.trap, self._turns.whose, 0)
+            Mux(answered.valid & answered.trap, self._turns.owner, 0)
             | Mux(over.valid & over.trap, 1 << over.channel, 0)
         )
         m.d.sync += self.notify.eq(notified)
@@ -178,7 +219,7 @@ class ComputeWaits(wiring.Component):
             turns.denied.eq(answered.cause != Cause.NONE),
             self.client.over.eq(turns.over),
             self.client.refused.eq(turns.refused),
-            self.busy.eq(turns.busy | Mux(asked.valid, 1 << asked.channel, 0)),
+            self.outstanding.busy.eq(turns.busy | Mux(asked.valid, 1 << asked.channel, 0)),
         ]
         kept, method = self._keep(m, asked), port.method.p
         with m.If(turns.form):
@@ -193,14 +234,14 @@ class ComputeWaits(wiring.Component):
 
     def _order(self, m: Module) -> None:
         """Choose the channel of the next turn."""
-        turns, oldest, setting = self._turns, self._oldest, self.setting
+        turns, oldest, setting = self._turns, self._oldest, self.control.setting
         held, fair = Signal(self._config.channels, name="held"), Signal(name="fair")
         turn = Signal(range(FAIR_TURN))
         written = setting.valid & (setting.word == channel_word("CONFIG"))
         m.d.comb += [
             fair.eq(turn == FAIR_TURN - 1),
             oldest.candidates.eq(turns.waiting & ~held),
-            oldest.stamps.eq(self.stamps),
+            oldest.stamps.eq(self.arrivals.stamps),
             turns.choice.eq(oldest.choice),
         ]
         m.d.sync += turn.eq(turn + turns.begins)
@@ -208,7 +249,7 @@ class ComputeWaits(wiring.Component):
         for number in range(self._config.channels):
             priority = Signal(_PRIORITY.width, name=f"priority_{number}")
             m.d.comb += oldest.levels[number].eq(Mux(fair, 0, priority))
-            m.d.sync += held[number].eq(self.counts[number] >= most)
+            m.d.sync += held[number].eq(self.outstanding.counts[number] >= most)
             with m.If(written & (setting.channel == number)):
                 m.d.sync += priority.eq(setting.value[_PRIORITY.lo :])
 
@@ -231,17 +272,18 @@ class ComputeWaits(wiring.Component):
     def _hear(self, m: Module) -> data.View:
         """Ended tasks, one every other cycle; not together with an answer."""
         over, task, verdict = self.port.over, self.port.over.p.task, self.port.over.p.verdict
-        fails, on = Signal(name="fails"), self.on.bit_select(task.channel, 1)
+        fails, reports = Signal(name="fails"), self.reports
+        on = self.control.enabled.bit_select(task.channel, 1)
         shape = channel_event(self._config, trap=1, epoch=1, failed=1)
         heard = Signal(shape)
         m.d.comb += [
             fails.eq(
                 (verdict.refusal != Refusal.NONE) & (on | (verdict.refusal != Refusal.KILLED))
             ),
-            over.ready.eq(~heard.valid & ~self.failed.valid & ~self.port.answer.valid),
-            self.ended.valid.eq(heard.valid),
-            self.ended.channel.eq(heard.channel),
-            self.ended.failed.eq(heard.failed),
+            over.ready.eq(~heard.valid & ~reports.failed.valid & ~self.port.answer.valid),
+            reports.ended.valid.eq(heard.valid),
+            reports.ended.channel.eq(heard.channel),
+            reports.ended.failed.eq(heard.failed),
         ]
         m.d.sync += [
             heard.valid.eq(over.valid & over.ready),
@@ -252,14 +294,14 @@ class ComputeWaits(wiring.Component):
         ]
         with m.If(over.valid & over.ready):
             m.d.sync += [
-                self.failed.valid.eq(fails),
-                self.failed.channel.eq(task.channel),
-                self.failed.cause.eq(cause_of(m, verdict.refusal)),
-                self.failed.check.eq(verdict.check),
-                self.failed.page.eq(task.page),
+                reports.failed.valid.eq(fails),
+                reports.failed.channel.eq(task.channel),
+                reports.failed.cause.eq(cause_of(m, verdict.refusal)),
+                reports.failed.check.eq(verdict.check),
+                reports.failed.page.eq(task.page),
             ]
-        with m.Elif(self.failed_taken):
-            m.d.sync += self.failed.valid.eq(0)
+        with m.Elif(reports.taken):
+            m.d.sync += reports.failed.valid.eq(0)
         return heard
 
     def _count(self, m: Module, answered: data.View, over: data.View) -> None:
@@ -275,16 +317,16 @@ class ComputeWaits(wiring.Component):
             when.eq(Mux(over.valid, over.epoch, self.port.method.p.epoch)),
         ]
         for number in range(self._config.channels):
-            count = self.counts[number]
+            count = self.outstanding.counts[number]
             more = began.valid & (began.channel == number)
-            m.d.comb += self.tasks[number].eq(count != 0)
+            m.d.comb += self.outstanding.some[number].eq(count != 0)
             m.d.sync += count.eq(count + more - (less & (where == number)))
         epochs = Signal(data.ArrayLayout(COUNT_BITS + self._config.channel_bits, 2))
         for epoch in range(2):
             more = began.valid & (began.epoch == epoch)
             m.d.sync += epochs[epoch].eq(epochs[epoch] + more - (less & (when == epoch)))
-        m.d.sync += self._epoch.eq(self._epoch ^ self.begins)
-        m.d.comb += self.before.eq(
+        m.d.sync += self._epoch.eq(self._epoch ^ self.epochs.begins)
+        m.d.comb += self.epochs.before.eq(
             reduce(or_, [(epochs[epoch] != 0) & (self._epoch != epoch) for epoch in range(2)])
         )
 
@@ -299,6 +341,6 @@ class ComputeWaits(wiring.Component):
             write.addr.eq(self._turns.channel),
             write.en.eq(answer.valid),
             [write.data[name].eq(answer[name]) for name in method_result.members],
-            read.addr.eq(self.select),
+            read.addr.eq(self.served.select),
             self.client.why.eq(read.data),
         ]

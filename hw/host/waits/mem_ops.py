@@ -8,7 +8,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import VA_BITS, Config
-from signalbox.hw.host.records import Method
+from signalbox.hw.host.ports import MethodEvents
 from signalbox.hw.host.tickets import TicketArbiter
 from signalbox.hw.lib.arbiter import RoundRobin
 from signalbox.hw.lib.delayed import delayed
@@ -77,8 +77,7 @@ class MemOps(wiring.Component):
     Members
     -------
     mmu : out, the translation; acknowledges one cycle after it takes a command at the earliest.
-    executed : in, strobe: a method was executed.
-    clear : in, strobe: the channel starts with nothing set; never together with `executed`.
+    methods : in, executed methods, and channels that start with nothing set.
     client : in, the execution of methods.
     """
 
@@ -86,8 +85,7 @@ class MemOps(wiring.Component):
         self._config = config
         super().__init__({
             "mmu": Out(MmuPort(config)),
-            "executed": In(channel_event(config, method=Method)),
-            "clear": In(channel_event(config)),
+            "methods": In(MethodEvents(config)),
             "client": In(InvalidationPort(config)),
         })
 
@@ -99,7 +97,8 @@ class MemOps(wiring.Component):
         m.d.comb += [turns.choice.eq(order.grant), order.advance.eq(turns.begins)]
         # Completion and wait of a method are late.
         asked = delayed(m, self.client.ask, "asked")
-        kept = self._keep(m, delayed(m, self.executed, "set"), delayed(m, self.clear, "new"), asked)
+        executed = delayed(m, self.methods.executed, "set")
+        kept = self._keep(m, executed, delayed(m, self.methods.cleared, "new"), asked)
         m.d.comb += [
             turns.ask.valid.eq(asked.valid),
             turns.ask.channel.eq(asked.channel),

@@ -6,6 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
+from signalbox.hw.host.ports import ChannelStart, Served
 from signalbox.hw.lib.delayed import delayed
 from signalbox.hw.methods import SemOp
 from signalbox.hw.records.channel import channel_event
@@ -16,7 +17,7 @@ from signalbox.hw.records.semaphore import (
     semaphore_response,
 )
 
-__all__ = ["MemorySemaphorePort", "MemorySemaphores"]
+__all__ = ["MemorySemaphorePort", "MemorySemaphores", "OutstandingSemaphores"]
 
 
 class MemorySemaphorePort(wiring.Signature):
@@ -27,7 +28,7 @@ class MemorySemaphorePort(wiring.Signature):
     begin : out, strobe: `request` of `channel`, which has none outstanding.
     collect : out, strobe: the channel has seen its result.
     ended : in, per channel, its result is available.
-    result : in, result of the served channel, combinational.
+    result : in, a `semaphore_response`: result of the served channel, combinational.
     """
 
     def __init__(self, config: Config) -> None:
@@ -39,6 +40,19 @@ class MemorySemaphorePort(wiring.Signature):
         })
 
 
+class OutstandingSemaphores(wiring.Signature):
+    """Outstanding semaphore operations in memory, per channel.
+
+    Members
+    -------
+    busy : out, its operation is outstanding.
+    changing : out, its operation is outstanding and not an acquire; 0 between two of them.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({"busy": Out(config.channels), "changing": Out(config.channels)})
+
+
 class MemorySemaphores(wiring.Component):
     """At most one outstanding operation per channel. Operations are executed one after another in
     the order of `begin`, so polling channels never starve a release. Results are kept per channel,
@@ -48,12 +62,11 @@ class MemorySemaphores(wiring.Component):
 
     Members
     -------
-    port : out, the semaphore unit.
+    port : out, the semaphore unit, see `SemaphorePort`.
     client : in, the execution of methods.
-    served : in, served channel.
-    clear : in, strobe: the channel starts; it has no outstanding operation.
-    busy : out, per channel, its operation is outstanding.
-    changing : out, per channel, its operation is outstanding and not an acquire.
+    served : in, the served channel.
+    start : in, starts of channels. The channel has no outstanding operation.
+    outstanding : out, outstanding operations.
     """
 
     def __init__(self, config: Config) -> None:
@@ -61,10 +74,9 @@ class MemorySemaphores(wiring.Component):
         super().__init__({
             "port": Out(SemaphorePort(config)),
             "client": In(MemorySemaphorePort(config)),
-            "served": In(config.channel_bits),
-            "clear": In(channel_event(config)),
-            "changing": Out(config.channels),
-            "busy": Out(config.channels),
+            "served": In(Served(config)),
+            "start": In(ChannelStart(config)),
+            "outstanding": Out(OutstandingSemaphores(config)),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -76,25 +88,26 @@ class MemorySemaphores(wiring.Component):
         errors = Signal(data.ArrayLayout(SemaphoreError, config.channels))
         answer, operation = self.port.response, self.client.begin.request.operation
         answered = self._execute(m, channel)
+        busy, served, clear = self.outstanding.busy, self.served.channel, self.start.cleared
         m.d.comb += [
-            self.changing.eq(self.busy & changes),
-            self.client.result.passed.eq(passed.bit_select(self.served, 1)),
-            self.client.result.error.eq(errors[self.served]),
+            self.outstanding.changing.eq(busy & changes),
+            self.client.result.passed.eq(passed.bit_select(served, 1)),
+            self.client.result.error.eq(errors[served]),
         ]
         for number in range(config.channels):
             begun = self.client.begin.valid & (self.client.begin.channel == number)
             collected = self.client.collect.valid & (self.client.collect.channel == number)
-            cleared = self.clear.valid & (self.clear.channel == number)
+            cleared = clear.valid & (clear.channel == number)
             with m.If(begun):
                 m.d.sync += [
-                    self.busy[number].eq(1),
+                    busy[number].eq(1),
                     changes[number].eq(
                         (operation == SemOp.RELEASE) | (operation == SemOp.REDUCTION)
                     ),
                 ]
             with m.If(answered & (channel == number)):
                 m.d.sync += [
-                    self.busy[number].eq(0),
+                    busy[number].eq(0),
                     self.client.ended[number].eq(1),
                     passed[number].eq(answer.payload.passed),
                     errors[number].eq(answer.payload.error),

@@ -26,7 +26,9 @@ def cache_lookup(config: Config) -> data.StructLayout:
 
 class ReadOnlyCache(wiring.Component):
     """Caches instructions or kernel arguments. Direct-mapped, with 64-byte lines, tagged by kernel
-    row and address; one outstanding fill.
+    row and address; one outstanding fill. The row is part of the index, too, so that kernels of one
+    program do not evict each other: words less than a quarter of the cache apart have different
+    lines in any four rows of consecutive numbers, from a multiple of 4 on.
 
     The answer comes in the cycle after the look-up. A warp that misses repeats its look-up when
     `open`. A filled line is kept until the warp that requested it releases it, at its next look-up
@@ -94,7 +96,10 @@ class ReadOnlyCache(wiring.Component):
         return bits(LINE_BYTES) + bits(self._lines)
 
     def _index_of(self, look: data.View) -> Value:
-        return look.va[self._low : self._tag_at]
+        """Line of a word. Rows with consecutive numbers differ in its upper bits."""
+        width = self._tag_at - self._low
+        row = look.row[:width][::-1]
+        return look.va[self._low : self._tag_at] ^ Cat(Const(0, width - len(row)), row)
 
     def _answer(self, m: Module) -> None:
         look, asked, config = self.look, self._asked, self._config
@@ -108,7 +113,7 @@ class ReadOnlyCache(wiring.Component):
         ]
         m.d.comb += [
             tags.addr.eq(self._index_of(look)),
-            words.addr.eq(look.va[low : self._tag_at]),
+            words.addr.eq(Cat(look.va[low : self._low], self._index_of(look))),
             self.hit.eq(
                 valid & (tags.data.row == asked.row) & (tags.data.tag == asked.va[self._tag_at :])
             ),

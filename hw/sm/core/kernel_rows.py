@@ -8,6 +8,7 @@ from signalbox.hw.config import VA_BITS, Config
 from signalbox.hw.qmd import CONSTANT_BUFFERS
 from signalbox.hw.records.placement import (
     LOCAL_PAGE,
+    USES_LOCAL,
     KernelWord,
     buffer_word,
     kernel_word,
@@ -148,7 +149,7 @@ class KernelRows(wiring.Component):
                 traits.barrier.eq(words[KernelWord.NEEDS][7]),
                 traits.warps.eq(words[KernelWord.NEEDS][8:15]),
                 traits.buffers.eq(words[KernelWord.BLOCK_Z][16:]),
-                traits.local.eq(words[KernelWord.BLOCK_Z][24]),
+                traits.local.eq(words[KernelWord.BLOCK_Z][USES_LOCAL]),
             ]
 
     def _buffers(self, m: Module) -> None:

@@ -8,12 +8,9 @@ from signalbox.hw.config import VA_BITS, Config
 from signalbox.hw.errors import CoreCause
 from signalbox.hw.sm.core.coalescer import of_lowest
 from signalbox.hw.sm.core.records import access_row, bits, completion, result_row, row_count
-from signalbox.hw.sm.port import block_launch, launch_answer
+from signalbox.hw.sm.port import block_launch, launch_answer, record_fault, record_page
 
 __all__ = ["LaunchUnit"]
-
-_ALIGNMENT, _ADDRESS_BITS = 8, 40
-"""Of the address of a record."""
 
 _result = data.StructLayout({"refusal": 8, "check": 8, "zero": 16})
 """Result of LAUNCH."""
@@ -59,9 +56,7 @@ class LaunchUnit(wiring.Component):
         with m.If(self.reserve):
             m.d.sync += busy.eq(1)
         self._gather(m, line, found, va)
-        odd, far = va[:_ALIGNMENT].any(), va[_ADDRESS_BITS:].any()
-        wrong = Mux(odd, CoreCause.MEMORY_ALIGNMENT, Mux(far, CoreCause.MEMORY_FAULT, 0))
-        cause = Mux(found, wrong, CoreCause.NONE)
+        cause = Mux(found, record_fault(va), CoreCause.NONE)
         with m.FSM():
             with m.State("GATHER"):
                 with m.If(self.row.valid & self.row.row.last):
@@ -117,7 +112,7 @@ class LaunchUnit(wiring.Component):
             with m.If(~found):
                 m.d.sync += va.eq(of_lowest(m, active, [lane.va for lane in row.lanes], "first"))
         m.d.comb += [
-            self.launch.p.page.eq(va[_ALIGNMENT:_ADDRESS_BITS]),
+            self.launch.p.page.eq(record_page(va)),
             result.dest.eq(Cat(line[:inside], upper)),
             result.mask.eq(masks[line]),
         ]

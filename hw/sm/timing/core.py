@@ -11,6 +11,7 @@ from signalbox.hw.lib.shared import Shared
 from signalbox.hw.sm.port import SmPort
 from signalbox.hw.sm.timing.accesses import Loads, Stores
 from signalbox.hw.sm.timing.kernel_rows import KernelRows
+from signalbox.hw.sm.timing.launches import Launches
 from signalbox.hw.sm.timing.state_transfer import StateTransfer
 from signalbox.hw.sm.timing.steps import Steps
 from signalbox.hw.sm.timing.timer import Timer
@@ -24,8 +25,8 @@ _OWNER = ("warp", "row", "slot", "index")
 
 
 class TimingCore(wiring.Component):
-    """A core whose warps only spend time and access memory, as specified by the record of their
-    task (`hw/sm/README.md`). All accesses of a warp carry its kernel row.
+    """A core whose warps only spend time, access memory and launch kernels, as specified by the
+    record of their task (`hw/sm/README.md`). All accesses of a warp carry its kernel row.
 
     Members are those of `SmPort`, seen from the core.
     """
@@ -39,7 +40,7 @@ class TimingCore(wiring.Component):
         config = self._config
         m.submodules.tasks = tasks = KernelRows(config)
         m.submodules.start = start = WarpStart(config)
-        sources = 3 + config.preemption
+        sources = 3 + config.preemption + 2 * config.nested
         m.submodules.timer = timer = Shared(Timer(config, sources), "timer")
         m.submodules.steps = steps = Steps(config)
         m.submodules.loads = loads = Loads(config)
@@ -75,6 +76,15 @@ class TimingCore(wiring.Component):
             connect(m, stores.written, transfer.written)
             connect(m, transfer.read, loads.state)
             connect(m, loads.arrived, transfer.arrived)
+        if config.nested:
+            m.submodules.launches = launches = Launches(config)
+            connect(m, steps.launch, launches.i)
+            connect(m, launches.launch, flipped(self.launch))
+            m.d.comb += [
+                launches.launched.eq(self.launched),
+                steps.children.eq(self.children),
+            ]
+            wakes += [launches.wake, steps.again]
         for number, wake in enumerate(wakes):
             connect(m, wake, timer.wakes[number])
         connect(m, timer.fire, steps.fire)

@@ -7,9 +7,14 @@ from amaranth.lib.wiring import In, Out
 from signalbox.hw.config import Config
 from signalbox.hw.errors import CoreCause
 from signalbox.hw.records.memory import MemoryStatus, read_beat
-from signalbox.hw.records.placement import KernelWord, buffer_word, kernel_word
+from signalbox.hw.records.placement import (
+    USES_LOCAL,
+    KernelWord,
+    buffer_word,
+    kernel_word,
+)
 from signalbox.hw.sm.port import core_request
-from signalbox.hw.sm.timing.layouts import RECORD_BYTES, RECORD_WORDS
+from signalbox.hw.sm.timing.layouts import RECORD_BYTES, RECORD_WORDS, timing_record
 
 __all__ = ["KernelRows", "Place"]
 
@@ -76,6 +81,9 @@ class KernelRows(wiring.Component):
         self._ends = Signal()
         self._fills = Signal()
         """The next word of the beat is written."""
+        self._may_launch = Signal()
+        if self._config.nested:
+            self._nest(m)
         self._words(m)
         self._know(m)
         self._fetch(m)
@@ -189,3 +197,15 @@ class KernelRows(wiring.Component):
             m.d.sync += self._count.eq(self._count + 1)
         with m.If(beat.valid & failed & (self._cause == CoreCause.NONE)):
             m.d.sync += self._cause.eq(Mux(fault, CoreCause.PROGRAM_FAULT, CoreCause.PROGRAM_BUS))
+        launches = self._lane()[timing_record["launch"].offset]
+        first = self._fills & (self._count == 0) & (self._cause == CoreCause.NONE)
+        with m.If(first & launches & ~self._may_launch):
+            m.d.sync += self._cause.eq(CoreCause.INSTRUCTION)
+
+    def _nest(self, m: Module) -> None:
+        """Kernels with local memory must not launch others: their blocks are not stopped while they
+        wait."""
+        kernel, local = self.kernel, Signal(self._config.rows, name="local")
+        with m.If(kernel.valid & (kernel.word == KernelWord.BLOCK_Z)):
+            m.d.sync += local.bit_select(kernel.row, 1).eq(kernel.data[USES_LOCAL])
+        m.d.comb += self._may_launch.eq(~local.bit_select(self.row, 1))

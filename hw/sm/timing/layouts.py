@@ -19,6 +19,7 @@ __all__ = [
     "warp_access",
     "warp_facts",
     "warp_fire",
+    "warp_launch",
     "warp_owner",
     "warp_place",
     "warp_state",
@@ -28,7 +29,8 @@ __all__ = [
 timing_record = data.StructLayout({
     "accesses": 16,
     "store": 1,
-    "reserved": 15,
+    "launch": 1,
+    "reserved": 14,
     "stride": 32,
     "base": 64,
     "cycles": 32,
@@ -103,6 +105,17 @@ def warp_access(config: Config) -> data.StructLayout:
         "wait": 32,
         "va": VA_BITS,
         "pattern": store_pattern,
+    })
+
+
+def warp_launch(config: Config) -> data.StructLayout:
+    """A warp of the block in `slot` launches the QMD at `va`, then computes for `wait` cycles."""
+    return data.StructLayout({
+        "warp": config.warp_bits,
+        "row": config.row_bits,
+        "slot": config.block_bits,
+        "wait": 32,
+        "va": VA_BITS,
     })
 
 

@@ -1,6 +1,6 @@
-"""Next step of a warp whose time has expired: an access, or its end; or it is saved."""
+"""Next step of a warp whose time has expired: an access, a launch, or its end; or it is saved."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, ShapeLike, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, ShapeLike, Signal, Value
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -10,14 +10,23 @@ from signalbox.hw.sm.timing.layouts import (
     warp_access,
     warp_facts,
     warp_fire,
+    warp_launch,
     warp_owner,
     warp_place,
     warp_state,
+    warp_wake,
 )
 from signalbox.hw.sm.timing.warp_exit import warp_last
 from signalbox.hw.sm.warp_fates import warp_number
 
 __all__ = ["Steps", "moved_warp"]
+
+
+def _counts(config: Config) -> data.StructLayout:
+    """Number of accesses of a warp, or of launches, and their kind: the first bits of its
+    `timing_record`."""
+    nested = {"launch": 1} if config.nested else {}
+    return data.StructLayout({"accesses": 16, "store": 1, **nested})
 
 
 def moved_warp(config: Config) -> data.StructLayout:
@@ -26,15 +35,15 @@ def moved_warp(config: Config) -> data.StructLayout:
 
 
 class Steps(wiring.Component):
-    """Issues the next access, or the end, of each warp whose time has expired. One per cycle, held
-    in a register until it is accepted.
+    """Issues the next access or launch, or the end, of each warp whose time has expired. One per
+    cycle, held in a register until it is accepted.
 
     Members
     -------
     warp : in, number of the starting warp.
-    word : in, 32 bits: its stride; or its number of accesses, with the store flag as bit 16.
+    word : in, 32 bits: its stride; or the first word of its record.
     put_stride : in, strobe: store `word` as the stride of the warp.
-    put_accesses : in, strobe: store the low 17 bits of `word` as its accesses and store flag.
+    put_accesses : in, strobe: store the accesses and flags in `word`.
     facts : in, its `warp_facts`.
     place : in, its first progress, a `warp_place`.
     keep : in, store `facts` and `place`, when `free`.
@@ -47,6 +56,10 @@ class Steps(wiring.Component):
         always accepted.
     over : out, with preemption; strobe: the warp ends.
     put : in, with preemption: stream of the progress of restored warps.
+    launch : out, with nested launches: stream of `warp_launch`.
+    children : in, with nested launches; per block slot: it has children that are not complete.
+    again : out, with nested launches: stream of `warp_wake`, warps that wait, for the children of
+        their block or for the end of another launch; they are looked at again in the next turn.
     """
 
     def __init__(self, config: Config) -> None:
@@ -57,6 +70,11 @@ class Steps(wiring.Component):
             "save": Out(stream.Signature(moved_warp(config))),
             "over": Out(over),
             "put": In(stream.Signature(put)),
+        }
+        nested = {
+            "launch": Out(stream.Signature(warp_launch(config))),
+            "children": In(config.sm_blocks),
+            "again": Out(stream.Signature(warp_wake(config))),
         }
         super().__init__({
             "warp": In(config.warp_bits),
@@ -72,6 +90,7 @@ class Steps(wiring.Component):
             "store": Out(stream.Signature(warp_access(config))),
             "last": Out(stream.Signature(warp_last(config))),
             **(stops if config.preemption else {}),
+            **(nested if config.nested else {}),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -93,7 +112,7 @@ class Steps(wiring.Component):
         access has priority; a starting warp is not starved, since its own cycles are free. Returns
         the write port of the progress."""
         stride, self._stride = self._store(m, "strides", 32)
-        count, self._count = self._store(m, "counts", 17)
+        count, self._count = self._store(m, "counts", _counts(self._config))
         facts, self._facts = self._store(m, "facts", warp_facts(self._config))
         place, self._place = self._store(m, "places", warp_place(self._config))
         m.d.comb += [
@@ -121,24 +140,28 @@ class Steps(wiring.Component):
         return store.write_port(), read.data
 
     def _decide(self, m: Module) -> None:
-        warp, place, moved = self._warp, self._place, self._moved
+        warp, place, moved, count = self._warp, self._place, self._moved, self._count
         ends = Signal()
         taken = Signal()
-        store = self._count[16]
-        over, goes = place.count == self._count[:16], ~ends
+        over, goes = place.count == count.accesses, ~ends
         leaves = self.last.valid & self.last.ready
+        kinds = {"load": ~count.store, "store": count.store}
         if self._config.preemption:
             over, goes = over & warp.late, goes & ~warp.stopped
             m.d.comb += self.save.valid.eq(self._valid & ~ends & warp.stopped)
             leaves |= self.save.valid
+        if self._config.nested:
+            waits = self._wait(m, over, goes)
+            over, goes = over & ~waits, goes & ~waits
+            leaves |= self.again.valid & self.again.ready
+            kinds = {name: kind & ~count.launch for name, kind in kinds.items()}
+            kinds["launch"] = count.launch
+        outs = [(getattr(self, name), kind) for name, kind in kinds.items()]
         m.d.comb += [
             ends.eq(warp.dead | (warp.cause != CoreCause.NONE) | over),
             self.last.valid.eq(self._valid & ends),
-            self.load.valid.eq(self._valid & goes & ~store),
-            self.store.valid.eq(self._valid & goes & store),
-            taken.eq(
-                leaves | self.load.valid & self.load.ready | self.store.valid & self.store.ready
-            ),
+            [out.valid.eq(self._valid & goes & kind) for out, kind in outs],
+            taken.eq(leaves | Cat(out.valid & out.ready for out, _ in outs).any()),
             self._accesses.eq(taken & goes),
             moved.va.eq(place.va + Mux(place.first, 0, self._stride)),
             moved.count.eq(place.count + 1),
@@ -147,10 +170,32 @@ class Steps(wiring.Component):
         with m.If(self.fire.ready):
             m.d.sync += [self._valid.eq(self.fire.valid), warp.eq(self.fire.payload)]
 
+    def _wait(self, m: Module, over: Value, goes: Value) -> Value:
+        """Whether the warp waits: either it has made all its launches and its block had children
+        when its turn came, or its next step is a launch and another one was in progress then. Since
+        a waiting warp is looked at in each turn, a stop or kill of it is noticed."""
+        again, warp, launch, waits = self.again, self._warp, self.launch.p, Signal(name="waits")
+        parent, busy = Signal(name="parent"), Signal(name="busy")
+        with m.If(self.fire.ready):
+            m.d.sync += [
+                parent.eq(self.children.bit_select(self.fire.p.slot, 1)),
+                busy.eq(~self.launch.ready | self.launch.valid),
+            ]
+        m.d.comb += [
+            waits.eq(self._count.launch & Mux(over, parent, busy)),
+            again.valid.eq(self._valid & goes & waits),
+            [again.p[name].eq(warp[name]) for name in ("warp", "row")],
+            [launch[name].eq(warp[name]) for name in ("warp", "row", "slot")],
+            launch.wait.eq(self._facts.wait),
+            launch.va.eq(self._moved.va),
+        ]
+        return waits
+
     def _tell(self, m: Module) -> None:
-        """An access covers a whole beat. Before the first access, the address of a failure is that
-        of the record."""
+        """An access covers a whole beat, a launch has an exact address. Before the first of them,
+        the address of a failure is that of the task's record."""
         warp, facts, place, low = self._warp, self._facts, self._place, self._config.offset_bits
+        exact = place.first | (self._count.launch if self._config.nested else 0)
         for access in (self.load.p, self.store.p):
             m.d.comb += [
                 access.warp.eq(warp.warp),
@@ -169,7 +214,7 @@ class Steps(wiring.Component):
             [fault[name].eq(facts[name]) for name in ("slot", "index")],
             fault.cause.eq(warp.cause),
             fault.at.eq(Cat(place.count, facts.number)),
-            fault.va.eq(Cat(Mux(place.first, place.va[:low], 0), place.va[low:])),
+            fault.va.eq(Cat(Mux(exact, place.va[:low], 0), place.va[low:])),
         ]
 
     def _stop(self, m: Module) -> None:

@@ -13,7 +13,7 @@ SMOKE = ["identity_and_reset", "doorbells", "interrupts", "forwarding"]
 
 
 @pytest.mark.parametrize(
-    "config", tiers(["tiny", "default", "large"], smoke={"tiny": SMOKE}, nightly=["large"])
+    "config", tiers(["tiny", "default", "large"], smoke={"tiny": SMOKE}, nightly=["tiny", "large"])
 )
 def test_port(simulator: str, config: str):
     simulate(

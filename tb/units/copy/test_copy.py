@@ -22,7 +22,7 @@ TESTS = [("cocotb_copy", 14), ("cocotb_rate", 10), ("cocotb_remap", 32)]
             ("cocotb_rate", 10, 64): ["slow_memory"],
             ("cocotb_remap", 32, 64): ["known_results", "failures"],
         },
-        nightly=[(*tests, 128) for tests in TESTS],
+        nightly=[(*tests, width) for tests in TESTS for width in (64, 128)],
     ),
 )
 def test_copy(simulator: str, tests: str, minimum: int, width: int) -> None:

@@ -12,7 +12,7 @@ SMOKE = ["bytes_exact", "latency", "faults"]
 
 
 @pytest.mark.parametrize(
-    "size", tiers(["default", "tiny", "large"], smoke={"default": SMOKE}, nightly=["large"])
+    "size", tiers(["default", "tiny", "large"], smoke={"default": SMOKE}, nightly=["tiny", "large"])
 )
 def test_inline(simulator: str, size: str) -> None:
     simulate(

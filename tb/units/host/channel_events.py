@@ -39,7 +39,7 @@ class Inputs:
     -------
     strobes : fields of the valid strobes, by port.
     failed, task_failed : fields of the waiting failures, or None.
-    levels : values of `StatusPort`, by member.
+    levels : values of members of `StatusPort`.
     errors : error records of `halt`, `failed`, `task_failed`, by port.
     """
 

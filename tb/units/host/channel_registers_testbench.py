@@ -38,8 +38,28 @@ _OFTEN = 0.3
 LIMIT = 5000
 """Limit of an access, in cycles."""
 
-_STROBES = ("halt", "ended", "task_ended", "resume", "acquire", "executed", "bound", "referenced")
 _FAILURES = ("failed", "task_failed")
+_PORTS = {
+    **{name: f"reports__{name}" for name in ("halt", "resume", "acquire", "bound")},
+    **{name: f"copies__{name}" for name in ("ended", "failed")},
+    **{f"task_{name}": f"tasks__{name}" for name in ("ended", "failed")},
+    "executed": "methods__executed",
+    "referenced": "userd__referenced",
+}
+"""Port of each strobe and failure."""
+_TAKEN = {"failed": "copies__taken", "task_failed": "tasks__taken"}
+_LEVELS = {
+    "active": "activity__active",
+    "busy": "state__busy",
+    "serving": "served__active",
+    "served": "served__channel",
+    "floor_valid": "floor__valid",
+    "floor": "floor__channel",
+    "waits": "parked__waits",
+    "copies": "copies__counts",
+    "tasks": "tasks__counts",
+}
+"""Member of `StatusPort` of each level."""
 _STATUS = {field.name: field for field in CHANNEL["STATUS"].fields}
 _SETTINGS = [one.name for one in CHANNEL if one.access is Access.RW and one.reset is None]
 
@@ -67,7 +87,7 @@ class ChannelRegistersTestbench(Testbench):
     def __init__(self, dut: Any) -> None:
         super().__init__(dut, ChannelRegisters(CONFIG))
         count = CONFIG.channels
-        self._strobes = {name: Strobe(self, name) for name in (*_STROBES, *_FAILURES)}
+        self._strobes = {name: Strobe(self, port) for name, port in _PORTS.items()}
         self._requests = Source(self, "port__request")
         self._responses = Sink(self, "port__response", self._takes)
         self._changes = Sink(self, "edit", self._edits)
@@ -150,7 +170,7 @@ class ChannelRegistersTestbench(Testbench):
         self._failures(inputs)
         self._access(inputs)
         self._follow(inputs)
-        self._peeked = self.get("peek") % CONFIG.channels  # noise between accesses
+        self._peeked = self.get("put__channel") % CONFIG.channels  # noise between accesses
         assert self.cycle - self._began < LIMIT, f"{self._phase} of {self._turn} lasts too long"
 
     def _send(self, inputs: Inputs) -> None:
@@ -159,8 +179,8 @@ class ChannelRegistersTestbench(Testbench):
             if fields is not None:
                 self._strobes[name].send(**fields)
         put, get = self._indices[self._peeked]
-        levels = {f"status__{name}": value for name, value in inputs.levels.items()}
-        self.drive(**levels, peek_put=put, peek_get=get)
+        levels = {f"status__{_LEVELS[name]}": value for name, value in inputs.levels.items()}
+        self.drive(**levels, put__index=put, get__index=get)
 
     def _put(self, turn: Turn | None) -> None:
         """Offer an access."""
@@ -222,10 +242,10 @@ class ChannelRegistersTestbench(Testbench):
         for number, halts in enumerate(self._halts):
             refused = self._refused is not None and self._refused[0] == number
             halted |= (halts or refused) << number
-        assert self.get("halted") == halted, (self.get("halted"), halted)
+        assert self.get("control__halted") == halted, (self.get("control__halted"), halted)
         enabled = sum(one.enabled << number for number, one in enumerate(self.channels))
-        assert self.get("enabled") == enabled
-        error, setting = self.get("error"), self.get("setting")
+        assert self.get("control__enabled") == enabled
+        error, setting = self.get("error"), self.get("control__setting")
         assert bool(error["valid"]) == (self._noted is not None)
         if self._noted:
             assert (error["channel"], error["cause"]) == (self._noted[0], self._noted[1].cause)
@@ -235,8 +255,8 @@ class ChannelRegistersTestbench(Testbench):
         free = not self._refused and not self._noted and self._phase != "clear"
         takes = bool(inputs.failed) and free
         task_takes = bool(inputs.task_failed) and free and not inputs.failed
-        assert bool(self.get("failed_taken")) == takes
-        assert bool(self.get("task_failed_taken")) == task_takes
+        assert bool(self.get("copies__taken")) == takes
+        assert bool(self.get("tasks__taken")) == task_takes
         if inputs.failed or inputs.task_failed:
             self.met[Goal.BEHIND_METHOD] += self._refused is not None
             self.met[Goal.BEHIND_CLEAR] += self._phase == "clear"
@@ -252,14 +272,14 @@ class ChannelRegistersTestbench(Testbench):
             self._count_error(channel, error)
         noted = self._refused
         for port in ("failed", "task_failed"):
-            if self.get(f"{port}_taken"):
+            if self.get(_TAKEN[port]):
                 taken.append(port)
                 noted = (getattr(inputs, port)["channel"], inputs.errors[port])
         self._refused, self._halting = None, self._refused
         if halt := inputs.strobes.get("halt"):
             self._refused = (halt["channel"], inputs.errors["halt"])
         self._noted = noted
-        self.events.saw(self.get("enabled"), self.get("halted"), *taken)
+        self.events.saw(self.get("control__enabled"), self.get("control__halted"), *taken)
 
     def _count_error(self, channel: int, error: Error) -> None:
         before = len(self.channels[channel].errors)

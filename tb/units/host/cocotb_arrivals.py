@@ -35,7 +35,12 @@ class ArrivalsTestbench(Testbench):
 
     def __init__(self, dut: Any) -> None:
         super().__init__(dut, Arrivals(CONFIG))
-        self._strobes = {name: Strobe(self, name) for name in ("announce", "finish", "clear")}
+        ports = {
+            "announce": "doorbells__announce",
+            "finish": "entries__finished",
+            "clear": "start__cleared",
+        }
+        self._strobes = {name: Strobe(self, port) for name, port in ports.items()}
         self.now = 0
         self.records: list[deque[tuple[int, int]]] = [deque() for _ in range(CONFIG.channels)]
         self.last = [0] * CONFIG.channels
@@ -44,7 +49,7 @@ class ArrivalsTestbench(Testbench):
         """One cycle with the given strobes, and optionally one more doorbell."""
         for name, fields in events.items():
             self._strobes[name].send(**fields)
-        self.drive(now=self.now % RANGE)
+        self.drive(doorbells__now=self.now % RANGE)
         await super().step()
         self.now += doorbell
 
@@ -69,12 +74,12 @@ class ArrivalsTestbench(Testbench):
 
     def stamp(self, channel: int) -> int:
         """The stamp of the channel's head, modulo `RANGE`."""
-        return self.get("stamps")[channel]
+        return self.get("order__stamps")[channel]
 
     def check(self) -> None:
         """Check the stamp of each channel's head; stamps older than two eras only have to be at
         least as old."""
-        stamps = self.get("stamps")
+        stamps = self.get("order__stamps")
         for channel, records in enumerate(self.records):
             known = records[0][1] if records else self.last[channel]
             age, limited = (self.now - stamps[channel]) % RANGE, self.now - known

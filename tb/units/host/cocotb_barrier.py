@@ -68,9 +68,9 @@ class BarrierTestbench(Testbench):
         if finish is not None:
             self.past.append((self.running[finish].pop(0), now))
         self.drive(
-            started=0 if start is None else 1 << start,
-            finished=0 if finish is None else 1 << finish,
-            changing=int(changing) << (self.changing or 0) % CONFIG.channels,
+            copies__started=0 if start is None else 1 << start,
+            copies__finished=0 if finish is None else 1 << finish,
+            semaphores__changing=int(changing) << (self.changing or 0) % CONFIG.channels,
         )
         await super().step()
         over = self.get("client__over")

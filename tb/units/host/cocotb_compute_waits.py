@@ -55,8 +55,8 @@ STROBES = {
     "ask": "client__ask",
     "drop": "client__drop",
     "setting": "client__setting",
-    "config": "setting",
-    "clear": "clear",
+    "config": "control__setting",
+    "clear": "methods__cleared",
     "answer": "port__answer",
     "began": "port__began",
 }
@@ -240,11 +240,15 @@ class ComputeWaitsTestbench(Testbench):
                 word=word,
                 value=self.random.getrandbits(32),
             )
-        self.drive(stamps=now.stamps)
-        self.drive(select=now.select, failed_taken=now.failed_taken, begins=now.begins)
+        self.drive(
+            arrivals__stamps=now.stamps,
+            served__select=now.select,
+            reports__taken=now.failed_taken,
+            epochs__begins=now.begins,
+        )
         numbers = self.random
         passed: dict[str, Any] = {"on": now.on}
-        self.drive(on=now.on)
+        self.drive(control__enabled=now.on)
         if numbers.random() < 0.3:
             words = {"address": numbers.getrandbits(12), "data": numbers.getrandbits(32)}
             passed["setting"] = {"channel": numbers.randrange(CHANNELS), **words}
@@ -264,22 +268,22 @@ class ComputeWaitsTestbench(Testbench):
 
     def _shown(self) -> Outputs:
         over, refused = (members(self.get(f"client__{name}")) for name in ("over", "refused"))
-        ended, failed, counts = self.get("ended"), self.get("failed"), self.get("counts")
+        ended, failed = self.get("reports__ended"), self.get("reports__failed")
         selected, why = self.model.selected, self.get("client__why")
         offers = self.get("port__method__valid")
         return Outputs(
             over=over,
             refused=refused,
             why=Result(**why.pop("inline"), **why) if selected in over else None,
-            busy=members(self.get("busy")),
+            busy=members(self.get("outstanding__busy")),
             offer=offer_of(self.get("port__method__payload")) if offers else None,
-            counts=tuple(counts),
-            tasks=members(self.get("tasks")),
+            counts=tuple(self.get("outstanding__counts")),
+            tasks=members(self.get("outstanding__some")),
             hears=bool(self.get("port__over__ready")),
             ended=(ended["channel"], bool(ended["failed"])) if ended["valid"] else None,
             failed=Failure(**failed) if failed.pop("valid") else None,
             notify=members(self.get("notify")),
-            before=bool(self.get("before")),
+            before=bool(self.get("epochs__before")),
         )
 
     # -- whole actions -----------------------------------------------------------------------------

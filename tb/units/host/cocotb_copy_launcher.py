@@ -81,8 +81,10 @@ class CopyLauncherTestbench(Testbench):
         self.engines = [Engine([]) for _ in range(ENGINES)]
         self.enabled = {*range(CHANNELS)}
         self.working = {*range(CHANNELS)}
+        self._copied = 0
         self._launch = Strobe(self, "requests__launch")
-        self._reserve, self._release = Strobe(self, "requests__reserve"), Strobe(self, "release")
+        self._reserve = Strobe(self, "requests__reserve")
+        self._release = Strobe(self, "methods__released")
 
     def inputs(self, **events: Any) -> Inputs:
         """Inputs of the next cycle, with these members of `Inputs`."""
@@ -101,7 +103,11 @@ class CopyLauncherTestbench(Testbench):
             self._reserve.send(channel=now.reserve)
         if now.release is not None:
             self._release.send(channel=now.release)
-        self.drive(enabled=mask(now.enabled), working=mask(now.working), failed_taken=now.taken)
+        self.drive(
+            control__enabled=mask(now.enabled),
+            state__reserving=mask(now.working),
+            reports__taken=now.taken,
+        )
         for number, engine in enumerate(self.engines):
             port, done = f"engine__{number}__", now.done[number]
             inputs = {
@@ -121,9 +127,9 @@ class CopyLauncherTestbench(Testbench):
                 None if want is None else bit for bit, want in zip(shown, wanted, strict=True)
             )
 
-        ended, failed = self.get("ended"), self.get("failed")
+        ended, failed = self.get("reports__ended"), self.get("reports__failed")
         ports = [f"engine__{number}__" for number in range(ENGINES)]
-        finished = members(self.get("finished"))
+        finished = members(self.get("events__finished"))
         assert finished == {
             number
             for number, port in enumerate(ports)
@@ -135,15 +141,15 @@ class CopyLauncherTestbench(Testbench):
             members(self.get("status__keeping")),
             meant([bool(queue >> channel & 1) for channel in range(CHANNELS)], expected.queue),
             members(self.get("status__copying")),
-            tuple(self.get("counts")),
-            bool(self.get("all_idle")),
+            tuple(self.get("outstanding__counts")),
+            bool(self.get("outstanding__all_idle")),
             Ended(ended["channel"], bool(ended["interrupt"]), bool(ended["failed"]))
             if ended["valid"]
             else None,
             Failed(**{name: failed[name] for name in failed if name != "valid"})
             if failed["valid"]
             else None,
-            members(self.get("started")),
+            members(self.get("events__started")),
             finished,
             tuple(
                 self.ports[f"{port}command__payload"].bits()
@@ -162,6 +168,10 @@ class CopyLauncherTestbench(Testbench):
         await super().step()
         shown = self._shown(expected)
         assert shown == expected, f"cycle {self.model.now}: {now}"
+        assert self.get("copied") == self._copied, f"cycle {self.model.now}: {now}"
+        ended = shown.ended
+        tells = ended is not None and ended.interrupt and not ended.failed
+        self._copied = mask({ended.channel} & self.enabled) if ended and tells else 0
         self.model.step(now)
         for number, engine in enumerate(self.engines):
             if number in shown.finished:

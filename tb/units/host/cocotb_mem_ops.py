@@ -88,11 +88,13 @@ class MemOpsTestbench(Testbench):
 
     def __init__(self, dut: Any) -> None:
         super().__init__(dut, MemOps(CONFIG))
-        names = {"ask": "client__ask", "drop": "client__drop"}
-        self._strobes = {
-            name: Strobe(self, names.get(name, name))
-            for name in ("executed", "clear", "ask", "drop")
+        ports = {
+            "executed": "methods__executed",
+            "clear": "methods__cleared",
+            "ask": "client__ask",
+            "drop": "client__drop",
         }
+        self._strobes = {name: Strobe(self, port) for name, port in ports.items()}
         self.mmu = Mmu(self)
 
     async def start(self) -> Self:

@@ -52,7 +52,7 @@ class MemorySemaphoresTestbench(Testbench):
         self.model = QueueModel()
         self.ready, self.peek = True, 0
         self._begin, self._collect = Strobe(self, "client__begin"), Strobe(self, "client__collect")
-        self._clear = Strobe(self, "clear")
+        self._clear = Strobe(self, "start__cleared")
 
     def _drive(self, now: Inputs) -> None:
         begin, response = now.begin, now.response
@@ -67,15 +67,15 @@ class MemorySemaphoresTestbench(Testbench):
         self.drive(
             port__request__ready=now.ready,
             port__response__valid=response is not None,
-            served=now.peek,
+            served__channel=now.peek,
         )
 
     def _shown(self) -> Outputs:
         ended, result = members(self.get("client__ended")), self.get("client__result")
         offers = self.get("port__request__valid")
         return Outputs(
-            members(self.get("busy")),
-            members(self.get("changing")),
+            members(self.get("outstanding__busy")),
+            members(self.get("outstanding__changing")),
             ended,
             Result(bool(result["passed"]), result["error"].value) if self.peek in ended else None,
             self.ports["port__request__payload"].bits() if offers else None,

@@ -32,11 +32,18 @@ CONFIG = CONFIGS[os.environ.get("SIZE", "default")]
 CHANNELS, COUNTERS, INDICES = CONFIG.channels, CONFIG.counters, 1 << CONFIG.semaphore_bits
 
 STATE_PORTS = {
+    "alive": "state__alive",
+    "occupied": "state__occupied",
     "copying": "engines__copying",
+    "tasks": "tasks__some",
     "engine": "engines__able",
     "queue": "engines__queue",
+    "retry": "methods__retry",
+    "fenced": "methods__fenced",
+    "over": "methods__over",
+    "referring": "methods__referring",
 }
-"""Port of each state whose name is another."""
+"""Port of each state."""
 
 ENDS = {
     wait: [state for reason in reasons for state in STATES if state in reason.split()]
@@ -77,8 +84,8 @@ class ParkingTestbench(Testbench):
         self.zero: set[int] = set()
         self.served: int | None = None
         self.begins = True
-        self._park, self._update = Strobe(self, "park"), Strobe(self, "update")
-        self._clear = Strobe(self, "clear")
+        self._park, self._update = Strobe(self, "pipeline__park"), Strobe(self, "on_chip__update")
+        self._clear = Strobe(self, "start__cleared")
         self._watch = Strobe(self, "acquires__watch")
         self._guard = Strobe(self, "acquires__guard")
         self._unguard = Strobe(self, "acquires__unguard")
@@ -86,10 +93,12 @@ class ParkingTestbench(Testbench):
     def _drive(self, now: Inputs) -> None:
         for state in STATES:
             channels = mask(c for c in range(CHANNELS) if state in now.states[c])
-            self.drive(**{STATE_PORTS.get(state, state): channels})
-        self.drive(zero=mask(now.zero))
+            self.drive(**{STATE_PORTS[state]: channels})
+        self.drive(on_chip__zero=mask(now.zero))
         served = self.random.randrange(CHANNELS) if now.served is None else now.served
-        self.drive(unpark={"valid": now.served is not None and self.begins, "channel": served})
+        self.drive(
+            pipeline__unpark={"valid": now.served is not None and self.begins, "channel": served}
+        )
         if now.served is not None:
             self._park.send(channel=served, wait=now.wait, lasts=now.lasts)
         if now.watch is not None:
@@ -108,11 +117,11 @@ class ParkingTestbench(Testbench):
 
     def _shown(self) -> Outputs:
         return Outputs(
-            members(self.get("ready")),
-            members(self.get("wanting")),
-            members(self.get("holding")),
+            members(self.get("parked__ready")),
+            members(self.get("parked__wanting")),
+            members(self.get("parked__holding")),
             bool(self.get("acquires__held")),
-            tuple(self.get("waits")),
+            tuple(self.get("parked__waits")),
         )
 
     async def step(self, **events: Any) -> Outputs:

@@ -52,7 +52,7 @@ class RetryTimersTestbench(Testbench):
         self.drive(time={"cycles": self.cycles, "units": self.units})
         expected = self.model.show(self.cycles, self.units)
         await super().step()
-        self.expired = members(self.get("expired"))
+        self.expired = members(self.get("client__expired"))
         for channel, state in enumerate(expected):
             found = f"channel {channel}, cycle {self.model.now}, {self.model.timers.get(channel)}"
             assert state in {None, channel in self.expired}, found

@@ -9,6 +9,7 @@ from typing import Any
 import cocotb
 
 from signalbox.hw.host.scheduling.runlist import Runlist
+from signalbox.hw.registers import Wait
 from signalbox.hw.runlists import RunlistError
 from signalbox.tb.models.runlist import channel_entry, group_entry
 from signalbox.tb.models.tsg_rotation import Group
@@ -40,6 +41,12 @@ IDLE, READY = (), ("ready", "working")
 
 WAITS = ("working",)
 
+POLLS = [Wait.RETRY, Wait.FENCE]
+"""Waits for semaphores in memory."""
+LACKS = [Wait.ENGINE, Wait.ENGINE_ONLY, Wait.ENGINE_TIMED]
+"""Waits for a copy engine."""
+OTHERS = [wait for wait in Wait if wait not in {*POLLS, *LACKS}]
+
 
 class RunlistTestbench(Testbench):
     """Submits lists in memory, and plays the channels. Checks in every cycle that the channels that
@@ -48,7 +55,8 @@ class RunlistTestbench(Testbench):
     Members
     -------
     enable, all_idle : effective from the next `step`.
-    ready, working, polling, lacking, holding : sets of channels, likewise.
+    ready, working, polling, lacking, holding : sets of channels, likewise; none of `polling` is in
+        `lacking`.
     served : the served channel, or None; likewise.
     failed : channels whose latest acquire has failed, after their latest method, and whether with
         ACQUIRE_SWITCH_TSG.
@@ -80,8 +88,8 @@ class RunlistTestbench(Testbench):
         self.eligible = EVERYONE
         self.met = Counter[str]()
         self._submit = Strobe(self, "control__submit")
-        self._executed, self._failed = Strobe(self, "executed"), Strobe(self, "failed")
-        self._clear = Strobe(self, "clear")
+        self._executed = Strobe(self, "methods__executed")
+        self._failed, self._clear = Strobe(self, "client__failed"), Strobe(self, "start__cleared")
         self._starved = self._was_starved = self._was_idle = False
 
     def submit(self, *groups: Group, first: int = 0, cut: int = 0) -> None:
@@ -127,19 +135,24 @@ class RunlistTestbench(Testbench):
         self.drive(
             control__enable=self.enable,
             control__unit=1,
-            ready=mask(self.ready),
-            working=mask(self.working),
-            polling=mask(self.polling),
-            lacking=mask(self.lacking),
-            holding=mask(self.holding),
-            serving=served is not None,
-            served=self.random.randrange(CHANNELS) if served is None else served,
-            all_idle=self.all_idle,
+            parked__ready=mask(self.ready),
+            parked__waits=[self._wait(channel) for channel in range(CHANNELS)],
+            parked__holding=mask(self.holding),
+            state__working=mask(self.working),
+            served__active=served is not None,
+            served__channel=self.random.randrange(CHANNELS) if served is None else served,
+            activity__all_idle=self.all_idle,
         )
         await super().step()
         self._see_list()
         self._see_turn()
         self._see_acquire()
+
+    def _wait(self, channel: int) -> Wait:
+        """Any wait of its kind."""
+        if channel in self.polling:
+            return self.random.choice(POLLS)
+        return self.random.choice(LACKS if channel in self.lacking else OTHERS)
 
     def _see_list(self) -> None:
         """A list is active from the cycle on in which it is no longer pending."""
@@ -154,7 +167,7 @@ class RunlistTestbench(Testbench):
 
     def _see_turn(self) -> None:
         state, before = self.get("control__state"), self.turn
-        self.eligible = members(self.get("eligible"))
+        self.eligible = members(self.get("turns__eligible"))
         self.turn = state["tsgid"] if state["running"] else None
         if self.turn is not None:
             turns = {(group.tsgid, group.channels) for group in self.active}
@@ -174,7 +187,9 @@ class RunlistTestbench(Testbench):
         self.met["starved, idle"] += expected[1]
         self._was_starved, self._was_idle = starved, idle
         self._starved = self.enable and self._waits_only()
-        executed, clear, failed = (self.get(name) for name in ("executed", "clear", "failed"))
+        executed, clear, failed = (
+            self.get(name) for name in ("methods__executed", "start__cleared", "client__failed")
+        )
         if executed["valid"]:
             self.failed.pop(executed["channel"], None)
             self.lately.clear()
@@ -375,9 +390,9 @@ async def yields_the_turn(dut):
         if serving:
             tb.served = 0
         await tb.steps(10)
-        tb.drive(expire=1)
+        tb.drive(client__expire=1)
         await tb.step()
-        tb.drive(expire=0)
+        tb.drive(client__expire=0)
         await tb.steps(2)
         assert tb.turn == (2 if serving else 1)
         tb.served = None
@@ -409,7 +424,7 @@ async def some_time(tb: RunlistTestbench) -> None:
             tb.state(numbers.choice(channels), names=names)
         if numbers.random() < 0.02:
             tb.polling ^= {numbers.choice(channels)}
-            tb.lacking ^= {numbers.choice(channels)}
+            tb.lacking = (tb.lacking ^ {numbers.choice(channels)}) - tb.polling
             tb.holding ^= {numbers.choice(channels)}
         if numbers.random() < 0.01:
             tb.clear(numbers.choice(channels))

@@ -72,31 +72,31 @@ class SchedulerTestbench(Testbench):
         """Payload without its strobe is random."""
         numbers = self.random
         self.drive(
-            ready=mask(now.ready),
-            eligible=mask(self.eligible),
+            parked__ready=mask(now.ready),
+            turns__eligible=mask(self.eligible),
             engines__copying=mask(now.copying),
             engines__keeping=mask(now.keeping),
-            wanting=mask(now.wanting),
-            stamps=now.stamps,
-            serving=now.served is not None,
-            served=numbers.randrange(CHANNELS) if now.served is None else now.served,
-            take=now.take,
-            slice_valid=now.slice is not None,
+            parked__wanting=mask(now.wanting),
+            arrivals__stamps=now.stamps,
+            served__active=now.served is not None,
+            served__channel=numbers.randrange(CHANNELS) if now.served is None else now.served,
+            choice__take=now.take,
+            choice__taken=now.slice is not None,
             slice=numbers.getrandbits(32) if now.slice is None else now.slice,
             client__give_up=now.give_up,
-            reserves=now.reserves,
-            launches=now.launches,
+            client__reserves=now.reserves,
+            client__launches=now.launches,
         )
 
     def _shown(self) -> Outputs:
         candidate = self.get("client__candidate")
         return Outputs(
-            self.get("target") if self.get("target_valid") else None,
+            self.get("choice__target") if self.get("choice__found") else None,
             candidate["channel"] if candidate["valid"] else None,
-            bool(self.get("leave")),
-            bool(self.get("stay")),
+            bool(self.get("choice__leave")),
+            bool(self.get("choice__stay")),
             bool(self.get("client__spent")),
-            self.get("floor") if self.get("floor_valid") else None,
+            self.get("floor__channel") if self.get("floor__valid") else None,
         )
 
     async def step(

@@ -2,15 +2,18 @@
 everything around, and compares every cycle with the model."""
 
 import os
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+from amaranth.lib import data
 
 from signalbox.hw.config import CONFIGS, WINDOW_BASE
 from signalbox.hw.errors import Cause
 from signalbox.hw.host.methods.execute import Execute
 from signalbox.hw.host.records import InlinePhase
-from signalbox.hw.methods import AcquireTimer, ComputeMethod, pack
+from signalbox.hw.methods import AcquireTimer, ComputeMethod, SemaphoreExecute, pack
 from signalbox.hw.qmd import SkedCheck
 from signalbox.hw.records.semaphore import SemaphoreError
 from signalbox.hw.registers import CHANNEL, Wait, channel_word
@@ -47,6 +50,7 @@ UNITS = ("barrier", "invalidation", "compute")
 """Units that a control method may wait for."""
 
 _PORTS = {
+    **{name: f"reports__{name}" for name in ("halt", "resume", "bound", "acquire")},
     "launch": "copies__launch",
     "reserve": "copies__reserve",
     "watch": "acquires__watch",
@@ -63,6 +67,9 @@ _PORTS = {
 """Output of each event of the model, if it has another name."""
 
 _OUTPUTS = {name: _PORTS.get(name, name) for name in EVENTS if name != "request"}
+
+_SWITCH = data.Layout.cast(SemaphoreExecute)["acquire_switch"].offset
+"""Place of ACQUIRE_SWITCH_TSG in both semaphore methods."""
 
 _FLAGS = ("done", "busy", "sets", "yields", "asked")
 """Outputs of one bit, in `progress`."""
@@ -172,7 +179,7 @@ class ExecuteTestbench(Testbench):
         self.latency = 3
         self.progress: tuple[bool, int] | None = None
         self.live: Any = lambda: None
-        self._setting = Strobe(self, "setting")
+        self._setting = Strobe(self, "control__setting")
         self._answers: int | None = None  # cycle of the response
         self._kept = False  # the registers hold the served channel's state, not yet saved
         self._select = 0
@@ -307,9 +314,6 @@ class ExecuteTestbench(Testbench):
         responds = self._answers is not None and self.cycle >= self._answers
         error = SemaphoreError.FAULT.name if self.random.random() < 0.5 else "NONE"
 
-        def those(name: str) -> frozenset[int]:
-            return frozenset(c for c, other in enumerate(channels) if getattr(other, name))
-
         now = Now(
             channel=channel,
             method=one.method if run else None,
@@ -325,23 +329,23 @@ class ExecuteTestbench(Testbench):
             spent=self.spent,
             held=self.held,
             zero=frozenset(self.zero),
-            able=those("able"),
-            queue=those("queue"),
-            copying=those("copies"),
-            tasks=those("tasks"),
+            able=_those(channels, "able"),
+            queue=_those(channels, "queue"),
+            copying=_those(channels, "copies"),
+            tasks=_those(channels, "tasks"),
             all_idle=self.all_idle,
             cycles=self.cycles,
             units=self.units,
             accepts=self.accepts,
             response=self.answer if responds else None,
-            ended=those("ended"),
+            ended=_those(channels, "ended"),
             result=one.result if one.ended and one.result else (False, error),
-            failed=those("unwritten"),
+            failed=_those(channels, "unwritten"),
             over={
                 unit: frozenset(c for c, other in enumerate(channels) if unit in other.over)
                 for unit in UNITS
             },
-            refused=those("uninvalidated"),
+            refused=_those(channels, "uninvalidated"),
             why=one.why,
             progress=self.progress
             or (bool(self.random.getrandbits(1)), self.random.choice((0, 1, 63))),
@@ -396,14 +400,14 @@ class ExecuteTestbench(Testbench):
             service__leave=now.leave,
             service__quit=now.quit,
             time={"cycles": now.cycles, "units": now.units},
-            zero=mask(now.zero),
-            counting=self.model.counting,
+            on_chip__zero=mask(now.zero),
+            on_chip__counting=self.model.counting,
             engines__able=mask(now.able),
             engines__queue=mask(now.queue),
             engines__copying=mask(now.copying),
             engines__keeping=noise & (1 << CHANNELS) - 1,
-            tasks=mask(now.tasks),
-            all_idle=now.all_idle,
+            tasks__some=mask(now.tasks),
+            activity__all_idle=now.all_idle,
             slices__spent=now.spent,
             acquires__held=now.held,
             semaphore__request__ready=now.accepts,
@@ -411,6 +415,8 @@ class ExecuteTestbench(Testbench):
             in_memory__ended=mask(now.ended),
             in_memory__result=_response(now.result),
             reference__failed=mask(now.failed),
+            reference__referring=mask(_those(self.channels, "write")),
+            timer__expired=noise >> 8 & (1 << CHANNELS) - 1,
             invalidation__refused=mask(now.refused),
             compute__refused=mask({c for c, any_ in enumerate(self.channels) if any_.why}),
             compute__why={
@@ -464,6 +470,7 @@ class ExecuteTestbench(Testbench):
                 check(event, shown if valid else None, wanted)
             else:
                 check(event, _like(wanted, shown), wanted)
+        self._compare_ports(check, expected, now)
         request, offered = expected["request"], self.get("semaphore__request__valid")
         check("offered", bool(offered), request is not None)
         if request is not None and offered:
@@ -476,6 +483,27 @@ class ExecuteTestbench(Testbench):
         if not isinstance(shown, int) or (shown ^ wanted) & meant:
             check("state", port.get(), port.record.unpack(wanted))
         assert not wrong, f"cycle {self.cycle - 1}: {wrong}\n{now}"
+
+    def _compare_ports(
+        self, check: Callable[[str, Any, Any], None], expected: dict[str, Any], now: Now
+    ) -> None:
+        """What other units are told of waits and events."""
+        for name, port in (("reserve", "slices__reserves"), ("launch", "slices__launches")):
+            check(port, bool(self.get(port)), expected[name] is not None)
+        acquire, failed = expected["acquire"], self.get("group__failed")
+        fails = acquire is not None and not acquire["passed"]
+        check("failed", bool(failed["valid"]), fails)
+        if fails and now.method is not None:
+            yields = now.method.data >> _SWITCH & 1
+            check("failed", failed, {"valid": 1, "channel": now.channel, "yields": yields})
+        waits = {
+            "retry": self.get("timer__expired"),
+            "fenced": mask(now.ended),
+            "over": mask(frozenset().union(*now.over.values())),
+            "referring": mask(_those(self.channels, "write")),
+        }
+        for name, wanted in waits.items():
+            check(name, self.get(f"waits__{name}"), wanted)
 
     def _react(self, one: Channel, out: dict[str, Any], responded: bool) -> None:
         """The units around, as far as they must react."""
@@ -503,6 +531,11 @@ class ExecuteTestbench(Testbench):
                 one.over.discard(unit)
         if not one.asking:
             one.uninvalidated, one.why = False, None
+
+
+def _those(channels: list[Channel], name: str) -> frozenset[int]:
+    """The channels with this member."""
+    return frozenset(c for c, channel in enumerate(channels) if getattr(channel, name))
 
 
 def _phase(inline: Inline) -> InlinePhase:

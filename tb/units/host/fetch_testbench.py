@@ -109,7 +109,8 @@ class FetchTestbench(Testbench):
         self.latency, self.stalls = latency, False
         self.memory = ReadServer(self, Contents(), latency=lambda: self.latency)
         self.memory.request.pace = lambda: not self.stalls or self.random.randrange(8) == 0
-        self.setting, self.unwritten = Strobe(self, "setting"), Strobe(self, "unwritten")
+        self.setting = Strobe(self, "control__setting")
+        self.unwritten = Strobe(self, "userd__failed")
         self.restart, self.doorbell = Source(self, "restart"), Source(self, "doorbell")
         self.enabled: set[int] = set()
         self.slow: set[int] = set()
@@ -118,7 +119,7 @@ class FetchTestbench(Testbench):
         self.causes: list[list[Cause]] = [[] for _ in channels]
         self.pending = [False for _ in channels]
         self.announced: list[tuple[int, int, int]] = []
-        self._popped = Strobe(self, "popped")
+        self._popped = Strobe(self, "beats__popped")
         self._buffers: list[deque[dict[str, Any]]] = [deque() for _ in channels]
 
     async def again(self, latency: int = 10) -> "FetchTestbench":
@@ -137,7 +138,7 @@ class FetchTestbench(Testbench):
             for channel, buffer in enumerate(self._buffers)
             if not buffer and channel not in self.executing
         )
-        self.drive(enabled=mask(self.enabled), drained=drained)
+        self.drive(control__enabled=mask(self.enabled), state__drained=drained)
         self._pop()
         await super().step()
         self._see(drained)
@@ -183,7 +184,8 @@ class FetchTestbench(Testbench):
 
     def _see(self, drained: int) -> None:
         """Process the outputs of the cycle that has just ended."""
-        fill, cleared, announce = self.get("fill"), self.get("cleared"), self.get("announce")
+        fill, cleared = self.get("beats__fill"), self.get("start__cleared")
+        announce = self.get("doorbells__announce")
         if fill["valid"]:
             buffer = self._buffers[fill["channel"]]
             buffer.append(fill["beat"])
@@ -192,5 +194,5 @@ class FetchTestbench(Testbench):
             self._buffers[cleared["channel"]].clear()
         if announce["valid"]:
             self.announced.append((announce["channel"], announce["put"], announce["stamp"]))
-        pending = self.get("busy") | ~drained
+        pending = self.get("outstanding__busy") | ~drained
         self.pending = [bool(pending >> number & 1) for number in range(CONFIG.channels)]

@@ -5,10 +5,12 @@ from amaranth.lib import wiring
 
 from signalbox.hw.config import CONFIGS
 from signalbox.hw.host.channel_registers import ChannelRegisters
+from signalbox.hw.host.channel_states import ChannelStates
 from signalbox.hw.host.copy_launcher import CopyLauncher
 from signalbox.hw.host.fetch.arrivals import Arrivals
 from signalbox.hw.host.fetch.fetch_unit import FetchUnit
 from signalbox.hw.host.methods.execute import Execute
+from signalbox.hw.host.outstanding import Outstanding
 from signalbox.hw.host.read_share import ReadShare
 from signalbox.hw.host.scheduling.parking import Parking
 from signalbox.hw.host.scheduling.retry_timers import RetryTimers
@@ -43,6 +45,7 @@ def run(unit: wiring.Component, name: str, simulator: str, size: str, minimum: i
     tiers(
         fetch_testbench.CONFIGS,
         smoke={"narrow": ["segments_in_order", "starts_from_an_empty_ring", "rate"]},
+        nightly=["default"],
     ),
 )
 def test_fetch(simulator: str, size: str) -> None:
@@ -50,14 +53,24 @@ def test_fetch(simulator: str, size: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "size", tiers(["tiny", "default", "large"], smoke=["tiny"], nightly=["large"])
+    "size",
+    tiers(
+        ["tiny", "default", "large"],
+        smoke={"tiny": ["end_and_doorbell_together", "cleared_with_a_doorbell"]},
+        nightly=["tiny", "large"],
+    ),
 )
 def test_arrivals(simulator: str, size: str) -> None:
     run(Arrivals(CONFIGS[size]), "arrivals", simulator, size, 4)
 
 
 @pytest.mark.parametrize(
-    "size", tiers(["tiny", "default", "two-engines", "large"], smoke=["tiny"], nightly=["large"])
+    "size",
+    tiers(
+        ["tiny", "default", "two-engines", "large"],
+        smoke=["tiny"],
+        nightly=["tiny", "default", "large"],
+    ),
 )
 def test_barrier(simulator: str, size: str) -> None:
     run(Barrier(CONFIGS[size]), "barrier", simulator, size, 3)
@@ -68,7 +81,7 @@ def test_barrier(simulator: str, size: str) -> None:
     tiers(
         ["tiny", "default", "large"],
         smoke={"tiny": ["in_turn", "asked_again", "started_anew"]},
-        nightly=["large"],
+        nightly=["tiny", "large"],
     ),
 )
 def test_memops(simulator: str, size: str) -> None:
@@ -93,7 +106,7 @@ def test_compute_waits(simulator: str, size: str) -> None:
     tiers(
         ["tiny", "default", "large"],
         smoke={"default": ["patience", "slices_of_the_holder", "turns"]},
-        nightly=["large"],
+        nightly=["tiny", "large"],
     ),
 )
 def test_scheduler(simulator: str, size: str) -> None:
@@ -102,7 +115,11 @@ def test_scheduler(simulator: str, size: str) -> None:
 
 @pytest.mark.parametrize(
     "size",
-    tiers(RUNLISTS, smoke={"default": ["left_early", "expires", "new_lists"]}, nightly=["large"]),
+    tiers(
+        RUNLISTS,
+        smoke={"default": ["left_early", "expires", "new_lists"]},
+        nightly=["tiny", "narrow", "large"],
+    ),
 )
 def test_tsg_rotation(simulator: str, size: str) -> None:
     minimum = 2 if size in {"tiny", "narrow"} else 9
@@ -110,7 +127,12 @@ def test_tsg_rotation(simulator: str, size: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "size", tiers(RUNLISTS, smoke={"default": ["in_order", "failed_acquires"]}, nightly=["large"])
+    "size",
+    tiers(
+        RUNLISTS,
+        smoke={"default": ["in_order", "failed_acquires"]},
+        nightly=["tiny", "narrow", "large"],
+    ),
 )
 def test_runlist(simulator: str, size: str) -> None:
     minimum = 1 if size in {"tiny", "narrow"} else 8
@@ -122,7 +144,7 @@ def test_runlist(simulator: str, size: str) -> None:
     tiers(
         ["tiny", "default", "large"],
         smoke={"tiny": ["every_wait", "turns", "groups_wake"]},
-        nightly=["large"],
+        nightly=["tiny", "large"],
     ),
 )
 def test_parking(simulator: str, size: str) -> None:
@@ -134,7 +156,7 @@ def test_parking(simulator: str, size: str) -> None:
     tiers(
         ["tiny", "default", "two-engines", "large"],
         smoke={"tiny": ["copies_end_in_order", "reservations", "failures"]},
-        nightly=["large"],
+        nightly=["tiny", "large"],
     ),
 )
 def test_copy_launcher(simulator: str, size: str) -> None:
@@ -143,14 +165,24 @@ def test_copy_launcher(simulator: str, size: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "size", tiers(["tiny", "default", "large"], smoke=["tiny"], nightly=["large"])
+    "size",
+    tiers(
+        ["tiny", "default", "large"],
+        smoke={"tiny": ["in_cycles", "in_units", "stopped_in_time"]},
+        nightly=["tiny", "large"],
+    ),
 )
 def test_retry_timers(simulator: str, size: str) -> None:
     run(RetryTimers(CONFIGS[size]), "retry_timers", simulator, size, 4)
 
 
 @pytest.mark.parametrize(
-    "size", tiers(["tiny", "default", "large"], smoke=["tiny"], nightly=["large"])
+    "size",
+    tiers(
+        ["tiny", "default", "large"],
+        smoke={"tiny": ["latency", "in_order", "changes"]},
+        nightly=["tiny", "large"],
+    ),
 )
 def test_memory_semaphores(simulator: str, size: str) -> None:
     run(MemorySemaphores(CONFIGS[size]), "memory_semaphores", simulator, size, 4)
@@ -168,17 +200,27 @@ def test_execute(simulator: str, size: str) -> None:
     run(Execute(CONFIGS[size]), "execute", simulator, size, 23 if size == "tiny" else 24)
 
 
-@pytest.mark.parametrize("size", tiers(["tiny", "default"], smoke=["tiny"]))
+@pytest.mark.parametrize("size", tiers(["tiny", "default"], smoke=["tiny"], nightly=["tiny"]))
 def test_channel_registers(simulator: str, size: str) -> None:
     run(ChannelRegisters(CONFIGS[size]), "channel_registers", simulator, size, 1)
+
+
+@pytest.mark.parametrize("size", tiers(["tiny", "default"], smoke=["tiny"]))
+def test_channel_states(simulator: str, size: str) -> None:
+    run(ChannelStates(CONFIGS[size]), "channel_states", simulator, size, 1)
+
+
+@pytest.mark.parametrize("size", tiers(["tiny", "default"], smoke=["tiny"]))
+def test_outstanding(simulator: str, size: str) -> None:
+    run(Outstanding(CONFIGS[size]), "outstanding", simulator, size, 2)
 
 
 @pytest.mark.parametrize(
     "size",
     tiers(
         ["narrow", "few", "default", "wide"],
-        smoke={"few": ["rate", "wrong_kinds", "memory_fails", "one_at_a_time"]},
-        nightly=["few"],
+        smoke={"few": ["rate", "wrong_kinds", "wrong_channels", "memory_fails", "one_at_a_time"]},
+        nightly=["narrow", "few", "wide"],
     ),
 )
 def test_runlist_loader(simulator: str, size: str) -> None:
@@ -200,7 +242,9 @@ def test_longest_runlist(simulator: str) -> None:
     )
 
 
-@pytest.mark.parametrize("size", tiers(read_share_testbench.SIZES, smoke=["one", "wide"]))
+@pytest.mark.parametrize(
+    "size", tiers(read_share_testbench.SIZES, smoke=["one"], nightly=["default"])
+)
 def test_read_share(simulator: str, size: str) -> None:
     unit = ReadShare(*read_share_testbench.SIZES[size])
     run(unit, "read_share", simulator, size, 4 if size == "one" else 5)

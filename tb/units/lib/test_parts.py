@@ -66,7 +66,7 @@ class Parts(wiring.Component):
 
 
 @pytest.mark.parametrize(
-    "count", tiers([1, 2, 3, 5, 8, 9, 17, 64], smoke=[5], nightly=[2, 3, 8, 9])
+    "count", tiers([1, 2, 3, 5, 8, 9, 17, 64], smoke=[5], nightly=[2, 3, 8, 9, 17])
 )
 def test_parts(simulator: str, count: int) -> None:
     simulate(
@@ -84,7 +84,7 @@ def test_places() -> None:
     assert widths == {1: 1, 2: 1, 3: 2, 8: 3, 9: 4, 16: 4}
 
 
-@pytest.mark.parametrize("count", tiers([1, 3, 11], smoke=[3], nightly=[11]))
+@pytest.mark.parametrize("count", tiers([1, 3, 11], smoke=[3], nightly=[1, 11]))
 def test_steady_round_robin(simulator: str, count: int) -> None:
     simulate(
         SteadyRoundRobin(count),

@@ -12,7 +12,7 @@ from signalbox.tb.simulation.tiers import tiers
 from signalbox.tb.units.mmu.identity import IdentityFabric
 
 
-@pytest.mark.parametrize("width", tiers([64, 128, 512], smoke=[64], nightly=[128]))
+@pytest.mark.parametrize("width", tiers([64, 128, 512], smoke=[64], nightly=[64, 128]))
 def test_fabric(simulator: str, width: int) -> None:
     config = Config(data_width=width, memory_bytes=1 << 20)
     simulate(

@@ -82,7 +82,7 @@ def test_faults(simulator: str, name: str) -> None:
     tiers(
         [64, 128, 512],
         smoke={64: ["switched_in_any_cycle/delay=0/status=1"]},
-        nightly=[128],
+        nightly=[128, 512],
     ),
 )
 def test_recorder(simulator: str, width: int) -> None:

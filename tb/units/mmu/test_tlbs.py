@@ -21,7 +21,7 @@ from signalbox.tb.simulation.tiers import tiers
     tiers(
         [(16, 4), (2, 2), (64, 16)],
         smoke={(2, 2): ["hits_under_misses", "takes_the_place_of_its_parts", "scopes"]},
-        nightly=[(64, 16)],
+        nightly=[(2, 2), (64, 16)],
     ),
 )
 def test_l1(simulator: str, entries: int, misses: int) -> None:
@@ -40,7 +40,7 @@ def test_l1(simulator: str, entries: int, misses: int) -> None:
     tiers(
         [(64, 4, 8, 3), (64, 2, 1, 1), (256, 16, 64, 2), (512, 4, 64, 3)],
         smoke={(64, 4, 8, 3): ["scopes", "effective_in_one_cycle", "least_recently_used"]},
-        nightly=[(256, 16, 64, 2), (512, 4, 64, 3)],
+        nightly=[(64, 2, 1, 1), (256, 16, 64, 2), (512, 4, 64, 3)],
     ),
 )
 def test_l2(simulator: str, entries: int, ways: int, asids: int, bits: int) -> None:

@@ -13,7 +13,7 @@ from signalbox.tb.units.semaphore.configs import SIZES
     tiers(
         SIZES,
         smoke={"tiny": ["every_operation", "refusals"]},
-        nightly=["large", "odd"],
+        nightly=["tiny", "large", "odd"],
     ),
 )
 def test_unit(size: str, simulator: str) -> None:

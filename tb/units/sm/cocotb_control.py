@@ -11,6 +11,9 @@ import cocotb
 import numpy as np
 
 from signalbox.driver.kernels.assembler import assemble
+from signalbox.hw.sm.core.constant_cache import LINE_BYTES
+from signalbox.hw.sm.core.fetch import PROGRAM_LINES
+from signalbox.hw.sm.isa import INSTRUCTION_BYTES
 from signalbox.tb.models.isa import Launch, Memory, run_block
 from signalbox.tb.testbench.ends import always
 from signalbox.tb.units.sm.core_testbench import CONFIG, WIDTH, CoreTestbench, Fault, Task
@@ -30,7 +33,13 @@ ALIGNMENT, RANGE, STACK, LOCAL_RANGE = 6, 7, 8, 10
 
 
 def make(
-    text: str, *, warps: int = 2, barrier: bool = False, shared: int = 1024, local: int = 0
+    text: str,
+    *,
+    warps: int = 2,
+    barrier: bool = False,
+    shared: int = 1024,
+    local: int = 0,
+    program: int = PROGRAM,
 ) -> Launch:
     """A launch of `text` with 8 registers and pointers: to data, to a page with bus errors that is
     followed by a good one, and to an unmapped page. The last warp has two threads fewer. Of the
@@ -38,7 +47,7 @@ def make(
     memory = Memory()
     pages = (DATA, BROKEN, MISSING, 0)
     words = [half for va in pages for half in (va & 0xFFFF_FFFF, va >> 32)]
-    memory.map(PROGRAM, assemble(text))
+    memory.map(program, assemble(text))
     memory.map(ARGUMENTS, np.array(words, np.uint32).tobytes())
     memory.map(DATA, bytes(4096))
     memory.map(BROKEN, bytes(8192))
@@ -46,9 +55,12 @@ def make(
     threads = (32 * warps - 2, 1, 1)
     buffers = {3: (ARGUMENTS, 32), 5: (ARGUMENTS, 0), 6: (MISSING, 16), 7: (BROKEN, 16)}
     return Launch(
-        memory, PROGRAM, ARGUMENTS, 32, (1, 1, 1), threads, 8, shared, barrier, buffers, local
+        memory, program, ARGUMENTS, 32, (1, 1, 1), threads, 8, shared, barrier, buffers, local
     )
 
+
+SAME_LINE = PROGRAM ^ PROGRAM_LINES // 2 * LINE_BYTES
+"""Program of row 1 in the line of the cache that a program of row 0 at PROGRAM has."""
 
 POINTERS = "ldc r2, [0]\nldc r3, [4]\n"
 WORDS = "ldc r2, [8]\nldc r3, [12]\ns2r r4, lane\nlea r2, r2, r4, 2\n"
@@ -369,6 +381,24 @@ async def new_words_drop_lines(dut):
 
 
 @cocotb.test(**LIMIT)
+async def rows_share_the_cache(dut):
+    """Four kernels of one program, a quarter of the cache long, with arguments at one address, do
+    not evict each other's lines: each kernel reads each line once."""
+    tb = await CoreTestbench(dut).start()
+    rounds = PROGRAM_LINES // 4 * LINE_BYTES // INSTRUCTION_BYTES - 8
+    body = f"mov r1, {3 * ROUNDS}\ntop: ldc r2, [0]\nldc r3, [28]\n" + "add r4, r4, r1\n" * rounds
+    text = f"{body}sub r1, r1, 1\nbany r1, top\nldc r2, [8]\nexit"
+    start = PROGRAM & -LINE_BYTES
+    count = min(4, CONFIG.rows, CONFIG.sm_blocks)
+    for n in range(count):
+        tb.launch(Task(n, make(text, warps=1)))
+    await tb.rest(50_000)
+    lines = [start + LINE_BYTES * n for n in range(PROGRAM_LINES // 4)]
+    expected = [(row, va) for row in range(count) for va in (*lines, ARGUMENTS)]
+    assert sorted((read["row"], read["va"]) for _, read in tb.port.read.taken) == sorted(expected)
+
+
+@cocotb.test(**LIMIT)
 async def fill_without_its_warp(dut):
     """While a warp waits for an argument, another kernel displaces its program line; then it finds
     its program unreadable or changed, and does not look the argument up again. Other warps get
@@ -387,7 +417,8 @@ async def fill_without_its_warp(dut):
         await tb.until(lambda: len(tb.port.read.taken) == 2, "the argument is read")
         assert {read["va"] // Memory.PAGE for _, read in tb.port.read.taken} == pages
         tb.port.latency = (10, 10)
-        other = make(POINTERS + "mov r1, 77\nstg [r2], r1\nexit", warps=1)
+        text = POINTERS + "mov r1, 77\nstg [r2], r1\nexit"
+        other = make(text, warps=1, program=SAME_LINE)
         tb.launch(Task(1, other))
         await tb.until(lambda: len(tb.port.read.taken) == 3, "the other program is read")
         if lost == "program":

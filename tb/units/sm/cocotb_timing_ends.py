@@ -42,6 +42,16 @@ async def unreadable_records(dut):
 
 
 @cocotb.test(**LIMIT)
+async def first_beat_of_a_record(dut):
+    """A bus error in the first beat of a record is reported as such, whatever the others say."""
+    tb = await CoreTestbench(dut).start()
+    task = launch(Timing(1, 1, WIDTH, DATA, 0xFFFF_FFFF, 0xFFFF_FFFF), warps=1)
+    tb.port.bad[RECORD // PAGE] = 0
+    await run(tb, {1: task})
+    assert tb.faults == [Fault(1, PROGRAM_BUS, 0, RECORD)]
+
+
+@cocotb.test(**LIMIT)
 @cocotb.parametrize(store=[0, 1], broken=[False, True])
 async def failing_accesses(dut, store, broken):
     """A warp with a failed access reports the kind and address and ends; the others run to their

@@ -10,7 +10,7 @@ from signalbox.tb.testbench.ends import Sink
 from signalbox.tb.testbench.strobe import Strobe
 from signalbox.tb.units.sm.cocotb_preempt import MOST, Stopping
 
-__all__ = ["CHILDREN", "LaunchingTestbench"]
+__all__ = ["CHILDREN", "Key", "LaunchingTestbench"]
 
 Key = tuple[int, tuple[int, int, int]]
 
@@ -35,10 +35,11 @@ CHILDREN = Children(result, lambda va: (va >> 8) % 4 == 3)
 
 @dataclass
 class Child:
-    """A child of the block `key`. It is complete in cycle `due`, but a `patient` one not while its
-    block is being stopped."""
+    """A child of the block `key`, with its record at `va`. It is complete in cycle `due`, but a
+    `patient` one not while its block is being stopped."""
 
     key: Key
+    va: int
     fails: bool
     due: int
     patient: bool
@@ -114,7 +115,8 @@ class LaunchingTestbench(Stopping):
         self._answer.send(slot=slot, verdict=answer)
         if answer["refusal"] is Refusal.NONE:
             due = self.cycle + self.random.randrange(self.latency[1])
-            self.children.append(Child(key, CHILDREN.fails(va), due, self.random.random() < 0.5))
+            patient = self.random.random() < 0.5
+            self.children.append(Child(key, va, CHILDREN.fails(va), due, patient))
 
     def _save(self, slot: int) -> None:
         self.stopped_waiting += self.has_children(self.key(slot))

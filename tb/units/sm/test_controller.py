@@ -21,7 +21,9 @@ SIZES = {
 
 @pytest.mark.parametrize(
     "name",
-    tiers(SIZES, smoke={"tiny": ["random_fast", "whole_resources"]}, nightly=["odd", "many"]),
+    tiers(
+        SIZES, smoke={"tiny": ["random_fast", "whole_resources"]}, nightly=["tiny", "odd", "many"]
+    ),
 )
 def test_controller(simulator: str, name: str) -> None:
     size = SIZES[name]
@@ -59,7 +61,7 @@ def test_order(simulator: str, slots: int) -> None:
     )
 
 
-@pytest.mark.parametrize("name", tiers(["tiny", "default"], smoke=["tiny"]))
+@pytest.mark.parametrize("name", tiers(["tiny", "default"], smoke=["tiny"], nightly=["tiny"]))
 def test_gate(simulator: str, name: str) -> None:
     simulate(
         MemoryGate(CONFIGS[name]),

@@ -39,10 +39,10 @@ def run(size: str, tests: str, minimum: int, simulator: str) -> None:
 TESTS = pytest.mark.parametrize(
     ("tests", "minimum"),
     tiers(
-        [("core", 8), ("clean", 5), ("control", 11)],
+        [("core", 8), ("clean", 5), ("control", 12)],
         smoke={
-            ("core", 8): ["every_operation", "constant_buffers", "local_memory"],
-            ("control", 11): ["kill", "barriers_hold_all"],
+            ("core", 8): ["every_operation", "constant_buffers"],
+            ("control", 12): ["kill", "barriers_hold_all"],
         },
     ),
 )

@@ -32,10 +32,10 @@ def fields(size: str) -> dict[str, Any]:
 TESTS = pytest.mark.parametrize(
     ("tests", "minimum"),
     tiers(
-        [("timing", 5), ("timing_ends", 10)],
+        [("timing", 5), ("timing_ends", 11)],
         smoke={
             ("timing", 5): ["addresses_and_numbers_of_big_grids"],
-            ("timing_ends", 10): ["kill", "accesses_overlap"],
+            ("timing_ends", 11): ["kill", "accesses_overlap"],
         },
     ),
 )
@@ -137,3 +137,24 @@ def test_stops_in_other_sizes(
     simulator: str, size: str, design: type[wiring.Component], tests: str, minimum: int
 ) -> None:
     run_stops(size, design, tests, minimum, simulator)
+
+
+LAUNCHES = pytest.mark.parametrize(
+    ("tests", "minimum"),
+    tiers([("timing_launches", 9)], smoke={("timing_launches", 9): ["wrong_records"]}),
+)
+
+
+@LAUNCHES
+@pytest.mark.parametrize("size", tiers(["six", "one", "many"], nightly=["one", "many"]))
+def test_launches(simulator: str, size: str, tests: str, minimum: int) -> None:
+    """Kernels that launch kernels."""
+    sizes = {**fields(size), "save_places": 4, "nested_kernels": 8, "timing_core": True}
+    simulate(
+        TimingCore(Config(**sizes)),
+        f"signalbox.tb.units.sm.cocotb_{tests}",
+        simulator=simulator,
+        name=f"sm-{tests}-{size}",
+        env={"CONFIG": json.dumps(sizes), "ROUNDS": "1" if simulator == "icarus" else "3"},
+        minimum=minimum,
+    )

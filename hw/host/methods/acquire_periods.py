@@ -10,19 +10,19 @@ from signalbox.hw.host.channel_settings import setting_event
 from signalbox.hw.methods import AcquireTimer
 from signalbox.hw.registers import channel_word
 
-__all__ = ["AcquireTiming"]
+__all__ = ["AcquirePeriods"]
 
 
-class AcquireTiming(wiring.Component):
+class AcquirePeriods(wiring.Component):
     """Shifts mantissa by exponent when ACQUIRE is written, not when an acquire fails.
 
     Members
     -------
-    setting : in, writes of channel registers.
-    channel : in, a channel; the other members are its own, one cycle later.
-    retry : out, cycles between two reads of a semaphore in memory.
-    timeout : out, units of 1,024 ns until an acquire times out.
-    timeout_enable : out.
+    setting : in, writes of channel registers, see `setting_event`.
+    channel : in, number of a channel; the other members are its own, one cycle later.
+    retry : out, 24 bits: cycles between two reads of a semaphore in memory.
+    timeout : out, 32 bits: units of 1,024 ns until an acquire times out.
+    timeout_enable : out, its acquires time out.
     """
 
     def __init__(self, config: Config) -> None:

@@ -6,26 +6,26 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
 from signalbox.hw.host.channel_settings import setting_event
-from signalbox.hw.host.methods.acquire_timing import AcquireTiming
+from signalbox.hw.host.methods.acquire_periods import AcquirePeriods
 from signalbox.hw.host.records import acquire_state
 from signalbox.hw.records.channel import present_time
 
-__all__ = ["AcquireTimer"]
+__all__ = ["AcquireDeadlines"]
 
 
-class AcquireTimer(wiring.Component):
+class AcquireDeadlines(wiring.Component):
     """Times of an acquire that fails in this cycle. Sums and comparison are one cycle old: sums are
     valid from the first cycle of a service on, the comparison from the second.
 
     Members
     -------
-    setting : in, writes of channel registers.
-    select : in, channel served in the next cycle, or still served.
-    time : in, present time.
+    setting : in, writes of channel registers, see `setting_event`.
+    select : in, number of the channel that is served in the next cycle, or still served.
+    time : in, `present_time`.
     load : in, strobe: `state` is loaded.
-    state : in, of the served channel's acquire.
-    retry : out, present time plus the retry period, in cycles.
-    timeout : out, present time plus the time-out, in units of 1,024 ns.
+    state : in, `acquire_state` of the served channel.
+    retry : out, 32 bits: present time plus the retry period, in cycles.
+    timeout : out, 32 bits: present time plus the time-out, in units of 1,024 ns.
     timed : out, the channel's acquires time out.
     late : out, the acquire has failed before and is past its deadline.
     unsettled : out, `late` is not known yet.
@@ -48,19 +48,19 @@ class AcquireTimer(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.timing = timing = AcquireTiming(self._config)
+        m.submodules.periods = periods = AcquirePeriods(self._config)
         fresh = Signal()
         past = Signal()
         m.d.comb += [
-            timing.setting.eq(self.setting),
-            timing.channel.eq(self.select),
-            self.timed.eq(timing.timeout_enable),
+            periods.setting.eq(self.setting),
+            periods.channel.eq(self.select),
+            self.timed.eq(periods.timeout_enable),
             self.late.eq(self.timed & self.state.failed & past),
             self.unsettled.eq(self.state.failed & fresh),
         ]
         m.d.sync += [
-            self.retry.eq(self.time.cycles + timing.retry),
-            self.timeout.eq(self.time.units + timing.timeout),
+            self.retry.eq(self.time.cycles + periods.retry),
+            self.timeout.eq(self.time.units + periods.timeout),
             past.eq(~(self.time.units - self.state.deadline)[31]),
             fresh.eq(self.load),
         ]

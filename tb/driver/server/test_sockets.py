@@ -1,0 +1,90 @@
+"""Connections between the server and other processes: their ends."""
+
+import asyncio
+import time
+from multiprocessing import Pipe, get_context
+from multiprocessing.connection import Client, Connection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from signalbox.driver.client.socket_link import SocketLink
+from signalbox.driver.protocol.errors import ServerError
+from signalbox.driver.protocol.messages import Answer, Done, Leave, decode_call, encode
+from signalbox.driver.server.server import Received
+from signalbox.driver.server.shared_memory import SharedMemory
+from signalbox.driver.server.sockets import SocketInbox, SocketServer
+
+
+def serve(path: Path, answers: int) -> None:
+    """Answer one message so often, through a slow connection, and end the process."""
+    send = Connection.send_bytes
+
+    def slowly(link: Connection, *given: Any) -> None:
+        time.sleep(0.05)
+        send(link, *given)
+
+    Connection.send_bytes = slowly
+    inbox, memory = SocketInbox(), SharedMemory(1 << 16)
+    server = SocketServer(path, inbox, memory)
+    asyncio.run(inbox.wait())
+    (item,) = inbox.take()
+    assert isinstance(item, Received)
+    for number in range(answers):
+        item.peer.send(b"%d" % number)
+    server.close()
+
+
+@pytest.mark.parametrize("answers", [1, 5])
+def test_last_answers(tmp_path: Path, answers: int):
+    """A server that ends sends its last answers before that: a client that leaves as the last one
+    has its answer."""
+    path = tmp_path / "socket"
+    process = get_context("spawn").Process(target=serve, args=(path, answers))
+    process.start()
+    while not path.exists():
+        assert process.is_alive()
+        time.sleep(0.01)
+    with Client(str(path), "AF_UNIX") as link:
+        link.send_bytes(b"leave")
+        assert [link.recv_bytes() for _ in range(answers)] == [b"%d" % n for n in range(answers)]
+        with pytest.raises(EOFError):
+            link.recv_bytes()
+    process.join(10)
+    assert process.exitcode == 0
+
+
+def test_a_stalled_client_is_not_waited_for(tmp_path: Path):
+    """A server ends although a client reads nothing."""
+    inbox, path = SocketInbox(), tmp_path / "socket"
+    server = SocketServer(path, inbox, SharedMemory(1 << 16))
+    with Client(str(path), "AF_UNIX") as link:
+        link.send_bytes(b"hello")
+        asyncio.run(inbox.wait())
+        (item,) = inbox.take()
+        assert isinstance(item, Received)
+        for _ in range(100):
+            item.peer.send(bytes(1 << 16))
+        server.close()
+
+
+def test_an_answer_just_before_the_end():
+    """A client takes an answer that comes together with the end of the connection."""
+    mine, other = Pipe()
+
+    async def leave() -> Done:
+        link = SocketLink(mine)
+        call = asyncio.create_task(link.connection.call(Leave(drain=True), Done))
+        await asyncio.sleep(0)
+        number = decode_call(other.recv_bytes()).number
+        other.send_bytes(encode(Answer(number, 5, Done())))
+        other.close()
+        while not mine.closed:  # the thread has read both, while the event loop stands still
+            time.sleep(0.01)
+        await call
+        with pytest.raises(ServerError, match="the server has ended the connection"):
+            await link.wait()
+        return call.result()
+
+    assert asyncio.run(leave()) == Done()
