@@ -394,7 +394,11 @@ class GlobalController(wiring.Component):
         """Stop blocks."""
         m.submodules.preemption = preemption = Preemption(self._config)
         connect(m, saved.place, preemption.place)
-        m.d.comb += [preemption.waits.eq(self.kernels.waits), preemption.spare.eq(saved.spare)]
+        m.d.comb += [
+            preemption.waits.eq(self.kernels.waits),
+            preemption.spare.eq(saved.spare),
+            preemption.changes.eq(saved.pause),
+        ]
         spare = Signal(name="spare_place")
         m.d.sync += spare.eq(saved.spare & saved.place.valid)
         for number, link in enumerate(self.sm):
