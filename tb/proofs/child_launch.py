@@ -143,6 +143,7 @@ class ChildLaunchProof(Proof):
             Assert(~kins.birth.valid | (self._asked & ~born.known)),
             Assert(~dut.port.release | self._reserved),
             Assert(~(self._reserved & answered) | born.known),
+            Cover(gives_back),
             Cover(dut.port.release),
         ]
         with m.If(self._is("BORN") & kins.born.valid):

@@ -1,7 +1,5 @@
 """Proof of the tree of kernels: when kernels are complete and waits end (NEST-12, NEST-15)."""
 
-from typing import ClassVar
-
 from amaranth import Array, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data
 
@@ -20,35 +18,29 @@ from signalbox.tb.proofs.formal import (
 __all__ = ["PROOFS"]
 
 
-def _kernel(nodes: int) -> data.StructLayout:
-    """`alive`: from its first launch, or from its own as a `child` of `family`, until it is done.
-    `over`: it was reported as complete. `depth`: that of its parent plus 1, modulo more than the
-    length of any cycle."""
-    return data.StructLayout({
-        "alive": 1,
-        "child": 1,
-        "family": range(nodes),
-        "depth": range(2 * nodes),
-        "ended": 1,
-        "over": 1,
-    })
+NODES = 4
 
+_kernel = data.StructLayout({
+    "alive": 1,
+    "child": 1,
+    "family": range(NODES),
+    "depth": range(2 * NODES),
+    "ended": 1,
+    "over": 1,
+})
+"""`alive`: from its first launch, or from its own as a `child` of `family`, until it is done.
+`over`: it was reported as complete. `depth`: that of its parent plus 1, modulo more than the length
+of any cycle."""
 
-def _family(nodes: int) -> data.StructLayout:
-    """Family of a block of `kernel`, which is not over while it is `open`. `waits`: it is to be
-    told when all its children are done."""
-    return data.StructLayout({"open": 1, "kernel": range(nodes), "waits": 1})
-
+_family = data.StructLayout({"open": 1, "kernel": range(NODES), "waits": 1})
+"""Family of a block of `kernel`, which is not over while it is `open`. `waits`: it is to be told
+when all its children are done."""
 
 _LAUNCHING = ("LAUNCH", "KERNEL", "FAMILY", "COUNT", "CHILD")
 
 
-def _array(shape: data.Layout, name: str, count: int) -> Array:
-    return Array(Signal(shape, name=f"{name}_{n}") for n in range(count))
-
-
 class KernelTreeProof(Proof):
-    """For a parent with a child, and blocks that launch, leave and ask, kernels that end and are
+    """For trees of four kernels, and blocks that launch, leave and ask, kernels that end and are
     done, in any order that the machine allows. The lists of free nodes are replaced by sets, any
     node of which may come next.
 
@@ -57,7 +49,7 @@ class KernelTreeProof(Proof):
     is one level higher, so there is no cycle.
     """
 
-    name = "nested.parent_and_child"
+    name = "nested.kernel_tree"
     shows = (
         "a kernel is reported as complete once, after its blocks are over and no descendant is "
         "left, and before the next request is accepted; a block is told when all its children are "
@@ -66,23 +58,22 @@ class KernelTreeProof(Proof):
     )
     induction = 2
     cover = 19
-    nodes: ClassVar[int] = 2
 
     def build(self, m: Module, wrap: Wrap) -> None:
-        self._dut = dut = KernelTree(self.nodes)
+        self._dut = dut = KernelTree(NODES)
         self._inside = inside = Inside(dut)
         inside.abstract("free_kernels", "free_families")
         self._state = inside.machine("tree")
         self._read = {
-            name: [inside.submodule(name).read_port(domain="comb") for _ in range(self.nodes)]
+            name: [inside.submodule(name).read_port(domain="comb") for _ in range(NODES)]
             for name in ("kernels", "families")
         }
         m.submodules.dut = wrap(dut)
         for ports in self._read.values():
             m.d.comb += [port.addr.eq(number) for number, port in enumerate(ports)]
-        self._kernels = _array(_kernel(self.nodes), "kernel", self.nodes)
-        self._families = _array(_family(self.nodes), "family", self.nodes)
-        self._asked = Signal(tree_request(self.nodes), name="asked")
+        self._kernels = Array(Signal(_kernel, name=f"kernel_{n}") for n in range(NODES))
+        self._families = Array(Signal(_family, name=f"family_{n}") for n in range(NODES))
+        self._asked = Signal(tree_request(NODES), name="asked")
         self._launching = Signal(name="launching")
         for target, name in (
             (dut.i.valid, "i_valid"),
@@ -157,14 +148,14 @@ class KernelTreeProof(Proof):
             m.d.comb += Assert(known & related & ~child.alive & (told.p.child != told.p.kernel))
             m.d.sync += [
                 kernel.alive.eq(1),
-                family.eq(_family(self.nodes).const({"open": 1, "waits": 1})),
+                family.eq(_family.const({"open": 1, "waits": 1})),
                 family.kernel.eq(told.p.kernel),
-                child.eq(_kernel(self.nodes).const({"alive": 1, "child": 1})),
+                child.eq(_kernel.const({"alive": 1, "child": 1})),
                 child.family.eq(told.p.family),
                 child.depth.eq(Mux(asked.known, kernel.depth, 0) + 1),
             ]
             with m.If(~asked.known):
-                m.d.sync += kernel.eq(_kernel(self.nodes).const({"alive": 1}))
+                m.d.sync += kernel.eq(_kernel.const({"alive": 1}))
 
     def _complete(self, m: Module) -> None:
         """A kernel is reported."""
@@ -206,8 +197,7 @@ class KernelTreeProof(Proof):
             below = (parent.depth + 1)[: len(kernel.depth)]
             m.d.comb += Assert(~child | (parent.alive & (kernel.depth == below)))
             grandchildren.append(child & parent.child)
-        if self.nodes > 2:
-            m.d.comb += Cover(Cat(grandchildren).any())
+        m.d.comb += Cover(Cat(grandchildren).any())
 
     # -- invariants -------------------------------------------------------------------------------
 
@@ -216,15 +206,15 @@ class KernelTreeProof(Proof):
 
     def _free(self, m: Module, name: str) -> Signal:
         """The set of free nodes instead of a list of them."""
-        nodes, free = self._inside.submodule(name), Signal(self.nodes, name=name)
+        nodes, free = self._inside.submodule(name), Signal(NODES, name=name)
         push, pop = nodes.i.valid, nodes.o.valid & nodes.o.ready
         has = free.bit_select(nodes.o.payload, 1)
         m.d.comb += [
             Assume(~nodes.o.valid | has),
-            Assume(nodes.level == sum(free[n] for n in range(self.nodes))),
+            Assume(nodes.level == sum(free[n] for n in range(NODES))),
             Assert(~push | ~free.bit_select(nodes.i.payload, 1)),
         ]
-        for number in range(self.nodes):
+        for number in range(NODES):
             with m.If(push & (nodes.i.payload == number)):
                 m.d.sync += free[number].eq(1)
             with m.If(pop & (nodes.o.payload == number)):
@@ -245,22 +235,19 @@ class KernelTreeProof(Proof):
         self._goes = [
             (gone & done.child & (done.family == n))
             | (self._is("PARENT", "CHILD DONE") & (self._family == n))
-            for n in range(self.nodes)
+            for n in range(NODES)
         ]
         """A child of this family is done, but still counted there."""
         free = self._free(m, "free_kernels"), self._free(m, "free_families")
-        used = [Signal(self.nodes, name=f"used_{n}") for n in range(2)]
+        used = [Signal(NODES, name=f"used_{n}") for n in range(2)]
         self._used_kernels, self._used_families = used
         new_family = (self._is("COUNT", "CHILD") | launched) & ~related
-        self._new_families = [new_family & (self._family == n) for n in range(self.nodes)]
+        self._new_families = [new_family & (self._family == n) for n in range(NODES)]
         m.d.comb += [
-            [
-                some.eq(~none & full.replicate(self.nodes))
-                for some, none in zip(used, free, strict=True)
-            ],
-            Assert(filled <= self.nodes),
+            [some.eq(~none & full.replicate(NODES)) for some, none in zip(used, free, strict=True)],
+            Assert(filled <= NODES),
             Assert(full | self._is("WAIT")),
-            [Assert(full | (none == (1 << filled)[: self.nodes] - 1)) for none in free],
+            [Assert(full | (none == (1 << filled)[:NODES] - 1)) for none in free],
         ]
         for n, kernel in enumerate(kernels):
             new = going & ~known & (self._kernel == n)
@@ -318,11 +305,11 @@ class KernelTreeProof(Proof):
             Assert(~self._is(*_LAUNCHING[1:]) | (limit == 0) | (pending < limit)),
             Assert(~self._is("LAUNCH") | (below == ((limit == 0) | (pending < limit)))),
         ]
-        for n in range(self.nodes):
+        for n in range(NODES):
             used = self._used_families
             row = self._read["kernels"][n].data
             of = Cat(used[f] & (owner == n) for f, owner in enumerate(owners))
-            own = sum(of[f] for f in range(self.nodes))
+            own = sum(of[f] for f in range(NODES))
             this, kernel = self._kernel == n, self._kernels[n]
             ready = kernel.alive & kernel.ended & ~kernel.over & ~of.any()
             m.d.comb += [
@@ -343,7 +330,7 @@ class KernelTreeProof(Proof):
             ]
             held = self._read["families"][n].data
             counted = self._goes[n] + (self._launched & (self._family == n))
-            number = sum(self._children(n)[k] for k in range(self.nodes))
+            number = sum(self._children(n)[k] for k in range(NODES))
             m.d.comb += Assert(~self._used_families[n] | (held.children == number + counted))
         for n, owner in enumerate(owners):
             alive, new = self._kernels[owner].alive, self._new_families[n]
@@ -397,13 +384,4 @@ class KernelTreeProof(Proof):
             m.d.comb += Assert(~one.open | (one.waits == comes))
 
 
-class FourKernelsProof(KernelTreeProof):
-    """For trees of four kernels: grandchildren, siblings, several trees."""
-
-    name = "nested.kernel_tree"
-    cover = 19
-    long = True
-    nodes = 4
-
-
-PROOFS = [KernelTreeProof(), FourKernelsProof()]
+PROOFS = [KernelTreeProof()]
