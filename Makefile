@@ -81,7 +81,7 @@ lint: $(VENV)/.checks ## check form, imports and types of the Python code
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/lint-imports --no-cache
-	$(VENV)/bin/pyright
+	$(VENV)/bin/pyright --threads 2
 
 prove: $(VENV)/.checks ## run the short proofs with SymbiYosys, or all, or some by name | ARGS='--all --break NAME ...'
 	$(RUN) -m signalbox.tb.proofs.run $(ARGS)

@@ -424,7 +424,11 @@ class GlobalController(wiring.Component):
         """Stop blocks."""
         m.submodules.preemption = preemption = Preemption(self._config)
         connect(m, saved.place, preemption.place)
-        m.d.comb += [preemption.waits.eq(self.kernels.waits), preemption.spare.eq(saved.spare)]
+        m.d.comb += [
+            preemption.waits.eq(self.kernels.waits),
+            preemption.spare.eq(saved.spare),
+            preemption.changes.eq(saved.pause),
+        ]
         if self._config.masked_sms:
             m.d.comb += preemption.barred.eq(self.kernels.barred)
         spare = Signal(name="spare_place")

@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 from signalbox.hw.config import Config
 from signalbox.hw.lib.onehot import lowest_number, select
 from signalbox.hw.lib.tournament import tournament
+from signalbox.hw.placement.sm_choice import fan_ins
 from signalbox.hw.records.placement import (
     LEVEL_BITS,
     STATE_BITS,
@@ -29,8 +30,9 @@ class Preemption(wiring.Component):
     * on an SM with a block that is to leave;
     * on an SM whose most urgent block lacks resources, may have others stopped, and is more urgent
       than the SM's victim;
-    * if no stop is in progress, for a kernel that finds no SM, on the SM with the least urgent
-      victim, among equals that with the smallest state; only on one that may take its blocks.
+    * for a kernel that finds no SM, on the SM with the least urgent victim, among equals that with
+      the smallest state, only on one that may take its blocks; not while a stop is in progress, and
+      until a block has had time to be placed in the room of the last one.
 
     A victim that has no save place, and for which none is reserved, waits for a free one that is
     not reserved.
@@ -45,6 +47,7 @@ class Preemption(wiring.Component):
     spare : in, it is not reserved.
     stop : out, strobe per SM: see `block_stop`.
     answered : in, strobe per SM: its answer is accepted.
+    changes : in, lists of saved blocks change: all decisions are dropped.
     """
 
     def __init__(self, config: Config) -> None:
@@ -58,7 +61,11 @@ class Preemption(wiring.Component):
             "spare": In(1),
             "stop": Out(block_stop(config)).array(sms),
             "answered": In(sms),
+            "changes": In(1),
         })
+        self._placing = len(fan_ins(sms)) + 8
+        """Cycles from an answer, or from the last change of a list, until a kernel that fits into
+        the room no longer waits: it is served again, a decision sees the room, a block is sent."""
         self._busy = Signal(sms, name="stopping")
         self._sm = Signal(sms, name="sm")
         self._level = Signal.like(self.waits.level, name="level")
@@ -92,6 +99,7 @@ class Preemption(wiring.Component):
             & ~(self._busy | self._sm).any()
             # The victims were compared for the kernel served then.
             & ~self._closed.bit_select(best_sm, 1)
+            & self._has_placed(m)
         )
         m.d.sync += self._sm.eq(0)
         with m.If(found):
@@ -100,6 +108,15 @@ class Preemption(wiring.Component):
             m.d.sync += [self._sm.eq(1 << best_sm), self._level.eq(self.waits.level)]
         self._send(m, Mux(self._level == 0, urgent, self._level))
         return m
+
+    def _has_placed(self, m: Module) -> Value:
+        """Blocks that fit into the room of the last stop have been placed there."""
+        left = Signal(range(self._placing + 1), name="placing")
+        with m.If(self.answered.any() | self.changes):
+            m.d.sync += left.eq(self._placing)
+        with m.Elif(left != 0):
+            m.d.sync += left.eq(left - 1)
+        return left == 0
 
     def _least_urgent(self, m: Module) -> tuple[Value, Value]:
         """Whether some victim is less urgent than the waiting kernel; the SM of the least urgent

@@ -42,7 +42,7 @@ class RowRequests(wiring.Component):
     drop : out, strobe: the saved blocks were withdrawn, too.
     holds : out, in the next cycle, drop all decisions and issue none.
     reads : out, the row to be selected in the next cycle.
-    busy : in, no row may open or close.
+    busy : in, no row may open, stop or close: `blocks` and `saved` may disagree.
     blocks : in, undistributed blocks of the selected row.
     saved : in, those of them that are saved.
     at : in, position of the first one.
@@ -121,7 +121,7 @@ class RowRequests(wiring.Component):
             self.close.ready.eq(~self.busy),
             self.open.ready.eq(~self.close.valid & ~self.busy),
             looks.eq(~(self.closes.valid | self.opens | opened)),
-            self.stop.ready.eq(looks & ~self.stopped.valid),
+            self.stop.ready.eq(looks & ~self.stopped.valid & ~self.busy),
             self.add.ready.eq(looks & ~(self.stop.valid & self.stop.ready)),
             self.closes.valid.eq(self.close.valid & self.close.ready),
             self.closes.row.eq(self.close.payload),

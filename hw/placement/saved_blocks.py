@@ -37,8 +37,8 @@ class SavedBlocks(wiring.Component):
     drops its blocks. The list of a drained row leaves with its task (`keep`), and enters the row in
     which the task continues (`open` with `adopts`). That of a row that closes is freed.
 
-    While lists change, no block is placed (`pause`), and no row opens or closes (`busy`): for a few
-    cycles, or for one per place that is freed, and until its family is `lost`.
+    While lists change, no block is placed (`pause`), and no row opens, stops or closes (`busy`):
+    for a few cycles, or for one per place that is freed, and until its family is `lost`.
 
     Members
     -------
@@ -49,7 +49,8 @@ class SavedBlocks(wiring.Component):
     kept : out, the list.
     discard : in, a list that was kept and is freed.
     ahead : in, the row to be selected in the next cycle.
-    first : out, the first saved block of the selected row.
+    first : out, the first saved block of the selected row; its `count` and `some` include a `take`
+        two cycles later.
     take : in, strobe: a block of the selected row is sent to an SM: the saved one, if there is one.
     stopped : in, answers to stops.
     add : out, blocks that are undistributed again.
@@ -59,7 +60,7 @@ class SavedBlocks(wiring.Component):
     spare : out, fewer places are reserved than are free; 0 in each cycle with `reserve`;
         combinational.
     pause : out, no block may be placed from the next cycle on; combinational, from `take` too.
-    busy : out, no row may open or close.
+    busy : out, no row may open, stop or close.
 
     With nested launches
     --------------------
@@ -110,8 +111,8 @@ class SavedBlocks(wiring.Component):
         self._event = Signal(config.row_bits, name="event_row")
         self._list = Signal(place, name="adopted_list")
         """Row that has closed with a list, or opened with this one."""
-        self._frees, self._takes, self._waits = (
-            Signal(name=name) for name in ("frees", "takes", "waits")
+        self._frees, self._takes, self._pops, self._waits = (
+            Signal(name=name) for name in ("frees", "takes", "pops", "waits")
         )
         self._selected = Signal(config.row_bits, name="selected")
         self._pushed = ("at", "save_place", "restores", *(["family"] if config.nested else []))
@@ -204,6 +205,9 @@ class SavedBlocks(wiring.Component):
             first.eq(head.data),
             first.some.eq(self._listed.bit_select(ahead, 1)),
         ]
+        with m.If(self._pops & (ahead == self._row)):
+            left = self._block.count - 1
+            m.d.sync += [first.count.eq(left), first.some.eq(left != 0)]
 
     def _note(self, m: Module) -> None:
         """Rows that open, stop and close."""
@@ -263,6 +267,7 @@ class SavedBlocks(wiring.Component):
         """The first block leaves; its place is free if it has no state there."""
         block = self._block
         with m.State("POP"):
+            m.d.comb += self._pops.eq(1)
             self._advance(m)
             m.d.sync += self._listed.bit_select(self._row, 1).eq(block.count != 1)
             m.next = "WAIT"

@@ -1,7 +1,5 @@
 """Order of the blocks on an SM (PLACE-20)."""
 
-from itertools import combinations
-
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
@@ -35,20 +33,10 @@ class BlockOrder(wiring.Component):
     last_of : in, candidates of a further selection.
     last : out, its last one, one-hot.
     levels : out, per slot: priority + 1.
-
-    Attributes
-    ----------
-    turned : per pair of slots: the second precedes the first (state, for proofs).
     """
 
     def __init__(self, slots: int, choices: int) -> None:
         self._slots = slots
-        # Per slot: slots of higher number that precede it.
-        self._rows = [Signal(slots - 1 - slot, name=f"turned_{slot}") for slot in range(slots - 1)]
-        self.turned = {
-            (one, other): self._rows[one][other - one - 1]
-            for one, other in combinations(range(slots), 2)
-        }
         arrival = data.StructLayout({"valid": 1, "place": slots, "priority": PRIORITY_BITS})
         super().__init__({
             "arrive": In(arrival),
@@ -64,6 +52,9 @@ class BlockOrder(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         self._arrive(m)
+        slots = self._slots
+        # Per slot: slots of higher number that precede it.
+        self._rows = [Signal(slots - 1 - slot, name=f"turned_{slot}") for slot in range(slots - 1)]
         for slot, row in enumerate(self._rows):
             later, lower = self.placed[slot + 1 :], self.behind[slot + 1 :]
             # A new block precedes only blocks of lower priority.
@@ -73,7 +64,7 @@ class BlockOrder(wiring.Component):
                 m.d.sync += row.eq(row | later)
             with m.Else():
                 m.d.sync += row.eq(row & ~later)
-        for slot in range(self._slots):
+        for slot in range(slots):
             ahead = self._ahead(m, slot)
             for candidates, first in zip(self.candidates, self.first, strict=True):
                 m.d.comb += first[slot].eq(candidates[slot] & ~(candidates & ahead).any())
@@ -96,7 +87,7 @@ class BlockOrder(wiring.Component):
     def _ahead(self, m: Module, slot: int) -> Signal:
         """Slots whose blocks precede the one in `slot`."""
         ahead = Signal(self._slots, name=f"ahead_{slot}")
-        before = Cat(~self.turned[one, slot] for one in range(slot))
+        before = Cat(~self._rows[one][slot - one - 1] for one in range(slot))
         after = self._rows[slot] if slot < len(self._rows) else ()
         m.d.comb += ahead.eq(Cat(before, 0, after))
         return ahead

@@ -106,23 +106,15 @@ class BlockTable(wiring.Component):
     received : out, blocks accepted up to then, modulo 64.
     levels : out, per block slot: priority of its block, see `BlockOrder`.
     arrives : out, strobe: the block of `arrive` enters slot `place` (one-hot) in the next cycle.
-
-    Attributes
-    ----------
-    valid : per slot: occupied (state, for proofs).
-    waiting : per slot: warps left to start (state, for proofs).
-    begun : per slot: a warp has started (state, for proofs).
-    partial : both of the latter, without a barrier (state, for proofs).
-    entire : both of the latter, with a barrier (state, for proofs).
+    valid : out, per slot: occupied; registered, as the next two.
+    waiting : out, per slot: warps left to start.
+    begun : out, per slot: a warp has started.
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
         slots = config.sm_blocks
         self._kept = ("restores", "save_place") if config.preemption else ()
-        self.valid, self.waiting, self.begun, self.partial, self.entire = (
-            Signal(slots, name=name) for name in ("valid", "waiting", "begun", "partial", "entire")
-        )
         super().__init__({
             "arrive": In(stream.Signature(needed_block(config))),
             "urgent": Out(chosen_block(config)),
@@ -145,6 +137,9 @@ class BlockTable(wiring.Component):
             "received": Out(6),
             "levels": Out(data.ArrayLayout(LEVEL_BITS, slots)),
             "arrives": Out(data.StructLayout({"valid": 1, "place": slots})),
+            "valid": Out(slots),
+            "waiting": Out(slots),
+            "begun": Out(slots),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -163,6 +158,8 @@ class BlockTable(wiring.Component):
         m.submodules.started = self._started = Memory(shape=INDEX_BITS, depth=depth, init=[])
         m.submodules.ended = self._ended = Memory(shape=INDEX_BITS, depth=depth, init=[])
         self._choices = (self.urgent, self.going, self.whole)
+        # Begun blocks with warps to start, without and with a barrier.
+        self._partial, self._entire = (Signal(slots, name=name) for name in ("partial", "entire"))
         self._ends = [Signal(slots, name=f"ends_{n}") for n in range(3)]
         self._stays = [Signal(slots, name=f"stays_{name}") for name in ("partial", "entire")]
         self._arrive(m)
@@ -214,8 +211,8 @@ class BlockTable(wiring.Component):
         gone = self.withdraw | self.leaves
         follow = [
             self._follow(m, 0, self.waiting, order.placed, order.behind | gone),
-            self._follow(m, 1, self.partial, partial, ends | others | gone),
-            self._follow(m, 2, self.entire, entire, ends),
+            self._follow(m, 1, self._partial, partial, ends | others | gone),
+            self._follow(m, 2, self._entire, entire, ends),
         ]
         for n in range(2):
             m.d.comb += [
@@ -256,7 +253,7 @@ class BlockTable(wiring.Component):
         first, barrier = needs.data.takes, choice.block.needs.barrier
         begun, has = Signal(name=f"begun_{n}"), Signal(name=f"has_{n}")
         begun_there, has_there = (
-            (follow.following & table).any() for table in (self.begun, self.entire)
+            (follow.following & table).any() for table in (self.begun, self._entire)
         )
         begun_here = choice.begun | self.start[0]
         # Begun blocks only.
@@ -291,7 +288,7 @@ class BlockTable(wiring.Component):
         begins, stays = Signal(self._config.sm_blocks, name="begins"), Signal(name="stays")
         ends = self._ends[0] | self._ends[1] | self._ends[2] | self.withdraw | self.leaves
         m.d.comb += [
-            self.idle.eq(self.waiting & ~self.entire),
+            self.idle.eq(self.waiting & ~self._entire),
             begins.eq(Mux(self.start[0] & ~self.urgent.begun, self.urgent.place, 0)),
             stays.eq(self.start[0] & ~self.urgent.begun & ~self.finish[0]),
             self._stays[0].eq(Mux(stays & ~barrier, self.urgent.place, 0)),
@@ -301,8 +298,8 @@ class BlockTable(wiring.Component):
             self.valid.eq((self.valid | self._order.placed) & ~(over | self.leaves)),
             self.waiting.eq(self.waiting & ~ends | self._order.placed),
             self.begun.eq((self.begun | begins) & ~over),
-            self.partial.eq(self.partial & ~ends | self._stays[0]),
-            self.entire.eq(self.entire & ~ends | self._stays[1]),
+            self._partial.eq(self._partial & ~ends | self._stays[0]),
+            self._entire.eq(self._entire & ~ends | self._stays[1]),
         ]
         write = self._started.write_port()
         counts = [Signal(INDEX_BITS, name=f"count_{n}") for n in range(3)]

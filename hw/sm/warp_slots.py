@@ -33,17 +33,10 @@ class WarpSlots(wiring.Component):
     start : in, strobe: it now serves this block; only with `found`.
     end : in, strobe: `warp` has ended.
     ended : out, `end` one cycle later, with the block served.
-
-    Attributes
-    ----------
-    free : free warps, including the selected one (state, for proofs).
-    pick : the selected one, 0 if none (state, for proofs).
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self.free = Signal(config.sm_warps, init=-1)
-        self.pick = Signal(config.sm_warps, init=1)
         super().__init__({
             "found": Out(1, init=1),
             "warp": Out(config.warp_bits),
@@ -59,11 +52,14 @@ class WarpSlots(wiring.Component):
         return m
 
     def _pick(self, m: Module) -> None:
-        free, pick, others = self.free, self.pick, Signal(self._config.sm_warps)
+        """`free` includes `pick`, the selected warp, one-hot; 0 if there is none."""
+        warps = self._config.sm_warps
+        free, pick = Signal(warps, name="free", init=-1), Signal(warps, name="pick", init=1)
+        others = Signal(warps)
         m.d.comb += [others.eq(free & ~pick), self.warp.eq(encode(pick))]
         with m.If(self.start.valid | ~self.found):
             m.d.sync += [pick.eq(lowest(others)), self.found.eq(others.any())]
-        for number in range(self._config.sm_warps):
+        for number in range(warps):
             with m.If(self.start.valid & pick[number]):
                 m.d.sync += free[number].eq(0)
             with m.If(self.end.valid & (self.end.warp == number)):

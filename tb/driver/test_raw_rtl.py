@@ -27,7 +27,7 @@ size = 8
 address = 0x30_0000
 hex = "55 00 01 02 03 55 55 55"
 """
-SMALL = SIZES["narrow"]
+MACHINE = SIZES["default"]
 """A configuration that other tests build as well."""
 
 
@@ -41,7 +41,7 @@ def write(folder: Path, commands: Pushbuffer) -> tuple[Path, Path]:
 def test_report(simulator: str, tmp_path: Path):
     commands = Pushbuffer().copy(0x30_0001, 0x20_0000, 4).add(0xFF_FFFF_0010, 3)
     file, image = write(tmp_path, commands.host(HostMethod.SET_REFERENCE, 9))
-    outcome = simulate_raw(file, image, SMALL, simulator=simulator)
+    outcome = simulate_raw(file, image, MACHINE, simulator=simulator)
     assert outcome.good, outcome.text
     for part in (
         "Executed: 12 methods",
@@ -62,7 +62,7 @@ def test_report(simulator: str, tmp_path: Path):
 
 def test_refused(tmp_path: Path):
     file, image = write(tmp_path, Pushbuffer().host(HostMethod.ILLEGAL))
-    outcome = simulate_raw(file, image, SMALL)
+    outcome = simulate_raw(file, image, MACHINE)
     assert not outcome.good
     assert "Refused: channel 1 halted with METHOD_ILLEGAL" in outcome.text
     assert "0x300001: 4 bytes of target: 55 55 55 55, expected 00 01 02 03" in outcome.text
@@ -72,7 +72,7 @@ def test_refused(tmp_path: Path):
 def test_stuck_and_cut_short(tmp_path: Path):
     commands = Pushbuffer().acquire(0x20_0000, 9).raw(0x2004_8100, 0)
     file, image = write(tmp_path, commands)
-    outcome = simulate_raw(file, image, SMALL, patience=2000)
+    outcome = simulate_raw(file, image, MACHINE, patience=2000)
     assert not outcome.good
     for part in (
         "Stuck: channel 1 waits: the acquire of dword 5 wants memory at 0x200000 to be 0x9",
@@ -93,9 +93,9 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
 
 def test_unusable(tmp_path: Path):
     file, image = write(tmp_path, Pushbuffer().host(HostMethod.NOP))
-    image.write_text("channel = 7")
-    with pytest.raises(ImageError, match="channel = 7: the device has channels 0 … 2"):
-        simulate_raw(file, image, SMALL)
+    image.write_text("channel = 8")
+    with pytest.raises(ImageError, match="channel = 8: the device has channels 0 … 7"):
+        simulate_raw(file, image, MACHINE)
 
 
 FAR = """
@@ -113,16 +113,16 @@ hex = "01 02 03 04 05 06 07 08"
 
 
 def command(folder: Path, size: int, *options: str) -> list[str]:
-    """Returns the arguments that run an image of `size` bytes on the small machine."""
+    """Returns the arguments that run an image of `size` bytes on that machine."""
     file, image = write(folder, Pushbuffer().copy(0x40_0000_0000, 0, 8))
     image.write_text(FAR.format(size=size))
-    default, asked = Config(), vars(SMALL)
-    small = [
+    default, asked = Config(), vars(MACHINE)
+    built = [
         f"--{name.replace('_', '-')}={asked[name]}"
         for name in LIMITS
         if asked[name] != getattr(default, name)
     ]
-    return [str(file), "--memory", str(image), *small, *options]
+    return [str(file), "--memory", str(image), *built, *options]
 
 
 def test_far_image(simulator: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):

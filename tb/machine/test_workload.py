@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from functools import cache
@@ -14,7 +15,7 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TrackEvent
 from signalbox.driver.workload import report
 from signalbox.driver.workload.reader import load, parse
 from signalbox.driver.workload.toml_table import WorkloadError
-from signalbox.tb.folders import ROOT
+from signalbox.tb.folders import ROOT, SIM_BUILD
 from signalbox.tb.reports import timeline, workload
 from signalbox.tb.reports.activity import HALTED, OWN_COPY, activity
 from signalbox.tb.reports.readback import Events, read_back
@@ -30,20 +31,34 @@ from signalbox.tb.simulation.workload import (
 )
 
 EXAMPLES = ROOT / "driver" / "workloads"
-FAULTS = EXAMPLES / "fault-repair.toml"
+RUNLISTS = "[machine]\nrunlist_entries = 16\n"
+"""With this, an example runs on the default machine of other tests, so it needs no build of its
+own. Runlists are off after reset and then cost no cycle."""
+
 ONE_COPY = "[[stream]]\nname = 's'\n[[copy]]\nstream = 's'\nsize = 100\n"
-PUBLISHED = EXAMPLES / "published-order.toml"
+
+
+@cache
+def example(name: str) -> Path:
+    """A copy of an example that runs on the machine of other tests."""
+    folder = SIM_BUILD / "examples"
+    folder.mkdir(parents=True, exist_ok=True)
+    file, fresh = folder / f"{name}.toml", folder / f"{name}.{os.getpid()}"
+    text = (EXAMPLES / file.name).read_text()
+    table = "[machine]\n"
+    fresh.write_text(text.replace(table, RUNLISTS) if table in text else RUNLISTS + text)
+    return fresh.replace(file)
 
 
 @cache
 def played(name: str, policy: str, simulator: str = "verilator") -> Run:
     """A run of an example, shared by several tests."""
-    return simulate_workload(EXAMPLES / f"{name}.toml", policy, seed=1, simulator=simulator)
+    return simulate_workload(example(name), policy, seed=1, simulator=simulator)
 
 
 def both(name: str) -> dict[str, Run]:
     """The run under the file's own policy, as "priority", and the baseline."""
-    own = load(EXAMPLES / f"{name}.toml").policy.kind
+    own = load(example(name)).policy.kind
     return {"priority": played(name, own), "none": played(name, "none")}
 
 
@@ -217,7 +232,7 @@ def balanced(listed: list) -> bool:
 
 def test_what_is_printed(capsys: pytest.CaptureFixture):
     out = io.StringIO()
-    assert workload.main([str(PUBLISHED), "--seed", "1"], out) == 0
+    assert workload.main([str(example("published-order")), "--seed", "1"], out) == 0
     text = out.getvalue()
     assert max(map(len, text.splitlines())) <= 100
     assert text.count("every byte verified") == 2
@@ -270,7 +285,7 @@ def test_fault_repair_resume(tmp_path: Path):
 def test_translation_is_shown():
     """The table's numbers agree with the trace; spaces, shared addresses and faults are printed."""
     out = io.StringIO()
-    assert workload.main([str(FAULTS), "--seed", "1"], out) == 0
+    assert workload.main([str(example("fault-repair")), "--seed", "1"], out) == 0
     text = out.getvalue()
     assert max(map(len, text.splitlines())) <= 100
     run = played("fault-repair", "none")
@@ -335,7 +350,7 @@ def test_progress(monkeypatch: pytest.MonkeyPatch):
 
     monkeypatch.setattr(workload, "simulate_workload", stand_in)
     out = io.StringIO()
-    assert workload.main([str(PUBLISHED)], out) == 1
+    assert workload.main([str(example("published-order"))], out) == 1
     assert "  preparing the simulation ... 0 s\n" in out.getvalue()
     assert "  0 s: cycle 2,346, 0 of 1 done, 233 cycles per second\n" in out.getvalue()
 
@@ -360,7 +375,7 @@ def test_exit_status(
         raise error
 
     monkeypatch.setattr(workload, "simulate_workload", fail)
-    assert workload.main([str(PUBLISHED)], io.StringIO()) == status
+    assert workload.main([str(example("published-order"))], io.StringIO()) == status
     assert str(error) in capsys.readouterr().err
 
 
@@ -369,11 +384,11 @@ def test_errors_of_the_simulation(tmp_path: Path, kind: str, error: type[Excepti
     outcome = {"error": {"kind": kind, "message": "channel 3 halted"}}
     (tmp_path / RESULT).write_text(json.dumps(outcome))
     with pytest.raises(error, match="channel 3 halted"):
-        read_run(tmp_path, load(PUBLISHED))
+        read_run(tmp_path, load(example("published-order")))
 
 
 def test_memory_follows_the_workload():
     config = machine(parse(ONE_COPY.replace("100", "20000000")))
     assert config.trace
     assert config.memory_bytes == 1 << 26
-    assert machine(load(PUBLISHED)).memory_bytes == 1 << 24
+    assert machine(load(example("published-order"))).memory_bytes == 1 << 24

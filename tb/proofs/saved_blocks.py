@@ -7,7 +7,16 @@ from amaranth import Array, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, enum
 
 from signalbox.hw.placement.saved_blocks import SavedBlocks
-from signalbox.tb.proofs.formal import Assert, Assume, Cover, Proof, Wrap, arbitrary, stays
+from signalbox.tb.proofs.formal import (
+    AnyConst,
+    Assert,
+    Assume,
+    Cover,
+    Proof,
+    Wrap,
+    arbitrary,
+    stays,
+)
 from signalbox.tb.proofs.placement import TWO_SMS
 
 __all__ = ["PROOFS"]
@@ -54,7 +63,9 @@ class SavedBlocksProof(Proof):
     name = "placement.saved_blocks"
     shows = (
         "a save place has one owner: it is given to a stop only while it is free; a saved block is "
-        "placed once, from the list that it is in; and a free place is offered again"
+        "placed once, from the list that it is in; a free place is offered again; and two cycles "
+        "after one in which lists do not change, the first block of a row counts those that are "
+        "undistributed, as the answer to a stop needs"
     )
     bounded = 13
     cover = 16
@@ -75,6 +86,7 @@ class SavedBlocksProof(Proof):
             arbitrary(m, getattr(dut, name).ready, f"{name}_ready")
         self._places = Array(Signal(_owned, name=f"place_{n}") for n in range(PLACES))
         self._ceased = Signal(CONFIG.rows, name="ceased_rows")
+        self._selected = Signal(CONFIG.row_bits, name="selected_row")
         rows = (dut.open.row, dut.stop.row, dut.close.row, dut.ahead, dut.keep.payload)
         m.d.comb += [Assume(row < CONFIG.rows) for row in (*rows, dut.stopped.p.row)]
         self._stops(m, dut)
@@ -82,6 +94,7 @@ class SavedBlocksProof(Proof):
         self._rows(m, dut)
         self._lists(m, dut)
         self._free(m, dut)
+        self._counts(m, dut)
 
     def _owns(self, owner: Owner, row: Value) -> Value:
         """Whether such an owner of this row has a place."""
@@ -112,7 +125,7 @@ class SavedBlocksProof(Proof):
 
     def _takes(self, m: Module, dut: SavedBlocks) -> None:
         """A saved block is placed unless there is a pause, and ends."""
-        paused, selected = Signal(name="paused"), Signal(CONFIG.row_bits, name="selected_row")
+        paused, selected = Signal(name="paused"), self._selected
         first, one = dut.first, self._places[dut.first.save_place]
         m.d.sync += [paused.eq(dut.pause), selected.eq(dut.ahead)]
         m.d.comb += Assume(~(dut.take & (paused | self._ceased.bit_select(selected, 1))))
@@ -192,6 +205,28 @@ class SavedBlocksProof(Proof):
         m.d.sync += count.eq(Mux(quiet, count + (count != SETTLED), 0))
         free = Cat(one.owner == Owner.FREE for one in self._places).any()
         m.d.comb += Assert(~((count == SETTLED) & free) | dut.place.valid)
+
+    def _counts(self, m: Module, dut: SavedBlocks) -> None:
+        """For any row that is open and does not drop its blocks."""
+        row, is_open = Signal(CONFIG.row_bits, name="counted_row"), Signal(name="is_open")
+        count = Signal(range(PLACES + 1), name="undistributed")
+        before, rests = Signal.like(count, name="were_undistributed"), Signal(2, name="rested")
+        opened, closed = (event.valid & (event.row == row) for event in (dut.open, dut.close))
+        takes = dut.take & dut.first.some & (self._selected == row)
+        adds = dut.add.valid & dut.add.ready & (dut.add.p.row == row)
+        leaves = dut.keep.valid & dut.keep.ready & (dut.keep.payload == row)
+        changes = dut.busy | dut.keep.valid | dut.open.valid | dut.close.valid
+        m.d.comb += row.eq(AnyConst(CONFIG.row_bits))
+        m.d.sync += [
+            before.eq(count),
+            rests.eq(Cat(~changes, rests)),
+            is_open.eq((is_open | opened) & ~closed),
+            count.eq(Mux(opened | leaves, 0, count - takes + Mux(adds, dut.add.p.blocks, 0))),
+        ]
+        goes_on = is_open & ~self._ceased.bit_select(row, 1)
+        asked = rests[1] & goes_on & (self._selected == row)
+        listed = Mux(dut.first.some, dut.first.count, 0)
+        m.d.comb += [Assert(~asked | (listed == before)), Cover(asked & (before == 1))]
 
 
 class ReservedPlacesProof(SavedBlocksProof):

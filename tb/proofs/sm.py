@@ -1,7 +1,7 @@
 """Proofs of the parts of the SM logic controller (PLACE-10, PLACE-20 … 26)."""
 
 from collections.abc import Sequence
-from itertools import permutations
+from itertools import combinations, permutations
 
 from amaranth import Cat, Mux, Signal
 from amaranth.hdl import Module, Value
@@ -42,6 +42,13 @@ def _one(bits: Value) -> Value:
     return bits.any() & ~(bits & (bits - 1)).any()
 
 
+def _precedes(order: Inside, one: int, other: int) -> Value:
+    """The block in slot `one` precedes that in slot `other`, in the order of a `BlockOrder`."""
+    low, high = sorted((one, other))
+    turned = order.signal(f"turned_{low}")[high - low - 1]
+    return ~turned if one < other else turned
+
+
 class OrderProof(Proof):
     """For any two slots, chosen by the solver."""
 
@@ -73,7 +80,7 @@ class OrderProof(Proof):
         for slot in pair:
             m.d.comb += [slot.eq(AnyConst(SLOTS)), Assume(_one(slot))]
         m.d.comb += Assume(pair[0] != pair[1])
-        before = self._specify(m, dut, inside.signal("priority"), used, pair)
+        before = self._specify(m, dut, inside, used, pair)
         for candidates, chosen, first in (
             (dut.candidates[0], dut.first[0], before),
             (dut.last_of, dut.last, ~before),
@@ -88,7 +95,7 @@ class OrderProof(Proof):
 
     @staticmethod
     def _specify(
-        m: Module, dut: BlockOrder, coming: Signal, used: Signal, pair: list[Signal]
+        m: Module, dut: BlockOrder, inside: Inside, used: Signal, pair: list[Signal]
     ) -> Value:
         """Model the priorities and ages of the two slots. Returns whether the first precedes the
         second. The design's state agrees with it."""
@@ -96,7 +103,7 @@ class OrderProof(Proof):
         older = Signal(name="first_is_older")
         arriving = Signal(PRIORITY_BITS, name="arriving")
         m.d.sync += arriving.eq(dut.arrive.priority)
-        m.d.comb += Assert(coming == arriving)
+        m.d.comb += Assert(inside.signal("priority") == arriving)
         before = Mux(priorities[0] == priorities[1], older, priorities[0] > priorities[1])
         for n, (slot, other) in enumerate((pair, pair[::-1])):
             with m.If((dut.placed & slot).any()):
@@ -108,12 +115,13 @@ class OrderProof(Proof):
             for index, level in enumerate(dut.levels):
                 with m.If(slot[index] & used[index]):
                     m.d.comb += Assert(level == priorities[n] + 1)
-        for (one, other), turned in dut.turned.items():
+        for one, other in combinations(range(SLOTS), 2):
+            precedes = _precedes(inside, one, other)
             with m.If(used[one] & used[other]):
                 with m.If(pair[0][one] & pair[1][other]):
-                    m.d.comb += Assert(turned == ~before)
+                    m.d.comb += Assert(precedes == before)
                 with m.If(pair[0][other] & pair[1][one]):
-                    m.d.comb += Assert(turned == before)
+                    m.d.comb += Assert(precedes == ~before)
         return before
 
 
@@ -130,7 +138,9 @@ class WarpsProof(Proof):
 
     def build(self, m: Module, wrap: Wrap) -> None:
         dut = WarpSlots(CONFIG)
-        users = Inside(dut).submodule("users").read_port(domain="comb")
+        inside = Inside(dut)
+        users = inside.submodule("users").read_port(domain="comb")
+        frees, picked = inside.signal("free"), inside.signal("pick")
         m.submodules.dut = wrap(dut)
         for name in ("start", "end"):
             arbitrary(m, getattr(dut, name), name)
@@ -138,15 +148,15 @@ class WarpsProof(Proof):
         m.d.comb += [mine.eq(AnyConst(2)), Assume(mine < WARPS), users.addr.eq(mine)]
         starts = dut.start.valid & (dut.warp == mine)
         ends = dut.end.valid & (dut.end.warp == mine)
-        free, pick = dut.free.bit_select(mine, 1), dut.pick.bit_select(mine, 1)
+        free, pick = frees.bit_select(mine, 1), picked.bit_select(mine, 1)
         m.d.comb += [
             Assume(~dut.start.valid | dut.found),
             Assume(~ends | busy),
             Assume(~dut.end.valid | (dut.end.warp < WARPS)),
             Assert(free == ~busy),
             Assert(~pick | free),
-            Assert(~(dut.pick & (dut.pick - 1)).any()),
-            Assert(dut.found == dut.pick.any()),
+            Assert(~(picked & (picked - 1)).any()),
+            Assert(dut.found == picked.any()),
             Assert(~(starts & busy)),
         ]
         served = Signal(dut.start.shape())
@@ -216,7 +226,11 @@ class ChoiceProof(Proof):
         dut = BlockTable(CONFIG)
         inside = Inside(dut)
         order, needs = inside.submodule("order"), inside.submodule("needs")
-        coming = Inside(order).signal("priority")
+        self._order, self._partial, self._entire = (
+            Inside(order),
+            inside.signal("partial"),
+            inside.signal("entire"),
+        )
         kept = [needs.read_port(domain="comb") for _ in range(SLOTS)]
         m.submodules.dut = wrap(dut)
         choices = (dut.urgent, dut.going, dut.whole)
@@ -232,7 +246,7 @@ class ChoiceProof(Proof):
         m.d.comb += [
             Assume(~(dut.withdraw & (dut.withdraw - 1)).any() & ~(withdraws & dut.start.any())),
             Assume(~(dut.withdraw & ~dut.idle).any()),
-            Assert(dut.idle == (dut.waiting & ~dut.entire)),
+            Assert(dut.idle == (dut.waiting & ~self._entire)),
             Cover(withdraws & dut.urgent.valid & (dut.urgent.place == dut.withdraw)),
             Assume(~(dut.start & (dut.start - 1)).any() & ~(dut.finish & ~dut.start).any()),
             Assume(~dut.start[1] | ~dut.urgent.begun),
@@ -244,27 +258,27 @@ class ChoiceProof(Proof):
             valid = Signal(name=f"before_{n}")
             m.d.sync += valid.eq(choice.valid)
             m.d.comb += Assume(~dut.start[n] | (choice.valid & valid))
-        goes_on = dut.partial | dut.entire
+        goes_on = self._partial | self._entire
         m.d.comb += [
             Assert(~(dut.waiting & ~dut.valid).any() & ~(order.placed & dut.valid).any()),
             Assert(~(order.placed & (order.placed - 1)).any()),
-            Assert(~(dut.partial & dut.entire).any()),
+            Assert(~(self._partial & self._entire).any()),
             Assert(goes_on == (dut.waiting & dut.begun)),
             Assert(~(dut.begun & ~dut.valid).any()),
         ]
         for slot, port in enumerate(kept):
             m.d.comb += port.addr.eq(slot)
             self._told(m, dut, order.placed, slot, port.data)
-        self._ordered(m, dut, order, coming, inside.signal("picked"))
-        self._follows(m, dut, order, [inside.submodule(f"follow_{n}") for n in range(3)])
-        rights = self._rights(order, (dut.waiting, dut.partial, dut.entire))
+        self._ordered(m, dut, order, inside.signal("picked"))
+        self._follows(m, dut, [inside.submodule(f"follow_{n}") for n in range(3)])
+        rights = self._rights((dut.waiting, self._partial, self._entire))
         for n, (choice, right) in enumerate(zip(choices, rights, strict=True)):
             with m.If(choice.valid):
                 m.d.comb += Assert(choice.place == right)
             m.d.comb += Cover(dut.start[n] & (dut.waiting == 7))
         with m.If(dut.urgent.valid):
             m.d.comb += Assert(dut.urgent.begun == (dut.urgent.place & dut.begun).any())
-            with m.If((dut.entire & ~dut.urgent.place).any() & ~dut.start.any()):
+            with m.If((self._entire & ~dut.urgent.place).any() & ~dut.start.any()):
                 m.d.comb += Assert(dut.whole.valid)
         with m.If(dut.whole.valid & dut.urgent.valid):
             m.d.comb += Assert(~(dut.whole.place & dut.urgent.place).any())
@@ -285,8 +299,7 @@ class ChoiceProof(Proof):
             Cover(dut.leaves.any() & (dut.valid == 7)),
         ]
 
-    @staticmethod
-    def _told(m: Module, dut: BlockTable, placed: Value, slot: int, kept: data.View) -> None:
+    def _told(self, m: Module, dut: BlockTable, placed: Value, slot: int, kept: data.View) -> None:
         """The outputs for a chosen block are its own data."""
         needs, barrier = kept.needs, kept.needs.barrier
         with m.If(dut.valid[slot] | placed[slot]):
@@ -297,8 +310,8 @@ class ChoiceProof(Proof):
                 Assert(kept.takes.warps == Mux(barrier, needs.warps, 1)),
                 Assert(kept.takes.shared == needs.shared),
             ]
-        with m.If((dut.partial | dut.entire)[slot]):
-            m.d.comb += Assert(barrier == dut.entire[slot])
+        with m.If((self._partial | self._entire)[slot]):
+            m.d.comb += Assert(barrier == self._entire[slot])
         for choice in (dut.urgent, dut.going, dut.whole):
             has, takes = choice.begun & barrier, choice.takes
             with m.If(choice.place[slot]):
@@ -310,17 +323,13 @@ class ChoiceProof(Proof):
                     Assert(takes.shared == Mux(choice.begun, 0, needs.shared)),
                 ]
 
-    @staticmethod
-    def _precedes(order: BlockOrder, one: int, other: int) -> Value:
-        return ~order.turned[one, other] if one < other else order.turned[other, one]
-
-    def _rights(self, order: BlockOrder, tables: Sequence[Value]) -> list[Value]:
+    def _rights(self, tables: Sequence[Value]) -> list[Value]:
         """The first blocks of two tables, and the last block of the third."""
         found = []
         for n, table in enumerate(tables):
             better = [
                 Cat(
-                    table[other] & (self._precedes(order, slot, other) == (n == 2))
+                    table[other] & (_precedes(self._order, slot, other) == (n == 2))
                     for other in range(SLOTS)
                     if other != slot
                 )
@@ -329,9 +338,7 @@ class ChoiceProof(Proof):
             found.append(Cat(table[slot] & ~better[slot].any() for slot in range(SLOTS)))
         return found
 
-    def _ordered(
-        self, m: Module, dut: BlockTable, order: BlockOrder, coming: Value, picked: Value
-    ) -> None:
+    def _ordered(self, m: Module, dut: BlockTable, order: BlockOrder, picked: Value) -> None:
         """Invariants of the order of blocks in the table, and of the slot picked in advance."""
         m.d.comb += [
             Assert(~(picked & (picked - 1)).any() & (dut.arrive.ready == picked.any())),
@@ -339,28 +346,27 @@ class ChoiceProof(Proof):
         ]
         for one in range(SLOTS):
             with m.If(dut.valid[one]):
+                coming = self._order.signal("priority")
                 lower = order.placed.any() & (order.levels[one] <= coming)
                 m.d.comb += Assert(order.behind[one] == lower)
         for one, other in permutations(range(SLOTS), 2):
-            with m.If(dut.valid[one] & dut.valid[other] & self._precedes(order, one, other)):
+            with m.If(dut.valid[one] & dut.valid[other] & _precedes(self._order, one, other)):
                 m.d.comb += Assert(order.levels[one] >= order.levels[other])
         for one, other, third in permutations(range(SLOTS), 3):
             circle = ((one, other), (other, third), (third, one))
-            around = Cat(self._precedes(order, *pair) for pair in circle).all()
+            around = Cat(_precedes(self._order, *pair) for pair in circle).all()
             m.d.comb += Assert(~((dut.valid == (1 << SLOTS) - 1) & around))
 
-    def _follows(
-        self, m: Module, dut: BlockTable, order: BlockOrder, follows: Sequence[BlockChoice]
-    ) -> None:
+    def _follows(self, m: Module, dut: BlockTable, follows: Sequence[BlockChoice]) -> None:
         """The successor is correct among those that were not chosen in the previous cycle."""
-        tables, held = (dut.waiting, dut.partial, dut.entire), []
+        tables, held = (dut.waiting, self._partial, self._entire), []
         for n, follow in enumerate(follows):
             held.append(Signal(SLOTS, name=f"held_{n}"))
             m.d.sync += held[n].eq(follow.place)
         others = [table & ~place for table, place in zip(tables, held, strict=True)]
         left = Signal(name="another_left")
         m.d.sync += left.eq((dut.finish & 6).any() | dut.withdraw.any())
-        alone, rights = self._rights(order, tables), self._rights(order, others)
+        alone, rights = self._rights(tables), self._rights(others)
         for n, follow in enumerate(follows):
             exact = ~left if n == 0 else follow.following.any()
             m.d.comb += [
@@ -371,7 +377,7 @@ class ChoiceProof(Proof):
                 Assert(~(follow.place & (follow.place - 1)).any()),
                 Assert(~(follow.place & ~tables[n]).any()),
             ]
-        rest = Mux(follows[2].some, others[2], dut.entire)
+        rest = Mux(follows[2].some, others[2], self._entire)
         m.d.comb += Assert(~rest.any() | follows[2].following.any())
 
     @staticmethod

@@ -48,13 +48,14 @@ class BarrierProof(Proof):
         inside.abstract("blocks")
         self._turn, self._go, self._room = (inside.signal(name) for name in ("turn", "go", "room"))
         self._blocks, self._warps = inside.submodule("blocks"), inside.submodule("warps")
+        slots = Inside(self._warps)
+        self._free, self._picked = slots.signal("free"), slots.signal("pick")
         self._withdrawal, self._returns = (
             inside.submodule(name) for name in ("withdrawal", "returns")
         )
         m.submodules.dut = wrap(dut)
         for name in ("block", "ended"):
             surround(m, getattr(dut.link, name), name)
-        arbitrary(m, self._blocks.waiting, "waiting")  # state of the table that its owner reads
         for name in ("claim", "recall"):
             arbitrary(m, getattr(dut.link, name), name)
         arbitrary(m, dut.kill, "kill")
@@ -68,8 +69,8 @@ class BarrierProof(Proof):
         warps = urgent.block.needs.warps
         m.d.sync += owed.eq(owed + Mux(begins, warps - 1, 0) - starts)
         self._table(m)
-        free, left = sum(self._warps.free), dut.left.warps
-        end, running = self._warps.end, ~self._warps.free
+        free, left = sum(self._free), dut.left.warps
+        end, running = self._warps.end, ~self._free
         m.d.comb += [
             Assume(~end.valid | ((end.warp < WARPS) & running.bit_select(end.warp, 1))),
             Assert(free == left + self._warps.ended.valid + owed),
@@ -117,12 +118,13 @@ class BarrierProof(Proof):
         """A free hardware warp is found at once, except in the cycle after a start."""
         warps, before = self._warps, Signal(WARPS, init=(1 << WARPS) - 1, name="free_before")
         started = Signal(name="started")
-        m.d.sync += [before.eq(warps.free), started.eq(warps.start.valid)]
+        free, picked = self._free, self._picked
+        m.d.sync += [before.eq(free), started.eq(warps.start.valid)]
         m.d.comb += [
-            Assert((warps.pick & ~warps.free) == 0),
-            Assert(warps.found == warps.pick.any()),
-            Assert((warps.pick & (warps.pick - 1)) == 0),
-            Assert(~(before & warps.free).any() | warps.found | started),
+            Assert((picked & ~free) == 0),
+            Assert(warps.found == picked.any()),
+            Assert((picked & (picked - 1)) == 0),
+            Assert(~(before & free).any() | warps.found | started),
         ]
 
     def _turns(self, m: Module, starts: Value) -> None:

@@ -19,7 +19,6 @@ from signalbox.tb.proofs.formal import (
     Inside,
     Proof,
     Wrap,
-    arbitrary,
     surround,
 )
 from signalbox.tb.proofs.placement import TWO_SMS
@@ -95,8 +94,6 @@ class StopProof(Proof):
         self._go, self._offered = inside.signal("go"), inside.signal("offered")
         m.submodules.dut = wrap(dut)
         surround(m, dut, "dut")
-        for name in ("valid", "waiting", "begun"):  # state of the table that its owner reads
-            arbitrary(m, getattr(self._table, name), name)
         self._mine = Signal(name="mine_idle")
         slot, none = self._stop.slot, Signal(name="no_warps_to_start")
         withdrawn = (self._table.withdraw & slot).any()

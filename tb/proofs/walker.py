@@ -699,22 +699,6 @@ class WalkerProof(Proof):
                     m.d.comb += Assert(~ask[_OLD])
 
 
-class WalkerResultsProof(WalkerProof):
-    """The part about results, which runs with every change: the whole proof takes minutes."""
-
-    name = "mmu.walker_results"
-    shows = (
-        "every request has exactly one result, once no other has its tag; at most as many reads as "
-        "walks are under way; who follows, follows a read that is under way"
-    )
-    long = False
-
-    def build(self, m: Module, wrap: Wrap) -> None:
-        self._base(m, wrap)
-        follows = self._sets[State.FOLLOW].any()
-        m.d.comb += [Assume(~self._fresh), Cover(self._dut.result.valid), Cover(follows)]
-
-
 def _one(slot: Value) -> Value:
     return slot.any() & ~slot.all()
 
@@ -825,4 +809,4 @@ class WalkerWaitsProof(WalkerProof):
             m.d.comb += Assert(~follows)
 
 
-PROOFS = [WalkerProof(), WalkerResultsProof(), WalkerWaitsProof()]
+PROOFS = [WalkerProof(), WalkerWaitsProof()]

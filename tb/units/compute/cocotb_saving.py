@@ -8,7 +8,7 @@ from signalbox.driver.kernels.library import SPIN
 from signalbox.hw.registers import PreemptionLevel
 from signalbox.tb.testbench.jobs import JOBS, Job
 from signalbox.tb.units.compute.launch import Launch
-from signalbox.tb.units.compute.saving_steps import state_writes, turns
+from signalbox.tb.units.compute.saving_steps import places_written, state_writes, turns
 from signalbox.tb.units.compute.testbench import CONFIG, ComputeTestbench
 
 SLICE = 3000
@@ -43,6 +43,28 @@ async def urgent_among_endless(dut: Any) -> None:
     await tb.finish()
     for task in low:
         tb.check(task)
+
+
+@cocotb.test()
+async def one_victim_for_one_block(dut: Any) -> None:
+    """SMs without a free block slot: an urgent task of one block has one block stopped."""
+    tb = ComputeTestbench(dut)
+    tb.context(0, range(CONFIG.asids), saves=True)
+    await tb.start()
+    blocks = CONFIG.sms * CONFIG.sm_blocks
+    long = Job(SPIN, (blocks, 1, 1), (32, 1, 1), {"CYCLES": 80_000})
+    tb.launch(Launch(0, long, asid=1, priority=1))
+    await tb.until(lambda: not tb.waiting, "launch answered")
+    await tb.steps(2000)
+    short = Job(SPIN, (1, 1, 1), (32, 1, 1), {"CYCLES": 20})
+    for number in range(1, 6):
+        urgent = Launch(number, short, asid=2, priority=9)
+        tb.launch(urgent)
+        begun = tb.cycle
+        await tb.until(lambda one=urgent: one.over is not None, "urgent task over")
+        await tb.steps(tb.random.randrange(2000, 2500))
+        tb.check(urgent)
+        assert len(places_written(tb, begun)) == 1
 
 
 @cocotb.test()

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from signalbox.tb.units.compute.launch import Launch
-from signalbox.tb.units.compute.testbench import ComputeTestbench
+from signalbox.tb.units.compute.testbench import CONFIG, SAVE_AREA, ComputeTestbench
 
-__all__ = ["state_writes", "turns"]
+__all__ = ["places_written", "state_writes", "turns"]
 
 
 async def turns(tb: ComputeTestbench, tasks: Sequence[Launch], most: int) -> list[int]:
@@ -28,3 +28,13 @@ async def turns(tb: ComputeTestbench, tasks: Sequence[Launch], most: int) -> lis
 def state_writes(tb: ComputeTestbench) -> int:
     """Number of writes of states so far."""
     return sum(burst.space[1] for port in tb.sm_writes for burst in port.bursts)
+
+
+def places_written(tb: ComputeTestbench, since: int) -> set[int]:
+    """Save places whose writes began in cycle `since` or later."""
+    return {
+        (burst.va - SAVE_AREA) // CONFIG.place_bytes
+        for port in tb.sm_writes
+        for burst in port.bursts
+        if burst.space[1] and burst.cycle >= since
+    }

@@ -34,7 +34,7 @@ def test_saving(simulator: str) -> None:
         name="work-saving",
         apart=True,
         env={"WORK_CONFIG": "SAVING"},
-        minimum=2,
+        minimum=7,
     )
 
 

@@ -125,6 +125,11 @@ def test_directed(simulator: str) -> None:
     place(simulator, "cocotb_placement", config, "directed", minimum=21)
 
 
+def test_stopped_rows(simulator: str) -> None:
+    config = Config(slots=4, spare_rows=1, sms=1, asids=4, save_places=2, **SIZES)
+    place(simulator, "cocotb_stopped_rows", config, "stopped-rows", minimum=2)
+
+
 @pytest.mark.parametrize("places", tiers([2, 7, 64], smoke=[2], nightly=[64]))
 def test_saved_blocks(simulator: str, places: int) -> None:
     nested = {"nested_kernels": 20} if places == 7 else {}

@@ -249,17 +249,21 @@ async def slow_links(dut: Any, kill: bool) -> None:
 
 @cocotb.test()
 async def link_of_another(dut: Any) -> None:
-    """A child ends before the record of another one names its parent."""
+    """A child ends before the record of another one names its parent, but not before its own one
+    does, which is written after that."""
     tb = await NestedTestbench(dut).start()
     parent, first = await running(tb), Kernel(2, priority=0, blocks=1)
     assert await bear(tb, first, parent) is ACCEPTED
     await tb.until(lambda: tb.link(first) and tb.runs(first), "it runs")
-    tb.write_delay, second = TIMEOUT // 2, Kernel(3, priority=0, blocks=5)
-    assert await bear(tb, second, parent) is ACCEPTED
-    assert first.row is not None
-    tb.rows.finish(tb.rows.rows[first.row])
-    await tb.until(lambda: first.outcome == "ended", "it ends")
-    assert not tb.link(second)
+    tb.write_delay = TIMEOUT // 3
+    second, third = Kernel(3, priority=0, blocks=5), Kernel(4, priority=0, blocks=1)
+    for child in (second, third):
+        assert await bear(tb, child, parent) is ACCEPTED
+    await tb.until(lambda: tb.runs(third), "it runs")
+    for child in (first, third):
+        assert child.row is not None and not tb.link(second)
+        tb.rows.finish(tb.rows.rows[child.row])
+        await tb.until(lambda child=child: child.outcome == "ended", "it ends")
     await end(tb)
 
 
