@@ -430,7 +430,10 @@ class GlobalController(wiring.Component):
             preemption.changes.eq(saved.pause),
         ]
         if self._config.masked_sms:
-            m.d.comb += preemption.barred.eq(self.kernels.barred)
+            m.d.comb += [
+                preemption.barred.eq(self.kernels.barred),
+                self.kernels.placing.eq(preemption.placing),
+            ]
         spare = Signal(name="spare_place")
         m.d.sync += spare.eq(saved.spare & saved.place.valid)
         for number, link in enumerate(self.sm):

@@ -56,7 +56,10 @@ class KernelTable(wiring.Component):
 
     With `Config.sm_masks`, a kernel waits only for the SMs that take its blocks. If there are
     others, it is passed over: the kernels behind it are served, but not on its SMs, until all are
-    dropped and the first kernel is served again (`again`); see `PassedKernels`.
+    dropped and the first kernel is served again (`again`); see `PassedKernels`. Only a kernel that
+    is served until its decision fails is passed over: so from a `lost` decision or a pass on, each
+    kernel is served until its last block is sent, one decision after the other for the last, until
+    a block is sent while no SM is held.
 
     From the opening of a row to its first decision: 3 cycles, the first one with the row in the
     order.
@@ -84,6 +87,7 @@ class KernelTable(wiring.Component):
     again : out, with `Config.sm_masks`: kernels that were passed over are to be served again.
     refused : in, with `failed`: no SM qualified by any step when the decision began.
     grows : in, per SM, see `SmRow`.
+    placing : in, with `Config.sm_masks`: see `Preemption`.
     """
 
     def __init__(self, config: Config) -> None:
@@ -93,6 +97,7 @@ class KernelTable(wiring.Component):
         masks = {
             "refused": In(1),
             "grows": In(config.sms),
+            "placing": In(1),
             "barred": Out(config.sms),
             "again": Out(1),
         }
@@ -126,7 +131,7 @@ class KernelTable(wiring.Component):
         self._sends = Signal()
         self._settles = Signal()
         self._passed = Signal(self._config.rows, name="passed")
-        self._passes = Signal(name="passes")
+        self._passes, self._at_once = Signal(name="passes"), Signal(name="at_once")
         self._stays = Signal(name="stays")
         """The served kernel is left only once its last block is sent."""
         m.d.comb += [
@@ -136,14 +141,15 @@ class KernelTable(wiring.Component):
                 self.settled.valid
                 & self.failed
                 & ~(self._settles & self._serves & ~self._moves_on)
-                & ~(self._passes | self._was_passed(self.settled.row))
+                & ~((self._settles & self._passes) | self._was_passed(self.settled.row))
             ),
         ]
         self._order(m)
-        self._serve(m, *self._fetch(m))
+        loads, fetched, last = self._fetch(m)
+        self._serve(m, loads, fetched, last)
         self._begin(m)
         if self._config.masked_sms:
-            self._pass(m)
+            self._pass(m, loads)
         return m
 
     def _order(self, m: Module) -> None:
@@ -248,7 +254,7 @@ class KernelTable(wiring.Component):
             one.eq(more | (flight < count)),
             two.eq(more | (flight + 1 < count)),
             alone.eq((served.policy == Policy.WIDE) | ((flight == 0) & ~self.batch)),
-            begins.eq(self._serves & ((one & alone) | (waits & ~self.batch))),
+            begins.eq(self._serves & ((one & alone) | (waits & ~self.batch)) & ~self._at_once),
             after.eq(flight + begins),
             self._moves_on.eq(
                 self._serves
@@ -279,26 +285,34 @@ class KernelTable(wiring.Component):
         """A row was passed over."""
         return self._passed.bit_select(row, 1) if self._config.masked_sms else Const(0)
 
-    def _pass(self, m: Module) -> None:
+    def _pass(self, m: Module, loads: Signal) -> None:
         """Pass over a kernel whose SMs have no room."""
         served = self._served
         m.submodules.passed = passed = PassedKernels(self._config)
+        with m.If(self.lost | self._passes):
+            m.d.sync += self._stays.eq(1)
+        with m.Elif(self.sent.valid & ~passed.holds):
+            m.d.sync += self._stays.eq(0)
         m.d.comb += [
             passed.served.row.eq(served.row),
             passed.served.saves.eq(served.needs.saves),
             passed.served.disabled.eq(served.disabled),
+            passed.loads.valid.eq(loads),
+            passed.loads.row.eq(self.ask),
+            passed.opens.valid.eq(self.open.valid),
+            passed.opens.row.eq(self.open.row),
             passed.begins.eq(self.begins.valid),
             passed.refused.eq(self._serves & ~self._moves_on & self._settles & self.refused),
             passed.waits.eq(self.waits.valid),
+            passed.placing.eq(self.placing),
             passed.idle.eq(~(self._serves | self._walked | self._next.valid | self.batch)),
             passed.sent.valid.eq(self.sent.valid),
             passed.sent.row.eq(self.sent.row),
             passed.grows.eq(self.grows),
             passed.restart.eq(self.restart),
+            self._at_once.eq(passed.at_once),
             self._passes.eq(passed.passes),
             self._passed.eq(passed.passed),
-            # Otherwise, all would be dropped again and again, if a decision failed later.
-            self._stays.eq(passed.some),
             self.again.eq(passed.again),
             self.barred.eq(passed.barred),
         ]

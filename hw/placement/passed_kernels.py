@@ -1,6 +1,6 @@
 """Kernels that were passed over while they wait for their SMs (PLACE-6)."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -10,16 +10,22 @@ from signalbox.hw.placement.row_order import row_event
 from signalbox.hw.placement.sm_choice import fan_ins
 from signalbox.hw.records.placement import disabled_sms
 
-__all__ = ["PassedKernels", "least_turn", "patience", "served_kernel"]
+__all__ = ["PassedKernels", "least_turn", "longest_turn", "patience", "served_kernel"]
 
 TURN = 64
-"""Most cycles from the last pass until all kernels are served again."""
+"""Most cycles from the last pass until all kernels are served again, while nothing restarts."""
 
 
 def least_turn(config: Config) -> int:
     """Least cycles from a pass until all kernels are served again since an SM has changed: those
     behind have at least a decision."""
     return len(fan_ins(config.sms)) + 8
+
+
+def longest_turn(config: Config) -> int:
+    """Most cycles from the last kernel that was refused and passed over until all are served again,
+    whatever restarts: after a restart, all can be passed over, and those behind have a decision."""
+    return TURN + config.rows
 
 
 def patience(config: Config) -> int:
@@ -37,56 +43,74 @@ class PassedKernels(wiring.Component):
     again.
 
     A kernel that is refused is passed over if some SM takes none of its blocks, nor of those passed
-    over before. One that may have blocks stopped waits for `patience` cycles first. Its SMs are
-    held: no block of a kernel behind it goes there.
+    over before. One that may have blocks stopped waits for `patience` cycles first, without those
+    in which none can be stopped for it (`placing`). Its SMs are held: no block of a kernel behind
+    it goes there.
 
-    All are served again
+    A turn ends, and all are served again,
 
     * when a kernel is refused that cannot be passed over, or no kernel is left;
     * when a decision that was in flight finds an SM for a kernel passed over;
-    * when a held SM has changed, `least_turn` cycles after the last pass;
+    * when an SM of a kernel passed over has changed, and those behind have had `least_turn` cycles
+      since the last pass;
     * `TURN` cycles after the last pass, for changes that SMs do not show.
 
-    The last two wait while a kernel does that may have blocks stopped, for `patience` cycles.
+    The last two wait while a kernel does that may have blocks stopped, for its patience.
+
+    A restart serves the first kernel, but the turn goes on: kernels that were passed over in it are
+    passed over again at once, without a decision (`at_once`), one per cycle. So those behind have
+    their decisions although others restart all the time. Then a turn ends at the latest
+    `longest_turn` cycles after the last pass that was not at once.
 
     Members
     -------
     served : in, the served kernel, if any.
-    begins : in, strobe: a decision for it begins.
+    loads : in, strobe: this row is served in the next cycle.
+    opens : in, strobe: the row opens.
+    begins : in, strobe: a decision for the served kernel begins.
     refused : in, strobe: a decision for it has found no SM, and it is served in the next cycle.
     waits : in, it waits, and may have blocks stopped.
+    placing : in, none is stopped for it yet, see `Preemption`.
     idle : in, no kernel is served, or will be.
     sent : in, strobe: a block of the row is sent.
     grows : in, per SM, see `SmRow`.
     restart : in, the first kernel is served next.
+    at_once : out, strobe: no decision for the served kernel begins.
     passes : out, strobe: the served kernel is passed over; combinational.
-    passed : out, per row: it was passed over.
+    passed : out, per row: it was passed over since the last restart.
     barred : out, SMs to which no block of the served kernel goes.
-    some : out, there are such SMs.
+    holds : out, SMs are held.
     again : out, strobe: all kernels are to be served again; combinational.
     """
 
     def __init__(self, config: Config) -> None:
         self._config, sms = config, config.sms
-        self._held = Signal(sms, name="held")
+        self._held, self._kept = Signal(sms, name="held"), Signal(sms, name="kept")
+        """SMs of kernels passed over since the last restart, and in this turn."""
         self._own = Signal(sms, name="own")
-        """SMs that take blocks of kernels passed over, and of the served one."""
+        """SMs that take blocks of the served kernel."""
+        self._spent = Signal(config.rows, name="spent")
+        """Per row: it was passed over in this turn."""
         self._stays = Signal(name="stays")
         """The served kernel waits for a block to be stopped."""
         event = row_event(config)
         super().__init__({
             "served": In(served_kernel(config)),
+            "loads": In(event),
+            "opens": In(event),
             "begins": In(1),
             "refused": In(1),
             "waits": In(1),
+            "placing": In(1),
             "idle": In(1),
             "sent": In(event),
             "grows": In(sms),
             "restart": In(1),
+            "at_once": Out(1),
             "passes": Out(1),
             "passed": Out(config.rows),
             "barred": Out(sms),
-            "some": Out(1),
+            "holds": Out(1),
             "again": Out(1),
         })
 
@@ -96,20 +120,19 @@ class PassedKernels(wiring.Component):
         disabled, covered = (
             Signal(self._config.sms, name=name) for name in ("disabled", "covered")
         )
-        most = patience(self._config)
-        left = Signal(range(most + 1), init=most, name="patience")
-        over, refused, found = (Signal(name=name) for name in ("over", "was_refused", "found"))
+        refused, over, leaves = (Signal(name=name) for name in ("was_refused", "over", "leaves"))
+        found, turn_ends = Signal(name="found"), self._turn(m, over)
         m.d.comb += [
             disabled.eq(served.disabled),
             own.eq(~disabled),
             covered.eq(held | own),
             self.barred.eq(held | disabled),
-            self.some.eq(self.barred.any()),
-            self._stays.eq(left != 0),
+            self.holds.eq(held.any()),
             over.eq(refused & ~(served.saves & self._stays)),
-            self.passes.eq(over & ~covered.all()),
+            leaves.eq(over | self.at_once),
+            self.passes.eq(leaves & ~covered.all()),
             self.again.eq(
-                held.any() & ((over & covered.all()) | found | self._ends(m) | self._is_over(m))
+                self.holds & ((leaves & covered.all()) | found | self._ends(m) | turn_ends)
             ),
         ]
         # Known late in their cycle: they take effect in the next one.
@@ -118,12 +141,40 @@ class PassedKernels(wiring.Component):
             refused.eq(self.refused & ~self.restart),
             found.eq(self.sent.valid & (mine | self.passed.bit_select(self.sent.row, 1))),
         ]
-        m.d.sync += left.eq(Mux(self.waits, left - self._stays, most))
+        self._wait(m)
         with m.If(self.passes):
             m.d.sync += [held.eq(covered), self.passed.bit_select(served.row, 1).eq(1)]
         with m.If(self.restart):
             m.d.sync += [held.eq(0), self.passed.eq(0)]
+        self._remember(m, covered, self.again | found | (self.restart & turn_ends))
         return m
+
+    def _wait(self, m: Module) -> None:
+        """The patience of the served kernel."""
+        most = patience(self._config)
+        left = Signal(range(most + 1), init=most, name="patience")
+        m.d.comb += self._stays.eq(left != 0)
+        m.d.sync += left.eq(Mux(self.waits, left - (self._stays & ~self.placing), most))
+
+    def _remember(self, m: Module, covered: Value, ends: Value) -> None:
+        """Kernels passed over in this turn, until it `ends`, and whether their SMs have changed."""
+        own, spent, kept = self._own, self._spent, self._kept
+        mine, since = Signal(name="mine"), Signal(name="changed_since")
+        m.d.comb += mine.eq((self.grows & own).any())
+        m.d.sync += [
+            # Changes that the last decision for the served kernel has not seen.
+            since.eq((since | mine) & ~self.begins),
+            self._woken.eq(self._woken | (self.grows & kept).any()),
+            self.at_once.eq(self.loads.valid & ~self.restart & spent.bit_select(self.loads.row, 1)),
+        ]
+        with m.If(self.passes):
+            m.d.sync += [kept.eq(kept | covered), spent.bit_select(self.served.row, 1).eq(1)]
+            with m.If(~self.at_once & (since | mine) & ~self.begins):
+                m.d.sync += self._woken.eq(1)
+        with m.If(self.opens.valid):
+            m.d.sync += spent.bit_select(self.opens.row, 1).eq(0)
+        with m.If(ends):
+            m.d.sync += [spent.eq(0), kept.eq(0), self._woken.eq(0)]
 
     def _ends(self, m: Module) -> Signal:
         """No kernel is left, and no decision in flight."""
@@ -137,32 +188,18 @@ class PassedKernels(wiring.Component):
             m.d.sync += flight.eq(flight - 1)
         return ends
 
-    def _is_over(self, m: Module) -> Signal:
-        """The turn of the kernels behind is over."""
-        turn = Signal(range(TURN + 1), name="turn")
-        mine, other, since, woken = (
-            Signal(name=name) for name in ("mine", "other", "changed_since", "woken")
-        )
-        over = Signal(name="turn_over")
-        m.d.comb += [
-            mine.eq((self.grows & self._own).any()),
-            other.eq((self.grows & self._held).any()),
-            over.eq(
-                ((turn == 0) | (woken & (turn <= TURN - least_turn(self._config))))
-                & ~(self.waits & self._stays)
-            ),
-        ]
-        m.d.sync += [
-            turn.eq(turn - (turn != 0)),
-            # Changes that the last decision for the served kernel has not seen.
-            since.eq((since | mine) & ~self.begins),
-            woken.eq(woken | other),
-        ]
-        with m.If(self.passes):
-            m.d.sync += [
-                turn.eq(TURN),
-                woken.eq(woken | other | ((since | mine) & ~self.begins)),
-            ]
-        with m.If(self.restart):
-            m.d.sync += woken.eq(0)
-        return over
+    def _turn(self, m: Module, over: Value) -> Signal:
+        """The turn of the kernels behind is over. `over`: the last decision for the served kernel,
+        if it is passed over."""
+        longest, least = longest_turn(self._config), least_turn(self._config)
+        turn, rest = Signal(range(longest + 1), name="turn"), Signal(range(least + 1), name="rest")
+        """Cycles until it is over, and until those behind have had the least turn."""
+        ends, self._woken = Signal(name="turn_ends"), Signal(name="woken")
+        changed = self._woken | (turn <= longest - TURN)
+        m.d.comb += ends.eq((((rest == 0) & changed) | (turn == 0)) & ~(self.waits & self._stays))
+        m.d.sync += [turn.eq(turn - (turn != 0)), rest.eq(rest - ((rest != 0) & self.holds))]
+        with m.If((self.at_once | self.restart) & (rest != 0)):
+            m.d.sync += rest.eq(least)
+        with m.If(self.passes & over):
+            m.d.sync += [turn.eq(longest), rest.eq(least)]
+        return ends

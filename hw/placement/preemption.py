@@ -31,8 +31,8 @@ class Preemption(wiring.Component):
     * on an SM whose most urgent block lacks resources, may have others stopped, and is more urgent
       than the SM's victim;
     * for a kernel that finds no SM, on the SM with the least urgent victim, among equals that with
-      the smallest state, only on one that may take its blocks; not while a stop is in progress, and
-      until a block has had time to be placed in the room of the last one.
+      the smallest state; not while a stop is in progress, and until a block has had time to be
+      placed in the room of the last one. Only SMs count that may take its blocks.
 
     A victim that has no save place, and for which none is reserved, waits for a free one that is
     not reserved.
@@ -48,6 +48,8 @@ class Preemption(wiring.Component):
     stop : out, strobe per SM: see `block_stop`.
     answered : in, strobe per SM: its answer is accepted.
     changes : in, lists of saved blocks change: all decisions are dropped.
+    placing : out, with `Config.sm_masks`: a block may be placed in the room of the last stop, so
+        none is stopped for a kernel that finds no SM.
     """
 
     def __init__(self, config: Config) -> None:
@@ -62,6 +64,7 @@ class Preemption(wiring.Component):
             "stop": Out(block_stop(config)).array(sms),
             "answered": In(sms),
             "changes": In(1),
+            **({"placing": Out(1)} if config.masked_sms else {}),
         })
         self._placing = len(fan_ins(sms)) + 8
         """Cycles from an answer, or from the last change of a list, until a kernel that fits into
@@ -92,15 +95,17 @@ class Preemption(wiring.Component):
         found, number = lowest_number(m, able & ~(self._busy | self._sm))
         urgent = select(self._sm, [lacks.level for lacks in self.lacks])
         best, best_sm = self._least_urgent(m)
-        fits = Signal(name="fits")
+        fits, has_placed = Signal(name="fits"), self._has_placed(m)
         m.d.comb += fits.eq(
             self.waits.valid
             & best
-            & ~(self._busy | self._sm).any()
+            & ~((self._busy | self._sm) & ~self._closed).any()
             # The victims were compared for the kernel served then.
             & ~self._closed.bit_select(best_sm, 1)
-            & self._has_placed(m)
+            & has_placed
         )
+        if self._config.masked_sms:
+            m.d.comb += self.placing.eq(~has_placed)
         m.d.sync += self._sm.eq(0)
         with m.If(found):
             m.d.sync += [self._sm.eq(1 << number), self._level.eq(0)]
