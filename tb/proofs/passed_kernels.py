@@ -2,10 +2,16 @@
 
 from dataclasses import replace
 
-from amaranth import Module, Mux, Signal
+from amaranth import Module, Mux, Signal, Value
 from amaranth.lib.wiring import In
 
-from signalbox.hw.placement.passed_kernels import TURN, PassedKernels, least_turn, patience
+from signalbox.hw.placement.passed_kernels import (
+    TURN,
+    PassedKernels,
+    least_turn,
+    longest_turn,
+    patience,
+)
 from signalbox.hw.placement.sm_choice import fan_ins
 from signalbox.tb.proofs.formal import (
     AnyConst,
@@ -30,10 +36,11 @@ class PassedKernelsProof(Proof):
     name = "placement.passed_kernels"
     shows = (
         "SMs of a kernel that was passed over are held, and some SM is not; a kernel that may have "
-        "blocks stopped waits before it is passed over, and no turn ends meanwhile; all are served "
-        "again when a held SM has changed and those behind have had the least turn, after the "
-        "longest one, when one finds an SM after all, or when no SM or no kernel is left; a "
-        "restart holds none"
+        "blocks stopped waits before it is passed over, for cycles in which they can be, and no "
+        "turn ends meanwhile; all are served again when an SM of theirs has changed and those "
+        "behind have had the least turn, after the longest one, when one finds an SM after all, or "
+        "when no SM or no kernel is left; a restart holds none, but until then, one that was "
+        "passed over is passed over again in the cycle in which it is served"
     )
     induction = 3
     cover = 24
@@ -42,79 +49,120 @@ class PassedKernelsProof(Proof):
     def build(self, m: Module, wrap: Wrap) -> None:
         dut = PassedKernels(CONFIG)
         inside = Inside(dut)
-        self._held, self._left = inside.signal("held"), inside.signal("patience")
-        self._turn, self._woken = inside.signal("turn"), inside.signal("woken")
+        self._held, self._kept = inside.signal("held"), inside.signal("kept")
+        self._left, self._spent = inside.signal("patience"), inside.signal("spent")
+        self._turn, self._rest = inside.signal("turn"), inside.signal("rest")
+        self._woken = inside.signal("woken")
         self._late, self._flight = inside.signal("changed_since"), inside.signal("cycles_in_flight")
         m.submodules.dut = wrap(dut)
         for path, member, signal in dut.signature.flatten(dut):
             if member.flow is In:
                 arbitrary(m, signal, "_".join(map(str, path)))
-        self._follow(m, dut)
+        m.d.comb += Assume(~dut.again | dut.restart)
+        self._found = Signal(name="found_late")
         self._wait(m, dut)
         self._serve_again(m, dut)
+        self._follow(m, dut)
         self._end(m, dut)
 
     def _follow(self, m: Module, dut: PassedKernels) -> None:
         held, restarted = self._held, Signal(name="restarted")
         row = Signal.like(dut.served.row, name="a_row")
         mask = Signal(CONFIG.masked_sms, name="its_mask")
-        m.d.sync += restarted.eq(dut.restart)
+        loaded, passed, loads = (
+            Signal(name=name) for name in ("row_loaded", "passed_in_turn", "loaded")
+        )
+        last = Signal.like(row, name="last_row")
+        m.d.sync += [
+            restarted.eq(dut.restart),
+            loads.eq(dut.loads.valid),
+            last.eq(dut.loads.row),
+            loaded.eq(dut.loads.valid & ~dut.restart & (dut.loads.row == row) & passed),
+        ]
+        with m.If(self._ends):
+            m.d.sync += passed.eq(0)
+        with m.Elif(dut.opens.valid & (dut.opens.row == row)):
+            m.d.sync += passed.eq(0)
+        with m.Elif(dut.passes & (dut.served.row == row)):
+            m.d.sync += passed.eq(1)
         m.d.comb += [
             row.eq(AnyConst(len(row))),
             mask.eq(AnyConst(len(mask))),
+            Assume(row < CONFIG.rows),
             Assume((dut.served.row != row) | (dut.served.disabled == mask)),
             Assume(~dut.served.disabled.all()),  # a kernel for which no SM is left is not opened
+            Assume(~loads | (dut.served.row == last)),
             Assert(~dut.passed.bit_select(row, 1) | ~(~mask & ~held).any()),
             Assert(~held.all()),
             Assert(dut.barred == held | dut.served.disabled),
             Assert(~restarted | ~(held.any() | dut.passed.any())),
             Assert(held.any() | ~dut.passed.any()),
+            Assert(dut.holds == held.any()),
+            Assert(~(held & ~self._kept).any()),
+            Assert(self._spent.bit_select(row, 1) == passed),
+            Assert(~passed | (mask.any() & ~(~mask & ~self._kept).any())),
+            Assert(~loaded | (dut.at_once & mask.any())),
+            Assert(~(dut.at_once & (last == row)) | loaded),
+            Assert(~loaded | dut.passes | dut.again),
+            Cover(loaded & dut.passes),
         ]
 
     def _wait(self, m: Module, dut: PassedKernels) -> None:
         most, refused = patience(CONFIG), Signal(name="refused_before")
         waited = Signal(range(most + 1), name="waited")
+        counts = (waited != most) & ~dut.placing
         m.d.sync += refused.eq(dut.refused & ~dut.restart)
-        m.d.sync += waited.eq(Mux(dut.waits, waited + (waited != most), 0))
+        m.d.sync += waited.eq(Mux(dut.waits, waited + counts, 0))
         self._patient = dut.waits & (waited != most)
         self._over = refused & (~dut.served.saves | (waited == most))
         m.d.comb += [
             Assert(self._left + waited == most),
-            Assert(~dut.passes | self._over),
-            Cover(dut.passes & dut.served.saves),
+            Assert(~dut.passes | self._over | dut.at_once),
+            Cover(dut.passes & dut.served.saves & self._over),
         ]
 
     def _serve_again(self, m: Module, dut: PassedKernels) -> None:
-        held, least = self._held.any(), least_turn(CONFIG)
-        since, changed = Signal(range(TURN + 1), init=TURN, name="since_pass"), Signal()
-        own = ~dut.served.disabled
-        late = Signal(name="changed_late")
+        held, least, longest = self._held.any(), least_turn(CONFIG), longest_turn(CONFIG)
+        since, changed = Signal(range(longest + 1), init=longest, name="since_pass"), Signal()
+        calm = Signal(range(least + 1), init=least, name="calm")
+        """Cycles of those behind, until they have had the least turn."""
+        own, late = ~dut.served.disabled, Signal(name="changed_late")
         """After the last decision for the served kernel began."""
-        news = (dut.grows & self._held).any() | (
-            dut.passes & ~dut.begins & (late | (dut.grows & own).any())
+        passes = dut.passes & self._over
+        news = (dut.grows & self._kept).any() | (
+            passes & ~dut.at_once & ~dut.begins & (late | (dut.grows & own).any())
         )
+        over = ((calm == least) & (changed | (since >= TURN))) | (since == longest)
         m.d.sync += [
-            since.eq(Mux(dut.passes, 0, since + (since != TURN))),
+            since.eq(Mux(passes, 0, since + (since != longest))),
             late.eq(~dut.begins & (late | (dut.grows & own).any())),
-            changed.eq(~dut.restart & (changed | news)),
+            changed.eq(~self._ends_turn(dut, over) & (changed | news)),
         ]
+        with m.If(passes):
+            m.d.sync += calm.eq(0)
+        with m.Elif(calm != least):
+            m.d.sync += calm.eq(Mux(dut.at_once | dut.restart, 0, calm + held))
         event = Signal(name="refused_or_sent")
         m.d.sync += event.eq(dut.refused | dut.sent.valid)
-        by_time = ~(event | dut.idle)
-        found = Signal(name="found_late")
+        by_time = ~(event | dut.idle | dut.at_once)
         mine = dut.passes & (dut.sent.row == dut.served.row)
-        m.d.sync += found.eq(dut.sent.valid & (mine | dut.passed.bit_select(dut.sent.row, 1)))
+        m.d.sync += self._found.eq(dut.sent.valid & (mine | dut.passed.bit_select(dut.sent.row, 1)))
+        leaves = self._over | dut.at_once
         m.d.comb += [
-            Assert(self._turn + since == TURN),
+            Assert((self._turn + since == longest) & (self._rest + calm == least)),
             Assert((late == self._late) & (changed == self._woken)),
-            Assert(~(held & (since == TURN) & ~self._patient) | dut.again),
-            Assert(~(held & changed & (since >= least) & ~self._patient) | dut.again),
-            Assert(~(dut.again & by_time) | ((since >= least) & ~self._patient)),
+            Assert(~(held & over & ~self._patient) | dut.again),
+            Assert(~(dut.again & by_time) | (over & ~self._patient)),
             Assert(held | ~dut.again),
-            Assert(~(held & found) | dut.again),
-            Assert(~(held & self._over & (self._held | own).all()) | dut.again),
+            Assert(~(held & self._found) | dut.again),
+            Assert(~(held & leaves & (self._held | own).all()) | dut.again),
             Cover(dut.again & by_time & (since < TURN)),
         ]
+
+    def _ends_turn(self, dut: PassedKernels, over: Value) -> Value:
+        """Kernels passed over before are not passed over at once any more."""
+        self._ends = dut.again | self._found | (dut.restart & over & ~self._patient)
+        return self._ends
 
     def _end(self, m: Module, dut: PassedKernels) -> None:
         """All are served again if no kernel is left, and the last decision is complete."""

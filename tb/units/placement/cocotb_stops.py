@@ -30,22 +30,33 @@ ONE = 1 << LAST
 DECIDED = rounds(SMS) + 8
 """Most cycles from the opening of a row, or from a pass, until a decision for its kernel fails."""
 
+PLACED = rounds(SMS) + 8 + 8
+"""Most cycles from an answer until the next block is stopped: the lists change, and a block may be
+placed in the room."""
+
 ASKED = DECIDED + patience(CONFIG)
 """Most cycles until the kernel has a block stopped, or is passed over."""
 
 
+BUSY = 6 * ASKED
+"""Cycles for which an SM stops a block in `while_others_stop`."""
+
+
 class Stops(Participant):
     """SMs with victims of the lowest level. One that is told to stop its block ends one, and says
-    `DECIDED` cycles later that there was none to be stopped.
+    that there was none to be stopped.
 
     Members
     -------
     told : SMs that were told, in order.
+    busy : SMs with an urgent block for which they stop one after the other, without an end: cycles
+        until they answer, and from then on until the next victim.
     """
 
     def __init__(self, tb: PlacementTestbench) -> None:
         self._tb = tb
         self.told: list[int] = []
+        self.busy: dict[int, tuple[int, int]] = {}
         self._due = [0 for _ in range(SMS)]
         self._answers = [
             Source(tb, f"sm__{sm}__stopped", lambda sm=sm: tb.cycle > self._due[sm])
@@ -63,12 +74,22 @@ class Stops(Participant):
         for sm in range(SMS):
             stop = self._tb.get(f"sm__{sm}__stop")
             if stop["valid"]:
-                self.told.append(sm)
                 self._tb.drive(**{f"sm__{sm}__victim": 0})
-                self._tb.end_one(sm)
-                self._due[sm] = cycle + DECIDED
                 answer = {"given": stop["given"], "save_place": stop["save_place"]}
                 self._answers[sm].put(answer)
+                if sm in self.busy:
+                    self._due[sm] = cycle + self.busy[sm][0]
+                else:
+                    self.told.append(sm)
+                    self._tb.end_one(sm)
+            elif sm in self.busy and cycle == self._due[sm] + self.busy[sm][1]:
+                self._tb.drive(**{f"sm__{sm}__victim": {"valid": 1, "level": 1}})
+
+    def stop_on(self, sm: int, answer: int, gap: int) -> None:
+        """The SM is `busy` from now on."""
+        self.busy[sm] = answer, gap
+        lacks, victim = {"valid": 1, "level": 9}, {"valid": 1, "level": 1}
+        self._tb.drive(**{f"sm__{sm}__lacks": lacks, f"sm__{sm}__victim": victim})
 
 
 async def begin(dut: Any) -> tuple[PlacementTestbench, Stops]:
@@ -151,6 +172,36 @@ async def one_after_another(dut: Any) -> None:
         if count < 3:
             tb.end_one(LAST)
     assert first.left
+
+
+@cocotb.test(**LIMIT)
+async def while_others_stop(dut: Any) -> None:
+    """A kernel has a block stopped on its SM while another one stops blocks all the time, whenever
+    it comes."""
+    for phase in range(0, BUSY, 3):
+        tb, stops = await begin(dut)
+        await fill(tb, 0, 0)
+        stops.victims(LAST)
+        stops.stop_on(0, BUSY, 3)
+        await tb.steps(SETTLED + phase)
+        kernel = Kernel(1, 5, disabled=OTHERS, saves=True)
+        for one in (kernel, Kernel(2, 3, disabled=ONE)):
+            await tb.opened(one)
+        await tb.until(lambda told=stops.told: told, "a block is stopped", 2 * (PLACED + ASKED))
+        assert stops.told == [LAST]
+        await tb.until(lambda one=kernel: not one.left, "it has room", PLACED + ASKED)
+
+
+@cocotb.test(**LIMIT)
+async def alone(dut: Any) -> None:
+    """So has one whose only block may go to all SMs."""
+    tb, stops = await begin(dut)
+    await fill(tb, 0, 0)
+    stops.victims(*range(SMS))
+    kernel = Kernel(1, 5, saves=True)
+    await tb.opened(kernel)
+    await tb.until(lambda: stops.told, "a block is stopped", 2 * ASKED)
+    await tb.until(lambda: not kernel.left, "it has room", PLACED)
 
 
 @cocotb.test(**LIMIT)

@@ -60,7 +60,12 @@ def test_masks(simulator: str) -> None:
 @pytest.mark.parametrize("sms", tiers([3, 4, 9, 33], nightly=[4, 9, 33]))
 def test_stops(simulator: str, sms: int) -> None:
     """Choices among SMs that take longer than those of victims, or less long."""
-    place_masked(simulator, "cocotb_stops", sms, f"stops-{sms}", minimum=5)
+    place_masked(simulator, "cocotb_stops", sms, f"stops-{sms}", minimum=7)
+
+
+@pytest.mark.parametrize("sms", tiers([3, 4, 33], nightly=[4, 33]))
+def test_restarts(simulator: str, sms: int) -> None:
+    place_masked(simulator, "cocotb_restarts", sms, f"restarts-{sms}", minimum=3)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +119,7 @@ def test_cost_of_masks(masks: bool) -> None:
     """Nothing of SM masks is built without them."""
     config = replace(CONFIGS["tiny"], sms=2, save_places=4, sm_masks=masks)
     text = export.verilog(GlobalController(config), "dut")
-    names = {"passed", "woken", "masks", "pinned", "grows", "was_ready"}
+    names = {"passed", "spent", "woken", "masks", "pinned", "grows", "was_ready"}
     built = {name for name in names if re.search(rf"^ *reg .*\b{name}\b", text, re.MULTILINE)}
     assert built == (names if masks else set())
 

@@ -1,0 +1,107 @@
+"""Kernels behind some that wait for their SM, while decisions are dropped again and again."""
+
+from itertools import cycle, pairwise
+
+import cocotb
+
+from signalbox.hw.placement.passed_kernels import longest_turn, patience
+from signalbox.tb.units.placement.blocks import rounds
+from signalbox.tb.units.placement.cocotb_placement import (
+    CONFIG,
+    LIMIT,
+    LONG,
+    SETTLED,
+    SLOTS,
+    SMS,
+    start,
+)
+from signalbox.tb.units.placement.kernel import Kernel
+from signalbox.tb.units.placement.testbench import PlacementTestbench
+
+LAST = SMS - 1
+OTHERS = (1 << LAST) - 1
+"""All SMs but the last one, one bit each."""
+
+PASSED = rounds(SMS) + 4 + patience(CONFIG)
+"""Most cycles until a kernel that may have blocks stopped is passed over."""
+
+DROPPED = 2 * rounds(SMS) + 8
+"""Most cycles from a request, which drops all decisions, until a block of the first kernel is
+placed: one decision may fail, as two blocks in a row do not go to one SM."""
+
+
+def only(sm: int) -> int:
+    """All SMs but one, one bit each."""
+    return (1 << SMS) - 1 & ~(1 << sm)
+
+
+async def begin(dut, count: int) -> PlacementTestbench:
+    """Kernels 1 to `count` wait for the last SM, which runs more urgent work without an end."""
+    tb = await start(dut)
+    await tb.opened(Kernel(0, 9, SLOTS, runs=LONG, disabled=OTHERS))
+    await tb.steps(SETTLED)
+    for row in range(1, count + 1):
+        await tb.opened(Kernel(row, 5, disabled=OTHERS, saves=True, runs=(0, 0)))
+    return tb
+
+
+@cocotb.test(**LIMIT)
+async def beside_urgent_ones(dut):
+    """A kernel has room on its SM in a bound, although those before it are too many to be passed
+    over between two urgent kernels."""
+    count, every = 5, 3 * PASSED
+    assert count * PASSED > every
+    for phase in range(0, every // 2, 3):
+        tb = await begin(dut, count)
+        waits = Kernel(6, 3, disabled=only(1), runs=(0, 0))
+        rows = cycle((7, 8, 9))
+        for turn in range(8):
+            await tb.opened(urgent := Kernel(next(rows), 7, disabled=only(0), runs=(0, 0)))
+            begun = tb.cycle
+            await tb.steps(DROPPED)
+            assert not urgent.left, "it has no room"
+            await tb.until(lambda tb=tb, row=urgent.row: tb.drained(row), "it has ended")
+            await tb.closed(urgent.row)
+            if turn == 2:
+                await tb.steps(phase)
+                await tb.opened(waits)
+            await tb.steps(max(1, every - (tb.cycle - begun)))
+        assert not waits.left, f"no room for it, {phase} cycles after an urgent kernel"
+        tb.end_all(LAST)
+        bound = longest_turn(CONFIG) + DROPPED
+        await tb.until(lambda one=tb.kernels[1]: not one.left, "the first one has room", bound)
+
+
+@cocotb.test(**LIMIT)
+async def one_cycle_for_each(dut):
+    """After a restart, each kernel that was passed over costs those behind it one cycle."""
+    took = []
+    for count in (0, 1, 3, 5):
+        tb = await begin(dut, count)
+        kernel = Kernel(6, 3, disabled=only(1), runs=(0, 0))
+        await tb.opened(kernel)
+        await tb.until(lambda one=kernel: not one.left, "it has room", DROPPED + 6 * PASSED)
+        longest = 0
+        for left in range(1, 11):
+            await tb.steps(left % 4)
+            tb.add.put({"row": 6, "blocks": 1})
+            await tb.until(lambda tb=tb: not tb.add.pending, "the block is added")
+            now = tb.cycle
+            await tb.until(lambda one=kernel: not one.left, "it has room", DROPPED + 6 * PASSED)
+            longest = max(longest, tb.cycle - now)
+        took.append((count, longest))
+    print(f"cycles by number of kernels passed over: {took}")
+    assert all(longest <= DROPPED + count for count, longest in took)
+
+
+@cocotb.test(**LIMIT)
+async def one_block_each(dut):
+    """While no kernel waits, kernels with one block each have it placed in consecutive cycles, as
+    without masks."""
+    tb = await start(dut)
+    kernels = [Kernel(row, 1, disabled=only(row % SMS), runs=LONG) for row in range(9)]
+    for kernel in kernels:
+        tb.open(kernel)
+    await tb.until(lambda: not any(kernel.left for kernel in kernels), "all are placed")
+    gaps = {later[0] - one[0] for one, later in pairwise(tb.blocks.log)}
+    assert gaps == {1}, gaps
