@@ -261,7 +261,8 @@ class Stream:
             `"drain"`, they end; `"save"`, they are stopped, saved, and continue later. Defaults to
             that of the context (PREEMPT-5).
         sms : numbers of the SMs that take its blocks, such as `range(4)`; defaults to all. Needs a
-            machine with `Config.sm_masks`. SMs from number 64 on cannot be left out.
+            machine with `Config.sm_masks`. SMs from number 64 on cannot be left out. Not for its
+            children: see `child`.
         shared : bytes of shared memory per block in addition to the kernel's own.
         head : queue the task before waiting tasks of its priority.
         constants : constant buffers 1 … 7 by number, each of a multiple of 16 bytes; its whole size
@@ -306,7 +307,8 @@ class Stream:
         done: Buffer | Mapping | None = None,
     ) -> Child:
         """Prepare a kernel that is launched by kernels of the stream's address space (NEST-10);
-        parameters as those of `launch`. Its priority is that of its parent + 1.
+        parameters as those of `launch`. Its priority is that of its parent + 1; `sms` defaults to
+        all SMs, whatever those of its parent.
 
         The first word of `done`, which must be 0 at the launch, becomes 1 when the kernel and its
         descendants are complete, unless one has failed. So the block that has launched it can wait
