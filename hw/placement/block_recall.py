@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 from signalbox.hw.config import Config
 from signalbox.hw.lib.onehot import lowest_number, select
 from signalbox.hw.lib.tournament import tournament
+from signalbox.hw.placement.second_claim import SecondClaim
 from signalbox.hw.records.placement import (
     LEVEL_BITS,
     block_claim,
@@ -17,11 +18,16 @@ from signalbox.hw.records.placement import (
     returned_block,
 )
 
-__all__ = ["BlockRecall", "block_move"]
+__all__ = ["BlockRecall", "block_move", "two_claims"]
 
 _SETTLE = 3
 """Cycles from the beginning of a pause until the SM table reflects all blocks sent, and from a
 change of the claim until `room` reflects it."""
+
+
+def two_claims(config: Config) -> bool:
+    """Some SM may take a block other than the one claimed first."""
+    return config.masked_sms > 0 and config.sms > 2
 
 
 def block_move(config: Config) -> data.StructLayout:
@@ -43,6 +49,9 @@ class BlockRecall(wiring.Component):
     the lowest number. When another SM that may take it has room, it is recalled and sent there. A
     block that no other SM may take is not claimed.
 
+    With `Config.sm_masks`, SMs that may not take that block keep room for a second one, if they may
+    take it (`SecondClaim`), and it moves likewise.
+
     With r rounds of a binary tree among all SMs: a block is claimed r + 2 cycles after its SM has
     reported it. From the cycle in which another SM has room for the claimed block to the cycle in
     which the block is valid at that SM: 12 cycles, and as many as its old SM needs to settle;
@@ -60,6 +69,8 @@ class BlockRecall(wiring.Component):
     claim : out, a `block_claim`, for all SMs that may take the block but its own.
     barred : out, with `Config.sm_masks`: SMs that may not take it.
     owner : out, one-hot: the SM of the claimed block.
+    second, second_told : out, with a second claim: the same, and the SMs that keep room for it.
+    asked : out, with a second claim, one-hot: an SM that is to return the second block.
     recall : out, strobe per SM: it is to return its claimed block.
     pause : out, no block may be placed from the next cycle on.
     move : out, strobe: see `block_move`.
@@ -67,6 +78,10 @@ class BlockRecall(wiring.Component):
 
     def __init__(self, config: Config) -> None:
         self._config, sms = config, config.sms
+        second = {
+            "second": Out(block_claim(config)),
+            **{name: Out(sms) for name in ("second_told", "asked")},
+        }
         super().__init__({
             "waits": In(block_claim(config)).array(sms),
             "room": In(sms),
@@ -83,6 +98,7 @@ class BlockRecall(wiring.Component):
             ),
             "claim": Out(block_claim(config)),
             **({"barred": Out(sms)} if config.masked_sms else {}),
+            **(second if two_claims(config) else {}),
             "owner": Out(sms),
             "recall": Out(sms),
             "pause": Out(1),
@@ -92,6 +108,11 @@ class BlockRecall(wiring.Component):
         self._chosen = Signal(block_claim(config), name="next_claim")
         self._pins = 0 < config.masked_sms and sms <= config.masked_sms + 1
         """A mask can leave one SM alone."""
+        self._two = two_claims(config)
+        self._moves_second = Signal(name="moves_second")
+        """The block that moves is the second one."""
+        self._source = Signal(sms, name="source")
+        """Its SM, one-hot."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -100,7 +121,13 @@ class BlockRecall(wiring.Component):
         if self._config.masked_sms:
             excluded = self.owner | self.barred
             self._movable = self._unpinned(m) if self._pins else self._movable
-        m.d.comb += able.eq(self.room & self.accepts & self.heard & ~excluded)
+        told = ~excluded
+        if self._two:
+            told = Mux(self.claim.valid, told, 0) | self.second_told
+        m.d.comb += [
+            able.eq(self.room & self.accepts & self.heard & told),
+            self._source.eq(self.owner),
+        ]
         self._space(m)
         with m.If(self._left != 0):
             m.d.sync += self._left.eq(self._left - 1)
@@ -111,6 +138,8 @@ class BlockRecall(wiring.Component):
             self._send(m)
         if self._config.masked_sms:
             self._bar(m, machine.ongoing("SEEK"))
+        if self._two:
+            self._claim_another(m, machine.ongoing("SEEK"), machine.ongoing("WAIT"))
         return m
 
     def _most_urgent(self, m: Module) -> data.View:
@@ -173,6 +202,27 @@ class BlockRecall(wiring.Component):
             movable.append(one)
         return movable
 
+    def _claim_another(self, m: Module, seeks: Value, asks: Value) -> None:
+        """A second claim, while one is sought; it `asks` for the block."""
+        m.submodules.another = another = SecondClaim(self._config)
+        for one, block in zip(another.waits, self._movable, strict=True):
+            m.d.comb += one.eq(block)
+        m.d.comb += [
+            another.first.eq(Mux(self.claim.valid, ~self.barred | self.owner, 0)),
+            another.open.valid.eq(self.open.valid),
+            another.open.row.eq(self.open.row),
+            another.open.disabled.eq(self.open.disabled),
+            another.seeks.eq(seeks),
+            self.second.eq(another.claim),
+            self.second_told.eq(another.told),
+            self.asked.eq(Mux(asks & self._moves_second, another.owner, 0)),
+        ]
+        with m.If(self._moves_second):
+            m.d.comb += self._source.eq(another.owner)
+        # Settled before the block is asked for, and kept until it has moved.
+        with m.If(seeks | (self._left != 0)):
+            m.d.sync += self._moves_second.eq((another.told & self.move.target).any())
+
     def _claim(self, m: Module, best: data.View, found: Value, sm: Value) -> None:
         """Claim the most urgent block, until SM `sm` with room is found."""
         chosen = Signal.like(self.owner, name="chosen")
@@ -200,20 +250,21 @@ class BlockRecall(wiring.Component):
             m.d.comb += self.pause.eq(1)
             with m.If(self._left == 0):
                 self._seek(m)
-                with m.If(self.claim.valid & (able & self.move.target).any()):
-                    m.d.sync += self.recall.eq(self.owner)
+                claims = self.claim.valid | self._moves_second
+                with m.If(claims & (able & self.move.target).any()):
+                    m.d.sync += self.recall.eq(self._source)
                     m.next = "WAIT"
 
     def _fetch(self, m: Module) -> None:
         """The answer of the block's SM."""
         move, answers = self.move, [one.as_value() for one in self.returned]
         answer = Signal(self.returned[0].shape(), name="answer")
-        m.d.sync += answer.eq(select(self.owner, answers))
+        m.d.sync += answer.eq(select(self._source, answers))
         with m.State("WAIT"):
             m.d.comb += self.pause.eq(1)
             m.d.sync += [
                 self.recall.eq(0),
-                move.source.eq(self.owner),
+                move.source.eq(self._source),
                 move.needs.eq(answer.needs),
                 [move[name].eq(answer[name]) for name in block_record(self._config).members],
             ]

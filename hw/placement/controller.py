@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from signalbox.hw.config import Config
 from signalbox.hw.placement.block_numbers import BlockNumbers
-from signalbox.hw.placement.block_recall import BlockRecall, block_move
+from signalbox.hw.placement.block_recall import BlockRecall, block_move, two_claims
 from signalbox.hw.placement.kernel_table import KernelTable, decision
 from signalbox.hw.placement.preemption import Preemption
 from signalbox.hw.placement.row_order import row_event
@@ -148,7 +148,10 @@ class GlobalController(wiring.Component):
         self._pause, self._changes = Signal(name="pause"), Signal(name="lists_change")
         self._level = Signal(LEVEL_BITS, name="claimed_level")
         self._barred = Signal(config.sms, name="barred")
-        """SMs that may not take the claimed block."""
+        """SMs to which the claimed block may not move."""
+        self._other_level = Signal(LEVEL_BITS, name="second_level")
+        self._spared = Signal(config.sms, name="spared")
+        """SMs that keep a slot for the block claimed second."""
         self._saved = SavedBlocks(config) if config.preemption else None
         self._from_list = Signal(name="from_list")
         """The next block of the selected row is a saved one."""
@@ -224,11 +227,13 @@ class GlobalController(wiring.Component):
         move, batch = self._move, self._batch
         sent = Mux(batch.valid, batch.needs.as_value(), needs)
         space = Mux(batch.valid, batch.asid, asid)
-        below = asked.needs.priority + 1 < self._level
+        below, under = (
+            asked.needs.priority + 1 < level for level in (self._level, self._other_level)
+        )
         for n, (row, link) in enumerate(zip(self._rows, self.sm, strict=True)):
             m.d.comb += [
                 row.needs.eq(asked.needs),
-                row.spares.eq(below & ~self._barred[n]),
+                row.spares.eq((below & ~self._barred[n]) | (under & self._spared[n])),
                 row.asid.eq(asked.asid),
                 row.policy.eq(asked.policy),
                 row.last.eq(last.valid & (last.sm == n)),
@@ -363,16 +368,26 @@ class GlobalController(wiring.Component):
         if self._config.masked_sms:
             m.d.comb += [
                 recall.open.disabled.eq(opened.disabled),
-                self._barred.eq(recall.barred),
+                self._barred.eq(recall.barred | recall.owner),
             ]
         for n, link in enumerate(self.sm):
+            told = recall.claim.valid & ~(recall.owner | self._barred)[n]
             m.d.comb += [
                 recall.waits[n].eq(link.waits),
                 recall.returned[n].eq(link.returned),
                 link.claim.eq(recall.claim),
-                link.claim.valid.eq(recall.claim.valid & ~recall.owner[n] & ~self._barred[n]),
+                link.claim.valid.eq(told),
                 link.recall.eq(recall.recall[n]),
             ]
+            if two_claims(self._config):
+                second = recall.second_told[n] | recall.asked[n]
+                m.d.comb += [
+                    self._spared[n].eq(recall.second_told[n]),
+                    link.claim.eq(Mux(second, recall.second, recall.claim)),
+                    link.claim.valid.eq(recall.second_told[n] | (told & ~recall.asked[n])),
+                ]
+        if two_claims(self._config):
+            m.d.comb += self._other_level.eq(Mux(recall.second.valid, recall.second.level, 0))
 
     def _save(self, m: Module, saved: SavedBlocks) -> None:
         """Lists of saved blocks."""

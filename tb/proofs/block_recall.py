@@ -1,8 +1,9 @@
 """Proof of the moves of blocks between SMs (PLACE-5)."""
 
 from dataclasses import replace
+from typing import Any
 
-from amaranth import Cat, Module, Signal
+from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.hdl import Value
 
 from signalbox.hw.placement.block_recall import BlockRecall
@@ -52,6 +53,14 @@ class RecallProof(Proof):
         self._state = inside.machine("recall")
         self._answer = inside.signal("answer", dut.returned[0].shape())
         self._left, self._chosen = inside.signal("cycles_left"), inside.signal("chosen")
+        self._source, self._second = inside.signal("source"), Const(0)
+        self._fixed = self._state.ongoing("WAIT", "SEND")
+        if self.masks:
+            self._second = inside.signal("moves_second")
+        else:
+            self._fixed |= self._state.ongoing("ARRIVE")
+        self._claims = dut.claim.valid | self._second
+        self._inspect(inside)
         m.submodules.dut = wrap(dut)
         for name in ("room", "accepts", "heard", "open"):
             arbitrary(m, getattr(dut, name), name)
@@ -61,6 +70,9 @@ class RecallProof(Proof):
         self._dut, self._inside = dut, inside
         self._recalls(m, dut)
         self._moves(m, dut)
+
+    def _inspect(self, inside: Inside) -> None:
+        """Look into submodules."""
 
     def _recalls(self, m: Module, dut: BlockRecall) -> None:
         """One recall at a time, of the SM whose block is claimed, after a pause."""
@@ -74,13 +86,13 @@ class RecallProof(Proof):
             Assume(~(answers & ~asked).any()),
             Assert(_at_most_one(dut.recall) & _at_most_one(asked)),
             Assert(~(dut.recall & asked).any()),
-            Assert(~dut.recall.any() | (dut.recall == dut.owner)),
-            Assert(~asked.any() | (asked == dut.owner)),
-            Assert(~(dut.recall | asked).any() | (dut.pause & dut.claim.valid)),
+            Assert(~dut.recall.any() | (dut.recall == self._source)),
+            Assert(~asked.any() | (asked == self._source)),
+            Assert(~(dut.recall | asked).any() | (dut.pause & self._claims)),
             Assert(~dut.recall.any() | (paused >= PAUSE)),
         ]
         pending = Cat(dut.recall.any(), asked.any(), self._answer.valid)
-        fixed = self._state.ongoing("WAIT", "SEND", "ARRIVE")
+        fixed = self._fixed
         m.d.comb += [
             Assert(self._state.ongoing("WAIT") == pending.any()),
             Assert(_at_most_one(pending)),
@@ -89,8 +101,8 @@ class RecallProof(Proof):
             Assert(_at_most_one(self._chosen) & _at_most_one(dut.owner)),
             Assert(_at_most_one(dut.move.target)),
             Assert(~dut.claim.valid | dut.owner.any()),
-            Assert(~fixed | dut.claim.valid),
-            Assert(~fixed | (dut.move.target.any() & ~(dut.move.target & dut.owner).any())),
+            Assert(~fixed | self._claims),
+            Assert(~fixed | (dut.move.target.any() & ~(dut.move.target & self._source).any())),
         ]
 
     def _moves(self, m: Module, dut: BlockRecall) -> None:
@@ -101,20 +113,21 @@ class RecallProof(Proof):
         for n, one in enumerate(dut.returned):
             with m.If(one.valid & one.some):
                 m.d.sync += [some.eq(1), held.eq(one), since.eq(1)]
-                m.d.comb += [Assert(~some), Assert(dut.owner == 1 << n)]
+                m.d.comb += [Assert(~some), Assert(self._source == 1 << n)]
         with m.If(some):
             m.d.sync += since.eq(since + 1)
         with m.If(dut.recall.any()):
             m.d.comb += Assert((able & move.target).any())
-        m.d.sync += able.eq(dut.room & dut.accepts & dut.heard & ~dut.owner)
+        m.d.sync += able.eq(dut.room & dut.accepts & dut.heard & ~self._source)
         with m.If(move.valid):
             m.d.sync += some.eq(0)
         m.d.comb += [
             Assert(~move.valid | some),
             Assert(~some | (since <= LATEST)),
             Assert(~some | dut.pause),
-            Assert(~move.valid | (dut.pause & dut.claim.valid)),
-            Assert(~move.valid | ((move.source == dut.owner) & ~(move.source & move.target).any())),
+            Assert(~move.valid | (dut.pause & self._claims)),
+            Assert(~move.valid | (move.source == self._source)),
+            Assert(~move.valid | ~(move.source & move.target).any()),
             Assert(_at_most_one(move.target) & move.target.any() | ~move.valid),
             Cover(move.valid & move.target[2] & move.source[1]),
         ]
@@ -132,47 +145,91 @@ class MaskedRecallProof(RecallProof):
     """SMs return blocks of the claimed row alone, whose mask stays while a block of it moves."""
 
     name = "placement.masked_recall"
-    shows = "a block moves only to an SM that takes blocks of its row"
+    shows = (
+        "a block moves only to an SM that takes blocks of its row, also one that was claimed second; "
+        "no SM keeps room for two blocks"
+    )
     masks = True
     long = True  # an option: at night
 
     def build(self, m: Module, wrap: Wrap) -> None:
         super().build(m, wrap)
-        dut, opened = self._dut, Signal(name="opened")
+        dut, another = self._dut, self._inside.submodule("another")
         row, mask = Signal.like(dut.claim.row, name="a_row"), Signal(SMS, name="its_mask")
-        kept = self._inside.submodule("masks").read_port(domain="comb")
         with m.If(dut.open.valid & (dut.open.row == row)):
             m.d.sync += mask.eq(dut.open.disabled)
+        for unit in (self._inside, self._other):
+            kept = unit.submodule("masks").read_port(domain="comb")
+            m.d.comb += [kept.addr.eq(row), Assert(kept.data == mask)]
         m.d.comb += [
             row.eq(AnyConst(len(row))),
-            kept.addr.eq(row),
-            Assert(kept.data == mask),
             Assert(~dut.move.valid | (dut.move.row != row) | ~(dut.move.target & mask).any()),
+            Cover(dut.move.valid & dut.barred[0]),
+            Cover(dut.move.valid & self._second),
         ]
         claims = self._state.ongoing("SETTLE", "WAIT", "SEND")
+        self._first(m, claims, row, mask)
+        self._another(m, claims, row, mask, another)
+        self._answers(m)
+
+    def _inspect(self, inside: Inside) -> None:
+        self._other = Inside(inside.submodule("another"))
+
+    def _first(self, m: Module, claims: Value, row: Value, mask: Value) -> None:
+        """The mask of the first block is read with the claim."""
+        dut, self._opened = self._dut, Signal(name="opened")
         last, sought = Signal(dut.open.shape(), name="last_open"), Signal(name="sought")
         m.d.sync += [last.eq(dut.open), sought.eq(self._state.ongoing("SEEK"))]
         late = sought & last.valid & (last.row == dut.claim.row)
         """The row has opened while its mask was read."""
-        opens = claims & (late | (dut.open.valid & (dut.open.row == dut.claim.row)))
-        m.d.sync += opened.eq(claims & (opened | opens))
+        self._opens = claims & (late | (dut.open.valid & (dut.open.row == dut.claim.row)))
+        m.d.sync += self._opened.eq(claims & (self._opened | self._opens))
+        fixed = self._state.ongoing("WAIT", "SEND") & ~self._second
+        m.d.comb += [
+            Assert(~claims | self._opened | late | (dut.claim.row != row) | (dut.barred == mask)),
+            Assert(~fixed | self._opened | ~(dut.move.target & dut.barred).any()),
+        ]
+
+    def _another(self, m: Module, claims: Value, row: Value, mask: Value, another: Any) -> None:
+        """That of the second one before it is claimed."""
+        dut, inside = self._dut, self._other
+        candidate = inside.signal("candidate", another.claim.shape())
+        source, disabled = inside.signal("source"), inside.signal("disabled")
+        barred, state = inside.signal("barred"), inside.machine("second")
+        self._opened_second = Signal(name="opened_second")
+        self._opens_second = claims & dut.open.valid & (dut.open.row == another.claim.row)
+        m.d.sync += self._opened_second.eq(claims & (self._opened_second | self._opens_second))
+        fixed = self._state.ongoing("WAIT", "SEND") & self._second
+        first = dut.claim.valid.replicate(SMS) & ~(dut.barred | dut.owner)
+        decides = state.ongoing("DECIDE") & candidate.valid & (candidate.row == row)
+        m.d.comb += [
+            Assert(_at_most_one(another.owner) & _at_most_one(source)),
+            Assert(~another.claim.valid | another.owner.any()),
+            Assert(~(state.ongoing("READ", "DECIDE") & candidate.valid) | source.any()),
+            Assert(~decides | (disabled == mask)),
+            Assert(~another.claim.valid | (another.claim.row != row) | (barred == mask)),
+            Assert(~(another.told & first).any()),
+            Assert(~fixed | another.owner.any()),
+            Assert(~fixed | self._opened_second | another.claim.valid),
+            Assert(~fixed | ~(dut.move.target & barred).any()),
+        ]
+
+    def _answers(self, m: Module) -> None:
+        """SMs return blocks of the row for which they are asked."""
+        dut, another = self._dut, self._inside.submodule("another")
+        row = Mux(self._second, another.claim.row, dut.claim.row)
+        opens = Mux(self._second, self._opens_second, self._opens)
+        opened = Mux(self._second, self._opened_second, self._opened)
         for one in dut.returned:
-            own = (one.row == dut.claim.row) & ~opened & ~opens
+            own = (one.row == row) & ~opened & ~opens
             m.d.comb += Assume(~(one.valid & one.some) | own)
         told = self._answer.valid & self._answer.some
         moves = told | self._state.ongoing("SEND")
         m.d.comb += [
             Assume(~(moves & opens)),
             Assert(~moves | ~opened),
-            Assert(~told | (self._answer.row == dut.claim.row)),
-            Assert(~self._state.ongoing("SEND") | (dut.move.row == dut.claim.row)),
-            Assert(~claims | opened | late | (dut.claim.row != row) | (dut.barred == mask)),
-            Assert(
-                ~self._state.ongoing("WAIT", "SEND")
-                | opened
-                | ~(dut.move.target & dut.barred).any()
-            ),
-            Cover(dut.move.valid & dut.barred[0]),
+            Assert(~told | (self._answer.row == row)),
+            Assert(~self._state.ongoing("SEND") | (dut.move.row == row)),
         ]
 
 

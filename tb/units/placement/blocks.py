@@ -145,14 +145,18 @@ class Blocks(Participant):
                     row.kernels.remove(sm.ended[-1])
 
     def _claim(self, claims: Sequence[Mapping[str, int]]) -> None:
-        """Apply the claim, which is told to the SMs that may take the block but its own."""
+        """Apply the claims. Without masks, there is one at most, told to all SMs but its own, which
+        keeps a slot, too."""
         told = {n: claim for n, claim in enumerate(claims) if claim["valid"]}
         for n, claim in told.items():
-            kernel = self._kernels.get(claim["row"]) if self._sms[n].masks else None
-            spared = [row for row in self.table if kernel is None or kernel.allows(row.number)]
-            assert self.table[n] in spared, f"a claim for SM {n}, which does not take the block"
-            for row in spared:
-                row.claimed = claim["level"]
+            if not self._sms[n].masks:
+                for row in self.table:
+                    row.claimed = claim["level"]
+                continue
+            kernel = self._kernels.get(claim["row"])
+            takes = kernel is None or kernel.allows(n)
+            assert takes, f"a claim for SM {n}, which does not take the block"
+            self.table[n].claimed = claim["level"]
 
     def _hear(self, taken: int | None) -> None:
         """Apply the reports of the last cycle, except that of SM `taken`, to which a block was sent
