@@ -146,8 +146,8 @@ class MaskedRecallProof(RecallProof):
 
     name = "placement.masked_recall"
     shows = (
-        "a block moves only to an SM that takes blocks of its row, also one that was claimed second; "
-        "no SM keeps room for two blocks"
+        "a block moves only to an SM that takes blocks of its row, also if it was claimed "
+        "second; no SM keeps room for both"
     )
     masks = True
     long = True  # an option: at night
