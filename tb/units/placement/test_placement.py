@@ -122,9 +122,9 @@ def test_exports(name: str) -> None:
 @pytest.mark.parametrize("masks", tiers([False, True], nightly=[True]))
 def test_cost_of_masks(masks: bool) -> None:
     """Nothing of SM masks is built without them."""
-    config = replace(CONFIGS["tiny"], sms=2, save_places=4, sm_masks=masks)
+    config = replace(CONFIGS["tiny"], sms=3, save_places=4, sm_masks=masks)
     text = export.verilog(GlobalController(config), "dut")
-    names = {"passed", "spent", "woken", "masks", "pinned", "grows", "was_ready"}
+    names = {"passed", "spent", "woken", "masks", "pinned", "tried", "grows", "was_ready"}
     built = {name for name in names if re.search(rf"^ *reg .*\b{name}\b", text, re.MULTILINE)}
     assert built == (names if masks else set())
 
