@@ -139,7 +139,7 @@ class BlockRecall(wiring.Component):
         if self._config.masked_sms:
             self._bar(m, machine.ongoing("SEEK"))
         if self._two:
-            self._claim_another(m, machine.ongoing("SEEK"), machine.ongoing("WAIT"))
+            self._claim_another(m, *(machine.ongoing(name) for name in ("SEEK", "SETTLE", "WAIT")))
         return m
 
     def _most_urgent(self, m: Module) -> data.View:
@@ -202,8 +202,8 @@ class BlockRecall(wiring.Component):
             movable.append(one)
         return movable
 
-    def _claim_another(self, m: Module, seeks: Value, asks: Value) -> None:
-        """A second claim, while one is sought; it `asks` for the block."""
+    def _claim_another(self, m: Module, seeks: Value, settles: Value, asks: Value) -> None:
+        """A second claim; the states of the machine."""
         m.submodules.another = another = SecondClaim(self._config)
         for one, block in zip(another.waits, self._movable, strict=True):
             m.d.comb += one.eq(block)
@@ -219,8 +219,7 @@ class BlockRecall(wiring.Component):
         ]
         with m.If(self._moves_second):
             m.d.comb += self._source.eq(another.owner)
-        # Settled before the block is asked for, and kept until it has moved.
-        with m.If(seeks | (self._left != 0)):
+        with m.If(seeks | settles):  # known before the block is asked for, kept until it has moved
             m.d.sync += self._moves_second.eq((another.told & self.move.target).any())
 
     def _claim(self, m: Module, best: data.View, found: Value, sm: Value) -> None:
