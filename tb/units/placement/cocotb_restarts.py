@@ -13,6 +13,7 @@ from signalbox.tb.units.placement.cocotb_placement import (
     SETTLED,
     SLOTS,
     SMS,
+    WARPS,
     start,
 )
 from signalbox.tb.units.placement.kernel import Kernel
@@ -100,6 +101,29 @@ async def one_cycle_for_each(dut):
         took.append((count, min(gaps), max(gaps)))
     print(f"least and most cycles by number of kernels passed over: {took}")
     assert all(least <= 2 * DROPPED + count for count, least, _ in took)
+
+
+@cocotb.test(**LIMIT)
+async def fails_meanwhile(dut):
+    """A decision that fails while kernels are passed over at once makes its kernel wait: no later
+    one takes its SM."""
+    for count in (1, 2, 3, 5):
+        for gap in range(4):
+            tb = await begin(dut, count)
+            await tb.opened(part := Kernel(6, 9, disabled=only(0), runs=LONG))
+            await tb.steps((count + 1) * PASSED)
+            urgent = Kernel(7, 7, disabled=only(1), runs=(0, 0))
+            first = Kernel(8, 7, 1, WARPS, 1, barrier=True, disabled=only(0), runs=(0, 0))
+            later = Kernel(9, 3, disabled=only(0), runs=(0, 0))
+            for kernel in (urgent, first, later):
+                tb.open(kernel)
+                await tb.steps(gap)
+            await tb.until(lambda one=later: one.opened >= 0, "all are open")
+            await tb.steps((count + 2) * PASSED)
+            assert not part.left and not urgent.left and first.left and later.left
+            tb.end_all(0)
+            await tb.until(lambda one=later: not one.left, "they have room", 6 * PASSED)
+            assert not first.left
 
 
 @cocotb.test(**LIMIT)
