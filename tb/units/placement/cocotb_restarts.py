@@ -36,13 +36,13 @@ def only(sm: int) -> int:
     return (1 << SMS) - 1 & ~(1 << sm)
 
 
-async def begin(dut, count: int) -> PlacementTestbench:
+async def begin(dut, count: int, *, saves: bool = True) -> PlacementTestbench:
     """Kernels 1 to `count` wait for the last SM, which runs more urgent work without an end."""
     tb = await start(dut)
     await tb.opened(Kernel(0, 9, SLOTS, runs=LONG, disabled=OTHERS))
     await tb.steps(SETTLED)
     for row in range(1, count + 1):
-        await tb.opened(Kernel(row, 5, disabled=OTHERS, saves=True, runs=(0, 0)))
+        await tb.opened(Kernel(row, 5, disabled=OTHERS, saves=saves, runs=(0, 0)))
     return tb
 
 
@@ -101,6 +101,26 @@ async def one_cycle_for_each(dut):
         took.append((count, min(gaps), max(gaps)))
     print(f"least and most cycles by number of kernels passed over: {took}")
     assert all(least <= 2 * DROPPED + count for count, least, _ in took)
+
+
+@cocotb.test(**LIMIT)
+async def not_for_ever(dut):
+    """If restarts leave those behind no turn, the first kernel is served again within a bound."""
+    count, every = 3, DROPPED + 3
+    tb = await begin(dut, count, saves=False)
+    behind = Kernel(6, 3, 100_000, disabled=only(1), runs=(0, 0))
+    await tb.opened(behind)
+    bound = longest_turn(CONFIG) + 3 * every  # another restart, its decision, a step of the test
+    for _ in range(3 * count):
+        tb.add.put({"row": 6, "blocks": 1})
+        await tb.steps(every)
+    tb.end_all(LAST)
+    now = tb.cycle
+    while tb.kernels[1].left:
+        tb.add.put({"row": 6, "blocks": 1})
+        await tb.steps(every)
+        assert tb.cycle <= now + bound, "it is not served again"
+    print(f"placed after at most {tb.cycle - now} cycles")
 
 
 @cocotb.test(**LIMIT)
