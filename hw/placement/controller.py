@@ -73,8 +73,8 @@ class GlobalController(wiring.Component):
     `SmChoice`, and commits in the cycle after the last round. At commit:
 
     * The kernel is in order: no row ahead of it has an undistributed block without a decision. From
-      the cycle after `open` is accepted, or the third after `add`, no block of a later row is sent
-      before all blocks of the row, except for those sent already.
+      the cycle after `open` of a row is accepted, or the third after `add`, its blocks go ahead of
+      those of all later rows that have not been sent yet.
     * The SM qualifies for the step decided: its free resources can only have grown since the
       decision started, because an SM that receives a block is struck out of the choice.
     * No SM qualified for a better step, or for step A with the policy's preference, when the

@@ -37,8 +37,9 @@ class SavedBlocks(wiring.Component):
     drops its blocks. The list of a drained row leaves with its task (`keep`), and enters the row in
     which the task continues (`open` with `adopts`). That of a row that closes is freed.
 
-    While lists change, no block is placed (`pause`), and no row opens, stops or closes (`busy`):
-    for a few cycles, or for one per place that is freed, and until its family is `lost`.
+    While lists change, no block is placed (`pause`), and no row opens, stops or closes (`busy`). A
+    change takes a few cycles. Freeing a list takes one cycle per place, and longer while `lost` has
+    not accepted the family of a block.
 
     Members
     -------

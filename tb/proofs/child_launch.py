@@ -34,8 +34,9 @@ _REFUSED = ("FAIL", "DISOWN")
 
 
 class ChildLaunchProof(Proof):
-    """Choice of jobs, slots, lists, the kernel tree, memory and the contents of records are
-    unconstrained. `parent` is the entry of the launching kernel's row."""
+    """Shows what becomes of any launch of a child. Unconstrained: the choice of jobs, slots, lists,
+    the kernel tree, memory and the contents of records. `parent` is the entry of the launching
+    kernel's row."""
 
     name = "task_unit.child_launch"
     shows = (

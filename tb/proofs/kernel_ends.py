@@ -47,9 +47,10 @@ class Stage(enum.Enum, shape=3):
 
 
 class KernelEndsProof(Proof):
-    """For any kernel of the tree, chosen by the solver. It ends once, and is reported by the tree
-    once after that (see `nested.kernel_tree`); `TaskEnd` has one kernel at a time. The queues are
-    replaced by sets, any member of which may come next, and turns are any (see `lib.arbiter`)."""
+    """Shows what becomes of the end of any kernel of the tree; the solver chooses the kernel.
+    Assumed: it ends once, and the tree reports it once after that (see `nested.kernel_tree`);
+    `TaskEnd` has one kernel at a time. The queues are replaced by sets, any member of which may
+    come next, and turns are any (see `lib.arbiter`)."""
 
     name = "nested.kernel_ends"
     shows = (

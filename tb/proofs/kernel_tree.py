@@ -40,13 +40,13 @@ _LAUNCHING = ("LAUNCH", "KERNEL", "FAMILY", "COUNT", "CHILD")
 
 
 class KernelTreeProof(Proof):
-    """For trees of four kernels, and blocks that launch, leave and ask, kernels that end and are
-    done, in any order that the machine allows. The lists of free nodes are replaced by sets, any
-    node of which may come next.
+    """Shows when kernels are complete and waits end, in trees of up to four kernels (see `shows`).
+    Blocks launch, leave and ask, and kernels end and are done, in any order that the machine
+    allows. The lists of free nodes are replaced by sets, any node of which may come next.
 
     The memories equal the model: a launch that is refused changes neither, and the numbers of
-    children and families are those of the model. All parents of a kernel are in the tree, and each
-    is one level higher, so there is no cycle.
+    children and families are those of the model. The parent of each child is in the tree, and its
+    depth is one less, so there is no cycle.
     """
 
     name = "nested.kernel_tree"
