@@ -12,20 +12,27 @@ import pytest
 from signalbox.driver.client.socket_link import SocketLink
 from signalbox.driver.protocol.errors import ServerError
 from signalbox.driver.protocol.messages import Answer, Done, Leave, decode_call, encode
-from signalbox.driver.server.server import Received
+from signalbox.driver.server.server import Lost, Received
 from signalbox.driver.server.shared_memory import SharedMemory
-from signalbox.driver.server.sockets import SocketInbox, SocketServer
+from signalbox.driver.server.sockets import SocketInbox, SocketPeer, SocketServer
 
 
 def serve(path: Path, answers: int) -> None:
-    """Answer one message so often, through a slow connection, and end the process."""
+    """Answer one message so often, through a slow connection, and end the process. The thread that
+    accepted the connection is slow, too."""
     send = Connection.send_bytes
 
     def slowly(link: Connection, *given: Any) -> None:
         time.sleep(0.05)
         send(link, *given)
 
-    Connection.send_bytes = slowly
+    start = SocketPeer.start
+
+    def late(peer: SocketPeer) -> None:
+        start(peer)
+        time.sleep(0.1)
+
+    Connection.send_bytes, SocketPeer.start = slowly, late
     inbox, memory = SocketInbox(), SharedMemory(1 << 16)
     server = SocketServer(path, inbox, memory)
     asyncio.run(inbox.wait())
@@ -53,6 +60,23 @@ def test_last_answers(tmp_path: Path, answers: int):
             link.recv_bytes()
     process.join(10)
     assert process.exitcode == 0
+
+
+def test_a_client_that_reads_no_answer(tmp_path: Path):
+    """A process that ends with unread answers has ended, like any other."""
+    inbox, path = SocketInbox(), tmp_path / "socket"
+    server = SocketServer(path, inbox, SharedMemory(1 << 16))
+    with Client(str(path), "AF_UNIX") as link:
+        link.send_bytes(b"hello")
+        asyncio.run(inbox.wait())
+        (item,) = inbox.take()
+        assert isinstance(item, Received)
+        item.peer.send(b"answer")
+        assert link.poll(10)
+    asyncio.run(inbox.wait())
+    (lost,) = inbox.take()
+    assert isinstance(lost, Lost) and lost.why == "its process has ended"
+    server.close()
 
 
 def test_a_stalled_client_is_not_waited_for(tmp_path: Path):
