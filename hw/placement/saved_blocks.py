@@ -50,8 +50,8 @@ class SavedBlocks(wiring.Component):
     kept : out, the list.
     discard : in, a list that was kept and is freed.
     ahead : in, the row to be selected in the next cycle.
-    first : out, the first saved block of the selected row; its `count` and `some` include a `take`
-        two cycles later.
+    first : out, the first saved block of the selected row; `count` and `some` account for a `take`
+        from two cycles after it on.
     take : in, strobe: a block of the selected row is sent to an SM: the saved one, if there is one.
     stopped : in, answers to stops.
     add : out, blocks that are undistributed again.

@@ -16,8 +16,8 @@ from signalbox.tb.proofs.formal import (
     Inside,
     Proof,
     Wrap,
-    arbitrary,
     stays,
+    surround,
 )
 from signalbox.tb.proofs.task_unit import CONFIG as TASKS
 
@@ -67,16 +67,9 @@ class KernelEndsProof(Proof):
         inside.abstract("over", "done", "turns")
         kept, other = (inside.submodule("kept").read_port(domain="comb") for _ in range(2))
         m.submodules.dut = wrap(dut)
+        surround(m, dut, "dut")
         for name in ("ended", "failed", "disowned", "completed"):
-            port = getattr(dut, name)
-            arbitrary(m, port.payload, f"{name}_payload")
-            arbitrary(m, port.valid, f"{name}_valid")
-            stays(m, port, Assume, name)
-        for name in ("tree", "complete", "given_up", "reported"):
-            arbitrary(m, getattr(dut, name).ready, f"{name}_ready")
-        arbitrary(m, dut.over.payload, "over_payload")
-        arbitrary(m, dut.over.valid, "over_valid")
-        arbitrary(m, dut.on, "on")
+            stays(m, getattr(dut, name), Assume, name)
         self._kernel, self._stage = Signal(CONFIG.nested_bits, name="kernel"), Signal(Stage)
         self._end = Signal(kept.data.shape(), name="end")
         """Its end, as it was given."""

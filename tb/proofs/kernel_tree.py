@@ -12,7 +12,7 @@ from signalbox.tb.proofs.formal import (
     Inside,
     Proof,
     Wrap,
-    arbitrary,
+    surround,
 )
 
 __all__ = ["PROOFS"]
@@ -75,13 +75,8 @@ class KernelTreeProof(Proof):
         self._families = Array(Signal(_family, name=f"family_{n}") for n in range(NODES))
         self._asked = Signal(tree_request(NODES), name="asked")
         self._launching = Signal(name="launching")
-        for target, name in (
-            (dut.i.valid, "i_valid"),
-            (dut.i.payload, "i"),
-            (dut.told.ready, "told_ready"),
-            (dut.over.ready, "over_ready"),
-        ):
-            arbitrary(m, target, name)
+        for name in ("i", "told", "over"):
+            surround(m, getattr(dut, name), name)
         m.d.comb += dut.limit.eq(AnyConst(len(dut.limit)))
         self._ask(m)
         self._tell(m)
