@@ -33,17 +33,17 @@ class Stage(enum.Enum, shape=3):
 
     LIVES = 0
     GIVEN = 1
-    """Its end is stored; the tree is to be told."""
+    """Its end is stored; the tree has not been told yet."""
     WAITS = 2
     """For its descendants."""
     COMPLETE = 3
-    """So the tree says."""
+    """As the tree has reported."""
     READ = 4
     OFFERED = 5
     RELEASES = 6
     """`TaskEnd` has it."""
     DONE = 7
-    """The tree is to be told."""
+    """The tree has not been told yet."""
 
 
 class KernelEndsProof(Proof):

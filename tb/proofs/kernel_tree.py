@@ -54,7 +54,7 @@ class KernelTreeProof(Proof):
         "a kernel is reported as complete once, after its blocks are over and no descendant is "
         "left, and before the next request is accepted; a block is told when all its children are "
         "done, and not earlier; each launch has one answer, each child a parent and a node that no "
-        "other has, and a refused one leaves no trace; children within the limit"
+        "other has, and a refused one changes nothing; children within the limit"
     )
     induction = 2
     cover = 19
