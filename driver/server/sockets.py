@@ -23,7 +23,7 @@ from signalbox.driver.protocol.shutdown import shut_down
 from signalbox.driver.server.server import Lost, Received, Stop
 from signalbox.driver.server.shared_memory import SharedMemory
 
-__all__ = ["SocketInbox", "SocketServer"]
+__all__ = ["SocketInbox", "SocketPeer", "SocketServer"]
 
 LOG = logging.getLogger("signalbox.server")
 
@@ -154,7 +154,7 @@ class SocketPeer:
                 data = self._link.recv_bytes(LARGEST_MESSAGE)
                 self.room.acquire()
                 self._inbox.put(Received(self, data))
-        except EOFError:
+        except (EOFError, ConnectionResetError):  # a reset: it left answers unread
             pass
         except OSError as error:
             why = str(error)
@@ -199,6 +199,8 @@ class SocketServer:
         self._inbox, self._memory = inbox, memory
         self._free, self._closed = threading.Semaphore(_CONNECTIONS), False
         self._peers: WeakSet[SocketPeer] = WeakSet()
+        self._starts = threading.Lock()
+        """Held until a peer that starts is in `_peers`: its first message may be the last one."""
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _remove_stale(path)
         before = os.umask(0o177)
@@ -228,8 +230,9 @@ class SocketServer:
             return
         try:
             peer = SocketPeer(link, self._inbox, self._memory, self._free.release)
-            peer.start()
-            self._peers.add(peer)
+            with self._starts:
+                peer.start()
+                self._peers.add(peer)
         except RuntimeError as error:
             LOG.warning("no connection: %s", error)
             shut_down(link)
@@ -241,7 +244,9 @@ class SocketServer:
         self._closed = True
         self._listener.close()
         until = time.monotonic() + _FINISH_SECONDS
-        for peer in list(self._peers):
+        with self._starts:
+            peers = list(self._peers)
+        for peer in peers:
             peer.finish(until)
 
 

@@ -28,12 +28,13 @@ class _End(enum.Enum, shape=2):
 class KernelEnds(wiring.Component):
     """Holds back the end of each kernel in the kernel tree until its descendants are complete;
     kernels outside of the tree pass at once. The end is stored under the kernel's number, and
-    reported to the tree as END. When the tree reports the kernel complete, it is passed to its
-    releases, or as failed. DONE is sent when that has ended.
+    reported to the tree as END. When the tree reports the kernel complete, the end goes to
+    `TaskEnd`, or to `given_up` if the kernel has failed. The tree gets DONE once the releases are
+    made; a failed kernel makes none.
 
-    A complete kernel waits until `TaskEnd` takes it. `failed` and `disowned` never wait for that,
-    since `TaskEnd` may wait for the launch of a dependent task, which the task unit accepts only
-    after its own `failed` or `disowned` was taken.
+    A complete kernel waits until `TaskEnd` takes it; `failed` and `disowned` are accepted without
+    waiting for that. Otherwise there could be a deadlock: `TaskEnd` may wait for the launch of a
+    dependent task, and the task unit takes no launch while it offers `failed` or `disowned`.
 
     Cycles from the acceptance of an end to END: 1; from `over` to the offer of the kernel: 4, if
     none is offered; from its completion to DONE: 2.

@@ -102,8 +102,8 @@ class KernelTree(wiring.Component):
     order: after LAUNCHED it has children until the next JOINED. `told` and `over` must be accepted
     independently of `i`.
 
-    `known` and `related` are those at the acceptance of a request: while a launch that gives a
-    kernel or a block its node is processed, no other one of the same kernel may be offered.
+    `known` and `related` say whether kernel and block had a node when the request was accepted. So
+    while a launch gives its kernel or block a node, no other launch of that kernel may be offered.
 
     Parameters
     ----------

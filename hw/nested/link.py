@@ -30,7 +30,7 @@ class NestedLink(wiring.Signature):
     answer : out, response to the launch.
     notice : in, see `family_notice`. Answer to a block that asks: `joined`, at once if all its
         children are complete, otherwise with the last one.
-    joined : out, a family without children that are not complete; to all SMs.
+    joined : out, strobe to all SMs: all children of this family so far are complete.
     """
 
     def __init__(self, config: Config) -> None:

@@ -73,9 +73,9 @@ class GlobalController(wiring.Component):
     `SmChoice`, and commits in the cycle after the last round. At commit:
 
     * The kernel is in order: no row ahead of it has an undistributed block without a decision, but
-      those passed over (`KernelTable`). From the cycle after `open` is accepted, or the third after
-      `add`, no block of a later row is sent before all blocks of the row, except for those sent
-      already, and to SMs that take none of the row's.
+      those passed over (`KernelTable`). From the cycle after `open` of a row is accepted, or the
+      third after `add`, its blocks go ahead of those of all later rows that have not been sent yet,
+      but for blocks of later rows on SMs that take none of its own.
     * The SM is not disabled for the kernel, nor does it take blocks of a row ahead of it that has
       undistributed blocks without a decision.
     * The SM qualifies for the step decided: its free resources can only have grown since the

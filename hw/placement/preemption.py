@@ -30,9 +30,9 @@ class Preemption(wiring.Component):
     * on an SM with a block that is to leave;
     * on an SM whose most urgent block lacks resources, may have others stopped, and is more urgent
       than the SM's victim;
-    * for a kernel that finds no SM, on the SM with the least urgent victim, among equals that with
-      the smallest state; not while a stop is in progress, and until a block has had time to be
-      placed in the room of the last one. Only SMs count that may take its blocks.
+    * for a kernel that finds no SM: on the SM with the least urgent victim, among equals that with
+      the smallest state; only SMs that take its blocks count; only while no stop is in progress on
+      one of these, and once a block has had time to be placed in the room made by the last one.
 
     A victim that has no save place, and for which none is reserved, waits for a free one that is
     not reserved.
@@ -44,7 +44,7 @@ class Preemption(wiring.Component):
     waits : in, the served kernel finds no SM, and may have blocks stopped: its priority + 1.
     barred : in, with `Config.sm_masks`: SMs to which no block of that kernel goes.
     place : in, stream of free save places.
-    spare : in, it is not reserved.
+    spare : in, more places are free than are reserved, so any victim may get one.
     stop : out, strobe per SM: see `block_stop`.
     answered : in, strobe per SM: its answer is accepted.
     changes : in, lists of saved blocks change: all decisions are dropped.

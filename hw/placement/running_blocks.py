@@ -62,7 +62,7 @@ class StreamMerger(wiring.Component):
 
 
 class RunningBlocks(wiring.Component):
-    """Counts the blocks on SMs, per row.
+    """Counts the blocks on SMs, per row, and says which rows are drained.
 
     Members
     -------

@@ -37,8 +37,9 @@ class SavedBlocks(wiring.Component):
     drops its blocks. The list of a drained row leaves with its task (`keep`), and enters the row in
     which the task continues (`open` with `adopts`). That of a row that closes is freed.
 
-    While lists change, no block is placed (`pause`), and no row opens, stops or closes (`busy`):
-    for a few cycles, or for one per place that is freed, and until its family is `lost`.
+    While lists change, no block is placed (`pause`), and no row opens, stops or closes (`busy`). A
+    change takes a few cycles. Freeing a list takes one cycle per place, and longer while `lost` has
+    not accepted the family of a block.
 
     Members
     -------
@@ -49,8 +50,8 @@ class SavedBlocks(wiring.Component):
     kept : out, the list.
     discard : in, a list that was kept and is freed.
     ahead : in, the row to be selected in the next cycle.
-    first : out, the first saved block of the selected row; its `count` and `some` include a `take`
-        two cycles later.
+    first : out, the first saved block of the selected row; `count` and `some` account for a `take`
+        from two cycles after it on.
     take : in, strobe: a block of the selected row is sent to an SM: the saved one, if there is one.
     stopped : in, answers to stops.
     add : out, blocks that are undistributed again.

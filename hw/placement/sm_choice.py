@@ -1,4 +1,4 @@
-"""Choice of the SM for the next block, among all SMs (PLACE-9)."""
+"""Choice of the SM for the next block, by the ranks of `sm_table` (PLACE-9)."""
 
 from functools import reduce
 from operator import and_, or_
@@ -32,8 +32,8 @@ class SmChoice(wiring.Component):
 
     A candidate that is taken is struck out of all choices in flight: in the last round in the same
     cycle, in all other rounds in the next cycle. Candidates it has beaten in such a choice are out
-    as well, so a choice may find no candidate, or not the best. The candidates themselves drop out
-    in the next cycle and are up to date after that.
+    as well, so a choice may find no candidate, or not the best. In the next cycle, the input of a
+    taken candidate has rank NONE (see `SmRow`); from then on it is up to date.
 
     A single candidate needs no round.
 
@@ -41,7 +41,8 @@ class SmChoice(wiring.Component):
     -------
     candidates : in, one per SM.
     taken : in, one-hot, the candidate taken in this cycle.
-    found : in, its number, known before it is certain to be taken; if `valid`, it is struck out.
+    found : in, number of the candidate about to be taken, known earlier than `taken`. With `valid`
+        it is struck out, even if it is not taken after all.
     best : out, the best candidate; rank NONE if there is none.
     number : out, its number.
     """

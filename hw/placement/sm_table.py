@@ -75,7 +75,7 @@ class SmRow(wiring.Component):
     Members
     -------
     needs : in, needs of the current kernel.
-    spares : in, the last free block slot is no place for it.
+    spares : in, the SM does not qualify for the current kernel with its last free block slot.
     asid : in, its address space.
     policy : in, its policy.
     last : in, the SM received the kernel's last block.

@@ -21,8 +21,8 @@ class BlockReturn(wiring.Component):
     Room is kept if the claimed block is more urgent than all blocks with warps to start.
 
     A recall is answered in the second cycle or later, once no start is under way. The most urgent
-    block is returned if it has not begun, and is the claimed one or needs the same; with
-    `Config.sm_masks`, only if it is of the same row.
+    block is returned if it has not begun, and its priority and the needs of its first warp are
+    those claimed; with `Config.sm_masks`, only if it is of the same row, or is the claimed one.
 
     Members
     -------

@@ -1,4 +1,5 @@
-"""Stops blocks, so that their state is saved (PREEMPT-2, PREEMPT-5)."""
+"""Selects the block of an SM to be stopped, and stops it so that its state is saved (PREEMPT-2,
+PREEMPT-5)."""
 
 from amaranth.hdl import Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
@@ -35,8 +36,9 @@ class BlockStop(wiring.Component):
     """Selects the block to be stopped next, and stops it. The selection looks at one slot per
     cycle: first at blocks of rows that are to leave, otherwise it takes the block of lowest
     priority, among equals the one with the smallest state. A block that has not begun has no state.
-    One that stays, see `needed_block`, is never stopped; nor is one without a save place while all
-    of them are in use or reserved for others, so that it does not hide those that can be.
+    A block that `stays` (see `needed_block`) is never stopped. While all places are in use or
+    reserved, a block with neither a place nor a reservation of its own is passed over, so that it
+    does not hide blocks that can be stopped.
 
     A stopped block starts no further warps, unless it has begun and has a barrier; then the core
     saves its warps. When all have ended, the core saves the rest; then the block leaves the table,

@@ -84,15 +84,15 @@ class BlockTable(wiring.Component):
     overtaken : out, the block entering the table next precedes it.
     going : out, the first begun block without a barrier with warps to start; only while `urgent`
         has not begun.
-    whole : out, among begun blocks with a barrier and warps to start, except `urgent`, the one that
-        began first, which is the last one in the order.
+    whole : out, a begun block with a barrier and warps to start: the one that began first, which is
+        the last one in the order. Never `urgent`.
     start : in, one-hot strobe: a warp of `urgent`, `going` or `whole` starts; the selection is
         valid and the same as in the previous cycle.
     finish : in, with each `start`: it is the block's last warp.
     end : in, strobe: a warp of the block in `slot` has ended, or a withdrawn one counts as ended.
     stopped : in, one-hot: slot of the block being stopped.
-    over : out, two cycles later, if that was its last one; the slot is free from the next cycle on,
-        and only then `valid`, unless the block is stopped.
+    over : out, two cycles after the `end` of a block's last warp: the block that is over. Not
+        `valid` for a stopped block, see `quiet`. Its slot is free from the next cycle on.
     quiet : out, with `over`: the stopped block's last warp has ended.
     release : in, one-hot strobe: the stopped block leaves the table.
     seen : out, current state of the block in the `slot` of `end` of the previous cycle.

@@ -20,9 +20,9 @@ def withdrawn_block(config: Config) -> data.StructLayout:
 class BlockWithdrawal(wiring.Component):
     """Withdraws the warps left to start of the blocks of killed rows, and of the stopped block.
     Withdrawn warps count as ended, one by one, although they never had any resources. While a row
-    is killed and a block has warps to start, looks at one block slot after the other; first at that
-    of the stopped block. Blocks with a barrier that have begun are left alone: they hold all their
-    resources, so their warps start and end soon.
+    is killed and a block has warps to start, it looks at one block slot after the other; first at
+    that of the stopped block. Blocks with a barrier that have begun are left alone: they hold all
+    their resources, so their warps start and end soon.
 
     Per slot 4 cycles; for a block to be withdrawn 1 more, and 3 per warp. Half of the cycles, and
     two of these 3, are left for ends of warps.
@@ -35,7 +35,7 @@ class BlockWithdrawal(wiring.Component):
     seen : in, state of the block in the `slot` of the previous cycle's `end`, a `block_seen`.
     stall : out, no start may be decided in this cycle.
     hold : out, no end of a warp may be accepted in this cycle.
-    accepts : in, one may be, and therefore a withdrawn warp may count in the next cycle.
+    accepts : in, an end could be accepted, so a withdrawn warp may count in the next cycle.
     withdraw : out, one-hot strobe: no further warp of the block in this slot starts.
     end : out, strobe: a withdrawn warp counts as ended; without `valid`, `slot` is to be looked at.
         Only needed, and used, in a cycle after `hold`.

@@ -32,7 +32,7 @@ class WarpFates(wiring.Component):
     -------
     fresh : in, strobe per block slot: a block begins, whose bits are 0.
     over : in, strobe: the warp has ended.
-    change : in, strobe: the warp is saved, or no longer; not together with `load`.
+    change : in, strobe: the state of the warp is saved now, or no longer; not together with `load`.
     load : in, bits of a block slot.
     look : in, block slot of each port.
     fates : out, its bits, 1 cycle later; those of a changed block 2 cycles later.

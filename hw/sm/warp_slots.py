@@ -52,7 +52,7 @@ class WarpSlots(wiring.Component):
         return m
 
     def _pick(self, m: Module) -> None:
-        """`free` includes `pick`, the selected warp, one-hot; 0 if there is none."""
+        """Select a free warp in advance: `pick`, one-hot, 0 without one. `free` includes it."""
         warps = self._config.sm_warps
         free, pick = Signal(warps, name="free", init=-1), Signal(warps, name="pick", init=1)
         others = Signal(warps)

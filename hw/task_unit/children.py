@@ -1,4 +1,4 @@
-"""Task unit: tasks that kernels launch (NEST-10)."""
+"""Task unit: accepts or refuses tasks that kernels launch (NEST-10)."""
 
 from typing import Any
 
@@ -17,12 +17,13 @@ __all__ = ["Children", "linked"]
 
 
 class Children(JobStates):
-    """A child is born, and gets the page of its parent written into its QMD.
+    """Accepts or refuses the launch of a child: checks the parent, reserves a save place, and gets
+    a node in the kernel tree. Writes the page of the parent's QMD into that of an accepted child.
 
     Attributes
     ----------
     kins : table of the kernels in rows.
-    has_place : there is a save place for the launching block.
+    has_place : the launching block has a save place, or one is reserved for it.
     """
 
     def __init__(self, *shared: Any) -> None:

@@ -16,8 +16,8 @@ __all__ = ["Departure"]
 
 
 class Departure(JobStates):
-    """A row is stopped, or its blocks have ended: its task ends, returns to its list, or fails. A
-    resume position is written into its QMD, and the row is freed."""
+    """Stops rows, and frees those whose blocks have ended: the task ends, fails, or returns to its
+    list; then its resume position is written into its QMD."""
 
     def __init__(self, *shared: Any, children: Children | None) -> None:
         super().__init__(*shared)

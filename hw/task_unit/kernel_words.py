@@ -22,9 +22,9 @@ __all__ = ["KernelWords"]
 
 
 class KernelWords(wiring.Component):
-    """Sends the kernel words of a row, one per cycle, starting in the cycle after `start`: those of
-    every kernel, then those of its local memory, if it has any, then two for each further valid
-    constant buffer.
+    """Sends the kernel words of a row, one per cycle, starting in the cycle after `start`: first
+    the words that every kernel has, then those of its local memory, if it has any, then two for
+    each valid constant buffer but number 0.
 
     Members
     -------

@@ -45,9 +45,9 @@ class KillSweep(wiring.Component):
 
     From a list's last task to the next list: 3 cycles, and 2 per context without tasks.
 
-    A request is not accepted before a task that was on its way from its list to a slot has been
-    checked, nor before tasks that were just ending have launched their dependent tasks, so these
-    launches are refused.
+    A request stays in progress, and is accepted only at its end: after a task on its way from its
+    list to a slot has been checked, and after tasks that were just ending have launched their
+    dependent tasks. So these launches are refused.
 
     Members
     -------
@@ -56,7 +56,7 @@ class KillSweep(wiring.Component):
     requested : out, the request is in progress.
     waiting : in, per level of each context: its list is not empty.
     queues : in, per queue: it is open.
-    rows : in, a row has a task that is to end early.
+    rows : in, the task of some row has faulted or is to be killed.
     rests : in, the task unit is between two jobs.
     ends : in, strobe: a task begins to end (`TaskEnd.ended`).
     finishing : in, a task is ending or about to.

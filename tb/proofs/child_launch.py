@@ -3,7 +3,6 @@
 from amaranth import Module, Mux, Signal, Value
 from amaranth.hdl import Cat
 from amaranth.lib import data
-from amaranth.lib.wiring import In
 
 from signalbox.hw.config import NESTING
 from signalbox.hw.errors import Refusal
@@ -19,7 +18,7 @@ from signalbox.tb.proofs.formal import (
     Inside,
     Proof,
     Wrap,
-    arbitrary,
+    surround,
 )
 from signalbox.tb.proofs.kernel_ends import CONFIG
 from signalbox.tb.proofs.task_unit import PARTS
@@ -34,8 +33,9 @@ _REFUSED = ("FAIL", "DISOWN")
 
 
 class ChildLaunchProof(Proof):
-    """Choice of jobs, slots, lists, the kernel tree, memory and the contents of records are
-    unconstrained. `parent` is the entry of the launching kernel's row."""
+    """Shows what becomes of any launch of a child. Unconstrained: the choice of jobs, slots, lists,
+    the kernel tree, memory and the contents of records. `parent` is the entry of the launching
+    kernel's row."""
 
     name = "task_unit.child_launch"
     shows = (
@@ -54,9 +54,7 @@ class ChildLaunchProof(Proof):
         self._state = inside.machine("task")
         parent = inside.submodule("tasks").read_port(domain="comb")
         m.submodules.dut = wrap(dut)
-        for path, member, signal in dut.signature.flatten(dut):
-            if member.flow is In and path[0] not in ("read", "write", "nesting"):
-                arbitrary(m, signal, "_".join(map(str, path)))
+        surround(m, dut, "dut", but=("read", "write", "nesting"))
         m.d.comb += dut.nesting.eq(AnyConst(len(dut.nesting)))
         self._row, self._page = Signal(CONFIG.row_bits, name="row"), Signal(32, name="page")
         m.d.comb += [

@@ -4,7 +4,7 @@
 checks, from this module.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, ClassVar
 
 from amaranth import (
@@ -152,10 +152,11 @@ def arbitrary(m: Module, target: Any, name: str) -> None:
     m.d.comb += value.eq(anything(m, len(value), name))
 
 
-def surround(m: Module, port: Any, name: str) -> None:
-    """Leave the inputs of a component, or those of a stream from its other end, unconstrained."""
+def surround(m: Module, port: Any, name: str, *, but: Collection[str] = ()) -> None:
+    """Leave the inputs of a component, or those of a stream from its other end, unconstrained,
+    except those in the members `but`."""
     for path, member, signal in port.signature.flatten(port):
-        if member.flow is In:
+        if member.flow is In and path[0] not in but:
             arbitrary(m, signal, "_".join(map(str, (name, *path))))
 
 

@@ -16,8 +16,8 @@ from signalbox.tb.proofs.formal import (
     Inside,
     Proof,
     Wrap,
-    arbitrary,
     stays,
+    surround,
 )
 from signalbox.tb.proofs.task_unit import CONFIG as TASKS
 
@@ -33,23 +33,24 @@ class Stage(enum.Enum, shape=3):
 
     LIVES = 0
     GIVEN = 1
-    """Its end is stored; the tree is to be told."""
+    """Its end is stored; the tree has not been told yet."""
     WAITS = 2
     """For its descendants."""
     COMPLETE = 3
-    """So the tree says."""
+    """As the tree has reported."""
     READ = 4
     OFFERED = 5
     RELEASES = 6
     """`TaskEnd` has it."""
     DONE = 7
-    """The tree is to be told."""
+    """The tree has not been told yet."""
 
 
 class KernelEndsProof(Proof):
-    """For any kernel of the tree, chosen by the solver. It ends once, and is reported by the tree
-    once after that (see `nested.kernel_tree`); `TaskEnd` has one kernel at a time. The queues are
-    replaced by sets, any member of which may come next, and turns are any (see `lib.arbiter`)."""
+    """Shows what becomes of the end of any kernel of the tree; the solver chooses the kernel.
+    Assumed: it ends once, and the tree reports it once after that (see `nested.kernel_tree`);
+    `TaskEnd` has one kernel at a time. The queues are replaced by sets, any member of which may
+    come next, and turns are any (see `lib.arbiter`)."""
 
     name = "nested.kernel_ends"
     shows = (
@@ -66,16 +67,9 @@ class KernelEndsProof(Proof):
         inside.abstract("over", "done", "turns")
         kept, other = (inside.submodule("kept").read_port(domain="comb") for _ in range(2))
         m.submodules.dut = wrap(dut)
+        surround(m, dut, "dut")
         for name in ("ended", "failed", "disowned", "completed"):
-            port = getattr(dut, name)
-            arbitrary(m, port.payload, f"{name}_payload")
-            arbitrary(m, port.valid, f"{name}_valid")
-            stays(m, port, Assume, name)
-        for name in ("tree", "complete", "given_up", "reported"):
-            arbitrary(m, getattr(dut, name).ready, f"{name}_ready")
-        arbitrary(m, dut.over.payload, "over_payload")
-        arbitrary(m, dut.over.valid, "over_valid")
-        arbitrary(m, dut.on, "on")
+            stays(m, getattr(dut, name), Assume, name)
         self._kernel, self._stage = Signal(CONFIG.nested_bits, name="kernel"), Signal(Stage)
         self._end = Signal(kept.data.shape(), name="end")
         """Its end, as it was given."""

@@ -12,7 +12,7 @@ from signalbox.tb.proofs.formal import (
     Inside,
     Proof,
     Wrap,
-    arbitrary,
+    surround,
 )
 
 __all__ = ["PROOFS"]
@@ -40,13 +40,13 @@ _LAUNCHING = ("LAUNCH", "KERNEL", "FAMILY", "COUNT", "CHILD")
 
 
 class KernelTreeProof(Proof):
-    """For trees of four kernels, and blocks that launch, leave and ask, kernels that end and are
-    done, in any order that the machine allows. The lists of free nodes are replaced by sets, any
-    node of which may come next.
+    """Shows when kernels are complete and waits end, in trees of up to four kernels (see `shows`).
+    Blocks launch, leave and ask, and kernels end and are done, in any order that the machine
+    allows. The lists of free nodes are replaced by sets, any node of which may come next.
 
     The memories equal the model: a launch that is refused changes neither, and the numbers of
-    children and families are those of the model. All parents of a kernel are in the tree, and each
-    is one level higher, so there is no cycle.
+    children and families are those of the model. The parent of each child is in the tree, and its
+    depth is one less, so there is no cycle.
     """
 
     name = "nested.kernel_tree"
@@ -54,7 +54,7 @@ class KernelTreeProof(Proof):
         "a kernel is reported as complete once, after its blocks are over and no descendant is "
         "left, and before the next request is accepted; a block is told when all its children are "
         "done, and not earlier; each launch has one answer, each child a parent and a node that no "
-        "other has, and a refused one leaves no trace; children within the limit"
+        "other has, and a refused one changes nothing; children within the limit"
     )
     induction = 2
     cover = 19
@@ -75,13 +75,8 @@ class KernelTreeProof(Proof):
         self._families = Array(Signal(_family, name=f"family_{n}") for n in range(NODES))
         self._asked = Signal(tree_request(NODES), name="asked")
         self._launching = Signal(name="launching")
-        for target, name in (
-            (dut.i.valid, "i_valid"),
-            (dut.i.payload, "i"),
-            (dut.told.ready, "told_ready"),
-            (dut.over.ready, "over_ready"),
-        ):
-            arbitrary(m, target, name)
+        for name in ("i", "told", "over"):
+            surround(m, getattr(dut, name), name)
         m.d.comb += dut.limit.eq(AnyConst(len(dut.limit)))
         self._ask(m)
         self._tell(m)

@@ -57,8 +57,9 @@ _owned = data.StructLayout({
 
 
 class SavedBlocksProof(Proof):
-    """The environment answers stops with places that were given, or with those of restored blocks;
-    opens and closes rows that have no blocks on SMs; and keeps to `pause` and `busy`."""
+    """Shows what becomes of saved blocks and their places. Assumed: stops are answered with places
+    that were given, or with those of restored blocks; rows that open or close have no blocks on
+    SMs; `pause` and `busy` are kept to."""
 
     name = "placement.saved_blocks"
     shows = (
@@ -230,8 +231,8 @@ class SavedBlocksProof(Proof):
 
 
 class ReservedPlacesProof(SavedBlocksProof):
-    """In addition, blocks reserve places, and end or are saved. A place that is not spare is given
-    only to a block for which one is reserved."""
+    """Shows that reserved places can be had. Assumed, besides: blocks reserve places, and end or
+    are saved; a place that is not spare is given only to a block for which one is reserved."""
 
     name = "placement.reserved_places"
     shows = (

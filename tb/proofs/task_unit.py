@@ -2,7 +2,6 @@
 
 from amaranth import Module, Mux, Signal, Value
 from amaranth.hdl import Cat
-from amaranth.lib.wiring import In
 
 from signalbox.hw.config import Config
 from signalbox.hw.errors import Refusal
@@ -11,7 +10,7 @@ from signalbox.hw.task_unit.job_choice import Job
 from signalbox.hw.task_unit.kill_sweep import Place
 from signalbox.hw.task_unit.task_lists import ListOutcome, ListVisit
 from signalbox.hw.task_unit.task_unit import TaskUnit
-from signalbox.tb.proofs.formal import Assert, Assume, Inside, Proof, Wrap, arbitrary
+from signalbox.tb.proofs.formal import Assert, Assume, Inside, Proof, Wrap, surround
 
 __all__ = ["PROOFS"]
 
@@ -101,9 +100,7 @@ class TasksProof(Proof):
     def _inputs(self, m: Module) -> None:
         dut = self._dut
         m.d.comb += Assume(dut.context == 0)
-        for path, member, signal in dut.signature.flatten(dut):
-            if member.flow is In and path[0] not in ("read", "write"):
-                arbitrary(m, signal, "_".join(map(str, path)))
+        surround(m, dut, "dut", but=("read", "write"))
 
     def _settle(self, m: Module) -> Value:
         """Whether the choices of the slots include the last change (see `SlotTable`); they are used

