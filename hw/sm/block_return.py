@@ -22,7 +22,7 @@ class BlockReturn(wiring.Component):
 
     A recall is answered in the second cycle or later, once no start is under way. The most urgent
     block is returned if it has not begun, and its priority and the needs of its first warp are
-    those claimed; with `Config.sm_masks`, only if it is of the same row, or is the claimed one.
+    those claimed; with `Config.sm_masks`, its row, too.
 
     Members
     -------
