@@ -45,8 +45,8 @@ __all__ = ["PARTS", "Part", "main", "run"]
 HOUR = 3600  # seconds
 SEEDS = 5  # per part of that name
 SEED_PARTS = 4
-VERILATOR_PARTS = 2
-ICARUS_PARTS = 4
+VERILATOR_PARTS = 4
+ICARUS_PARTS = 6
 
 _SIMULATED = "verilator and not test_runner"
 """Filter for pytest's `-k`: the tests that use a seed."""

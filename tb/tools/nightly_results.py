@@ -1,5 +1,6 @@
 """Results of nightly parts: kept where they ran, recorded in `docs/nightly/`, shown on a page."""
 
+import ast
 import json
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -101,12 +102,45 @@ def present_commit() -> str:
 
 
 def same_sources(one: str, other: str, *, pages: bool = False) -> bool:
-    """Whether two commits differ in nothing that can change a result; `pages`: pages can. A tree
-    with uncommitted changes has the sources of no commit."""
+    """Whether two commits differ in nothing that can change a result: in pages, comments and
+    docstrings alone, or, with `pages`, not at all. A tree with uncommitted changes has the sources
+    of no commit."""
     if "+" in one + other:
         return False
-    command = ["git", "diff", "--quiet", one, other, "--", ".", *(_apart() if pages else _PAGES)]
-    return one == other or subprocess.run(command, cwd=ROOT, capture_output=True).returncode == 0
+    if one == other:
+        return True
+    command = ["git", "diff", "--name-only", "--no-renames", "-z", one, other, "--", "."]
+    command += _apart() if pages else _PAGES
+    differ = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    files = [file for file in differ.stdout.split("\0") if file]
+    if differ.returncode != 0 or (files and pages):
+        return False
+    return all(
+        file.endswith(".py") and _code(one, file) == _code(other, file) is not None
+        for file in files
+    )
+
+
+def _code(commit: str, file: str) -> str | None:
+    """A Python file without comments, docstrings and form; None if the commit has no such file."""
+    shown = subprocess.run(["git", "show", f"{commit}:{file}"], cwd=ROOT, capture_output=True)
+    if shown.returncode != 0:
+        return None
+    tree = ast.parse(shown.stdout)
+    for node in ast.walk(tree):
+        for name in ("body", "orelse", "finalbody"):
+            if isinstance(statements := getattr(node, name, None), list):
+                setattr(node, name, [one for one in statements if not _is_text(one)])
+    return ast.dump(tree)
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    """A docstring, or the text below a constant or a member."""
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    )
 
 
 def _apart() -> list[str]:
@@ -154,7 +188,7 @@ def page(
         "# Nightly results",
         "",
         f"On the sources of commit {commit}. A result counts for every commit that differs only in",
-        "pages.",
+        "pages, comments and docstrings.",
         "",
         "```",
         table(rows, ["part", "what it runs", "result", "time", "seed", "commit", "counts"]),

@@ -122,15 +122,16 @@ def test_a_night_of_several_days(folder: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_same_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Pages change nothing, except for parts that read them; recorded results never do."""
+    """Pages and docstrings change nothing, except for parts that read them; recorded results never
+    do."""
     for name, path in (("ROOT", "."), ("RECORDED", "docs/nightly"), ("PAGE", "docs/nightly.md")):
         monkeypatch.setattr(nightly_results, name, tmp_path / path)
 
-    def changed(path: str) -> str:
-        """A commit that changes a file."""
+    def changed(path: str, more: str = "more = 1\n") -> str:
+        """A commit that adds to a file."""
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         with (tmp_path / path).open("a") as file:
-            file.write("more\n")
+            file.write(more)
         assert present_commit().endswith("+") != path.startswith("docs/nightly")
         subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
         me = ["-c", "user.name=me", "-c", "user.email=me@example.org"]
@@ -144,7 +145,11 @@ def test_same_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     assert same_sources(first, results) and same_sources(first, results, pages=True)
     assert same_sources(first, page) and not same_sources(first, page, pages=True)
     assert not same_sources(first, source) and not same_sources("unknown", first)
-    assert not same_sources(first + "+", first + "+")
+    assert not same_sources(first + "+", first + "+") and not same_sources(first, page + "+")
+    text = changed("hw/a.py", '"""Number of a."""  # the only one\n')
+    assert same_sources(source, text) and not same_sources(source, text, pages=True)
+    code, new = changed("hw/a.py"), changed("hw/new.py", '"""Nothing else."""\n')
+    assert not same_sources(text, code) and not same_sources(code, new)
 
 
 def test_nothing_to_compare_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
