@@ -45,7 +45,7 @@ def disabled_sms(machine: MaskedSms, wanted: Iterable[int] | None) -> int:
     every = range(machine.sms)
     chosen = {*every} if wanted is None else sm_numbers(wanted)
     if not chosen:
-        raise SmSetError("a kernel needs an SM")
+        raise SmSetError("none is named: a kernel needs an SM")
     if strange := [one for one in chosen if one not in every]:
         raise SmSetError(f"SM {strange[0]}: the machine has SMs 0 … {machine.sms - 1}")
     others = [sm for sm in every if sm not in chosen]

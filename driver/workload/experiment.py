@@ -48,7 +48,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from signalbox.driver.workload.toml_table import Table, WorkloadError
+from signalbox.driver.workload.kernel_reader import extent
+from signalbox.driver.workload.toml_table import LONGEST, Table, WorkloadError
 
 __all__ = ["NS_PER_CYCLE", "tables"]
 
@@ -81,6 +82,8 @@ _MACHINE = {
 _FEW_SMS, _MASKED_SMS = 2, 8
 
 _MOST_KERNELS = 4096
+_MOST_CYCLES = (1 << 32) - 1
+"""Longest time of a kernel."""
 _MASK_BITS = 64
 _MASK = re.compile(r"(~?)(?:0[xX])?0*([0-9a-fA-F]{1,16})", re.ASCII)
 _MOST_DIGITS = 18
@@ -267,11 +270,14 @@ class _Experiment:
             nanoseconds = int(text)
         if type(nanoseconds) is not int or nanoseconds < 1:
             raise table.error(f"{duration} = {nanoseconds!r} is not a number of nanoseconds")
+        cycles = max(1, round(nanoseconds / self._scale))
+        if cycles > _MOST_CYCLES:
+            raise table.error(f"{duration} = {nanoseconds}: more than {_MOST_CYCLES} cycles")
         values: dict[str, Any] = {
             "kernel": "timing",
-            "grid": table.values.get("block_count"),
-            "block": table.values.get("thread_count"),
-            "args": {"CYCLES": max(1, round(nanoseconds / self._scale))},
+            "grid": [*extent(table, "block_count")],
+            "block": [*extent(table, "thread_count")],
+            "args": {"CYCLES": cycles},
             "shared": 4 * _integer(table, "shared_memory_size", 0),
         }
         mask = table.values.get("sm_mask", benchmark.values.get("sm_mask"))
@@ -294,15 +300,16 @@ class _Experiment:
                 f"sm_mask = {mask!r} is not a mask: a string of hexadecimal digits, of "
                 f"{_MASK_BITS} bits at most, perhaps with ~ before it"
             )
-        disabled = int(match[2], 16) ^ ((1 << _MASK_BITS) - 1 if match[1] else 0)
+        named, others = int(match[2], 16), bool(match[1])
         machine = Table(table.file, '"machine"', self._machine)
         sms = machine.number("sms", None, 1)
+        disabled = named ^ (1 << _MASK_BITS) - 1 if others else named
         left = [sm for sm in range(sms) if sm >= _MASK_BITS or not disabled >> sm & 1]
+        hint = 'set "signalbox": {"machine": {"sms": …}}'
         if not left:
-            raise table.error(
-                f"sm_mask = {mask!r} disables all {sms} SMs of the machine: "
-                'set "signalbox": {"machine": {"sms": …}}'
-            )
+            raise table.error(f"sm_mask = {mask!r} disables all {sms} SMs of the machine: {hint}")
+        if others and named >> sms:
+            raise table.error(f"sm_mask = {mask!r}: the machine has SMs 0 … {sms - 1}: {hint}")
         return left
 
     def _cycles(self, table: Table, key: str) -> int:
@@ -310,7 +317,10 @@ class _Experiment:
         seconds = table.values.get(key, 0)
         if type(seconds) not in (int, float) or not 0 <= seconds < 1e9:
             raise table.error(f"{key} = {seconds!r} is not a number of seconds")
-        return round(seconds * 1e9 / self._scale)
+        cycles = round(seconds * 1e9 / self._scale)
+        if cycles > LONGEST:
+            raise table.error(f"{key} = {seconds!r}: more than {LONGEST} cycles")
+        return cycles
 
     def _launches(self, benchmark: _Benchmark, stream: str) -> list[dict[str, Any]]:
         """All launches of a benchmark, in order. Each iteration begins after the end of the last

@@ -16,7 +16,7 @@ from signalbox.driver.workload.specs import CopySpec, KernelSpec, Spec
 from signalbox.driver.workload.toml_table import Table
 from signalbox.hw.config import PRIORITIES, Config
 
-__all__ = ["check_kernels", "read_kernels"]
+__all__ = ["check_kernels", "extent", "read_kernels"]
 
 _MOST = (0x7FFF_FFFF, 0xFFFF, 0xFFFF)
 """Maximum number of blocks of a grid in x, y, z."""
@@ -99,8 +99,6 @@ def _check_end(table: Table, spec: KernelSpec) -> None:
         raise table.error(
             f"cancel_at = {cancel_at}: {spec.kernel!r} has a result, which it would lack"
         )
-    elif spec.delay is not None:
-        raise table.error(f"cancel_at = {cancel_at}: with a delay, its launch may be later")
     elif cancel_at < spec.at + (spec.count - 1) * spec.period:
         raise table.error(f"cancel_at = {cancel_at}: its last launch is later")
 
@@ -115,8 +113,8 @@ def _window(table: Table, key: str) -> tuple[int, int] | None:
     return given[0], given[1]
 
 
-def _extent(table: Table, key: str, reference: Reference) -> tuple[int, int, int]:
-    """Extent of a grid or block: one to three integers."""
+def extent(table: Table, key: str) -> tuple[int, int, int]:
+    """Extent of a grid or block in x, y, z: one to three integers. Raises `WorkloadError`."""
     given = table.values.get(key)
     if given is None:
         raise table.error(f"{key} is missing")
@@ -126,13 +124,19 @@ def _extent(table: Table, key: str, reference: Reference) -> tuple[int, int, int
     for size, most in zip(sizes, _MOST, strict=False):
         if not 1 <= size <= most:
             raise table.error(f"{key} = {given!r}: {size} is outside 1 … {most}")
-    if any(size > 1 for size in sizes[reference.dimensions :]):
-        raise table.error(
-            f"{key} = {given!r}: {reference.kernel.name!r} extends in "
-            f"{('x only', 'x and y only')[reference.dimensions - 1]}"
-        )
     x, y, z = (*sizes, 1, 1, 1)[:3]
     return x, y, z
+
+
+def _extent(table: Table, key: str, reference: Reference) -> tuple[int, int, int]:
+    """Extent of a grid or block in the dimensions of a kernel."""
+    sizes = extent(table, key)
+    if any(size > 1 for size in sizes[reference.dimensions :]):
+        raise table.error(
+            f"{key} = {table.values[key]!r}: {reference.kernel.name!r} extends in "
+            f"{('x only', 'x and y only')[reference.dimensions - 1]}"
+        )
+    return sizes
 
 
 def _check_args(table: Table, spec: KernelSpec) -> None:

@@ -65,8 +65,9 @@
                                # has ended, and not before `at`; later work of the stream follows
     starts = [900, 1200]       # range of cycles in which its first warp must start, from the start
                                # of the run
-    cancel_at = 30000          # cycle in which it is cancelled if it has not ended. A kernel that
-                               # may be cancelled has no result; "endless" never ends by itself
+    cancel_at = 30000          # cycle in which it is cancelled if it has not ended; right after its
+                               # launch if that is later. A kernel that may be cancelled has no
+                               # result; "endless" never ends by itself
 
     [[child]]                  # a kernel that one [[kernel]] or [[child]] launches, once: "launch
     name = "half"              # both" or "launch in turn", with args = { FIRST = "half" } and

@@ -194,8 +194,8 @@ class Replay:
         actions = [self._submission(work, start) for work in works if not work.is_child]
         for work in self._work.values():
             if isinstance(work, _Kernel) and work.spec.cancel_at is not None:
-                cancel = partial(self._cancel, work)
-                actions.append(Action(at=start + work.spec.cancel_at, act=cancel))
+                cancel, at = partial(self._cancel, work), start + work.spec.cancel_at
+                actions.append(Action(at=at, act=cancel, needs=[work.done]))
         return actions
 
     def _submission(self, work: _Copy | _Kernel | _Nested, start: int) -> Action:
@@ -456,7 +456,7 @@ class Replay:
     @staticmethod
     async def _cancel(kernel: _Kernel) -> None:
         """Cancel a kernel if it has not ended."""
-        assert kernel.task is not None, "it was submitted before"
+        assert kernel.task is not None, "the action needs its launch"
         await kernel.task.cancel()
 
     def _priority(self, kernel: _Kernel | _Nested) -> int:

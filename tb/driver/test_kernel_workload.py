@@ -129,6 +129,18 @@ def test_order_of_requests():
     assert order == [("y", 0), ("x", 70), ("k", 70), ("out", 70)]
 
 
+@pytest.mark.parametrize("behind", [{}, {"stream": "t", "after": ["late"]}])
+def test_cancelled_no_sooner_than_launched(behind: dict[str, Any]):
+    """A kernel whose launch is delayed beyond its cancellation is cancelled after it."""
+
+    def spin(name: str, **more: Any) -> str:
+        return kernel(name, "spin", 1, 1, {"CYCLES": 1}, **more)
+
+    text = HEAD + spin("first") + spin("late", delay=5000) + spin("c", cancel_at=10, **behind)
+    records = {record.name: record for record in play(parse(text)).kernels}
+    assert records["c"].submitted > records["first"].completed + 5000
+
+
 def test_timing_kernels():
     """The arguments of "timing" are the record of a timing core and fit its memory."""
     args = {"ACCESSES": 3, "STRIDE": 16, "CYCLES": 7, "SPREAD": 15, "BLOCK_BYTES": 64}

@@ -64,7 +64,7 @@ def test_machine_without_masks() -> None:
 @pytest.mark.parametrize(
     ("sms", "wanted", "message"),
     [
-        (8, [], "a kernel needs an SM"),
+        (8, [], "none is named: a kernel needs an SM"),
         (8, [1, 8], "SM 8: the machine has SMs 0 … 7"),
         (8, [-1], "SM -1: the machine has SMs 0 … 7"),
         (8, 3, "3: numbers of SMs are needed, such as .0, 1."),
