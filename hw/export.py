@@ -10,11 +10,10 @@ import os
 import re
 from collections.abc import Generator
 
-from amaranth.back import rtlil
 from amaranth.hdl import Elaboratable, Fragment
 from amaranth.lib import wiring
 
-from signalbox.hw.lib.amaranth_private import Design, find_yosys
+from signalbox.hw.lib.amaranth_private import Netlist, convert, find_yosys
 from signalbox.hw.lib.comb_paths import follows
 from signalbox.hw.lib.flat_ports import Ports, ports
 from signalbox.hw.lib.shared import instances
@@ -106,14 +105,14 @@ def intermediate(design: Elaboratable, name: str, flat: Ports, *, platform: obje
             if known.setdefault(instance.type, shared.design) is not shared.design:
                 raise ValueError(f"two components are shared as module {shared.module!r}")
         whole = fragment.prepare(flat, hierarchy=(module,))
-        text, _ = rtlil.convert_fragment(whole, name=module, emit_src=False)
-        texts.append(text if module == name else _told(text, module, whole))
+        text, netlist = convert(whole, module)
+        texts.append(text if module == name else _told(text, module, netlist))
     return "\n".join(texts)
 
 
-def _told(text: str, module: str, whole: Design) -> str:
+def _told(text: str, module: str, netlist: Netlist) -> str:
     """RTLIL with an attribute on `module` that lists its combinational paths."""
-    value = " ".join(f"{output}:{','.join(inputs)}" for output, inputs in follows(whole).items())
+    value = " ".join(f"{output}:{','.join(inputs)}" for output, inputs in follows(netlist).items())
     line = f"module \\{module}\n"
     return text.replace(line, f'attribute \\{FOLLOWS} "{value}"\n{line}', 1)
 

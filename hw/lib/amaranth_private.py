@@ -1,14 +1,16 @@
 """Parts of Amaranth 0.5 without a public name, in one place: what a new release may change.
 
-`Design` and `build_netlist` elaborate a fragment to a netlist of `FlipFlop`, `NetlistInstance` and
-other cells over `Net`; `PortDirection` is the direction of a top-level port. `find_yosys` gives the
+A `Design` is an elaborated fragment, its `Netlist` has `FlipFlop`, `NetlistInstance` and other
+cells over `Net`; `PortDirection` is the direction of a top-level port. `find_yosys` gives the
 Yosys that Amaranth uses, as `write_verilog -sv` has no public switch.
 """
 
 from collections.abc import Iterable
 from typing import Any
+from unittest.mock import patch
 
 from amaranth._toolchain.yosys import find_yosys
+from amaranth.back import rtlil
 from amaranth.hdl import Module, Signal
 from amaranth.hdl._ir import Design, PortDirection, build_netlist
 from amaranth.hdl._nir import FlipFlop, Net, Netlist
@@ -21,11 +23,20 @@ __all__ = [
     "Netlist",
     "NetlistInstance",
     "PortDirection",
-    "build_netlist",
+    "convert",
     "driven",
     "find_yosys",
     "state_machine",
 ]
+
+
+def convert(whole: Design, name: str) -> tuple[str, Netlist]:
+    """RTLIL of an elaborated component as module `name`, without source lines, and the netlist from
+    which it was written; to build that again would take half as long as the whole."""
+    netlist = build_netlist(whole)
+    with patch.object(rtlil._ir, "build_netlist", lambda *_, **__: netlist):
+        text, _ = rtlil.convert_fragment(whole, name=name, emit_src=False)
+    return text, netlist
 
 
 def driven(m: Module) -> Iterable[Signal]:

@@ -1,13 +1,6 @@
 """Combinational paths from the inputs of a component to its outputs."""
 
-from signalbox.hw.lib.amaranth_private import (
-    Design,
-    FlipFlop,
-    Net,
-    Netlist,
-    NetlistInstance,
-    build_netlist,
-)
+from signalbox.hw.lib.amaranth_private import FlipFlop, Net, Netlist, NetlistInstance
 
 __all__ = ["follows"]
 
@@ -15,14 +8,13 @@ _CLOCKED = {"clk", "rst"}
 """Inputs of an instance without a combinational path to its outputs."""
 
 
-def follows(whole: Design) -> dict[str, list[str]]:
+def follows(netlist: Netlist) -> dict[str, list[str]]:
     """For every output, the inputs with a combinational path to it, in port order; none for a
     registered output.
 
-    `whole` is the elaborated component with its ports. Paths are traced bit by bit. In an instance,
+    `netlist` is that of the component with its ports. Paths are traced bit by bit. In an instance,
     every input but clock and reset is assumed to have a path to every output.
     """
-    netlist = build_netlist(whole)
     reached = _Reached(netlist)
     found = {}
     for name, value in netlist.top.ports_o.items():
