@@ -19,8 +19,8 @@ PUSHBUFFER ?=
 IMAGE ?=
 # Which pytest tests; those that are named run in every size, on both simulators: TESTS=tb/units/copy
 TESTS ?= tb examples
-# How many of them run at once; auto: as many as there are cores.
-JOBS ?= auto
+# How many of them run at once: one more than there are cores, as some wait for other processes.
+JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 # 1: all tests in every size, on both simulators; else what every change needs.
 ALL ?= 0
 # Further arguments of the targets that run a command.

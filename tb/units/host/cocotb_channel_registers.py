@@ -19,7 +19,7 @@ async def any_events(dut):
     with back-pressure, all outputs are those of the model in every cycle; then all registers of all
     channels are."""
     tb = await ChannelRegistersTestbench(dut).start()
-    rounds = Rounds(fewer(100, 5), 1500)
+    rounds = Rounds(fewer(50, 5), 1500)
     while rounds.more(not tb.missing(ENOUGH), tb.missing(ENOUGH)):
         tb.change_pace()
         for _ in range(200):
