@@ -5,8 +5,9 @@
 
 Without names, all parts run one after another. A part fails if it takes longer than an hour, or
 than `--limit`, for slow or busy machines. Its outcome and output are kept in `sim_build/nightly/`.
-A part that has passed on the current sources, here or recorded, is not repeated, except with
-`--again`; so an interrupted run can be continued.
+A part that has passed on the current sources, here or recorded, is not repeated, and of the other
+parts no test that has passed here on the same code (`kept_results`). So an interrupted run can be
+continued, and a change of one unit costs the tests of that unit. With `--again`, all are repeated.
 
 At the end, all known results are printed and written to `sim_build/nightly/page.md`: parts with
 their seeds, commits, counts and times, and whether each requirement is shown. Results of other
@@ -28,6 +29,7 @@ from signalbox.hw.options import program
 from signalbox.tb.folders import SIM_BUILD
 from signalbox.tb.simulation.limited import run_limited
 from signalbox.tb.simulation.runner import choose_seed
+from signalbox.tb.tools import kept_results
 from signalbox.tb.tools.nightly_results import (
     FOLDER,
     Outcome,
@@ -73,9 +75,16 @@ class Part:
 
 
 def _pytest(part: str, *arguments: str) -> list[str]:
-    """Command that runs tests on all cores, with the JUnit file next to the part's log."""
+    """Command that runs tests on all cores, with the JUnit file next to the part's log. Tests that
+    passed on the same code are not repeated."""
     junit = ["--junitxml", str(FOLDER / f"{part}.xml")]
-    return _module("pytest", "tb", "-q", "-n", "auto", *junit, *arguments)
+    keep = ["-p", kept_results.__name__, "--keep-results", str(_kept(part))]
+    return _module("pytest", "tb", "-q", "-n", "auto", *keep, *junit, *arguments)
+
+
+def _kept(part: str) -> Path:
+    """File with the tests of a part that have passed, of all runs."""
+    return FOLDER / f"{part}-passed.jsonl"
 
 
 def _module(name: str, *arguments: str) -> list[str]:
@@ -166,7 +175,8 @@ def run(name: str, part: Part, seed: int, commit: str) -> Outcome:
             _add(log, f"not over after {part.limit} s")
             break
     seconds = time.monotonic() - began
-    return Outcome(name, commit, seed, passed, seconds, _counts(log), _shown(name))
+    counts = _counts(log) + _before(name)
+    return Outcome(name, commit, seed, passed, seconds, counts, _shown(name))
 
 
 def _junit(name: str) -> Path:
@@ -180,6 +190,16 @@ def _shown(name: str) -> dict[str, bool]:
         return planned([_junit(name)]) if name in _SHOWING else {}
     except (FileNotFoundError, ElementTree.ParseError):
         return {}
+
+
+def _before(name: str) -> str:
+    """How many tests of the part were not repeated; "" for none."""
+    try:
+        properties = ElementTree.parse(_junit(name)).iter("property")
+    except (FileNotFoundError, ElementTree.ParseError):
+        return ""
+    count = sum(one.get("name") == kept_results.KEPT for one in properties)
+    return f", {count} of them before" if count else ""
 
 
 def _add(log: Path, line: str) -> None:
@@ -223,6 +243,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{name}: passed before")
             continue
         part = PARTS[name]
+        if options.again:
+            _kept(name).unlink(missing_ok=True)
         if options.limit:
             part = replace(part, limit=60 * options.limit)
         print(f"{name}: {part.about}, seed {seed} ...", flush=True)

@@ -1,6 +1,5 @@
 """Results of nightly parts: kept where they ran, recorded in `docs/nightly/`, shown on a page."""
 
-import ast
 import json
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,6 +10,7 @@ from pathlib import Path
 from signalbox.driver.text_table import table
 from signalbox.tb.folders import ROOT, SIM_BUILD
 from signalbox.tb.tools import plan
+from signalbox.tb.tools.dependencies import code
 
 __all__ = [
     "FOLDER",
@@ -122,25 +122,11 @@ def same_sources(one: str, other: str, *, pages: bool = False) -> bool:
 
 
 def _code(commit: str, file: str) -> str | None:
-    """A Python file without comments, docstrings and form; None if the commit has no such file."""
+    """Code of a Python file; None if the commit has no such file."""
     shown = subprocess.run(["git", "show", f"{commit}:{file}"], cwd=ROOT, capture_output=True)
     if shown.returncode != 0:
         return None
-    tree = ast.parse(shown.stdout)
-    for node in ast.walk(tree):
-        for name in ("body", "orelse", "finalbody"):
-            if isinstance(statements := getattr(node, name, None), list):
-                setattr(node, name, [one for one in statements if not _is_text(one)])
-    return ast.dump(tree)
-
-
-def _is_text(statement: ast.stmt) -> bool:
-    """A docstring, or the text below a constant or a member."""
-    return (
-        isinstance(statement, ast.Expr)
-        and isinstance(statement.value, ast.Constant)
-        and isinstance(statement.value.value, str)
-    )
+    return code(shown.stdout)
 
 
 def _apart() -> list[str]:

@@ -178,6 +178,18 @@ def test_results_of_tests(folder: Path, monkeypatch: pytest.MonkeyPatch):
     assert run("proofs", BAD, 7, "abc").tests == {}
 
 
+def test_kept_results(folder: Path):
+    """The count of tests that were not repeated is shown; with `again`, there are none."""
+    junit, kept = folder / "good.xml", folder / "good-passed.jsonl"
+    text = '<testcase><properties><property name="kept" value="seed 1"/></properties></testcase>'
+    write = f"open({str(junit)!r}, 'w').write({text!r}); print('2 passed')"
+    kept.touch()
+    assert run("good", python(write), 7, "abc").counts == "2 passed, 1 of them before"
+    assert kept.exists()
+    nightly.main(["--again", "good"])
+    assert not kept.exists()
+
+
 def test_page(folder: Path):
     """The page shows failures, parts that have not run, and gaps of the plan."""
     abouts = {"good": "a part", "bad": "another"}

@@ -1,0 +1,89 @@
+"""Plugin of pytest: tests that have passed on the same code are not repeated.
+
+    pytest -p signalbox.tb.tools.kept_results --keep-results FILE
+
+FILE has a line for each test that passed: its name, the digest of all that its results depend on
+(`tb.tools.dependencies`), its seed and the results of its cocotb tests. If the digest is still the
+same, the test is reported as passed, with these results and the property `kept`, which tells the
+seed. Tests in `tb/tools` look at all files of the project, so they always run.
+"""
+
+import json
+import os
+from collections.abc import Generator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pytest
+
+from signalbox.tb.folders import ROOT
+from signalbox.tb.simulation.outcomes import PROPERTY
+from signalbox.tb.tools.dependencies import digest
+
+__all__ = ["KEPT", "KeptResults"]
+
+KEPT = "kept"
+"""Name of the property in the JUnit file."""
+
+_OPTION = "--keep-results"
+
+
+@dataclass(frozen=True)
+class _Passed:
+    """A test that passed. `cocotb` : results as in `tb.simulation.outcomes`."""
+
+    test: str
+    digest: str
+    seed: str
+    cocotb: list[str]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(_OPTION, type=Path, metavar="FILE", help="do not repeat what is in FILE")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if file := config.getoption(_OPTION):
+        writes = not hasattr(config, "workerinput")
+        config.pluginmanager.register(KeptResults(file, writes=writes))
+
+
+class KeptResults:
+    """Skips what is known to pass, and remembers what passes. `writes` : this process does the
+    latter; of those of pytest-xdist, only one."""
+
+    def __init__(self, file: Path, *, writes: bool) -> None:
+        self._file, self._writes = file, writes
+        lines = file.read_text().splitlines() if file.exists() else []
+        self._known = {one.test: one for one in (_Passed(**json.loads(line)) for line in lines)}
+        self._fresh: dict[str, _Passed] = {}
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None]:
+        """After others have chosen tests: those that are known only report."""
+        yield
+        for item in items:
+            known = self._known.get(item.nodeid)
+            if known and known.digest == _digest(item.nodeid):
+                vars(item).update(setup=lambda: None, runtest=lambda: None)
+                item.user_properties += [(PROPERTY, result) for result in known.cocotb]
+                item.user_properties.append((KEPT, f"seed {known.seed}"))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Write a test that has passed when it is torn down."""
+        if not self._writes or (now := _digest(report.nodeid)) is None:
+            return
+        properties = [(str(name), str(value)) for name, value in report.user_properties]
+        if report.when == "call" and report.passed and KEPT not in dict(properties):
+            results = [value for name, value in properties if name == PROPERTY]
+            seed = os.environ.get("SIGNALBOX_SEED", "")
+            self._fresh[report.nodeid] = _Passed(report.nodeid, now, seed, results)
+        elif report.when == "teardown" and report.passed and report.nodeid in self._fresh:
+            with self._file.open("a") as file:
+                file.write(json.dumps(asdict(self._fresh.pop(report.nodeid))) + "\n")
+
+
+def _digest(test: str) -> str | None:
+    """Digest for a test by its name; None if it always runs."""
+    file = Path(test.partition("::")[0])
+    return None if file.is_relative_to("tb/tools") else digest(ROOT / file)

@@ -1,0 +1,91 @@
+"""Kept results: what a test depends on, and tests that are not repeated."""
+
+from pathlib import Path
+
+import pytest
+
+from signalbox.tb.folders import ROOT
+from signalbox.tb.tools import kept_results
+from signalbox.tb.tools.dependencies import code, files
+
+pytest_plugins = "pytester"
+
+
+def test_code():
+    """Comments, docstrings and form do not count; all else does."""
+    old = code(b'"""Text."""\nA = 1\n"""One."""\ndef f():\n    """No statement."""\n')
+    assert old == code(b"A = (1)  # one\ndef f(): 'other'")
+    assert old != code(b"A = 2\ndef f(): pass") and old != code(b'"""Text."""\nB = 1\ndef f(): 1')
+
+
+def test_files():
+    """Imports count, direct and indirect ones, and modules named in strings, as those of cocotb
+    are; other units do not."""
+    found = {
+        file.relative_to(ROOT).as_posix() for file in files(ROOT / "tb/units/copy/test_copy.py")
+    }
+    assert {
+        "tb/units/copy/test_copy.py",
+        "tb/units/copy/cocotb_copy.py",
+        "tb/conftest.py",
+        "tb/simulation/runner.py",
+        "hw/copy/engine.py",
+        "hw/lib/stream.py",
+    } <= found
+    assert not [
+        file for file in found if file.startswith(("hw/placement", "tb/units/sm", "driver"))
+    ]
+
+
+TESTS = """
+import pytest
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_good(n, record_property):
+    open("ran", "a").write(f"{n} ")
+    record_property("cocotb", "pass tb/units/x.py::y")
+
+def test_bad():
+    open("ran", "a").write("bad ")
+    assert False
+
+@pytest.fixture
+def torn():
+    yield
+    assert False
+
+def test_torn(torn):
+    open("ran", "a").write("torn ")
+"""
+
+
+@pytest.mark.parametrize("jobs", [(), ("-n", "2")])
+def test_kept(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, jobs: tuple[str, ...]):
+    """What has passed is not repeated until its code changes, and is reported with the results of
+    its cocotb tests; what has failed is."""
+    (pytester.path / "digest").write_text("1")
+    monkeypatch.setenv("SIGNALBOX_SEED", "7")
+    pytester.makeconftest(
+        "from pathlib import Path\n"
+        f"from {kept_results.__name__} import *\n"
+        f"import {kept_results.__name__} as kept\n"
+        "kept.digest = lambda _: Path('digest').read_text()\n"
+    )
+    pytester.makepyfile(test_some=TESTS)
+
+    def run() -> tuple[list[str], str]:
+        Path("ran").write_text("")
+        plugin = ("-p", kept_results.__name__, "--keep-results", "passed")
+        result = pytester.runpytest_subprocess(*plugin, "--junitxml", "junit.xml", *jobs)
+        result.assert_outcomes(passed=3, failed=1, errors=1)
+        return sorted(Path("ran").read_text().split()), Path("junit.xml").read_text()
+
+    ran, junit = run()
+    assert ran == ["1", "2", "bad", "torn"] and "kept" not in junit
+    ran, junit = run()
+    assert ran == ["bad", "torn"]
+    assert junit.count('name="kept" value="seed 7"') == 2
+    assert junit.count('value="pass tb/units/x.py::y"') == 2
+    (pytester.path / "digest").write_text("2")
+    assert run()[0] == ["1", "2", "bad", "torn"]
+    assert run()[0] == ["bad", "torn"]
