@@ -52,8 +52,11 @@ MASKS = replace(SAVING, sms=3, save_places=9, sm_masks=True)
 """One whose tasks can disable SMs."""
 
 _ROOM = {"save_places": 96, "nested_kernels": 200}
-TREES = {f"TREES_{sms}": replace(NESTED, sms=sms, **_ROOM) for sms in (1, 2, 8)}
-"""Engines with nested launches, of different sizes."""
+TREES = {
+    **{f"TREES_{sms}": replace(NESTED, sms=sms, **_ROOM) for sms in (1, 2, 8)},
+    "TREES_MASKS": replace(NESTED, sms=3, sm_masks=True, **_ROOM),
+}
+"""Engines with nested launches, of different sizes; one with SM masks."""
 
 ENGINES = {
     "COMPUTE": COMPUTE,

@@ -10,21 +10,15 @@ from signalbox.driver.kernels.library import SPIN
 from signalbox.hw.errors import Cause
 from signalbox.hw.registers import PreemptionLevel
 from signalbox.tb.testbench.jobs import JOBS, Job
-from signalbox.tb.testbench.masks import mask
-from signalbox.tb.units.compute.launch import Launch
+from signalbox.tb.units.compute.launch import Launch, only_on
 from signalbox.tb.units.compute.testbench import CONFIG, ComputeTestbench
-
-LOWER = 672
-"""First bit of SM_DISABLE_MASK_LOWER."""
 
 
 def pinned(
     number: int, job: Job, sms: Iterable[int], priority: int = 0, context: int = 0
 ) -> Launch:
-    """A task for these SMs alone, in the address space of its number. Its mask also has bits of SMs
-    that there are not."""
-    disabled = ~mask(sms) & 0xFFFF_FFFF
-    return Launch(number, job, number, priority, context, more=disabled << LOWER)
+    """A task for these SMs alone, in the address space of its number."""
+    return Launch(number, job, number, priority, context, more=only_on(sms))
 
 
 def reached(tb: ComputeTestbench, asid: int) -> set[int]:

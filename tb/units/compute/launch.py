@@ -1,5 +1,6 @@
 """Tasks that are launched on the compute engine."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -7,8 +8,17 @@ import numpy as np
 
 from signalbox.hw.errors import Refusal
 from signalbox.tb.models.tasks import record_of
+from signalbox.tb.testbench.masks import mask
 
-__all__ = ["Job", "Launch"]
+__all__ = ["Job", "Launch", "only_on"]
+
+_LOWER = 672
+"""First bit of SM_DISABLE_MASK_LOWER."""
+
+
+def only_on(sms: Iterable[int]) -> int:
+    """Bits of a record for a task of these SMs alone; it also disables SMs that there are not."""
+    return (~mask(sms) & 0xFFFF_FFFF) << _LOWER
 
 
 class Job(Protocol):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from signalbox.driver.kernels.assembler import assemble, registers
-from signalbox.tb.units.compute.launch import Launch
+from signalbox.tb.units.compute.launch import Launch, only_on
 from signalbox.tb.units.compute.testbench import CONFIG, ComputeTestbench
 
 __all__ = ["DEPTH", "NestedTestbench", "Sum"]
@@ -191,15 +191,20 @@ class NestedTestbench(ComputeTestbench):
         self, *children: Launch, asid: int, priority: int = 5, joins: bool = True, **shape: int
     ) -> Launch:
         """A kernel that launches `children`, which were made just before, in order. `shape` :
-        warps and times, see `Sum`."""
+        warps and times, see `Sum`. With SM masks, it is for SMs of its own."""
         numbers = [child.number for child in children]
         assert numbers == list(range(self._next - len(numbers), self._next)), numbers
         job = Sum(self._next, children, self.random.getrandbits(32), joins, **shape)
-        made = Launch(self._next, job, asid=asid, priority=priority)
+        made = Launch(self._next, job, asid=asid, priority=priority, more=self._more())
         self._next += 1
         self.know(made)
         self.parents.update(dict.fromkeys(numbers, made.number))
         return made
+
+    def _more(self) -> int:
+        if not CONFIG.sm_masks:
+            return 0
+        return only_on(self.random.sample(range(CONFIG.sms), self.random.randint(1, CONFIG.sms)))
 
     def chain(
         self, length: int, asid: int, *, priority: int = 5, joins: bool = True, mixed: bool = False

@@ -83,7 +83,7 @@ def test_few_places(simulator: str, name: str) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", TREES)
 def test_trees(simulator: str, name: str) -> None:
-    """Random trees of kernels, on 1, 2 and 8 SMs."""
+    """Random trees of kernels, on 1, 2 and 8 SMs, and on 3 SMs with masks."""
     simulate(
         ComputeEngine(ENGINES[name]),
         "signalbox.tb.units.compute.cocotb_trees",
