@@ -70,7 +70,7 @@ def test_claims(simulator: str, sms: int) -> None:
 
 @pytest.mark.parametrize("sms", tiers([3, 4, 33], nightly=[4, 33]))
 def test_restarts(simulator: str, sms: int) -> None:
-    place_masked(simulator, "cocotb_restarts", sms, f"restarts-{sms}", minimum=5)
+    place_masked(simulator, "cocotb_restarts", sms, f"restarts-{sms}", minimum=8)
 
 
 @pytest.mark.parametrize(
