@@ -29,7 +29,7 @@ PASSED = rounds(SMS) + 4 + patience(CONFIG)
 MANY, TURNS = 5, 14
 """Kernels before that one, and urgent kernels in turn."""
 
-LEAST = (MANY + 1 + rounds(SMS) + 12) + rounds(SMS) + 1
+LEAST = (MANY + 1 + rounds(SMS) + 12) + rounds(SMS) - 1
 """Cycles from a restart until a kernel behind them has a block placed, if all are passed over at
 once, and for the urgent one."""
 
@@ -58,7 +58,7 @@ async def begin(
 
 
 @cocotb.test(**LIMIT)
-@cocotb.parametrize(every=[LEAST, 3 * PASSED], changes=[False, True])
+@cocotb.parametrize(every=[LEAST, LEAST + 2, 3 * PASSED], changes=[False, True])
 async def beside_urgent_ones(dut, every: int, changes: bool):
     """A kernel has room on its SM in a bound, although those before it are too many to be passed
     over between two urgent kernels, or even one of them is; with `changes`, their SM changes all
