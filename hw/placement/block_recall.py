@@ -69,7 +69,8 @@ class BlockRecall(wiring.Component):
     claim : out, a `block_claim`, for all SMs that may take the block but its own.
     barred : out, with `Config.sm_masks`: SMs that may not take it.
     owner : out, one-hot: the SM of the claimed block.
-    second, second_told : out, with a second claim: the same, and the SMs that keep room for it.
+    second, second_told, second_spares : out, with a second claim: the same, and the SMs that keep
+        room for it, or a slot, see `SecondClaim`.
     asked : out, with a second claim, one-hot strobe: an SM that is to return the second block.
     recall : out, strobe per SM: it is to return its claimed block.
     pause : out, no block may be placed from the next cycle on.
@@ -80,7 +81,7 @@ class BlockRecall(wiring.Component):
         self._config, sms = config, config.sms
         second = {
             "second": Out(block_claim(config)),
-            **{name: Out(sms) for name in ("second_told", "asked")},
+            **{name: Out(sms) for name in ("second_told", "second_spares", "asked")},
         }
         super().__init__({
             "waits": In(block_claim(config)).array(sms),
@@ -215,6 +216,7 @@ class BlockRecall(wiring.Component):
             another.seeks.eq(seeks),
             self.second.eq(another.claim),
             self.second_told.eq(another.told),
+            self.second_spares.eq(another.spares),
             self.asked.eq(Mux(self._moves_second, self.recall, 0)),
         ]
         with m.If(self._moves_second):
