@@ -45,17 +45,19 @@ class PassedKernels(wiring.Component):
     A kernel that is refused is passed over if some SM takes none of its blocks, nor of those passed
     over before. One that may have blocks stopped waits for `patience` cycles first, without those
     in which none can be stopped for it (`placing`). Its SMs are held: no block of a kernel behind
-    it goes there.
+    it goes there. Its patience goes on after a restart, unless another such kernel has waited
+    meanwhile.
 
     A turn ends, and all are served again,
 
-    * when a kernel is refused that cannot be passed over, or no kernel is left;
+    * when a kernel that cannot be passed over is refused, or no kernel is left;
     * when a decision that was in flight finds an SM for a kernel passed over;
     * when an SM of a kernel passed over has changed, and those behind have had `least_turn` cycles
       since the last pass;
     * `TURN` cycles after the last pass, for changes that SMs do not show.
 
-    The last two wait while a kernel does that may have blocks stopped, for its patience.
+    The last two wait while a kernel does that may have blocks stopped, for its patience, and those
+    behind have their `least_turn` after each pass, and after a restart that comes meanwhile.
 
     A restart serves the first kernel, but the turn goes on: kernels that were passed over in it are
     passed over again at once, without a decision (`at_once`), one per cycle. So those behind have

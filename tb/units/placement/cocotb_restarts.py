@@ -33,6 +33,9 @@ LEAST = (MANY + 1 + rounds(SMS) + 12) + rounds(SMS) - 1
 """Cycles from a restart until a kernel behind them has a block placed, if all are passed over at
 once, and for the urgent one."""
 
+ONE_MORE = rounds(SMS) + 4
+"""Most cycles more if kernels are passed over: one decision at a time for the last block."""
+
 DROPPED = 2 * rounds(SMS) + 8
 """Most cycles from a request, which drops all decisions, until a block of the first kernel is
 placed: one decision may fail, as two blocks in a row do not go to one SM."""
@@ -90,7 +93,7 @@ async def beside_urgent_ones(dut, every: int, changes: bool):
 async def one_cycle_for_each(dut):
     """After a restart, each kernel that was passed over costs those behind it one cycle, but for
     the first one of a turn."""
-    took = []
+    took: dict[int, list[int]] = {}
     for count in (0, 1, 3, 5):
         tb = await begin(dut, count)
         urgent = Kernel(7, 7, disabled=only(0), runs=(0, 0))
@@ -111,9 +114,14 @@ async def one_cycle_for_each(dut):
                 lambda one=behind, last=last: len(one.placed) > last, "it goes on", limit
             )
             gaps.append(tb.cycle - now)
-        took.append((count, min(gaps), max(gaps)))
-    print(f"least and most cycles by number of kernels passed over: {took}")
-    assert all(least <= 2 * DROPPED + count for count, least, _ in took)
+        took[count] = gaps
+    print(f"cycles by number of kernels passed over: {took}")
+    least = {count: min(gaps) for count, gaps in took.items()}
+    assert least[0] <= DROPPED and least[1] <= DROPPED + ONE_MORE
+    for count, gaps in took.items():
+        assert least[count] <= least[1] + max(0, count - 1)
+        longest = least[count] + 2  # but for the first one of a turn
+        assert all(min(pair) <= longest for pair in pairwise(gaps)), (count, gaps)
 
 
 @cocotb.test(**LIMIT)
