@@ -69,8 +69,9 @@ class BlockRecall(wiring.Component):
     claim : out, a `block_claim`, for all SMs that may take the block but its own.
     barred : out, with `Config.sm_masks`: SMs that may not take it.
     owner : out, one-hot: the SM of the claimed block.
-    second, second_told : out, with a second claim: the same, and the SMs that keep room for it.
-    asked : out, with a second claim, one-hot: an SM that is to return the second block.
+    second, second_told, second_spares : out, with a second claim: the same, and the SMs that keep
+        room for it, or a slot, see `SecondClaim`.
+    asked : out, with a second claim, one-hot strobe: an SM that is to return the second block.
     recall : out, strobe per SM: it is to return its claimed block.
     pause : out, no block may be placed from the next cycle on.
     move : out, strobe: see `block_move`.
@@ -80,7 +81,7 @@ class BlockRecall(wiring.Component):
         self._config, sms = config, config.sms
         second = {
             "second": Out(block_claim(config)),
-            **{name: Out(sms) for name in ("second_told", "asked")},
+            **{name: Out(sms) for name in ("second_told", "second_spares", "asked")},
         }
         super().__init__({
             "waits": In(block_claim(config)).array(sms),
@@ -139,7 +140,7 @@ class BlockRecall(wiring.Component):
         if self._config.masked_sms:
             self._bar(m, machine.ongoing("SEEK"))
         if self._two:
-            self._claim_another(m, *(machine.ongoing(name) for name in ("SEEK", "SETTLE", "WAIT")))
+            self._claim_another(m, *(machine.ongoing(name) for name in ("SEEK", "SETTLE")))
         return m
 
     def _most_urgent(self, m: Module) -> data.View:
@@ -202,7 +203,7 @@ class BlockRecall(wiring.Component):
             movable.append(one)
         return movable
 
-    def _claim_another(self, m: Module, seeks: Value, settles: Value, asks: Value) -> None:
+    def _claim_another(self, m: Module, seeks: Value, settles: Value) -> None:
         """A second claim; the states of the machine."""
         m.submodules.another = another = SecondClaim(self._config)
         for one, block in zip(another.waits, self._movable, strict=True):
@@ -215,7 +216,8 @@ class BlockRecall(wiring.Component):
             another.seeks.eq(seeks),
             self.second.eq(another.claim),
             self.second_told.eq(another.told),
-            self.asked.eq(Mux(asks & self._moves_second, another.owner, 0)),
+            self.second_spares.eq(another.spares),
+            self.asked.eq(Mux(self._moves_second, self.recall, 0)),
         ]
         with m.If(self._moves_second):
             m.d.comb += self._source.eq(another.owner)

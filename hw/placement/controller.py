@@ -368,7 +368,7 @@ class GlobalController(wiring.Component):
         if self._config.masked_sms:
             m.d.comb += [
                 recall.open.disabled.eq(opened.disabled),
-                self._barred.eq(recall.barred | recall.owner),
+                self._barred.eq(recall.barred),
             ]
         for n, link in enumerate(self.sm):
             told = recall.claim.valid & ~(recall.owner | self._barred)[n]
@@ -382,7 +382,7 @@ class GlobalController(wiring.Component):
             if two_claims(self._config):
                 second = recall.second_told[n] | recall.asked[n]
                 m.d.comb += [
-                    self._spared[n].eq(recall.second_told[n]),
+                    self._spared[n].eq(recall.second_spares[n]),
                     link.claim.eq(Mux(second, recall.second, recall.claim)),
                     link.claim.valid.eq(recall.second_told[n] | (told & ~recall.asked[n])),
                 ]

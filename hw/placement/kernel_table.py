@@ -44,22 +44,23 @@ def decision(config: Config) -> data.StructLayout:
 class KernelTable(wiring.Component):
     """Selects the kernel and issues decisions for its blocks, one per cycle.
 
-    Kernels are served in the order of `RowOrder`. Once every undistributed block of a kernel has a
-    decision in flight, decisions for the next kernel are issued. `restart` undoes this when such a
-    decision fails after its kernel was left (`lost`), or when a new row goes ahead of a served one
-    (`overtakes`); all decisions in flight are then dropped (`flush`, one cycle later). So no block
-    is placed while an earlier kernel has an undistributed block without a successful decision.
+    Without masks, kernels are served in the order of `RowOrder`. Once every undistributed block of
+    a kernel has a decision in flight, decisions for the next kernel are issued. `restart` undoes
+    this when such a decision fails after its kernel was left (`lost`), or when a new row goes ahead
+    of a served one (`overtakes`); all decisions in flight are then dropped (`flush`, one cycle
+    later). So no block is placed while an earlier kernel has an undistributed block without a
+    successful decision.
 
-    A kernel without a suitable SM waits: decisions for it are issued in every cycle until one
-    succeeds, and no other kernel is served (PLACE-6). With policies other than wide, one decision
-    is in flight at a time unless the kernel waits, and none during a `batch`.
+    Without masks, a kernel without a suitable SM waits: decisions for it are issued in every cycle
+    until one succeeds, and no other kernel is served (PLACE-6). With policies other than wide, one
+    decision is in flight at a time unless the kernel waits, and none during a `batch`.
 
     With `Config.sm_masks`, a kernel waits only for the SMs that take its blocks. If there are
     others, it is passed over: the kernels behind it are served, but not on its SMs, until all are
     dropped and the first kernel is served again (`again`); see `PassedKernels`. Only a kernel that
-    is served until its decision fails is passed over: so from a `lost` decision or a pass on, each
-    kernel is served until its last block is sent, one decision after the other for the last, until
-    a block is sent while no SM is held.
+    is served until its decision fails is passed over. So after a `lost` decision or a pass, a
+    kernel is left only when its last block is sent, which gets one decision at a time. This ends
+    when a block is sent while no SM is held.
 
     From the opening of a row to its first decision: 3 cycles, the first one with the row in the
     order.

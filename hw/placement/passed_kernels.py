@@ -45,17 +45,19 @@ class PassedKernels(wiring.Component):
     A kernel that is refused is passed over if some SM takes none of its blocks, nor of those passed
     over before. One that may have blocks stopped waits for `patience` cycles first, without those
     in which none can be stopped for it (`placing`). Its SMs are held: no block of a kernel behind
-    it goes there.
+    it goes there. Its patience goes on after a restart, unless another such kernel has waited
+    meanwhile.
 
     A turn ends, and all are served again,
 
-    * when a kernel is refused that cannot be passed over, or no kernel is left;
+    * when a kernel that cannot be passed over is refused, or no kernel is left;
     * when a decision that was in flight finds an SM for a kernel passed over;
     * when an SM of a kernel passed over has changed, and those behind have had `least_turn` cycles
       since the last pass;
     * `TURN` cycles after the last pass, for changes that SMs do not show.
 
-    The last two wait while a kernel does that may have blocks stopped, for its patience.
+    The last two wait while a kernel does that may have blocks stopped, for its patience, and those
+    behind have their `least_turn` after each pass, and after a restart that comes meanwhile.
 
     A restart serves the first kernel, but the turn goes on: kernels that were passed over in it are
     passed over again at once, without a decision (`at_once`), one per cycle. So those behind have
@@ -93,6 +95,8 @@ class PassedKernels(wiring.Component):
         """Per row: it was passed over in this turn."""
         self._stays = Signal(name="stays")
         """The served kernel waits for a block to be stopped."""
+        self._begun = Signal(name="patience_begun")
+        """A kernel has waited, and was neither passed over nor sent."""
         event = row_event(config)
         super().__init__({
             "served": In(served_kernel(config)),
@@ -150,11 +154,25 @@ class PassedKernels(wiring.Component):
         return m
 
     def _wait(self, m: Module) -> None:
-        """The patience of the served kernel."""
-        most = patience(self._config)
+        """The patience of the kernel that has waited last. It is kept until that waits again, over
+        restarts; another one that waits has its own."""
+        most, served = patience(self._config), self.served
         left = Signal(range(most + 1), init=most, name="patience")
-        m.d.comb += self._stays.eq(left != 0)
-        m.d.sync += left.eq(Mux(self.waits, left - (self._stays & ~self.placing), most))
+        row, mine = Signal.like(served.row, name="patient_row"), Signal(name="is_patient")
+        """The row of that kernel; it is the served one."""
+        counts, now = self.waits & ~self.at_once, Mux(mine, left, most)
+        m.d.comb += [self._stays.eq((left != 0) | ~mine), self._begun.eq(left != most)]
+        with m.If(counts):
+            m.d.sync += [
+                row.eq(served.row),
+                mine.eq(1),
+                left.eq(now - (self._stays & ~self.placing)),
+            ]
+        with m.If(self.loads.valid):
+            m.d.sync += mine.eq((self.loads.row == row) & ~counts)
+        over = (self.passes & ~self.at_once) | (self.sent.valid & (self.sent.row == row))
+        with m.If(over | (self.opens.valid & (self.opens.row == row))):
+            m.d.sync += left.eq(most)
 
     def _remember(self, m: Module, covered: Value, ends: Value) -> None:
         """Kernels passed over in this turn, until it `ends`, and whether their SMs have changed."""
@@ -196,9 +214,11 @@ class PassedKernels(wiring.Component):
         """Cycles until it is over, and until those behind have had the least turn."""
         ends, self._woken = Signal(name="turn_ends"), Signal(name="woken")
         changed = self._woken | (turn <= longest - TURN)
-        m.d.comb += ends.eq((((rest == 0) & changed) | (turn == 0)) & ~(self.waits & self._stays))
+        m.d.comb += ends.eq(
+            (((rest == 0) & changed) | (turn == 0)) & ~(over | (self.waits & self._stays))
+        )
         m.d.sync += [turn.eq(turn - (turn != 0)), rest.eq(rest - ((rest != 0) & self.holds))]
-        with m.If((self.at_once | self.restart) & (rest != 0)):
+        with m.If(((self.at_once | self.restart) & (rest != 0)) | (self.restart & self._begun)):
             m.d.sync += rest.eq(least)
         with m.If(self.passes & over):
             m.d.sync += [turn.eq(longest), rest.eq(least)]

@@ -31,8 +31,9 @@ class Preemption(wiring.Component):
     * on an SM whose most urgent block lacks resources, may have others stopped, and is more urgent
       than the SM's victim;
     * for a kernel that finds no SM: on the SM with the least urgent victim, among equals that with
-      the smallest state; only SMs that take its blocks count; only while no stop is in progress on
-      one of these, and once a block has had time to be placed in the room made by the last one.
+      the smallest state; only SMs that take its blocks count, and are not held for an earlier one;
+      only while no stop is in progress on one of these, and once a block has had time to be placed
+      in the room made by the last one.
 
     A victim that has no save place, and for which none is reserved, waits for a free one that is
     not reserved.
@@ -42,7 +43,8 @@ class Preemption(wiring.Component):
     victims : in, per SM: the block to be stopped next, a `block_victim`.
     lacks : in, per SM: its most urgent block lacks resources, a `block_lack`.
     waits : in, the served kernel finds no SM, and may have blocks stopped: its priority + 1.
-    barred : in, with `Config.sm_masks`: SMs to which no block of that kernel goes.
+    barred : in, with `Config.sm_masks`: SMs that do not take blocks of that kernel, or are held
+        for an earlier one.
     place : in, stream of free save places.
     spare : in, more places are free than are reserved, so any victim may get one.
     stop : out, strobe per SM: see `block_stop`.

@@ -32,6 +32,8 @@ class SecondClaim(wiring.Component):
     claim : out, a `block_claim`.
     owner : out, one-hot: the SM of the claimed block.
     told : out, SMs that keep room for it.
+    spares : out, SMs that keep a slot for it: those, and its own, unless that is one of the first
+        claim.
     """
 
     def __init__(self, config: Config) -> None:
@@ -45,6 +47,7 @@ class SecondClaim(wiring.Component):
             "claim": Out(block_claim(config)),
             "owner": Out(sms),
             "told": Out(sms),
+            "spares": Out(sms),
         })
         self._tried = Signal(sms, name="tried")
         """SMs whose blocks have been tried since the first one was."""
@@ -62,7 +65,8 @@ class SecondClaim(wiring.Component):
         claims = Signal(name="claims")
         m.d.comb += [
             takes.eq(~(self._disabled | self._source | self.first)),
-            self.told.eq(Mux(self.claim.valid, ~(barred | self.owner | self.first), 0)),
+            self.spares.eq(Mux(self.claim.valid, ~(barred | self.first), 0)),
+            self.told.eq(self.spares & ~self.owner),
         ]
         self._try(m, takes, claims, ~self.told.any() | (left == 0))
         self._stay(m)

@@ -369,7 +369,9 @@ class SmLink(wiring.Signature):
         1 cycle after anything else changed. Stays as long as the claim, and until such a block
         arrives; pauses for a cycle if another block arrives or is withdrawn.
     recall : out, strobe: the SM is to return the block that it reported in `waits` and that is
-        claimed. Not again before `returned`.
+        claimed. Not again before `returned`. With `Config.sm_masks`, `claim` names that block in
+        this cycle, although it is not valid; in the next one it may be one that this SM keeps room
+        for.
     returned : in, see `returned_block`. Resources of the block are not in `freed`, and it has no
         end.
 

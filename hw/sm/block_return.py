@@ -22,7 +22,8 @@ class BlockReturn(wiring.Component):
 
     A recall is answered in the second cycle or later, once no start is under way. The most urgent
     block is returned if it has not begun, and its priority and the needs of its first warp are
-    those claimed; with `Config.sm_masks`, its row, too.
+    those claimed; with `Config.sm_masks`, its row, too. Then these are those of the claim that
+    came with the recall, as the next one may be of another block.
 
     Members
     -------
@@ -32,6 +33,7 @@ class BlockReturn(wiring.Component):
     settled : in, `urgent` is the most urgent block, and does not begin in this cycle.
     starts : in, a warp that takes resources starts in this cycle.
     claim : in, the block claimed in the last cycle; see `SmLink`.
+    told : in, with `Config.sm_masks`: the claim of this cycle.
     claim_fits : in, per resource: enough is free for the first warp of the claimed block.
     recall : in, strobe: return the claimed block, reported in `waits`.
     waits : out, the most urgent block, if it has not begun and lacks resources, a `block_claim`.
@@ -52,6 +54,7 @@ class BlockReturn(wiring.Component):
             "settled": In(1),
             "starts": In(1),
             "claim": In(block_claim(config)),
+            **({"told": In(block_claim(config))} if self._masks else {}),
             "claim_fits": In(fits),
             "recall": In(1),
             "waits": Out(block_claim(config)),
@@ -85,6 +88,10 @@ class BlockReturn(wiring.Component):
 
     def _return(self, m: Module, level: Signal) -> None:
         urgent, claim, returned = self.urgent, self.claim, self.returned
+        if self._masks:
+            claim = Signal.like(self.claim, name="recalled")
+            with m.If(self.recall):
+                m.d.sync += claim.eq(self.told)
         decides, gives, same = (Signal(name=name) for name in ("decides", "gives", "same"))
         alike = [level == claim.level, *(urgent.takes[name] == claim[name] for name in _AMOUNTS)]
         if self._masks:

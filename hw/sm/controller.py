@@ -255,6 +255,8 @@ class SmController(wiring.Component):
             blocks.leaves.eq(returns.leaves),
             blocks.claimed.eq(Mux(link.claim.valid, link.claim.level, 0)),
         ]
+        if self._config.masked_sms:
+            m.d.comb += returns.told.eq(link.claim)
 
     def _stop(self, m: Module) -> None:
         """Stop blocks, and let them leave once their state is saved."""

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from amaranth import Module, Mux, Signal, Value
+from amaranth.lib import data
 from amaranth.lib.wiring import In
 
 from signalbox.hw.placement.passed_kernels import (
@@ -36,8 +37,9 @@ class PassedKernelsProof(Proof):
     name = "placement.passed_kernels"
     shows = (
         "SMs of a kernel that was passed over are held, and some SM is not; a kernel that may have "
-        "blocks stopped waits before it is passed over, for cycles in which they can be, and no "
-        "turn ends meanwhile; all are served again when an SM of theirs has changed and those "
+        "blocks stopped waits before it is passed over, for cycles in which they can be, those "
+        "before a restart included, and no turn ends meanwhile, nor when one is passed over; all "
+        "are served again when an SM of theirs has changed and those "
         "behind have had the least turn, after the longest one, when one finds an SM after all, or "
         "when no SM or no kernel is left; a restart holds none, but until then, one that was "
         "passed over is passed over again in the cycle in which it is served"
@@ -52,7 +54,8 @@ class PassedKernelsProof(Proof):
         self._held, self._kept = inside.signal("held"), inside.signal("kept")
         self._left, self._spent = inside.signal("patience"), inside.signal("spent")
         self._turn, self._rest = inside.signal("turn"), inside.signal("rest")
-        self._woken = inside.signal("woken")
+        self._woken, self._row = inside.signal("woken"), inside.signal("patient_row")
+        self._mine = inside.signal("is_patient")
         self._late, self._flight = inside.signal("changed_since"), inside.signal("cycles_in_flight")
         m.submodules.dut = wrap(dut)
         for path, member, signal in dut.signature.flatten(dut):
@@ -108,15 +111,27 @@ class PassedKernelsProof(Proof):
         ]
 
     def _wait(self, m: Module, dut: PassedKernels) -> None:
+        """The kernel that waited last has its patience until it is passed over, sent or opened."""
         most, refused = patience(CONFIG), Signal(name="refused_before")
-        waited = Signal(range(most + 1), name="waited")
-        counts = (waited != most) & ~dut.placing
+        waited, now = Signal(range(most + 1), name="waited"), Signal(range(most + 1), name="has")
+        row, mine = Signal.like(dut.served.row, name="waiting_row"), Signal(name="waits_again")
+        counts, loads = dut.waits & ~dut.at_once, dut.loads
+        m.d.comb += now.eq(Mux(mine, waited, 0))
         m.d.sync += refused.eq(dut.refused & ~dut.restart)
-        m.d.sync += waited.eq(Mux(dut.waits, waited + counts, 0))
-        self._patient = dut.waits & (waited != most)
-        self._over = refused & (~dut.served.saves | (waited == most))
+        with m.If(counts):
+            m.d.sync += [row.eq(dut.served.row), waited.eq(now + ((now != most) & ~dut.placing))]
+        with m.If(loads.valid | counts):
+            same = (loads.row == row) & ~counts
+            m.d.sync += mine.eq(Mux(loads.valid, same, 1))
+        over = dut.passes & ~dut.at_once
+        with m.If(over | _of(dut.sent, row) | _of(dut.opens, row)):
+            m.d.sync += waited.eq(0)
+        self._begun = waited != 0
+        self._over = refused & (~dut.served.saves | (now == most))
+        self._stays = (dut.waits & (now != most)) | self._over
+        """No turn ends: the served kernel is patient, or is passed over just now."""
         m.d.comb += [
-            Assert(self._left + waited == most),
+            Assert((self._left + waited == most) & (self._mine == mine) & (self._row == row)),
             Assert(~dut.passes | self._over | dut.at_once),
             Cover(dut.passes & dut.served.saves & self._over),
         ]
@@ -140,6 +155,8 @@ class PassedKernelsProof(Proof):
         ]
         with m.If(passes):
             m.d.sync += calm.eq(0)
+        with m.Elif(dut.restart & self._begun):
+            m.d.sync += calm.eq(0)
         with m.Elif(calm != least):
             m.d.sync += calm.eq(Mux(dut.at_once | dut.restart, 0, calm + held))
         event = Signal(name="refused_or_sent")
@@ -151,8 +168,8 @@ class PassedKernelsProof(Proof):
         m.d.comb += [
             Assert((self._turn + since == longest) & (self._rest + calm == least)),
             Assert((late == self._late) & (changed == self._woken)),
-            Assert(~(held & over & ~self._patient) | dut.again),
-            Assert(~(dut.again & by_time) | (over & ~self._patient)),
+            Assert(~(held & over & ~self._stays) | dut.again),
+            Assert(~(dut.again & by_time) | (over & ~self._stays)),
             Assert(held | ~dut.again),
             Assert(~(held & self._found) | dut.again),
             Assert(~(held & leaves & (self._held | own).all()) | dut.again),
@@ -161,7 +178,7 @@ class PassedKernelsProof(Proof):
 
     def _ends_turn(self, dut: PassedKernels, over: Value) -> Value:
         """Kernels passed over before are not passed over at once any more."""
-        self._ends = dut.again | self._found | (dut.restart & over & ~self._patient)
+        self._ends = dut.again | self._found | (dut.restart & over & ~self._stays)
         return self._ends
 
     def _end(self, m: Module, dut: PassedKernels) -> None:
@@ -173,6 +190,10 @@ class PassedKernelsProof(Proof):
             Assert(self._flight + since == decided),
             Assert(~(self._held.any() & dut.idle & (since == decided)) | dut.again),
         ]
+
+
+def _of(event: data.View, row: Value) -> Value:
+    return event.valid & (event.row == row)
 
 
 PROOFS = [PassedKernelsProof()]

@@ -145,8 +145,8 @@ class Blocks(Participant):
                     row.kernels.remove(sm.ended[-1])
 
     def _claim(self, claims: Sequence[Mapping[str, int]]) -> None:
-        """Apply the claims. Without masks, there is one at most, told to all SMs but its own, which
-        keeps a slot, too."""
+        """Apply the claims. Each is told to all SMs that take the block but its own, which keeps a
+        slot, too; a second one not to those of the first. Without masks, there is one at most."""
         told = {n: claim for n, claim in enumerate(claims) if claim["valid"]}
         for n, claim in told.items():
             if not self._sms[n].masks:
@@ -157,6 +157,9 @@ class Blocks(Participant):
             takes = kernel is None or kernel.allows(n)
             assert takes, f"a claim for SM {n}, which does not take the block"
             self.table[n].claimed = claim["level"]
+            for row in self.table:
+                if row.number not in told and kernel and kernel.allows(row.number):
+                    row.claimed = max(row.claimed, claim["level"])
 
     def _hear(self, taken: int | None) -> None:
         """Apply the reports of the last cycle, except that of SM `taken`, to which a block was sent

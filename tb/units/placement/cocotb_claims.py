@@ -80,3 +80,31 @@ async def each_in_turn(dut: Any) -> None:
             lambda one=kernels[n]: len(placed(tb, one)) == 2, "it has moved", WARPS + IN_TURN
         )
         assert placed(tb, kernels[n])[1] == (2 * n + 1, MOVED)
+
+
+@cocotb.test(**LIMIT)
+async def room_for_both(dut: Any) -> None:
+    """An SM keeps room for a block while one of its own, claimed second, moves to another group:
+    what is less urgent starts there neither before nor after (rule 7 of the SMs)."""
+    for number in range(6):
+        tb = await start(dut)
+        await tb.opened(Kernel(0, 0, 2, WARPS, 1, runs=LONG, disabled=only(0, 1)))
+        await tb.opened(Kernel(1, 12, 1, WARPS, 1, runs=LONG, disabled=only(2)))
+        await tb.steps(SETTLED)
+        small = Kernel(2, 1, runs=LONG, disabled=only(1))
+        second = Kernel(3, 5, 1, WARPS, 1, barrier=True, runs=LONG, disabled=only(1, 2))
+        first = Kernel(4, 9, 1, WARPS, 1, barrier=True, runs=LONG, disabled=only(0, 1))
+        for kernel, home in (small, 1), (second, 1), (first, 0):
+            await tb.opened(kernel)
+            await tb.steps(SETTLED)
+            assert placed(tb, kernel) == [(home, LOWER)]
+        tb.end_one(1)
+        await tb.steps(SETTLED + number)
+        (block,) = (one for one in tb.sms[1].blocks if one.kernel is small)
+        tb.end_all(2)
+        await tb.until(lambda tb=tb, one=second: len(placed(tb, one)) == 2, "it moves", IN_TURN)
+        await tb.steps(SETTLED)
+        assert block.unstarted, "it has started in the room kept for the first claim"
+        tb.end_all(1)
+        await tb.steps(WARPS + MOVE_LATENCY)
+        assert placed(tb, first)[1:] == [(1, MOVED)]

@@ -26,6 +26,16 @@ OTHERS = (1 << LAST) - 1
 PASSED = rounds(SMS) + 4 + patience(CONFIG)
 """Most cycles until a kernel that may have blocks stopped is passed over."""
 
+MANY, TURNS = 5, 14
+"""Kernels before that one, and urgent kernels in turn."""
+
+LEAST = (MANY + 1 + rounds(SMS) + 12) + rounds(SMS) - 1
+"""Cycles from a restart until a kernel behind them has a block placed, if all are passed over at
+once, and for the urgent one."""
+
+ONE_MORE = rounds(SMS) + 4
+"""Most cycles more if kernels are passed over: one decision at a time for the last block."""
+
 DROPPED = 2 * rounds(SMS) + 8
 """Most cycles from a request, which drops all decisions, until a block of the first kernel is
 placed: one decision may fail, as two blocks in a row do not go to one SM."""
@@ -36,10 +46,14 @@ def only(sm: int) -> int:
     return (1 << SMS) - 1 & ~(1 << sm)
 
 
-async def begin(dut, count: int, *, saves: bool = True) -> PlacementTestbench:
-    """Kernels 1 to `count` wait for the last SM, which runs more urgent work without an end."""
+async def begin(
+    dut, count: int, *, saves: bool = True, changes: bool = False
+) -> PlacementTestbench:
+    """Kernels 1 to `count` wait for the last SM, which runs more urgent work without an end; with
+    `changes`, one block after the other."""
     tb = await start(dut)
-    await tb.opened(Kernel(0, 9, SLOTS, runs=LONG, disabled=OTHERS))
+    blocks, runs = (1 << 20, (20, 40)) if changes else (SLOTS, LONG)
+    await tb.opened(Kernel(0, 9, blocks, runs=runs, disabled=OTHERS))
     await tb.steps(SETTLED)
     for row in range(1, count + 1):
         await tb.opened(Kernel(row, 5, disabled=OTHERS, saves=saves, runs=(0, 0)))
@@ -47,20 +61,20 @@ async def begin(dut, count: int, *, saves: bool = True) -> PlacementTestbench:
 
 
 @cocotb.test(**LIMIT)
-async def beside_urgent_ones(dut):
+@cocotb.parametrize(every=[LEAST, LEAST + 2, 3 * PASSED], changes=[False, True])
+async def beside_urgent_ones(dut, every: int, changes: bool):
     """A kernel has room on its SM in a bound, although those before it are too many to be passed
-    over between two urgent kernels."""
-    count, every = 5, 3 * PASSED
-    assert count * PASSED > every
+    over between two urgent kernels, or even one of them is; with `changes`, their SM changes all
+    the time."""
+    assert MANY * PASSED > every
     for phase in range(0, every // 2, 3):
-        tb = await begin(dut, count)
+        tb = await begin(dut, MANY, changes=changes)
         waits = Kernel(6, 3, disabled=only(1), runs=(0, 0))
         rows = cycle((7, 8, 9))
-        for turn in range(8):
-            await tb.opened(urgent := Kernel(next(rows), 7, disabled=only(0), runs=(0, 0)))
+        for turn in range(TURNS):
+            await tb.opened(urgent := Kernel(next(rows), 10, disabled=only(0), runs=(0, 0)))
             begun = tb.cycle
-            await tb.steps(DROPPED)
-            assert not urgent.left, "it has no room"
+            await tb.until(lambda one=urgent: not one.left, "it has room", DROPPED)
             await tb.until(lambda tb=tb, row=urgent.row: tb.drained(row), "it has ended")
             await tb.closed(urgent.row)
             if turn == 2:
@@ -68,6 +82,8 @@ async def beside_urgent_ones(dut):
                 await tb.opened(waits)
             await tb.steps(max(1, every - (tb.cycle - begun)))
         assert not waits.left, f"no room for it, {phase} cycles after an urgent kernel"
+        if changes:
+            continue
         tb.end_all(LAST)
         bound = longest_turn(CONFIG) + DROPPED
         await tb.until(lambda one=tb.kernels[1]: not one.left, "the first one has room", bound)
@@ -77,7 +93,7 @@ async def beside_urgent_ones(dut):
 async def one_cycle_for_each(dut):
     """After a restart, each kernel that was passed over costs those behind it one cycle, but for
     the first one of a turn."""
-    took = []
+    took: dict[int, list[int]] = {}
     for count in (0, 1, 3, 5):
         tb = await begin(dut, count)
         urgent = Kernel(7, 7, disabled=only(0), runs=(0, 0))
@@ -98,9 +114,14 @@ async def one_cycle_for_each(dut):
                 lambda one=behind, last=last: len(one.placed) > last, "it goes on", limit
             )
             gaps.append(tb.cycle - now)
-        took.append((count, min(gaps), max(gaps)))
-    print(f"least and most cycles by number of kernels passed over: {took}")
-    assert all(least <= 2 * DROPPED + count for count, least, _ in took)
+        took[count] = gaps
+    print(f"cycles by number of kernels passed over: {took}")
+    least = {count: min(gaps) for count, gaps in took.items()}
+    assert least[0] <= DROPPED and least[1] <= DROPPED + ONE_MORE
+    for count, gaps in took.items():
+        assert least[count] <= least[1] + max(0, count - 1)
+        longest = least[count] + 2  # but for the first one of a turn
+        assert all(min(pair) <= longest for pair in pairwise(gaps)), (count, gaps)
 
 
 @cocotb.test(**LIMIT)

@@ -86,8 +86,9 @@ class Sm(Participant):
     def drive(self, cycle: int) -> None:
         self.freed = self._finish(cycle)
         kept, self._keeps = self._keeps, self._outranked()
+        recalled = self._recalled is not None
         self._answer(cycle)
-        starts = self._start(cycle)
+        starts = not recalled and self._start(cycle)
         self.room = kept and self._keeps and not starts and self._fits_claim()
         self._report_waiting()
         highest = max((block.kernel.priority + 1 for block in self.blocks), default=0)

@@ -208,3 +208,37 @@ async def recalled_by_row(dut):
             assert await tb.recall(one) is waiting
     tb.hold = set()
     await tb.rest()
+
+
+@cocotb.test(**LIMIT)
+async def keeps_room_over_a_recall(dut):
+    """With SM masks, a block is recalled from an SM that keeps room for another one: it leaves,
+    although the SM is busy with killed ones, and nothing less urgent starts before or after
+    (rule 7)."""
+    tb = await ControllerTestbench(dut).start()
+    size = tb.size
+    if not size.masks:
+        return
+    holder, claimed = Kernel(0, 63, warps=size.warps - 1), Kernel(1, 9, warps=2, barrier=True)
+    waits, small = Kernel(2, 5, warps=2, barrier=True), Kernel(3, 1)
+    killed = Kernel(4, 0, warps=3)
+    for kernel in (holder, claimed, waits, small, killed):
+        await tb.describe(kernel)
+    tb.hold = {0}
+    tb.send(holder)
+    await tb.until(lambda: len(tb.seen.starts) == holder.warps, "one warp is left")
+    for number in range(20):
+        tb.claim(claimed)
+        (block,), (other,), _ = tb.send(waits), tb.send(small), tb.send(killed)
+        await tb.steps(30)
+        tb.kill(killed.row)
+        await tb.steps(number)
+        assert await tb.recall(waits) is block
+        await tb.until(lambda: tb.gone(killed.row), "the killed one is over")
+        tb.revive()
+        assert not other.started, "it has started in the room kept"
+        tb.claim(None)
+        await tb.until(lambda one=other: not one.waits, "it starts")
+        await tb.steps(60)
+    tb.hold = set()
+    await tb.rest()

@@ -217,11 +217,14 @@ class ControllerTestbench(Testbench):
         return {"level": level, **needs, **row}
 
     async def recall(self, kernel: Kernel) -> Block | None:
-        """Claim a block of the kernel that waits here, and recall it."""
+        """Claim a block of the kernel that waits here, and recall it. With SM masks, the claim of
+        another SM's block goes on in the next cycle."""
         self.drive(link__claim={"valid": 0, **self._claim_of(kernel)}, link__recall=1)
         self._recalled, answers = True, len(self.returned)
         await self.step()
         self.drive(link__recall=0)
+        if self.size.masks:
+            self.claim(self._claim)
         await self.until(lambda: len(self.returned) > answers, "the recall is answered", 20)
         return self.returned[-1]
 
