@@ -29,7 +29,7 @@ PASSED = rounds(SMS) + 4 + patience(CONFIG)
 MANY, TURNS = 5, 14
 """Kernels before that one, and urgent kernels in turn."""
 
-LEAST = (MANY + 1 + rounds(SMS) + 12) + rounds(SMS) - 1
+LEAST = (MANY + 1 + rounds(SMS) + 12) + 2 * rounds(SMS) - 2
 """Cycles from a restart until a kernel behind them has a block placed, if all are passed over at
 once, and for the urgent one."""
 
