@@ -78,13 +78,8 @@ def _pytest(part: str, *arguments: str) -> list[str]:
     """Command that runs tests on all cores, with the JUnit file next to the part's log. Tests that
     passed on the same code are not repeated."""
     junit = ["--junitxml", str(FOLDER / f"{part}.xml")]
-    keep = ["-p", kept_results.__name__, "--keep-results", str(_kept(part))]
+    keep = ["-p", kept_results.__name__, "--keep-results", str(FOLDER / "passed.jsonl")]
     return _module("pytest", "tb", "-q", "-n", "auto", *keep, *junit, *arguments)
-
-
-def _kept(part: str) -> Path:
-    """File with the tests of a part that have passed, of all runs."""
-    return FOLDER / f"{part}-passed.jsonl"
 
 
 def _module(name: str, *arguments: str) -> list[str]:
@@ -158,14 +153,16 @@ _SHOWING = (*_SIMULATORS, "soak", "exports", "bench", "proofs")
 """Parts whose results show the requirements of the plan."""
 
 
-def run(name: str, part: Part, seed: int, commit: str) -> Outcome:
-    """Run a part, with its output in `<name>.log`."""
+def run(name: str, part: Part, seed: int, commit: str, *, again: bool = False) -> Outcome:
+    """Run a part, with its output in `<name>.log`. `again` : repeat tests whose results are
+    kept."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     for old in (*FOLDER.glob(f"{name}.*"), _junit(name)):
         old.unlink(missing_ok=True)
     began = time.monotonic()
     passed = True
     env = {**os.environ, "SIGNALBOX_SEED": str(seed), "SIGNALBOX_REQUIRE_ICARUS": "1"}
+    env |= {kept_results.AGAIN: str(int(again))}
     log = FOLDER / f"{name}.log"
     for command in part.commands(seed):
         _add(log, f"$ {shlex.join(command)}")
@@ -243,12 +240,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{name}: passed before")
             continue
         part = PARTS[name]
-        if options.again:
-            _kept(name).unlink(missing_ok=True)
         if options.limit:
             part = replace(part, limit=60 * options.limit)
         print(f"{name}: {part.about}, seed {seed} ...", flush=True)
-        outcomes[name] = run(name, part, seed + part.later, commit)
+        outcomes[name] = run(name, part, seed + part.later, commit, again=options.again)
         keep(outcomes[name])
         verdict = "passed" if outcomes[name].passed else f"FAILED, see {FOLDER / name}.log"
         print(f"{name}: {verdict} ({outcomes[name].seconds / 60:.1f} min)", flush=True)

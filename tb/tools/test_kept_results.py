@@ -89,3 +89,5 @@ def test_kept(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, jobs: 
     (pytester.path / "digest").write_text("2")
     assert run()[0] == ["1", "2", "bad", "torn"]
     assert run()[0] == ["bad", "torn"]
+    monkeypatch.setenv(kept_results.AGAIN, "1")
+    assert run()[0] == ["1", "2", "bad", "torn"]

@@ -178,16 +178,17 @@ def test_results_of_tests(folder: Path, monkeypatch: pytest.MonkeyPatch):
     assert run("proofs", BAD, 7, "abc").tests == {}
 
 
-def test_kept_results(folder: Path):
-    """The count of tests that were not repeated is shown; with `again`, there are none."""
-    junit, kept = folder / "good.xml", folder / "good-passed.jsonl"
+def test_kept_results(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    """The count of tests that were not repeated is shown; with `again`, all are."""
+    junit = folder / "good.xml"
     text = '<testcase><properties><property name="kept" value="seed 1"/></properties></testcase>'
     write = f"open({str(junit)!r}, 'w').write({text!r}); print('2 passed')"
-    kept.touch()
     assert run("good", python(write), 7, "abc").counts == "2 passed, 1 of them before"
-    assert kept.exists()
-    nightly.main(["--again", "good"])
-    assert not kept.exists()
+    again = "import os; print(os.environ['SIGNALBOX_AGAIN'], 'passed')"
+    for options, shown in ((["--again"], "1 passed"), (["--seed", "2"], "0 passed")):
+        monkeypatch.setattr(nightly, "PARTS", {shown[0]: python(again)})
+        assert nightly.main(options) == 0
+        assert shown in (folder / "page.md").read_text()
 
 
 def test_page(folder: Path):
