@@ -1,7 +1,8 @@
 """Extension of Sphinx: the project's docstrings as reStructuredText.
 
-Code is in single backticks. What is indented by four is code as well. A section is a title
-underlined with dashes; its entries are `name : text`, whose further lines are indented.
+Code is in single backticks. What is indented by four is code as well. Items of a list begin with
+an asterisk. A section is a title underlined with dashes; its entries are `name : text`, with
+further lines indented.
 """
 
 import re
@@ -14,7 +15,8 @@ __all__ = ["restructured", "setup"]
 
 _ENTRY = re.compile(r"([\w`, …\\]+?) : (.*)")
 _CODE = re.compile(r"(`[^`]*`)")
-_SPECIAL = re.compile(r"([\\*|_])")
+_SPECIAL = re.compile(r"(?!^\* )([\\*|_])", re.MULTILINE)
+"""Marks of reStructuredText, but for that of a list."""
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
