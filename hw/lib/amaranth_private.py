@@ -32,7 +32,7 @@ __all__ = [
 
 def convert(whole: Design, name: str) -> tuple[str, Netlist]:
     """RTLIL of an elaborated component as module `name`, without source lines, and the netlist from
-    which it was written; to build that again would take half as long as the whole."""
+    which it is written. Amaranth builds a netlist for each use; this one serves both."""
     netlist = build_netlist(whole)
     with patch.object(rtlil._ir, "build_netlist", lambda *_, **__: netlist):
         text, _ = rtlil.convert_fragment(whole, name=name, emit_src=False)

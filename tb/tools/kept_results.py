@@ -29,6 +29,9 @@ AGAIN = "SIGNALBOX_AGAIN"
 KEPT = "kept"
 """Name of the property in the JUnit file."""
 
+_DIGEST = "digest"
+"""The same, for the digest of a test that was not kept."""
+
 _OPTION = "--keep-results"
 
 
@@ -60,32 +63,35 @@ class KeptResults:
         self._file, self._writes = file, writes
         reads = file.exists() and os.environ.get(AGAIN, "0") in {"", "0"}
         lines = file.read_text().splitlines() if reads else []
-        self._known = {one.test: one for one in (_Passed(**json.loads(line)) for line in lines)}
+        whole = [line for line in lines if line.endswith("}")]  # not if a run was killed
+        self._known = {one.test: one for one in (_Passed(**json.loads(line)) for line in whole)}
         self._fresh: dict[str, _Passed] = {}
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None]:
-        """After others have chosen tests: those that are known only report."""
+        """After others have chosen tests: those that are known only report, the others with the
+        digest of the code that is about to be tested."""
         yield
         for item in items:
-            known = self._known.get(item.nodeid)
-            if known and known.digest == _digest(item.nodeid):
+            known, now = self._known.get(item.nodeid), _digest(item.nodeid)
+            if known and known.digest == now:
                 vars(item).update(setup=lambda: None, runtest=lambda: None)
                 item.user_properties += [(PROPERTY, result) for result in known.cocotb]
                 item.user_properties.append((KEPT, f"seed {known.seed}"))
+            elif now:
+                item.user_properties.append((_DIGEST, now))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Write a test that has passed when it is torn down."""
-        if not self._writes or (now := _digest(report.nodeid)) is None:
-            return
         properties = [(str(name), str(value)) for name, value in report.user_properties]
-        if report.when == "call" and report.passed and KEPT not in dict(properties):
+        now = dict(properties).get(_DIGEST)
+        if self._writes and report.when == "call" and report.passed and now:
             results = [value for name, value in properties if name == PROPERTY]
             seed = os.environ.get("SIGNALBOX_SEED", "")
             self._fresh[report.nodeid] = _Passed(report.nodeid, now, seed, results)
         elif report.when == "teardown" and report.passed and report.nodeid in self._fresh:
             with self._file.open("a") as file:
-                file.write(json.dumps(asdict(self._fresh.pop(report.nodeid))) + "\n")
+                file.write(f"\n{json.dumps(asdict(self._fresh.pop(report.nodeid)))}\n")
 
 
 def _digest(test: str) -> str | None:

@@ -38,6 +38,8 @@ def test_files():
 
 
 TESTS = """
+from pathlib import Path
+
 import pytest
 
 @pytest.mark.parametrize("n", [1, 2])
@@ -62,7 +64,7 @@ def test_torn(torn):
 @pytest.mark.parametrize("jobs", [(), ("-n", "2")])
 def test_kept(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, jobs: tuple[str, ...]):
     """What has passed is not repeated until its code changes, and is reported with the results of
-    its cocotb tests; what has failed is."""
+    its cocotb tests; what has failed is repeated. The code is that from before the run."""
     (pytester.path / "digest").write_text("1")
     monkeypatch.setenv("SIGNALBOX_SEED", "7")
     pytester.makeconftest(
@@ -82,12 +84,20 @@ def test_kept(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, jobs: 
 
     ran, junit = run()
     assert ran == ["1", "2", "bad", "torn"] and "kept" not in junit
+    with Path("passed").open("a") as file:
+        file.write('\n{"test": "cut sh')  # a run was killed
     ran, junit = run()
     assert ran == ["bad", "torn"]
     assert junit.count('name="kept" value="seed 7"') == 2
     assert junit.count('value="pass tb/units/x.py::y"') == 2
     (pytester.path / "digest").write_text("2")
     assert run()[0] == ["1", "2", "bad", "torn"]
+    assert run()[0] == ["bad", "torn"]
+    (pytester.path / "digest").write_text("3")
+    edits = "Path('digest').write_text('4'); record_property"
+    pytester.makepyfile(test_some=TESTS.replace("record_property(", f"{edits}("))
+    assert run()[0] == ["1", "2", "bad", "torn"]
+    (pytester.path / "digest").write_text("3")  # of the code that was tested
     assert run()[0] == ["bad", "torn"]
     monkeypatch.setenv(kept_results.AGAIN, "1")
     assert run()[0] == ["1", "2", "bad", "torn"]
