@@ -150,7 +150,6 @@ class MaskedRecallProof(RecallProof):
         "second; no SM keeps room for both"
     )
     masks = True
-    long = True  # an option: at night
 
     def build(self, m: Module, wrap: Wrap) -> None:
         super().build(m, wrap)

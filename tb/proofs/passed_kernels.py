@@ -46,7 +46,6 @@ class PassedKernelsProof(Proof):
     )
     induction = 3
     cover = 24
-    long = True  # an option: at night
 
     def build(self, m: Module, wrap: Wrap) -> None:
         dut = PassedKernels(CONFIG)
