@@ -202,7 +202,7 @@ def test_several_fail():
 @pytest.mark.parametrize(
     ("low", "value", "cause", "check", "words"),
     [
-        (580, 4, Cause.TASK_MODEL, SkedCheck.NONE, "has another version, unmodelled"),
+        (580, 4, Cause.TASK_MODEL, SkedCheck.NONE, "has another version or an empty grid"),
         (384, 0, Cause.TASK_MODEL, SkedCheck.NONE, "or an empty grid"),
         (648, 0, Cause.TASK_CHECK, SkedCheck.REGISTER_COUNT, "SKEDCHECK 6 REGISTER_COUNT"),
         (736, 1, Cause.TASK_CHECK, SkedCheck.LOCAL_MEMORY_LOW, "SKEDCHECK 2 LOCAL_MEMORY_LOW: si"),

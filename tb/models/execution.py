@@ -2,9 +2,8 @@
 (COPY-1, COPY-4, COPY-7, COPY-13, HOST-3, HOST-4, HOST-8)."""
 
 from collections import Counter
-from copy import deepcopy
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 from signalbox.hw.config import WINDOW_BASE, Config
 from signalbox.hw.errors import Cause
@@ -111,6 +110,9 @@ class State:
     deadline: int = 0
     referred: bool = False
     inline: Inline = field(default_factory=Inline)
+
+    def copied(self) -> Self:
+        return replace(self, settings=self.settings.copied())
 
 
 @dataclass(frozen=True)
@@ -245,7 +247,7 @@ class ExecutionModel:
         for name in ("done", "busy", "sets", "keep", "yields", "ignored"):
             out[name] = False
         out["asked"], out["state"] = self.asked, self.state
-        self.state = deepcopy(self.state)
+        self.state = self.state.copied()
         old_deadline, was_asked = self.state.deadline, self.asked
         found, self._found = self._found, None
         answer = self._answered()
@@ -275,7 +277,7 @@ class ExecutionModel:
         """Load, reset, replace."""
         now = self._now
         if now.load is not None:
-            self.state = deepcopy(now.load)
+            self.state = now.load.copied()
         if now.replace and self.state.inline.failed:
             self._meet("inline: again" if now.again else "inline: replaced")
             if not now.again:

@@ -6,6 +6,7 @@ It runs one block at a time. Its warps run one after another, each up to a barri
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from math import prod
 
 import numpy as np
 
@@ -88,7 +89,7 @@ class Launch:
 
     @property
     def threads(self) -> int:
-        return int(np.prod(self.block))
+        return prod(self.block)
 
     @property
     def warps(self) -> int:

@@ -3,6 +3,7 @@ refusals in `hw/README.md` (HOST-3, HOST-4, HOST-8)."""
 
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
+from typing import Self
 
 from signalbox.hw.config import WINDOW_BASE
 from signalbox.hw.errors import Cause
@@ -204,6 +205,9 @@ class Settings:
     copy: dict[str, int] = field(
         default_factory=lambda: {name: 0 for name, _, _ in _COPY_FIELDS.values()}
     )
+
+    def copied(self) -> Self:
+        return replace(self, objects=[*self.objects], copy={**self.copy})
 
     def apply(self, method: Method) -> None:
         """Execute a state method."""

@@ -1,8 +1,9 @@
 """Testbench of a unit with one clock, cycle by cycle."""
 
 from collections.abc import Callable
+from functools import cache
 from random import Random
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import cocotb
 from amaranth.lib import wiring
@@ -13,7 +14,16 @@ from signalbox.hw.lib.flat_ports import ports
 from signalbox.tb.testbench.port import Port
 from signalbox.tb.testbench.reset import reset
 
-__all__ = ["Participant", "Testbench"]
+__all__ = ["Participant", "Testbench", "component"]
+
+C = TypeVar("C", bound=wiring.Component)
+
+
+@cache
+def component(kind: Callable[..., C], *arguments: Any, **options: Any) -> C:
+    """A component that gives names and shapes of ports. It is created once per simulation: all
+    tests together would take longer to create theirs than to simulate."""
+    return kind(*arguments, **options)
 
 
 class Participant:
@@ -32,7 +42,7 @@ class Testbench:
 
         class FifoTestbench(Testbench):
             def __init__(self, dut: Any) -> None:
-                super().__init__(dut, StreamFIFO(16, 5))
+                super().__init__(dut, component(StreamFIFO, 16, 5))
                 self.source = Source(self, "i")
                 self.sink = Sink(self, "o", pace=self.share(0.5))
 
@@ -63,8 +73,10 @@ class Testbench:
         self.dut = dut
         self.random = Random(cocotb.RANDOM_SEED)
         self.cycle = 0
-        self._participants: list[Participant] = []
+        self._drives: list[Callable[[int], None]] = []  # of all participants
+        self._samples: list[Callable[[int], None]] = []
         self._passed: Event | None = None
+        self._rises = RisingEdge(dut.clk)
         flat = ports(design)
         self.ports: dict[str, Port] = {}
         for path, member, _ in design.signature.flatten(design):
@@ -76,7 +88,11 @@ class Testbench:
 
     def join(self, participant: Participant) -> None:
         """Let a participant take part in all following steps, after those that joined before."""
-        self._participants.append(participant)
+        kind = type(participant)
+        if kind.drive is not Participant.drive:
+            self._drives.append(participant.drive)
+        if kind.sample is not Participant.sample:
+            self._samples.append(participant.sample)
 
     async def start(self) -> Self:
         """Start the clock and reset the design."""
@@ -94,11 +110,11 @@ class Testbench:
 
     async def step(self) -> object:
         """One cycle."""
-        for one in self._participants:
-            one.drive(self.cycle)
-        await RisingEdge(self.dut.clk)
-        for one in self._participants:
-            one.sample(self.cycle)
+        for drive in self._drives:
+            drive(self.cycle)
+        await self._rises
+        for sample in self._samples:
+            sample(self.cycle)
         self.cycle += 1
         return None
 

@@ -54,7 +54,7 @@ class Sink(Participant):
         self._ready.set(self.open)
 
     def sample(self, cycle: int) -> None:
-        self.offered = self._valid.get() == 1
+        self.offered = self._valid.bits() == 1
         bits = self._payload.bits() if self.offered else None
         waiting = self._waiting
         assert waiting is None or bits == waiting, f"{self._name}: changed before it was taken"
@@ -111,7 +111,7 @@ class Source(Participant):
         self._valid.set(self._shown is not None)
 
     def sample(self, cycle: int) -> None:
-        if self._shown is not None and self._ready.get() == 1:
+        if self._shown is not None and self._ready.bits() == 1:
             payload, self._shown = self._shown, None
             self.sent.append(cycle)
             if self._then is not None:

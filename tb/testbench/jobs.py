@@ -1,6 +1,7 @@
 """Small launches of the supplied kernels, with results computed by numpy."""
 
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ class Job:
     @property
     def shared(self) -> int:
         """Bytes of shared memory per block, in whole units."""
-        threads = int(np.prod(self.block))
+        threads = prod(self.block)
         return -(-threads * self.kernel.shared_per_thread // 1024) * 1024
 
     def memory(self) -> dict[int, bytes]:

@@ -4,6 +4,7 @@ from typing import Any
 
 from amaranth.hdl import ShapeLike
 
+from signalbox.tb.testbench.cocotb_private import reader
 from signalbox.tb.testbench.record import Record
 
 __all__ = ["Port"]
@@ -17,6 +18,8 @@ class Port:
         """`handle` : the signal in the simulator. `name` : for messages."""
         self.record = Record(shape)
         self._handle = handle
+        self._read = reader(handle)
+        self._text, self._bits = "", 0  # as read last
         self._driven: int | None = None
         self._flag: tuple[str, int] | None = None  # bit that must not be undefined: name, place
         if self.record.width == 1:
@@ -26,6 +29,8 @@ class Port:
 
     def set(self, value: Any) -> None:
         """Drive a value, as described by `Record.pack`, from now on."""
+        if value == self._driven:
+            return
         word = self.record.pack(value)
         if word != self._driven:
             self._driven = self._handle.value = word
@@ -41,11 +46,17 @@ class Port:
         Raises `AssertionError` if a port of one bit, or the field `valid`, is undefined: a test
         would take it as 0.
         """
-        value = self._handle.value
+        text = self._read()
+        if text == self._text:
+            return self._bits
         try:
-            return int(value)
+            self._bits = int(text, 2)
         except ValueError:
-            text = str(value)
+            return self._undefined(text)
+        self._text = text
+        return self._bits
+
+    def _undefined(self, text: str) -> str:
         if self._flag is not None:
             name, place = self._flag
             assert text[-1 - place] in "01", f"{name} is undefined: {text[-1 - place]}"

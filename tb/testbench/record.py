@@ -1,7 +1,8 @@
 """Packing and unpacking of records, which are numbers in the simulator."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import EnumType
+from functools import cached_property
 from typing import Any
 
 from amaranth.hdl import Shape, ShapeLike
@@ -32,30 +33,36 @@ class Record:
         self.width = plain.width
         self.fields: dict[Any, tuple[int, Record]] = {}
         self._signed = plain.signed
+        self._largest = (1 << self.width - plain.signed) - 1
         self._is_list = isinstance(shape, data.ArrayLayout)
         self._members: dict[int, Any] = {}
         if isinstance(shape, EnumType):
             self._members = {int(one.value): one for one in shape}  # type: ignore[attr-defined]
         elif (layout := _layout(shape)) is not None:
             self.fields = {name: (one.offset, Record(one.shape)) for name, one in layout}
+            self._largest = (1 << self.width) - 1
 
     def pack(self, value: Any) -> int:
         """Bits of a value. Fields that are not named are 0; a number stands for its bits.
 
         Raises `KeyError` for an unknown field, `AssertionError` for a value that does not fit.
         """
+        if type(value) is int and 0 <= value <= self._largest:  # most are
+            return value
         if self.fields and isinstance(value, Mapping | Sequence):
-            word = 0
-            for name, one in value.items() if isinstance(value, Mapping) else enumerate(value):
-                offset, field = self.fields[name]
-                word |= field.pack(one) << offset
-            return word
+            return self._pack_fields(value)
         number = int(getattr(value, "value", value))
         if self._signed and -(1 << self.width - 1) <= number < 0:
             return number + (1 << self.width)
-        limit = self.width - (self._signed and not self.fields)
-        assert 0 <= number < 1 << limit, f"{number:#x} does not fit {self.width} bits"
+        assert 0 <= number <= self._largest, f"{number:#x} does not fit {self.width} bits"
         return number
+
+    def _pack_fields(self, values: Mapping[Any, Any] | Sequence[Any]) -> int:
+        word = 0
+        for name, one in values.items() if isinstance(values, Mapping) else enumerate(values):
+            offset, field = self.fields[name]
+            word |= field.pack(one) << offset
+        return word
 
     def replaced(self, word: int, **fields: Any) -> int:
         """Bits of a layout with the given fields replaced. The others may hold any bits, also those
@@ -68,15 +75,33 @@ class Record:
 
     def unpack(self, word: int) -> Any:
         """Value of bits."""
+        return self._compiled(word)
+
+    @cached_property
+    def _compiled(self) -> Callable[[int], Any]:
+        """`unpack` as one expression: testbenches unpack records in most cycles."""
+        members: list[Callable[[int], Any]] = []
+        return eval(f"lambda word: {self._expression(0, members)}", {"members": members})
+
+    def _expression(self, start: int, members: list[Callable[[int], Any]]) -> str:
+        """Expression of the value whose bits begin at `start` in `word`. `members` : functions that
+        give members of enumerations, to which it refers."""
         if self.fields:
             values = {
-                name: field.unpack(word >> offset & (1 << field.width) - 1)
+                name: field._expression(start + offset, members)
                 for name, (offset, field) in self.fields.items()
             }
-            return [*values.values()] if self._is_list else values
-        if self._signed and word >> self.width - 1:
-            return word - (1 << self.width)
-        return self._members.get(word, word)
+            if self._is_list:
+                return f"[{', '.join(values.values())}]"
+            return f"{{{', '.join(f'{name!r}: {value}' for name, value in values.items())}}}"
+        bits = f"(word >> {start} & {(1 << self.width) - 1:#x})"
+        if self._signed:
+            sign = 1 << self.width - 1
+            return f"({bits} ^ {sign:#x}) - {sign:#x}"
+        if self._members:
+            members.append(lambda number: self._members.get(number, number))
+            return f"members[{len(members) - 1}]{bits}"
+        return bits
 
     def unpack_text(self, bits: str) -> Any:
         """Value of binary digits, highest first, some of which are undefined ("X")."""

@@ -61,7 +61,7 @@ def test_torn(torn):
 """
 
 
-@pytest.mark.parametrize("jobs", [(), ("-n", "2")])
+@pytest.mark.parametrize("jobs", [(), pytest.param(("-n", "2"), marks=pytest.mark.nightly)])
 def test_kept(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, jobs: tuple[str, ...]):
     """What has passed is not repeated until its code changes, and is reported with the results of
     its cocotb tests; what has failed is repeated. The code is that from before the run."""

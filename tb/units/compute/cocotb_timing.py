@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from math import prod
 from typing import Any
 
 import cocotb
@@ -38,7 +39,7 @@ class Stores:
 
     @cached_property
     def results(self) -> dict[int, np.ndarray]:
-        blocks = range(int(np.prod(self.grid)))
+        blocks = range(prod(self.grid))
         places = product(blocks, range(self.warps), range(self.count))
         content = b"".join(Timing.pattern(*at) * (CONFIG.beat_bytes // 8) for at in places)
         return {DATA: np.frombuffer(content, np.uint32)}

@@ -12,7 +12,7 @@ from signalbox.hw.methods import ComputeMethod, PcasAction
 from signalbox.hw.qmd import Placement, SkedCheck
 from signalbox.hw.records.semaphore import COMPUTE_CLIENTS
 from signalbox.hw.registers import PreemptionLevel
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.configs import ENGINES
 from signalbox.tb.testbench.contents import Contents
 from signalbox.tb.testbench.ends import Pace, Sink, Source
@@ -57,7 +57,7 @@ class ComputeTestbench(Testbench):
         self, dut: Any, latency: int = 8, slice_cycles: int = 2000, pace: float = 0.95
     ) -> None:
         """`latency` : of all memory, which accepts a share `pace` of all beats at once."""
-        super().__init__(dut, ComputeEngine(CONFIG))
+        super().__init__(dut, component(ComputeEngine, CONFIG))
         self.drive(
             control__area={"asid": SYSTEM, "base": AREA >> 12, "log_size": 6},
             control__slice=slice_cycles,

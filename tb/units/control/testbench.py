@@ -8,7 +8,7 @@ from cocotbext.axi import AxiLiteMaster, AxiResp
 from signalbox.hw.config import Config
 from signalbox.hw.control.port import ControlPort
 from signalbox.tb.testbench.bus import axi4lite, pause
-from signalbox.tb.testbench.clocked import Participant, Testbench
+from signalbox.tb.testbench.clocked import Participant, Testbench, component
 from signalbox.tb.testbench.ends import Sink, Source
 
 __all__ = ["EVENTS", "ControlTestbench", "Owner"]
@@ -115,7 +115,7 @@ class ControlTestbench(Testbench):
     """
 
     def __init__(self, dut: Any, config: Config) -> None:
-        super().__init__(dut, ControlPort(config))
+        super().__init__(dut, component(ControlPort, config))
         self.rung: list[int] = []
         self.doorbell_density = 0.0
         self.drive(compute__idle=1)

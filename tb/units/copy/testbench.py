@@ -8,7 +8,7 @@ from signalbox.hw.config import Config
 from signalbox.hw.copy.engine import CopyEngine
 from signalbox.hw.records.copy import CopyError
 from signalbox.hw.records.memory import MemoryStatus
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.contents import Contents
 from signalbox.tb.testbench.ends import Sink, Source
 from signalbox.tb.testbench.servers import BURST_BEATS, ReadServer, WriteServer
@@ -52,7 +52,7 @@ class CopyTestbench(Testbench):
     ) -> None:
         """`share` : fraction of cycles in which each stream may transfer; `host_share` : the same
         for commands and completions. `latency` : least and most cycles of an answer."""
-        super().__init__(dut, CopyEngine(CONFIG))
+        super().__init__(dut, component(CopyEngine, CONFIG))
         self.memory, self.reference = Contents(), Contents()
         self.accepted: deque[Copy] = deque()
         self.queued: deque[Copy] = deque()

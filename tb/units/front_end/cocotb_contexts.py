@@ -10,7 +10,7 @@ from signalbox.hw.qmd import Placement
 from signalbox.hw.records.memory import MemoryStatus
 from signalbox.hw.records.placement import Policy
 from signalbox.hw.registers import MmuOperation
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.contents import Contents, Failing
 from signalbox.tb.testbench.ends import Sink
 from signalbox.tb.testbench.masks import mask
@@ -40,7 +40,7 @@ class ContextsTestbench(Testbench):
     timeout = 3000
 
     def __init__(self, dut: Any, slice_cycles: int = 400) -> None:
-        super().__init__(dut, Contexts(CONFIG))
+        super().__init__(dut, component(Contexts, CONFIG))
         self.drive(slice=slice_cycles, empty=1)
         self.contents = Contents()
         ReadServer(self, self.contents, self.share(0.8), self.between(1, 6))

@@ -13,7 +13,7 @@ from signalbox.hw.front_end.compute_methods import ComputeMethodUnit
 from signalbox.hw.records.memory import MemoryStatus
 from signalbox.hw.records.semaphore import SemaphoreError
 from signalbox.tb.models.inline_transfer import Transfer, packed, refusal
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.contents import PAGE, Contents, Failing
 from signalbox.tb.testbench.ends import Sink, Source
 from signalbox.tb.testbench.goals import Rounds
@@ -76,7 +76,7 @@ class InlineTestbench(Testbench):
     timeout = 20_000
 
     def __init__(self, dut: Any, pace: float = 0.9, latency: tuple[int, int] = (1, 20)) -> None:
-        super().__init__(dut, ComputeMethodUnit(CONFIG))
+        super().__init__(dut, component(ComputeMethodUnit, CONFIG))
         self.contents, self.expected = Contents(), Contents()
         shares = self.share(pace)
         self.write = WriteServer(

@@ -12,7 +12,7 @@ from signalbox.hw.errors import Refusal
 from signalbox.hw.front_end.launch_arbiter import LaunchArbiter
 from signalbox.hw.qmd import DependentAction, SkedCheck
 from signalbox.hw.records.launch import LaunchAction
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.ends import Sink, Source
 from signalbox.tb.units.front_end.test_launch_arbiter import NESTED
 
@@ -34,7 +34,7 @@ class LaunchTestbench(Testbench):
     """
 
     def __init__(self, dut: Any) -> None:
-        super().__init__(dut, LaunchArbiter(CONFIG))
+        super().__init__(dut, component(LaunchArbiter, CONFIG))
         self.offered: dict[str, deque[int]] = {name: deque() for name in SOURCES}
         self.order: list[str] = []
         self.live: set[int] = set()

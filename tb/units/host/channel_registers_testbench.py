@@ -10,7 +10,7 @@ from signalbox.hw.host.channel_registers import ChannelRegisters
 from signalbox.hw.host.records import INDEX_BITS
 from signalbox.hw.registers import CHANNEL, Access, channel_word
 from signalbox.tb.models.channel_registers import OBJECTS, Channel, Error
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.ends import Sink, Source
 from signalbox.tb.testbench.strobe import Strobe
 from signalbox.tb.units.host.channel_events import Events, Inputs
@@ -85,7 +85,7 @@ class ChannelRegistersTestbench(Testbench):
     """
 
     def __init__(self, dut: Any) -> None:
-        super().__init__(dut, ChannelRegisters(CONFIG))
+        super().__init__(dut, component(ChannelRegisters, CONFIG))
         count = CONFIG.channels
         self._strobes = {name: Strobe(self, port) for name, port in _PORTS.items()}
         self._requests = Source(self, "port__request")

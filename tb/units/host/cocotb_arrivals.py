@@ -10,7 +10,7 @@ import cocotb
 from signalbox.hw.config import CONFIGS
 from signalbox.hw.host.fetch.aging import ERA
 from signalbox.hw.host.fetch.arrivals import RECORDS, Arrivals
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.strobe import Strobe
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
@@ -34,7 +34,7 @@ class ArrivalsTestbench(Testbench):
     """
 
     def __init__(self, dut: Any) -> None:
-        super().__init__(dut, Arrivals(CONFIG))
+        super().__init__(dut, component(Arrivals, CONFIG))
         ports = {
             "announce": "doorbells__announce",
             "finish": "entries__finished",

@@ -8,7 +8,7 @@ import cocotb
 from signalbox.hw.config import CONFIGS
 from signalbox.hw.host.copy_launcher import MOST_COPIES
 from signalbox.hw.host.waits.barrier import Barrier
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.testbench.masks import members
 from signalbox.tb.testbench.strobe import Strobe
@@ -34,7 +34,7 @@ class BarrierTestbench(Testbench):
     """
 
     def __init__(self, dut: Any) -> None:
-        super().__init__(dut, Barrier(CONFIG))
+        super().__init__(dut, component(Barrier, CONFIG))
         self._ask, self._drop = Strobe(self, "client__ask"), Strobe(self, "client__drop")
         self.running: list[list[int]] = [[] for _ in range(CONFIG.copy_engines)]
         self.changing: int | None = None

@@ -10,7 +10,7 @@ from signalbox.tb.units.host.channel_registers_testbench import ChannelRegisters
 LIMIT = {"timeout_time": 50, "timeout_unit": "ms"}
 
 ENOUGH = 2
-"""Number of times that each goal has to be met."""
+"""Number of times that each goal has to be met; once on Icarus."""
 
 
 @cocotb.test(**LIMIT)
@@ -19,8 +19,8 @@ async def any_events(dut):
     with back-pressure, all outputs are those of the model in every cycle; then all registers of all
     channels are."""
     tb = await ChannelRegistersTestbench(dut).start()
-    rounds = Rounds(fewer(50, 5), 1500)
-    while rounds.more(not tb.missing(ENOUGH), tb.missing(ENOUGH)):
+    rounds, enough = Rounds(fewer(50, 5), 1500), fewer(ENOUGH, ENOUGH)
+    while rounds.more(not tb.missing(enough), tb.missing(enough)):
         tb.change_pace()
         for _ in range(200):
             await tb.step()

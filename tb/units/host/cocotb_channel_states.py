@@ -10,7 +10,7 @@ import cocotb
 from signalbox.hw.config import CONFIGS
 from signalbox.hw.host.channel_states import ChannelStates
 from signalbox.hw.registers import Wait
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.masks import mask
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
@@ -75,7 +75,7 @@ async def check(tb: Testbench, channels: list[frozenset[str]]) -> None:
 @cocotb.test(**LIMIT)
 async def every_combination(dut):
     """A channel's state depends on its own facts alone."""
-    tb = await Testbench(dut, ChannelStates(CONFIG)).start()
+    tb = await Testbench(dut, component(ChannelStates, CONFIG)).start()
     for bits in product((False, True), repeat=len(FACTS) + 1):
         facts = {name for name, holds in zip(sorted(FACTS), bits[1:], strict=True) if holds}
         others = [{name for name in FACTS if tb.random.getrandbits(1)} for _ in range(CHANNELS - 1)]

@@ -28,7 +28,7 @@ from signalbox.tb.models.compute_waits import (
     Task,
     WaitsModel,
 )
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.ends import Sink, Source
 from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.testbench.masks import members
@@ -95,7 +95,7 @@ class ComputeWaitsTestbench(Testbench):
     """
 
     def __init__(self, dut: Any) -> None:
-        super().__init__(dut, ComputeWaits(CONFIG))
+        super().__init__(dut, component(ComputeWaits, CONFIG))
         self.model = WaitsModel(CHANNELS, STEPS)
         self.time = self.random.randrange(STAMPS)
         self.arrivals = [self.time] * CHANNELS

@@ -22,7 +22,7 @@ from signalbox.tb.models.copy_launcher import (
     LauncherModel,
     Outputs,
 )
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.testbench.masks import mask, members
 from signalbox.tb.testbench.record import Record
@@ -76,7 +76,7 @@ class CopyLauncherTestbench(Testbench):
     """
 
     def __init__(self, dut: Any) -> None:
-        super().__init__(dut, CopyLauncher(CONFIG))
+        super().__init__(dut, component(CopyLauncher, CONFIG))
         self.model = LauncherModel(CHANNELS, ENGINES)
         self.engines = [Engine([]) for _ in range(ENGINES)]
         self.enabled = {*range(CHANNELS)}

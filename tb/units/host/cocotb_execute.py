@@ -857,7 +857,7 @@ async def states_of_channels(dut):
         if number % 10 == 9:
             await tb.edit(channel, reset=True)
             assert tb.channels[channel].state == State()
-        states[channel] = deepcopy(tb.channels[channel].state)
+        states[channel] = tb.channels[channel].state.copied()
 
 
 # -- random ----------------------------------------------------------------------------------------

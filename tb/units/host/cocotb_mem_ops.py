@@ -9,7 +9,7 @@ import cocotb
 from signalbox.hw.config import CONFIGS
 from signalbox.hw.host.waits.mem_ops import MemOps
 from signalbox.hw.registers import MmuOperation
-from signalbox.tb.testbench.clocked import Participant, Testbench
+from signalbox.tb.testbench.clocked import Participant, Testbench, component
 from signalbox.tb.testbench.ends import Sink
 from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.testbench.strobe import Strobe
@@ -87,7 +87,7 @@ class MemOpsTestbench(Testbench):
     """
 
     def __init__(self, dut: Any) -> None:
-        super().__init__(dut, MemOps(CONFIG))
+        super().__init__(dut, component(MemOps, CONFIG))
         ports = {
             "executed": "methods__executed",
             "clear": "methods__cleared",

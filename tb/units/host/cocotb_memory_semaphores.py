@@ -18,7 +18,7 @@ from signalbox.tb.models.memory_semaphores import (
     QueueModel,
     Result,
 )
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.testbench.masks import members
 from signalbox.tb.testbench.record import Record
@@ -48,7 +48,7 @@ class MemorySemaphoresTestbench(Testbench):
     """
 
     def __init__(self, dut: Any) -> None:
-        super().__init__(dut, MemorySemaphores(CONFIG))
+        super().__init__(dut, component(MemorySemaphores, CONFIG))
         self.model = QueueModel()
         self.ready, self.peek = True, 0
         self._begin, self._collect = Strobe(self, "client__begin"), Strobe(self, "client__collect")

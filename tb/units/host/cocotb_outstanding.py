@@ -7,7 +7,7 @@ import cocotb
 
 from signalbox.hw.config import CONFIGS
 from signalbox.hw.host.outstanding import Outstanding
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 
@@ -57,7 +57,7 @@ async def check(tb: Testbench, channels: dict[str, int], *, idle: bool, served: 
 async def each_kind(dut):
     """Each kind of operation makes its own channel active, and those that others wait for make the
     host not idle."""
-    tb = await Testbench(dut, Outstanding(CONFIG)).start()
+    tb = await Testbench(dut, component(Outstanding, CONFIG)).start()
     for channel in range(CHANNELS):
         for name in sorted(ACTIVE | BUSY | OTHERS):
             await check(tb, {name: 1 << channel}, idle=True, served=None)
@@ -68,7 +68,7 @@ async def each_kind(dut):
 @cocotb.test(**LIMIT)
 async def together(dut):
     """Any operations of any channels."""
-    tb = await Testbench(dut, Outstanding(CONFIG)).start()
+    tb = await Testbench(dut, component(Outstanding, CONFIG)).start()
     for _ in range(300):
         share = tb.random.choice((0.05, 0.3))
         channels = {

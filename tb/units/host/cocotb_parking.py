@@ -20,7 +20,7 @@ from signalbox.tb.models.parking import (
     Outputs,
     ParkingModel,
 )
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.testbench.masks import mask, members
 from signalbox.tb.testbench.strobe import Strobe
@@ -78,7 +78,7 @@ class ParkingTestbench(Testbench):
     """
 
     def __init__(self, dut: Any) -> None:
-        super().__init__(dut, Parking(CONFIG))
+        super().__init__(dut, component(Parking, CONFIG))
         self.model = ParkingModel(CHANNELS)
         self.states: list[set[str]] = [set(BEFORE) for _ in range(CHANNELS)]
         self.zero: set[int] = set()

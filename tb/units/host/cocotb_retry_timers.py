@@ -10,7 +10,7 @@ import cocotb
 from signalbox.hw.config import CONFIGS
 from signalbox.hw.host.scheduling.retry_timers import RetryTimers
 from signalbox.tb.models.retry_timers import CYCLE_BITS, UNIT_BITS, Arm, TimersModel
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.testbench.masks import members
 from signalbox.tb.testbench.strobe import Strobe
@@ -37,7 +37,7 @@ class RetryTimersTestbench(Testbench):
     """
 
     def __init__(self, dut: Any) -> None:
-        super().__init__(dut, RetryTimers(CONFIG))
+        super().__init__(dut, component(RetryTimers, CONFIG))
         self.model = TimersModel(CHANNELS)
         self.cycles, self.units = self.random.randrange(WORD), self.random.randrange(WORD)
         self.expired: frozenset[int] = frozenset()

@@ -13,7 +13,7 @@ from signalbox.hw.registers import Wait
 from signalbox.hw.runlists import RunlistError
 from signalbox.tb.models.runlist import channel_entry, group_entry
 from signalbox.tb.models.tsg_rotation import Group
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.configs import RUNLISTS
 from signalbox.tb.testbench.contents import Contents
 from signalbox.tb.testbench.goals import Rounds
@@ -70,7 +70,7 @@ class RunlistTestbench(Testbench):
     timeout = 20_000
 
     def __init__(self, dut: Any) -> None:
-        super().__init__(dut, Runlist(CONFIG))
+        super().__init__(dut, component(Runlist, CONFIG))
         self.memory = ReadServer(self, Contents(), latency=self.between(1, 20))
         self.enable, self.all_idle = True, False
         self.ready: set[int] = set()

@@ -10,7 +10,7 @@ import cocotb
 from signalbox.hw.config import CONFIGS
 from signalbox.hw.host.scheduling.scheduler import Scheduler
 from signalbox.tb.models.scheduler import PATIENCE, STAMPS, Inputs, Outputs, SchedulerModel
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.testbench.masks import mask
 
@@ -43,7 +43,7 @@ class SchedulerTestbench(Testbench):
     """
 
     def __init__(self, dut: Any) -> None:
-        super().__init__(dut, Scheduler(CONFIG))
+        super().__init__(dut, component(Scheduler, CONFIG))
         self.model = SchedulerModel(CHANNELS)
         self.ready: set[int] = set()
         self.eligible = {*range(CHANNELS)}

@@ -18,7 +18,7 @@ from signalbox.tb.models.tsg_rotation import (
     Runlist,
     Work,
 )
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.configs import RUNLISTS
 from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.testbench.masks import mask, members
@@ -62,7 +62,7 @@ class RotationTestbench(Testbench):
     """
 
     def __init__(self, dut: Any) -> None:
-        super().__init__(dut, TsgRotation(CONFIG))
+        super().__init__(dut, component(TsgRotation, CONFIG))
         self.model = RotationModel(CHANNELS)
         self.ready: set[int] = set()
         self.working: set[int] = set()

@@ -3,7 +3,6 @@ everything around, and compares every cycle with the model."""
 
 import os
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -34,7 +33,7 @@ from signalbox.tb.models.methods import (
     launch_modelled,
     operation,
 )
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.masks import mask
 from signalbox.tb.testbench.strobe import Strobe
 
@@ -166,7 +165,7 @@ class ExecuteTestbench(Testbench):
     """
 
     def __init__(self, dut: Any) -> None:
-        super().__init__(dut, Execute(CONFIG))
+        super().__init__(dut, component(Execute, CONFIG))
         self.model = ExecutionModel(CONFIG)
         self.channels = [Channel() for _ in range(CHANNELS)]
         self.served = 0
@@ -259,7 +258,7 @@ class ExecuteTestbench(Testbench):
         self, channel: int, *, reset: bool = False, replace: bool = False, again: bool = False
     ) -> None:
         one, kept, edits = self.channels[channel], self._kept, reset or replace
-        loaded = None if kept else deepcopy(one.state)
+        loaded = None if kept else one.state.copied()
         early = not kept and one.alive and not edits
         await self._cycle(load=loaded, early=early, reset=reset, replace=replace, again=again)
         self._kept, self._gap = True, False

@@ -12,7 +12,7 @@ from signalbox.hw.host.fetch.fetch_unit import FetchUnit
 from signalbox.hw.methods import GpEntry, pack
 from signalbox.hw.records.memory import MemoryStatus
 from signalbox.hw.registers import channel_word
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.contents import Contents, Failing
 from signalbox.tb.testbench.ends import Source
 from signalbox.tb.testbench.masks import mask
@@ -104,7 +104,7 @@ class FetchTestbench(Testbench):
     timeout = 5000
 
     def __init__(self, dut: Any, latency: int = 10) -> None:
-        super().__init__(dut, FetchUnit(CONFIG))
+        super().__init__(dut, component(FetchUnit, CONFIG))
         channels = range(CONFIG.channels)
         self.latency, self.stalls = latency, False
         self.memory = ReadServer(self, Contents(), latency=lambda: self.latency)

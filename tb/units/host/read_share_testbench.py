@@ -6,7 +6,7 @@ from typing import Any
 from signalbox.hw.config import Config
 from signalbox.hw.host.read_share import ReadShare
 from signalbox.hw.records.memory import MemoryStatus
-from signalbox.tb.testbench.clocked import Participant, Testbench
+from signalbox.tb.testbench.clocked import Participant, Testbench, component
 from signalbox.tb.testbench.contents import PAGE, Contents, Failing
 from signalbox.tb.testbench.ends import Sink, Source
 from signalbox.tb.testbench.servers import ReadServer
@@ -138,7 +138,7 @@ class ShareTestbench(Testbench):
     timeout = 5000
 
     def __init__(self, dut: Any) -> None:
-        super().__init__(dut, ReadShare(CONFIG, DEPTH))
+        super().__init__(dut, component(ReadShare, CONFIG, DEPTH))
         self.failing = 0.0
         self.memory = ReadServer(self, Contents(), port="port")
         self.clients = [Client(self, number) for number in range(2)]

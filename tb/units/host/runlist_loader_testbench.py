@@ -8,7 +8,7 @@ from signalbox.hw.host.scheduling.runlist_loader import RunlistLoader
 from signalbox.hw.records.memory import MemoryStatus
 from signalbox.hw.runlists import RunlistError
 from signalbox.tb.models.runlist import BYTES, Reading, Word, read_list
-from signalbox.tb.testbench.clocked import Participant, Testbench
+from signalbox.tb.testbench.clocked import Participant, Testbench, component
 from signalbox.tb.testbench.contents import Contents, Failing
 from signalbox.tb.testbench.ends import Sink
 from signalbox.tb.testbench.servers import ReadServer
@@ -87,7 +87,7 @@ class LoaderTestbench(Testbench):
     timeout = 200_000
 
     def __init__(self, dut: Any) -> None:
-        super().__init__(dut, RunlistLoader(CONFIG))
+        super().__init__(dut, component(RunlistLoader, CONFIG))
         self.submits = Strobe(self, "submit")
         self.memory = ReadServer(self, Contents(), limit=BURST // CONFIG.beat_bytes)
         self.lists = Sink(self, "list", held=False)

@@ -13,7 +13,7 @@ from signalbox.hw.mmu.records import Access
 from signalbox.hw.page_tables import FaultType
 from signalbox.tb.testbench import bus
 from signalbox.tb.testbench.axi_rules import AxiRules
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.ends import Sink
 from signalbox.tb.units.mmu.clients import BUS, FAULT, OK, Burst, ReadClient, WriteClient
 from signalbox.tb.units.mmu.identity import IdentityFabric
@@ -40,7 +40,7 @@ class FabricTestbench(Testbench):
 
     def __init__(self, dut: Any, *, memory: str, share: float = 1.0, latency: int = 0) -> None:
         config = Config(data_width=WIDTH, memory_bytes=MEMORY)
-        super().__init__(dut, IdentityFabric(config, READERS, WRITERS))
+        super().__init__(dut, component(IdentityFabric, config, READERS, WRITERS))
         self.store = Store(self.random.randbytes(MEMORY), BAD)
         pace = self.share(share)
         self.readers = [ReadClient(self, index, pace) for index in range(READERS)]

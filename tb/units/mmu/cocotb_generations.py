@@ -9,7 +9,7 @@ import cocotb
 
 from signalbox.hw.config import Config
 from signalbox.hw.mmu.asid_generations import AsidGenerations
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.testbench.strobe import Strobe
 
@@ -41,7 +41,7 @@ class GenerationsTestbench(Testbench):
     """
 
     def __init__(self, dut: Any) -> None:
-        super().__init__(dut, AsidGenerations(Config(asids=ASIDS), 2, bits=BITS))
+        super().__init__(dut, component(AsidGenerations, Config(asids=ASIDS), 2, bits=BITS))
         self._advance = Strobe(self, "advance")
         self.rows: list[Row] = [(0, False)] * ASIDS
         self.ends: tuple[int, Row] | None = None

@@ -19,7 +19,7 @@ from signalbox.hw.mmu.l2_tlb import L2Tlb
 from signalbox.hw.mmu.records import Outcome, Scope
 from signalbox.hw.page_tables import FaultType
 from signalbox.tb.models.replacement import PseudoLru
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.ends import Source
 from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.testbench.strobe import Strobe
@@ -86,7 +86,7 @@ class L2Testbench(Testbench):
     timeout = 20_000
 
     def __init__(self, dut: Any) -> None:
-        super().__init__(dut, L2Tlb(CONFIG, TAG, entries=ENTRIES, ways=WAYS))
+        super().__init__(dut, component(L2Tlb, CONFIG, TAG, entries=ENTRIES, ways=WAYS))
         self._probe = Source(self, "probe", then=self._enter)
         self._invalidate = Strobe(self, "invalidate")
         self._tags = itertools.count()

@@ -10,7 +10,7 @@ from signalbox.hw.config import Config
 from signalbox.hw.mmu.fault_recorder import FaultRecorder
 from signalbox.hw.page_tables import FAULT_RECORD_BYTES, FaultRecord
 from signalbox.hw.records.memory import MemoryStatus
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.contents import Contents, Failing, Space
 from signalbox.tb.testbench.ends import Pace, Sink, Source
 from signalbox.tb.testbench.record import Record
@@ -60,7 +60,7 @@ class RecorderTestbench(Testbench):
 
     def __init__(self, dut: Any, delay: int) -> None:
         """`delay` : cycles after which memory accepts an offer, and answers."""
-        super().__init__(dut, FaultRecorder(CONFIG, CLIENTS))
+        super().__init__(dut, component(FaultRecorder, CONFIG, CLIENTS))
         self.contents, self._delay = Marked(), delay
         self._report = Source(self, "report")
         self._write = WriteServer(self, self.contents, latency=lambda: delay + 1)

@@ -7,7 +7,7 @@ import cocotb
 
 from signalbox.hw.config import Config
 from signalbox.hw.mmu.asid_table import AsidTable
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.testbench.strobe import Strobe
 
@@ -25,7 +25,7 @@ class SpacesTestbench(Testbench):
     """
 
     def __init__(self, dut: Any) -> None:
-        super().__init__(dut, AsidTable(CONFIG))
+        super().__init__(dut, component(AsidTable, CONFIG))
         self._bind = Strobe(self, "bind")
         self._rows: dict[int, dict[str, int]] = {}
         self._expected: dict[str, int] | None = None

@@ -18,7 +18,7 @@ from signalbox.hw.mmu.walker import Walker
 from signalbox.hw.page_tables import FaultType
 from signalbox.hw.records.memory import MemoryStatus
 from signalbox.tb.models.pagetables import ORDINARY, Fault, Sparse, Translation, walk
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.ends import Sink, Source
 from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.testbench.strobe import Strobe
@@ -81,7 +81,7 @@ class WalkerTestbench(Testbench):
     timeout = 20_000
 
     def __init__(self, dut: Any) -> None:
-        super().__init__(dut, Walker(CONFIG, TAG))
+        super().__init__(dut, component(Walker, CONFIG, TAG))
         self.beat = Source(self, "read__beat", then=self._return)
         self._request = Source(self, "request", then=self._enter)
         self.read = Sink(self, "read__request", then=self._read)

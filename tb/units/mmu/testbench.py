@@ -17,7 +17,7 @@ from signalbox.driver.memory.physical import Memory
 from signalbox.hw.config import Config
 from signalbox.hw.mmu.memory_system import MemorySystem
 from signalbox.tb.testbench.axi_rules import AxiRules
-from signalbox.tb.testbench.clocked import Participant, Testbench
+from signalbox.tb.testbench.clocked import Participant, Testbench, component
 from signalbox.tb.testbench.ends import Source
 from signalbox.tb.units.mmu.clients import BUS, FAULT, OK, Burst, ReadClient, WriteClient
 from signalbox.tb.units.mmu.history import ATOMIC, NEVER, READ, WRITE, Event, History, Row
@@ -235,7 +235,7 @@ class MemorySystemTestbench(Testbench):
 
     def __init__(self, dut: Any, *, share: float = 1.0, records: int = 64) -> None:
         config = Config(asids=ASIDS, data_width=WIDTH, sms=SMS, memory_bytes=MEMORY)
-        super().__init__(dut, MemorySystem(config, REQUESTERS))
+        super().__init__(dut, component(MemorySystem, config, REQUESTERS))
         self.broken = Broken(BAD)
         self.store = Store(self.random.randbytes(MEMORY), self.broken)
         self.memory = Memory(self, MEMORY, base=TABLES)  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ import cocotb
 
 from signalbox.hw.nested.kernel_tree import KernelTree, TreeEvent, TreeOp
 from signalbox.tb.models.kernel_tree import Block, Joined, Kernel, Over
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.ends import Sink, Source
 
 NODES = int(os.environ["NODES"])
@@ -33,7 +33,7 @@ class TreeTestbench(Testbench):
     timeout = 2_000
 
     def __init__(self, dut: Any) -> None:
-        super().__init__(dut, KernelTree(NODES))
+        super().__init__(dut, component(KernelTree, NODES))
         self.blocks: dict[Kernel, list[Block]] = {}
         self.leaving: list[Block] = []
         self.met: Counter[str] = Counter()

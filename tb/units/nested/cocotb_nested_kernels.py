@@ -12,7 +12,7 @@ from signalbox.hw.errors import Refusal
 from signalbox.hw.nested.kernel_tree import TreeEvent, TreeOp
 from signalbox.hw.nested.nested_kernels import NestedKernels
 from signalbox.tb.models.kernel_tree import Block, Joined, Kernel, Over
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.ends import Pace, Sink, Source
 from signalbox.tb.units.nested.test_nested_kernels import config
 
@@ -37,7 +37,7 @@ class EndsTestbench(Testbench):
     timeout = 3_000
 
     def __init__(self, dut: Any) -> None:
-        super().__init__(dut, NestedKernels(CONFIG))
+        super().__init__(dut, component(NestedKernels, CONFIG))
         self.live: dict[Kernel, list[Block]] = {}
         self.leaving: list[Block] = []
         self.over: set[int] = set()

@@ -11,7 +11,7 @@ from signalbox.hw.config import Config
 from signalbox.hw.errors import Refusal
 from signalbox.hw.nested.kernel_tree import TreeEvent, TreeOp
 from signalbox.hw.nested.sm_hub import SmHub
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.ends import Sink, Source
 from signalbox.tb.testbench.strobe import Strobe
 from signalbox.tb.units.nested.test_sm_hub import config
@@ -33,7 +33,7 @@ class HubTestbench(Testbench):
     """
 
     def __init__(self, dut: Any) -> None:
-        super().__init__(dut, SmHub(CONFIG))
+        super().__init__(dut, component(SmHub, CONFIG))
         self.launches = [Source(self, f"sm__{n}__launch", self.share(0.7)) for n in range(SMS)]
         self.notices = [Source(self, f"sm__{n}__notice", self.share(0.7)) for n in range(SMS)]
         self.asks: list[deque[bool]] = [deque() for _ in range(SMS)]

@@ -11,7 +11,7 @@ import cocotb
 
 from signalbox.hw.config import Config
 from signalbox.hw.placement.saved_blocks import SavedBlocks
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.ends import Sink, Source
 from signalbox.tb.testbench.strobe import Strobe
 
@@ -54,7 +54,7 @@ class SavedTestbench(Testbench):
     timeout = 5_000
 
     def __init__(self, dut: Any) -> None:
-        super().__init__(dut, SavedBlocks(CONFIG))
+        super().__init__(dut, component(SavedBlocks, CONFIG))
         self.free = set(range(CONFIG.save_places))
         self.out: list[int] = []
         self.given: list[tuple[int, bool]] = []

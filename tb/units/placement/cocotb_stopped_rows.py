@@ -8,7 +8,7 @@ import cocotb
 
 from signalbox.hw.config import Config
 from signalbox.hw.placement.controller import GlobalController
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.ends import Sink, Source
 from signalbox.tb.units.placement.kernel import Kernel
 
@@ -36,7 +36,7 @@ class StopsTestbench(Testbench):
     """
 
     def __init__(self, dut: Any) -> None:
-        super().__init__(dut, GlobalController(CONFIG))
+        super().__init__(dut, component(GlobalController, CONFIG))
         self.blocks: list[dict[str, Any]] = []
         self.placed = [0] * BLOCKS
         self.ends = False

@@ -8,7 +8,7 @@ import cocotb
 
 from signalbox.hw.config import Config
 from signalbox.hw.placement.preemption import Preemption
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.ends import Source
 from signalbox.tb.testbench.goals import Rounds
 
@@ -33,7 +33,7 @@ class VictimsTestbench(Testbench):
     """
 
     def __init__(self, dut: Any) -> None:
-        super().__init__(dut, Preemption(CONFIG))
+        super().__init__(dut, component(Preemption, CONFIG))
         self._places = Source(self, "place")
         self.levels = [0 for _ in SMS]
         self.waits = self.barred = 0

@@ -5,7 +5,7 @@ from typing import Any
 
 from signalbox.hw.config import Config
 from signalbox.hw.placement.controller import GlobalController
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.ends import Sink, Source
 from signalbox.tb.units.placement.blocks import Blocks, place
 from signalbox.tb.units.placement.kernel import Kernel, Place
@@ -32,7 +32,7 @@ class PlacementTestbench(Testbench):
     timeout = 5000
 
     def __init__(self, dut: Any, config: Config) -> None:
-        super().__init__(dut, GlobalController(config))
+        super().__init__(dut, component(GlobalController, config))
         self.eager = 1.0
         self.slow: set[int] = set()
         self.keeps_answers = self._answered = False

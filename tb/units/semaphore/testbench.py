@@ -17,7 +17,7 @@ from signalbox.hw.config import SLOT_BYTES, WINDOW_BASE, Config
 from signalbox.hw.records.semaphore import semaphore_clients
 from signalbox.hw.semaphore.unit import SemaphoreUnit
 from signalbox.tb.models.semaphores import ACQUIRES, SemaphoreMemory
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.ends import Sink, Source
 from signalbox.tb.units.semaphore.configs import SIZES
 from signalbox.tb.units.semaphore.memory import Memory
@@ -118,7 +118,7 @@ class SemaphoreTestbench(Testbench):
     def __init__(self, dut: Any, counting: int = 0) -> None:
         """`counting` : number of counting semaphores."""
         self.config: Config = SIZES[os.environ["SIZE"]]
-        super().__init__(dut, SemaphoreUnit(self.config))
+        super().__init__(dut, component(SemaphoreUnit, self.config))
         self.window_results: list[int] = []
         self.window_eager = True
         self.model = SemaphoreMemory(self.config.semaphores)

@@ -11,7 +11,7 @@ from signalbox.hw.config import Config
 from signalbox.hw.errors import Refusal
 from signalbox.hw.qmd import SkedCheck
 from signalbox.hw.sm.block_families import BlockFamilies
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.ends import Sink, Source
 from signalbox.tb.testbench.masks import mask
 from signalbox.tb.testbench.strobe import Strobe
@@ -52,7 +52,7 @@ class FamiliesTestbench(Testbench):
     """
 
     def __init__(self, dut: Any) -> None:
-        super().__init__(dut, BlockFamilies(CONFIG))
+        super().__init__(dut, component(BlockFamilies, CONFIG))
         self.blocks = [Block() for _ in range(CONFIG.sm_blocks)]
         self.away: list[Block] = []
         self.met: Counter[str] = Counter()

@@ -7,7 +7,7 @@ import cocotb
 
 from signalbox.hw.errors import CoreCause
 from signalbox.hw.sm.faulty_blocks import FaultyBlocks
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.ends import Sink, Source
 from signalbox.tb.testbench.strobe import Strobe
 from signalbox.tb.units.sm.test_faulty_blocks import SIZES
@@ -21,7 +21,7 @@ CAUSES = [cause for cause in CoreCause if cause is not CoreCause.NONE]
 async def random_faults(dut: Any) -> None:
     """Blocks enter slots while others fault: each fault arrives once, in order and unchanged, with
     its block, 1 cycle after it is offered if it is accepted at once."""
-    tb = Testbench(dut, FaultyBlocks(CONFIG))
+    tb = Testbench(dut, component(FaultyBlocks, CONFIG))
     rng, blocks = tb.random, dict[int, dict[str, int]]()
     begin, faults = Strobe(tb, "begin"), Source(tb, "i", tb.share(0.5))
     sink, expected = Sink(tb, "o", tb.share(0.5)), list[dict[str, Any]]()
@@ -54,7 +54,7 @@ async def random_faults(dut: Any) -> None:
 @cocotb.test()
 async def one_cycle(dut: Any) -> None:
     """A fault arrives in the cycle after its offer; the next one may be offered then."""
-    tb = Testbench(dut, FaultyBlocks(CONFIG))
+    tb = Testbench(dut, component(FaultyBlocks, CONFIG))
     begin, faults, sink = Strobe(tb, "begin"), Source(tb, "i"), Sink(tb, "o")
     await tb.start()
     begin.send(what={"slot": CONFIG.sm_blocks - 1, "at": {"x": 1, "y": 2, "z": 3}})

@@ -10,7 +10,7 @@ import cocotb
 from signalbox.hw.config import CONFIGS
 from signalbox.hw.records.placement import KernelWord, space_word
 from signalbox.hw.sm.memory_gate import MemoryGate
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.ends import Sink, Source
 from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.testbench.record import Record
@@ -37,7 +37,7 @@ class GateTestbench(Testbench):
     """
 
     def __init__(self, dut: Any) -> None:
-        super().__init__(dut, MemoryGate(CONFIG))
+        super().__init__(dut, component(MemoryGate, CONFIG))
         self._kernel = Strobe(self, "kernel")
         self._spaces: dict[int, int] = {}
         streams = REQUESTS | PASSED

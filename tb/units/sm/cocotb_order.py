@@ -7,7 +7,7 @@ from typing import Any
 import cocotb
 
 from signalbox.hw.sm.block_order import BlockOrder
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.testbench.masks import mask
 from signalbox.tb.testbench.strobe import Strobe
@@ -40,7 +40,7 @@ class OrderTestbench(Testbench):
     """
 
     def __init__(self, dut: Any) -> None:
-        super().__init__(dut, BlockOrder(SLOTS, CHOICES))
+        super().__init__(dut, component(BlockOrder, SLOTS, CHOICES))
         self._arrive = Strobe(self, "arrive")
         self.table: dict[int, Block] = {}
         self.comes: tuple[int, Block] | None = None

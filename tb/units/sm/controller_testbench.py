@@ -13,7 +13,7 @@ from typing import Any, Self
 from signalbox.hw.config import REGISTER_UNIT, SHARED_UNIT, Config
 from signalbox.hw.records.placement import kernel_needs
 from signalbox.hw.sm.controller import SmController
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.ends import Sink, Source
 from signalbox.tb.testbench.masks import mask
 from signalbox.tb.testbench.record import Record
@@ -133,7 +133,7 @@ class ControllerTestbench(Testbench):
     def __init__(self, dut: Any, kernels: Iterable[Kernel] = ()) -> None:
         """`kernels` : rows that the unit knows after `start`."""
         self.size = size = Size.here()
-        super().__init__(dut, SmController(config(size)))
+        super().__init__(dut, component(SmController, config(size)))
         self._numbers = 2 * config(size).queue_window
         self.model = Sm({
             "registers": size.registers,

@@ -6,6 +6,7 @@ registers.
 """
 
 from collections.abc import Mapping
+from math import prod
 from random import Random
 
 import numpy as np
@@ -212,7 +213,7 @@ def random_launch(
     children: Children | None = None,
 ) -> Launch:
     """A kernel of `length` statements, with its memory; with `children`, it launches some."""
-    count = int(np.prod(threads))
+    count = prod(threads)
     barrier = numbers.random() < 0.6
     lengths = {n: 4 * numbers.randint(1, 9) for n in range(1, 8) if numbers.random() < 0.5}
     sizes = {0: ARGUMENT_WORDS, **lengths}

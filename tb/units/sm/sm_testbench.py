@@ -8,7 +8,7 @@ from typing import Any
 from signalbox.hw.records.placement import KernelWord, space_word
 from signalbox.hw.sm.sm import Sm
 from signalbox.tb.models.isa import Memory
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.ends import Sink, Source
 from signalbox.tb.testbench.record import Record
 from signalbox.tb.testbench.strobe import Strobe
@@ -76,7 +76,7 @@ class SmTestbench(Testbench):
     timeout = 20_000
 
     def __init__(self, dut: Any) -> None:
-        super().__init__(dut, Sm(CONFIG))
+        super().__init__(dut, component(Sm, CONFIG))
         self.port = MemoryEnd(self, WIDTH, SM_PORTS, self._memory)
         self.state = StateMemory()
         size = CONFIG.place_bytes * CONFIG.save_places

@@ -11,7 +11,7 @@ from signalbox.hw.qmd import SkedCheck
 from signalbox.hw.records.memory import MemoryStatus
 from signalbox.hw.records.semaphore import SemaphoreError
 from signalbox.hw.task_unit.task_end import TaskEnd
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.contents import Contents, Failing
 from signalbox.tb.testbench.ends import Sink, Source
 from signalbox.tb.testbench.servers import ReadServer, WriteServer
@@ -60,7 +60,7 @@ class FinishTestbench(Testbench):
     timeout = 600
 
     def __init__(self, dut: Any) -> None:
-        super().__init__(dut, TaskEnd(CONFIG))
+        super().__init__(dut, component(TaskEnd, CONFIG))
         self.contents = Contents()
         pace, latency = self.share(0.8), self.between(1, 5)
         ReadServer(self, self.contents, pace, latency)

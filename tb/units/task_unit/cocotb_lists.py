@@ -9,7 +9,7 @@ import cocotb
 from signalbox.hw.records.memory import MemoryStatus
 from signalbox.hw.records.placement import task_pointer
 from signalbox.hw.task_unit.task_lists import ListOutcome, ListVisit, TaskLists, second_word
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.configs import LISTS
 from signalbox.tb.testbench.contents import Contents, Failing
 from signalbox.tb.testbench.ends import Source
@@ -48,7 +48,7 @@ class ListsTestbench(Testbench):
         self, dut: Any, log_size: int, share: float = 1.0, latency: tuple[int, int] = (5, 5)
     ) -> None:
         """`share`, `latency` : pace and latency of the memory."""
-        super().__init__(dut, TaskLists(CONFIG))
+        super().__init__(dut, component(TaskLists, CONFIG))
         self.size = 1 << log_size
         self.room = self.size - CONFIG.rows
         self.model: dict[Level, deque[int]] = defaultdict(deque)

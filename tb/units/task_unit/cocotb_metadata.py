@@ -11,7 +11,7 @@ from signalbox.hw.qmd import SkedCheck
 from signalbox.hw.records.memory import MemoryStatus
 from signalbox.hw.task_unit.qmd_reader import QmdReader
 from signalbox.tb.models.tasks import FIELDS, LocalArea, Machine, Task, judge, record
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.configs import METADATA
 from signalbox.tb.testbench.contents import Contents, Failing
 from signalbox.tb.testbench.ends import Source
@@ -49,7 +49,7 @@ class MetadataTestbench(Testbench):
     timeout = 500
 
     def __init__(self, dut: Any, latency: int = 5) -> None:
-        super().__init__(dut, QmdReader(CONFIG))
+        super().__init__(dut, component(QmdReader, CONFIG))
         self.drive(resumed=1)
         self.area = LocalArea()
         self.request = Source(self, "request")

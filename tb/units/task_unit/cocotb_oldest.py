@@ -7,7 +7,7 @@ from typing import Any
 import cocotb
 
 from signalbox.hw.task_unit.oldest_blocks import OldestBlocks
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.configs import OLDEST
 from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.testbench.strobe import Strobe
@@ -49,7 +49,7 @@ class OldestTestbench(Testbench):
     """
 
     def __init__(self, dut: Any, share: float = 1.0) -> None:
-        super().__init__(dut, OldestBlocks(CONFIG))
+        super().__init__(dut, component(OldestBlocks, CONFIG))
         self.rows = [Row(number) for number in range(ROWS)]
         self.moves, self.stalls = 0, False
         self._begin, self._close = Strobe(self, "begin"), Strobe(self, "close")

@@ -12,7 +12,7 @@ from signalbox.hw.records.placement import SAVE_PAGE_BITS, Policy
 from signalbox.hw.registers import PreemptionLevel
 from signalbox.hw.task_unit.task_unit import TaskUnit
 from signalbox.tb.models.tasks import record
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.configs import TASKS
 from signalbox.tb.testbench.contents import Contents
 from signalbox.tb.testbench.ends import Sink, Source
@@ -115,7 +115,7 @@ class TaskTestbench(Testbench):
         *,
         area: bool = True,
     ) -> None:
-        super().__init__(dut, TaskUnit(CONFIG))
+        super().__init__(dut, component(TaskUnit, CONFIG))
         self.automatic, self.level = self.random.choice(list(Policy)), level
         self.stops, self.save_area = self.random.randrange(2), area
         self.drive(

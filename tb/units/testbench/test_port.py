@@ -1,27 +1,23 @@
 """Ports of a design under test."""
 
-from dataclasses import dataclass
-
 import pytest
 from amaranth.hdl import ShapeLike
 from amaranth.lib import data
-from cocotb.types import Logic, LogicArray
 
+from signalbox.tb.testbench import port as port_module
 from signalbox.tb.testbench.port import Port
 
 EVENT = data.StructLayout({"channel": 3, "valid": 1, "code": 2})
 
 
-@dataclass
-class Handle:
-    """A signal of the simulator."""
-
-    value: object
+@pytest.fixture(autouse=True)
+def handles_of_one_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list with the bits stands for a signal of the simulator."""
+    monkeypatch.setattr(port_module, "reader", lambda handle: lambda: handle[0])
 
 
 def port(digits: str, shape: ShapeLike) -> Port:
-    value = Logic(digits) if len(digits) == 1 else LogicArray(digits)
-    return Port(Handle(value), "some__port", shape)
+    return Port([digits], "some__port", shape)
 
 
 @pytest.mark.parametrize("level", "XZ")
@@ -45,3 +41,17 @@ def test_undefined_payload() -> None:
 def test_defined() -> None:
     assert [port(digit, 1).get() for digit in "01"] == [0, 1]
     assert port("100101", EVENT).get() == {"channel": 5, "valid": 0, "code": 2}
+
+
+def test_changes() -> None:
+    """A value read before does not hide an undefined one, nor the reverse."""
+    handle = ["1"]
+    flag = Port(handle, "some__port", 1)
+    assert flag.get() == 1
+    handle[0] = "X"
+    with pytest.raises(AssertionError):
+        flag.get()
+    handle[0] = "1"
+    assert flag.get() == 1
+    handle[0] = "0"
+    assert flag.get() == 0
