@@ -158,7 +158,7 @@ async def nobody_waits_for_an_answer(dut: Any) -> None:
     """While a launch waits for its answer, and others for their turn, accesses of other warps go
     on, and their warps end."""
     tb = await TimingLaunches(dut).start()
-    tb.latency, tb.port.latency = (3000, 1), (5, 5)
+    tb.answers, tb.latency, tb.port.latency = False, (1, 1), (5, 5)
     warps = max(1, CONFIG.sm_warps - 1)
     tb.launch(Task(0, parent(2, warps=warps)))
     await tb.until(lambda: tb.launched, "a launch", 1000)
@@ -167,7 +167,8 @@ async def nobody_waits_for_an_answer(dut: Any) -> None:
         tb.launch(Task(1, launch(Timing(5, 0, WIDTH, DATA, 5))))
         await tb.until(lambda: [one for one in tb.spans if one.row == 1], "the other ends", 1000)
     assert len(tb.warps) == warps and sum(map(len, tb.launched.values())) == 1
-    await tb.rest(2 * warps * 3200)
+    tb.answers = True
+    await tb.rest(2 * warps * 200)
     assert sum(map(len, tb.launched.values())) == 2 * warps
 
 
@@ -197,8 +198,9 @@ async def killed_while_waiting(dut: Any) -> None:
 
 
 async def all_want_to_launch(tb: TimingLaunches, warps: int) -> None:
-    """A block of so many warps that all come to a launch, of which one is in progress for long."""
-    tb.latency, tb.port.latency = (3000, 1), (5, 5)
+    """A block of so many warps that all come to a launch; one is in progress until
+    `tb.answers`."""
+    tb.answers, tb.latency, tb.port.latency = False, (1, 1), (5, 5)
     tb.launch(Task(0, parent(2, warps=warps)))
     await tb.until(lambda: tb.launched, "a launch", 1000)
     await tb.steps(30 * warps)
@@ -213,7 +215,8 @@ async def killed_among_many(dut: Any) -> None:
     await all_want_to_launch(tb, warps)
     tb.kill(0)
     await tb.until(lambda: len(tb.warps) <= 1, "all but one end", 2 * LAP + 40 + 20 * warps)
-    await tb.until(lambda: not tb.slots, "the last one ends", 3200)
+    tb.answers = True
+    await tb.until(lambda: not tb.slots, "the last one ends", 200)
     tb.tasks.clear()
     assert sum(map(len, tb.launched.values())) == 1 and not tb.faults
 
@@ -225,7 +228,10 @@ async def stopped_among_many(dut: Any) -> None:
     await all_want_to_launch(tb, CONFIG.sm_warps)
     (slot,) = tb.slots
     tb.stop(slot)
-    await tb.until(lambda: tb.saved, "it is saved", 3000 + 200 * CONFIG.sm_warps)
+    await tb.steps(tb.random.randrange(100))
+    assert not tb.saved
+    tb.answers = True
+    await tb.until(lambda: tb.saved, "it is saved", 200 + 200 * CONFIG.sm_warps)
     assert sum(map(len, tb.launched.values())) == 1
     tb.latency = 30, 300
     await tb.rest(50_000)

@@ -51,6 +51,7 @@ class LaunchingTestbench(Stopping):
     Members
     -------
     launched : addresses of the records, by block.
+    answers : whether launches are answered; while it is false, one stays in progress.
     holds : whether children stay incomplete.
     latency : most cycles until an answer, and until a child is complete.
     children : those that are not complete.
@@ -61,7 +62,7 @@ class LaunchingTestbench(Stopping):
     def __init__(self, dut: Any) -> None:
         super().__init__(dut)
         self.launched: dict[Key, list[int]] = {}
-        self.holds = False
+        self.answers, self.holds = True, False
         self.latency = 30, 300
         self.children: list[Child] = []
         self.failed: set[Key] = set()
@@ -100,7 +101,7 @@ class LaunchingTestbench(Stopping):
             self.children.remove(child)
             if child.fails:
                 self.failed.add(child.key)
-        if self._asked and self._asked[0][0] <= self.cycle:
+        if self.answers and self._asked and self._asked[0][0] <= self.cycle:
             self._accept_launch(*self._asked.popleft()[1:])
         keys = {slot: self.key(slot) for slot in self.slots}
         self.drive(
