@@ -1,11 +1,11 @@
 """Direct access to the simulated memory, which takes no simulated time."""
 
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
-from cocotb.handle import Immediate
-
 from signalbox.driver.server.shared_memory import SharedMemory
+from signalbox.tb.testbench.cocotb_private import reader, writer
 
 __all__ = ["SETTINGS", "Backdoor", "SharedBackdoor", "public"]
 
@@ -30,8 +30,7 @@ def public() -> list[str]:
 
 
 class Backdoor:
-    """Contents of a `memory` instance, as bytes. For speed, the handle of each accessed beat is
-    cached.
+    """Contents of a `memory` instance, as bytes. For speed, access to each beat is cached.
 
     Parameters
     ----------
@@ -42,7 +41,7 @@ class Backdoor:
     def __init__(self, memory: Any, beat_bytes: int) -> None:
         self._mem = memory.mem
         self._beat_bytes = beat_bytes
-        self._handles: dict[int, Any] = {}
+        self._beats: dict[int, tuple[Callable[[], str], Callable[[str], None]]] = {}
 
     def read(self, address: int, count: int) -> bytes:
         """`count` bytes from `address`, with all committed writes."""
@@ -64,16 +63,19 @@ class Backdoor:
         for index in range(len(data) // size):
             self._store(first + index, data[index * size :][:size])
 
-    def _handle(self, beat: int) -> Any:
-        if beat not in self._handles:
-            self._handles[beat] = self._mem[beat]
-        return self._handles[beat]
+    def _beat(self, beat: int) -> tuple[Callable[[], str], Callable[[str], None]]:
+        """Functions that read and write the bits of a beat."""
+        if beat not in self._beats:
+            handle = self._mem[beat]
+            self._beats[beat] = reader(handle), writer(handle)
+        return self._beats[beat]
 
     def _load(self, beat: int) -> bytes:
-        return self._handle(beat).value.to_unsigned().to_bytes(self._beat_bytes, "little")
+        return int(self._beat(beat)[0](), 2).to_bytes(self._beat_bytes, "little")
 
     def _store(self, beat: int, data: bytes) -> None:
-        self._handle(beat).set(Immediate(int.from_bytes(data, "little")))
+        digits = 8 * self._beat_bytes
+        self._beat(beat)[1](f"{int.from_bytes(data, 'little'):0{digits}b}")
 
 
 class SharedBackdoor:

@@ -1,12 +1,21 @@
 """What the testbench takes from the inside of cocotb, in one place. Verified with cocotb 2.1."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-__all__ = ["reader"]
+from cocotb.handle import _GPISetAction
+
+__all__ = ["reader", "writer"]
 
 
 def reader(handle: Any) -> Callable[[], str]:
     """Function that returns the present bits of a signal as text, highest first, in capitals if
     undefined. `handle.value` wraps them in an object, which takes several times as long."""
     return handle._handle.get_signal_val_binstr
+
+
+def writer(handle: Any) -> Callable[[str], None]:
+    """Function that writes the bits of a signal at once, as `Immediate` does. The text has as many
+    digits as the signal has bits."""
+    return partial(handle._handle.set_signal_val_binstr, _GPISetAction.NO_DELAY.value)
