@@ -67,6 +67,7 @@ class Backdoor:
         """Functions that read and write the bits of a beat."""
         if beat not in self._beats:
             handle = self._mem[beat]
+            assert len(handle) == 8 * self._beat_bytes, "the memory has beats of another size"
             self._beats[beat] = reader(handle), writer(handle)
         return self._beats[beat]
 

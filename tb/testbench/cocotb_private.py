@@ -16,6 +16,6 @@ def reader(handle: Any) -> Callable[[], str]:
 
 
 def writer(handle: Any) -> Callable[[str], None]:
-    """Function that writes the bits of a signal at once, as `Immediate` does. The text has as many
-    digits as the signal has bits."""
+    """Function that writes the bits of a signal at once, as `Immediate` does, but does not check
+    them: the text has as many digits as the signal has bits."""
     return partial(handle._handle.set_signal_val_binstr, _GPISetAction.NO_DELAY.value)

@@ -29,8 +29,6 @@ class Port:
 
     def set(self, value: Any) -> None:
         """Drive a value, as described by `Record.pack`, from now on."""
-        if value == self._driven:
-            return
         word = self.record.pack(value)
         if word != self._driven:
             self._driven = self._handle.value = word

@@ -47,8 +47,8 @@ class Record:
 
         Raises `KeyError` for an unknown field, `AssertionError` for a value that does not fit.
         """
-        if type(value) is int and 0 <= value <= self._largest:  # most are
-            return value
+        if isinstance(value, int) and 0 <= value <= self._largest:  # most are
+            return int(value)
         if self.fields and isinstance(value, Mapping | Sequence):
             return self._pack_fields(value)
         number = int(getattr(value, "value", value))
@@ -94,14 +94,14 @@ class Record:
             if self._is_list:
                 return f"[{', '.join(values.values())}]"
             return f"{{{', '.join(f'{name!r}: {value}' for name, value in values.items())}}}"
-        bits = f"(word >> {start} & {(1 << self.width) - 1:#x})"
+        number = f"(word >> {start} & {(1 << self.width) - 1:#x})"
         if self._signed:
             sign = 1 << self.width - 1
-            return f"({bits} ^ {sign:#x}) - {sign:#x}"
+            number = f"(({number} ^ {sign:#x}) - {sign:#x})"
         if self._members:
             members.append(lambda number: self._members.get(number, number))
-            return f"members[{len(members) - 1}]{bits}"
-        return bits
+            return f"members[{len(members) - 1}]{number}"
+        return number
 
     def unpack_text(self, bits: str) -> Any:
         """Value of binary digits, highest first, some of which are undefined ("X")."""

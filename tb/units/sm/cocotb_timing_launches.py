@@ -215,6 +215,8 @@ async def killed_among_many(dut: Any) -> None:
     await all_want_to_launch(tb, warps)
     tb.kill(0)
     await tb.until(lambda: len(tb.warps) <= 1, "all but one end", 2 * LAP + 40 + 20 * warps)
+    await tb.steps(2 * LAP + 40)
+    assert len(tb.warps) == 1
     tb.answers = True
     await tb.until(lambda: not tb.slots, "the last one ends", 200)
     tb.tasks.clear()
@@ -228,7 +230,7 @@ async def stopped_among_many(dut: Any) -> None:
     await all_want_to_launch(tb, CONFIG.sm_warps)
     (slot,) = tb.slots
     tb.stop(slot)
-    await tb.steps(tb.random.randrange(100))
+    await tb.steps(200 * CONFIG.sm_warps + tb.random.randrange(100))
     assert not tb.saved
     tb.answers = True
     await tb.until(lambda: tb.saved, "it is saved", 200 + 200 * CONFIG.sm_warps)

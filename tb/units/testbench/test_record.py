@@ -3,6 +3,7 @@
 import pytest
 from amaranth.hdl import signed
 from amaranth.lib import data
+from amaranth.lib.enum import Enum
 
 from signalbox.hw.records.memory import MemoryStatus
 from signalbox.tb.testbench.record import Record
@@ -36,6 +37,17 @@ def test_as_amaranth() -> None:
         }).as_bits()
     )
     assert record.pack(bits) == bits and record.width == len(OUTER.const(VALUE).as_value())
+
+
+def test_signed_enumeration() -> None:
+    class Turn(Enum, shape=signed(2)):
+        LEFT = -1
+        NONE = 0
+        RIGHT = 1
+
+    record = Record(data.ArrayLayout(Turn, 4))
+    assert record.unpack(0b10_01_00_11) == [Turn.LEFT, Turn.NONE, Turn.RIGHT, -2]
+    assert record.pack([Turn.LEFT, Turn.NONE, Turn.RIGHT, -2]) == 0b10_01_00_11
 
 
 def test_replaced() -> None:
