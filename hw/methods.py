@@ -8,6 +8,8 @@ Source: NVIDIA open-gpu-doc class headers clc56f.h, clc7b5.h and clc6c0.h, as re
 60.
 """
 
+from functools import cache
+
 from amaranth.lib import data, enum
 
 __all__ = [
@@ -543,8 +545,14 @@ def pack(layout: type[data.Struct], **values: int) -> int:
 
 def unpack(layout: type[data.Struct] | data.Layout, word: int) -> dict[str, int]:
     """Fields of a record as plain numbers, as enumerations would refuse undefined values."""
-    fields = {}
+    return {name: word >> first & mask for name, first, mask in _fields(layout)}
+
+
+@cache
+def _fields(layout: type[data.Struct] | data.Layout) -> tuple[tuple[str, int, int], ...]:
+    """Name, first bit and mask of each field."""
+    fields = []
     for name, field in data.Layout.cast(layout):
         width = field.width if isinstance(field.width, int) else 0
-        fields[str(name)] = word >> field.offset & (1 << width) - 1
-    return fields
+        fields.append((str(name), field.offset, (1 << width) - 1))
+    return tuple(fields)

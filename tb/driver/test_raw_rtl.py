@@ -7,10 +7,9 @@ import pytest
 
 from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.driver.raw.submission import ImageError
-from signalbox.hw.config import LIMITS, Config
 from signalbox.hw.methods import HostMethod
 from signalbox.tb.simulation.raw import main, simulate_raw
-from signalbox.tb.simulation.sizes import SIZES
+from signalbox.tb.simulation.sizes import SIZES, options
 
 IMAGE = """
 channel = 1
@@ -112,17 +111,11 @@ hex = "01 02 03 04 05 06 07 08"
 """
 
 
-def command(folder: Path, size: int, *options: str) -> list[str]:
+def command(folder: Path, size: int, *further: str) -> list[str]:
     """Returns the arguments that run an image of `size` bytes on that machine."""
     file, image = write(folder, Pushbuffer().copy(0x40_0000_0000, 0, 8))
     image.write_text(FAR.format(size=size))
-    default, asked = Config(), vars(MACHINE)
-    built = [
-        f"--{name.replace('_', '-')}={asked[name]}"
-        for name in LIMITS
-        if asked[name] != getattr(default, name)
-    ]
-    return [str(file), "--memory", str(image), *built, *options]
+    return [str(file), "--memory", str(image), *options(MACHINE), *further]
 
 
 def test_far_image(simulator: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -7,7 +7,7 @@ from typing import Any
 from signalbox.driver.server.shared_memory import SharedMemory
 from signalbox.tb.testbench.cocotb_private import reader, writer
 
-__all__ = ["SETTINGS", "Backdoor", "SharedBackdoor", "public"]
+__all__ = ["SETTINGS", "Backdoor", "ProcessBackdoor", "open_backdoor", "public"]
 
 SETTINGS = (
     "read_latency",
@@ -26,21 +26,35 @@ SETTINGS = (
 
 def public() -> list[str]:
     """Variables of module `memory` that a simulation must expose (`simulate(public=...)`)."""
-    return [f"memory.{name}" for name in ("mem", *SETTINGS)]
+    return [f"memory.{name}" for name in ("BYTES", "mem", *SETTINGS)]
 
 
-class Backdoor:
-    """Contents of a `memory` instance, as bytes. For speed, access to each beat is cached.
+def open_backdoor(memory: Any, shared: SharedMemory | None = None) -> "Backdoor | ProcessBackdoor":
+    """Access to the contents of a `memory` instance.
 
     Parameters
     ----------
     memory : handle of the instance.
-    beat_bytes : bytes per beat (DATA_WIDTH / 8).
-    """
+    shared : becomes the contents; other processes can share parts of it. It may be closed before
+        the simulation ends.
 
-    def __init__(self, memory: Any, beat_bytes: int) -> None:
+    Raises `RuntimeError` if `shared` is given without `simulate(process_memory=True)`.
+    """
+    program = ctypes.CDLL(None)
+    if hasattr(program, "signalbox_memory"):
+        return ProcessBackdoor(program, memory.BYTES.value.to_unsigned(), shared)
+    if shared is not None:
+        raise RuntimeError("the simulation was not built with simulate(process_memory=True)")
+    return Backdoor(memory)
+
+
+class Backdoor:
+    """Contents of a `memory` instance that are an array, as bytes. For speed, access to each beat
+    is cached. `memory` : handle of the instance."""
+
+    def __init__(self, memory: Any) -> None:
         self._mem = memory.mem
-        self._beat_bytes = beat_bytes
+        self._beat_bytes = len(self._mem[0]) // 8
         self._beats: dict[int, tuple[Callable[[], str], Callable[[str], None]]] = {}
 
     def read(self, address: int, count: int) -> bytes:
@@ -67,7 +81,6 @@ class Backdoor:
         """Functions that read and write the bits of a beat."""
         if beat not in self._beats:
             handle = self._mem[beat]
-            assert len(handle) == 8 * self._beat_bytes, "the memory has beats of another size"
             self._beats[beat] = reader(handle), writer(handle)
         return self._beats[beat]
 
@@ -79,16 +92,28 @@ class Backdoor:
         self._beat(beat)[1](f"{int.from_bytes(data, 'little'):0{digits}b}")
 
 
-class SharedBackdoor:
-    """Contents of the `memory` instance in a simulation with `shared_memory`, as bytes: those of
-    `memory`, from now on. Access is through the process, not through the simulator.
+class ProcessBackdoor:
+    """Contents of the `memory` instance in a simulation with `process_memory`, as bytes. Access is
+    through the process, not through the simulator.
 
-    Raises `RuntimeError` in a simulation without `shared_memory`.
+    Parameters
+    ----------
+    program : the simulation's.
+    size : bytes of the contents.
+    shared : becomes the contents.
     """
 
-    def __init__(self, memory: SharedMemory) -> None:
-        _hand_over(memory)
-        self._view = memory.view[:]
+    def __init__(self, program: ctypes.CDLL, size: int, shared: SharedMemory | None = None) -> None:
+        if shared is None:
+            program.signalbox_memory.argtypes = [ctypes.c_uint64]
+            program.signalbox_memory.restype = ctypes.c_void_p
+            first = program.signalbox_memory(size)
+            self._view = memoryview((ctypes.c_ubyte * size).from_address(first)).cast("B")
+        else:
+            program.signalbox_share_memory.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
+            program.signalbox_share_memory(shared.address, shared.size)
+            self._view = shared.view[:]
+            _simulated[:] = [self._view]
 
     def read(self, address: int, count: int) -> bytes:
         """`count` bytes from `address`. Raises `IndexError` if they are not in memory."""
@@ -107,14 +132,5 @@ class SharedBackdoor:
 
 
 _simulated: list[memoryview] = []
-"""What the simulation uses. Held here, as it must exist for as long as the simulation."""
-
-
-def _hand_over(memory: SharedMemory) -> None:
-    """Tell the simulation where its memory is (`shared_memory.cpp`)."""
-    function = getattr(ctypes.CDLL(None), "signalbox_share_memory", None)
-    if function is None:
-        raise RuntimeError("the simulation was not built with simulate(shared_memory=True)")
-    function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_uint64], None
-    function(memory.address, memory.size)
-    _simulated[:] = [memory.view[:]]
+"""What the simulation uses of a `SharedMemory`. Held here, as it must exist for as long as the
+simulation."""

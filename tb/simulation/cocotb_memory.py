@@ -10,13 +10,13 @@ from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiBus, AxiMaster, AxiResp
 
 from signalbox.driver.server.shared_memory import SharedMemory
-from signalbox.tb.simulation.backdoor import Backdoor, SharedBackdoor
+from signalbox.tb.simulation.backdoor import Backdoor, ProcessBackdoor, open_backdoor
 from signalbox.tb.testbench.reset import reset
 
 BEAT = 16
 
 SHARED = "MEMORY_SHARED"
-"""Environment variable: bytes of the `SharedMemory`, if the simulation has one."""
+"""Environment variable: bytes of the `SharedMemory` that becomes the contents, if any."""
 
 
 async def prepare(dut) -> None:
@@ -30,12 +30,11 @@ async def prepare(dut) -> None:
     await RisingEdge(dut.clk)
 
 
-async def start(dut) -> Backdoor | SharedBackdoor:
+async def start(dut) -> Backdoor | ProcessBackdoor:
     """Prepare, and give access to the contents."""
     await prepare(dut)
-    if shared := os.environ.get(SHARED):
-        return SharedBackdoor(SharedMemory(int(shared)))
-    return Backdoor(dut, BEAT)
+    shared = os.environ.get(SHARED)
+    return open_backdoor(dut, SharedMemory(int(shared)) if shared else None)
 
 
 @cocotb.test(timeout_time=10, timeout_unit="us")

@@ -7,7 +7,7 @@ import cocotb
 from cocotb.triggers import RisingEdge
 
 from signalbox.driver.server.shared_memory import SharedMemory
-from signalbox.tb.simulation.backdoor import SharedBackdoor
+from signalbox.tb.simulation.backdoor import open_backdoor
 from signalbox.tb.simulation.cocotb_memory import SHARED, prepare
 
 
@@ -61,7 +61,7 @@ async def legal(dut):
 async def read(dut):
     """The memory is that of `SHARED`, if set."""
     if shared := os.environ.get(SHARED):
-        SharedBackdoor(SharedMemory(int(shared)))
+        open_backdoor(dut, SharedMemory(int(shared)))
     await prepare(dut)
     await address(dut, "ar")
     while not dut.s_axi_rvalid.value:

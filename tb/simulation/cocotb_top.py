@@ -6,14 +6,14 @@ import cocotb
 from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge, ValueChange, with_timeout
 
-from signalbox.tb.simulation.backdoor import Backdoor
+from signalbox.tb.simulation.backdoor import open_backdoor
 
 
 @cocotb.test(timeout_time=10, timeout_unit="us")
 async def writes_and_interrupts(dut):
     dut.control.value = 0
     Clock(dut.clk, 10, unit="ns", impl="gpi").start(start_high=False)
-    memory = Backdoor(dut.memory, 16)
+    memory = open_backdoor(dut.memory)
     memory.write(0x30, bytes(48))
     dut.memory.write_latency.value = 20
     for _ in range(10):

@@ -3,8 +3,7 @@
     machine = await SimMachine.start(dut)
     device = await Device.open(machine)
 
-With `simulate(shared_memory=True)`, its memory is a `SharedMemory`, parts of which other processes
-can share:
+On Verilator, its memory may be a `SharedMemory`, parts of which other processes can share:
 
     machine = await SimMachine.start(dut, SharedMemory(config.memory_bytes))
 
@@ -19,7 +18,7 @@ from cocotb.triggers import RisingEdge, Timer
 from cocotbext.axi import AxiLiteMaster, AxiResp
 
 from signalbox.driver.server.shared_memory import SharedMemory
-from signalbox.tb.simulation.backdoor import Backdoor, SharedBackdoor
+from signalbox.tb.simulation.backdoor import open_backdoor
 from signalbox.tb.testbench.bus import axi4lite
 
 __all__ = ["MachineError", "SimMachine"]
@@ -43,11 +42,7 @@ class SimMachine:
 
     def __init__(self, dut: Any, memory: SharedMemory | None = None) -> None:
         self.dut = dut
-        self.memory = (
-            Backdoor(dut.memory, len(dut.memory.mem[0]) // 8)
-            if memory is None
-            else SharedBackdoor(memory)
-        )
+        self.memory = open_backdoor(dut.memory, memory)
         bus = axi4lite(dut, "control")
         logging.getLogger(f"cocotb.{dut._name}.control").setLevel(logging.WARNING)
         self._control = AxiLiteMaster(bus, dut.clk, dut.rst)
@@ -60,11 +55,10 @@ class SimMachine:
 
         Parameters
         ----------
-        memory : required with `simulate(shared_memory=True)`, and only then: the machine's memory,
-            of as many bytes as the design's configuration says. It may be closed before the
-            simulation ends.
+        memory : becomes the machine's memory, of as many bytes as the design's configuration says.
+            It may be closed before the simulation ends. On Verilator only.
 
-        Raises `RuntimeError` if `memory` is given without `simulate(shared_memory=True)`.
+        Raises `RuntimeError` if `memory` is given on Icarus.
         """
         machine = cls(dut, memory)
         dut.reset_request.value = 1

@@ -12,9 +12,9 @@
 //   error_lo/hi    beats at [error_lo, error_hi) are answered with SLVERR and not written
 // Addresses of BYTES and above are answered with DECERR. A violation of the protocol ends the simulation.
 //
-// The contents are an array, `mem`. With SHARED_MEMORY defined, for Verilator only, they are bytes of
-// the process, which it may share with other processes (`shared_memory.cpp`); all cycles are the same.
-// The process has to hand over BYTES bytes before the first access, else that ends the simulation.
+// The contents are an array, `mem`. With PROCESS_MEMORY defined, for Verilator only, they are bytes of
+// the process (`process_memory.cpp`), which a testbench reads and writes as such, and may share with
+// other processes; all cycles are the same. Then a program has one such module.
 module memory #(
     parameter DATA_WIDTH = 128,
     parameter ADDR_WIDTH = 40,
@@ -248,11 +248,11 @@ module memory #(
     wire store = beat_ready && beat_response == OKAY;
     wire [STRB-1:0] strobe = beat_strobe[beat_out];
 
-`ifdef SHARED_MEMORY
-    import "DPI-C" function longint unsigned shared_memory_bytes();
-    import "DPI-C" function void shared_memory_read(
+`ifdef PROCESS_MEMORY
+    import "DPI-C" function longint unsigned process_memory_bytes(input longint unsigned wanted);
+    import "DPI-C" function void process_memory_read(
         input longint unsigned address, input int size, output bit [DATA_WIDTH-1:0] data);
-    import "DPI-C" function void shared_memory_write(
+    import "DPI-C" function void process_memory_write(
         input longint unsigned address, input int size, input bit [DATA_WIDTH-1:0] data,
         input bit [STRB-1:0] strobe);
 
@@ -260,16 +260,16 @@ module memory #(
     wire [63:0] store_address = {{(64-ADDR_WIDTH){1'b0}}, beat_now >> OFFSET} << OFFSET;
     reg [DATA_WIDTH-1:0] loaded;
     always @(posedge clk) begin
-        if ((load || store) && shared_memory_bytes() < BYTES)
-            $fatal(1, "memory: it needs %0d shared bytes, and was given %0d",
-                BYTES, shared_memory_bytes());
+        if ((load || store) && process_memory_bytes(BYTES) < BYTES)
+            $fatal(1, "memory: it needs %0d bytes, and was given %0d",
+                BYTES, process_memory_bytes(BYTES));
         else begin
             if (load) begin
                 loaded = 0;
-                if (response(read_now) == OKAY) shared_memory_read(load_address, STRB, loaded);
+                if (response(read_now) == OKAY) process_memory_read(load_address, STRB, loaded);
                 s_axi_rdata <= loaded;
             end
-            if (store) shared_memory_write(store_address, STRB, beat_data[beat_out], strobe);
+            if (store) process_memory_write(store_address, STRB, beat_data[beat_out], strobe);
         end
     end
 `else

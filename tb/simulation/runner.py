@@ -80,7 +80,7 @@ def simulate(
     public: Sequence[str] = (),
     watched: Sequence[str] = (),
     apart: bool = False,
-    shared_memory: bool = False,
+    process_memory: bool = False,
     minimum: int = 1,
     build_args: Sequence[str] = (),
     plusargs: Sequence[str] = (),
@@ -111,8 +111,9 @@ def simulate(
     apart : on Verilator, compile each module shared by several instances (`hw.lib.shared`) once, as
         its own model (`tb.simulation.apart`). For large designs. Their insides appear in no
         waveform.
-    shared_memory : the contents of module `memory` are bytes of the simulation's process, which
-        other processes can share (`tb.simulation.backdoor.SharedBackdoor`). On Verilator only.
+    process_memory : the contents of module `memory` are bytes of the simulation's process, which
+        it reads and writes fast, and can share with other processes
+        (`tb.simulation.backdoor.ProcessBackdoor`). On Verilator only.
     minimum : minimum number of tests that must run.
     build_args : further arguments of the simulator's compiler.
     plusargs : arguments of the simulation, such as "+trace=FILE".
@@ -124,11 +125,11 @@ def simulate(
     ------
     AssertionError : a test failed (the message shows its exception), the simulator failed, or
         fewer than `minimum` tests ran.
-    RuntimeError : the design did not build, there is no usable simulator, it has no shared memory,
-        or `SIGNALBOX_SEED` is not a number.
+    RuntimeError : the design did not build, there is no usable simulator, it has no
+        `process_memory`, or `SIGNALBOX_SEED` is not a number.
     """
-    if shared_memory and simulator != "verilator":
-        raise RuntimeError(f"{name}: only Verilator has a shared memory, {simulator} has none")
+    if process_memory and simulator != "verilator":
+        raise RuntimeError(f"{name}: {simulator} has no process_memory, only Verilator has")
     waves = waves or waves_wanted()
     coverage = os.environ.get(COVERAGE, "") if simulator == "verilator" else ""
     seed = choose_seed(seed)
@@ -156,7 +157,7 @@ def simulate(
         tuple(public),
         tuple(watched),
         apart and simulator == "verilator",
-        shared_memory,
+        process_memory,
         tuple(build_args),
     )
     build = _build(recipe)
@@ -234,13 +235,13 @@ class _Recipe:
     public: tuple[str, ...]
     watched: tuple[str, ...]
     apart: bool
-    shared_memory: bool
+    process_memory: bool
     build_args: tuple[str, ...]
 
     def key(self) -> str:
         """Hash of the recipe, its files and the tools."""
         named = [*self.sources, verilator.WAIVERS, *(GLUE if self.apart else ())]
-        named += [verilator.SHARED_MEMORY] * self.shared_memory
+        named += [verilator.PROCESS_MEMORY] * self.process_memory
         files = [source.read_text() for source in named]
         parts = repr((self, files, verilator.version(self.simulator)))
         return hashlib.sha256(parts.encode()).hexdigest()[:16]
@@ -281,8 +282,8 @@ def _compile(recipe: _Recipe, build: Path) -> None:
     if parts:
         stubs, made = compile_parts(build, parts)
         files += stubs
-    if recipe.shared_memory:
-        made += verilator.shared_memory()
+    if recipe.process_memory:
+        made += verilator.process_memory()
     log = build / "build.log"
     with _environment(recipe.waves, env):
         try:

@@ -88,7 +88,6 @@ def serve(
             simulator="verilator",
             name="server",
             env={JOB: json.dumps(job), "COCOTB_LOG_LEVEL": "WARNING"},
-            shared_memory=True,
             log="server",
         )
     finally:

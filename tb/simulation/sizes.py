@@ -3,11 +3,11 @@ Tests with the same size share a build."""
 
 from dataclasses import replace
 
-from signalbox.hw.config import CONFIGS, Config
+from signalbox.hw.config import CONFIGS, LIMITS, Config
 from signalbox.tb.simulation.top import MEMORY_BYTES
 from signalbox.tb.testbench import configs
 
-__all__ = ["COMPUTE", "NESTED", "SAVING", "SIZES"]
+__all__ = ["COMPUTE", "NESTED", "SAVING", "SIZES", "options"]
 
 _NARROW = Config(
     channels=3,
@@ -53,3 +53,13 @@ SAVING = replace(COMPUTE, save_places=6)
 
 NESTED = replace(COMPUTE, save_places=32, nested_kernels=60)
 """The same, with nested launches."""
+
+
+def options(config: Config) -> list[str]:
+    """Options of `make serve` and similar commands that give this configuration."""
+    default = Config()
+    return [
+        f"--{name.replace('_', '-')}={getattr(config, name)}"
+        for name in LIMITS
+        if getattr(config, name) != getattr(default, name)
+    ]

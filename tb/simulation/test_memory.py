@@ -1,12 +1,13 @@
-"""The memory model on both simulators, and with shared contents; it must reject AXI4 violations."""
+"""The memory model on both simulators, as an array and as bytes of the process; it must reject AXI4
+violations."""
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from signalbox.driver.server.shared_memory import SharedMemory
-from signalbox.tb.simulation import backdoor
-from signalbox.tb.simulation.backdoor import SharedBackdoor, public
+from signalbox.tb.simulation.backdoor import ProcessBackdoor, open_backdoor, public
 from signalbox.tb.simulation.cocotb_memory import SHARED
 from signalbox.tb.simulation.runner import simulate
 from signalbox.tb.simulation.tiers import ON_VERILATOR
@@ -36,14 +37,15 @@ def test_memory(simulator: str):
 
 
 @ON_VERILATOR
-def test_shared(simulator: str):
+@pytest.mark.parametrize("shared", [False, True])
+def test_process_memory(simulator: str, shared: bool):
     """The same tests pass, with the same cycles."""
     run(
         simulator,
         "signalbox.tb.simulation.cocotb_memory",
         minimum=10,
-        shared_memory=True,
-        env={SHARED: str(BYTES)},
+        process_memory=True,
+        env={SHARED: str(BYTES) if shared else ""},
     )
 
 
@@ -58,36 +60,35 @@ def test_accepts_legal(simulator: str):
 
 
 @ON_VERILATOR
-@pytest.mark.parametrize("size", [0, BYTES // 2])
-def test_missing_bytes(simulator: str, size: int, capfd: pytest.CaptureFixture[str]):
+def test_read_before_backdoor(simulator: str):
+    """Without any backdoor, the contents are zero."""
+    run(simulator, FAULTS, testcase="read", process_memory=True)
+
+
+@ON_VERILATOR
+def test_missing_bytes(simulator: str, capfd: pytest.CaptureFixture[str]):
     """The first access ends the simulation if it was not given all bytes."""
+    env = {SHARED: str(BYTES // 2)}
     with pytest.raises(AssertionError):
-        run(
-            simulator,
-            FAULTS,
-            testcase="read",
-            shared_memory=True,
-            env={SHARED: str(size) if size else ""},
-        )
-    message = f"memory: it needs {BYTES} shared bytes, and was given {size}"
+        run(simulator, FAULTS, testcase="read", process_memory=True, env=env)
+    message = f"memory: it needs {BYTES} bytes, and was given {BYTES // 2}"
     assert message in capfd.readouterr().out
 
 
-def test_only_verilator_shares():
-    with pytest.raises(RuntimeError, match="only Verilator has a shared memory, icarus has none"):
-        run("icarus", FAULTS, testcase="read", shared_memory=True)
+def test_only_verilator_has_it():
+    with pytest.raises(RuntimeError, match="icarus has no process_memory, only Verilator has"):
+        run("icarus", FAULTS, testcase="read", process_memory=True)
 
 
 def test_not_built_for_it():
     """Neither is this process."""
-    with pytest.raises(RuntimeError, match=r"not built with simulate\(shared_memory=True\)"):
-        SharedBackdoor(SharedMemory(4096))
+    with pytest.raises(RuntimeError, match=r"not built with simulate\(process_memory=True\)"):
+        open_backdoor(None, SharedMemory(4096))
 
 
 @pytest.mark.parametrize(("address", "count"), [(4096, 1), (4000, 97), (-1, 1)])
-def test_outside(address: int, count: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(backdoor, "_hand_over", lambda memory: None)
-    memory = SharedBackdoor(SharedMemory(4096))
+def test_outside(address: int, count: int):
+    memory = ProcessBackdoor(Mock(), 4096, SharedMemory(4096))
     problem = f"{count} bytes at {address:#x} are not in the 0x1000 bytes of memory"
     with pytest.raises(IndexError, match=problem):
         memory.read(address, count)

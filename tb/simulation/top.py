@@ -161,6 +161,7 @@ def simulate_top(design: Design, tests: str, *, simulator: str, name: str, **opt
         public=[*public, *options.pop("public", ())],
         watched=watched,
         apart=design.config.sms > FEW_VISIBLE_SMS or not _visible(options.get("waves", False)),
+        process_memory=simulator == "verilator",
         plusargs=[f"+trace={TRACE}", *options.pop("plusargs", ())],
         **options,
     )

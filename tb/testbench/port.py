@@ -4,7 +4,7 @@ from typing import Any
 
 from amaranth.hdl import ShapeLike
 
-from signalbox.tb.testbench.cocotb_private import reader
+from signalbox.tb.testbench.cocotb_private import driver, reader
 from signalbox.tb.testbench.record import Record
 
 __all__ = ["Port"]
@@ -17,8 +17,7 @@ class Port:
     def __init__(self, handle: Any, name: str, shape: ShapeLike) -> None:
         """`handle` : the signal in the simulator. `name` : for messages."""
         self.record = Record(shape)
-        self._handle = handle
-        self._read = reader(handle)
+        self._read, self._write = reader(handle), driver(handle)
         self._text, self._bits = "", 0  # as read last
         self._driven: int | None = None
         self._flag: tuple[str, int] | None = None  # bit that must not be undefined: name, place
@@ -29,9 +28,12 @@ class Port:
 
     def set(self, value: Any) -> None:
         """Drive a value, as described by `Record.pack`, from now on."""
+        if isinstance(value, int) and value == self._driven:  # in most cycles
+            return
         word = self.record.pack(value)
         if word != self._driven:
-            self._driven = self._handle.value = word
+            self._driven = word
+            self._write(word)
 
     def get(self) -> Any:
         """The current value, as described by `Record`. Raises as `bits`."""

@@ -10,6 +10,9 @@ from amaranth.lib import data
 
 __all__ = ["Record"]
 
+_FIELDS = dict, list, Mapping, Sequence
+"""Values of layouts; those that are found fast come first."""
+
 
 class Record:
     """Values of a shape, and their bits.
@@ -49,7 +52,7 @@ class Record:
         """
         if isinstance(value, int) and 0 <= value <= self._largest:  # most are
             return int(value)
-        if self.fields and isinstance(value, Mapping | Sequence):
+        if self.fields and isinstance(value, _FIELDS):
             return self._pack_fields(value)
         number = int(getattr(value, "value", value))
         if self._signed and -(1 << self.width - 1) <= number < 0:
@@ -58,10 +61,13 @@ class Record:
         return number
 
     def _pack_fields(self, values: Mapping[Any, Any] | Sequence[Any]) -> int:
-        word = 0
-        for name, one in values.items() if isinstance(values, Mapping) else enumerate(values):
-            offset, field = self.fields[name]
-            word |= field.pack(one) << offset
+        word, fields = 0, self.fields
+        for name, one in enumerate(values) if isinstance(values, Sequence) else values.items():
+            offset, field = fields[name]
+            if isinstance(one, int) and 0 <= one <= field._largest:
+                word |= one << offset
+            else:
+                word |= field.pack(one) << offset
         return word
 
     def replaced(self, word: int, **fields: Any) -> int:

@@ -20,9 +20,10 @@ from signalbox.driver.protocol.errors import ServerError
 from signalbox.tb.reports.readback import Events, read
 from signalbox.tb.reports.served import MACHINE, QUEUE, task_track
 from signalbox.tb.reports.timeline import WARPS
+from signalbox.tb.simulation.sizes import COMPUTE, options
 from signalbox.tb.simulation.tiers import ON_VERILATOR
 
-SMALL = "--config tiny --sms 2 --sm-warps 4 --channels 8 --asids 16 --memory-bytes 0x800000".split()
+SMALL = options(COMPUTE)
 LIMITS = "--applications 4 --memory-each 0x40000 --patience 200000".split()
 
 

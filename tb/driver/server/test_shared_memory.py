@@ -172,6 +172,5 @@ def test_rtl(simulator: str):
         "signalbox.tb.driver.cocotb_shared_memory",
         simulator=simulator,
         name="shared-memory",
-        shared_memory=True,
         minimum=2,
     )

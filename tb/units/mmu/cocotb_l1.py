@@ -20,7 +20,7 @@ from signalbox.hw.mmu.l1_tlb import L1Tlb
 from signalbox.hw.mmu.records import Access, Outcome, Scope
 from signalbox.hw.page_tables import FaultType
 from signalbox.tb.models.replacement import PseudoLru
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.ends import Sink, Source
 from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.testbench.strobe import Strobe
@@ -96,7 +96,7 @@ class L1Testbench(Testbench):
     timeout = 20_000
 
     def __init__(self, dut: Any) -> None:
-        super().__init__(dut, L1Tlb(CONFIG, TAG, entries=ENTRIES, misses=MISSES))
+        super().__init__(dut, component(L1Tlb, CONFIG, TAG, entries=ENTRIES, misses=MISSES))
         self.request = Source(self, "request", then=self._enter)
         self.answer = Sink(self, "answer", held=False)
         self.miss = Sink(self, "miss")

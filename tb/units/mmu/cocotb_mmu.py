@@ -21,7 +21,7 @@ from signalbox.hw.mmu.records import Access, Outcome, Scope
 from signalbox.hw.mmu.translation import Mmu
 from signalbox.hw.page_tables import FaultType
 from signalbox.hw.records.memory import MemoryStatus
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.ends import Sink, Source
 from signalbox.tb.testbench.goals import Rounds
 
@@ -111,7 +111,7 @@ class MmuTestbench(Testbench):
     timeout = 40_000
 
     def __init__(self, dut: Any) -> None:
-        super().__init__(dut, Mmu(CONFIG, CLIENTS, TAG))
+        super().__init__(dut, component(Mmu, CONFIG, CLIENTS, TAG))
         self.bytes = bytearray(CONFIG.memory_bytes)
         self.memory = Memory(self, CONFIG.memory_bytes, base=1 << 22)  # type: ignore[arg-type]
         self._beat = Source(self, "read__beat")

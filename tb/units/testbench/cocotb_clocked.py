@@ -9,7 +9,7 @@ from cocotb.triggers import RisingEdge
 from cocotb.utils import get_sim_time
 
 from signalbox.hw.lib.stream import StreamFIFO
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.ends import Sink, Source
 
 DEPTH = int(os.environ["DEPTH"])
@@ -21,7 +21,7 @@ class FifoTestbench(Testbench):
     def __init__(
         self, dut: Any, sends: float = 1.0, takes: float = 1.0, *, held: bool = True
     ) -> None:
-        super().__init__(dut, StreamFIFO(16, DEPTH))
+        super().__init__(dut, component(StreamFIFO, 16, DEPTH))
         self.given: list[int] = []
         self.source = Source(self, "i", self.share(sends), self.given.append)
         self.sink = Sink(self, "o", self.share(takes), held=held)

@@ -6,7 +6,7 @@ import cocotb
 
 from signalbox.hw.config import CONFIGS
 from signalbox.hw.records.memory import MemoryStatus
-from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.contents import Contents, Failing
 from signalbox.tb.testbench.ends import Sink, Source
 from signalbox.tb.testbench.servers import ReadServer, WriteServer
@@ -22,7 +22,7 @@ class MoverTestbench(Testbench):
     """A client that copies single beats, and its memory."""
 
     def __init__(self, dut: Any, share: float = 1.0, latency: tuple[int, int] = (1, 1)) -> None:
-        super().__init__(dut, Mover(CONFIG))
+        super().__init__(dut, component(Mover, CONFIG))
         self.contents = Contents()
         pace, delay = self.share(share), self.between(*latency)
         self.read = ReadServer(self, self.contents, pace, delay)

@@ -1,10 +1,11 @@
-// Contents of module `memory` when it is built with SHARED_MEMORY: bytes of this process, which
+// Contents of module `memory` when it is built with PROCESS_MEMORY: bytes of this process, which
 // other processes may read and write meanwhile.
 //
 // An aligned word of two, four or eight bytes is read at once. It is written at once if all its
 // bytes are, so that no process sees a part of it. Bytes that are not written are not touched.
 
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 
 #include "svdpi.h"
@@ -47,10 +48,19 @@ extern "C" void signalbox_share_memory(void* first, std::uint64_t bytes) {
     s_bytes = bytes;
 }
 
-extern "C" unsigned long long shared_memory_bytes() { return s_bytes; }
+// Likewise: the first byte; unless there are contents, they become `wanted` bytes that are zero.
+extern "C" void* signalbox_memory(std::uint64_t wanted) {
+    if (!s_first) signalbox_share_memory(std::calloc(wanted, 1), wanted);
+    return s_first;
+}
+
+extern "C" unsigned long long process_memory_bytes(unsigned long long wanted) {
+    signalbox_memory(wanted);
+    return s_bytes;
+}
 
 // `address` and `size` are multiples of eight, here and below.
-extern "C" void shared_memory_read(unsigned long long address, int size, svBitVecVal* data) {
+extern "C" void process_memory_read(unsigned long long address, int size, svBitVecVal* data) {
     for (int at = 0; at < size; at += 8) {
         const auto* from = reinterpret_cast<const std::uint64_t*>(s_first + address + at);
         const std::uint64_t word = __atomic_load_n(from, __ATOMIC_ACQUIRE);
@@ -58,7 +68,7 @@ extern "C" void shared_memory_read(unsigned long long address, int size, svBitVe
     }
 }
 
-extern "C" void shared_memory_write(
+extern "C" void process_memory_write(
     unsigned long long address, int size, const svBitVecVal* data, const svBitVecVal* strobe) {
     const auto* from = reinterpret_cast<const unsigned char*>(data);
     const auto* strobes = reinterpret_cast<const unsigned char*>(strobe);
