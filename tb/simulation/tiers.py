@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-__all__ = ["ON_ICARUS", "ON_VERILATOR", "tiers"]
+from signalbox.hw.config import CONFIGS
+
+__all__ = ["CONFIGURATIONS", "ON_ICARUS", "ON_VERILATOR", "tiers"]
 
 ON_VERILATOR = pytest.mark.parametrize("simulator", ["verilator"], indirect=True)
 """Mark of a test that runs on Verilator only. The test has the parameter `simulator`, so `--seeds`
@@ -39,3 +41,10 @@ def _marked(value: Any, smoke: Sequence[str] | None, nightly: bool) -> Any:
     marks = [] if smoke is None else [pytest.mark.smoke(*smoke)]
     marks += [pytest.mark.nightly] * nightly
     return pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=marks)
+
+
+CONFIGURATIONS = pytest.mark.parametrize(
+    "config", tiers(CONFIGS, nightly={*CONFIGS} - {"tiny", "large"})
+)
+"""Mark of a test that takes the name of a configuration. In `make test` it runs with the smallest
+and the largest."""

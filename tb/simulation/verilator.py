@@ -178,7 +178,7 @@ def arguments(waves: bool, coverage: bool) -> list[str]:
     RTL assertions are fatal. Only the variables named by `write_public` are visible to cocotb.
     cocotb's runner would make everything public, which slows down the simulation.
     """
-    chosen = ["--assert", "--no-timing", "--no-public-flat-rw"]
+    chosen = ["--assert", "--no-timing", "--no-public-flat-rw", "--no-decoration"]
     if waves:
         chosen += ["--trace-fst", "--trace-structs"]
     if coverage:

@@ -1,17 +1,14 @@
 """Pages: length of the README, links, paths, commands, and the example in the user guide."""
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from signalbox.tb.folders import ROOT
+from signalbox.tb.tools.command_help import COMMANDS, help_text
 
 FOLDERS = ("docs", "driver", "examples", "hw", "tb")
 """Folders that contain pages, and folders whose paths are checked. The top folder has pages too."""
@@ -21,18 +18,6 @@ LINES = 200
 
 YOURS = "tb/mine"
 """Folder that the reader creates."""
-
-OPTIONS = {
-    "sim": "signalbox.tb.reports.workload",
-    "raw": "signalbox.tb.simulation.raw",
-    "prove": "signalbox.tb.proofs.run",
-    "mutate": "signalbox.tb.tools.mutation",
-    "nightly": "signalbox.tb.tools.nightly",
-    "verilog": "signalbox.hw.verilog",
-    "synth": "signalbox.tb.tools.synth",
-    "plan": "signalbox.tb.tools.plan",
-}
-"""Targets with options of their own, and their modules."""
 
 _FENCE = re.compile(r"^(```|~~~)")
 _SPAN = re.compile(r"`([^`]+)`")
@@ -88,16 +73,6 @@ def pages() -> list[Page]:
 def exists(path: str) -> bool:
     """Whether a path of the repository exists; for a pattern, whether it matches a file."""
     return any(True for _ in ROOT.glob(path.rstrip("/"))) if "*" in path else (ROOT / path).exists()
-
-
-@cache
-def help_of(module: str) -> str:
-    """Help text of a command."""
-    command = [sys.executable, "-m", module, "--help"]
-    env = {**os.environ, "COLUMNS": "100"}
-    return subprocess.run(
-        command, cwd=ROOT, env=env, check=True, capture_output=True, text=True
-    ).stdout
 
 
 def test_readme_is_short():
@@ -164,9 +139,9 @@ def test_options_exist(pages: list[Page]):
     for page in pages:
         for number, text in page.commands():
             match = _MAKE.match(text)
-            if match is None or match[1] not in OPTIONS:
+            if match is None or match[1] not in COMMANDS:
                 continue
-            known = {*re.findall(r"--[a-z0-9-]+", help_of(OPTIONS[match[1]])), "--help"}
+            known = {*re.findall(r"--[a-z0-9-]+", help_text(match[1])), "--help"}
             for option in re.findall(r"--[a-z0-9-]+", match[2] or ""):
                 if option not in known:
                     unknown.append(f"{page.place(number)}: {option} of make {match[1]}")

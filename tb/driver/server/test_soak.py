@@ -66,6 +66,11 @@ def soak(folder: Path, seconds: float) -> None:
     assert {visit.__name__ for visit in VISITS} == set(made)
 
 
+def test_some_seconds(tmp_path: Path):
+    soak(tmp_path, 12)
+
+
+@pytest.mark.nightly
 def test_half_a_minute(tmp_path: Path):
     soak(tmp_path, 30)
 

@@ -6,7 +6,7 @@ from signalbox.hw import export
 from signalbox.hw.config import CONFIGS
 from signalbox.hw.control.port import ControlPort
 from signalbox.tb.simulation.runner import simulate
-from signalbox.tb.simulation.tiers import tiers
+from signalbox.tb.simulation.tiers import CONFIGURATIONS, tiers
 
 SMOKE = ["identity_and_reset", "doorbells", "interrupts", "forwarding"]
 """Tests on Icarus for every change."""
@@ -26,6 +26,6 @@ def test_port(simulator: str, config: str):
     )
 
 
-@pytest.mark.parametrize("config", CONFIGS)
+@CONFIGURATIONS
 def test_elaborates(config: str):
     assert "module top" in export.verilog(ControlPort(CONFIGS[config]))

@@ -6,7 +6,7 @@ from signalbox.hw import export
 from signalbox.hw.config import CONFIGS
 from signalbox.hw.copy.engine import CopyEngine
 from signalbox.tb.simulation.runner import simulate
-from signalbox.tb.simulation.tiers import tiers
+from signalbox.tb.simulation.tiers import CONFIGURATIONS, tiers
 from signalbox.tb.units.copy.testbench import config
 
 WIDTHS = [64, 128, 512]
@@ -36,6 +36,6 @@ def test_copy(simulator: str, tests: str, minimum: int, width: int) -> None:
     )
 
 
-@pytest.mark.parametrize("name", CONFIGS)
-def test_every_configuration_elaborates(name: str) -> None:
-    assert export.verilog(CopyEngine(CONFIGS[name]))
+@CONFIGURATIONS
+def test_elaborates(config: str) -> None:
+    assert export.verilog(CopyEngine(CONFIGS[config]))

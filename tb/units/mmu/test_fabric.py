@@ -8,7 +8,7 @@ from signalbox.hw import export
 from signalbox.hw.config import CONFIGS, Config
 from signalbox.hw.mmu.memory_fabric import MemoryFabric
 from signalbox.tb.simulation.runner import simulate
-from signalbox.tb.simulation.tiers import tiers
+from signalbox.tb.simulation.tiers import CONFIGURATIONS, tiers
 from signalbox.tb.units.mmu.identity import IdentityFabric
 
 
@@ -38,10 +38,10 @@ def test_reads_ahead(simulator: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", CONFIGS)
-def test_every_configuration_elaborates(name: str) -> None:
-    config = CONFIGS[name]
-    assert export.verilog(MemoryFabric(config, readers=2 + config.copy_engines, writers=1))
+@CONFIGURATIONS
+def test_elaborates(config: str) -> None:
+    sizes = CONFIGS[config]
+    assert export.verilog(MemoryFabric(sizes, readers=2 + sizes.copy_engines, writers=1))
 
 
 @pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
