@@ -20,6 +20,7 @@ class Port:
         self._read, self._write = reader(handle), driver(handle)
         self._text, self._bits = "", 0  # as read last
         self._driven: int | None = None
+        self._number: int | None = None  # value given last, if it was a number
         self._flag: tuple[str, int] | None = None  # bit that must not be undefined: name, place
         if self.record.width == 1:
             self._flag = name, 0
@@ -28,9 +29,11 @@ class Port:
 
     def set(self, value: Any) -> None:
         """Drive a value, as described by `Record.pack`, from now on."""
-        if isinstance(value, int) and value == self._driven:  # in most cycles
+        is_number = isinstance(value, int)
+        if is_number and value == self._number:  # in most cycles
             return
         word = self.record.pack(value)
+        self._number = value if is_number else None
         if word != self._driven:
             self._driven = word
             self._write(word)

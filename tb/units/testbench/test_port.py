@@ -1,7 +1,7 @@
 """Ports of a design under test."""
 
 import pytest
-from amaranth.hdl import ShapeLike
+from amaranth.hdl import ShapeLike, signed
 from amaranth.lib import data
 
 from signalbox.tb.testbench import port as port_module
@@ -12,8 +12,9 @@ EVENT = data.StructLayout({"channel": 3, "valid": 1, "code": 2})
 
 @pytest.fixture(autouse=True)
 def handles_of_one_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A list with the bits stands for a signal of the simulator."""
+    """A list, the bits and then all driven numbers, stands for a signal of the simulator."""
     monkeypatch.setattr(port_module, "reader", lambda handle: lambda: handle[0])
+    monkeypatch.setattr(port_module, "driver", lambda handle: handle.append)
 
 
 def port(digits: str, shape: ShapeLike) -> Port:
@@ -55,3 +56,23 @@ def test_changes() -> None:
     assert flag.get() == 1
     handle[0] = "0"
     assert flag.get() == 0
+
+
+def test_driven() -> None:
+    """A value is driven when it changes, as a number of whatever kind it was given."""
+    handle = ["000000"]
+    event = Port(handle, "some__port", EVENT)
+    for value in ({}, 0, {"valid": True}, 8, {"valid": 1, "code": 2}, {"code": 2, "valid": 1}, 0):
+        event.set(value)
+    assert handle[1:] == [0, 8, 40, 0]
+
+
+def test_driven_with_a_sign() -> None:
+    """A number is compared with the bits only after it was checked."""
+    handle = ["0"]
+    offset = Port(handle, "some__port", signed(8))
+    offset.set(-1)
+    with pytest.raises(AssertionError, match="0xff does not fit 8 bits"):
+        offset.set(255)
+    offset.set(-1)
+    assert handle[1:] == [255]
