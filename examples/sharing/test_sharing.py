@@ -4,6 +4,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+import run
+
+from signalbox.tb.simulation.sizes import COMPUTE, options
+
+
+def test_machine():
+    """It is that of `make sim`, so both share a build."""
+    words = run.MACHINE.split()
+    given = dict(zip(words[::2], [int(word, 0) for word in words[1::2]], strict=True))
+    assert given == {
+        name: int(value) for name, _, value in (one.partition("=") for one in options(COMPUTE))
+    }
+
 
 def test_three_programs():
     """Two succeed; the one that never ends is killed."""

@@ -202,7 +202,6 @@ class Computer:
             while (status := await channel.status())["TASKS"] or status["HALTED"]:
                 assert not status["HALTED"], await channel.halt()
                 assert self.tb.now() < end, f"tasks are still running: {status}"
-                await self.tb.wait(32)
 
     def check(self, tasks: Sequence[Task]) -> None:
         """Check that the results of all tasks are in memory."""

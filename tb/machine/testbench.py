@@ -46,9 +46,6 @@ __all__ = [
 TIMEOUT = 20_000
 """Default limit of a wait, in cycles."""
 
-_POLL = 32
-"""Cycles between two looks at a channel that is not idle."""
-
 COPY_BYTES = 1024
 """Bytes of a copy that takes some hundred cycles with the default memory settings."""
 
@@ -238,7 +235,6 @@ class MachineTestbench:
                     if await channel.read("GP_GET") == channel.put:
                         break
                 assert self.now() < end, f"channel {channel.index} is not idle: {status}"
-                await self.wait(_POLL)
 
     async def until_waits(self, channel: "RawChannel", wait: Wait, timeout: int = TIMEOUT) -> None:
         """Wait until the channel waits for `wait` and is not being served."""

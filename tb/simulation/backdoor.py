@@ -35,14 +35,18 @@ def open_backdoor(memory: Any, shared: SharedMemory | None = None) -> "Backdoor 
     Parameters
     ----------
     memory : handle of the instance.
-    shared : becomes the contents; other processes can share parts of it. It may be closed before
-        the simulation ends.
+    shared : replaces the contents; backdoors opened before no longer reach them. Other processes
+        can share parts of it. It may be closed before the simulation ends.
 
-    Raises `RuntimeError` if `shared` is given without `simulate(process_memory=True)`.
+    Raises `RuntimeError` if `shared` is given without `simulate(process_memory=True)`,
+    `ValueError` if it has another size than the memory.
     """
     program = ctypes.CDLL(None)
     if hasattr(program, "signalbox_memory"):
-        return ProcessBackdoor(program, memory.BYTES.value.to_unsigned(), shared)
+        size = memory.BYTES.value.to_unsigned()
+        if shared is not None and shared.size != size:
+            raise ValueError(f"the memory has {size} bytes, the shared one {shared.size}")
+        return ProcessBackdoor(program, size, shared)
     if shared is not None:
         raise RuntimeError("the simulation was not built with simulate(process_memory=True)")
     return Backdoor(memory)
@@ -98,9 +102,11 @@ class ProcessBackdoor:
 
     Parameters
     ----------
-    program : the simulation's.
+    program : the running simulation, as a library.
     size : bytes of the contents.
-    shared : becomes the contents.
+    shared : replaces the contents.
+
+    Raises `MemoryError` if there are not so many bytes.
     """
 
     def __init__(self, program: ctypes.CDLL, size: int, shared: SharedMemory | None = None) -> None:
@@ -108,12 +114,14 @@ class ProcessBackdoor:
             program.signalbox_memory.argtypes = [ctypes.c_uint64]
             program.signalbox_memory.restype = ctypes.c_void_p
             first = program.signalbox_memory(size)
+            if not first:
+                raise MemoryError(f"no {size} bytes for the simulated memory")
             self._view = memoryview((ctypes.c_ubyte * size).from_address(first)).cast("B")
         else:
             program.signalbox_share_memory.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
             program.signalbox_share_memory(shared.address, shared.size)
             self._view = shared.view[:]
-            _simulated[:] = [self._view]
+            _simulated.append(self._view)
 
     def read(self, address: int, count: int) -> bytes:
         """`count` bytes from `address`. Raises `IndexError` if they are not in memory."""
@@ -132,5 +140,5 @@ class ProcessBackdoor:
 
 
 _simulated: list[memoryview] = []
-"""What the simulation uses of a `SharedMemory`. Held here, as it must exist for as long as the
-simulation."""
+"""All that the simulation has used. It must exist for as long as the simulation, and backdoors to
+it may be kept."""

@@ -1,13 +1,15 @@
 """Masters that violate AXI4; each of these tests passes only if the memory misses the violation.
 `legal` and `read` pass if the memory is complete."""
 
+import ctypes
 import os
 
 import cocotb
+import pytest
 from cocotb.triggers import RisingEdge
 
 from signalbox.driver.server.shared_memory import SharedMemory
-from signalbox.tb.simulation.backdoor import open_backdoor
+from signalbox.tb.simulation.backdoor import ProcessBackdoor, open_backdoor
 from signalbox.tb.simulation.cocotb_memory import SHARED, prepare
 
 
@@ -59,10 +61,14 @@ async def legal(dut):
 
 @cocotb.test(timeout_time=10, timeout_unit="us")
 async def read(dut):
-    """The memory is that of `SHARED`, if set."""
+    """The contents are zero; with `SHARED`, they have so many bytes, which are too few."""
     if shared := os.environ.get(SHARED):
-        open_backdoor(dut, SharedMemory(int(shared)))
+        size = dut.BYTES.value.to_unsigned()
+        with pytest.raises(ValueError, match=f"has {size} bytes, the shared one {shared}"):
+            open_backdoor(dut, SharedMemory(int(shared)))
+        ProcessBackdoor(ctypes.CDLL(None), size, SharedMemory(int(shared)))
     await prepare(dut)
     await address(dut, "ar")
     while not dut.s_axi_rvalid.value:
         await RisingEdge(dut.clk)
+    assert dut.s_axi_rdata.value == 0

@@ -55,10 +55,10 @@ class SimMachine:
 
         Parameters
         ----------
-        memory : becomes the machine's memory, of as many bytes as the design's configuration says.
-            It may be closed before the simulation ends. On Verilator only.
+        memory : replaces the machine's memory, with as many bytes as the design's configuration
+            says. It may be closed before the simulation ends. On Verilator only.
 
-        Raises `RuntimeError` if `memory` is given on Icarus.
+        Raises `RuntimeError` if `memory` is given on Icarus, `ValueError` if it has another size.
         """
         machine = cls(dut, memory)
         dut.reset_request.value = 1

@@ -13,8 +13,8 @@
 // Addresses of BYTES and above are answered with DECERR. A violation of the protocol ends the simulation.
 //
 // The contents are an array, `mem`. With PROCESS_MEMORY defined, for Verilator only, they are bytes of
-// the process (`process_memory.cpp`), which a testbench reads and writes as such, and may share with
-// other processes; all cycles are the same. Then a program has one such module.
+// the process (`process_memory.cpp`), which a testbench reads and writes directly, and may share with
+// other processes; all cycles are the same. A program can then have only one `memory`.
 module memory #(
     parameter DATA_WIDTH = 128,
     parameter ADDR_WIDTH = 40,

@@ -48,9 +48,13 @@ extern "C" void signalbox_share_memory(void* first, std::uint64_t bytes) {
     s_bytes = bytes;
 }
 
-// Likewise: the first byte; unless there are contents, they become `wanted` bytes that are zero.
+// Also called by the process. Returns the first byte; if there are no contents yet, allocates `wanted`
+// zero bytes. Null if there are not so many.
 extern "C" void* signalbox_memory(std::uint64_t wanted) {
-    if (!s_first) signalbox_share_memory(std::calloc(wanted, 1), wanted);
+    if (!s_first) {
+        void* const first = std::calloc(wanted, 1);
+        signalbox_share_memory(first, first ? wanted : 0);
+    }
     return s_first;
 }
 

@@ -111,9 +111,9 @@ def simulate(
     apart : on Verilator, compile each module shared by several instances (`hw.lib.shared`) once, as
         its own model (`tb.simulation.apart`). For large designs. Their insides appear in no
         waveform.
-    process_memory : the contents of module `memory` are bytes of the simulation's process, which
-        it reads and writes fast, and can share with other processes
-        (`tb.simulation.backdoor.ProcessBackdoor`). On Verilator only.
+    process_memory : the contents of module `memory` are bytes of the simulation's process. The
+        test accesses them directly, and can share them with other processes
+        (`tb.simulation.backdoor`). The design has one such module. On Verilator only.
     minimum : minimum number of tests that must run.
     build_args : further arguments of the simulator's compiler.
     plusargs : arguments of the simulation, such as "+trace=FILE".

@@ -46,5 +46,5 @@ def _marked(value: Any, smoke: Sequence[str] | None, nightly: bool) -> Any:
 CONFIGURATIONS = pytest.mark.parametrize(
     "config", tiers(CONFIGS, nightly={*CONFIGS} - {"tiny", "large"})
 )
-"""Mark of a test that takes the name of a configuration. In `make test` it runs with the smallest
-and the largest."""
+"""Mark of a test with the parameter `config`, the name of a configuration. `make test` runs it with
+the smallest and the largest."""

@@ -21,11 +21,12 @@ def writer(handle: Any) -> Callable[[str], None]:
     return partial(handle._handle.set_signal_val_binstr, _GPISetAction.NO_DELAY.value)
 
 
-def driver(handle: Any) -> Callable[[int], None]:
+def driver(handle: Any, width: int) -> Callable[[int], None]:
     """Function that drives a signal with a number in the next phase in which signals may be
-    written, as `handle.value = number` does, but does not check the number: it is not negative, and
-    has as many bits as the signal at most."""
+    written, as `handle.value = number` does, but checks neither the phase nor the number, which has
+    no sign and `width` bits. Raises `AssertionError` if the signal has fewer."""
     digits = len(handle)
+    assert width <= digits, f"{handle._name} has {digits} bits, and is driven with {width}"
     deposit = partial(
         _schedule_write, handle, handle._handle.set_signal_val_binstr, _GPISetAction.DEPOSIT
     )

@@ -17,7 +17,7 @@ class Port:
     def __init__(self, handle: Any, name: str, shape: ShapeLike) -> None:
         """`handle` : the signal in the simulator. `name` : for messages."""
         self.record = Record(shape)
-        self._read, self._write = reader(handle), driver(handle)
+        self._read, self._write = reader(handle), driver(handle, self.record.width)
         self._text, self._bits = "", 0  # as read last
         self._driven: int | None = None
         self._number: int | None = None  # value given last, if it was a number

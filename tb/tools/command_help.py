@@ -1,9 +1,9 @@
 """Help texts of the commands behind make's targets."""
 
-import contextlib
 import importlib
 import io
 import sys
+from contextlib import redirect_stdout
 from functools import cache
 from unittest.mock import patch
 
@@ -25,11 +25,10 @@ COMMANDS = {
 @cache
 def help_text(target: str) -> str:
     """What the target's command prints for `--help`."""
-    main = importlib.import_module(COMMANDS[target]).main
-    with (
-        contextlib.redirect_stdout(io.StringIO()) as shown,
-        contextlib.suppress(SystemExit),
-        patch.object(sys, "argv", [target, "--help"]),
-    ):
-        main()
+    main, shown = importlib.import_module(COMMANDS[target]).main, io.StringIO()
+    try:
+        with redirect_stdout(shown), patch.object(sys, "argv", [target, "--help"]):
+            main()
+    except SystemExit as end:
+        assert not end.code, f"make {target}: --help is an error"
     return shown.getvalue()

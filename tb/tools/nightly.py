@@ -88,7 +88,7 @@ def _module(name: str, *arguments: str) -> list[str]:
 
 _TESTS_OF_PAGES = "tb/tools/test_docs.py"
 
-_TESTBENCHES = _module("pyright", "--threads", "2", "tb/units")
+_TYPES = _module("pyright", "--threads", "2", "tb/units")
 
 _EVERY_SIZE = ("--dist", "worksteal", "-m", "not (bench or soak)", "--ignore", _TESTS_OF_PAGES)
 
@@ -121,10 +121,10 @@ def _seeds(number: int) -> Part:
 _SITE = _module("sphinx", *"-q -W --keep-going -b html -c docs/site . sim_build/site".split())
 
 PARTS = {
+    "types": Part("types of the units' testbenches", lambda _: [_TYPES]),
     **_sizes("Verilator", "not icarus", VERILATOR_PARTS),
     **_sizes("Icarus", "icarus", ICARUS_PARTS),
     **{f"seeds_{n}": _seeds(n) for n in range(1, SEED_PARTS + 1)},
-    "types": Part("types of the units' testbenches", lambda _: [_TESTBENCHES]),
     "proofs": Part("all proofs", lambda _: [_module("signalbox.tb.proofs.run", "--all")]),
     "breaks": Part(
         "each proof fails on broken designs",

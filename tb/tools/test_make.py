@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,23 @@ def test_options_exist(sections: dict[str, str], target: str):
     known = set(re.findall(r"--[a-z-]+", help_text(target)))
     assert named
     assert named <= known
+
+
+@pytest.mark.parametrize("target", COMMANDS)
+def test_commands(target: str):
+    """A target runs the command that is asked for its options, which can be run."""
+    module = COMMANDS[target]
+    rule = re.search(rf"^{target}:.*(?:\n\t.*)+", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert rule is not None and f" -m {module.removesuffix('.__main__')} " in rule[0] + " "
+    source = (ROOT / module.replace(".", "/")).with_suffix(".py").read_text()
+    assert module.endswith(".__main__") or '\nif __name__ == "__main__":\n' in source
+
+
+def test_types_of_every_folder():
+    """`make lint` looks at the types of all folders of `tb` but that of the units."""
+    included = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pyright"]["include"]
+    folders = {str(file.parent.relative_to(ROOT)) for file in ROOT.glob("tb/*/__init__.py")}
+    assert folders - {*included} == {"tb/units"}
 
 
 def test_every_target_is_listed(sections: dict[str, str]):

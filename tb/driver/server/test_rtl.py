@@ -23,7 +23,7 @@ from signalbox.tb.reports.timeline import WARPS
 from signalbox.tb.simulation.sizes import COMPUTE, options
 from signalbox.tb.simulation.tiers import ON_VERILATOR
 
-SMALL = options(COMPUTE)
+MACHINE_OPTIONS = options(COMPUTE)
 LIMITS = "--applications 4 --memory-each 0x40000 --patience 200000".split()
 
 
@@ -74,8 +74,8 @@ def test_processes(simulator: str, tmp_path: Path, scheduling: list[str]):
     """The sums of those that are left alone are right; nothing of any is left."""
     path, timeline = tmp_path / "server" / "socket", tmp_path / "timeline.pftrace"
     command = [sys.executable, "-m", "signalbox.tb.reports.serve", "--socket", str(path)]
-    options = [*SMALL, *LIMITS, *scheduling, "--timeline", str(timeline)]
-    server = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True)
+    chosen = [*MACHINE_OPTIONS, *LIMITS, *scheduling, "--timeline", str(timeline)]
+    server = subprocess.Popen([*command, *chosen], stdout=subprocess.PIPE, text=True)
     try:
         listening(path, server)
         well = [application(path, seed, 3) for seed in range(2)]
@@ -104,7 +104,7 @@ def test_started_by_its_first_client(
     """Of two clients that come at the same time, one starts the server; it ends when both have
     gone, and is started again."""
     path = tmp_path / "server" / "socket"
-    options = [*SMALL, *LIMITS, "--timeline", str(tmp_path / "timeline.pftrace")]
+    chosen = [*MACHINE_OPTIONS, *LIMITS, "--timeline", str(tmp_path / "timeline.pftrace")]
     output, barrier = path.with_suffix(".output"), Barrier(2, timeout=500)
 
     starts: list[Path] = []
@@ -117,7 +117,7 @@ def test_started_by_its_first_client(
     monkeypatch.setattr(start, "_start", counted)
 
     def client() -> None:
-        with blocking.connect(path, start=options) as device:
+        with blocking.connect(path, start=chosen) as device:
             barrier.wait()
             assert device.upload(np.arange(8, dtype=np.uint32)).read(np.uint32)[7] == 7
 

@@ -37,25 +37,29 @@ def rubbish(path: Path, rng: random.Random) -> None:
         link.sendall(rng.randbytes(rng.randrange(200)))
 
 
-def soak(folder: Path, seconds: float) -> None:
-    """Keep 48 clients busy for so long, and kill a quarter of them every few seconds. The others'
-    sums are right, and at the end nothing of anybody is left."""
+def soak(folder: Path, seconds: float, longest: float = 10) -> None:
+    """Keep 48 clients busy for so long, and kill a quarter of them again and again, `longest`
+    seconds after the last ones or earlier. The others' sums are right, and at the end nothing of
+    anybody is left."""
     rng = random.Random(seed := choose_seed())
     print(f"seed {seed}")
-    end, started = time.monotonic() + seconds, 0
+    started = killed = 0
     with server(folder, applications=48) as running:
         there: list[subprocess.Popen[str]] = []
+        end = time.monotonic() + seconds
         while time.monotonic() < end:
             while len(there) < PROCESSES:
                 there.append(visitors(running, f"{seed}/{started}", end - time.monotonic()))
                 started += 1
-            time.sleep(min(rng.uniform(3, 10), max(0, end - time.monotonic())))
+            pause = rng.uniform(longest / 3, longest)
+            time.sleep(min(pause, max(0, end - time.monotonic())))
             rubbish(running.path, rng)
             assert all(one.poll() is None or one.returncode == 0 for one in there)
             if time.monotonic() < end - 5:
                 doomed = there.pop(rng.randrange(PROCESSES))
                 doomed.send_signal(signal.SIGKILL)
                 doomed.communicate()
+                killed += 1
         made: Counter[str] = Counter()
         for one in there:
             output, _ = one.communicate(timeout=120)
@@ -63,16 +67,11 @@ def soak(folder: Path, seconds: float) -> None:
             made += Counter(json.loads(output))
         succeed([running.start(1, 1)])
     print(f"{started} processes; visits of those left at the end: {dict(made)}")
-    assert {visit.__name__ for visit in VISITS} == set(made)
+    assert {visit.__name__ for visit in VISITS} == set(made) and killed
 
 
 def test_some_seconds(tmp_path: Path):
-    soak(tmp_path, 12)
-
-
-@pytest.mark.nightly
-def test_half_a_minute(tmp_path: Path):
-    soak(tmp_path, 30)
+    soak(tmp_path, 12, longest=3)
 
 
 @pytest.mark.soak

@@ -114,7 +114,7 @@ def test_random_of_many(simulator: str) -> None:
     place(simulator, "cocotb_random", config, "random-132", build_args=FAST_BUILD[simulator])
 
 
-@pytest.mark.parametrize("name", tiers(["tiny", "default"], nightly=["default"]))
+@pytest.mark.parametrize("name", ["tiny", "default"])
 def test_exports(name: str) -> None:
     assert "module dut" in export.verilog(GlobalController(CONFIGS[name]), "dut")
 

@@ -67,7 +67,7 @@ def test_other_sizes(simulator: str, size: str, tests: str, minimum: int) -> Non
 
 
 @pytest.mark.parametrize("places", [0, 8])
-@pytest.mark.parametrize("config", tiers(["tiny", "large"], nightly=["tiny"]))
+@pytest.mark.parametrize("config", ["tiny", "large"])
 def test_elaborates(config: str, places: int) -> None:
     sizes = replace(CONFIGS[config], save_places=places)
     text = export.verilog(TimingCore(sizes), DESIGN)

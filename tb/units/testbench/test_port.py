@@ -1,10 +1,13 @@
 """Ports of a design under test."""
 
+from unittest.mock import MagicMock
+
 import pytest
 from amaranth.hdl import ShapeLike, signed
 from amaranth.lib import data
 
 from signalbox.tb.testbench import port as port_module
+from signalbox.tb.testbench.cocotb_private import driver
 from signalbox.tb.testbench.port import Port
 
 EVENT = data.StructLayout({"channel": 3, "valid": 1, "code": 2})
@@ -14,7 +17,7 @@ EVENT = data.StructLayout({"channel": 3, "valid": 1, "code": 2})
 def handles_of_one_value(monkeypatch: pytest.MonkeyPatch) -> None:
     """A list, the bits and then all driven numbers, stands for a signal of the simulator."""
     monkeypatch.setattr(port_module, "reader", lambda handle: lambda: handle[0])
-    monkeypatch.setattr(port_module, "driver", lambda handle: handle.append)
+    monkeypatch.setattr(port_module, "driver", lambda handle, width: handle.append)
 
 
 def port(digits: str, shape: ShapeLike) -> Port:
@@ -76,3 +79,9 @@ def test_driven_with_a_sign() -> None:
         offset.set(255)
     offset.set(-1)
     assert handle[1:] == [255]
+
+
+def test_too_narrow() -> None:
+    """A signal of another width than that of the design that names the ports."""
+    with pytest.raises(AssertionError, match="narrow has 3 bits, and is driven with 8"):
+        driver(MagicMock(_name="narrow", __len__=lambda _: 3), 8)
