@@ -8,7 +8,8 @@ endif
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
-PIP := $(RUN) -m pip --disable-pip-version-check install --quiet
+# Modules are compiled when they are imported first; most never are.
+PIP := $(RUN) -m pip --disable-pip-version-check install --quiet --no-compile
 
 # What `make sim` runs; empty: two applications and an urgent kernel.
 WORKLOAD ?=

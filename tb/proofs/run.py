@@ -227,7 +227,9 @@ def main() -> int:
         "--break", dest="broken", action="store_true", help="on broken designs; each has to fail"
     )
     parser.add_argument("--all", action="store_true", help="the long ones too")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="so many at once")
+    # One more than there are cores, as a proof waits for its processes now and then.
+    jobs = (os.cpu_count() or 1) + 1
+    parser.add_argument("--jobs", type=int, default=jobs, help="so many at once")
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in known]
     if unknown:

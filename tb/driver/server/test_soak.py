@@ -71,7 +71,7 @@ def soak(folder: Path, seconds: float, longest: float = 10) -> None:
 
 
 def test_some_seconds(tmp_path: Path):
-    soak(tmp_path, 12, longest=3)
+    soak(tmp_path, 8, longest=2)
 
 
 @pytest.mark.soak

@@ -111,6 +111,7 @@ def test_a_switch_in_hardware(tmp_path: Path) -> None:
     assert alike == [], [mutants("f.py", HARDWARE)[n - 1].change for n in alike]
 
 
+@pytest.mark.nightly
 def test_plugin(tmp_path: Path) -> None:
     """In one build, tests pass without the mutant and fail with it."""
     active = tmp_path / "active.json"
