@@ -12,10 +12,10 @@ from signalbox.driver.protocol.errors import ServerError
 
 HERE = Path(__file__).resolve().parent
 MACHINE = """
-    --channels 4 --semaphores 16 --counters 4 --memory-bytes 0x1000000 --asids 8 --contexts 2
-    --slots 4 --spare-rows 4 --sms 2 --sm-warps 6 --sm-blocks 3 --sm-registers 2048
-    --sm-shared 4096 --lanes 8"""
-"""The machine of `make sim`, which is built only once."""
+    --channels=4 --semaphores=16 --counters=4 --memory-bytes=16777216 --asids=8 --contexts=2
+    --slots=4 --spare-rows=4 --sms=2 --sm-warps=6 --sm-blocks=3 --sm-registers=2048
+    --sm-shared=4096 --lanes=8"""
+"""The machine of `make sim`, so that one build serves both."""
 
 TIMELINE = Path("sim_build/sharing.pftrace")
 LIMITS = "--applications 4 --memory-each 0x40000 --patience 200000"

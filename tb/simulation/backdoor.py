@@ -140,5 +140,5 @@ class ProcessBackdoor:
 
 
 _simulated: list[memoryview] = []
-"""All that the simulation has used. It must exist for as long as the simulation, and backdoors to
-it may be kept."""
+"""Every shared memory that was handed over. Held until the simulation ends, as the simulation and
+earlier backdoors point into it."""

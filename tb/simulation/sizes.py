@@ -56,8 +56,8 @@ NESTED = replace(COMPUTE, save_places=32, nested_kernels=60)
 
 
 def options(config: Config) -> list[str]:
-    """Options of `make serve` and similar commands that give the numbers (`LIMITS`) of this
-    configuration."""
+    """Options with which `make serve` and similar commands build this configuration, without
+    switches such as `--trace`."""
     default = Config()
     return [
         f"--{name.replace('_', '-')}={getattr(config, name)}"

@@ -1,6 +1,8 @@
 """The memory model on both simulators, as an array and as bytes of the process; it must reject AXI4
 violations."""
 
+import gc
+import weakref
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -94,3 +96,14 @@ def test_outside(address: int, count: int):
         memory.read(address, count)
     with pytest.raises(IndexError, match=problem):
         memory.write(address, bytes(count))
+
+
+def test_earlier_memory_is_kept():
+    """Backdoors that were opened before the next one still point into it."""
+    shared = SharedMemory(4096)
+    kept = weakref.ref(shared._memory)
+    ProcessBackdoor(Mock(), 4096, shared)
+    shared.close()
+    ProcessBackdoor(Mock(), 4096, SharedMemory(4096))
+    gc.collect()
+    assert kept() is not None

@@ -23,8 +23,8 @@ def writer(handle: Any) -> Callable[[str], None]:
 
 def driver(handle: Any, width: int) -> Callable[[int], None]:
     """Function that drives a signal with a number in the next phase in which signals may be
-    written, as `handle.value = number` does, but checks neither the phase nor the number, which has
-    no sign and `width` bits. Raises `AssertionError` if the signal has fewer."""
+    written, as `handle.value = number` does. It checks neither the phase nor the number, which is
+    unsigned and has `width` bits. Raises `AssertionError` if the signal has fewer."""
     digits = len(handle)
     assert width <= digits, f"{handle._name} has {digits} bits, and is driven with {width}"
     deposit = partial(

@@ -10,8 +10,8 @@ from amaranth.lib import data
 
 __all__ = ["Record"]
 
-_FIELDS = dict, list, Mapping, Sequence
-"""Values of layouts; those that are found fast come first."""
+_MAPPING = dict, Mapping  # the first is found fast
+_FIELDS = *_MAPPING, Sequence
 
 
 class Record:
@@ -62,7 +62,7 @@ class Record:
 
     def _pack_fields(self, values: Mapping[Any, Any] | Sequence[Any]) -> int:
         word, fields = 0, self.fields
-        for name, one in enumerate(values) if isinstance(values, Sequence) else values.items():
+        for name, one in values.items() if isinstance(values, _MAPPING) else enumerate(values):
             offset, field = fields[name]
             if isinstance(one, int) and 0 <= one <= field._largest:
                 word |= one << offset

@@ -36,7 +36,7 @@ def test_options_exist(sections: dict[str, str], target: str):
 
 @pytest.mark.parametrize("target", COMMANDS)
 def test_commands(target: str):
-    """A target runs the command that is asked for its options, which can be run."""
+    """Each target runs its module in `COMMANDS`, and the module can be run."""
     module = COMMANDS[target]
     rule = re.search(rf"^{target}:.*(?:\n\t.*)+", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert rule is not None and f" -m {module.removesuffix('.__main__')} " in rule[0] + " "

@@ -38,9 +38,8 @@ def rubbish(path: Path, rng: random.Random) -> None:
 
 
 def soak(folder: Path, seconds: float, longest: float = 10) -> None:
-    """Keep 48 clients busy for so long, and kill a quarter of them again and again, `longest`
-    seconds after the last ones or earlier. The others' sums are right, and at the end nothing of
-    anybody is left."""
+    """Keep 48 clients busy for so long, and kill a quarter of them every few seconds, at most
+    `longest` apart. The others' sums are right, and at the end nothing of anybody is left."""
     rng = random.Random(seed := choose_seed())
     print(f"seed {seed}")
     started = killed = 0

@@ -65,9 +65,9 @@ def test_driven() -> None:
     """A value is driven when it changes, as a number of whatever kind it was given."""
     handle = ["000000"]
     event = Port(handle, "some__port", EVENT)
-    for value in ({}, 0, {"valid": True}, 8, {"valid": 1, "code": 2}, {"code": 2, "valid": 1}, 0):
+    for value in ({}, 0, {"valid": True}, 8, {"valid": 1, "code": 2}, {"code": 2, "valid": 1}, 8):
         event.set(value)
-    assert handle[1:] == [0, 8, 40, 0]
+    assert handle[1:] == [0, 8, 40, 8]
 
 
 def test_driven_with_a_sign() -> None:
