@@ -57,6 +57,11 @@ def test_every_target_is_listed(sections: dict[str, str]):
     assert set(sections) == set(phony[1].split())
 
 
+def test_modules_are_compiled_once(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    assert "PYTHONDONTWRITEBYTECODE" not in said("make", "--eval", "shown: ; @env", "shown")
+
+
 @pytest.mark.parametrize("name", ["a blank", "ü"])
 def test_folder_that_makefiles_do_not_take(tmp_path: Path, name: str):
     """An unusable folder name is reported at once, not by Verilator's makefile half a minute
