@@ -103,6 +103,7 @@ def test_small(simulator: str, size: str, module: str):
     run(simulator, size, module)
 
 
+@pytest.mark.nightly
 @ON_VERILATOR
 def test_engines(simulator: str):
     """Priorities hold with two engines."""

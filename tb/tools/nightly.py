@@ -79,7 +79,7 @@ def _pytest(part: str, *arguments: str) -> list[str]:
     passed on the same code are not repeated."""
     junit = ["--junitxml", str(FOLDER / f"{part}.xml")]
     keep = ["-p", kept_results.__name__, "--keep-results", str(FOLDER / "passed.jsonl")]
-    return _module("pytest", "tb", "-q", "-n", "auto", *keep, *junit, *arguments)
+    return _module("pytest", "examples", "tb", "-q", "-n", "auto", *keep, *junit, *arguments)
 
 
 def _module(name: str, *arguments: str) -> list[str]:
