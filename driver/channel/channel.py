@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from signalbox.driver.channel.command_channel import CommandChannel
 from signalbox.driver.channel.copy_log import CopyLog, LaunchedCopy
-from signalbox.driver.channel.copy_replay import RepeatError, move, release
+from signalbox.driver.channel.copy_replay import RepeatError, check_release, move, release
 from signalbox.driver.channel.runlist import Runlist
 from signalbox.driver.channel.segments import Segments
 from signalbox.driver.channel.settings import ChannelSettings
@@ -447,6 +447,7 @@ class Channel(CommandChannel):
         copy = await self._failed_copy(failure)
         if copy is None:
             raise RepeatError(f"channel {self.index}: the failed copy is not fully known")
+        check_release(copy)
         if failure.cause is not Cause.COPY_SEMAPHORE:
             try:
                 move(copy, self.space, self._resources.memory)

@@ -93,6 +93,11 @@ class LaunchedCopy:
         return max(side.width * side.count for side in sides)
 
     @property
+    def lines(self) -> int:
+        """Number of lines."""
+        return max(self._source.count, self._destination.count)
+
+    @property
     def map(self) -> ElementMap | None:
         """Elements of a remapped copy."""
         if not self.field("remap"):

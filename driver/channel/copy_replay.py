@@ -14,7 +14,7 @@ from signalbox.hw.config import SLOT_BYTES, WINDOW_BASE, WINDOW_BYTES
 from signalbox.hw.methods import LaunchSemaphore
 from signalbox.hw.page_tables import AccessType
 
-__all__ = ["RepeatError", "move", "release"]
+__all__ = ["RepeatError", "check_release", "move", "release"]
 
 _PAGE = 4096
 
@@ -54,19 +54,42 @@ def _spans(
     return found
 
 
-async def release(copy: LaunchedCopy, space: AddressSpace, control: ControlPort) -> None:
-    """Release the semaphore of a copy, if it has one. Raises `TranslationFault`, `RepeatError`."""
+def check_release(copy: LaunchedCopy) -> None:
+    """Raise `RepeatError` if the machine alone can release the copy's semaphore, or would refuse
+    to."""
     kind, va = copy.field("semaphore"), copy.semaphore
     if kind == LaunchSemaphore.NONE:
         return
     if copy.field("reduction_enable"):
         raise RepeatError("the copy ends with a reduction, which only the machine can do")
+    if _on_chip(va) and kind == LaunchSemaphore.FOUR_WORDS:
+        raise RepeatError(
+            "the copy ends with an on-chip timestamp, which only the machine can write"
+        )
+    unit = SLOT_BYTES if _on_chip(va) else _released_bytes(copy)
+    if va % unit:
+        raise RepeatError(f"the copy's semaphore at {va:#x} is not at a multiple of {unit} bytes")
+
+
+def _on_chip(va: int) -> bool:
+    return WINDOW_BASE <= va < WINDOW_BASE + WINDOW_BYTES
+
+
+def _released_bytes(copy: LaunchedCopy) -> int:
+    """Bytes that the release writes, in memory that is aligned to as many."""
+    if copy.field("semaphore") == LaunchSemaphore.FOUR_WORDS:
+        return 16
+    return 8 if copy.field("wide") else 4
+
+
+async def release(copy: LaunchedCopy, space: AddressSpace, control: ControlPort) -> None:
+    """Release the semaphore of a copy, if it has one: one that passes `check_release`. Raises
+    `TranslationFault`."""
+    kind, va = copy.field("semaphore"), copy.semaphore
+    if kind == LaunchSemaphore.NONE:
+        return
     stamped, wide = kind == LaunchSemaphore.FOUR_WORDS, bool(copy.field("wide"))
-    if WINDOW_BASE <= va < WINDOW_BASE + WINDOW_BYTES:
-        if stamped:
-            raise RepeatError(
-                "the copy ends with an on-chip timestamp, which only the machine can write"
-            )
+    if _on_chip(va):
         slot = (va - WINDOW_BASE) // SLOT_BYTES
         high = 0 if wide else await control.read_semaphore(slot) >> 32 << 32
         await control.write_semaphore(slot, high | copy.payload)

@@ -64,6 +64,7 @@ class ServedChannel:
     checked : commands of the oldest pointer and their number of launches, once they are checked.
     taken : pointers that the server has read.
     running : whether the machine may still execute something.
+    refused : whether its next command waits for a place that others may hold.
     tasks : tasks in progress, when last seen.
     unseen : tasks of pointers that may not have been launched when `tasks` was read.
     copies : copies in progress, when last seen.
@@ -77,6 +78,7 @@ class ServedChannel:
     checked: tuple[list[int], int] | None = None
     taken: int = 0
     running: bool = True
+    refused: bool = False
     tasks: int = 0
     unseen: int = 0
     copies: int = 0
@@ -103,7 +105,8 @@ class Application:
     group : settings of its time-slice groups, if there is a runlist.
     calls : calls in progress.
     issued : pointers handed to the machine.
-    since : machine cycle of the last end of one of its tasks or copies, or of its first work.
+    since : machine cycle of the last end of one of its tasks or copies, or since which it has been
+        busy or `refused` without a break, whichever is later.
     busy_since : machine cycle since which it has had tasks or copies without a break; 0: it has
         none.
     leaving : nothing more is accepted.
@@ -181,14 +184,17 @@ class Application:
         return any(one.waiting and one.channel.failure is None for one in channels)
 
     @property
+    def refused(self) -> bool:
+        """Whether one of its channels waits for a place that others may hold."""
+        return any(one.refused for one in self.channels.values())
+
+    @property
     def busy(self) -> bool:
         """Whether time must pass for it."""
         return bool(self.calls) or any(one.running for one in self.channels.values())
 
-    def push(self, pointer: Pointer, cycle: int) -> None:
-        """Put a pointer on the queue, in a machine cycle."""
-        if not self.queued and not self.busy_since:
-            self.since = cycle
+    def push(self, pointer: Pointer) -> None:
+        """Put a pointer on the queue."""
         self.channel(pointer.channel).waiting.append((self._arrived, pointer))
         self._arrived += 1
 

@@ -46,6 +46,9 @@ _WAIT_CYCLES = 1000
 _LARGEST_REPEAT = 1 << 20
 """Bytes of the largest copy that is repeated."""
 
+_MOST_LINES = 4096
+"""Lines of the longest."""
+
 _SPACES_EACH = 8
 
 
@@ -247,7 +250,7 @@ class Calls:
         if application.queued >= self._settings.queue_each:
             raise DeviceError(f"{application} has {application.queued} pointers on its queue")
         pointer = Pointer(request.channel, request.pa, request.dwords, request.sync)
-        application.push(pointer, self._device.machine.now())
+        application.push(pointer)
         self._note(Kind.PUSHED, application, request.channel)
 
     async def _look(self, served: ServedChannel) -> Seen:
@@ -273,10 +276,10 @@ class Calls:
         """Raise `RepeatError` for a copy whose repetition would take long: the driver does it, and
         the server's loop waits."""
         copy = None if skip else await channel.failed_copy()
-        if copy is not None and copy.size > _LARGEST_REPEAT:
+        if copy is not None and (copy.size > _LARGEST_REPEAT or copy.lines > _MOST_LINES):
             raise RepeatError(
-                f"channel {channel.index}: a copy of more than {_LARGEST_REPEAT} bytes is not "
-                "repeated: Channel.skip() continues after it"
+                f"channel {channel.index}: a copy of more than {_LARGEST_REPEAT} bytes or "
+                f"{_MOST_LINES} lines is not repeated: Channel.skip() continues after it"
             )
 
     async def _kill(self, space: AddressSpace, record: int) -> None:

@@ -75,8 +75,8 @@ class Issue:
     async def _hand_on(self, application: Application) -> bool:
         """Hand on the oldest pointer of an application that can be; whether there was one.
 
-        Behind a pointer without room, launches wait, too: those that it waits for may need the
-        places on the machine.
+        Behind a pointer without room, or with launches for which there are too few places, launches
+        wait, too: those that it waits for may need the places on the machine.
         """
         blocked = False
         for served in application.heads():
@@ -94,6 +94,7 @@ class Issue:
                 self._refuse(application, served, str(error))
                 return True
             if count and (blocked or application.tasks + count > self._most):
+                blocked = True
                 continue
             await self._submit(application, served, dwords, count)
             return True

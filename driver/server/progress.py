@@ -5,8 +5,12 @@ from signalbox.driver.protocol.errors import report
 from signalbox.driver.protocol.messages import Halted, Notified
 from signalbox.driver.server.application import Application, ServedChannel
 from signalbox.driver.server.settings import ServerSettings
+from signalbox.hw.registers import Wait
 
 __all__ = ["Progress"]
+
+_FOR_OTHERS = {Wait.ENGINE, Wait.ENGINE_ONLY, Wait.ENGINE_TIMED, Wait.TURN, Wait.COMPUTE}
+"""Waits of a channel that may end with the work of others."""
 
 _COUNTING_CYCLES = 4096
 """Least number of cycles between two looks at the counters of a busy channel."""
@@ -28,12 +32,17 @@ class Progress:
             stopped = served.running and not await self._runs(application, served)
             heard |= stopped or bool(notified >> index & 1)
             self._tell_failure(application, served)
-        if not any(one.tasks or one.copies for one in application.channels.values()):
-            application.busy_since = 0
-        elif not application.busy_since:
-            application.busy_since = self._control.machine.now()
+        self._see_work(application)
         if heard:
             application.tell(self._control.machine.now(), Notified())
+
+    def _see_work(self, application: Application) -> None:
+        """Note since when the application has work on the machine, or waits for a place on it."""
+        cycle = self._control.machine.now()
+        busy = any(one.tasks or one.copies for one in application.channels.values())
+        application.busy_since = (application.busy_since or cycle) if busy else 0
+        if not busy and not application.refused:
+            application.since = cycle
 
     async def _runs(self, application: Application, served: ServedChannel) -> bool:
         """Read how far a channel is; whether it may still execute something."""
@@ -45,6 +54,7 @@ class Progress:
             served.unseen = 0
         halted = state["HALTED"] and channel.failure is not None
         served.running = bool(state["ACTIVE"] or (pending and not halted))
+        served.refused = served.running and Wait(state["WAIT"]) in _FOR_OTHERS
         if not served.running or self._control.machine.now() - served.counted >= self._counting:
             await self._count(application, served)
         return served.running

@@ -364,8 +364,10 @@ class Server:
         assert isinstance(call.request, Leave)
         application.leaving = True
         if call.request.drain:
-            while application.queued or any(c.running for c in application.channels.values()):
-                if any(c.channel.failure for c in application.channels.values()):
+            channels = application.channels
+            while application.queued or any(c.running for c in channels.values()):
+                gone = application.peer not in self._by_peer
+                if gone or any(c.channel.failure for c in channels.values()):
                     break
                 await self.device.machine.wait_cycles(POLL_CYCLES)
         await self._end(application, "it left")
@@ -440,8 +442,10 @@ class Server:
         self._watch()
 
     def _watch(self) -> None:
-        """End work that has no end (`culprit`)."""
-        found = culprit(self.applications.values(), self.cycle, self.settings)
+        """End work that has no end (`culprit`), except of applications whose work is being ended
+        already: their ASIDs are about to be others'."""
+        there = [one for one in self.applications.values() if one.peer in self._by_peer]
+        found = culprit(there, self.cycle, self.settings)
         if found is None:
             return
         LOG.warning("%s: its work is ended, others have waited for too long", found)

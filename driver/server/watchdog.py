@@ -13,12 +13,15 @@ def culprit(
 ) -> Application | None:
     """Returns the application to be ended, or None.
 
-    Applies when several have work, and nothing of one of them has ended for longer than the
-    patience. Prefers applications with tasks or copies of which none has ended meanwhile to others
-    with tasks or copies; among these, the one that has been busy for longest. Restarts the patience
-    of all.
+    Applies when several have work on the machine or wait for a place on it, and nothing of one of
+    them has ended for longer than the patience. Prefers applications with tasks or copies of which
+    none has ended meanwhile to others with tasks or copies; among these, the one that has been busy
+    for longest. Restarts the patience of all.
+
+    An application whose commands wait for its own semaphores or repairs costs nobody anything: as
+    long as it has nothing on the machine, its patience does not run (`Application.since`).
     """
-    working = [one for one in applications if one.busy_since or one.ready]
+    working = [one for one in applications if one.busy_since or one.refused]
     # With a context each, an application runs for its part of the time only.
     patience = settings.patience_cycles * (len(working) if settings.context_each else 1)
     holding = [one for one in working if one.busy_since]

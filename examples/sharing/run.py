@@ -40,6 +40,7 @@ def wait_for(socket: Path, server: subprocess.Popen[bytes]) -> None:
 
 def main() -> int:
     """Returns 0 if both programs that were left alone succeeded, and nothing is left of any."""
+    TIMELINE.parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         socket = Path(folder) / "server" / "socket"
         command = [sys.executable, "-m", "signalbox", "serve", "--socket", str(socket)]

@@ -183,7 +183,8 @@ class QmdCheck(wiring.Component):
             SkedCheck.LOCAL_MEMORY_HIGH: _parts(qmd.SHADER_LOCAL_MEMORY_HIGH_SIZE),
             SkedCheck.LOCAL_MEMORY: self._local_wrong(),
             SkedCheck.REGISTER_COUNT: (registers == 0) | (registers > MOST_REGISTERS),
-            SkedCheck.THREADS: (self._xy > MOST_THREADS) | (self._threads > MOST_THREADS),
+            SkedCheck.THREADS: ((self._xy > MOST_THREADS) & (threads[2] != 0))
+            | (self._threads > MOST_THREADS),
             SkedCheck.PROGRAM: qmd.PROGRAM_ADDRESS_LOWER[:3] != 0,
             SkedCheck.SHARED_MEMORY: qmd.SHARED_MEMORY_SIZE > config.sm_shared,
             SkedCheck.THREAD_DIMENSION_ZERO: _any(one == 0 for one in threads),

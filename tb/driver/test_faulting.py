@@ -211,6 +211,39 @@ def test_release_of_a_copy(slot: int | None):
     run(body)
 
 
+@pytest.mark.parametrize(
+    ("slot", "beyond", "stamped", "wide", "unit"),
+    [
+        (None, 4095, False, False, 4),
+        (None, 4092, False, True, 8),
+        (None, 4088, True, False, 16),
+        (40, 4, False, False, 16),
+    ],
+)
+def test_misaligned_release(slot: int | None, beyond: int, stamped: bool, wide: bool, unit: int):
+    """A copy whose release the machine would refuse is not repeated: nothing is written, least of
+    all behind the semaphore's page."""
+
+    async def body(device, machine):
+        stream = await device.stream()
+        src, dst = await device.upload(random(64)), unmapped(device, 64)
+        page = await device.allocate(2 * PAGE)
+        page.fill(0)
+        start = device.space.at(page) if slot is None else device.semaphore_address(slot)
+        fence = CopyFence(start + beyond, 0x0101_0101, timestamp=stamped)
+        await stream.submit(Pushbuffer().copy(AT, device.space.at(src), 64, fence, wide=wide))
+        await caught(stream)
+        before = dst.read()
+        await map_page(device.space, dst, AT, 0)
+        with pytest.raises(RepeatError, match=f"is not at a multiple of {unit} bytes"):
+            await stream.channel.resume()
+        assert not page.read().any() and np.array_equal(dst.read(), before)
+        await stream.channel.skip()
+        await stream.synchronize()
+
+    run(body)
+
+
 def test_release_that_faults():
     """The copy is complete, and its release follows once the page is mapped."""
 

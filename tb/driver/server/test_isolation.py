@@ -228,6 +228,15 @@ def test_long_repeats():
         with pytest.raises(RepeatError, match="is not repeated"):
             await own.channel.resume()
         await own.channel.skip()
+        source, target = attacker.memory.allocate_pages(4096), await attacker.allocate(64)
+        lines = Pushbuffer().copy_2d(attacker.space.at(target), 0, 0x7000_0000, 0, 1, 4097)
+        await own.submit(lines)
+        with pytest.raises(ChannelError, match="COPY_READ_FAULT"):
+            await own.synchronize()
+        await attacker.space.map(source, va=0x7000_0000)
+        with pytest.raises(RepeatError, match="4096 lines is not repeated"):
+            await own.channel.resume()
+        await own.channel.skip()
         await session.works(attacker, own)
         await session.works(victim, stream)
 

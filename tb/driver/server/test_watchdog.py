@@ -15,11 +15,11 @@ NOW, PATIENCE = 10_000, 1000
 @dataclass
 class Work:
     """What the watchdog sees of an application: the last end of a task `since`, tasks without a
-    break from `busy_since` on, pointers on its queue."""
+    break from `busy_since` on, a channel that waits for a place."""
 
     since: int = NOW
     busy_since: int = 0
-    ready: bool = False
+    refused: bool = False
 
 
 LATE = NOW - PATIENCE - 1
@@ -29,12 +29,12 @@ CASES = {
     "nobody": ([], None),
     "alone": ([Work(LATE, 1)], None),
     "beside one without work": ([Work(LATE, 1), Work(LATE)], None),
-    "endless, another waits": ([Work(LATE, 1), Work(ready=True)], 0),
+    "endless, another waits": ([Work(LATE, 1), Work(refused=True)], 0),
     "endless, another is served": ([Work(NOW, 1), Work(LATE, 500)], 1),
-    "just not too long": ([Work(LATE + 1, 1), Work(ready=True)], None),
-    "of two, the longer one": ([Work(LATE, 20), Work(LATE, 10), Work(ready=True)], 1),
-    "waits in vain, all progress": ([Work(LATE, ready=True), Work(NOW, 9), Work(NOW, 8)], 2),
-    "waits in vain, nobody is busy": ([Work(LATE, ready=True), Work(ready=True)], None),
+    "just not too long": ([Work(LATE + 1, 1), Work(refused=True)], None),
+    "of two, the longer one": ([Work(LATE, 20), Work(LATE, 10), Work(refused=True)], 1),
+    "waits in vain, all progress": ([Work(LATE, refused=True), Work(NOW, 9), Work(NOW, 8)], 2),
+    "waits in vain, nobody is busy": ([Work(LATE, refused=True), Work(refused=True)], None),
 }
 
 
@@ -55,12 +55,12 @@ def test_choice(name: str):
 def test_in_turn():
     """With a context each, n applications have n times the patience."""
     for late, wanted in ((3 * PATIENCE, False), (3 * PATIENCE + 1, True)):
-        there = [Work(NOW - late, 1), Work(NOW, 2), Work(ready=True)]
+        there = [Work(NOW - late, 1), Work(NOW, 2), Work(refused=True)]
         settings = ServerSettings(patience_cycles=PATIENCE, context_each=True)
         assert (culprit(cast("list[Application]", there), NOW, settings) is not None) == wanted
 
 
 def test_for_ever():
     """Without a patience nobody is ended."""
-    there = cast("list[Application]", [Work(0, 1), Work(ready=True)])
+    there = cast("list[Application]", [Work(0, 1), Work(refused=True)])
     assert culprit(there, 1 << 60, ServerSettings(patience_cycles=0)) is None

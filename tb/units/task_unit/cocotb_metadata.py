@@ -119,7 +119,12 @@ async def every_check(dut: Any) -> None:
         11: [{"block_x": 1025}, {"block_x": 65535, "block_y": 65535, "block_z": 65535}],
         13: [{"program_low": 4}, {"program_low": 1}],
         14: [{"shared": CONFIG.sm_shared + 1}, {"shared": (1 << 18) - 1}],
-        16: [{name: 0} for name in ("block_x", "block_y", "block_z")],
+        16: [
+            *({name: 0} for name in ("block_x", "block_y", "block_z")),
+            # A block without threads does not have too many.
+            {"block_x": 1025, "block_z": 0},
+            {"block_x": 65535, "block_y": 65535, "block_z": 0},
+        ],
         36: [{"dependence": 1}, {"dependence": 1 << 15}],
         24: [{"resume_x": 3}, {"resume_y": 2}, {"resume_z": 1}],
         None: [

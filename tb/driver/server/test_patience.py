@@ -1,0 +1,181 @@
+"""Applications that wait for nobody but themselves: their waits cost nobody anything (SHARE-9)."""
+
+from signalbox.driver.commands.pushbuffer import Pushbuffer
+from signalbox.driver.compute.launch import KernelLaunch
+from signalbox.driver.device import Device
+from signalbox.driver.kernels.library import SPIN
+from signalbox.driver.memory.physical import Buffer
+from signalbox.driver.runtime.stream import Stream
+from signalbox.hw.methods import SemOp
+from signalbox.tb.driver.fakes.compute import FakeCompute, FakeTask
+from signalbox.tb.driver.server.session import SMALL, Session, serve
+
+PATIENCE = 4000
+ABSENT = 0x7000_0000
+"""An address without a page."""
+
+
+async def passes(session: Session, cycles: int) -> None:
+    """Let time pass, a little at a time, so that the others see it pass, too."""
+    end = session.machine.now() + cycles
+    while session.machine.now() < end:
+        await session.machine.wait_cycles(10)
+
+
+async def spin(stream: Stream):
+    """Launch a kernel that ends when the fake engine goes on."""
+    return await stream.launch(SPIN, 1, 1, {"CYCLES": 1}, overlap=True)
+
+
+async def flag(device: Device) -> tuple[Buffer, Pushbuffer]:
+    """Memory with a 0, and commands that wait for a 1 there."""
+    word = await device.allocate(64)
+    word.fill(0)
+    return word, Pushbuffer().acquire(device.space.at(word), 1, SemOp.ACQ_CIRC_GEQ)
+
+
+def engine(session: Session) -> FakeCompute:
+    compute = session.machine.compute
+    assert compute is not None
+    return compute
+
+
+async def one_ends(session: Session) -> FakeTask:
+    """Let the engine complete one task."""
+    compute, count = engine(session), len(engine(session).over)
+    compute.hold = False
+    while len(compute.over) == count:
+        await session.machine.wait_cycles(1)
+    compute.hold = True
+    return compute.over[count]
+
+
+def test_waits_for_itself():
+    """More launches than it has places for, behind an acquire that never passes: others, which are
+    always busy, go on."""
+
+    async def run(session: Session) -> None:
+        device, other = await session.client("waits"), await session.client("works")
+        own, stream = await device.stream(), await other.stream()
+        _, acquire = await flag(device)
+        await own.submit(acquire)
+        for _ in range(SMALL["launches_each"] + 1):
+            await spin(own)
+        engine(session).hold = True
+        await spin(stream)
+        for _ in range(10):
+            await spin(stream)
+            await passes(session, PATIENCE // 2)
+            assert not (await one_ends(session)).failed
+        engine(session).hold = False
+        await stream.synchronize()
+        session.kill(device)
+        await session.settle(1)
+
+    serve(run, patience_cycles=PATIENCE)
+
+
+async def _both_go_on(session: Session) -> None:
+    """The two tasks on the machine have just begun: neither is killed soon."""
+    await passes(session, PATIENCE // 2)
+    assert len(engine(session).running) == 2 and not engine(session).over
+    engine(session).hold = False
+
+
+def test_late_launch():
+    """The patience of a kernel does not begin before it runs: after an acquire that passes late."""
+
+    async def run(session: Session) -> None:
+        device, other = await session.client("late"), await session.client("other")
+        own, stream = await device.stream(), await other.stream()
+        word, acquire = await flag(device)
+        await own.submit(acquire)
+        await spin(own)
+        await passes(session, 3 * PATIENCE)
+        engine(session).hold = True
+        await spin(stream)
+        await passes(session, 200)
+        word.fill(1)
+        await passes(session, 200)
+        await _both_go_on(session)
+        await own.synchronize()
+
+    serve(run, patience_cycles=PATIENCE)
+
+
+def test_halted_beside():
+    """Nor does a pointer behind an error count, on another stream."""
+
+    async def run(session: Session) -> None:
+        device, other = await session.client("halted"), await session.client("other")
+        halted, own, stream = await device.stream(), await device.stream(), await other.stream()
+        target = await device.allocate(64)
+        await halted.memcpy_async(target, ABSENT, 64)
+        await passes(session, 600)
+        await halted.fill_async(target, 1, 64)
+        await passes(session, 3 * PATIENCE)
+        engine(session).hold = True
+        await spin(stream)
+        await spin(own)
+        await passes(session, 200)
+        await _both_go_on(session)
+        await own.synchronize()
+        session.kill(device)
+        await session.settle(1)
+
+    serve(run, patience_cycles=PATIENCE)
+
+
+def test_repaired():
+    """The owner of a copy that is repaired late kills nobody."""
+
+    async def run(session: Session) -> None:
+        device, other = await session.client("repairs"), await session.client("other")
+        own, stream = await device.stream(), await other.stream()
+        target, source = await device.allocate(64), device.memory.allocate_pages(4096)
+        await own.memcpy_async(target, ABSENT, 64)
+        await passes(session, 600)
+        await own.memcpy_async(target, target, 64)
+        await passes(session, 3 * PATIENCE)
+        engine(session).hold = True
+        await spin(stream)
+        await passes(session, 200)
+        await device.space.map(source, va=ABSENT)
+        await own.channel.resume()
+        await own.synchronize()
+        await passes(session, PATIENCE // 2)
+        assert engine(session).running and not engine(session).over
+        engine(session).hold = False
+        await stream.synchronize()
+
+    serve(run, patience_cycles=PATIENCE)
+
+
+def test_launches_together():
+    """Launches of one submission are not overtaken by later ones, which may wait for them."""
+
+    async def run(session: Session) -> None:
+        device = await session.client()
+        running, together, later = [await device.stream() for _ in range(3)]
+        word, acquire = await flag(device)
+        engine(session).hold = True
+        for _ in range(6):
+            await spin(running)
+        await passes(session, 600)
+        commands = Pushbuffer()
+        for _ in range(4):
+            launch = KernelLaunch(kernel=SPIN, grid=(1, 1, 1), block=(1, 1, 1), args={"CYCLES": 1})
+            task = await device.engine.prepare(launch, device.space)
+            commands.launch_task(task.record)
+        await together.submit(commands.release(device.space.at(word), 1))
+        for _ in range(SMALL["launches_each"]):
+            await later.submit(acquire)
+            await spin(later)
+        await passes(session, 600)
+        while engine(session).running:
+            await one_ends(session)
+            await passes(session, 600)
+        assert len(engine(session).over) == 6 + 4 + SMALL["launches_each"]
+        engine(session).hold = False
+
+    serve(run)
