@@ -26,6 +26,7 @@ __all__ = [
     "block_claim",
     "block_lack",
     "block_record",
+    "block_form",
     "block_stop",
     "block_victim",
     "buffer_word",
@@ -96,10 +97,20 @@ number `queue`. `dropped`: it was killed in its list and is already reported. `s
 blocks are saved, see `task_saved`."""
 
 
+block_form = data.StructLayout({"barrier": 1, "warps": 7, "registers": 8, "shared": 8})
+"""What the form of a block's saved state depends on: as in `kernel_needs`, but `registers`
+per thread."""
+
+
 def task_saved(config: Config) -> data.StructLayout:
     """Saved blocks of a task without a slot, the second word of its list entry: the list that
-    begins at `save_place`. `placed`: there are no other blocks left."""
-    return data.StructLayout({"save_place": config.place_bits, "placed": 1})
+    begins at `save_place`. `placed`: there are no other blocks left. `form`: that of its blocks
+    when they were saved; the QMD may have changed since."""
+    return data.StructLayout({
+        "save_place": config.place_bits,
+        "placed": 1,
+        "form": block_form,
+    })
 
 
 queue_span = data.StructLayout({"start": 24, "count": 8, "behind": 1})

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from amaranth.hdl import Const, Module, Mux, Signal
+from amaranth.hdl import Const, Module, Mux, Signal, Value
 
 from signalbox.hw.errors import Refusal
 from signalbox.hw.qmd import Placement, Urgency
 from signalbox.hw.records.launch import KILLED, LaunchAction
-from signalbox.hw.records.placement import Policy
+from signalbox.hw.records.placement import Policy, block_form
 from signalbox.hw.task_unit.children import Children, linked
 from signalbox.hw.task_unit.parts import JobStates
 from signalbox.hw.task_unit.qmd_check import sm_mask
@@ -25,12 +25,14 @@ class Admission(JobStates):
     ----------
     has_area : the running context has a save area.
     may_stop : the task is allowed to cause blocks of lower priority to be stopped.
+    form : of the task's blocks, according to its QMD.
     """
 
     def __init__(self, *shared: Any, children: Children | None) -> None:
         super().__init__(*shared)
         self._children = children
         self.has_area, self.may_stop = Signal(name="has_area"), Signal(name="may_stop")
+        self.form = Signal(block_form, name="form")
         self._enters = Signal(name="enters")
 
     def choose_urgency(self, m: Module) -> None:
@@ -48,6 +50,22 @@ class Admission(JobStates):
                 m.d.comb += wanted.eq(nests)
             with m.Default():
                 m.d.comb += wanted.eq(unit.saves)
+
+    def find_form(self, m: Module) -> None:
+        metadata = self._parts.metadata
+        needs = ("barrier", "warps", "shared")
+        m.d.comb += [
+            [self.form[name].eq(metadata.needs[name]) for name in needs],
+            self.form.registers.eq(metadata.record.REGISTER_COUNT_V),
+        ]
+
+    def _other_form(self) -> Value:
+        """The task has saved blocks, which its QMD does not describe any more: what they would
+        load, other tasks may have saved there before."""
+        job = self._job
+        if not self._config.preemption:
+            return Const(0)
+        return job.task.saved & (job.saved.form != self.form)
 
     def choose_policy(self, m: Module) -> None:
         unit, parts = self._unit, self._parts
@@ -126,6 +144,9 @@ class Admission(JobStates):
                 with m.Elif(metadata.verdict.refusal != Refusal.NONE):
                     m.next = "FAIL"
                 with m.Elif(~job.launches & (record.IS_QUEUE != job.task.is_queue)):
+                    m.d.sync += job.verdict.refusal.eq(Refusal.MODEL)
+                    m.next = "FAIL"
+                with m.Elif(self._other_form()):
                     m.d.sync += job.verdict.refusal.eq(Refusal.MODEL)
                     m.next = "FAIL"
                 with m.Elif(job.bears & record.IS_QUEUE):

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data
 
 from signalbox.hw.errors import Refusal
@@ -36,7 +36,8 @@ class Departure(JobStates):
         ]
 
     def stop(self, m: Module) -> None:
-        """The task loses its slot (ASID-25)."""
+        """The task loses its slot (ASID-25), or that of a killed task which lost it is stopped once
+        more, so that its saved blocks are withdrawn."""
         unit, parts, job = self._unit, self._parts, self._job
         stop, stopped, slots = unit.port.stop, unit.port.stopped, parts.slots
         m.d.comb += [
@@ -44,16 +45,19 @@ class Departure(JobStates):
             slots.stopped.row.eq(job.row),
             slots.stopped.left.eq(stopped.p.blocks != 0),
         ]
+        drops = Signal(init=1)
+        m.d.comb += slots.stopped.drops.eq(drops)
         if self._config.preemption:
-            drops = slots.kill | slots.saves
             m.d.comb += [
-                unit.port.drops.eq(drops.bit_select(job.row, 1)),
+                unit.port.drops.eq((slots.kill | slots.saves).bit_select(job.row, 1)),
                 unit.port.leave.eq(slots.leave),
             ]
         with m.State("STOP"):
             m.d.comb += stop.valid.eq(1)
             with m.If(stop.ready):
                 m.next = "STOPPED"
+                if self._config.preemption:
+                    m.d.sync += drops.eq(unit.port.drops)
         with m.State("STOPPED"):
             m.d.comb += [stopped.ready.eq(1), slots.stopped.valid.eq(stopped.valid)]
             with m.If(stopped.valid):
@@ -80,6 +84,8 @@ class Departure(JobStates):
             ]
             if self._children:
                 m.d.sync += job.kin.eq(self._children.kins.kin)
+            if self._config.preemption:
+                m.d.sync += job.saved.form.eq(kept.form)
             with m.If(parts.slots.kill.bit_select(job.row, 1)):
                 m.next = "DIE"
                 with m.If(job.advances):

@@ -1,11 +1,12 @@
 """Oldest unfinished block of each queue (ASID-26)."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
+from signalbox.hw.lib.onehot import lowest_number
 from signalbox.hw.records.placement import ended_block
 from signalbox.hw.task_unit.slot_table import row_choice
 
@@ -24,7 +25,9 @@ class OldestBlocks(wiring.Component):
     A block has a position, modulo two windows: one after that of the previous block of the row,
     across its queues. Whether it has ended is a bit in RAM, at its position modulo the window: 1 in
     the first window, 0 in the second. So bits need not be cleared, neither for the next window nor
-    for the next queue, which begins after as many positions as blocks have ended.
+    for the next queue, which begins after as many positions as blocks have ended. With preemption,
+    saved blocks of a killed queue are dropped, and never end; then the bits of the row are cleared,
+    one per cycle in which no block ends.
 
     Rows are looked at in turn, from their oldest block on, one block per cycle. A look takes 5
     cycles, one for each block passed, and the time until `moved` is taken; a row with no new ended
@@ -33,11 +36,12 @@ class OldestBlocks(wiring.Component):
     Members
     -------
     begin : in, strobe: the row continues a queue with this block, as all earlier ones have ended.
-    close : in, strobe: the row has no queue any more.
+    close : in, strobe: the row has no queue any more; `drops`: not all of its blocks have ended.
     ended : in, strobe: a block has ended; those of rows without queues are ignored.
     moved : out, a row and its oldest unfinished block, a later one than before; until it is taken,
         or the row begins or closes.
     take : in, strobe: it is taken.
+    clears : out, per row: it is being cleared, and must not begin.
     """
 
     def __init__(self, config: Config) -> None:
@@ -45,10 +49,11 @@ class OldestBlocks(wiring.Component):
         event = row_block(config)
         super().__init__({
             "begin": In(event),
-            "close": In(row_choice(config)),
+            "close": In(data.StructLayout({**row_choice(config).members, "drops": 1})),
             "ended": In(event),
             "moved": Out(event),
             "take": In(1),
+            "clears": Out(config.rows),
         })
         number, rows = config.number_bits, 1 << config.row_bits
         self._counts, self._bases, self._oldest = (
@@ -60,6 +65,9 @@ class OldestBlocks(wiring.Component):
         self._at = Signal(number, name="position")
         self._looks = Signal(config.rows, name="to_look_at")
         """Rows with a block that has ended since they were looked at."""
+        self._follows = Signal(config.rows, name="has_queue")
+        self._counted, self._marks = Signal(name="counts"), Signal(name="marks")
+        """A block ends; the bit of one that ended a cycle ago is set."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -88,21 +96,21 @@ class OldestBlocks(wiring.Component):
 
     def _end(self, m: Module) -> None:
         """Count an ended block, and set its bit one cycle later."""
-        ended, follows = self.ended, Signal(self._config.rows, name="has_queue")
-        counts, marks = Signal(name="counts"), Signal(name="marks")
+        ended, follows, counts, marks = self.ended, self._follows, self._counted, self._marks
+        clear, index, cleared = self._clear(m)
         row, position = Signal.like(ended.row, name="ended_in"), Signal.like(self._at, name="mark")
         count, base = (ram.read_port(domain="comb") for ram in (self._counts, self._bases))
         write_count, write = self._counts.write_port(), self._bits.write_port()
         m.d.comb += [
             counts.eq(ended.valid & follows.bit_select(ended.row, 1)),
             count.addr.eq(ended.row),
-            write_count.en.eq(counts),
-            write_count.addr.eq(ended.row),
-            write_count.data.eq(count.data + 1),
+            write_count.en.eq(counts | clear),
+            write_count.addr.eq(Mux(counts, ended.row, cleared)),
+            write_count.data.eq(Mux(counts, count.data + 1, 0)),
             base.addr.eq(ended.row),
-            write.en.eq(marks),
-            write.addr.eq(Cat(position[:-1], row)),
-            write.data.eq(~position[-1]),
+            write.en.eq(marks | clear),
+            write.addr.eq(Mux(marks, Cat(position[:-1], row), Cat(index, cleared))),
+            write.data.eq(marks & ~position[-1]),
         ]
         m.d.sync += [marks.eq(counts), row.eq(ended.row), position.eq(ended.number + base.data)]
         with m.If(marks):
@@ -112,11 +120,32 @@ class OldestBlocks(wiring.Component):
         with m.If(self.begin.valid):
             m.d.sync += follows.bit_select(self.begin.row, 1).eq(1)
 
+    def _clear(self, m: Module) -> tuple[Value, Value, Value]:
+        """Clear rows, one after the other. Returns whether a bit is cleared, and the count set to
+        0, in this cycle; the index of the bit; the row."""
+        if not self._config.preemption:
+            return Const(0), Const(0), Const(0)
+        close, clears = self.close, self.clears
+        some, first = lowest_number(m, clears)
+        row = Signal(self._config.row_bits, name="cleared_row")
+        index = Signal(range(self._config.queue_window), name="cleared_bit")
+        clearing, clear = Signal(name="clearing"), Signal(name="clear")
+        m.d.comb += clear.eq(clearing & ~(self._counted | self._marks))
+        with m.If(~clearing):
+            m.d.sync += [clearing.eq(some & clears.bit_select(first, 1)), row.eq(first)]
+        with m.If(clear):
+            m.d.sync += index.eq(index + 1)
+            with m.If(index.all()):
+                m.d.sync += [clearing.eq(0), clears.bit_select(row, 1).eq(0)]
+        with m.If(close.valid & close.drops & self._follows.bit_select(close.row, 1)):
+            m.d.sync += clears.bit_select(close.row, 1).eq(1)
+        return clear, index, row
+
     def _look(self, m: Module, start: Signal) -> None:
         """Look at one row after the other."""
         row, moved = self._row, self.moved
         loads, passes, keeps = (Signal(name=name) for name in ("loads", "passes", "keeps"))
-        leaves, some = Signal(name="leaves"), Signal(name="some")
+        leaves, some = Signal(name="leaves"), Signal(name="some_passed")
         m.d.comb += leaves.eq(
             (self.begin.valid & (self.begin.row == row))
             | (self.close.valid & (self.close.row == row))

@@ -53,7 +53,10 @@ class QueueJobs(JobStates):
             oldest.begin.valid.eq(opens | refills),
             oldest.begin.row.eq(Mux(opens, slots.opened.row, queues.row)),
             oldest.begin.number.eq(queues.first),
-            oldest.close.eq(slots.closed),
+            oldest.close.valid.eq(slots.closed.valid),
+            oldest.close.row.eq(slots.closed.row),
+            oldest.close.drops.eq(slots.kill.bit_select(slots.closed.row, 1)),
+            slots.clears.eq(oldest.clears),
             oldest.ended.eq(unit.port.ended),
         ]
 

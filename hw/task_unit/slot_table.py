@@ -46,18 +46,21 @@ class SlotTable(wiring.Component):
     -------
     opened : in, strobe: `row` runs, with `priority`; `saves`: its blocks on SMs are saved when
         it is stopped.
-    stopped : in, strobe: `row` was stopped; `left`: not all of its blocks were placed.
+    stopped : in, strobe: `row` was stopped; `left`: not all of its blocks were placed; `drops`: its
+        saved blocks were withdrawn, too.
     closed : in, strobe: `row` is free.
     drained : in, per row: no block is undistributed or on an SM; see `GlobalPort`.
     fault : in, strobe per row: one of its warps faulted.
     kills : in, strobe: the task of `row` is to be killed.
     overdue : in, tasks of all rows that are not drained are to be killed.
+    clears : in, per row: it must not be opened yet.
     limit : in, slots that may be held.
     free : out, a free row, if a slot is free as well.
     crowded : out, a row is free, but no slot.
     victim : out, the running row of lowest priority; valid while `sure`.
     sure : out, `victim` is up to date.
-    faulty : out, a running row whose task is to end early.
+    faulty : out, a row whose task is to end early, and which is to be stopped for that: it runs,
+        or was stopped and may still have saved blocks to be placed.
     ended : out, a row whose task has ended.
     returning : out, a row whose task returns to its list.
     kill : out, per row: it had a fault, or is to be killed.
@@ -80,12 +83,13 @@ class SlotTable(wiring.Component):
                     "saves": 1,
                 })
             ),
-            "stopped": In(data.StructLayout({"valid": 1, "row": row, "left": 1})),
+            "stopped": In(data.StructLayout({"valid": 1, "row": row, "left": 1, "drops": 1})),
             "closed": In(row_choice(config)),
             "drained": In(config.rows),
             "fault": In(config.rows),
             "kills": In(row_choice(config)),
             "overdue": In(1),
+            "clears": In(config.rows),
             "limit": In(range(config.slots + 1)),
             "free": Out(row_choice(config)),
             "crowded": Out(1),
@@ -105,6 +109,8 @@ class SlotTable(wiring.Component):
         """Rows of the events, one-hot."""
         self._states = Signal(data.ArrayLayout(RowState, config.rows), name="states")
         """State of each row."""
+        self._dropped = Signal(config.rows, name="dropped")
+        """Per row: since it was stopped, it has no saved block to be placed."""
         self._running = Signal(range(config.slots + 1), name="running")
         """Slots held."""
 
@@ -125,10 +131,11 @@ class SlotTable(wiring.Component):
             self._follow(m, number, priority)
             drained = self.drained[number]
             returns = (state == RowState.RETURNS) & ~self.kill[number]
+            places = runs[number] | (~none[number] & ~self._dropped[number])
             m.d.comb += [
                 runs[number].eq(state == RowState.RUNS),
                 none[number].eq(state == RowState.FREE),
-                faulty[number].eq(runs[number] & self.kill[number] & ~drained),
+                faulty[number].eq(places & self.kill[number] & ~drained),
                 ended[number].eq(drained & ~none[number] & ~returns),
                 returning[number].eq(drained & returns),
             ]
@@ -138,13 +145,18 @@ class SlotTable(wiring.Component):
         m.d.sync += [
             at.eq(1 << getattr(self, name).row) for name, at in zip(_EVENTS, self._at, strict=True)
         ]
-        ends = (runs & self._at[-1]).any() & self.closed.valid
+        ends = [
+            getattr(self, name).valid & (runs & at).any()
+            for name, at in zip(_EVENTS[1:], self._at[1:], strict=True)
+        ]
         m.d.sync += [
-            self._running.eq(self._running + self.opened.valid - (self.stopped.valid | ends)),
+            self._running.eq(self._running + self.opened.valid - (ends[0] | ends[1])),
             self.idle.eq(none.all()),
             slot.eq(self._running < self.limit),
         ]
-        valid, row = lowest_number(m, none)
+        unused = Signal(rows)
+        m.d.comb += unused.eq(none & ~self.clears)
+        valid, row = lowest_number(m, unused)
         m.d.sync += [
             self.free.valid.eq(valid & slot),
             self.free.row.eq(row),
@@ -174,7 +186,10 @@ class SlotTable(wiring.Component):
         with m.If(opened):
             m.d.sync += [state.eq(RowState.RUNS), priority.eq(self.opened.priority)]
         with m.If(stopped):
-            m.d.sync += state.eq(Mux(self.stopped.left, RowState.RETURNS, RowState.LEAVES))
+            m.d.sync += [
+                state.eq(Mux(self.stopped.left, RowState.RETURNS, RowState.LEAVES)),
+                self._dropped[number].eq(self.stopped.drops),
+            ]
         with m.If(closed):
             m.d.sync += state.eq(RowState.FREE)
         with m.If(opened | closed):

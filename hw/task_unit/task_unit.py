@@ -23,6 +23,7 @@ from signalbox.hw.records.placement import (
     SAVE_PAGE_BITS,
     GlobalPort,
     Policy,
+    block_form,
     coordinates,
     kernel_word,
     local_area,
@@ -192,6 +193,7 @@ class TaskUnit(wiring.Component):
         admission.choose_policy(m)
         if config.preemption:
             admission.choose_urgency(m)
+            admission.find_form(m)
         kept, place = self._tables(m)
         self._wire_choices(m)
         admission.see_room(m)
@@ -245,7 +247,7 @@ class TaskUnit(wiring.Component):
             self.kill.eq(slots.kill),
             metadata.request.p.asid.eq(job.task.asid),
             metadata.request.p.page.eq(job.task.page),
-            metadata.resumed.eq(job.task.resumed & ~job.task.is_queue),
+            metadata.resumed.eq(self._resumes(job)),
             metadata.entered.eq(~job.launches),
             metadata.decrements.eq(job.decrements),
             words.row.eq(slots.free.row),
@@ -265,13 +267,22 @@ class TaskUnit(wiring.Component):
         with m.If(self.ended.ready):
             m.d.sync += self.ended.valid.eq(0)
 
+    def _resumes(self, job: JobState) -> Value:
+        """The QMD has a resume position, written when the task left its row: not that of a queue,
+        nor of a task with no blocks left but saved ones."""
+        resumes = job.task.resumed & ~job.task.is_queue
+        if not self._config.preemption:
+            return resumes
+        return resumes & ~(job.task.saved & job.saved.placed)
+
     def _tables(self, m: Module) -> tuple[data.View, data.View]:
-        """Tables per row: task and level, written when it opens; resume position, written when it
-        is stopped. Returns the entries of the job's row, one cycle later."""
+        """Tables per row: task, level and form of blocks, written when it opens; resume position,
+        written when it is stopped. Returns the entries of the job's row, one cycle later."""
         parts, job = self._parts, self._job
         config, slots = self._config, parts.slots
-        shape = data.StructLayout({"task": task_pointer, "level": config.level_bits})
-        m.submodules.tasks = tasks = Memory(shape=shape, depth=config.rows, init=[])
+        saved = {"form": block_form} if config.preemption else {}
+        entry = data.StructLayout({"task": task_pointer, "level": config.level_bits, **saved})
+        m.submodules.tasks = tasks = Memory(shape=entry, depth=config.rows, init=[])
         m.submodules.places = places = Memory(shape=coordinates, depth=config.rows, init=[])
         task, place = tasks.write_port(), places.write_port()
         reads = tasks.read_port(), places.read_port()
@@ -286,6 +297,8 @@ class TaskUnit(wiring.Component):
             place.data.eq(self.port.stopped.p.next),
             [read.addr.eq(job.row) for read in reads],
         ]
+        if config.preemption:
+            m.d.comb += task.data.form.eq(self._admission.form)
         return reads[0].data, reads[1].data
 
     def _begin(self, m: Module) -> None:

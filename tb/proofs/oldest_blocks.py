@@ -19,19 +19,21 @@ from signalbox.tb.proofs.formal import (
 
 __all__ = ["PROOFS"]
 
-CONFIG = Config(slots=4, spare_rows=1, sms=1, queue_window=4)
+CONFIG = Config(slots=4, spare_rows=1, sms=1, queue_window=4, save_places=1)
 WINDOW = CONFIG.queue_window
 
 
 class OldestBlocksProof(Proof):
     """For any row, chosen by the solver, with a window of four. Blocks of the row are placed and
     end in any order; the row begins and closes only when all have ended, and in the cycle after an
-    end at the earliest. `told` is the position of the oldest unfinished block as it was taken."""
+    end at the earliest; or it closes and drops the others. `told` is the position of the oldest
+    unfinished block as it was taken."""
 
     name = "task_unit.oldest_blocks"
     shows = (
         "each block told of a row with a queue is later than the one before, and all earlier ones "
-        "have ended; when nothing is to be told or looked at, the oldest one has not ended"
+        "have ended, also after a queue whose blocks were dropped; when nothing is to be told or "
+        "looked at, the oldest one has not ended"
     )
     induction = 2
     cover = 14
@@ -56,6 +58,7 @@ class OldestBlocksProof(Proof):
         self._base, self._placed = Signal(bits, name="base"), Signal(WINDOW, name="placed")
         """Of the blocks from `told` on: those that were placed, and those that have ended."""
         self._over = Signal(WINDOW, name="over")
+        self._cleared = Signal(name="was_cleared")
         self._follow(m)
         self._tables(m)
         self._look(m)
@@ -79,13 +82,17 @@ class OldestBlocksProof(Proof):
         mark = (self._inside.signal("mark") - told)[: len(told)]
         self._marks, self._mark = marks, mark
         self._seen = Signal(WINDOW, name="over_and_seen")
+        drops = closes & dut.close.drops
+        self._clears = dut.clears.bit_select(self._row, 1)
         changes = begins | closes
         m.d.comb += [
             now.eq(Mux(places & self._open, Cat(1, placed[:-1]), placed)),
             ended.eq(Mux(ends, over | one, over)),
             self._seen.eq(Mux(marks, over & ~(1 << mark)[:WINDOW], over)),
             Assume(~ends | ((which < WINDOW) & ((placed & ~over & one) != 0))),
-            Assume(~changes | ((placed == over) & ~marks & ~ends & ~takes)),
+            Assume(~changes | (((placed == over) | drops) & ~marks & ~ends & ~takes)),
+            Assume(~begins | ~self._clears),
+            Cover(begins & self._cleared),
             Assume(~closes | self._open),
             Assume(~(begins & closes)),
             Assume(~dut.take | dut.moved.valid),
@@ -115,6 +122,8 @@ class OldestBlocksProof(Proof):
                 over.eq(0),
                 self._open.eq(begins),
             ]
+        with m.If(drops):
+            m.d.sync += [told.eq(0), self._cleared.eq(1)]
         with m.If(begins):
             m.d.sync += self._base.eq(told + sum(over) - dut.begin.number)
 
@@ -123,10 +132,19 @@ class OldestBlocksProof(Proof):
         told, placed, over, seen = self._told, self._placed, self._over, self._seen
         count, base = self._rams["counts"].data, self._rams["bases"].data
         follows = self._inside.signal("has_queue").bit_select(self._row, 1)
+        clears, index = self._clears, self._inside.signal("cleared_bit")
+        row_cleared, clearing = self._inside.signal("cleared_row"), self._inside.signal("clearing")
+        here = clearing & (row_cleared == self._row)
+        progress = Signal.like(index, name="progress")
+        m.d.comb += progress.eq(Mux(here, index, 0))
         m.d.comb += [
             Assert((placed & (placed + 1)[:WINDOW]) == 0),
             Assert((over & ~placed) == 0),
-            Assert(count == (told + sum(over))[: len(told)]),
+            Assert((clears & (progress == 0)) | (count == (told + sum(over))[: len(told)])),
+            Assert(~clears | (~self._open & (told == 0))),
+            Assert(~here | clears),
+            Assert(clearing | (index == 0)),
+            Assert(~clearing | (row_cleared < CONFIG.rows)),
             Assert(follows == self._open),
             Assert(self._open | (placed == 0)),
             Assert(~self._open | (base == self._base)),
@@ -138,14 +156,14 @@ class OldestBlocksProof(Proof):
             m.d.comb += [
                 at.eq(told + number),
                 bit.addr.eq(Cat(at[:-1], self._row)),
-                Assert((bit.data ^ at[-1]) == seen[number]),
+                Assert((clears & (number >= progress)) | ((bit.data ^ at[-1]) == seen[number])),
             ]
 
     def _look(self, m: Module) -> None:
         """The look at the row."""
         dut, inside, told, seen = self._dut, self._inside, self._told, self._seen
         looked = inside.signal("looked_at")
-        here, some = looked == self._row, inside.signal("some")
+        here, some = looked == self._row, inside.signal("some_passed")
         looks = inside.signal("to_look_at").bit_select(self._row, 1)
         position, ended = inside.signal("position"), inside.signal("has_ended")
         oldest = self._rams["oldest"].data

@@ -32,7 +32,8 @@ class SlotTableProof(Proof):
     shows = (
         "as many slots are held as rows run, never more than there are; a row that is given away "
         "is free, one that is freed has no block, and is no unfinished task unless that had a "
-        "fault or was killed; the victim is a row of the lowest priority; idle is said after all "
+        "fault or was killed; a killed row is stopped until it has no block to be placed; the "
+        "victim is a row of the lowest priority; idle is said after all "
         "rows were free"
     )
     induction = 3
@@ -49,6 +50,7 @@ class SlotTableProof(Proof):
         arbitrary(m, dut.fault, "fault")
         arbitrary(m, dut.kills, "kills")
         arbitrary(m, dut.limit, "limit")
+        arbitrary(m, dut.clears, "clears")
         m.d.comb += [Assume(dut.limit <= CONFIG.slots), dut.drained.eq(~self._busy)]
         self._events(m)
         self._table(m)
@@ -106,11 +108,31 @@ class SlotTableProof(Proof):
         for number, state in enumerate(self._states):
             m.d.comb += [
                 Assert(~ends[number] | ((state != RowState.FREE) & ~busy[number])),
-                Assert(~stops[number] | (state == RowState.RUNS)),
+                Assert(~stops[number] | (state == RowState.RUNS) | dut.kill[number]),
+                Assert(~stops[number] | (state != RowState.FREE)),
                 Assert(~busy[number] | (state != RowState.FREE)),
                 Assert(~dut.kill[number] | (state != RowState.FREE)),
             ]
         m.d.comb += Cover(dut.closed.valid & self._is(dut.closed.row, RowState.RETURNS))
+        self._kills(m)
+
+    def _kills(self, m: Module) -> None:
+        """Of the rows with blocks, those to be stopped for a kill: those that run, and those whose
+        last stop left saved blocks."""
+        dut, dropped, due = self._dut, Signal(ROWS, name="saves_none"), Signal(2, name="were_due")
+        waits = Signal(ROWS, name="to_be_stopped")
+        for number, state in enumerate(self._states):
+            may_place = (state == RowState.RUNS) | ((state != RowState.FREE) & ~dropped[number])
+            m.d.comb += waits[number].eq(dut.kill[number] & self._busy[number] & may_place)
+        with m.If(dut.stopped.valid):
+            m.d.sync += dropped.bit_select(dut.stopped.row, 1).eq(dut.stopped.drops)
+        again = ~self._is(dut.stopped.row, RowState.RUNS)
+        m.d.sync += due.eq(Cat(waits.any(), due))
+        m.d.comb += [
+            Assert(dut.faulty.valid == due[1]),
+            Assert(dropped == self._inside.signal("dropped")),
+            Cover(dut.stopped.valid & again),
+        ]
 
     def _table(self, m: Module) -> None:
         states = self._states
@@ -124,6 +146,9 @@ class SlotTableProof(Proof):
         """Properties of the choices once they are valid."""
         dut, counts = self._dut, self._age == 2
         free, ended, returning = dut.free, dut.ended, dut.returning
+        before = [Signal(ROWS, name=f"cleared_{ago}_ago") for ago in (1, 2)]
+        m.d.sync += [before[0].eq(dut.clears), before[1].eq(before[0])]
+        m.d.comb += Assert(~free.valid | ~before[1].bit_select(free.row, 1))
         unfinished = self._is(ended.row, RowState.RETURNS)
         with m.If(counts):
             m.d.comb += [
@@ -131,7 +156,8 @@ class SlotTableProof(Proof):
                 Assert(~(free.valid & dut.crowded)),
                 Assert(~free.valid | (self._running < CONFIG.slots)),
                 Assert(~returning.valid | self._is(returning.row, RowState.RETURNS)),
-                Assert(~dut.faulty.valid | self._is(dut.faulty.row, RowState.RUNS)),
+                Assert(~dut.faulty.valid | ~self._is(dut.faulty.row, RowState.FREE)),
+                Assert(~dut.faulty.valid | dut.kill.bit_select(dut.faulty.row, 1)),
                 Assert(~(ended.valid & unfinished) | dut.kill.bit_select(ended.row, 1)),
             ]
             for choice in (ended, returning):

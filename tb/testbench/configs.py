@@ -101,6 +101,7 @@ TASKS = {
 OLDEST = {
     "tiny": CONFIGS["tiny"],
     "wide": Config(slots=16, spare_rows=5, queue_window=32),
+    "saving": replace(SAVING, queue_window=8),
 }
 
 RUNLISTS = {

@@ -5,7 +5,9 @@ from typing import Any
 import cocotb
 
 from signalbox.driver.kernels.library import SPIN
-from signalbox.hw.registers import PreemptionLevel
+from signalbox.hw.errors import Refusal
+from signalbox.hw.registers import KillScope, PreemptionLevel
+from signalbox.tb.testbench.ends import Source
 from signalbox.tb.testbench.jobs import JOBS, Job
 from signalbox.tb.units.compute.launch import Launch
 from signalbox.tb.units.compute.saving_steps import places_written, state_writes, turns
@@ -13,6 +15,9 @@ from signalbox.tb.units.compute.testbench import CONFIG, ComputeTestbench
 
 SLICE = 3000
 """Cycles that a context runs while another waits."""
+
+KILLED = 5000
+"""Most cycles from a kill request until the task is over."""
 
 LEAVING = 4000
 """Most cycles in which a context of level CILP leaves, and the next one begins to run."""
@@ -65,6 +70,40 @@ async def one_victim_for_one_block(dut: Any) -> None:
         await tb.steps(tb.random.randrange(2000, 2500))
         tb.check(urgent)
         assert len(places_written(tb, begun)) == 1
+
+
+@cocotb.test()
+async def killed_after_eviction(dut: Any) -> None:
+    """A task that lost its slot while blocks of it were saved is killed soon, although endless
+    blocks of more urgent tasks hold all SMs (PREEMPT-7)."""
+    tb = ComputeTestbench(dut)
+    tb.context(0, range(CONFIG.asids), saves=True)
+    await tb.start()
+    kills, blocks = Source(tb, "control__kill"), CONFIG.sms * CONFIG.sm_blocks
+
+    def endless(number: int, count: int, priority: int) -> Launch:
+        job = Job(SPIN, (count, 1, 1), (32, 1, 1), {"CYCLES": 10_000_000})
+        return Launch(number, job, asid=1 + number, priority=priority)
+
+    async def killed(*tasks: Launch) -> None:
+        for task in tasks:
+            kills.put({"scope": KillScope.TASK, "asid": task.asid, "page": task.page})
+        await tb.until(lambda: all(one.over is not None for one in tasks), "killed", KILLED)
+        assert {one.verdict for one in tasks} == {Refusal.KILLED}
+
+    low = endless(0, blocks, 1)
+    tb.launch(low)
+    await tb.until(lambda: not tb.waiting, "launch answered")
+    await tb.steps(2000)
+    urgent = [endless(1 + n, -(-blocks // (CONFIG.slots - 1)), 9) for n in range(CONFIG.slots)]
+    for task in urgent:
+        tb.launch(task)
+    await tb.until(lambda: not tb.waiting, "launches answered")
+    await tb.steps(20_000)
+    assert state_writes(tb) and all(one.over is None for one in (low, *urgent))
+    await killed(low)
+    await killed(*urgent)
+    await tb.finish()
 
 
 @cocotb.test()

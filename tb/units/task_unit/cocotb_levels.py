@@ -6,7 +6,9 @@ import cocotb
 
 from signalbox.hw.errors import Refusal
 from signalbox.hw.registers import PreemptionLevel
+from signalbox.tb.models.tasks import FIELDS
 from signalbox.tb.testbench.goals import Rounds
+from signalbox.tb.testbench.masks import mask
 from signalbox.tb.units.task_unit.task_testbench import CONFIG, TIMEOUT, Task, TaskTestbench
 
 CILP = PreemptionLevel.CILP
@@ -25,10 +27,10 @@ async def switch(tb: TaskTestbench, *, to: int) -> None:
     tb.drive(active=1, leave=0)
 
 
-async def fill(tb: TaskTestbench, *, priority: int = 5, blocks: int = 20) -> list[Task]:
-    """All slots are held."""
+async def fill(tb: TaskTestbench, **fields: int) -> list[Task]:
+    """All slots are held, by tasks whose records have these fields."""
     tasks = [
-        Task(number, priority=priority, blocks=blocks + number, channel=2 + number % 2)
+        Task(number, priority=5, blocks=20 + number, channel=2 + number % 2, fields=fields)
         for number in range(CONFIG.slots)
     ]
     place, tb.rows.place = tb.rows.place, 0.0
@@ -99,6 +101,19 @@ async def saved_blocks_return(dut: Any) -> None:
 
 
 @cocotb.test(**WITH_PLACES)
+async def resume_position_of_an_earlier_launch(dut: Any) -> None:
+    """A task all of whose blocks were placed has no resume position: what its record had there when
+    it was launched does not matter when it returns."""
+    tb = await TaskTestbench(dut, level=CILP).start()
+    tasks = await fill(tb, resume_x=5000)
+    await saved(tb, tasks)
+    tb.rows.end = 0.3
+    await switch(tb, to=0)
+    await tb.finish()
+    assert all(task.outcome == "ended" for task in tasks)
+
+
+@cocotb.test(**WITH_PLACES)
 async def evicted_with_their_blocks(dut: Any) -> None:
     """At level CILP, an evicted task's blocks are saved, so that its row is free soon."""
     tb = await TaskTestbench(dut, place=0.5, end=0.0, level=CILP).start()
@@ -135,6 +150,55 @@ async def unreadable_when_it_returns(dut: Any, runs: bool) -> None:
     await tb.finish()
     assert bad.resumed and bad.outcome == "failed" and tb.verdicts[1] is Refusal.MODEL
     assert all(task.outcome == "ended" for task in tasks if task is not bad)
+
+
+FORM = {"registers": 3, "shared": 1024, "block_x": 33, "barriers": 1}
+"""Fields of a record on which the form of saved blocks depends, each with another value."""
+
+
+@cocotb.test(**WITH_PLACES)
+@cocotb.parametrize(name=[*FORM, "program_low"])
+async def record_changed_when_it_returns(dut: Any, name: str) -> None:
+    """A task with saved blocks fails if its record asks for blocks of another form when it is to
+    return: they might load what others have saved in their places (PREEMPT-10). All else may
+    change."""
+    tb = await TaskTestbench(dut, level=CILP).start()
+    tasks = await fill(tb)
+    changed = tasks[1]
+    await saved(tb, tasks)
+    place, (low, width) = ((0, 0), changed.page << 8), FIELDS[name]
+    record = int.from_bytes(tb.contents.read(*place, 256), "little")
+    record &= ~(mask(range(width)) << low)
+    tb.contents.write(*place, (record | FORM.get(name, 64) << low).to_bytes(256, "little"))
+    tb.rows.end = 0.3
+    await switch(tb, to=0)
+    await tb.finish()
+    fails = [changed] if name in FORM else []
+    assert [task for task in tasks if task.outcome == "failed"] == fails
+    assert all(tb.verdicts[task.number] is Refusal.MODEL for task in fails)
+
+
+@cocotb.test(**WITH_PLACES)
+async def killed_after_eviction(dut: Any) -> None:
+    """A killed task that was evicted with saved blocks ends although none of them can be placed
+    (PREEMPT-7)."""
+    tb = await TaskTestbench(dut, level=CILP).start()
+    tasks = await fill(tb)
+    await saved(tb, tasks)
+    tb.rows.place, tb.level = 0.0, PreemptionLevel.CTA
+    tb.drive(level=tb.level)
+    tb.drive(active=1, context=0, leave=0)
+    await tb.until(lambda: len(tb.running) == CONFIG.slots, "all slots held", 20 * TIMEOUT)
+    urgent = [Task(100 + number, priority=50, blocks=300 + number) for number in range(2)]
+    for task in urgent:
+        tb.submit(task)
+    await tb.until(lambda: all(task.outcome == "runs" for task in urgent), "urgent ones run")
+    out = [task for task in tasks if task.outcome != "runs"]
+    assert len(out) == len(urgent) and all(task.row is not None for task in out)
+    tb.disable(2, 3)
+    await tb.until(lambda: all(one.outcome == "failed" for one in tasks), "killed", 4 * TIMEOUT)
+    tb.rows.place = tb.rows.end = 0.5
+    await tb.finish()
 
 
 @cocotb.test(**WITH_PLACES)

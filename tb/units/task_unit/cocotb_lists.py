@@ -150,7 +150,8 @@ def _second(task: int) -> dict[str, dict[str, dict[str, int]]]:
     if not CONFIG.preemption:
         return {}
     place = task % TASK % CONFIG.save_places
-    word = {"saved": {"save_place": place, "placed": task >> 5 & 1}}
+    form = {"barrier": task & 1, "warps": task % 65, "registers": task % 256, "shared": task % 229}
+    word = {"saved": {"save_place": place, "placed": task >> 5 & 1, "form": form}}
     if CONFIG.nested:
         has = task & (SAVED | RESUMED) or POINTER.unpack(task)["depth"] > 1
         kin = {"known": 1, "kernel": task % TASK % CONFIG.nested_kernels}

@@ -80,11 +80,16 @@ class OldestTestbench(Testbench):
         self._begin.send(row=row.number, number=number % (2 * WINDOW))
         row.follows, row.told, row.next, row.due = True, number, number, None
 
-    def close(self, row: Row) -> None:
-        assert not row.running
-        self._event = self.cycle
-        self._close.send(row=row.number)
-        row.follows, row.due = False, None
+    def close(self, row: Row, *, drops: bool = False) -> None:
+        """`drops` : its blocks do not end any more."""
+        assert drops or not row.running
+        self._event = row.ended = self.cycle
+        self._close.send(row=row.number, drops=drops)
+        row.follows, row.due, row.running = False, None, []
+
+    def clears(self, row: Row) -> bool:
+        """Whether the row must not begin yet; up to date two cycles after `close`."""
+        return bool(self.get("clears") >> row.number & 1)
 
     def place(self, row: Row) -> None:
         assert row.next < row.told + WINDOW
@@ -170,6 +175,55 @@ async def begins_anew(dut: Any) -> None:
         await tb.steps(QUIET)
 
 
+@cocotb.test(skip=not CONFIG.preemption)
+async def dropped(dut: Any) -> None:
+    """After a queue of which some blocks never ended, none of the next queue's blocks counts as
+    ended before it has, in any of its windows; others go on meanwhile. A row that lost no block, or
+    that had no queue, may begin at once."""
+    tb = await OldestTestbench(dut).start()
+    row, other = tb.rows[0], tb.rows[-1]
+    tb.begin(other, 0)
+    await tb.steps(2)
+    for turn in range(12):
+        tb.begin(row, turn)
+        await tb.step()
+        count = tb.random.randint(1, WINDOW)
+        for _ in range(count):
+            tb.place(row)
+        ended = tb.random.sample(row.running, tb.random.randrange(count))
+        for block in ended:
+            tb.end(row, block)
+            await tb.step()
+        await tb.steps(QUIET)
+        tb.close(row, drops=True)
+        await tb.steps(2)
+        for _ in range(WINDOW + 8):
+            assert tb.clears(row)
+            if tb.random.getrandbits(1) and other.next < other.told + WINDOW:
+                tb.place(other)
+                tb.end(other, other.next - 1)
+            await tb.step()
+            if not tb.clears(row):
+                break
+        await tb.until(lambda: not tb.clears(row), "cleared")
+        tb.begin(row, 7)
+        await tb.step()
+        for _ in range(3):
+            for _ in range(WINDOW):
+                tb.place(row)
+            for block in reversed(row.running):  # the oldest one ends last
+                await tb.steps(ROWS + 8)
+                tb.end(row, block)
+            await tb.until(lambda: row.told == row.next, "all told", 2 * (ROWS + WINDOW) + 8)
+        await tb.steps(QUIET)
+        tb.close(row)
+        await tb.steps(2)
+        assert not tb.clears(row)
+        tb.close(row, drops=True)
+        await tb.steps(2)
+        assert not tb.clears(row), "it had no queue"
+
+
 @cocotb.test()
 async def random_rows(dut: Any) -> None:
     """With any number of queues at once, each move is told in time, and in the end all of them."""
@@ -177,8 +231,11 @@ async def random_rows(dut: Any) -> None:
     rng, rounds = tb.random, Rounds(6000)
     while rounds.more(tb.moves > 100, tb.moves):
         row = rng.choice(tb.rows[: rng.choice((1, 2, ROWS))])
-        if not row.follows and tb.rests(row) and rng.random() < 0.2:
+        if not row.follows and tb.rests(row) and not tb.clears(row) and rng.random() < 0.2:
             tb.begin(row, rng.getrandbits(32))
+        elif CONFIG.preemption and row.follows and rng.random() < 0.02:
+            if tb.cycle - row.ended >= QUIET:
+                tb.close(row, drops=True)
         elif row.follows and tb.rests(row) and rng.random() < 0.1:
             if rng.getrandbits(1):
                 tb.close(row)

@@ -163,14 +163,16 @@ class Rows(Participant):
 
     def _stop(self, number: int) -> None:
         row = self.rows[number]
-        assert not row.stopped, "stopped twice"
+        drops = self._config.preemption and self._tb.get("port__drops")
+        assert not row.stopped or (drops and row.back), "stopped twice"
         (width, height, _), at = row.grid, row.next
         place = {"x": at % width, "y": at // width % height, "z": at // (width * height)}
         self._stopped.put({"row": number, "blocks": row.left, "next": place})
-        self.stopped(row)
+        if not row.stopped:
+            self.stopped(row)
         row.stopped, row.left = True, 0
-        if self._config.preemption and self._tb.get("port__drops"):
-            row.saved, row.back = row.back, []
+        if drops:
+            row.saved, row.back = [*row.saved, *row.back], []
 
     def _keep(self, number: int) -> None:
         """The saved blocks of a drained row go with its task."""
