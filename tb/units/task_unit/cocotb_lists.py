@@ -149,8 +149,8 @@ def _second(task: int) -> dict[str, dict[str, dict[str, int]]]:
     """The second word that a task has in these tests; without preemption, nothing."""
     if not CONFIG.preemption:
         return {}
-    place = task % TASK % CONFIG.save_places
-    form = {"barrier": task & 1, "warps": task % 65, "registers": task % 256, "shared": task % 229}
+    place, low = task % TASK % CONFIG.save_places, task % TASK
+    form = {"barrier": low & 1, "warps": low % 65, "registers": low % 256, "shared": low % 229}
     word = {"saved": {"save_place": place, "placed": task >> 5 & 1, "form": form}}
     if CONFIG.nested:
         has = task & (SAVED | RESUMED) or POINTER.unpack(task)["depth"] > 1

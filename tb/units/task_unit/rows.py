@@ -40,6 +40,8 @@ class Opened:
     back: list[int] = field(default_factory=list)
     saved: list[int] = field(default_factory=list)
     stopped: bool = False
+    dropped: bool = False
+    """Its saved blocks were withdrawn, too."""
     kept: bool = False
 
     @property
@@ -164,7 +166,7 @@ class Rows(Participant):
     def _stop(self, number: int) -> None:
         row = self.rows[number]
         drops = self._config.preemption and self._tb.get("port__drops")
-        assert not row.stopped or (drops and row.back), "stopped twice"
+        assert not row.stopped or (drops and not row.dropped), "stopped twice"
         (width, height, _), at = row.grid, row.next
         place = {"x": at % width, "y": at // width % height, "z": at // (width * height)}
         self._stopped.put({"row": number, "blocks": row.left, "next": place})
@@ -172,6 +174,7 @@ class Rows(Participant):
             self.stopped(row)
         row.stopped, row.left = True, 0
         if drops:
+            row.dropped = True
             row.saved, row.back = [*row.saved, *row.back], []
 
     def _keep(self, number: int) -> None:
