@@ -58,8 +58,8 @@ _MEANING = {
     Cause.TASK_BUS: "the bus refused a read of the task's record",
     Cause.TASK_FAULT: "the task's record is not mapped",
     Cause.TASK_MODEL: (
-        "the task's record has another version or an empty grid, uses unmodelled features, or "
-        "disables all SMs"
+        "the task's record has another version or an empty grid, uses unmodelled features, "
+        "disables all SMs, or asks for blocks of another form than those that were saved"
     ),
     Cause.TASK_CHECK: "a check of the task's record failed",
     Cause.TASK_FULL: "the list of waiting tasks of that priority is full",
