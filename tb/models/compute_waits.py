@@ -263,8 +263,16 @@ class WaitsModel:
             ended=heard and (heard.task.channel, self._fails),
             failed=self._failed,
             notify=frozenset(channel for cycle, channel in self._notices if cycle == self.now),
-            before=self._epochs[1 - self._epoch] != 0,
+            before=self._epochs[1 - self._epoch] != 0 or self._pending == 1 - self._epoch,
         )
+
+    @property
+    def _pending(self) -> int | None:
+        """Epoch of the method that is offered or being executed."""
+        turn = self.turn
+        if turn is None or self.now < turn.chosen + self._offers:
+            return None
+        return turn.epoch
 
     def _apply(self) -> None:
         """Changes of counts that become visible in this cycle."""
@@ -430,6 +438,7 @@ class WaitsModel:
             met["task ends as another begins"] += now.began is not None
         met["failure waits"] += self._failed is not None and not now.failed_taken
         met["epoch with tasks before it"] += now.begins and self._epochs[self._epoch] != 0
+        met["epoch with a method before it"] += now.begins and self._pending == self._epoch
 
     def _phase(self, wait: _Wait) -> str:
         """Phase of a wait that is dropped in this cycle."""

@@ -1,8 +1,5 @@
 """Methods of compute objects, and outstanding tasks of channels (HOST-9)."""
 
-from functools import reduce
-from operator import or_
-
 from amaranth.hdl import Module, Mux, Signal, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
@@ -134,7 +131,7 @@ class EpochPort(wiring.Signature):
     Members
     -------
     begins : out, strobe: an epoch begins.
-    before : in, tasks launched before the present epoch are outstanding.
+    before : in, a task or method with the tag of the epoch before the present one is outstanding.
     """
 
     def __init__(self) -> None:
@@ -182,6 +179,8 @@ class ComputeWaits(wiring.Component):
         self._oldest = OldestFirst(config, level_bits=_PRIORITY.width)
         self._turns = TicketArbiter(config, self._oldest.steps)
         self._epoch = Signal()
+        self._pending = Signal(name="pending")
+        """A method with an epoch is offered or being executed."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -231,6 +230,10 @@ class ComputeWaits(wiring.Component):
             ]
         with m.Elif(port.method.ready):
             m.d.sync += port.method.valid.eq(0)
+        with m.If(turns.form):
+            m.d.sync += self._pending.eq(1)
+        with m.Elif(turns.ends):
+            m.d.sync += self._pending.eq(0)
 
     def _order(self, m: Module) -> None:
         """Choose the channel of the next turn."""
@@ -326,8 +329,11 @@ class ComputeWaits(wiring.Component):
             more = began.valid & (began.epoch == epoch)
             m.d.sync += epochs[epoch].eq(epochs[epoch] + more - (less & (when == epoch)))
         m.d.sync += self._epoch.eq(self._epoch ^ self.epochs.begins)
+        # A method has its epoch before its task is counted. Epochs have two tags, so none may end
+        # while a method of the one before it can still launch.
+        pending = self._pending & (self.port.method.p.epoch != self._epoch)
         m.d.comb += self.epochs.before.eq(
-            reduce(or_, [(epochs[epoch] != 0) & (self._epoch != epoch) for epoch in range(2)])
+            pending | Mux(self._epoch, epochs[0] != 0, epochs[1] != 0)
         )
 
     def _explain(self, m: Module) -> None:

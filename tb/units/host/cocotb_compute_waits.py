@@ -542,6 +542,37 @@ async def epochs(dut):
 
 
 @cocotb.test(**LIMIT)
+async def epochs_of_methods(dut):
+    """A method of the epoch before the present one is outstanding from its offer to its answer, and
+    then its task, if it launches one: an epoch that could end meanwhile would be followed by one
+    with the tag of the task."""
+    tb = await ComputeWaitsTestbench(dut).start()
+    for epoch, launches in ((0, True), (1, True), (0, False)):
+        tb.ready = False
+        await tb.step(ask=tb.ask(LAST))
+        await tb.steps(OFFERED)
+        await tb.step(begins=True)
+        for _ in range(5):
+            assert (await tb.step()).before
+        assert (await tb.until_taken()).epoch == epoch
+        assert (await tb.step()).before
+        if launches:
+            tb.launched = Task(LAST, epoch)
+            await tb.step(began=tb.launched)
+        await tb.step(answer=COMPLETE)
+        for _ in range(OVER - 1):
+            assert (await tb.step()).before
+        assert (await tb.step()).before == launches
+        await tb.step(drop=tb.drop(LAST))
+        if launches:
+            assert (await tb.step()).before
+            tb.end(tb.tasks[0], *GOOD)
+            await tb.until(lambda: not tb.ending, "the end is heard")
+            await tb.step()
+        assert not (await tb.step()).before
+
+
+@cocotb.test(**LIMIT)
 async def failures(dut):
     """A failed task, with each cause, is shown until it is taken; no other end is heard
     meanwhile."""
@@ -608,6 +639,7 @@ SITUATIONS = [
     "task ends as another begins",
     "failure waits",
     "epoch with tasks before it",
+    "epoch with a method before it",
 ]
 
 TOGETHER = ["chosen before others", "chosen before an older one", "chosen before a higher one"]

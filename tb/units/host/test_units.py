@@ -92,12 +92,12 @@ def test_memops(simulator: str, size: str) -> None:
     "size",
     tiers(
         ["tiny", "default", "large"],
-        smoke={"tiny": ["by_age", "by_priority", "dropped", "epochs"]},
+        smoke={"tiny": ["by_age", "by_priority", "dropped", "epochs", "epochs_of_methods"]},
         nightly=["tiny", "large"],
     ),
 )
 def test_compute_waits(simulator: str, size: str) -> None:
-    minimum = 10 if size == "tiny" else 11
+    minimum = 11 if size == "tiny" else 12
     run(ComputeWaits(CONFIGS[size]), "compute_waits", simulator, size, minimum)
 
 
