@@ -282,6 +282,8 @@ class ExecutionModel:
             self._meet("inline: again" if now.again else "inline: replaced")
             if not now.again:
                 self.state.inline = self.state.inline.replaced()
+        if now.replace:
+            self.state.failed = self.state.confirm = False
         if now.reset:
             self.state = State()
         self._fresh = now.load is not None

@@ -332,6 +332,9 @@ class SemaphoreMethods(wiring.Component):
             m.d.sync += state.deadline.eq(deadlines.timeout)
         with m.If(self.service.load):
             m.d.sync += state.eq(self.service.loaded.acquire)
+        # A refused acquire may have failed before, or been confirmed.
+        with m.If(self.service.replace):
+            m.d.sync += [state.failed.eq(0), state.confirm.eq(0)]
         with m.If(self.service.reset):
             m.d.sync += state.eq(0)
 

@@ -439,6 +439,51 @@ async def time_outs_without_engine(dut):
 
 
 @cocotb.test(**LIMIT)
+async def refused_after_a_failure(dut):
+    """COPY-7, COPY-13: an acquire that has failed, or held in memory without an engine, and is then
+    refused leaves nothing to the one in its place: the time-out of that, also of itself repeated,
+    begins with its first failure, and in memory it is first read without an engine."""
+    timeout = 50
+    tb = await begin(dut, ChannelConfig(timeout=timeout, timed=True))
+
+    async def decided() -> dict[str, Any]:
+        """Serve the acquire until its operation, in memory or on chip, is answered."""
+        shown = await tb.serve(LAST)
+        if shown["park"] == Wait.FENCE:
+            assert not shown["keep"]
+            one.ended = True
+            shown = await tb.serve(LAST)
+        return shown
+
+    # The context of channel `last` is still in the registers, or is read.
+    for kind, last in product(("chip", "memory"), {0, LAST}):
+        own, method = acquire(kind)
+        one = await tb.place(LAST, own, method=method)
+        for _ in range(3):
+            tb.answer = tb.result = FAILED
+            assert (await decided())["park"] is not None and one.state.failed
+            assert one.state.deadline == tb.units + timeout & 0xFFFFFFFF
+            tb.answer = tb.result = (False, "FAULT")
+            assert (await decided())["refuse"] == Cause.SEM_FAULT
+            tb.units = tb.units + 2 * timeout & 0xFFFFFFFF
+            for _ in range(2):
+                await tb.select(last)
+            await tb.edit(LAST, method=method)
+    for last in {0, LAST}:
+        own, method = acquire("memory")
+        one = await tb.place(LAST, own, method=method)
+        for _ in range(3):
+            tb.result = PASSED
+            assert (await decided())["park"] == Wait.ENGINE and one.state.confirm
+            tb.result = (False, "FAULT")
+            assert (await tb.serve(LAST))["keep"]
+            one.ended = True
+            assert (await tb.serve(LAST))["refuse"] == Cause.SEM_FAULT
+            await tb.select(last)
+            await tb.edit(LAST, method=method)
+
+
+@cocotb.test(**LIMIT)
 async def untimed(dut):
     """Without TIMEOUT_ENABLE, a failed acquire has no deadline and no timer, but for its retry in
     memory."""
