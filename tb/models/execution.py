@@ -376,7 +376,7 @@ class ExecutionModel:
         elif counter and op.plain and settings.copies and settings.payload & _WORD == 0:
             self._in_group()
         else:
-            self._on_chip(op, waits)
+            self._on_chip(op, waits, counter)
 
     @property
     def _slot(self) -> int:
@@ -403,8 +403,9 @@ class ExecutionModel:
                 self._event("unguard", counter=self._slot, all=0)
             self._decide(False, "group", Wait.ENGINE)
 
-    def _on_chip(self, op: Operation, waits: bool) -> None:
-        """Requested from the semaphore unit; an acquire that waits for an engine only with one."""
+    def _on_chip(self, op: Operation, waits: bool, counter: bool) -> None:
+        """Requested from the semaphore unit; an acquire that waits for an engine only with one.
+        `counter` : it is a counting semaphore, which leaves the group if it is changed."""
         if op.acquires and self._now.leave:
             self._meet("chip: leave")
         elif waits and not self._known.able:
@@ -420,7 +421,8 @@ class ExecutionModel:
         else:
             self._out["busy"] = True
             if not op.acquires:
-                self._event("unguard", counter=self._slot, all=0)
+                if counter:
+                    self._event("unguard", counter=self._slot, all=0)
             elif self._port is None:
                 self._event("watch", index=self._slot)
             else:

@@ -443,6 +443,7 @@ class AcquireProof(Proof):
         group = execute.reports.acquire.valid & execute.reports.acquire.passed & guard.valid
         asks = points.ask & points.operation.acquires
         slot = guard.counter[: (CONFIG.counters - 1).bit_length()]
+        place = execute.progress.state.settings.semaphore
         with m.If(launch.valid):
             m.d.comb += [
                 Assert(held & ~dut.service.quit & unguard.valid & unguard.all),
@@ -455,6 +456,7 @@ class AcquireProof(Proof):
             ]
         m.d.comb += [
             Assert(~guard.valid | (~dut.service.leave & points.operation.in_group)),
+            Assert(~unguard.valid | unguard.all | place.counter),
             Assert(~reserve.valid | execute.progress.asked | able),
             Assert(~asks | ~dut.service.leave),
             Assert(~(asks & points.operation.engine_first) | able),

@@ -293,8 +293,9 @@ class SemaphoreMethods(wiring.Component):
         self._decide(m, passes, fails)
         # A channel that changes a semaphore of its own group does not wait for it: the semaphore
         # leaves the group with the request, so the change itself ends no reservation. It also
-        # leaves when its acquire times out, as the copy may follow without it.
-        changes = self._requests.ask & ~operation.acquires
+        # leaves when its acquire times out, as the copy may follow without it. Only counting
+        # semaphores are in groups; `counter` is too narrow for other addresses of the window.
+        changes = self._requests.ask & ~operation.acquires & self.settings.semaphore.counter
         m.d.comb += [
             self.acquires.unguard.valid.eq(changes | (cases[0].fails & late) | self.ends_group),
             self.acquires.unguard.counter.eq(self.settings.semaphore.va[4:16]),

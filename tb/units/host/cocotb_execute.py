@@ -303,10 +303,41 @@ async def others_join_no_group(dut):
 
 
 @cocotb.test(**LIMIT)
+async def changed_semaphores(dut):
+    """COPY-13: a counting semaphore that the channel itself changes leaves its group. A change at
+    any other address takes none out, also if it is refused because nothing is there."""
+    tb = await begin(dut)
+    slots, left = 1 << CONFIG.semaphore_bits, []
+
+    def look() -> None:
+        """Note what left the group in the cycle before."""
+        event = tb.get("acquires__unguard")
+        if event["valid"]:
+            left.append((event["channel"], event["counter"], event["all"]))
+
+    tb.live = look
+    outside = [window(slot) for slot in range(slots, 1 << 12) if slot % slots < COUNTERS]
+    others = [window(PLAIN), window(0) + 4, window(COUNTER) + 8, *some(outside[:32], 8)]
+    for op in CHANGES:
+        for counter in {0, COUNTER}:
+            await tb.place(LAST, state(va=window(counter)), method=execute(op))
+            assert (await tb.serve(LAST))["done"]
+            assert left == [(LAST, counter, 0)]
+            left.clear()
+        for va, answer in product(others, (PASSED, (False, "UNKNOWN"))):
+            tb.answer = answer
+            await tb.place(LAST, state(va=va), method=execute(op))
+            shown = await tb.serve(LAST)
+            assert shown["asked"] and shown["done"] == (answer == PASSED)
+            assert not left, hex(va)
+        tb.answer = PASSED
+
+
+@cocotb.test(**LIMIT)
 async def engine_first(dut):
     """COPY-13: without an engine, an acquire on chip that is in no group is not even requested, if
     its channel has a copy object and no EARLY_WAITS; nor is any, if the channel must let go.
-    Releases and reductions are, and take their semaphore out of the group."""
+    Releases and reductions are."""
     for copies, early, leave in product((False, True), repeat=3):
         tb = await begin(dut, ChannelConfig(early_waits=early))
         tb.leave = leave
