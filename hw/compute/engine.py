@@ -114,7 +114,7 @@ class ComputeEngine(wiring.Component):
     def _launch(self, m: Module) -> None:
         """Launches to the task unit, and completions back."""
         tasks, finish, launches, front = self.tasks, self._finish, self._launches, self._front
-        for name in ("setting", "clear"):
+        for name in ("setting", "clear", "skip"):
             m.d.comb += getattr(front.host, name).eq(getattr(self.host, name))
         connect(m, flipped(self.host.method), front.host.method)
         connect(m, front.launch, launches.channel)

@@ -69,7 +69,8 @@ class ComputeMethodUnit(wiring.Component):
     """Stores channel settings and executes compute methods, one at a time.
 
     The loaded dwords of an inline QMD are in memory before the channel's next action method starts,
-    and a part of an inline transfer before its last LOAD_INLINE_DATA is answered.
+    and a part of an inline transfer before its last LOAD_INLINE_DATA is answered. Dwords that could
+    not be written are written when the refused method is repeated, and dropped when it is not.
     A launch is handed on 4 cycles after its method is accepted, if no dwords were loaded, and
     answered in the cycle after the task unit's response.
 
@@ -138,10 +139,13 @@ class ComputeMethodUnit(wiring.Component):
         # Loaded dwords have longer paths.
         before = delayed(m, host.setting, "setting_before")
         clear = delayed(m, host.clear, "clear_before")
+        skip = delayed(m, host.skip, "skip_before")
         m.d.comb += [
             self._buffer.setting.eq(before),
             self._qmd.setting.eq(before),
-            self._qmd.clear.eq(clear),
+            # Dwords that could not be written are kept only for the method that is repeated.
+            self._qmd.clear.valid.eq(clear.valid | skip.valid),
+            self._qmd.clear.channel.eq(Mux(skip.valid, skip.channel, clear.channel)),
         ]
         for unit in (self._kept, self._buffer, self._qmd, self._transfer):
             m.d.comb += unit.channel.eq(channel)
@@ -207,10 +211,14 @@ class ComputeMethodUnit(wiring.Component):
             with m.If(qmd.mask.any()):
                 m.next = "WRITE"
         with m.State("WRITE"):
-            m.d.comb += [qmd.forget.eq(buffer.done), buffer.taken.eq(qmd.forgotten)]
-            with m.If(qmd.forgotten):
+            good = buffer.status == MemoryStatus.OK
+            m.d.comb += [
+                qmd.forget.eq(buffer.done & good),
+                buffer.taken.eq(buffer.done & (qmd.forgotten | ~good)),
+            ]
+            with m.If(buffer.taken):
                 m.next = "DO"
-                with m.If(buffer.status != MemoryStatus.OK):
+                with m.If(~good):
                     self._fail(m)
 
     def _fail(self, m: Module) -> None:

@@ -98,6 +98,7 @@ class ComputePort(wiring.Signature):
     on : out, per channel: it is enabled; tasks of a disabled channel are killed.
     setting : out, a method that sets state.
     clear : out, strobe: `channel` restarts with all settings cleared.
+    skip : out, strobe: the refused method of `channel` is not repeated.
     method : out, an action method; the next one is offered after `answer`.
     answer : in, strobe: result of the method.
     began : in, strobe: a task of `channel` is launched, by a method or by another task; never
@@ -111,6 +112,7 @@ class ComputePort(wiring.Signature):
             "on": Out(config.channels),
             "setting": Out(compute_setting(config)),
             "clear": Out(data.StructLayout(channel)),
+            "skip": Out(data.StructLayout(channel)),
             "method": Out(stream.Signature(compute_method(config))),
             "answer": In(compute_answer),
             "began": In(data.StructLayout({**channel, "epoch": 1})),

@@ -18,7 +18,8 @@ class InlineQmd(wiring.Component):
     Members
     -------
     setting : in, strobe: a method, see `ComputePort`; one cycle later.
-    clear : in, strobe: `channel` restarts, see `ComputePort`; one cycle later.
+    clear : in, strobe: `channel` restarts, or its refused method is not repeated; one cycle later
+        than in `ComputePort`, and not together with `setting`.
     channel : in, number of a channel.
     mask : out, loaded dwords of `channel`, one cycle later.
     forget : in, until `forgotten`: clear the mask of `channel`.

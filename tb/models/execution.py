@@ -55,6 +55,7 @@ EVENTS: tuple[str, ...] = (
     "compute_setting",
     "compute_ask",
     "compute_drop",
+    "compute_skip",
     "notify",
     "resume",
     "bound",
@@ -282,6 +283,9 @@ class ExecutionModel:
             self._meet("inline: again" if now.again else "inline: replaced")
             if not now.again:
                 self.state.inline = self.state.inline.replaced()
+        if now.replace and now.why is not None and not now.again:
+            self._event("compute_skip")
+            self._meet("control: refused, not repeated")
         if now.replace:
             self.state.failed = self.state.confirm = False
         if now.reset:

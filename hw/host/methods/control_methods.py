@@ -218,6 +218,11 @@ class ControlMethods(wiring.Component):
             self.compute.ask.context.eq(self.rights.context),
             self.compute.ask.address.eq(method.address),
             self.compute.ask.data.eq(method.data),
+            self.compute.skip.valid.eq(
+                (service.replace & ~service.again)
+                & self.compute.refused.bit_select(service.channel, 1)
+            ),
+            self.compute.skip.channel.eq(service.channel),
         ]
 
     def _refer(self, m: Module) -> None:

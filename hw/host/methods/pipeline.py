@@ -30,7 +30,7 @@ from signalbox.hw.host.records import (
 )
 from signalbox.hw.host.scheduling.parking import ParkPort
 from signalbox.hw.host.scheduling.scheduler import ChoicePort
-from signalbox.hw.methods import ComputeMethod, Header
+from signalbox.hw.methods import Header
 from signalbox.hw.registers import Wait
 
 __all__ = ["MethodPipeline", "channel_edit"]
@@ -89,6 +89,7 @@ class MethodPipeline(wiring.Component):
             shape=channel_context(), depth=1 << config.channel_bits, init=[]
         )
         save, load = contexts.write_port(), contexts.read_port()
+        self._loaded = load.data.flow
         self._flow = flow = Signal(method_flow(), name="flow")
         self._alive = Signal()
         self._was_alive = Signal()
@@ -187,10 +188,10 @@ class MethodPipeline(wiring.Component):
             park = self.parking.park
             m.d.comb += [park.wait.eq(Wait.TURN), park.lasts.eq(1)]
             with m.If(edited.replace):
-                loads = edited.method.address == ComputeMethod.LOAD_INLINE_DATA >> 2
+                held = Mux(self._kept, flow.step.method.address, self._loaded.step.method.address)
                 m.d.comb += [
                     self.service.replace.eq(1),
-                    self.service.again.eq(edited.method.valid & loads),
+                    self.service.again.eq(edited.method.valid & (edited.method.address == held)),
                 ]
                 step = Signal(Step)
                 copies = Mux(

@@ -69,6 +69,7 @@ class ComputeMethodPort(wiring.Signature):
     ask : out, strobe: a method of `channel` waits.
     drop : out, strobe: ends `channel`'s wait, completed or not. After an incomplete wait, the
         channel's next `ask` comes two cycles later or more.
+    skip : out, strobe, with `drop`: the refused method of `channel` is not repeated.
     over : in, per channel, its wait is complete, until `drop`.
     refused : in, per channel, with `over`: its method was refused.
     why : in, a `method_result`, of the channel selected in the previous cycle; valid with `over`.
@@ -80,6 +81,7 @@ class ComputeMethodPort(wiring.Signature):
             "setting": Out(channel_event(config, address=12, data=32)),
             "ask": Out(channel_event(config, asid=config.asid_bits, **method)),
             "drop": Out(channel_event(config)),
+            "skip": Out(channel_event(config)),
             "over": In(config.channels),
             "refused": In(config.channels),
             "why": In(method_result),
@@ -189,6 +191,7 @@ class ComputeWaits(wiring.Component):
         m.d.sync += [
             port.setting.eq(self.client.setting),
             port.clear.eq(self.methods.cleared),
+            port.skip.eq(self.client.skip),
             port.on.eq(self.control.enabled),
         ]
         answered = delayed(m, port.answer, "answered")

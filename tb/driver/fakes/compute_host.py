@@ -40,7 +40,8 @@ REDUCTIONS = (5, 0, 1, 6, 7, 3, 4, 2)
 @dataclass
 class _State:
     """State of a channel: methods of its compute object; its inline transfer, whether the rest of
-    its data is dropped and its last dword was refused; the error queued after the one that halts
+    its data is dropped and its last dword was refused; the place of the method that could not write
+    the inline QMD; the error queued after the one that halts
     it, whether more have come and are lost, and whether its doorbell was rung while it was
     halted."""
 
@@ -51,6 +52,7 @@ class _State:
     data: list[int] = field(default_factory=list)
     dropped: bool = False
     unwritten: bool = False
+    unloaded: int | None = None
     check: int = 0
     more: deque[tuple[Cause, int]] = field(default_factory=deque)
     lost: bool = False
@@ -97,6 +99,9 @@ class ComputeHost(HostModel):
         held = self.channels[index].pending
         if state.unwritten and (held is None or held.address != LOAD_DATA):
             state.transfer, state.dropped, state.unwritten = None, True, False
+        if state.unloaded is not None and (held is None or held.address != state.unloaded):
+            state.inline = {}
+        state.unloaded = None
         if state.more:
             self._fail(index, *state.more.popleft())
             state.lost = False
@@ -180,25 +185,25 @@ class ComputeHost(HostModel):
         state.registers[method.address] = data
         match method.address:
             case a if a == INLINE_LAUNCH:
-                self._write_inline(channel, state)
+                self._write_inline(channel, state, method)
                 self._open(state, data)
             case a if a in {WAIT_FOR_IDLE, REPORT_D} and self._tasks(index):
                 return False
             case a if a in INLINE:
                 state.inline[INLINE.index(a)] = data
             case a if a == PCAS_B and data & 2:
-                self._launch_task(index, channel)
+                self._launch_task(index, channel, method)
             case a if a == PCAS2_B and data not in NOTHING:
                 if data not in LAUNCHES:
                     raise Refusal(Cause.COMPUTE_MODE)
-                self._launch_task(index, channel)
+                self._launch_task(index, channel, method)
             case a if a == REPORT_D:
                 self._report(index, channel, data)
         return True
 
-    def _launch_task(self, index: int, channel: Channel) -> None:
+    def _launch_task(self, index: int, channel: Channel, method: Held) -> None:
         state = self._states[index]
-        self._write_inline(channel, state)
+        self._write_inline(channel, state, method)
         va = state.registers.get(PCAS_A, 0) << 8
         assert self.compute is not None
         try:
@@ -214,15 +219,16 @@ class ComputeHost(HostModel):
         size = (size_high & 0xFF) << 32 | size_low
         return LocalArea((high & 0x1_FFFF) << 32 | low, size, sms & 0x1FF)
 
-    def _write_inline(self, channel: Channel, state: _State) -> None:
+    def _write_inline(self, channel: Channel, state: _State, method: Held) -> None:
         assert self.compute is not None
         start = (state.registers.get(INLINE_A, 0) << 32 | state.registers.get(INLINE_B, 0)) << 8
-        words, state.inline = state.inline, {}
-        for number, word in words.items():
+        for number, word in state.inline.items():
             at = self.compute.at(channel.asid, start + 4 * number, WRITE)
             if at is None:
+                state.unloaded = method.address
                 raise Refusal(Cause.INLINE_FAULT, start + 4 * number)
             self.memory[at : at + 4] = word.to_bytes(4, "little")
+        state.inline = {}
 
     def _open(self, state: _State, launch: int) -> None:
         """Begin an inline transfer."""

@@ -73,6 +73,7 @@ class ComputeTestbench(Testbench):
         self.sm_writes = [WriteServer(*common, port=f"sm_write__{n}", early=True) for n in sms]
         self._setting = Strobe(self, "host__setting")
         Strobe(self, "host__clear")
+        Strobe(self, "host__skip")
         self._methods = Source(self, "host__method")
         Sink(self, "host__over", accepts, self._over)
         Sink(self, "mmu__command", accepts, self._bind)

@@ -3,6 +3,7 @@
 import os
 from collections import Counter, deque
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import cocotb
@@ -83,6 +84,7 @@ class InlineTestbench(Testbench):
             self, self.contents, shares, self.between(*latency), limit=256 // BEAT
         )
         self._setting, self._clear = Strobe(self, "host__setting"), Strobe(self, "host__clear")
+        self._skip = Strobe(self, "host__skip")
         self._method = Source(self, "host__method", shares)
         self._response = Source(self, "semaphore__response", shares)
         self.releases: list[dict[str, Any]] = []
@@ -117,6 +119,10 @@ class InlineTestbench(Testbench):
         """Start the channel anew."""
         self._clear.send(channel=channel)
         self.clients[channel] = Client(self.clients[channel].asid)
+
+    def skip(self, channel: int) -> None:
+        """The channel's refused method is not repeated."""
+        self._skip.send(channel=channel)
 
     async def step(self) -> None:
         self._execute()
@@ -380,6 +386,45 @@ async def faults(dut: Any) -> None:
             await tb.finish()
             tb.check()
             assert not client.open
+
+
+@cocotb.test(**LIMIT)
+async def records_that_fault(dut: Any) -> None:
+    """Dwords of a QMD that could not be written are written when the refused method is repeated. If
+    it is not, they are dropped, and later ones are written alone; those of other channels stay."""
+    tb = await InlineTestbench(dut).start()
+    space, start = tb.space(LAST), 0x8_1000
+    page = range(start, start + PAGE)
+    for status, cause in (
+        (MemoryStatus.FAULT, Cause.INLINE_FAULT),
+        (MemoryStatus.BUS, Cause.INLINE_BUS),
+    ):
+        for repeats, later in product((True, False), repeat=2):
+            loaded = {n: tb.random.getrandbits(32) for n in tb.random.sample(range(64), 20)}
+            dwords = [(QMD_DATA + 4 * n, word) for n, word in loaded.items()]
+            if CHANNELS > 1:
+                tb.give(0, (QMD_A, 0), (QMD_B, 0x400), (QMD_DATA, len(loaded)))
+            tb.contents.failing = [Failing(space, page, status, write=True)]
+            tb.give(LAST, (QMD_A, 0), (QMD_B, start >> 8), *dwords, (WAIT_FOR_IDLE, 0))
+            await tb.finish()
+            answer = tb.clients[LAST].answers[-1]
+            assert answer["cause"] is cause and answer["va"] == start
+            tb.contents.failing = []
+            if not repeats:
+                tb.skip(LAST)
+                await tb.step()
+                loaded = {0: 0x1234_5678} if later else {}
+                tb.give(LAST, *((QMD_DATA, word) for word in loaded.values()))
+            tb.give(LAST, (WAIT_FOR_IDLE, 0))
+            await tb.finish()
+            for n, word in loaded.items():
+                tb.expected.write(space, start + 4 * n, word.to_bytes(4, "little"))
+            tb.check()
+            if CHANNELS > 1:
+                tb.give(0, (WAIT_FOR_IDLE, 0))
+                await tb.finish()
+                tb.expected.write(tb.space(0), 0x4_0000, (20).to_bytes(4, "little"))
+                tb.check()
 
 
 @cocotb.test(**LIMIT)

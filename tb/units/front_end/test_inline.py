@@ -7,7 +7,7 @@ from signalbox.hw.front_end.compute_methods import ComputeMethodUnit
 from signalbox.tb.simulation.runner import simulate
 from signalbox.tb.simulation.tiers import tiers
 
-SMOKE = ["bytes_exact", "latency", "faults"]
+SMOKE = ["bytes_exact", "latency", "faults", "records_that_fault"]
 """Tests on Icarus for every change."""
 
 
@@ -21,5 +21,5 @@ def test_inline(simulator: str, size: str) -> None:
         simulator=simulator,
         name=f"work-inline-{size}",
         env={"SIZE": size},
-        minimum=9,
+        minimum=10,
     )

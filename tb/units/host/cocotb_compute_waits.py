@@ -57,6 +57,7 @@ STROBES = {
     "setting": "client__setting",
     "config": "control__setting",
     "clear": "methods__cleared",
+    "skip": "client__skip",
     "answer": "port__answer",
     "began": "port__began",
 }
@@ -252,16 +253,17 @@ class ComputeWaitsTestbench(Testbench):
         if numbers.random() < 0.3:
             words = {"address": numbers.getrandbits(12), "data": numbers.getrandbits(32)}
             passed["setting"] = {"channel": numbers.randrange(CHANNELS), **words}
-        if numbers.random() < 0.3:
-            passed["clear"] = {"channel": numbers.randrange(CHANNELS)}
+        for name in ("clear", "skip"):
+            if numbers.random() < 0.3:
+                passed[name] = {"channel": numbers.randrange(CHANNELS)}
         for name in passed.keys() - {"on"}:
             send[name](**passed[name])
         return passed
 
     def _check_through(self) -> None:
-        """Settings, starts and enables reach the engine in the next cycle."""
+        """Settings, starts, skipped methods and enables reach the engine in the next cycle."""
         assert self.get("port__on") == self._through.get("on", 0)
-        for name in ("setting", "clear"):
+        for name in ("setting", "clear", "skip"):
             event = self.get(f"port__{name}")
             shown = event if event.pop("valid") else None
             assert shown == self._through.get(name), f"cycle {self.cycle}: {name}"

@@ -885,6 +885,40 @@ async def inline_transfers(dut):
 
 
 @cocotb.test(**LIMIT)
+async def refused_by_the_engine(dut):
+    """HOST-9: the engine is told when software puts another method in the place of one that it has
+    refused; not when that is repeated, and not of methods that it did not refuse."""
+    tb = await begin(dut)
+    own = State(Settings(objects(s3=ObjectKind.COMPUTE)))
+    method, undefined = Method(ComputeMethod.SEND_SIGNALING_PCAS2_B, 2, 3), Method(0x0C)
+    skips = []
+
+    def look() -> None:
+        """Note what was skipped in the cycle before."""
+        event = tb.get("compute__skip")
+        if event["valid"]:
+            skips.append(event["channel"])
+
+    tb.live = look
+    # The context of channel `last` is still in the registers, or is read.
+    for last in {0, LAST}:
+        one = await tb.place(LAST, own, method=method)
+        for instead in (method, Method(HostMethod.NOP), method, undefined):
+            one.method = method
+            assert (await tb.serve(LAST))["park"] == Wait.COMPUTE
+            one.over, one.why = {"compute"}, WHYS[1]
+            assert (await tb.serve(LAST))["refuse"] == WHYS[1].cause
+            await tb.select(last)
+            await tb.edit(LAST, method=instead)
+            assert skips == ([] if instead == method else [LAST])
+            skips.clear()
+        for instead in (undefined, Method(HostMethod.NOP)):
+            assert (await tb.serve(LAST))["refuse"] == Cause.METHOD_UNDEFINED
+            await tb.edit(LAST, method=instead)
+        assert not skips
+
+
+@cocotb.test(**LIMIT)
 async def references(dut):
     """HOST-3, COPY-4: SET_REFERENCE writes its value once, and is done when it is served again,
     when that is in memory. If it could not be written, the method is refused, and written again
@@ -995,6 +1029,7 @@ SITUATIONS = [
     *(f"control: {one}" for one in ("NOTHING", "BIND", "NOTIFY", "BARRIER", "REFERENCE")),
     *(f"control: {one}" for one in ("IDLE", "RESUME", "INVALIDATE", "SET", "IGNORE", "COMPUTE")),
     "control: park COMPUTE",
+    "control: refused, not repeated",
     "control: BIND while copying",
     "control: refused INLINE_ORDER",
     *(f"inline: {one}" for one in ("loaded", "goes on", "ends", "again", "replaced")),

@@ -12,7 +12,7 @@ from signalbox.hw.config import CONFIGS, WINDOW_BASE
 from signalbox.hw.errors import Cause
 from signalbox.hw.host.methods.execute import Execute
 from signalbox.hw.host.records import InlinePhase
-from signalbox.hw.methods import AcquireTimer, ComputeMethod, SemaphoreExecute, pack
+from signalbox.hw.methods import AcquireTimer, SemaphoreExecute, pack
 from signalbox.hw.qmd import SkedCheck
 from signalbox.hw.records.semaphore import SemaphoreError
 from signalbox.hw.registers import CHANNEL, Wait, channel_word
@@ -62,6 +62,7 @@ _PORTS = {
     "write": "reference__write",
     **{f"{unit}_{event}": f"{unit}__{event}" for unit in UNITS for event in ("ask", "drop")},
     "compute_setting": "compute__setting",
+    "compute_skip": "compute__skip",
 }
 """Output of each event of the model, if it has another name."""
 
@@ -232,7 +233,7 @@ class ExecuteTestbench(Testbench):
         self._edits = True
         await self.select(channel)
         self._edits = False
-        again = method is not None and method.place == ComputeMethod.LOAD_INLINE_DATA
+        again = one.method is not None and method is not None and method.place == one.method.place
         await self._load(channel, reset=reset, replace=method is not None, again=again)
         self.channels[channel].wait = Wait.NONE
         one.alive, one.refused = True, False

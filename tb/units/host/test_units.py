@@ -197,7 +197,7 @@ def test_memory_semaphores(simulator: str, size: str) -> None:
     ),
 )
 def test_execute(simulator: str, size: str) -> None:
-    run(Execute(CONFIGS[size]), "execute", simulator, size, 25 if size == "tiny" else 26)
+    run(Execute(CONFIGS[size]), "execute", simulator, size, 26 if size == "tiny" else 27)
 
 
 @pytest.mark.parametrize("size", tiers(["tiny", "default"], smoke=["tiny"], nightly=["tiny"]))
