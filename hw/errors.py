@@ -85,8 +85,8 @@ class Cause(enum.IntEnum, shape=6):
     TASK_FAULT = 36
     """The task's record could not be read."""
     TASK_MODEL = 37
-    """The task's record has another version, uses an unmodelled feature, has an empty grid, disables
-    all SMs, or asks for blocks of another form than those that were saved."""
+    """The task's record has another version, uses an unmodelled feature, has an empty grid,
+    disables all SMs, or asks for blocks of another form than those that were saved."""
     TASK_CHECK = 38
     """The task's record fails a public check, given by `CAUSE.SKEDCHECK`."""
     TASK_FULL = 39
