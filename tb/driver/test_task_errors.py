@@ -291,6 +291,27 @@ def test_record_not_mapped():
     run(body)
 
 
+def test_inline_record_repaired():
+    """A record whose page is mapped after the fault is written when its launch is resumed; this one
+    is of no known version, and skipped."""
+
+    async def body(device, machine):
+        stream = await device.stream()
+        record = bytes(range(256))
+        await stream.submit(Pushbuffer().launch_inline(0x77_0000_0100, record))
+        with pytest.raises(ChannelError, match="INLINE_FAULT"):
+            await stream.synchronize()
+        page = await device.upload(np.zeros(4096, np.uint8), name="page")
+        await device.space.map(page, va=0x77_0000_0000)
+        await stream.channel.resume()
+        assert (await error_of(stream)).cause is Cause.TASK_MODEL
+        assert page.read()[256:512].tobytes() == record
+        await stream.channel.skip()
+        await goes_on(device, stream)
+
+    run(body)
+
+
 def test_release_refused():
     async def body(device, machine):
         stream = await device.stream()
