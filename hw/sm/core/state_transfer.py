@@ -598,15 +598,21 @@ class StateTransfer(wiring.Component):
 
     def _arrive(self, m: Module) -> None:
         """Report saved warps whose state is in memory. All of them are of one row; no block is
-        transferred and no warp restored meanwhile."""
+        transferred and no warp restored meanwhile. Each one whose save failed is reported once."""
         way, fault, change = self._way.o, self.fault, self._fates.change
-        bad, fails = Signal(name="save_failed"), Signal(name="save_fails")
+        warps = self._config.sm_warps
+        bad, fails = Signal(warps, name="save_failed"), Signal(name="save_fails")
+        told = Signal(warps, name="told")
+        failing = self._fails & (self._job == Job.SAVE)
+        # The next warps may fail while a fault waits, so each has a bit of its own.
+        mine = bad.bit_select(way.p.warp, 1)
         # Of numbers that wrap: less than half a round apart, so the sign is that of their width.
         over = ~(self._ended - way.p.until)[_COUNT_BITS - 1]
         changed, faulty = (Signal(place(self._config), name=name) for name in ("changed", "faulty"))
         m.d.comb += [
-            fails.eq(way.valid & over & bad),
-            way.ready.eq(over & ~bad),
+            fails.eq(way.valid & over & mine),
+            told.eq((fails & fault.ready) << way.p.warp),
+            way.ready.eq(over & ~mine),
             self.gone.valid.eq(way.valid & way.ready),
             self.gone.warp.eq(way.p.warp),
             change.valid.eq(self.gone.valid | self._restored),
@@ -618,7 +624,4 @@ class StateTransfer(wiring.Component):
             [fault.p[name].eq(faulty[name]) for name in ("row", "slot", "index")],
             fault.p.cause.eq(CoreCause.STATE_BUS),
         ]
-        with m.If(self._fails & (self._job == Job.SAVE)):
-            m.d.sync += bad.eq(1)
-        with m.Elif(fails & fault.ready):
-            m.d.sync += bad.eq(0)
+        m.d.sync += bad.eq(bad & ~told | (failing << self.done.what.warp))

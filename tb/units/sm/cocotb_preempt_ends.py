@@ -192,9 +192,15 @@ async def kills(dut, phase, barrier):
 def line(kind: str, launch: Launch) -> int:
     """Number of a line in the place of a block: of fates, shared memory, or of the second warp its
     state or a register."""
-    shared = launch.shared // STATE_LINE
-    state = 1 + shared + (1 + -(-launch.registers // 4) * 4)
+    shared, state = launch.shared // STATE_LINE, lines_of(launch, 1)[0]
     return {"fates": 0, "shared": 1 + shared - 1, "state": state, "register": state + 2}[kind]
+
+
+def lines_of(launch: Launch, index: int) -> range:
+    """Numbers of the lines of a warp: its state, then its registers."""
+    size = 1 + -(-launch.registers // 4) * 4
+    first = 1 + launch.shared // STATE_LINE + index * size
+    return range(first, first + size)
 
 
 LINES = ("fates", "shared", "state", "register")
@@ -253,8 +259,7 @@ async def fault_of_the_first(tb: PreemptingTestbench, launch: Launch) -> None:
     """Stop the only block, with a bus error in the state of its first warp; its fault waits."""
     tb.report.pace = lambda: False
     tb.faults.clear()
-    first = 1 + launch.shared // STATE_LINE
-    tb.state.bad_lines = {tb.next_place * 4096 // STATE_LINE + first}
+    tb.state.bad_lines = {tb.next_place * 4096 // STATE_LINE + lines_of(launch, 0)[0]}
     tb.stop(next(iter(tb.slots)))
     await tb.until(lambda: tb.get("fault__valid"), "the fault is offered", BOUND)
     for _ in range(tb.random.randrange(1000, 1500) * SLOW):
@@ -265,6 +270,40 @@ async def fault_of_the_first(tb: PreemptingTestbench, launch: Launch) -> None:
     tb.state.bad_lines.clear()
     await tb.steps(tb.random.randrange(300))
     assert [(one.row, one.cause) for one in tb.faults] == [(VICTIM, STATE_BUS)], tb.faults
+
+
+@cocotb.test(**LIMIT)
+async def each_failing_save(dut):
+    """Several warps of a block cannot be saved. Each of them is reported once, with its number, and
+    no other one, however many fail while an earlier fault waits or is taken."""
+    tb = await PreemptingTestbench(dut).start()
+    launch = make("top: bra top", warps=min(CONFIG.sm_warps, 6), shared=0)
+    launch.registers = 4
+    for _ in range(12 * ROUNDS):
+        tb.faults.clear()
+        tb.port.latency = tb.random.choice(((1, 2), (20, 80), (200, 400)))
+        tb.report.pace = tb.share(tb.random.choice((1.0, 0.1, 0.01)))
+        task = await begin(tb, launch, VICTIM)
+        await tb.until(lambda: len(tb.warps) == launch.warps, "all warps start")
+        failing = [index for index in range(launch.warps) if tb.random.random() < 0.7]
+        place = tb.next_place * 4096 // STATE_LINE
+        tb.state.bad_lines = {place + line for line in some_lines(tb, launch, failing)}
+        await stop(tb, task)
+        assert sorted(one.index for one in tb.faults) == failing, (tb.faults, failing)
+        assert {(one.row, one.cause) for one in tb.faults} <= {(VICTIM, STATE_BUS)}
+        tb.state.bad_lines.clear()
+        tb.kill(VICTIM)
+        tb.revive()
+    tb.report.pace = tb.share(1.0)
+    await fills(tb)
+
+
+def some_lines(tb: PreemptingTestbench, launch: Launch, indices: list[int]) -> list[int]:
+    """One or all lines of each of these warps."""
+    found: list[int] = []
+    for lines in (lines_of(launch, index) for index in indices):
+        found += tb.random.choice((lines, [tb.random.choice(lines)]))
+    return found
 
 
 def breaks(tb: PreemptingTestbench, task: Task, kind: str) -> None:

@@ -34,12 +34,14 @@ _NEEDS, _SPACE = Record(kernel_needs), Record(space_word)
 
 @dataclass(frozen=True)
 class Fault:
-    """A warp that could not continue. `cause` : number of a `CoreCause`."""
+    """A warp that could not continue. `cause` : number of a `CoreCause`. `index` : number of the
+    warp in its block, in which faults may differ and be equal."""
 
     row: int
     cause: int
     at: int
     va: int
+    index: int = field(default=0, compare=False)
 
 
 @dataclass
@@ -228,7 +230,7 @@ class CoreTestbench(Testbench):
 
     def _report(self, fault: dict[str, Any]) -> None:
         """A warp that faults has not ended. State may belong to one that is not on the SM."""
-        slot, index = fault.pop("slot"), fault.pop("index")
+        slot, index = fault.pop("slot"), fault["index"]
         if fault["cause"] is not CoreCause.STATE_BUS:
             mine = [warp for warp, (where, _) in self.warps.items() if where == slot]
             begun = {self._starts[warp][0] for warp in mine if warp in self._starts}

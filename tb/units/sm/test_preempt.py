@@ -40,7 +40,7 @@ def run(
     )
 
 
-CORE = [("preempt", 2), ("preempt_ways", 10), ("preempt_ends", 18), ("preempt_time", 1)]
+CORE = [("preempt", 2), ("preempt_ways", 10), ("preempt_ends", 19), ("preempt_time", 1)]
 NESTED = {"nested_kernels": 8, "sm_registers": 8192}
 """A core that stops blocks and launches kernels, with room for all warps."""
 
@@ -92,8 +92,9 @@ def test_many_warps(simulator: str) -> None:
 
 
 @ON_VERILATOR
-def test_late_fault(simulator: str) -> None:
-    """More accesses follow a failed one than half of the count of accesses."""
+def test_late_faults(simulator: str) -> None:
+    """More accesses follow a failed one than half of the count of accesses, or further ones fail
+    while it waits."""
     sizes = {**fields("four"), "save_places": 4, **NESTED}
     simulate(
         Core(Config(**sizes)),
@@ -101,7 +102,7 @@ def test_late_fault(simulator: str) -> None:
         simulator=simulator,
         name="sm-preempt_fault",
         env={"CONFIG": json.dumps(sizes), "ROUNDS": "3"},
-        testcase="fault_waits",
+        testcase="fault_waits,each_failing_save",
     )
 
 
