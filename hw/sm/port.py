@@ -70,7 +70,8 @@ def core_request(config: Config) -> data.StructLayout:
 
 def core_fault(config: Config) -> data.StructLayout:
     """Warp number `index` of the block in `slot`, of `row`, faulted; `at` is the address of its
-    instruction, `va` the address accessed, if any."""
+    instruction, `va` the address accessed, if any. If the state of the block itself cannot be saved
+    or restored, `index` is 0."""
     return data.StructLayout({
         "row": config.row_bits,
         "slot": config.block_bits,

@@ -336,7 +336,12 @@ class StateTransfer(wiring.Component):
                 self._take_warp(m, Job.RESTORE, loads)
 
     def _take_block(self, m: Module, job: Job, blocks: Signal) -> None:
-        m.d.sync += [self._job.eq(job), self._at.slot.eq(encode(lowest(blocks)))]
+        m.d.sync += [
+            self._job.eq(job),
+            self._at.slot.eq(encode(lowest(blocks))),
+            # As a fault says it: the last one was a warp's.
+            self._at.index.eq(0),
+        ]
         m.next = "SLOT"
 
     def _take_warp(self, m: Module, job: Job, turns: RoundRobin) -> None:

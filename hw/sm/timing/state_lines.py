@@ -89,7 +89,12 @@ class StateLines(wiring.Component):
             with m.State("CHOOSE"):
                 with m.If(waiting.any()):
                     m.d.comb += chosen.eq(lowest(waiting))
-                    m.d.sync += [lines.block.eq(1), lines.owner.slot.eq(encode(chosen))]
+                    m.d.sync += [
+                        lines.block.eq(1),
+                        lines.owner.slot.eq(encode(chosen)),
+                        # As a fault says it: the last one was a warp's.
+                        lines.owner.index.eq(0),
+                    ]
                     m.next = "LOOK"
                 with m.Elif(warps.valid):
                     m.d.comb += warps.ready.eq(1)

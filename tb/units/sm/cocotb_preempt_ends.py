@@ -206,11 +206,16 @@ def lines_of(launch: Launch, index: int) -> range:
 LINES = ("fates", "shared", "state", "register")
 
 
+def index_of(kind: str) -> int:
+    """Number of the warp in a fault of such a line; 0 if it belongs to the whole block."""
+    return int(kind in {"state", "register"})
+
+
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(kind=LINES, restores=[False, True])
 async def bus_errors(dut, kind, restores):
-    """A bus error of a line while a block is saved or restored is reported once, with the row. The
-    block can be killed then, and other rows are not disturbed."""
+    """A bus error of a line while a block is saved or restored is reported once, with the row and
+    the warp. The block can be killed then, and other rows are not disturbed."""
     tb = await PreemptingTestbench(dut).start()
     for _ in range(ROUNDS):
         tb.faults.clear()
@@ -230,6 +235,7 @@ async def bus_errors(dut, kind, restores):
         tb.kill(VICTIM)
         await gone(tb)
         assert [(one.row, one.cause) for one in tb.faults] == [(VICTIM, STATE_BUS)], tb.faults
+        assert tb.faults[0].index == index_of(kind), tb.faults
         await ended(tb)
         neighbour.check()
 

@@ -16,6 +16,7 @@ from signalbox.tb.units.sm.cocotb_preempt_ends import (
     VICTIM,
     breaks,
     gone,
+    index_of,
     kill_in,
 )
 from signalbox.tb.units.sm.cocotb_preempt_ways import begin, go_on, stop
@@ -114,8 +115,8 @@ async def stop_of_a_killed_row(dut):
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(kind=LINES, restores=[False, True])
 async def bus_errors(dut, kind, restores):
-    """A bus error of a line while a block is saved or restored is reported once, with the row. The
-    block can be killed then, and other rows are not disturbed."""
+    """A bus error of a line while a block is saved or restored is reported once, with the row and
+    the warp. The block can be killed then, and other rows are not disturbed."""
     tb = await PreemptingTestbench(dut).start()
     for _ in range(2 * ROUNDS):
         tb.faults.clear()
@@ -134,6 +135,7 @@ async def bus_errors(dut, kind, restores):
         tb.kill(VICTIM)
         await ended(tb)
         assert tb.faults == [Fault(VICTIM, STATE_BUS, 0, 0)], tb.faults
+        assert tb.faults[0].index == index_of(kind), tb.faults
         neighbour.check(tb)
         await fills(tb)
 
