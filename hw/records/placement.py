@@ -318,7 +318,7 @@ block_victim = data.StructLayout({
 
 block_lack = data.StructLayout({"valid": 1, "level": LEVEL_BITS})
 """The most urgent block with warps to start lacks resources, and may have others stopped: its
-priority + 1."""
+priority + 1. The victim holds resources."""
 
 
 def block_stop(config: Config) -> data.StructLayout:
@@ -390,7 +390,7 @@ class SmLink(wiring.Signature):
     ---------------
     leave : out, per row: its blocks are to leave.
     victim : in, the block to be stopped next.
-    lacks : in, the most urgent block lacks resources.
+    lacks : in, the most urgent block lacks resources, and the victim holds some.
     spare : out, a block without a save place can be stopped, too: some place is not reserved.
     stop : out, see `block_stop`. Not again before `stopped` is accepted.
     stopped : in, see `stopped_block`. Resources of the block are in `freed`; it has no end.

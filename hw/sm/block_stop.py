@@ -1,7 +1,7 @@
 """Selects the block of an SM to be stopped, and stops it so that its state is saved (PREEMPT-2,
 PREEMPT-5)."""
 
-from amaranth.hdl import Const, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -36,6 +36,8 @@ class BlockStop(wiring.Component):
     """Selects the block to be stopped next, and stops it. The selection looks at one slot per
     cycle: first at blocks of rows that are to leave, otherwise it takes the block of lowest
     priority, among equals the one with the smallest state. A block that has not begun has no state.
+    It holds nothing of the SM either, so while the most urgent block lacks resources, less urgent
+    ones that have begun come before all others, and without them the lack is not reported.
     A block that `stays` (see `needed_block`) is never stopped. While all places are in use or
     reserved, a block with neither a place nor a reservation of its own is passed over, so that it
     does not hide blocks that can be stopped.
@@ -66,7 +68,7 @@ class BlockStop(wiring.Component):
     returns : in, one-hot strobe: this block leaves its SM without having begun.
     urgent : in, the first block with warps to start, a `chosen_block`.
     fits : in, its next warp can start.
-    lacks : out, the most urgent block lacks resources, see `block_lack`.
+    lacks : out, the most urgent block lacks resources, and the victim holds some, see `block_lack`.
     slot : out, one-hot: slot of the block being stopped.
     withdraw : out, one-hot: slot of that block, while it may have warps to start.
     tell : out, stream of `block_save`, to the core.
@@ -116,6 +118,7 @@ class BlockStop(wiring.Component):
         self._given = Signal(name="given")
         self._place = Signal(config.place_bits, name="save_place")
         """Its place, given with the stop or before."""
+        self._lacks = Signal(name="urgent_lacks")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -135,7 +138,7 @@ class BlockStop(wiring.Component):
         ]
         urgent = self.urgent
         m.d.sync += [
-            self.lacks.valid.eq(urgent.valid & ~self.fits & urgent.block.needs.saves),
+            self._lacks.eq(urgent.valid & ~self.fits & urgent.block.needs.saves),
             self.lacks.level.eq(urgent.block.needs.priority + 1),
         ]
         self._seek(m)
@@ -147,14 +150,14 @@ class BlockStop(wiring.Component):
         when a block leaves, which may be that one."""
         config = self._config
         here = Signal(config.block_bits, name="here")
-        shape = data.StructLayout({**block_victim.members, "slot": config.block_bits})
+        shape = data.StructLayout({**block_victim.members, "helps": 1, "slot": config.block_bits})
         looked, best = Signal(shape, name="looked"), Signal(shape, name="best")
         self._victim = victim = Signal(shape, name="found")
         read = self._blocks.read_port(domain="comb")
         last = here == config.sm_blocks - 1
         placed = Signal(name="has_place")
         better, chosen = Signal(name="better"), Signal(shape, name="chosen")
-        state = Mux(self.begun.bit_select(here, 1), read.data.state, 0)
+        begun = self.begun.bit_select(here, 1)
         m.d.comb += [
             read.addr.eq(here),
             looked.valid.eq(self.valid.bit_select(here, 1) & ~read.data.stays & placed),
@@ -163,11 +166,14 @@ class BlockStop(wiring.Component):
             looked.reserved.eq(self._related(here) & ~read.data.restores),
             placed.eq(looked.restores | looked.reserved | self.spare),
             looked.level.eq(self.levels[here]),
-            looked.state.eq(state),
+            looked.state.eq(Mux(begun, read.data.state, 0)),
+            looked.helps.eq(self._lacks & begun & (looked.level < self.lacks.level)),
             looked.slot.eq(here),
             better.eq(looked.valid & (~best.valid | (_rank(looked) < _rank(best)))),
             chosen.eq(Mux(better, looked, best)),
             [self.victim[each].eq(victim[each]) for each in block_victim.members],
+            # Not `helps`, which is as old as the round: the lack may be new.
+            self.lacks.valid.eq(self._lacks & self.begun.bit_select(victim.slot, 1)),
         ]
         m.d.sync += [here.eq(Mux(last, 0, here + 1)), best.eq(chosen)]
         with m.If(last):
@@ -280,6 +286,4 @@ class BlockStop(wiring.Component):
 
 def _rank(one: data.View) -> Value:
     """Sort key of victims; the lowest is stopped first."""
-    return (
-        Value.cast(one.state) | (one.level << STATE_BITS) | (~one.leaves << STATE_BITS + LEVEL_BITS)
-    )
+    return Cat(one.state, one.level, ~one.helps, ~one.leaves)

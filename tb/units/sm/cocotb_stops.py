@@ -2,6 +2,8 @@
 (PREEMPT-2, PREEMPT-3, PREEMPT-7)."""
 
 import os
+from copy import deepcopy
+from dataclasses import replace
 
 import cocotb
 
@@ -57,7 +59,9 @@ class Stopping(SmTestbench):
 def check_order(tb: SmTestbench) -> None:
     """No block that has been there for some time is to be stopped sooner than the victim."""
     found = tb.get("link__victim")
-    rank = not found["leaves"], found["level"] - 1, found["state"]
+    # A block without a state has not begun.
+    helps = found["state"] > 0 and found["level"] <= tb.lacking
+    rank = not found["leaves"], not helps, found["level"] - 1, found["state"]
     for work in tb.there.values():
         if found["valid"] and tb.cycle - work.since > CALM:
             assert not tb.able(work) or rank <= tb.rank(work), (found, work)
@@ -199,6 +203,40 @@ async def stops_at_levels(tb: Stopping) -> None:
             assert found in victims, (found, victims)
         else:
             assert found is None, (found, level, above)
+
+
+@cocotb.test(**LIMIT)
+@cocotb.parametrize(local=[False, True])
+async def stops_what_holds(dut, local):
+    """The most urgent block lacks the shared memory that a less urgent one holds; another one has
+    not begun, and holds nothing. The first one is stopped; if it cannot be, as it has local memory,
+    none is stopped for the lack, and the other one is the victim for the sake of others
+    (PREEMPT-5)."""
+    tb = await Stopping(dut).start()
+    tb.holds = True
+    whole = endless(1, CONFIG.sm_shared)
+    tb.launch(Task(0, replace(whole, local=32 * local)), 4)
+    await tb.until(lambda: any(work.begun for work in tb.there.values()), "it holds everything")
+    if CONFIG.sm_blocks > 2:
+        tb.launch(Task(1, deepcopy(whole)), 3)
+        await tb.until(lambda: len(tb.there) == 2, "the other one is sent")
+    tb.launch(Task(2, deepcopy(whole)), 5, saves=True)
+    await tb.until(lambda: (2, (0, 0, 0)) in tb.there, "the most urgent one is sent")
+    tb.set_lacking(5)
+    await tb.until(lambda: tb.calm > CALM, "the victim is known")
+    assert tb.get("link__lacks") == {"valid": not local, "level": 6}
+    tb.answers.clear()
+    tb.stop(6)
+    await tb.until(lambda: tb.answers, "the stop is answered")
+    tb.set_lacking(-1)
+    stopped = None if local and CONFIG.sm_blocks == 2 else int(local)
+    assert [work and work.task.row for work in tb.answers] == [stopped]
+    if not local:
+        await tb.until(lambda: tb.there[2, (0, 0, 0)].begun, "the most urgent one begins")
+    for row in range(3):
+        tb.kill(row)
+    await free(tb)
+    tb.revive()
 
 
 @cocotb.test(**LIMIT)

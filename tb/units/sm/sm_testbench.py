@@ -5,7 +5,7 @@ from collections import Counter, deque
 from dataclasses import dataclass
 from typing import Any
 
-from signalbox.hw.records.placement import KernelWord, space_word
+from signalbox.hw.records.placement import KernelWord, kernel_needs, space_word
 from signalbox.hw.sm.sm import Sm
 from signalbox.tb.models.isa import Memory
 from signalbox.tb.testbench.clocked import Testbench, component
@@ -18,7 +18,7 @@ from signalbox.tb.units.sm.preempting_testbench import StateMemory
 
 __all__ = ["AREA", "SmTestbench", "Work"]
 
-_SPACE = Record(space_word)
+_NEEDS, _SPACE = Record(kernel_needs), Record(space_word)
 
 AREA = 0x40
 """First page of the save area."""
@@ -68,6 +68,7 @@ class SmTestbench(Testbench):
     stopped : number of blocks saved; without a state; stops that found none.
     answers : block of each stop, None if it found none.
     leave : rows whose blocks are to leave.
+    lacking : priority of the most urgent block, if it lacks resources and may have others stopped.
     calm : cycles since blocks last came, began, left, or were to leave.
     faults : faults reported.
     killed : rows.
@@ -91,6 +92,7 @@ class SmTestbench(Testbench):
         self.stopped: Counter[str] = Counter()
         self.answers: list[Work | None] = []
         self.leave: set[int] = set()
+        self.lacking = -1
         self.calm = 0
         self.faults: list[dict[str, Any]] = []
         self.killed: set[int] = set()
@@ -106,10 +108,11 @@ class SmTestbench(Testbench):
         Sink(self, "link__stopped", self.port.pace, self._answered)
         Sink(self, "fault", self.port.pace, self.faults.append)
 
-    def launch(self, task: Task, priority: int) -> None:
+    def launch(self, task: Task, priority: int, *, saves: bool = False) -> None:
+        """`saves` : blocks of lower priority may be stopped for those of the task."""
         self.memories[task.row] = task.launch.memory
         words = task.words()
-        words[KernelWord.NEEDS] |= priority
+        words[KernelWord.NEEDS] |= _NEEDS.pack({"priority": priority, "saves": saves})
         words[KernelWord.SPACE] |= _SPACE.pack({"asid": task.row})
         words[KernelWord.SAVE_AREA] = AREA
         for word, value in words.items():
@@ -161,13 +164,20 @@ class SmTestbench(Testbench):
             work.since = self.cycle
         self.drive(link__spare=spare)
 
+    def set_lacking(self, priority: int) -> None:
+        """The most urgent block, of this priority, lacks resources; -1: it does not."""
+        self.calm, self.lacking = 0, priority
+        for work in self.there.values():
+            work.since = self.cycle
+
     def able(self, work: Work) -> bool:
         """The block can be stopped."""
         return not work.task.launch.local and (self.spare or work.place is not None)
 
-    def rank(self, work: Work) -> tuple[bool, int, int]:
+    def rank(self, work: Work) -> tuple[bool, bool, int, int]:
         """The lower, the sooner it is to be stopped."""
-        return work.task.row not in self.leave, work.priority, work.state
+        helps = work.begun and work.priority < self.lacking
+        return work.task.row not in self.leave, not helps, work.priority, work.state
 
     @property
     def victims(self) -> list[Work]:

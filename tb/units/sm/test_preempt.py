@@ -44,7 +44,7 @@ CORE = [("preempt", 2), ("preempt_ways", 10), ("preempt_ends", 19), ("preempt_ti
 NESTED = {"nested_kernels": 8, "sm_registers": 8192}
 """A core that stops blocks and launches kernels, with room for all warps."""
 
-EVERY = [*((Core, *one) for one in CORE), (Sm, "stops", 6)]
+EVERY = [*((Core, *one) for one in CORE), (Sm, "stops", 8)]
 TESTS = pytest.mark.parametrize(("design", "tests", "minimum"), EVERY)
 
 
@@ -57,7 +57,7 @@ def test_preempt(simulator: str, design: type[wiring.Component], tests: str, min
 @ON_VERILATOR
 def test_stops(simulator: str) -> None:
     """With every change, one round in a whole SM."""
-    run("four", Sm, "stops", 6, simulator, rounds=1)
+    run("four", Sm, "stops", 8, simulator, rounds=1)
 
 
 @pytest.mark.nightly

@@ -82,7 +82,7 @@ STOPS = pytest.mark.parametrize(
             (TimingCore, "timing_stops", 12),
             (TimingCore, "timing_stop_ends", 19),
             (TimingCore, "timing_stop_time", 1),
-            (Sm, "stops", 6),
+            (Sm, "stops", 8),
         ],
         smoke={(TimingCore, "timing_stop_ends", 19): ["stop_of_a_killed_row"]},
         nightly=[(TimingCore, "timing_stops", 12), (TimingCore, "timing_stop_time", 1)],
