@@ -352,7 +352,8 @@ class Core(wiring.Component):
                 self._written.context.eq(put.p.context),
                 self._next.warp.eq(put.p.warp),
                 self._next.slot.eq(put.p.place.slot),
-                self._next.ready.eq(put.p.wait == WarpWait.NONE),
+                # Memory may say anything, if the state could not be saved.
+                self._next.ready.eq(~(self._next.barrier | self._next.waits)),
                 self._next.barrier.eq(put.p.wait == WarpWait.BARRIER),
                 self._next.waits.eq(put.p.wait == WarpWait.TIME),
                 self._next.word.eq(put.p.left),

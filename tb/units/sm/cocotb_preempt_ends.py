@@ -30,6 +30,9 @@ MEMORY_BUS, STATE_BUS = 4, 9
 VICTIM, OTHER = 2, 1
 """Rows."""
 
+WAIT_AT = 21
+"""First bit of the wait in the second word of a warp's state."""
+
 BOUND = 4000 * SLOW
 """Cycles in which a killed row ends."""
 
@@ -238,6 +241,25 @@ async def bus_errors(dut, kind, restores):
         assert tb.faults[0].index == index_of(kind), tb.faults
         await ended(tb)
         neighbour.check()
+
+
+@cocotb.test(**LIMIT)
+async def undefined_wait(dut):
+    """A warp whose state says a wait that there is not, as memory may after a failed save, is
+    killed like any other."""
+    tb = await PreemptingTestbench(dut).start()
+    for _ in range(ROUNDS):
+        launch = make("top: bra top", warps=2)
+        task = await begin(tb, launch, VICTIM)
+        await tb.until(lambda: len(tb.warps) == 2, "all warps start")
+        at = tb.next_place * 4096 + lines_of(launch, 0)[0] * STATE_LINE + 4
+        await stop(tb, task)
+        word = tb.state.word(at) | 3 << WAIT_AT
+        tb.state.write(at, word.to_bytes(4, "little"))
+        await go_on(tb, task)
+        await tb.steps(tb.random.randrange(1000))
+        tb.kill(VICTIM)
+        await ended(tb)
 
 
 @cocotb.test(**LIMIT)

@@ -40,7 +40,7 @@ def run(
     )
 
 
-CORE = [("preempt", 2), ("preempt_ways", 10), ("preempt_ends", 19), ("preempt_time", 1)]
+CORE = [("preempt", 2), ("preempt_ways", 10), ("preempt_ends", 20), ("preempt_time", 1)]
 NESTED = {"nested_kernels": 8, "sm_registers": 8192}
 """A core that stops blocks and launches kernels, with room for all warps."""
 
@@ -102,7 +102,7 @@ def test_late_faults(simulator: str) -> None:
         simulator=simulator,
         name="sm-preempt_fault",
         env={"CONFIG": json.dumps(sizes), "ROUNDS": "3"},
-        testcase="fault_waits,each_failing_save",
+        testcase="fault_waits,each_failing_save,undefined_wait",
     )
 
 
