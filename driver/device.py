@@ -310,7 +310,7 @@ class Device:
         stream = Stream(self._services, name, space, await fences.take(), self._closed)
         try:
             await stream.set_priority(priority)
-        except Exception:
+        except BaseException:  # cancelled, perhaps
             fences.give(stream.fence)
             raise
         self._streams.append(stream)
@@ -338,6 +338,6 @@ class Device:
     async def synchronize(self) -> None:
         """Wait until everything submitted to all streams has ended. Raises as
         `Completion.wait_fence`."""
-        fences = [await stream.record_fence() for stream in self._streams]
+        fences = [await stream.record_fence() for stream in [*self._streams]]
         for fence, value in fences:
             await self.completion.wait_fence(fence, value, tuple(self.channels.values()))

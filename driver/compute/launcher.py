@@ -138,9 +138,13 @@ class Launcher(ABC):
         """
         arguments, program, local = await self._load(launch, space)
         await self._enter(space, launch)
-        memory = await self._pool(space).take(QMD_BYTES + len(arguments))
         fences = self._fences(space)
         fence = await fences.take()
+        try:
+            memory = await self._pool(space).take(QMD_BYTES + len(arguments))
+        except BaseException:
+            fences.give(fence)
+            raise
         release = Release(fence.address, fence.following, timestamp=True)
         fence.advance()
         nested = bool(self._info.nested_kernels) and launch.depth > 1

@@ -26,12 +26,7 @@ class Fence:
         self.page, self.offset = page, offset
         self.address = page.home.at(offset, FENCE_BYTES)
         self.submitted = 0
-        self.clear()
-
-    def clear(self) -> None:
-        """Reset value and timestamp to 0."""
-        self.submitted = 0
-        self.page.buffer.write(bytes(FENCE_BYTES), self.offset)
+        page.buffer.write(bytes(FENCE_BYTES), offset)
 
     @property
     def following(self) -> int:
@@ -86,7 +81,8 @@ class FencePool:
         self._pages: list[FencePage] = []
 
     async def take(self) -> Fence:
-        """Allocate a fence with value 0. Raises as `AddressSpace.allocate`."""
+        """Allocate a fence. One that was given back goes on from its value. Raises as
+        `AddressSpace.allocate`."""
         async with self._lock:
             if not self._free:
                 self._free = await self._more()
@@ -101,8 +97,8 @@ class FencePool:
         return [Fence(page, at) for at in reversed(range(0, _PAGE_BYTES, FENCE_BYTES))]
 
     def give(self, fence: Fence) -> None:
-        """Return a fence that has no release or acquire outstanding."""
-        fence.clear()
+        """Return a fence that has no release or acquire outstanding. Its value stays, as others may
+        still be about to look at it."""
         self._free.append(fence)
 
     @property

@@ -169,9 +169,12 @@ def parse_image(tables: Any, file: str = "image", folder: Path = Path()) -> Memo
     privileged = tables.get("privileged", False)
     if not isinstance(privileged, bool):
         raise ImageError(f"{file}: the top level: privileged = {privileged!r} is not true or false")
+    address = top.number("address", None) if "address" in tables else None
+    if address is not None and address % 4:
+        raise ImageError(f"{file}: the top level: address = {address:#x} is not a multiple of 4")
     return MemoryImage(
         channel=top.number("channel", 0),
-        address=top.number("address", None) if "address" in tables else None,
+        address=address,
         privileged=privileged,
         segments=segments,
         expected=tuple(entry.segment(segments) for entry in top.tables("expect")),

@@ -74,7 +74,7 @@ class ChannelPool(Channels[Channel]):
             self._channels[index] = channel
             try:
                 await self._start(channel)
-            except Exception:
+            except BaseException:  # cancelled, perhaps
                 del self._channels[index]
                 raise
         channel = self._channels[index]

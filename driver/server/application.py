@@ -65,6 +65,7 @@ class ServedChannel:
     taken : pointers that the server has read.
     running : whether the machine may still execute something.
     refused : whether its next command waits for a place that others may hold.
+    delayed : whether it waits for a copy engine that others may hold, or for semaphores.
     tasks : tasks in progress, when last seen.
     unseen : tasks of pointers that may not have been launched when `tasks` was read.
     copies : copies in progress, when last seen.
@@ -79,6 +80,7 @@ class ServedChannel:
     taken: int = 0
     running: bool = True
     refused: bool = False
+    delayed: bool = False
     tasks: int = 0
     unseen: int = 0
     copies: int = 0
@@ -105,8 +107,8 @@ class Application:
     group : settings of its time-slice groups, if there is a runlist.
     calls : calls in progress.
     issued : pointers handed to the machine.
-    since : machine cycle of the last end of one of its tasks or copies, or since which it has been
-        busy or `refused` without a break, whichever is later.
+    since : machine cycle of the last end of one of its tasks or copies, or the cycle from which it
+        has been busy, `refused` or `delayed` without a break, if that is later.
     busy_since : machine cycle since which it has had tasks or copies without a break; 0: it has
         none.
     leaving : nothing more is accepted.
@@ -187,6 +189,11 @@ class Application:
     def refused(self) -> bool:
         """Whether one of its channels waits for a place that others may hold."""
         return any(one.refused for one in self.channels.values())
+
+    @property
+    def delayed(self) -> bool:
+        """Whether one of its channels waits for a copy engine, or for semaphores."""
+        return any(one.delayed for one in self.channels.values())
 
     @property
     def busy(self) -> bool:

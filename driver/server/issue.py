@@ -76,7 +76,8 @@ class Issue:
         """Hand on the oldest pointer of an application that can be; whether there was one.
 
         Behind a pointer without room, or with launches for which there are too few places, launches
-        wait, too: those that it waits for may need the places on the machine.
+        wait, too: those that it waits for may need the places on the machine. So commands may wait
+        for what was submitted before them, not for later launches.
         """
         blocked = False
         for served in application.heads():

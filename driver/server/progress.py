@@ -9,8 +9,11 @@ from signalbox.hw.registers import Wait
 
 __all__ = ["Progress"]
 
-_FOR_OTHERS = {Wait.ENGINE, Wait.ENGINE_ONLY, Wait.ENGINE_TIMED, Wait.TURN, Wait.COMPUTE}
-"""Waits of a channel that may end with the work of others."""
+_FOR_OTHERS = {Wait.ENGINE_ONLY, Wait.ALL_IDLE, Wait.TURN, Wait.COMPUTE}
+"""Waits of a channel that end with the work of others, or its own."""
+
+_FOR_ENGINE = {Wait.ENGINE, Wait.ENGINE_TIMED}
+"""Waits for a copy engine, which others may hold, or for semaphores of an acquire group."""
 
 _COUNTING_CYCLES = 4096
 """Least number of cycles between two looks at the counters of a busy channel."""
@@ -41,7 +44,7 @@ class Progress:
         cycle = self._control.machine.now()
         busy = any(one.tasks or one.copies for one in application.channels.values())
         application.busy_since = (application.busy_since or cycle) if busy else 0
-        if not busy and not application.refused:
+        if not (busy or application.refused or application.delayed):
             application.since = cycle
 
     async def _runs(self, application: Application, served: ServedChannel) -> bool:
@@ -54,7 +57,8 @@ class Progress:
             served.unseen = 0
         halted = state["HALTED"] and channel.failure is not None
         served.running = bool(state["ACTIVE"] or (pending and not halted))
-        served.refused = served.running and Wait(state["WAIT"]) in _FOR_OTHERS
+        wait = Wait(state["WAIT"]) if served.running else Wait.NONE
+        served.refused, served.delayed = wait in _FOR_OTHERS, wait in _FOR_ENGINE
         if not served.running or self._control.machine.now() - served.counted >= self._counting:
             await self._count(application, served)
         return served.running

@@ -309,6 +309,7 @@ class Server:
             self._pool.give(portion)
             raise
         self.served += 1
+        application.since = self.cycle
         application.weight = self.settings.weights.get(hello.name, 1)
         application.priority = self.settings.priorities.get(hello.name, 0)
         application.group = self.settings.group(hello.name)
@@ -444,7 +445,8 @@ class Server:
     def _watch(self) -> None:
         """End work that has no end (`culprit`), except of applications whose work is being ended
         already: their ASIDs are about to be others'."""
-        there = [one for one in self.applications.values() if one.peer in self._by_peer]
+        every = self.applications.values()
+        there = [one for one in every if one.lost or one.peer in self._by_peer]
         found = culprit(there, self.cycle, self.settings)
         if found is None:
             return

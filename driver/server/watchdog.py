@@ -19,9 +19,11 @@ def culprit(
     for longest. Restarts the patience of all.
 
     An application whose commands wait for its own semaphores or repairs costs nobody anything: as
-    long as it has nothing on the machine, its patience does not run (`Application.since`).
+    long as it has nothing on the machine, its patience does not run (`Application.since`). As one
+    that waits for a copy engine may wait for semaphores, it alone costs nobody anything of whom
+    tasks or copies end.
     """
-    working = [one for one in applications if one.busy_since or one.refused]
+    working = [one for one in applications if one.busy_since or one.refused or one.delayed]
     # With a context each, an application runs for its part of the time only.
     patience = settings.patience_cycles * (len(working) if settings.context_each else 1)
     holding = [one for one in working if one.busy_since]
@@ -29,6 +31,8 @@ def culprit(
     if not patience or len(working) < 2 or not holding or not starved:
         return None
     endless = [one for one in holding if one in starved]
+    if not endless and not any(one.refused for one in starved):
+        return None
     found = min(endless or holding, key=lambda one: one.busy_since)
     for one in working:
         one.since = cycle

@@ -36,8 +36,8 @@ class Departure(JobStates):
         ]
 
     def stop(self, m: Module) -> None:
-        """The task loses its slot (ASID-25), or that of a killed task which lost it is stopped once
-        more, so that its saved blocks are withdrawn."""
+        """The task loses its slot (ASID-25). Or it has lost it and is killed: its row is stopped
+        once more, so that its saved blocks are withdrawn, too."""
         unit, parts, job = self._unit, self._parts, self._job
         stop, stopped, slots = unit.port.stop, unit.port.stopped, parts.slots
         m.d.comb += [

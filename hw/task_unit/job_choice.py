@@ -67,7 +67,7 @@ class JobChoice(wiring.Component):
     leave : in, all tasks of the running context must give up their slots.
     drains : in, running tasks are not stopped in favour of others, nor while `leave` is 1.
     highest : in, the highest non-empty list.
-    faulty : in, a running row whose task is to end early.
+    faulty : in, a row to be stopped, as its task is to end early.
     ended : in, a row whose task has ended.
     returning : in, a row whose task returns to its list.
     victim : in, the running row of lowest priority; valid while `sure`.

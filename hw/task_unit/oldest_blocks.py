@@ -26,8 +26,8 @@ class OldestBlocks(wiring.Component):
     across its queues. Whether it has ended is a bit in RAM, at its position modulo the window: 1 in
     the first window, 0 in the second. So bits need not be cleared, neither for the next window nor
     for the next queue, which begins after as many positions as blocks have ended. With preemption,
-    saved blocks of a killed queue are dropped, and never end; then the bits of the row are cleared,
-    one per cycle in which no block ends.
+    saved blocks of a killed queue are dropped, and never end. So after a kill the bits of the row
+    are cleared, one per cycle in which no bit is set or about to be.
 
     Rows are looked at in turn, from their oldest block on, one block per cycle. A look takes 5
     cycles, one for each block passed, and the time until `moved` is taken; a row with no new ended
@@ -36,7 +36,8 @@ class OldestBlocks(wiring.Component):
     Members
     -------
     begin : in, strobe: the row continues a queue with this block, as all earlier ones have ended.
-    close : in, strobe: the row has no queue any more; `drops`: not all of its blocks have ended.
+    close : in, strobe: the row has no queue any more; `drops`: some of its blocks may not have
+        ended.
     ended : in, strobe: a block has ended; those of rows without queues are ignored.
     moved : out, a row and its oldest unfinished block, a later one than before; until it is taken,
         or the row begins or closes.

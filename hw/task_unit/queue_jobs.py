@@ -57,6 +57,7 @@ class QueueJobs(JobStates):
             oldest.close.row.eq(slots.closed.row),
             oldest.close.drops.eq(slots.kill.bit_select(slots.closed.row, 1)),
             slots.clears.eq(oldest.clears),
+            slots.rests.eq(parts.choice.rests),
             oldest.ended.eq(unit.port.ended),
         ]
 

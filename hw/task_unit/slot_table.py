@@ -54,6 +54,8 @@ class SlotTable(wiring.Component):
     kills : in, strobe: the task of `row` is to be killed.
     overdue : in, tasks of all rows that are not drained are to be killed.
     clears : in, per row: it must not be opened yet.
+    rests : in, no job is in progress; only then are rows that were cleared given away, so that
+        `free` does not change during a job.
     limit : in, slots that may be held.
     free : out, a free row, if a slot is free as well.
     crowded : out, a row is free, but no slot.
@@ -90,6 +92,7 @@ class SlotTable(wiring.Component):
             "kills": In(row_choice(config)),
             "overdue": In(1),
             "clears": In(config.rows),
+            "rests": In(1),
             "limit": In(range(config.slots + 1)),
             "free": Out(row_choice(config)),
             "crowded": Out(1),
@@ -154,8 +157,9 @@ class SlotTable(wiring.Component):
             self.idle.eq(none.all()),
             slot.eq(self._running < self.limit),
         ]
-        unused = Signal(rows)
-        m.d.comb += unused.eq(none & ~self.clears)
+        unused, held = Signal(rows), Signal(rows, name="held")
+        m.d.comb += unused.eq(none & ~(self.clears | held))
+        m.d.sync += held.eq(self.clears | (held & ~self.rests.replicate(rows)))
         valid, row = lowest_number(m, unused)
         m.d.sync += [
             self.free.valid.eq(valid & slot),

@@ -15,6 +15,7 @@ from signalbox.driver.faults.channel_error import ChannelActive, ChannelError, C
 from signalbox.driver.memory.fence import Fence
 from signalbox.driver.memory.physical import MemoryUseError
 from signalbox.driver.runtime.event import EventError
+from signalbox.driver.runtime.stream import Stream
 from signalbox.hw.config import Config
 from signalbox.hw.errors import Cause
 from signalbox.hw.methods import HostMethod, Reduction, RemapSource
@@ -816,3 +817,38 @@ def test_takes_the_machine_over():
         await (await heir.stream()).synchronize()
 
     run(body, policy=NoPriorityPolicy(2))
+
+
+def test_close_while_another_waits():
+    """A stream's end is not missed by those who wait for it, or for all streams, when it is
+    closed."""
+
+    async def body(device, machine):
+        for waits_for in (Stream.synchronize, lambda _: device.synchronize()):
+            stream, buffer = await device.stream(), await device.allocate(64)
+            await stream.fill_async(buffer, 1, 64)
+            waiting = asyncio.ensure_future(waits_for(stream))
+            for _ in range(3):
+                await asyncio.sleep(0)
+            await stream.close()
+            await asyncio.wait_for(waiting, HANGS)
+
+    run(body)
+
+
+@pytest.mark.parametrize("turns", [*range(12), 20, 30, 40, 60, 80, 100])
+def test_cancelled_opening(turns: int):
+    """A channel whose opening is cancelled is not given to the next stream."""
+
+    async def body(device, machine):
+        opening = asyncio.ensure_future(device.stream())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        opening.cancel()
+        await asyncio.wait([opening])
+        stream, buffer = await device.stream(), await device.allocate(64)
+        await stream.fill_async(buffer, 7, 64)
+        await stream.synchronize()
+        assert (buffer.read() == 7).all()
+
+    run(body, machine=FakeMachine(Config(channels=1)))

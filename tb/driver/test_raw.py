@@ -388,6 +388,7 @@ def test_json(tmp_path: Path):
         ("chanel = 1", r"image.toml: the top level: unknown key 'chanel'; known keys: address, "),
         ("channel = -1", r"channel = -1 is not a number of 40 bits"),
         ("privileged = 1", r"privileged = 1 is not true or false"),
+        ("address = 0x1002", r"address = 0x1002 is not a multiple of 4"),
         ("segment = 1", r"segment is not a list of tables"),
         ("[[segment]]\nhex = '00'", r"segment 1: address is missing"),
         ("[[segment]]\naddress = 0", r"segment 1: give exactly one of hex, file, fill"),

@@ -51,6 +51,7 @@ class SlotTableProof(Proof):
         arbitrary(m, dut.kills, "kills")
         arbitrary(m, dut.limit, "limit")
         arbitrary(m, dut.clears, "clears")
+        arbitrary(m, dut.rests, "rests")
         m.d.comb += [Assume(dut.limit <= CONFIG.slots), dut.drained.eq(~self._busy)]
         self._events(m)
         self._table(m)
@@ -146,6 +147,7 @@ class SlotTableProof(Proof):
         """Properties of the choices once they are valid."""
         dut, counts = self._dut, self._age == 2
         free, ended, returning = dut.free, dut.ended, dut.returning
+        self._stays(m)
         before = [Signal(ROWS, name=f"cleared_{ago}_ago") for ago in (1, 2)]
         m.d.sync += [before[0].eq(dut.clears), before[1].eq(before[0])]
         m.d.comb += Assert(~free.valid | ~before[1].bit_select(free.row, 1))
@@ -167,6 +169,27 @@ class SlotTableProof(Proof):
                         Assert(~self._busy.bit_select(choice.row, 1)),
                         Assert(~self._is(choice.row, RowState.FREE)),
                     ]
+
+    def _stays(self, m: Module) -> None:
+        """During a job, the free row stays the same while no row opens or closes. A row begins to
+        be cleared when it closes."""
+        dut, calm = self._dut, Signal(range(5), name="calm")
+        cleared, closed = Signal(ROWS, name="cleared_before"), Signal(ROWS, name="closed_before")
+        m.d.sync += [
+            cleared.eq(dut.clears),
+            closed.eq(Mux(dut.closed.valid, 1 << dut.closed.row, 0)),
+        ]
+        m.d.comb += Assume((dut.clears & ~cleared & ~closed) == 0)
+        changes = dut.rests | dut.opened.valid | dut.stopped.valid | dut.closed.valid
+        was = Signal.like(dut.free.row, name="was_free")
+        some, was_some = dut.free.valid | dut.crowded, Signal(name="was_some")
+        m.d.sync += [
+            calm.eq(Mux(changes, 0, Mux(calm == 4, 4, calm + 1))),
+            was.eq(dut.free.row),
+            was_some.eq(some),
+        ]
+        with m.If((calm == 4) & was_some & some):
+            m.d.comb += Assert(dut.free.row == was)
 
     def _victim(self, m: Module) -> None:
         dut, counts = self._dut, self._age == 2

@@ -15,11 +15,12 @@ NOW, PATIENCE = 10_000, 1000
 @dataclass
 class Work:
     """What the watchdog sees of an application: the last end of a task `since`, tasks without a
-    break from `busy_since` on, a channel that waits for a place."""
+    break from `busy_since` on, channels that wait for a place, or for an engine."""
 
     since: int = NOW
     busy_since: int = 0
     refused: bool = False
+    delayed: bool = False
 
 
 LATE = NOW - PATIENCE - 1
@@ -34,6 +35,8 @@ CASES = {
     "just not too long": ([Work(LATE + 1, 1), Work(refused=True)], None),
     "of two, the longer one": ([Work(LATE, 20), Work(LATE, 10), Work(refused=True)], 1),
     "waits in vain, all progress": ([Work(LATE, refused=True), Work(NOW, 9), Work(NOW, 8)], 2),
+    "waits for an engine, all progress": ([Work(LATE, delayed=True), Work(NOW, 9)], None),
+    "waits for an engine that is held": ([Work(LATE, delayed=True), Work(LATE, 9)], 1),
     "waits in vain, nobody is busy": ([Work(LATE, refused=True), Work(refused=True)], None),
 }
 
