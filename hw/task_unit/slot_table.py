@@ -157,7 +157,7 @@ class SlotTable(wiring.Component):
             self.idle.eq(none.all()),
             slot.eq(self._running < self.limit),
         ]
-        unused, held = Signal(rows), Signal(rows, name="held")
+        unused, held = Signal(rows, name="unused"), Signal(rows, name="held")
         m.d.comb += unused.eq(none & ~(self.clears | held))
         m.d.sync += held.eq(self.clears | (held & ~self.rests.replicate(rows)))
         valid, row = lowest_number(m, unused)
