@@ -98,7 +98,8 @@ class FencePool:
 
     def give(self, fence: Fence) -> None:
         """Return a fence that has no release or acquire outstanding. Its value stays, as others may
-        still be about to look at it."""
+        still be about to look at it; values that were never released are given out again."""
+        fence.submitted = fence.value
         self._free.append(fence)
 
     @property

@@ -47,7 +47,7 @@ _LARGEST_REPEAT = 1 << 20
 """Bytes of the largest copy that is repeated."""
 
 _MOST_LINES = 4096
-"""Lines of the longest."""
+"""Lines of the copy with the most lines that is repeated."""
 
 _SPACES_EACH = 8
 

@@ -126,6 +126,7 @@ class Admission(JobStates):
         unit, parts, job = self._unit, self._parts, self._job
         metadata, needs = parts.metadata, parts.metadata.needs
         record = metadata.record
+        other_kind = ~job.launches & (record.IS_QUEUE != job.task.is_queue)
         with m.State("READ"):
             m.d.comb += metadata.request.valid.eq(1)
             with m.If(metadata.request.ready):
@@ -143,13 +144,7 @@ class Admission(JobStates):
                     m.next = "FAIL"
                 with m.Elif(metadata.verdict.refusal != Refusal.NONE):
                     m.next = "FAIL"
-                with m.Elif(~job.launches & (record.IS_QUEUE != job.task.is_queue)):
-                    m.d.sync += job.verdict.refusal.eq(Refusal.MODEL)
-                    m.next = "FAIL"
-                with m.Elif(self._other_form()):
-                    m.d.sync += job.verdict.refusal.eq(Refusal.MODEL)
-                    m.next = "FAIL"
-                with m.Elif(job.bears & record.IS_QUEUE):
+                with m.Elif(other_kind | (job.bears & record.IS_QUEUE) | self._other_form()):
                     m.d.sync += job.verdict.refusal.eq(Refusal.MODEL)
                     m.next = "FAIL"
                 with m.Elif(job.decrements):

@@ -836,6 +836,22 @@ def test_close_while_another_waits():
     run(body)
 
 
+def test_fence_of_a_dropped_launch():
+    """A fence that was given back with a value that is never released is that of an idle stream."""
+
+    async def body(device, machine):
+        fences = device.fences.of(device.space)
+        fence = await fences.take()
+        fence.advance()
+        fences.give(fence)
+        stream = await device.stream()
+        assert stream.fence is fence and stream.fence.reached(stream.fence.submitted)
+        await stream.synchronize()
+        await stream.close()
+
+    run(body)
+
+
 @pytest.mark.parametrize("turns", [*range(12), 20, 30, 40, 60, 80, 100])
 def test_cancelled_opening(turns: int):
     """A channel whose opening is cancelled is not given to the next stream."""
