@@ -187,10 +187,12 @@ async def dropped(dut: Any) -> None:
     for turn in range(12):
         tb.begin(row, turn)
         await tb.step()
-        count = tb.random.randint(1, WINDOW)
+        count = tb.random.randint(1, WINDOW) if turn % 2 else WINDOW
         for _ in range(count):
             tb.place(row)
-        ended = tb.random.sample(row.running, tb.random.randrange(count))
+        ended = tb.random.sample(row.running, tb.random.randrange(count // 2, count))
+        if turn == 0:  # so that the first clearing has to do with each bit
+            ended = row.running[1:]
         for block in ended:
             tb.end(row, block)
             await tb.step()
@@ -208,7 +210,8 @@ async def dropped(dut: Any) -> None:
         for _ in range(3):
             for _ in range(WINDOW):
                 tb.place(row)
-            for block in reversed(row.running):  # the oldest one ends last
+            # The oldest one ends first, or last.
+            for block in row.running[::-1] if turn & 2 else [*row.running]:
                 await tb.steps(ROWS + 8)
                 tb.end(row, block)
             await tb.until(lambda: row.told == row.next, "all told", 2 * (ROWS + WINDOW) + 8)
