@@ -58,6 +58,10 @@ class KillJobs(JobStates):
         m.d.comb += [parts.sweep.next.eq(1), parts.sweep.last.eq(last)]
         m.next = "IDLE"
 
+    def miss(self, m: Module) -> None:
+        m.d.comb += self._parts.sweep.missed.eq(1)
+        self.pass_on(m)
+
     def states(self, m: Module, kept: data.View) -> None:
         """Visit a task of a row or a list, and kill it if it is to be killed."""
         unit, parts, job = self._unit, self._parts, self._job
@@ -85,7 +89,9 @@ class KillJobs(JobStates):
                 m.next = "JUDGE"
                 with m.If(found.outcome == ListOutcome.NONE):
                     self.pass_on(m, last=True)
-                with m.Elif((found.outcome != ListOutcome.DONE) | found.task.dropped):
+                with m.Elif(found.outcome != ListOutcome.DONE):
+                    self.miss(m)
+                with m.Elif(found.task.dropped):
                     self.pass_on(m)
         with m.State("JUDGE"):
             m.next = "KILL"
@@ -107,4 +113,4 @@ class KillJobs(JobStates):
             with m.If(lists.visited.valid):
                 m.next = "FAIL"
                 with m.If(lists.visited.outcome != ListOutcome.DONE):
-                    m.next = "IDLE"
+                    self.miss(m)

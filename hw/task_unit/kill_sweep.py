@@ -37,7 +37,8 @@ def visit(config: Config) -> data.StructLayout:
 class KillSweep(wiring.Component):
     """Visits every row, every open queue, and every task of every list, once after each disabling
     of a channel and for each kill request. A channel disabled during a sweep, or a request, causes
-    another sweep after it.
+    another sweep after it; so does a task that could not be visited, or marked, as the memory of
+    its list failed.
 
     Visits are jobs of the task unit among others, so tasks move between them. None is missed: new
     tasks, and tasks that get a slot, are checked then (`KillFilter`). All other moves lead from a
@@ -64,6 +65,7 @@ class KillSweep(wiring.Component):
     visit : out, the next visit.
     next : in, strobe: the visit is done.
     last : in, with `next`: the list has no further task.
+    missed : in, with `next`: the visit failed.
     """
 
     def __init__(self, config: Config) -> None:
@@ -82,6 +84,7 @@ class KillSweep(wiring.Component):
             "visit": Out(visit(config)),
             "next": In(1),
             "last": In(1),
+            "missed": In(1),
         })
         self._again = Signal()
         """Another sweep is due."""
@@ -111,7 +114,7 @@ class KillSweep(wiring.Component):
             self._visit_queues(m)
             self._visit_lists(m)
             self._wait_for_ends(m)
-        with m.If((was & ~self.on).any()):
+        with m.If((was & ~self.on).any() | self.missed):
             m.d.sync += self._again.eq(1)
         return m
 

@@ -454,6 +454,28 @@ async def lists_without_memory(dut: Any) -> None:
 
 
 @cocotb.test()
+@cocotb.parametrize(place=[0, 1, 2], write=[True, False])
+async def lists_without_memory_for_a_while(dut: Any, place: int, write: bool) -> None:
+    """A task that cannot be read, or marked, in its list is visited again, and the request is
+    accepted only when it is over; wherever in its list it is."""
+    tb = await KillTestbench(dut).start()
+    tasks = crowd(CONFIG.slots + 3, (3,))
+    await tb.launch_all(tasks)
+    await tb.until(lambda: len(tb.held) == CONFIG.slots, "slots are full")
+    named = [one for one in tasks if one.row is None][place]
+    area = range(AREA, AREA + (1 << 20))
+    tb.contents.failing = [Failing((SYSTEM, 0), area, MemoryStatus.BUS, write=write)]
+    tb.request(KillScope.TASK, named)
+    await tb.steps(SWEEP)
+    assert tb.requests.pending and not over(named)
+    tb.contents.failing = []
+    await tb.until(lambda: not tb.requests.pending, "the request is accepted", 20_000)
+    assert tb.killed(tasks) == [one is named for one in tasks]
+    tb.rows.end = 0.5
+    await tb.finish()
+
+
+@cocotb.test()
 async def random_kills(dut: Any) -> None:
     """Whenever channels are switched off and requests name tasks, those are killed, and all others
     end with every block run once."""
