@@ -247,18 +247,21 @@ acquire_state = data.StructLayout({"confirm": 1, "failed": 1, "deadline": 32})
 1,024 ns (2.4), meaningful with `failed`. A method that replaces a refused one begins anew."""
 
 
-class InlinePhase(enum.Enum, shape=2):
+class InlinePhase(enum.Enum, shape=3):
     """State of a channel's inline transfer (HOST-14).
 
     `CLOSED`: there is none. `DROPPED`: it was refused, or ended by another compute method; its data
     are ignored. `OPEN`: it lacks dwords. `FAILED`: likewise, and its last LOAD_INLINE_DATA was
-    refused; the transfer is dropped if software replaces that method by another one.
+    refused; the transfer is dropped if software replaces that method by another one. `ENDED`:
+    likewise, and another compute method was refused; the transfer is dropped when software replaces
+    that method, by itself or another one.
     """
 
     CLOSED = 0
     DROPPED = 1
     OPEN = 2
     FAILED = 3
+    ENDED = 4
 
 
 inline_state = data.StructLayout({"phase": InlinePhase, "room": range(INLINE_DWORDS)})

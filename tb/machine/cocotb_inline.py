@@ -186,7 +186,6 @@ async def errors(dut: Any) -> None:
     space, other_space = await computer.space(1, 0), await computer.space(2, 1)
     channel, other = await computer.channel(0, 1), await computer.channel(1, 2)
     await other.submit(launch(other_space.task(spin(20_000))))
-    base = await tb.control.read("IGNORED")
     space.write(PLACE, bytes(4096))
     content = tb.random.randbytes(600)
     transfer = Transfer(PLACE + 4096 - 100, len(content))
@@ -198,15 +197,19 @@ async def errors(dut: Any) -> None:
     await tb.until_idle(channel)
     assert space.read(transfer.va, 600) == content
     nowhere = Transfer(0x77_0000_0FFE, 601)
-    commands = begin(nowhere).raw(*data(*range(nowhere.dwords)).dwords)
-    await channel.submit(commands.raw(*data_of(space, b"after").dwords))
-    halt = await channel.until_halted(Cause.INLINE_FAULT)
-    assert (halt.va, halt.method) == (nowhere.va, DATA)
-    executed = halt.data + 1
-    await channel.skip()
-    await tb.until_idle(channel)
-    assert space.read(PLACE, 5) == b"after"
-    assert await tb.control.read("IGNORED") - base == nowhere.dwords - executed
+    for after, others in ((b"skips", False), (b"other", True)):
+        base = await tb.control.read("IGNORED")
+        commands = begin(nowhere).raw(*data(*range(nowhere.dwords)).dwords)
+        await channel.submit(commands.raw(*data_of(space, after).dwords))
+        halt = await channel.until_halted(Cause.INLINE_FAULT)
+        assert (halt.va, halt.method) == (nowhere.va, DATA)
+        if others:  # of another object, at the same offset
+            await channel.replace(DATA, 0, subchannel=SUBCHANNEL + 1)
+            await channel.until_halted(Cause.OBJECT_UNBOUND)
+        await channel.skip()
+        await tb.until_idle(channel)
+        assert space.read(PLACE, 5) == after
+        assert await tb.control.read("IGNORED") - base == nowhere.dwords - halt.data - 1
     cases = [
         (begin(Transfer(PLACE, 4), 0), Cause.COMPUTE_MODE, LAUNCH),
         (begin(Transfer(PLACE, 4), PLAIN | 2), Cause.COMPUTE_MODE, LAUNCH),

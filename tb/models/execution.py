@@ -281,8 +281,8 @@ class ExecutionModel:
             self.state = now.load.copied()
         if now.replace and self.state.inline.failed:
             self._meet("inline: again" if now.again else "inline: replaced")
-            if not now.again:
-                self.state.inline = self.state.inline.replaced()
+        if now.replace:
+            self.state.inline = self.state.inline.replaced(again=now.again)
         if now.replace and now.why is not None and not now.again:
             self._event("compute_skip")
             self._meet("control: refused, not repeated")

@@ -351,12 +351,14 @@ class Inline:
     open : it lacks dwords.
     room : LOAD_INLINE_DATA that set state, before the one that the engine executes.
     failed : the last LOAD_INLINE_DATA was refused.
+    ended : another compute method was refused.
     dropped : the rest of its data is ignored.
     """
 
     open: bool = False
     room: int = 0
     failed: bool = False
+    ended: bool = False
     dropped: bool = False
 
     def loaded(self) -> "Inline":
@@ -367,12 +369,16 @@ class Inline:
         """After the refusal of a method of a compute object."""
         if method.place == ComputeMethod.LOAD_INLINE_DATA:
             return replace(self, failed=self.open)
-        ends = (self.open and not self.failed) or method.place == ComputeMethod.LAUNCH_DMA
-        return Inline(room=self.room, dropped=True) if ends else self
+        if self.open and not self.failed:
+            return replace(self, ended=True)
+        return self._drop() if method.place == ComputeMethod.LAUNCH_DMA else self
 
-    def replaced(self) -> "Inline":
-        """After a refused method has been replaced by another one than LOAD_INLINE_DATA."""
-        return Inline(room=self.room, dropped=True) if self.failed else self
+    def replaced(self, *, again: bool) -> "Inline":
+        """After a refused method has been replaced. `again` : by itself."""
+        return self._drop() if self.ended or (self.failed and not again) else self
+
+    def _drop(self) -> "Inline":
+        return Inline(room=self.room, dropped=True)
 
 
 class Action(Enum):

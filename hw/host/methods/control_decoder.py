@@ -165,14 +165,15 @@ class ControlDecoder(wiring.Component):
 
     def _compute_method(self, m: Module) -> None:
         """Between LAUNCH_DMA and its last dword, only data are accepted (HOST-14)."""
-        address, is_open = self.step.method.address, self.inline.phase == InlinePhase.OPEN
+        address, phase = self.step.method.address, self.inline.phase
+        is_open = (phase == InlinePhase.OPEN) | (phase == InlinePhase.ENDED)
         loads = address == ComputeMethod.LOAD_INLINE_DATA >> 2
         m.d.comb += [
             self.verdict.loads.eq(loads),
             self.verdict.inline.eq(is_open | loads | (address == ComputeMethod.LAUNCH_DMA >> 2)),
         ]
         with m.If(loads):
-            self._load_inline(m, is_open | (self.inline.phase == InlinePhase.FAILED))
+            self._load_inline(m, is_open | (phase == InlinePhase.FAILED))
         with m.Elif(is_open):
             self._refuse(m, Cause.INLINE_ORDER)
         with m.Else():

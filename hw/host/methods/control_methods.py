@@ -13,6 +13,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import VA_BITS, Config
+from signalbox.hw.errors import Cause
 from signalbox.hw.host.methods.channel_rights import channel_rights
 from signalbox.hw.host.methods.control_decoder import Action, ControlDecoder, verdict
 from signalbox.hw.host.methods.served_channel import channel_status
@@ -252,15 +253,17 @@ class ControlMethods(wiring.Component):
                 inline.phase.eq(Mux(result.open, InlinePhase.OPEN, InlinePhase.CLOSED)),
                 inline.room.eq(result.room),
             ]
+        ended = found.cause == Cause.INLINE_ORDER
         with m.If(found.inline & out.refuse & ~found.loads):
-            m.d.sync += inline.phase.eq(InlinePhase.DROPPED)
+            m.d.sync += inline.phase.eq(Mux(ended, InlinePhase.ENDED, InlinePhase.DROPPED))
         with m.If(found.inline & out.refuse & found.loads & (inline.phase == InlinePhase.OPEN)):
             m.d.sync += inline.phase.eq(InlinePhase.FAILED)
         present = Signal.like(inline)
         m.d.comb += present.eq(Mux(service.load, service.loaded.inline, inline))
         with m.If(service.load):
             m.d.sync += inline.eq(present)
-        with m.If(service.replace & ~service.again & (present.phase == InlinePhase.FAILED)):
+        failed = (present.phase == InlinePhase.FAILED) & ~service.again
+        with m.If(service.replace & (failed | (present.phase == InlinePhase.ENDED))):
             m.d.sync += inline.phase.eq(InlinePhase.DROPPED)
         with m.If(service.reset):
             m.d.sync += inline.eq(0)

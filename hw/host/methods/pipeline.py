@@ -188,10 +188,12 @@ class MethodPipeline(wiring.Component):
             park = self.parking.park
             m.d.comb += [park.wait.eq(Wait.TURN), park.lasts.eq(1)]
             with m.If(edited.replace):
-                held = Mux(self._kept, flow.step.method.address, self._loaded.step.method.address)
+                held, now = Signal(flow.step.method.shape(), name="held"), edited.method
+                same = (now.subchannel == held.subchannel) & (now.address == held.address)
                 m.d.comb += [
+                    held.eq(Mux(self._kept, flow.step.method, self._loaded.step.method)),
                     self.service.replace.eq(1),
-                    self.service.again.eq(edited.method.valid & (edited.method.address == held)),
+                    self.service.again.eq(now.valid & same),
                 ]
                 step = Signal(Step)
                 copies = Mux(

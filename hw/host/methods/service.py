@@ -52,7 +52,8 @@ class Service(wiring.Signature):
     loaded : out, a `method_state`, read from the RAM.
     reset : out, strobe: the channel's state is cleared.
     replace : out, strobe: the held method is replaced.
-    again : out, with `replace`: by one at the same address, as when a refused one is repeated.
+    again : out, with `replace`: by one of the same subchannel and address, as when a refused one is
+        repeated.
     early : out, `loaded` is that of the served channel, which will run.
     ahead : out, no channel is being served.
     leave : out, the channel is to be let go: no acquire may be decided, unless its answer, or its

@@ -842,21 +842,24 @@ async def inline_transfers(dut):
             assert shown["done"]
         return shown
 
-    async def refused(method: Method, why: Refusal | None = None) -> None:
-        """Execute a method that is refused: by the engine, or for its order."""
+    async def refused(method: Method, why: Refusal | None = None, times: int = 1) -> None:
+        """Execute a method that is refused: by the engine, or for its order. It is executed again
+        if a failed copy or task of the same cycle is the error recorded."""
         one.method = method
         if why is not None:
             assert (await tb.serve(LAST))["park"] == Wait.COMPUTE
             one.over, one.why = {"compute"}, why
-        shown = await tb.serve(LAST)
-        assert shown["refuse"] == (why.cause if why else Cause.INLINE_ORDER)
+        for _ in range(times):
+            one.alive = True
+            shown = await tb.serve(LAST)
+            assert shown["refuse"] == (why.cause if why else Cause.INLINE_ORDER)
 
-    for ends in ("", "other", "launch", "fault", "no mode"):
-        await refused(data)
+    for ends, times in product(("", "other", "repeated", "launch", "fault", "no mode"), (1, 2)):
+        await refused(data, None, times)
         await tb.edit(LAST, method=host)
         assert (await tb.serve(LAST))["done"]
         if ends == "no mode":
-            await refused(launch, WHYS[0])
+            await refused(launch, WHYS[0], times)
         else:
             await runs(launch, (True, 2))
             for _ in range(2):
@@ -867,14 +870,14 @@ async def inline_transfers(dut):
             await runs(data, (False, 0))
             assert (await runs(other))["done"]
             continue
-        if ends in ("other", "launch"):
-            await refused(other if ends == "other" else launch)
+        if ends in ("other", "repeated", "launch"):
+            await refused(launch if ends == "launch" else other, None, times)
         elif ends == "fault":
-            await refused(data, WHYS[1])
+            await refused(data, WHYS[1], times)
             await tb.edit(LAST, method=data)
             await runs(data, (True, 0))
-            await refused(data, WHYS[1])
-        await tb.edit(LAST, method=host)
+            await refused(data, WHYS[1], times)
+        await tb.edit(LAST, method=other if ends == "repeated" else host)
         assert (await tb.serve(LAST))["done"]
         assert (await runs(other))["done"]
         for _ in range(3):

@@ -233,7 +233,7 @@ class ExecuteTestbench(Testbench):
         self._edits = True
         await self.select(channel)
         self._edits = False
-        again = one.method is not None and method is not None and method.place == one.method.place
+        again = method is not None and _repeats(method, one.method)
         await self._load(channel, reset=reset, replace=method is not None, again=again)
         self.channels[channel].wait = Wait.NONE
         one.alive, one.refused = True, False
@@ -538,11 +538,18 @@ def _those(channels: list[Channel], name: str) -> frozenset[int]:
     return frozenset(c for c, channel in enumerate(channels) if getattr(channel, name))
 
 
+def _repeats(method: Method, held: Method | None) -> bool:
+    """Whether a method is of the same subchannel and offset as the held one."""
+    return held is not None and (held.subchannel, held.place) == (method.subchannel, method.place)
+
+
 def _phase(inline: Inline) -> InlinePhase:
     if inline.dropped:
         return InlinePhase.DROPPED
     if inline.failed:
         return InlinePhase.FAILED
+    if inline.ended:
+        return InlinePhase.ENDED
     return InlinePhase.OPEN if inline.open else InlinePhase.CLOSED
 
 
