@@ -111,6 +111,8 @@ class Application:
         has been busy, `refused` or `delayed` without a break, if that is later.
     busy_since : machine cycle since which it has had tasks or copies without a break; 0: it has
         none.
+    held : machine cycle since which nothing of it is handed on, until it has no tasks and copies;
+        0: it is not held back.
     leaving : nothing more is accepted.
     lost : it has gone and could not be stopped.
     context : context of its tasks, from its first call on.
@@ -124,7 +126,7 @@ class Application:
         self.spaces: dict[int, AddressSpace] = {}
         self.channels: dict[int, ServedChannel] = {}
         self.weight, self.priority, self.group = 1, 0, GroupSettings()
-        self.calls = self.since = self.busy_since = self.issued = 0
+        self.calls = self.since = self.busy_since = self.held = self.issued = 0
         self.leaving = self.lost = False
         self.context: Context | None = None
         self._arrived = 0
@@ -194,6 +196,11 @@ class Application:
     def delayed(self) -> bool:
         """Whether one of its channels waits for a copy engine, or for semaphores."""
         return any(one.delayed for one in self.channels.values())
+
+    @property
+    def copying(self) -> bool:
+        """Whether one of its channels has copies in progress."""
+        return any(one.copies for one in self.channels.values())
 
     @property
     def busy(self) -> bool:

@@ -54,7 +54,7 @@ class Issue:
         self.pushed = False
         stuck: set[int] = set()
         for _ in range(_TURNS):
-            queues = [one for one in self._applications.values() if one.ready]
+            queues = [one for one in self._applications.values() if one.ready and not one.held]
             waiting = [one for one in queues if one.number not in stuck]
             if not waiting:
                 return

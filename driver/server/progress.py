@@ -42,8 +42,9 @@ class Progress:
     def _see_work(self, application: Application) -> None:
         """Note since when the application has work on the machine, or waits for a place on it."""
         cycle = self._control.machine.now()
-        busy = any(one.tasks or one.copies for one in application.channels.values())
+        busy = application.copying or any(one.tasks for one in application.channels.values())
         application.busy_since = (application.busy_since or cycle) if busy else 0
+        application.held = application.held if busy else 0
         if not (busy or application.refused or application.delayed):
             application.since = cycle
 

@@ -451,7 +451,7 @@ class Server:
         if found is None:
             return
         LOG.warning("%s: its work is ended, others have waited for too long", found)
-        if any(one.copies for one in found.channels.values()):
+        if found.copying:
             self._expel(found.peer, "a copy without an end")
         else:
             self._start(self._kill_tasks(found))

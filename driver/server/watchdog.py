@@ -1,40 +1,76 @@
-"""Selects an application that blocks others with endless work (SHARE-9)."""
+"""Ends endless work that keeps other applications waiting (SHARE-9)."""
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Sequence
 
 from signalbox.driver.server.application import Application
 from signalbox.driver.server.settings import ServerSettings
 
 __all__ = ["culprit"]
 
+LOG = logging.getLogger("signalbox.server")
+
 
 def culprit(
     applications: Iterable[Application], cycle: int, settings: ServerSettings
 ) -> Application | None:
-    """Returns the application to be ended, or None.
+    """Returns the application whose work is to be ended, or None. May hold others back.
 
     Applies when several have work on the machine or wait for a place on it, and nothing of one of
-    them has ended for longer than the patience. Prefers applications with tasks or copies of which
-    none has ended meanwhile to others with tasks or copies; among these, the one that has been busy
-    for longest. Restarts the patience of all.
+    them has ended for longer than the patience. Of those with tasks or copies of which none has
+    ended meanwhile, the one that has been busy for longest is ended, and all others get a new
+    patience.
+
+    Others with tasks or copies that end may hide one among them that does not. Those that have been
+    busy for longer still are held back first: nothing more of them is handed to the machine until
+    what they have there has ended (`Application.held`). So only work without an end is left, and an
+    application whose work ends loses nothing. Kernels that launch others without an end are ended,
+    too: one that is held back has the patience once for each task that it can have.
 
     An application whose commands wait for its own semaphores or repairs costs nobody anything: as
     long as it has nothing on the machine, its patience does not run (`Application.since`). As one
-    that waits for a copy engine may wait for semaphores, it alone costs nobody anything of whom
-    tasks or copies end.
+    that waits for a copy engine may wait for semaphores, it alone holds back only applications with
+    copies.
     """
     working = [one for one in applications if one.busy_since or one.refused or one.delayed]
     # With a context each, an application runs for its part of the time only.
     patience = settings.patience_cycles * (len(working) if settings.context_each else 1)
-    holding = [one for one in working if one.busy_since]
-    starved = [one for one in working if cycle - one.since > patience]
-    if not patience or len(working) < 2 or not holding or not starved:
+    longest = patience * settings.launches_each
+    late = [
+        one
+        for one in working
+        if cycle - one.since > patience or (one.held and cycle - one.held > longest)
+    ]
+    if not patience or len(working) < 2 or not late:
         return None
-    endless = [one for one in holding if one in starved]
-    if not endless and not any(one.refused for one in starved):
+    endless = [one for one in late if one.busy_since]
+    found = min(endless, key=lambda one: one.busy_since, default=None)
+    holding = [one for one in working if one.busy_since and one not in endless]
+    if hiding := _hiding(holding, found, late):
+        _hold_back(hiding, late, cycle)
         return None
-    found = min(endless or holding, key=lambda one: one.busy_since)
-    for one in working:
-        one.since = cycle
-    found.busy_since = 0
+    if found is not None:
+        for one in working:
+            one.since = cycle
+        found.busy_since, found.held = 0, cycle
     return found
+
+
+def _hiding(
+    holding: Sequence[Application], found: Application | None, late: Sequence[Application]
+) -> list[Application]:
+    """Applications with work that ends, among which there may be some that does not."""
+    if found is not None:
+        return [one for one in holding if one.busy_since < found.busy_since]
+    refused = any(one.refused for one in late)
+    return [one for one in holding if refused or one.copying]
+
+
+def _hold_back(hiding: Sequence[Application], late: Sequence[Application], cycle: int) -> None:
+    """Hold applications back; those that wait for them get a new patience."""
+    for one in hiding:
+        if not one.held:
+            LOG.info("%s: it is held back, others have waited for too long", one)
+            one.held = cycle
+    for one in late:
+        one.since = cycle

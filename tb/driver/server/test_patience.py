@@ -1,8 +1,11 @@
 """Applications that wait for nobody but themselves: their waits cost nobody anything (SHARE-9)."""
 
+import pytest
+
 from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.driver.compute.launch import KernelLaunch
 from signalbox.driver.device import Device
+from signalbox.driver.faults.task_error import TaskError
 from signalbox.driver.kernels.library import SPIN
 from signalbox.driver.memory.physical import Buffer
 from signalbox.driver.runtime.stream import Stream
@@ -11,6 +14,9 @@ from signalbox.tb.driver.fakes.compute import FakeCompute, FakeTask
 from signalbox.tb.driver.server.session import SMALL, Session, serve
 
 PATIENCE = 4000
+URGENT = 40
+"""Priority of kernels that the fake engine completes first."""
+
 ABSENT = 0x7000_0000
 """An address without a page."""
 
@@ -22,9 +28,9 @@ async def passes(session: Session, cycles: int) -> None:
         await session.machine.wait_cycles(10)
 
 
-async def spin(stream: Stream):
+async def spin(stream: Stream, priority: int = 0):
     """Launch a kernel that ends when the fake engine goes on."""
-    return await stream.launch(SPIN, 1, 1, {"CYCLES": 1}, overlap=True)
+    return await stream.launch(SPIN, 1, 1, {"CYCLES": 1}, priority=priority, overlap=True)
 
 
 async def flag(device: Device) -> tuple[Buffer, Pushbuffer]:
@@ -40,12 +46,12 @@ def engine(session: Session) -> FakeCompute:
     return compute
 
 
-async def one_ends(session: Session) -> FakeTask:
+def one_ends(session: Session) -> FakeTask:
     """Let the engine complete one task."""
     compute, count = engine(session), len(engine(session).over)
     compute.hold = False
     while len(compute.over) == count:
-        await session.machine.wait_cycles(1)
+        compute.step()
     compute.hold = True
     return compute.over[count]
 
@@ -66,7 +72,7 @@ def test_waits_for_itself():
         for _ in range(10):
             await spin(stream)
             await passes(session, PATIENCE // 2)
-            assert not (await one_ends(session)).failed
+            assert not one_ends(session).failed
         engine(session).hold = False
         await stream.synchronize()
         session.kill(device)
@@ -151,6 +157,65 @@ def test_repaired():
     serve(run, patience_cycles=PATIENCE)
 
 
+def _killed(session: Session) -> list[FakeTask]:
+    return [task for task in engine(session).over if task.failed]
+
+
+async def _short_ones(session: Session, stream: Stream) -> None:
+    """Launch kernels that are urgent and end, until one of the others is killed."""
+    while not _killed(session):
+        assert session.machine.now() < 10 * PATIENCE
+        await spin(stream, priority=URGENT)
+        await passes(session, PATIENCE // 2)
+        if any(task.priority == URGENT for task in engine(session).running):
+            assert not one_ends(session).failed
+
+
+@pytest.mark.parametrize("streams", [1, 2])
+def test_endless_beside_short_ones(streams: int):
+    """A kernel without an end does not hide among kernels of its application that end, on the same
+    stream or on another: it is killed, not the work that waits behind it."""
+
+    async def run(session: Session) -> None:
+        device, other = await session.client("hides"), await session.client("starves")
+        first, *_, last = [await device.stream() for _ in range(streams)] * 2
+        stream = await other.stream()
+        engine(session).hold = True
+        endless = await spin(first)
+        await passes(session, 200)
+        late = await spin(stream)
+        await _short_ones(session, last)
+        assert [task.channel for task in _killed(session)] == [first.channel.index]
+        with pytest.raises(TaskError, match="TASK_KILLED"):
+            await endless.synchronize()
+        engine(session).hold = False
+        await late.synchronize()
+        await session.works(device)
+
+    serve(run, patience_cycles=PATIENCE)
+
+
+def test_short_ones_beside_endless():
+    """Nor does an application without a pause, whose kernels end, suffer for one of another
+    application that does not."""
+
+    async def run(session: Session) -> None:
+        device, other = await session.client("short"), await session.client("endless")
+        own, stream = await device.stream(), await other.stream()
+        engine(session).hold = True
+        await spin(own, priority=URGENT)
+        await passes(session, 200)
+        endless = await spin(stream)
+        await _short_ones(session, own)
+        assert [task.channel for task in _killed(session)] == [stream.channel.index]
+        with pytest.raises(TaskError, match="TASK_KILLED"):
+            await endless.synchronize()
+        engine(session).hold = False
+        await own.synchronize()
+
+    serve(run, patience_cycles=PATIENCE)
+
+
 def test_launches_together():
     """Launches of one submission are not overtaken by later ones, which may wait for them."""
 
@@ -173,7 +238,7 @@ def test_launches_together():
             await spin(later)
         await passes(session, 600)
         while engine(session).running:
-            await one_ends(session)
+            one_ends(session)
             await passes(session, 600)
         assert len(engine(session).over) == 6 + 4 + SMALL["launches_each"]
         engine(session).hold = False

@@ -15,30 +15,50 @@ NOW, PATIENCE = 10_000, 1000
 @dataclass
 class Work:
     """What the watchdog sees of an application: the last end of a task `since`, tasks without a
-    break from `busy_since` on, channels that wait for a place, or for an engine."""
+    break from `busy_since` on, channels that wait for a place, or for an engine, copies, and since
+    when it is held back."""
 
     since: int = NOW
     busy_since: int = 0
     refused: bool = False
     delayed: bool = False
+    copying: bool = False
+    held: int = 0
 
+
+SETTINGS = ServerSettings(patience_cycles=PATIENCE, launches_each=8)
 
 LATE = NOW - PATIENCE - 1
 """Last end of a task of those who wait for too long."""
+
+LONG_AGO = NOW - 8 * PATIENCE - 1
+"""Since when those are held back whose tasks have had the patience each."""
 
 CASES = {
     "nobody": ([], None),
     "alone": ([Work(LATE, 1)], None),
     "beside one without work": ([Work(LATE, 1), Work(LATE)], None),
     "endless, another waits": ([Work(LATE, 1), Work(refused=True)], 0),
-    "endless, another is served": ([Work(NOW, 1), Work(LATE, 500)], 1),
+    "endless, a later one is served": ([Work(NOW, 501), Work(LATE, 500)], 1),
+    "held for too long": ([Work(NOW, 1, held=LONG_AGO), Work(LATE, 500)], 0),
     "just not too long": ([Work(LATE + 1, 1), Work(refused=True)], None),
     "of two, the longer one": ([Work(LATE, 20), Work(LATE, 10), Work(refused=True)], 1),
-    "waits in vain, all progress": ([Work(LATE, refused=True), Work(NOW, 9), Work(NOW, 8)], 2),
     "waits for an engine, all progress": ([Work(LATE, delayed=True), Work(NOW, 9)], None),
     "waits for an engine that is held": ([Work(LATE, delayed=True), Work(LATE, 9)], 1),
     "waits in vain, nobody is busy": ([Work(LATE, refused=True), Work(refused=True)], None),
 }
+
+
+HELD = {
+    "one is served for longer": ([Work(NOW, 1), Work(LATE, 500), Work(NOW, 501)], [0]),
+    "held already": ([Work(NOW, 1, held=LONG_AGO + 1), Work(LATE, 500), Work(NOW, 2)], [0, 2]),
+    "waits in vain": ([Work(NOW, 9), Work(NOW, 8), Work(LATE, refused=True)], [0, 1]),
+    "waits for an engine": (
+        [Work(NOW, 9), Work(NOW, 8, copying=True), Work(LATE, delayed=True)],
+        [1],
+    ),
+}
+"""Applications, and those that are held back first."""
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -46,13 +66,23 @@ def test_choice(name: str):
     """The others get a new patience with it."""
     there, wanted = CASES[name]
     before = [(one.since, one.busy_since) for one in there]
-    found = culprit(cast("list[Application]", there), NOW, ServerSettings(patience_cycles=PATIENCE))
+    found = culprit(cast("list[Application]", there), NOW, SETTINGS)
     if wanted is None:
         assert found is None
         assert [(one.since, one.busy_since) for one in there] == before
     else:
         assert found is there[wanted] and there[wanted].busy_since == 0
         assert all(one.since == NOW for one in there)
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_held_back(name: str):
+    """Those that wait for them get a new patience with it."""
+    there, wanted = HELD[name]
+    late = [one for one in there if one.since == LATE]
+    assert culprit(cast("list[Application]", there), NOW, SETTINGS) is None
+    assert [n for n, one in enumerate(there) if one.held] == wanted
+    assert all(one.since == NOW for one in late)
 
 
 def test_in_turn():
