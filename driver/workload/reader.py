@@ -99,6 +99,7 @@ of each word's cell; the distance of each vertex from the one with most edges.
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +154,7 @@ def parse(text: str, file: str = "workload", *, name: str = "") -> Workload:
 def _toml(text: str, file: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # of too many digits, or too deep lists, too
         raise WorkloadError(f"{file}: not TOML: {error}") from error
 
 
@@ -399,17 +400,8 @@ def _check_result(table: Table, copy: CopySpec, kernel: KernelSpec | NestedSpec)
 
 
 def _refuse_cycles(work: Sequence[Spec], file: str) -> None:
-    by_name = {spec.name: spec for spec in work}
-    done: set[str] = set()
-
-    def visit(name: str, path: tuple[str, ...]) -> None:
-        if name in path:
-            cycle = " → ".join((*path[path.index(name) :], name))
-            raise WorkloadError(f"{file}: copies or kernels wait for each other: {cycle}")
-        if name not in done:
-            for other in by_name[name].before:
-                visit(other, (*path, name))
-            done.add(name)
-
-    for name in by_name:
-        visit(name, ())
+    try:
+        TopologicalSorter({spec.name: spec.before for spec in work}).prepare()
+    except CycleError as error:
+        cycle = " → ".join(reversed(error.args[1]))
+        raise WorkloadError(f"{file}: copies or kernels wait for each other: {cycle}") from error

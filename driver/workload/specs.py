@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 
 from signalbox.driver.channel.priority_policy import (
     CountFirstPolicy,
@@ -301,17 +302,14 @@ def requests(work: Sequence[Spec]) -> list[Request]:
     they are requested. Dependencies must have no cycles."""
     by_name = {spec.name: spec for spec in work}
     found: dict[tuple[str, int], Request] = {}
-
-    def settle(spec: Spec) -> int:
-        """Create the requests of a series and its dependencies. Returns the length of its longest
-        dependency chain."""
-        chain = 1 + max((settle(by_name[name]) for name in spec.before), default=-1)
+    chains: dict[str, int] = {}
+    """Length of the longest chain of dependencies of each series."""
+    for title in TopologicalSorter({spec.name: spec.before for spec in work}).static_order():
+        spec = by_name[title]
+        chains[title] = 1 + max((chains[name] for name in spec.before), default=-1)
         for index in range(spec.count):
             needs = tuple((name, index if by_name[name].count > 1 else 0) for name in spec.before)
             at = max([spec.at + index * spec.period, *(found[need].at for need in needs)])
-            found[spec.name, index] = Request(spec, index, at, needs)
-        return chain
-
-    chains = {spec.name: settle(spec) for spec in work}
+            found[title, index] = Request(spec, index, at, needs)
     in_file = [found[spec.name, index] for spec in work for index in range(spec.count)]
     return sorted(in_file, key=lambda request: (request.at, chains[request.spec.name]))

@@ -302,12 +302,26 @@ at = 30
 COPY = STREAM + "[[copy]]\nname = 'c'\nstream = 's'\n"
 
 
+def test_long_chains():
+    """Nor do thousands of dependencies, one after the other, or many ways to each, take long."""
+    tables = [STREAM]
+    for number in reversed(range(1500)):
+        after = [f"{side}{number - 1}" for side in "ab"] if number else []
+        for side in "ab":
+            name = f"{side}{number}"
+            tables.append(f"[[copy]]\nname='{name}'\nstream='s'\nsize=4\nafter={after}\n")
+    found = requests(parse("".join(tables)).copies)
+    assert [found[0].spec.name, found[-1].spec.name] == ["a0", "b1499"]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("", r"there is no \[\[stream\]\]"),
         (STREAM, r"there is no \[\[copy\]\]"),
         ("x = ", r"w: not TOML"),
+        ("x = " + 5000 * "[", r"w: not TOML"),
+        ("x = " + 5000 * "1", r"w: not TOML"),
         (
             COPY + "size = 4\nsizes = 3",
             r"w: copy 1 \('c'\): unknown key 'sizes'; known keys: after, at",
