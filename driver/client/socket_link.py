@@ -94,9 +94,9 @@ class SocketLink:
             while True:
                 data = self._socket.recv_bytes()
                 self._loop.call_soon_threadsafe(self._take, data)
-        except (OSError, EOFError):
+        except (OSError, EOFError, RuntimeError):  # RuntimeError: the loop has ended first
             self._socket.close()
-        with contextlib.suppress(RuntimeError):  # the loop has ended first
+        with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._end)
 
     def _take(self, data: bytes) -> None:

@@ -99,9 +99,10 @@ class SocketPeer:
         self._writer = threading.Thread(target=self._write, daemon=True)
 
     def start(self) -> None:
-        """Start the threads. Raises `RuntimeError` if there cannot be so many."""
-        self._writer.start()
+        """Start the threads. Raises `RuntimeError` if there cannot be so many; then one may run
+        until the connection ends."""
         self._reader.start()
+        self._writer.start()
 
     def send(self, message: bytes) -> None:
         """See `Peer.send`. The first message after `share` is followed by the descriptor."""

@@ -1,6 +1,7 @@
 """Connections between the server and other processes: their ends."""
 
 import asyncio
+import threading
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -14,7 +15,16 @@ import pytest
 
 from signalbox.driver.client.socket_link import SocketLink
 from signalbox.driver.protocol.errors import ServerError
-from signalbox.driver.protocol.messages import Answer, Done, Leave, decode_call, encode
+from signalbox.driver.protocol.messages import (
+    Answer,
+    Done,
+    Leave,
+    News,
+    Notified,
+    decode_call,
+    encode,
+)
+from signalbox.driver.protocol.shutdown import shut_down
 from signalbox.driver.server.application import Peer
 from signalbox.driver.server.server import Lost, Received
 from signalbox.driver.server.shared_memory import SharedMemory
@@ -127,3 +137,40 @@ def test_an_answer_just_before_the_end():
         return call.result()
 
     assert asyncio.run(leave()) == Done()
+
+
+def test_news_after_the_loop():
+    """A connection whose event loop has ended ends with the next message: the server does not keep
+    an application that nobody serves."""
+    mine, other = Pipe()
+
+    async def visit() -> None:
+        SocketLink(mine)
+
+    asyncio.run(visit())
+    other.send_bytes(encode(News(1, Notified())))
+    assert other.poll(10)
+    with pytest.raises(EOFError):
+        other.recv_bytes()
+
+
+def test_too_few_threads(monkeypatch: pytest.MonkeyPatch):
+    """A connection for which one of two threads can be started leaves neither."""
+    mine, other = Pipe()
+    peer = SocketPeer(mine, SocketInbox(), SharedMemory(1 << 16), lambda: None)
+    before, start = threading.active_count(), threading.Thread.start
+    started: list[threading.Thread] = []
+
+    def one(thread: threading.Thread) -> None:
+        if started:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", one)
+    with pytest.raises(RuntimeError):
+        peer.start()
+    shut_down(mine)
+    started[0].join(10)
+    assert threading.active_count() == before
+    other.close()
