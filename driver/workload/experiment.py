@@ -50,6 +50,7 @@ from typing import Any
 
 from signalbox.driver.workload.kernel_reader import extent
 from signalbox.driver.workload.toml_table import LONGEST, Table, WorkloadError
+from signalbox.hw.config import LIMITS
 
 __all__ = ["NS_PER_CYCLE", "tables"]
 
@@ -302,7 +303,7 @@ class _Experiment:
             )
         named, others = int(match[2], 16), bool(match[1])
         machine = Table(table.file, '"machine"', self._machine)
-        sms = machine.number("sms", None, 1)
+        sms = machine.number("sms", None, 1, LIMITS["sms"].high)
         disabled = named ^ (1 << _MASK_BITS) - 1 if others else named
         left = [sm for sm in range(sms) if sm >= _MASK_BITS or not disabled >> sm & 1]
         hint = 'set "signalbox": {"machine": {"sms": …}}'

@@ -185,7 +185,7 @@ def test_machine(tmp_path: Path) -> None:
         assert workload.config.channels == channels
     with pytest.raises(WorkloadError, match="channels"):
         read(tmp_path, *[TIMER] * 3, signalbox={"machine": {"channels": 2}})
-    for sms in ("4", 0, None):
+    for sms in ("4", 0, None, 133, 1 << 40):
         with pytest.raises(WorkloadError, match=r'"machine": sms'):
             masked = TIMER | {"sm_mask": "~0x1"}
             read(tmp_path, masked, signalbox={"machine": {"sms": sms}})
