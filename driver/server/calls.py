@@ -8,6 +8,7 @@ from signalbox.driver.device import Device
 from signalbox.driver.memory.address_space import AddressSpace
 from signalbox.driver.memory.mapping import Mapping
 from signalbox.driver.memory.physical import MemoryUseError, OutOfMemory
+from signalbox.driver.platform.fair_lock import FairLock
 from signalbox.driver.platform.info import DeviceError
 from signalbox.driver.protocol.errors import report
 from signalbox.driver.protocol.messages import (
@@ -71,6 +72,7 @@ class Calls:
     ) -> None:
         self._device, self._owner, self._settings = device, owner, settings
         self._owed, self._note = owed, note
+        self._openings = FairLock(device.machine)
 
     async def carry_out(self, application: Application, request: Request) -> Result:
         """Carry out a call. Raises the exception that the client is to see."""
@@ -107,7 +109,8 @@ class Calls:
             case CloseSpace():
                 await self._close_space(application, request.space)
             case OpenChannel():
-                return await self._open(application, request)
+                async with self._openings:  # each sees what the one before has left
+                    return await self._open(application, request)
             case CloseChannel():
                 await self.close(application, request.channel)
             case RaisePriority():

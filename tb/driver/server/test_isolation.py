@@ -203,6 +203,21 @@ def test_channels_are_kept_for_others(sizes: tuple[int, int]):
     serve(run, config={"channels": channels, "asids": asids}, applications=3, channels_each=16)
 
 
+def test_asids_are_kept_for_others():
+    """Nor do two applications that ask for the last spare one at the same time."""
+
+    async def run(session: Session) -> None:
+        first, second = await session.client("first"), await session.client("second")
+        for device in (first, second):
+            await device.stream()
+        again = [device.stream(space=device.create_space("other")) for device in (first, second)]
+        found = await asyncio.gather(*again, return_exceptions=True)
+        assert sum(isinstance(one, DeviceError) for one in found) == 1, found
+        await session.works(await session.client("third"))
+
+    serve(run, config={"channels": 16, "asids": 5}, applications=3)
+
+
 def test_too_many_calls():
     """An application with hundreds of calls in progress is ended."""
 
