@@ -52,12 +52,17 @@ def _ensure(path: Path, options: Sequence[str]) -> None:
     """Return once a server listens. Raises `ServerError`."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _opened(path.with_suffix(".starting")) as lock:
+        with _opened(_beside(path, "starting")) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not listens(path):
                 _start(path, options)
     except OSError as error:
         raise ServerError(f"the server could not be started: {error}") from error
+
+
+def _beside(path: Path, what: str) -> Path:
+    """A file of this socket's alone: others of its folder may differ in what follows a dot."""
+    return path.with_name(f"{path.name}.{what}")
 
 
 def _opened(path: Path) -> IO[str]:
@@ -67,7 +72,7 @@ def _opened(path: Path) -> IO[str]:
 
 
 def _start(path: Path, options: Sequence[str]) -> None:
-    printed = path.with_suffix(".output")
+    printed = _beside(path, "output")
     print(f"starting a server; what it prints is in {printed}", file=sys.stderr, flush=True)
     command = [sys.executable, "-m", "signalbox", "serve", "--socket", str(path), "--until-left"]
     with _opened(printed) as output:

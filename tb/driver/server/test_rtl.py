@@ -133,9 +133,11 @@ def test_started_by_its_first_client(
 
 
 def test_server_that_does_not_start(tmp_path: Path):
-    """The error says why."""
-    with (
-        pytest.raises(ServerError, match=r"could not be started: .*applications = 0"),
-        blocking.connect(tmp_path / "socket", start=["--applications", "0"]),
-    ):
-        pass
+    """The error says why; what it has printed lies beside its own socket."""
+    for name in ("gpu.0", "gpu.1"):
+        with (
+            pytest.raises(ServerError, match=r"could not be started: .*applications = 0"),
+            blocking.connect(tmp_path / name, start=["--applications", "0"]),
+        ):
+            pass
+        assert "applications = 0" in (tmp_path / f"{name}.output").read_text()
