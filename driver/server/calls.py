@@ -180,7 +180,9 @@ class Calls:
     # -- channels ----------------------------------------------------------------------------------
 
     async def _open(self, application: Application, request: OpenChannel) -> Opened:
-        space = application.space(request.space)
+        space, least = application.space(request.space), 1 - self._device.policy.stream_priorities
+        if request.priority < least:
+            raise ValueError(f"priority = {request.priority} is outside {least} … 0")
         own = [one for one in application.channels.values() if one.channel.space is space]
         if application.channels and not self._spare(application):
             if not own:

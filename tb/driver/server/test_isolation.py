@@ -20,6 +20,8 @@ from signalbox.driver.protocol.messages import (
     Kill,
     Look,
     Map,
+    OpenChannel,
+    Opened,
     OpenSpace,
     Protect,
     ReadTime,
@@ -104,6 +106,9 @@ def test_channels_and_spaces_of_others():
         for request in (CloseSpace(9), Kill(9, 0x100), Unmap(9, 0)):
             with pytest.raises(DeviceError, match="has no address space 9"):
                 await call(request, Done)
+        assert attacker.space.base == 1
+        with pytest.raises(ValueError, match=r"priority = -1 is outside 0 … 0"):
+            await call(OpenChannel(1, -1), Opened)
         for number in range(2, 9):
             await call(OpenSpace(number, 1 << 40), Done)
         with pytest.raises(DeviceError, match="has 8 address spaces already"):

@@ -146,6 +146,7 @@ def test_news_after_the_loop():
 
     async def visit() -> None:
         SocketLink(mine)
+        await asyncio.sleep(0)
 
     asyncio.run(visit())
     other.send_bytes(encode(News(1, Notified())))
