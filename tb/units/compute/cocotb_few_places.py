@@ -41,7 +41,8 @@ async def few_places(dut: Any, length: int) -> None:
     for line in lines:
         tb.launch(line[-1])
     refusals = await finish(tb, lines)
-    assert state_writes(tb), "no block was stopped"
+    # If one block alone may wait, its child often finds room where parents were refused.
+    assert state_writes(tb) or CONFIG.save_places == 1, "no block was stopped"
     launches = len(lines) * (length - 1)
     assert 0 < refusals < launches, f"{refusals} of {launches} refused"
     print(f"{refusals} of {launches} launches refused")
