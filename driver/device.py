@@ -223,14 +223,14 @@ class Device:
             await self.engine.kill_context(context)
 
         for channel in channels:
-            channel.killing = True
+            channel.kills += 1
         try:
             await self.engine.kill_context(context)
             await check_all(channels)
             await cancel(tasks, channels, kill)
         finally:
             for channel in channels:
-                channel.killing = False
+                channel.kills -= 1
 
     async def close_space(self, space: AddressSpace) -> None:
         """Close an address space with its streams and channels. Buffers are not freed.

@@ -396,7 +396,7 @@ class Channel(CommandChannel):
         if failure.cause is not Cause.TASK_KILLED:
             return False
         task = self.tasks.of(failure)
-        return self.killing or (task is not None and task.cancelled)
+        return self.kills > 0 or (task is not None and task.cancelled)
 
     async def _pass(self, failure: ChannelError) -> None:
         """Continue after a killed task, or after the launch of one, which was refused."""

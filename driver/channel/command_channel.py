@@ -26,14 +26,15 @@ class CommandChannel(ABC):
     index : number of the channel.
     failure : known error that halts it, or None.
     tasks : compute tasks that it has launched.
-    killing : tasks that were killed do not halt it, as if all were cancelled.
+    kills : kills in progress of all its tasks. While there is one, tasks that were killed do not
+        halt it, as if all were cancelled.
     """
 
     def __init__(self, machine: Machine, space: AddressSpace, index: int) -> None:
         self.machine, self.space, self.index = machine, space, index
         self.failure: ChannelError | None = None
         self.tasks = Tasks()
-        self.killing = False
+        self.kills = 0
         self._lock = FairLock(machine)
 
     @property

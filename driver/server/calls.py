@@ -217,7 +217,7 @@ class Calls:
         """Run its tasks in the application's context. Those that are killed do not halt it: its
         client hears of them."""
         self._note(Kind.OPENED, application, channel.index)
-        channel.killing = True
+        channel.kills += 1
         channel.tasks = application.reported(channel.index, self._device.machine.now)
         if application.context is not None:
             contexts = self._device.engine.contexts

@@ -279,3 +279,26 @@ def test_out_of_reach():
         await stream.synchronize()
 
     run(body)
+
+
+def test_context_killed_twice():
+    """A kill of a context that has ended, or failed, does not disturb another one that goes on."""
+
+    async def body(device, machine):
+        context = await device.engine.contexts.create("mine")
+        stream = await device.stream(space=device.create_space("mine", context=context))
+        machine.compute.hold = True
+        (first,) = await launch(stream)
+        await settle(machine)
+        begun = asyncio.ensure_future(device.kill(context))
+        await asyncio.sleep(0)
+        brief = asyncio.ensure_future(device.kill(context))
+        await asyncio.sleep(0)
+        brief.cancel()
+        await asyncio.wait([brief])
+        await begun
+        assert killed(first)
+        machine.compute.hold = False
+        await goes_on(device, stream)
+
+    run(body)
