@@ -68,6 +68,8 @@ class AddressSpace(ABC):
         self._by_buffer: dict[Buffer, list[Mapping]] = {}
         self._retiring: list[Mapping] = []
         self._unsettled = False
+        # Mapped buffers of interrupted calls, which no caller has.
+        self._orphans: list[Buffer] = []
 
     def __str__(self) -> str:
         asid = "no ASID" if self.asid is None else f"ASID {self.asid}"
@@ -178,13 +180,17 @@ class AddressSpace(ABC):
     async def allocate(
         self, size: int, *, above: int = _LOWEST, read_only: bool = False, name: str = ""
     ) -> Buffer:
-        """Allocate a buffer of whole pages and map it here. Raises as `map` and
-        `Memory.allocate_pages`."""
+        """Allocate a buffer of whole pages and map it here. If the call is interrupted once the
+        buffer is mapped, `settle` or `end` frees it. Raises as `map` and `Memory.allocate_pages`.
+        """
         buffer = self._memory.allocate_pages(size, name=name)
         try:
             await self.map(buffer, above=above, read_only=read_only)
-        except Exception:
-            buffer.free()
+        except BaseException:  # cancelled, perhaps
+            if buffer.mappings:
+                self._orphans.append(buffer)
+            else:
+                buffer.free()
             raise
         return buffer
 
@@ -219,11 +225,7 @@ class AddressSpace(ABC):
         """
         async with self._lock:
             self._check_mapping(mapping)
-            pages = await self._remove(mapping)
-            mapping.unmapped = True
-            self._strike(mapping)
-            self._retiring.append(mapping)
-            await self._invalidate(pages)
+            await self._invalidate(await self._retire(mapping))
 
     async def protect(self, mapping: Mapping, *, read_only: bool) -> None:
         """Allow or forbid writes to a mapping. Raises as `unmap`."""
@@ -235,10 +237,15 @@ class AddressSpace(ABC):
                 await self._invalidate(changed)
 
     async def settle(self) -> None:
-        """Complete the invalidation of an interrupted change, if there is one."""
+        """Complete the invalidation of an interrupted change, if there is one, and free the buffers
+        of interrupted calls of `allocate`."""
         async with self._lock:
-            if self._unsettled:
-                await self._invalidate([])
+            for buffer in self._orphans:
+                for mapping in tuple(self._by_buffer.get(buffer, ())):
+                    await self._retire(mapping)
+            if self._unsettled or self._orphans:
+                await self._invalidate([], whole=True)
+            self._free_orphans()
 
     async def end(self) -> None:
         """Unmap everything and free the page tables. Only for `AddressSpaces.close`, once the
@@ -252,12 +259,14 @@ class AddressSpace(ABC):
             self._mappings.clear()
             self._by_buffer.clear()
             self._release_retiring()
+            self._free_orphans()
             await self._free()
 
     async def unmap_all(self, buffer: Buffer) -> None:
-        """Unmap every mapping of a buffer."""
+        """Unmap every mapping of a buffer, and complete the unmapping that was interrupted."""
         for mapping in tuple(self._by_buffer.get(buffer, ())):
             await self.unmap(mapping)
+        await self.settle()
 
     # -- questions ---------------------------------------------------------------------------------
 
@@ -382,14 +391,18 @@ class AddressSpace(ABC):
             self._by_buffer.setdefault(mapping.buffer, []).append(mapping)
             mapping.buffer.mappings.append(mapping)
 
-    def _strike(self, mapping: Mapping) -> None:
-        """Take a mapping off the list of current ones. TLBs may still hold its translations."""
+    async def _retire(self, mapping: Mapping) -> list[Page]:
+        """Remove a current mapping; returns its pages, which TLBs may still hold."""
+        pages = await self._remove(mapping)
+        mapping.unmapped = True
         self._mappings.remove(mapping)
         if mapping.buffer is not None:
             left = self._by_buffer[mapping.buffer]
             left.remove(mapping)
             if not left:
                 del self._by_buffer[mapping.buffer]
+        self._retiring.append(mapping)
+        return pages
 
     def _release_retiring(self) -> None:
         """Free the addresses and buffers of unmapped mappings: no TLB holds them any more."""
@@ -398,6 +411,12 @@ class AddressSpace(ABC):
             if mapping.buffer is not None:
                 mapping.buffer.mappings.remove(mapping)
         self._retiring.clear()
+
+    def _free_orphans(self) -> None:
+        """Free the buffers that no caller has, once nothing maps them."""
+        for buffer in self._orphans:
+            buffer.free()
+        self._orphans.clear()
 
     # -- checks ------------------------------------------------------------------------------------
 

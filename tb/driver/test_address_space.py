@@ -563,3 +563,44 @@ def test_changes_take_turns():
         assert again.va == mapping.va and tb.access(again.va) == BIG
 
     run(body)
+
+
+@pytest.mark.parametrize("how", ["waits", "is mapped, settle", "is mapped, end"])
+def test_allocation_broken_off(how: str):
+    """The buffer of a cancelled allocation is free again: at once if it was not mapped, otherwise
+    once the machine has forgotten it."""
+
+    async def body(tb: SpaceOnMachine):
+        space = tb.space
+        mapping = await space.map(0, SMALL)
+        if how != "waits":  # the buffer replaces a table, whose invalidation is waited for
+            await space.unmap(mapping)
+        room, tb.mmu.latency = tb.memory.free_bytes, lambda: 3
+        before = asyncio.create_task(space.unmap(mapping)) if how == "waits" else None
+        allocation = asyncio.create_task(space.allocate(HUGE))
+        await asyncio.sleep(0)
+        assert tb.memory.free_bytes < room
+        allocation.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await allocation
+        if before is not None:
+            assert tb.memory.free_bytes == room
+            await before
+        elif how == "is mapped, settle":
+            assert tb.memory.free_bytes < room
+            await space.settle()
+            assert tb.memory.free_bytes > room and not list(space)
+
+    run(body)
+
+
+def test_unmapping_of_a_buffer_broken_off():
+    """A buffer whose unmapping was interrupted can be freed after another call."""
+
+    async def body(tb: SpaceOnMachine):
+        buffer = await tb.space.allocate(SMALL)
+        await broken_off(tb, "is cancelled", tb.space.mapping(buffer))
+        await tb.space.unmap_all(buffer)
+        buffer.free()
+
+    run(body)
