@@ -248,7 +248,7 @@ class Device:
             self.compute.forget(space)
         self.fences.forget(space)
         if self._services.runlist is not None:
-            await self._services.runlist.forget(space)
+            self._services.runlist.forget(space)
 
     def semaphore_address(self, slot: int) -> int:
         """Virtual address of an on-chip semaphore. Raises `DeviceError` if there is none."""

@@ -147,10 +147,9 @@ class Runlist:
             self._group(space).channels.remove(channel)
             await self._update()
 
-    async def forget(self, space: AddressSpace) -> None:
+    def forget(self, space: AddressSpace) -> None:
         """Remove a closed address space. Its channels are closed already."""
-        async with self._lock:
-            self._groups.pop(space, None)
+        self._groups.pop(space, None)
 
     async def starved(self) -> bool:
         """Whether, since the last call, all channels with work have waited at once for failed

@@ -109,7 +109,7 @@ class AddressSpace(ABC):
 
     @abstractmethod
     async def _free(self) -> None:
-        """Free the page tables, once nothing uses them."""
+        """Free the page tables, once nothing uses them. Called again after an interruption."""
 
     # -- addresses and mappings --------------------------------------------------------------------
 
@@ -248,11 +248,10 @@ class AddressSpace(ABC):
             self._free_orphans()
 
     async def end(self) -> None:
-        """Unmap everything and free the page tables. Only for `AddressSpaces.close`, once the
-        machine has acknowledged the unbind."""
+        """Unmap everything and free the page tables; an interrupted call can be repeated. Only for
+        `Spaces.close`, once the machine has acknowledged the unbind."""
         async with self._lock:
             self._check_open()
-            self.closed = True
             for mapping in self._mappings:
                 mapping.unmapped = True
             self._retiring += self._mappings
@@ -261,6 +260,7 @@ class AddressSpace(ABC):
             self._release_retiring()
             self._free_orphans()
             await self._free()
+            self.closed = True
 
     async def unmap_all(self, buffer: Buffer) -> None:
         """Unmap every mapping of a buffer, and complete the unmapping that was interrupted."""

@@ -58,12 +58,13 @@ class Spaces(ABC):
 
     async def close(self, space: AddressSpace) -> None:
         """Unbind a space, remove its mappings and free its page tables. Buffers are not freed.
-        Raises `SpaceError` if the space is in use or already closed."""
+        An interrupted call can be repeated. Raises `SpaceError` if the space is in use or already
+        closed."""
         async with self._lock:
             self._check_known(space)
             await self._leave(space)
-            del self._spaces[space.base]
             await space.end()
+            del self._spaces[space.base]
 
     @abstractmethod
     async def _leave(self, space: AddressSpace) -> None:

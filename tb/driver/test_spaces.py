@@ -193,6 +193,31 @@ def test_close():
     run(body, asids=1)
 
 
+@pytest.mark.parametrize("turns", range(1, 16))
+def test_close_broken_off(turns: int):
+    """A space whose closing is cancelled, while the machine forgets it or while a change of its
+    mappings is in progress, can be closed once more, and nothing of it is left."""
+
+    async def body(spaces, mmu, memory):
+        a = spaces.create("a")
+        mapping = await a.map(0, SMALL)
+        async with spaces.use(a):
+            pass
+        mmu.latency = lambda: 3
+        closing = asyncio.create_task(spaces.close(a))
+        await asyncio.sleep(0)
+        change = asyncio.create_task(a.unmap(mapping))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait([closing, change])
+        if not a.closed:
+            await spaces.close(a)
+        assert not list(spaces)
+
+    run(body)
+
+
 def test_misuse():
     async def body(spaces, mmu, memory):
         a = spaces.create("a")
