@@ -317,11 +317,10 @@ class Device:
         return stream
 
     async def _closed(self, stream: Stream) -> None:
-        """Remove a closed stream, and close its channel if no other stream uses it."""
+        """Remove a closed stream, which no longer uses its channel."""
         self._streams.remove(stream)
         self.fences.of(stream.space).give(stream.fence)
-        if all(each.channel is not stream.channel for each in self._streams):
-            await self.channels.close(stream.channel.index)
+        await self.channels.release(stream.channel)
 
     def event(self, *, interrupt: bool = True) -> Event:
         """Create an event. The CPU can wait only for events created with `interrupt`."""

@@ -136,7 +136,8 @@ class Channel(CommandChannel):
         of the channel's previous start.
 
         Raises `ChannelActive` if earlier work of the channel does not end; `OutOfAsids`;
-        `OutOfAddresses`; `OutOfMemory`. Its memory is freed then.
+        `OutOfAddresses`; `OutOfMemory`. Its memory is freed then. After an interruption, `close`
+        frees it.
         """
         async with self.turn():
             try:
@@ -209,7 +210,8 @@ class Channel(CommandChannel):
 
     async def close(self) -> None:
         """Disable the channel, clear its errors, and free its memory once the hardware no longer
-        uses it. Its tasks that have not ended are killed. Raises `ChannelActive`."""
+        uses it. Its tasks that have not ended are killed. An interrupted call can be repeated.
+        Raises `ChannelActive`."""
         async with self._checks:
             await stop(self.control, [self.index])
             await clear_errors(self.control, self.index)
@@ -218,10 +220,9 @@ class Channel(CommandChannel):
     async def _free(self) -> None:
         """Unmap and free the channel's memory; leave its context and release its ASID."""
         self.tasks.end()
-        for buffer in self._buffers:
-            await self.space.unmap_all(buffer)
-            buffer.free()
-        self._buffers.clear()
+        while self._buffers:
+            await self.space.unmap_all(self._buffers[-1])
+            self._buffers.pop().free()
         if self._joined and self._resources.compute is not None:
             self._joined = False
             await self._resources.compute.leave(self.space)

@@ -142,9 +142,12 @@ class Runlist:
                 raise
 
     async def remove(self, channel: int, space: AddressSpace) -> None:
-        """Remove a channel that was closed. Raises `RunlistRefused`."""
+        """Remove a channel that was closed, if it is there. An interrupted call can be repeated.
+        Raises `RunlistRefused`."""
         async with self._lock:
-            self._group(space).channels.remove(channel)
+            channels = self._group(space).channels
+            if channel in channels:
+                channels.remove(channel)
             await self._update()
 
     def forget(self, space: AddressSpace) -> None:

@@ -14,6 +14,7 @@ from signalbox.driver.faults.task_error import TaskError
 from signalbox.driver.memory.address_space import AddressSpace
 from signalbox.driver.memory.fence import Fence
 from signalbox.driver.memory.physical import Buffer, Memory
+from signalbox.driver.platform.fair_lock import FairLock
 from signalbox.driver.platform.machine import Machine
 from signalbox.driver.protocol.errors import CommandsRefused, error_of
 from signalbox.driver.protocol.messages import (
@@ -206,6 +207,7 @@ class ClientChannels(Channels[ClientChannel]):
         self._connection, self._machine, self._memory = connection, machine, memory
         self._welcome, self._launcher = welcome, launcher
         self._channels: dict[int, ClientChannel] = {}
+        self._lock = FairLock(machine)
         connection.listen(self._heard)
 
     def __getitem__(self, index: int) -> ClientChannel:
@@ -219,6 +221,12 @@ class ClientChannels(Channels[ClientChannel]):
 
     async def for_priority(self, priority: int, space: AddressSpace) -> ClientChannel:
         """See `Channels.for_priority`."""
+        async with self._lock:
+            channel = await self._opened(priority, space)
+            self._uses[channel] += 1
+            return channel
+
+    async def _opened(self, priority: int, space: AddressSpace) -> ClientChannel:
         assert isinstance(space, ClientSpace), "spaces of a client's device are such"
         await space.open()
         size = _LONGEST * _DWORD * self._welcome.dwords
@@ -236,9 +244,14 @@ class ClientChannels(Channels[ClientChannel]):
             self._channels[index] = ClientChannel(*parts, self._launcher)
         return self._channels[index]
 
-    async def close(self, index: int) -> None:
-        """See `Channels.close`."""
-        await self._channels[index].close()
+    def _changes(self, index: int) -> FairLock:
+        """One for all: the server chooses the channel that is opened."""
+        return self._lock
+
+    async def _remove(self, index: int) -> None:
+        channel = self._channels[index]
+        await channel.close()
+        self._uses.pop(channel, None)
         del self._channels[index]
 
     def _heard(self, event: Event) -> None:

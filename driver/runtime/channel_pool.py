@@ -8,6 +8,7 @@ from signalbox.driver.channel.priority_policy import Policy, PolicyError
 from signalbox.driver.channel.settings import ChannelSettings
 from signalbox.driver.commands.pushbuffer import COMPUTE_SUBCHANNEL, Pushbuffer
 from signalbox.driver.memory.address_space import AddressSpace
+from signalbox.driver.platform.fair_lock import FairLock
 from signalbox.driver.platform.info import DeviceError, DeviceInfo
 from signalbox.driver.runtime.channels import Channels
 from signalbox.hw.methods import ObjectClass
@@ -29,6 +30,8 @@ class ChannelPool(Channels[Channel]):
         self._resources, self._info = resources, info
         self._policy, self.settings, self._runlist = policy, settings, resources.runlist
         self._channels: dict[int, Channel] = {}
+        self._ready: set[int] = set()  # open, and not being closed
+        self._locks = [FairLock(resources.control.machine) for _ in range(info.channels)]
 
     def __getitem__(self, index: int) -> Channel:
         return self._channels[index]
@@ -42,21 +45,35 @@ class ChannelPool(Channels[Channel]):
     async def for_priority(self, priority: int, space: AddressSpace) -> Channel:
         """See `Channels.for_priority`. Raises `DeviceError` if other spaces hold all channels of
         that priority; otherwise as `Channel.open`."""
-        channels = self._channels
-        usable = {
-            index
-            for index in range(self._info.channels)
-            if index not in channels or channels[index].space is space
-        }
+        while True:
+            index = self._choose(priority, space)
+            async with self._locks[index]:
+                if self._fits(index, space) or index not in self._ready:
+                    channel = await self._opened(index, space, self.settings)
+                    self._uses[channel] += 1
+                    return channel
+
+    def _choose(self, priority: int, space: AddressSpace) -> int:
+        """Number of a channel for `for_priority`: free, or of the same space; otherwise one whose
+        opening or closing is in progress, or was interrupted."""
+        every = range(self._info.channels)
+        fitting = {index for index in every if self._fits(index, space)}
         try:
-            index = self._policy.channel(priority, usable)
+            return self._policy.channel(priority, fitting)
         except PolicyError as error:
-            owners = [f"channel {i} {channels[i].space.name!r}" for i in sorted(channels)]
+            refusal = error
+        try:
+            return self._policy.channel(priority, {*every} - self._ready)
+        except PolicyError:
+            owners = [f"channel {i} {one.space.name!r}" for i, one in sorted(self.items())]
             raise DeviceError(
-                f"no channel for a stream of {space}: {error}. In use by address spaces: "
+                f"no channel for a stream of {space}: {refusal}. In use by address spaces: "
                 f"{', '.join(owners)}"
-            ) from error
-        return await self.open(index, space)
+            ) from refusal
+
+    def _fits(self, index: int, space: AddressSpace) -> bool:
+        """Whether a channel is free, or of a space."""
+        return index not in self._channels or self._channels[index].space is space
 
     async def open(self, index: int, space: AddressSpace, **options: bool) -> Channel:
         """Return an open channel of an address space. If it is not open, enable it, with `options`
@@ -66,31 +83,37 @@ class ChannelPool(Channels[Channel]):
         Raises `DeviceError` if the channel belongs to another space; otherwise as `Channel.open`
         and `Runlist.add`.
         """
-        if index not in self._channels:
-            if not 0 <= index < self._info.channels:
-                raise DeviceError(f"channel {index} is outside 0 … {self._info.channels - 1}")
-            settings = replace(self.settings, **options)
-            channel = Channel(self._resources, space, index, settings)
-            self._channels[index] = channel
-            try:
-                await self._start(channel)
-            except BaseException:  # cancelled, perhaps
-                del self._channels[index]
-                raise
+        if not 0 <= index < self._info.channels:
+            raise DeviceError(f"channel {index} is outside 0 … {self._info.channels - 1}")
+        async with self._locks[index]:
+            return await self._opened(index, space, replace(self.settings, **options))
+
+    async def _opened(self, index: int, space: AddressSpace, settings: ChannelSettings) -> Channel:
+        """See `open`. Within `_changes`."""
+        if index not in self._ready:
+            if index in self._channels:  # an earlier call was interrupted
+                await self._remove(index)
+            self._channels[index] = Channel(self._resources, space, index, settings)
+            await self._start(index)
+            self._ready.add(index)
         channel = self._channels[index]
         if channel.space is not space:
             raise DeviceError(f"channel {index} belongs to {channel.space}, not to {space}")
         return channel
 
-    async def _start(self, channel: Channel) -> None:
-        """Enable a channel, and give it a turn."""
-        await channel.open(self._first_commands())
-        if self._runlist is None:
-            return
+    async def _start(self, index: int) -> None:
+        """Enable a channel, and give it a turn. If it fails, the channel is free again."""
+        channel = self._channels[index]
         try:
-            await self._runlist.add(channel.index, channel.space)
-        except BaseException:
-            await channel.close()
+            await channel.open(self._first_commands())
+        except Exception:
+            del self._channels[index]
+            raise
+        try:
+            if self._runlist is not None:
+                await self._runlist.add(index, channel.space)
+        except Exception:
+            await self._remove(index)
             raise
 
     def _first_commands(self) -> Pushbuffer:
@@ -100,10 +123,14 @@ class ChannelPool(Channels[Channel]):
             commands.set_object(COMPUTE_SUBCHANNEL, ObjectClass.COMPUTE)
         return commands
 
-    async def close(self, index: int) -> None:
-        """See `Channels.close`."""
+    def _changes(self, index: int) -> FairLock:
+        return self._locks[index]
+
+    async def _remove(self, index: int) -> None:
         channel = self._channels[index]
+        self._ready.discard(index)
         await channel.close()
-        del self._channels[index]
         if self._runlist is not None:
             await self._runlist.remove(index, channel.space)
+        self._uses.pop(channel, None)
+        del self._channels[index]

@@ -1,11 +1,13 @@
 """Channels of a device, as its streams see them."""
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Mapping
 from typing import TypeVar
 
 from signalbox.driver.channel.command_channel import CommandChannel
 from signalbox.driver.memory.address_space import AddressSpace
+from signalbox.driver.platform.fair_lock import FairLock
 
 __all__ = ["Channels"]
 
@@ -15,6 +17,9 @@ _Channel = TypeVar("_Channel", bound=CommandChannel, covariant=True)
 class Channels(Mapping[int, _Channel]):
     """Open channels, by number. Each belongs to one address space at a time.
 
+    They include channels that are being opened or closed. After an interruption of that, the next
+    call for the channel closes it first.
+
     Parameters
     ----------
     stream_priorities : number of stream priorities.
@@ -22,6 +27,7 @@ class Channels(Mapping[int, _Channel]):
 
     def __init__(self, stream_priorities: int) -> None:
         self._stream_priorities = stream_priorities
+        self._uses: Counter[CommandChannel] = Counter()
 
     @property
     def priority_range(self) -> tuple[int, int]:
@@ -35,10 +41,30 @@ class Channels(Mapping[int, _Channel]):
 
     @abstractmethod
     async def for_priority(self, priority: int, space: AddressSpace) -> _Channel:
-        """Channel for a stream of `priority` in `space`, opened if necessary. Raises `DeviceError`
-        if there is none; `OutOfAsids`, `OutOfAddresses`, `OutOfMemory`."""
+        """Channel for a stream of `priority` in `space`, opened if necessary, and in use until
+        `release`. Raises `DeviceError` if there is none; `OutOfAsids`, `OutOfAddresses`,
+        `OutOfMemory`."""
+
+    async def release(self, channel: CommandChannel) -> None:
+        """End a use of a channel, for which nothing is left to execute; the last one closes it. Any
+        address space can have it then. Raises `ChannelActive`."""
+        if channel in self._uses:
+            self._uses[channel] -= 1
+        async with self._changes(channel.index):
+            if self.get(channel.index) is channel and not self._uses[channel]:
+                await self._remove(channel.index)
+
+    async def close(self, index: int) -> None:
+        """Close a channel, whatever uses it. Raises `ChannelActive`."""
+        channel = self[index]
+        async with self._changes(index):
+            if self.get(index) is channel:
+                await self._remove(index)
 
     @abstractmethod
-    async def close(self, index: int) -> None:
-        """Close a channel, which must no longer be in use. Any address space can have it then.
-        Raises `ChannelActive`."""
+    def _changes(self, index: int) -> FairLock:
+        """Lock held while a channel is opened or closed."""
+
+    @abstractmethod
+    async def _remove(self, index: int) -> None:
+        """Close a channel that is there, within `_changes`; repeated after an interruption."""

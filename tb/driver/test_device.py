@@ -2,6 +2,8 @@
 
 import asyncio
 import random
+from collections.abc import Coroutine
+from typing import Any
 
 import numpy as np
 import pytest
@@ -852,19 +854,106 @@ def test_fence_of_a_dropped_launch():
     run(body)
 
 
-@pytest.mark.parametrize("turns", [*range(12), 20, 30, 40, 60, 80, 100])
+MOMENTS = [*range(12), 20, 30, 40, 60, 80, 100]
+"""Turns of the event loop after which a call is cancelled."""
+
+
+async def interrupt(call: Coroutine[Any, Any, Any], turns: int) -> None:
+    """Cancel a call after turns of the event loop, unless it has ended by then."""
+    task = asyncio.ensure_future(call)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def fills(device: Device, stream: Stream) -> None:
+    """Check that a stream gets its work done."""
+    buffer = await device.allocate(64, space=stream.space)
+    await stream.fill_async(buffer, 7, 64)
+    await stream.synchronize()
+    assert (buffer.read() == 7).all()
+    await device.free(buffer)
+
+
+@pytest.mark.parametrize("turns", MOMENTS)
 def test_cancelled_opening(turns: int):
-    """A channel whose opening is cancelled is not given to the next stream."""
+    """A channel whose opening is cancelled is not given to the next stream, and nothing of it is
+    left: neither memory nor a use of its address space."""
 
     async def body(device, machine):
+        stream = await device.stream()
+        await fills(device, stream)
+        await stream.close()
+        room = device.memory.free_bytes
+        await interrupt(device.stream(), turns)
+        stream = await device.stream()
+        await fills(device, stream)
+        await stream.close()
+        for index in list(device.channels):  # of a stream that was opened and then dropped
+            await device.channels.close(index)
+        assert device.memory.free_bytes == room
+        assert not device.spaces.users(device.space)
+
+    run(body, machine=FakeMachine(Config(channels=1, memory_bytes=SPACE)))
+
+
+@pytest.mark.parametrize("turns", MOMENTS)
+def test_cancelled_closing(turns: int):
+    """A channel whose closing is cancelled is not given to the next stream, of whatever space."""
+
+    async def body(device, machine):
+        other = device.create_space("other")
+        for space in (other, device.space):
+            stream = await device.stream(space=space)
+            await fills(device, stream)
+            await stream.close()
+        room = device.memory.free_bytes
+        stream = await device.stream()
+        await interrupt(stream.close(), turns)
+        if stream in device._streams:
+            await stream.close()
+        stream = await device.stream(space=other)
+        await fills(device, stream)
+        await stream.close()
+        assert device.memory.free_bytes == room
+        await device.close_space(other)
+
+    run(body, machine=FakeMachine(Config(channels=1, memory_bytes=SPACE)))
+
+
+@pytest.mark.parametrize("turns", MOMENTS)
+@pytest.mark.parametrize("own", [True, False])
+def test_opening_beside_a_closing(own: bool, turns: int):
+    """A stream that is created while the last stream of the channel is being closed gets a channel
+    that is open, also in another address space."""
+
+    async def body(device, machine):
+        space = device.space if own else device.create_space("other")
+        stream = await device.stream()
+        await stream.synchronize()
+        closing = asyncio.ensure_future(device.channels.close(stream.channel.index))
+        for _ in range(turns + 1):
+            await asyncio.sleep(0)
+        again = await device.stream(space=space)
+        await closing
+        await fills(device, again)
+        await again.close()
+
+    run(body, machine=FakeMachine(Config(channels=1, memory_bytes=SPACE)))
+
+
+@pytest.mark.parametrize("turns", MOMENTS)
+def test_opening_that_fails_for_another(turns: int):
+    """A stream whose channel is being opened by a call that fails gets a channel that is open."""
+
+    async def body(device, machine):
+        failing = asyncio.ensure_future(device.channel(0))
         opening = asyncio.ensure_future(device.stream())
         for _ in range(turns):
             await asyncio.sleep(0)
-        opening.cancel()
-        await asyncio.wait([opening])
-        stream, buffer = await device.stream(), await device.allocate(64)
-        await stream.fill_async(buffer, 7, 64)
-        await stream.synchronize()
-        assert (buffer.read() == 7).all()
+        failing.cancel()
+        await asyncio.wait([failing, opening])
+        await fills(device, await opening)
 
-    run(body, machine=FakeMachine(Config(channels=1)))
+    run(body, machine=FakeMachine(Config(channels=1, memory_bytes=SPACE)))
