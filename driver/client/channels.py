@@ -154,9 +154,8 @@ class ClientChannel(CommandChannel):
         self._resumes += 1
         await self._connection.call(Resume(self.index, skip), Done)
 
-    async def close(self) -> None:
-        """Close the channel. Its tasks that have not ended are killed. Raises `ChannelActive`."""
-        await self._connection.call(CloseChannel(self.index), Done)
+    def end(self) -> None:
+        """Free the channel's memory, once the server has closed it and killed its tasks."""
         self.tasks.end()
         self._arena.free()
 
@@ -207,6 +206,7 @@ class ClientChannels(Channels[ClientChannel]):
         self._connection, self._machine, self._memory = connection, machine, memory
         self._welcome, self._launcher = welcome, launcher
         self._channels: dict[int, ClientChannel] = {}
+        self._closing: set[int] = set()
         self._lock = FairLock(machine)
         connection.listen(self._heard)
 
@@ -231,28 +231,37 @@ class ClientChannels(Channels[ClientChannel]):
         await space.open()
         size = _LONGEST * _DWORD * self._welcome.dwords
         arena = self._memory.allocate(size, name="commands")
-        try:
-            opened = await self._connection.call(OpenChannel(space.base, priority), Opened)
-        except BaseException:
-            arena.free()
-            raise
-        index = opened.channel
-        if index in self._channels:
-            arena.free()
-        else:
-            parts = self._connection, self._machine, space, index, arena, self._welcome
-            self._channels[index] = ClientChannel(*parts, self._launcher)
-        return self._channels[index]
+
+        def answered(answer: Result) -> None:
+            if isinstance(answer, Opened) and answer.channel not in self._channels:
+                parts = self._connection, self._machine, space, answer.channel, arena, self._welcome
+                self._channels[answer.channel] = ClientChannel(*parts, self._launcher)
+            else:
+                arena.free()
+
+        request = OpenChannel(space.base, priority)
+        opened = await self._connection.call(request, Opened, answered)
+        return self._channels[opened.channel]
 
     def _changes(self, index: int) -> FairLock:
         """One for all: the server chooses the channel that is opened."""
         return self._lock
 
     async def _remove(self, index: int) -> None:
-        channel = self._channels[index]
-        await channel.close()
-        self._uses.pop(channel, None)
-        del self._channels[index]
+        while index in self._closing:  # by a call that was interrupted
+            await self._connection.news()
+        if index not in self._channels:
+            return
+
+        def answered(answer: Result) -> None:
+            self._closing.remove(index)
+            if not isinstance(answer, Refused):
+                channel = self._channels.pop(index)
+                self._uses.pop(channel, None)
+                channel.end()
+
+        self._closing.add(index)
+        await self._connection.call(CloseChannel(index), Done, answered)
 
     def _heard(self, event: Event) -> None:
         if isinstance(event, (Taken, Halted, Failed)) and event.channel in self._channels:

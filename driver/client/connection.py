@@ -8,6 +8,7 @@ from signalbox.driver.protocol.messages import (
     Answer,
     Call,
     Event,
+    MessageError,
     News,
     Refused,
     Request,
@@ -49,8 +50,6 @@ class Connection:
         self.cycle = 0
         self._link = link
         self._count = 0
-        self._answers: dict[int, Result] = {}
-        self._abandoned: set[int] = set()
         self._posted: dict[int, Callable[[Result], None]] = {}
         self._listeners: list[Callable[[Event], None]] = []
 
@@ -64,12 +63,9 @@ class Connection:
         self.cycle = message.cycle
         match message:
             case Answer(number=number, result=result):
-                if number in self._posted:
-                    self._posted.pop(number)(result)
-                elif number in self._abandoned:
-                    self._abandoned.remove(number)
-                else:
-                    self._answers[number] = result
+                if number not in self._posted:
+                    raise MessageError(f"answer {number} is to no call")
+                self._posted.pop(number)(result)
             case News(event=event):
                 for listener in self._listeners:
                     listener(event)
@@ -84,19 +80,30 @@ class Connection:
         self._link.send(encode(Call(self._count, request)))
         self._count += 1
 
-    async def call(self, request: Request, kind: type[_Result]) -> _Result:
+    async def call(
+        self,
+        request: Request,
+        kind: type[_Result],
+        answered: Callable[[Result], None] | None = None,
+    ) -> _Result:
         """Make a call, whose answer is of type `kind`. Raises the exception with which the server
-        refuses it; `ServerError` if the connection has ended."""
-        number = self._count
-        self._count += 1
-        self._link.send(encode(Call(number, request)))
-        try:
-            while number not in self._answers:
-                await self._link.wait()
-        except BaseException:
-            self._abandoned.add(number)
-            raise
-        answer = self._answers.pop(number)
+        refuses it; `ServerError` if the connection has ended.
+
+        The server carries the call out although its caller is cancelled meanwhile. So a change of
+        state that has to be that of the server belongs into `answered`, which is given the answer
+        in either case.
+        """
+        answers: list[Result] = []
+
+        def take(answer: Result) -> None:
+            answers.append(answer)
+            if answered is not None:
+                answered(answer)
+
+        self.post(request, take)
+        while not answers:
+            await self._link.wait()
+        (answer,) = answers
         if isinstance(answer, Refused):
             raise exception_of(answer)
         if not isinstance(answer, kind):

@@ -1,4 +1,10 @@
-"""Address spaces of a client: it chooses the addresses, the server has the page tables."""
+"""Address spaces of a client: it chooses the addresses, the server has the page tables.
+
+The server carries out changes of one client in order, also those whose caller is cancelled. So they
+are noted here when they are sent, and a mapping without a caller is taken back behind its call.
+"""
+
+from contextlib import suppress
 
 from signalbox.driver.client.connection import Connection
 from signalbox.driver.memory.address_space import AddressSpace
@@ -6,12 +12,16 @@ from signalbox.driver.memory.mapping import Mapping
 from signalbox.driver.memory.page_tables import Page
 from signalbox.driver.memory.physical import Memory
 from signalbox.driver.memory.spaces import Spaces
+from signalbox.driver.protocol.errors import ServerError, exception_of
 from signalbox.driver.protocol.messages import (
     CloseSpace,
     Done,
     Map,
     OpenSpace,
     Protect,
+    Refused,
+    Request,
+    Result,
     Unmap,
 )
 
@@ -29,6 +39,7 @@ class ClientSpace(AddressSpace):
     ) -> None:
         super().__init__(memory, name, size)
         self._connection, self._number, self._open = connection, number, False
+        self._answers: list[Result] = []
         self._addresses.take(super().upper, _SERVERS_BYTES)
 
     @property
@@ -44,8 +55,11 @@ class ClientSpace(AddressSpace):
     async def open(self) -> None:
         """Create the space at the server, with its first use."""
         if not self._open:
-            await self._connection.call(OpenSpace(self._number, self.size), Done)
             self._open = True
+            await self._connection.call(OpenSpace(self._number, self.size), Done, self._opened)
+
+    def _opened(self, answer: Result) -> None:
+        self._open = not isinstance(answer, Refused)
 
     async def _enter(
         self, va: int, pa: int, size: int, page_size: int, permissions: dict[str, bool]
@@ -53,24 +67,50 @@ class ClientSpace(AddressSpace):
         await self.open()
         options = {name: permissions[name] for name in ("read_only", "atomics")}
         request = Map(self._number, va=va, pa=pa, size=size, page=page_size, **options)
-        await self._connection.call(request, Done)
+        try:
+            await self._connection.call(request, Done)
+        except BaseException:  # cancelled, or refused
+            self._take_back(va)
+            raise
         return []
 
+    def _take_back(self, va: int) -> None:
+        """Remove a mapping that may have been entered."""
+        with suppress(ServerError):  # the connection has ended
+            self._connection.post(Unmap(self._number, va), lambda _: None)
+
     async def _remove(self, mapping: Mapping) -> list[Page]:
-        await self._connection.call(Unmap(self._number, mapping.va), Done)
+        self._send(Unmap(self._number, mapping.va))
         return []
 
     async def _restrict(self, mapping: Mapping, *, read_only: bool) -> list[Page]:
-        await self._connection.call(Protect(self._number, mapping.va, read_only), Done)
+        self._send(Protect(self._number, mapping.va, read_only))
         return []
 
+    def _send(self, request: Request) -> None:
+        """Send a change, whose answer `_invalidate` waits for."""
+        self._answers = answers = []
+        self._connection.post(request, answers.append)
+
     async def _invalidate(self, pages: list[Page], *, whole: bool = False) -> None:
-        """The server has done so with the change itself."""
+        """Wait for the answer to the last change, with which the server has invalidated its
+        pages."""
+        self._unsettled = True
+        while not self._answers:
+            await self._connection.news()
+        self._unsettled = False
+        (answer,) = self._answers
+        if isinstance(answer, Refused):
+            raise exception_of(answer)
         self._release_retiring()
 
     async def _free(self) -> None:
         if self._open:
-            await self._connection.call(CloseSpace(self._number), Done)
+            self._open = False
+            await self._connection.call(CloseSpace(self._number), Done, self._closed)
+
+    def _closed(self, answer: Result) -> None:
+        self._open = isinstance(answer, Refused)
 
 
 class ClientSpaces(Spaces):

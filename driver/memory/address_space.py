@@ -233,8 +233,7 @@ class AddressSpace(ABC):
             self._check_mapping(mapping)
             changed = await self._restrict(mapping, read_only=read_only)
             mapping.read_only = read_only
-            if changed:
-                await self._invalidate(changed)
+            await self._invalidate(changed)
 
     async def settle(self) -> None:
         """Complete the invalidation of an interrupted change, if there is one, and free the buffers

@@ -2,8 +2,6 @@
 
 import asyncio
 import random
-from collections.abc import Coroutine
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +22,7 @@ from signalbox.hw.methods import HostMethod, Reduction, RemapSource
 from signalbox.hw.registers import GLOBAL
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
 from signalbox.tb.driver.hangs import HANGS
+from signalbox.tb.driver.interruption import MOMENTS, interrupt
 from signalbox.tb.models.host import Executed
 from signalbox.tb.simulation.runner import choose_seed
 
@@ -852,19 +851,6 @@ def test_fence_of_a_dropped_launch():
         await stream.close()
 
     run(body)
-
-
-MOMENTS = [*range(12), 20, 30, 40, 60, 80, 100]
-"""Turns of the event loop after which a call is cancelled."""
-
-
-async def interrupt(call: Coroutine[Any, Any, Any], turns: int) -> None:
-    """Cancel a call after turns of the event loop, unless it has ended by then."""
-    task = asyncio.ensure_future(call)
-    for _ in range(turns):
-        await asyncio.sleep(0)
-    task.cancel()
-    await asyncio.wait([task])
 
 
 async def fills(device: Device, stream: Stream) -> None:

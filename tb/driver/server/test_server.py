@@ -27,6 +27,7 @@ from signalbox.hw.registers import PreemptionLevel
 from signalbox.tb.driver.compute_bodies import BODIES, Body, addition, check
 from signalbox.tb.driver.fakes.machine import SPACE
 from signalbox.tb.driver.hangs import HANGS
+from signalbox.tb.driver.interruption import MOMENTS, interrupt
 from signalbox.tb.driver.server.session import SMALL, Session, serve, session
 from signalbox.tb.simulation.runner import choose_seed
 
@@ -514,3 +515,59 @@ def test_pointers_are_taken_in_soon():
 
     each = {"memory_each": 1 << 14, "system_each": 1 << 16}
     serve(run, config={"channels": 32, "memory_bytes": SPACE}, applications=25, **each)
+
+
+@pytest.mark.parametrize("turns", MOMENTS)
+def test_interrupted_changes_of_a_space(turns: int):
+    """After a change whose caller is cancelled, client and server agree on what is mapped."""
+
+    async def run(session: Session) -> None:
+        device, va = await session.client(), 1 << 21
+        room = device.memory.free_bytes
+        await interrupt(device.allocate(4096), turns)
+        buffer = await device.allocate(4096)
+        space = device.create_space()
+        await interrupt(space.map(buffer, va=va), turns)
+        mapping = space.find(va) or await space.map(buffer, va=va)
+        await interrupt(space.protect(mapping, read_only=True), turns)
+        await space.protect(mapping, read_only=False)
+        await interrupt(space.unmap(mapping), turns)
+        if not mapping.unmapped:
+            await space.unmap(mapping)
+        await space.settle()
+        await space.map(buffer, va=va)
+        await interrupt(device.free(buffer), turns)
+        if not buffer.freed:
+            await device.free(buffer)
+        await interrupt(device.close_space(space), turns)
+        if not space.closed:
+            await device.close_space(space)
+        for own in list(device.space):  # of the call that ended before it could be cancelled
+            assert own.buffer is not None
+            await device.free(own.buffer)
+        assert device.memory.free_bytes == room
+        await session.works(device)
+
+    serve(run)
+
+
+@pytest.mark.parametrize("turns", MOMENTS)
+def test_interrupted_changes_of_channels(turns: int):
+    """After an opening or closing whose caller is cancelled, client and server agree on what is
+    open."""
+
+    async def run(session: Session) -> None:
+        device = await session.client()
+        await interrupt(device.stream(), turns)
+        stream = await device.stream()
+        await session.works(device, stream)
+        await interrupt(stream.close(), turns)
+        other = await device.stream()
+        await session.works(device, other)
+        for one in [one for one in device._streams]:
+            await one.close()
+        for index in list(device.channels):
+            await device.channels.close(index)
+        assert not session.server.owner.channels
+
+    serve(run, applications=1, channels_each=1)
