@@ -71,6 +71,10 @@ class Stream:
         self._services = services
         self._closed = closed
         self._channel: CommandChannel | None = None
+        # Channels that it has left, with the fence's value behind its work there; the value that
+        # its work in the current one has yet to wait for.
+        self._left: list[tuple[CommandChannel, int]] = []
+        self._behind: int | None = None
         self._unfenced = False
         self._tasks: list[tuple[Task, CommandChannel]] = []
 
@@ -91,14 +95,16 @@ class Stream:
     async def set_priority(self, priority: int) -> None:
         """Set the priority, clamped to the device's range, and choose a channel for it.
 
-        Order is kept: in a new channel, later work waits for the stream's earlier work. Raises as
-        `Device.stream`.
+        Order is kept: in a new channel, later work waits for the stream's earlier work. Once that
+        has ended, the next `synchronize` or change of priority releases the former channel. Raises
+        as `Device.stream`, and `ChannelActive`.
         """
+        await self._release_left()
         pool = self._services.channels
         priority = pool.clamp(priority)
         device_priority = self._services.limits.bands.of(-priority)
         chosen = await pool.for_priority(priority, self.space)
-        if self._channel is None or self._channel is chosen:
+        if self._channel is None:
             self._channel = chosen
         else:
             await self._move(chosen)
@@ -106,23 +112,45 @@ class Stream:
         self.device_priority = device_priority
 
     async def _move(self, chosen: CommandChannel) -> None:
-        """Continue in another channel, after a fence in the old one."""
-        async with self.turn():
-            fence, value = await self._enqueue_fence()
-            await self.channel.ring_doorbell()
-            self._channel = chosen
-        # No other task runs before this one has queued for the new channel, so later work follows.
-        await chosen.submit(Pushbuffer().acquire(fence.address, value, SemOp.ACQ_CIRC_GEQ))
+        """Continue in a channel, which is in use for the stream: after a fence in the old one if it
+        is another."""
+        left = chosen
+        try:
+            async with self.turn():
+                if chosen is not self.channel:
+                    _, value = await self._enqueue_fence()
+                    await self.channel.ring_doorbell()
+                    left, self._channel, self._behind = self.channel, chosen, value
+        finally:
+            self._left.append((left, self.fence.submitted))
+
+    async def _release_left(self) -> None:
+        """Release the channels that it has left, if its work there has ended."""
+        for channel, value in [one for one in self._left if self.fence.reached(one[1])]:
+            self._left.remove((channel, value))
+            channel.tasks.reap()
+            self._tasks = [one for one in self._tasks if one[1] is not channel or not one[0].over]
+            await self._services.channels.release(channel)
 
     @asynccontextmanager
     async def turn(self) -> AsyncGenerator[None, None]:
-        """Hold its channel's turn. The stream does not change channels meanwhile."""
+        """Hold its channel's turn. The stream does not change channels meanwhile. Work in a new
+        channel comes behind that in the former one."""
         while True:
             channel = self.channel
             async with channel.turn():
                 if channel is self.channel:
+                    await self._enqueue_wait()
                     yield
                     return
+
+    async def _enqueue_wait(self) -> None:
+        """Put an acquire of the stream's fence on the ring, if its work has to wait for a former
+        channel."""
+        if self._behind is not None:
+            commands = Pushbuffer().acquire(self.fence.address, self._behind, SemOp.ACQ_CIRC_GEQ)
+            await self.channel.enqueue(commands.dwords)
+            self._behind = None
 
     @asynccontextmanager
     async def submission(self) -> AsyncGenerator[None, None]:
@@ -418,9 +446,11 @@ class Stream:
             return await self._enqueue_fence()
 
     async def synchronize(self) -> None:
-        """Wait until everything submitted so far has ended. Raises as `Completion.wait_fence`."""
+        """Wait until everything submitted so far has ended. Raises as `Completion.wait_fence`;
+        `ChannelActive` if a former channel does not stop."""
         await self._services.completion.wait_fence(*await self.record_fence(), self.channels)
         self.channel.tasks.reap()
+        await self._release_left()
 
     async def wait_for(self, done: Callable[[], bool], channel: CommandChannel) -> None:
         """Wait until `done()`, which depends on `channel`. Raises as `Completion.wait_for`."""

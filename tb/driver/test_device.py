@@ -219,6 +219,62 @@ def test_change_of_priority_keeps_order():
     run(body, policy=PriorityPolicy(2))
 
 
+def test_change_of_priority_releases_the_channel():
+    """A channel that a stream has left is closed once its work there has ended, unless another
+    stream uses it."""
+
+    async def body(device, machine):
+        other, stream = await device.stream(0), await device.stream(0)
+        assert stream.channel is other.channel
+        for priority in (-1, -2, -2, 0, -2):
+            await stream.set_priority(priority)
+            await fills(device, stream)
+            assert {*device.channels.values()} == {stream.channel, other.channel}
+        await stream.close()
+        assert [*device.channels.values()] == [other.channel]
+        await fills(device, other)
+
+    run(body, policy=PriorityPolicy(3, [1, 1, 1]))
+
+
+@pytest.mark.parametrize("turns", MOMENTS)
+def test_cancelled_change_of_priority(turns: int):
+    """The order of the work of a stream is kept, and no channel is kept for it."""
+
+    async def body(device, machine):
+        stream = await device.stream(0)
+        src, middle, expected = await data_of(device, 64)
+        dst = await device.allocate(64)
+        machine.paused = True
+        await stream.memcpy_async(middle, src, 64)
+        await interrupt(stream.set_priority(-1), turns)
+        await stream.memcpy_async(dst, middle, 64)
+        machine.paused = False
+        await stream.synchronize()
+        assert np.array_equal(dst.read(), expected)
+        await device.stream(-1)  # closes what the interrupted call has left
+        await stream.close()
+        assert len(device.channels) == 1
+
+    run(body, policy=PriorityPolicy(2, [1, 1]))
+
+
+def test_closing_beside_a_change_of_priority():
+    """A channel to which a stream moves stays open, although the last other stream leaves it."""
+
+    async def body(device, machine):
+        stream, other = await device.stream(0), await device.stream(-1)
+        await other.synchronize()
+        async with stream.channel.turn():
+            moving = asyncio.ensure_future(stream.set_priority(-1))
+            await asyncio.sleep(0)
+            await other.close()
+        await moving
+        await fills(device, stream)
+
+    run(body, policy=PriorityPolicy(2, [1, 1]))
+
+
 def test_events():
     async def body(device, machine):
         producer, consumer = await device.stream(0), await device.stream(-1)
