@@ -78,12 +78,15 @@ class FencePool:
     def __init__(self, space: AddressSpace, machine: Machine) -> None:
         self._space, self._lock = space, FairLock(machine)
         self._free: list[Fence] = []
+        self._retired: list[Fence] = []
         self._pages: list[FencePage] = []
 
     async def take(self) -> Fence:
         """Allocate a fence. One that was given back goes on from its value. Raises as
         `AddressSpace.allocate`."""
         async with self._lock:
+            if not self._free:
+                self._recycle()
             if not self._free:
                 self._free = await self._more()
             return self._free.pop()
@@ -102,6 +105,18 @@ class FencePool:
         fence.submitted = fence.value
         self._free.append(fence)
 
+    def retire(self, fence: Fence) -> None:
+        """Return a fence whose last release may be outstanding: it is given out again once that has
+        been executed. Acquires of its values hold then, as values only go on."""
+        self._retired.append(fence)
+
+    def _recycle(self) -> None:
+        """Make retired fences free whose last release has been executed."""
+        outstanding: list[Fence] = []
+        for fence in self._retired:
+            (self._free if fence.reached(fence.submitted) else outstanding).append(fence)
+        self._retired = outstanding
+
     @property
     def pages(self) -> int:
         """Pages that are not free."""
@@ -111,6 +126,7 @@ class FencePool:
         """Free the pages, once the space is closed. Pages still mapped in other spaces are left
         for the next call."""
         self._free.clear()
+        self._retired.clear()
         for page in [page for page in self._pages if not page.buffer.mappings]:
             page.buffer.free()
             self._pages.remove(page)
@@ -128,6 +144,11 @@ class FencePools:
         if space not in self._pools:
             self._pools[space] = FencePool(space, self._machine)
         return self._pools[space]
+
+    def retire(self, fence: Fence, space: AddressSpace) -> None:
+        """Call `FencePool.retire` of a space, unless its pages have been freed."""
+        if space in self._pools:
+            self._pools[space].retire(fence)
 
     def forget(self, space: AddressSpace) -> None:
         """Call `FencePool.end` of a closed space, if it has a pool."""

@@ -1,6 +1,7 @@
 """Events as in CUDA: points in a stream, recorded with a timestamp."""
 
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol
 
 from signalbox.driver.channel.command_channel import CommandChannel
@@ -38,8 +39,8 @@ class EventError(Exception):
 class Event:
     """A point in a stream, recorded with a timestamp. Created by `Device.event`.
 
-    An event can be recorded again; waits refer to the record submitted last. It has one fence per
-    channel in which it was recorded, as two channels could release a shared fence in any order.
+    An event can be recorded again; waits refer to the record submitted last. Records in another
+    channel have another fence, as two channels could release a shared fence in any order.
     """
 
     def __init__(self, services: Services, *, interrupt: bool) -> None:
@@ -61,12 +62,11 @@ class Event:
     async def record(self, stream: Recorder) -> None:
         """Record the event after everything submitted to `stream` so far. Raises `ChannelError`."""
         async with stream.submission():
-            fence = await self.fence_in(stream.channel)
-            commands = Pushbuffer().release(fence.address, fence.following, timestamp=True)
-            if self.interrupt:
-                commands.non_stall_interrupt(stream.channel.index)
-            await stream.enqueue(commands)
-            self.recorded_in(stream.channels, fence)
+            async with self.recording(stream.channel, stream.channels) as fence:
+                commands = Pushbuffer().release(fence.address, fence.following, timestamp=True)
+                if self.interrupt:
+                    commands.non_stall_interrupt(stream.channel.index)
+                await stream.enqueue(commands)
 
     async def wait(self, stream: Recorder) -> None:
         """Make later work of `stream` wait for the last record; do nothing if there is none, as in
@@ -110,14 +110,31 @@ class Event:
         """Clock cycles from `start` to this event. Raises as `time_ns`."""
         return self.elapsed_ns(start) // self._services.clock.cycle_ns
 
-    async def fence_in(self, channel: CommandChannel) -> Fence:
-        """Fence for recording in a channel. Call within a `CommandChannel.turn`."""
-        if channel not in self._fences:
-            self._fences[channel] = await self._services.fences.of(channel.space).take()
-        return self._fences[channel]
+    def close(self) -> None:
+        """Return its fences. The event then counts as never recorded, and can be recorded again;
+        what waits for its last record still does."""
+        self._fence, self._channels = None, ()
+        self._retire()
 
-    def recorded_in(self, channels: tuple[CommandChannel, ...], fence: Fence) -> None:
-        """Note that a record with `fence` was submitted; its execution depends on `channels`."""
-        self._fence = fence
-        fence.advance()
-        self._channels = channels
+    @asynccontextmanager
+    async def recording(
+        self, channel: CommandChannel, channels: tuple[CommandChannel, ...]
+    ) -> AsyncGenerator[Fence, None]:
+        """Fence for a record that the block submits to `channel`, within its turn; the execution
+        depends on `channels`. If the block fails, nothing was submitted."""
+        # No other record can return it meanwhile.
+        fence = self._fences.pop(channel, None)
+        fence = fence or await self._services.fences.of(channel.space).take()
+        try:
+            yield fence
+            fence.advance()
+            self._fence, self._channels = fence, channels
+            self._retire()
+        finally:
+            self._fences[channel] = fence
+
+    def _retire(self) -> None:
+        """Return all fences but those of records in progress."""
+        for channel, fence in self._fences.items():
+            self._services.fences.retire(fence, channel.space)
+        self._fences.clear()

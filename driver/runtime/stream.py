@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from collections.abc import Mapping as Values
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import SupportsInt
 
@@ -250,15 +250,14 @@ class Stream:
         async with self.submission():
             commands, index = Pushbuffer(), self.channel.index
             policy = self._services.policy
-            fence = None if done is None else await done.fence_in(self.channel)
-            policy.before_copy(index, commands)
-            add(commands, None if fence is None else CopyFence(fence.address, fence.following))
-            policy.after_copy(index, commands)
-            if done is not None and done.interrupt:
-                commands.non_stall_interrupt(index)
-            await self.enqueue(commands)
-            if done is not None and fence is not None:
-                done.recorded_in(self.channels, fence)
+            record = nullcontext() if done is None else done.recording(self.channel, self.channels)
+            async with record as fence:
+                policy.before_copy(index, commands)
+                add(commands, None if fence is None else CopyFence(fence.address, fence.following))
+                policy.after_copy(index, commands)
+                if done is not None and done.interrupt:
+                    commands.non_stall_interrupt(index)
+                await self.enqueue(commands)
 
     async def launch(
         self,

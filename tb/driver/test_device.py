@@ -332,6 +332,41 @@ def test_event_recorded_again():
     run(body, policy=NoPriorityPolicy(3))
 
 
+def test_fences_of_events_are_returned():
+    """Events that are recorded in one channel after the other, or closed, keep no fences; those
+    whose release is outstanding are not used by others."""
+
+    async def body(device, machine):
+        streams, moving = [await device.stream(-number) for number in range(3)], device.event()
+        gate, fences = device.semaphore_address(40), device.fences.of(device.space)
+        for _ in range(200):
+            for stream in streams:
+                event = device.event(interrupt=False)
+                await event.record(stream)
+                await moving.record(stream)
+                await stream.synchronize()
+                assert event.query() and moving.query() and event.elapsed_ns(moving) < 0
+                event.close()
+        assert fences.pages == 1
+        await streams[0].submit(Pushbuffer().acquire(gate, 1))
+        await moving.record(streams[0])
+        waiting = asyncio.ensure_future(moving.synchronize())
+        await moving.wait(streams[1])
+        await asyncio.sleep(0)
+        moving.close()
+        assert not moving.recorded and moving.query()
+        taken = [await fences.take() for _ in range(300)]
+        assert len({place_of(fence) for fence in taken}) == 300
+        for fence in taken:
+            assert fence.reached(fence.submitted)
+        assert not waiting.done() and not await streams[1].query()
+        await device.control.write_semaphore(40, 1)
+        await waiting
+        await device.synchronize()
+
+    run(body, policy=NoPriorityPolicy(3))
+
+
 def test_query_is_about_all_work():
     async def body(device, machine):
         stream = await device.stream()
