@@ -4,10 +4,11 @@ Order of a submission (spec page 60, 3.5): write the segment, write the ring ent
 USERD.GP_PUT, ring the doorbell.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from signalbox.driver.channel.command_channel import CommandChannel
+from signalbox.driver.channel.copy_counts import CopyCounts
 from signalbox.driver.channel.copy_log import CopyLog, LaunchedCopy
 from signalbox.driver.channel.copy_replay import RepeatError, check_release, move, release
 from signalbox.driver.channel.runlist import Runlist
@@ -92,7 +93,8 @@ async def clear_errors(control: ControlPort, index: int) -> None:
 @dataclass(frozen=True)
 class ChannelResources:
     """Resources shared by the channels of a device. `compute` is None without a compute engine,
-    `runlist` if scheduling is flat."""
+    `runlist` if scheduling is flat; `counting` are the addresses of semaphores that count copies.
+    """
 
     control: ControlPort
     memory: Memory
@@ -100,6 +102,7 @@ class ChannelResources:
     faults: FaultLog
     compute: ComputeEngine | None = None
     runlist: Runlist | None = None
+    counting: Collection[int] = ()
 
 
 class Channel(CommandChannel):
@@ -127,6 +130,7 @@ class Channel(CommandChannel):
         self._started = 0
         self._segments = Segments(settings.pushbuffer_bytes)
         self._copies = CopyLog()
+        self._counts = CopyCounts(resources.counting)
         self._joined = False
         self._checks = FairLock(self.machine)
 
@@ -210,12 +214,41 @@ class Channel(CommandChannel):
 
     async def close(self) -> None:
         """Disable the channel, clear its errors, and free its memory once the hardware no longer
-        uses it. Its tasks that have not ended are killed. An interrupted call can be repeated.
-        Raises `ChannelActive`."""
+        uses it. Its tasks that have not ended are killed, and copies are no longer counted. An
+        interrupted call can be repeated. Raises `ChannelActive`."""
         async with self._checks:
-            await stop(self.control, [self.index])
-            await clear_errors(self.control, self.index)
+            await self._stop()
+            executed = await self.executed()
+            if counts := self._counts.outstanding(executed):
+                self._counts.restarted(executed)
+                await self._take_back(counts)
+                await self._stop()
             await self._free()
+
+    async def _stop(self) -> None:
+        await stop(self.control, [self.index])
+        await clear_errors(self.control, self.index)
+
+    async def _take_back(self, counts: dict[int, int]) -> None:
+        """Start the stopped channel again to take counts from semaphores, by address: the machine
+        alone adds in one step. Raises `ChannelActive`."""
+        commands = Pushbuffer()
+        for address, count in counts.items():
+            commands.add(address, -count)
+        self._submitted = self._started = 0
+        self._segments = Segments(self.settings.pushbuffer_bytes)
+        self._userd.fill(0)
+        await self.enqueue(commands.dwords)
+        await self._start()
+        await self.ring_doorbell()
+        waited = 0
+        while self._counts.outstanding(await self.executed()):
+            if waited >= STOP_CYCLES + self.turn_cycles:
+                raise ChannelActive(self.index, waited)
+            if (await self.control.read_channel_fields(self.index, "STATUS"))["HALTED"]:
+                return  # something else has written the semaphore
+            await self.machine.wait_cycles(POLL_CYCLES)
+            waited += POLL_CYCLES
 
     async def _free(self) -> None:
         """Unmap and free the channel's memory; leave its context and release its ASID."""
@@ -275,6 +308,7 @@ class Channel(CommandChannel):
         entries = self.settings.ring_entries
         entry = pack(GpEntry, address=va // _DWORD, length=len(dwords), sync_wait=sync)
         self._copies.submitted(self._submitted, dwords)
+        self._counts.submitted(self._submitted, dwords)
         position = self._submitted % entries
         self._ring.write(entry.to_bytes(_ENTRY_BYTES, "little"), position * _ENTRY_BYTES)
         self._submitted += 1
@@ -312,6 +346,7 @@ class Channel(CommandChannel):
         await self.update()
         self._segments.free(self._started - 1)
         self._copies.left(self._started - 1)
+        self._counts.left(self._started - 1)
 
     async def update(self) -> int:
         """Read GP_GET. Returns the number of entries started since the channel was enabled."""
@@ -486,7 +521,9 @@ class Channel(CommandChannel):
     async def _exchange(self, method: int, data: int, subchannel: int = 0) -> None:
         """Replace the held method."""
         await self._write("DATA0", data)
-        self._copies.replaced(await self.executed())
+        executed = await self.executed()
+        self._copies.replaced(executed)
+        self._counts.replaced(executed)
         await self._write("METHOD0", ADDRESS=method // 4, SUBCHANNEL=subchannel, VALID=1)
 
     async def _clear(self) -> None:

@@ -90,7 +90,8 @@ class OwnMachine:
         self.spaces.passes_on = self._forget_faults
         runlist = Runlist(control, memory, info) if scheduling == "runlist" else None
         shared = control, memory, self.spaces, self.faults, self.compute
-        resources = ChannelResources(*shared, runlist)
+        counting = range(info.window, info.window + policy.semaphores * SLOT_BYTES, SLOT_BYTES)
+        resources = ChannelResources(*shared, runlist, counting)
         self.channels = ChannelPool(resources, info, policy, settings)
         self.completion = Completion(control, info, self.channels, self.faults, self.compute)
         self.services = Services(

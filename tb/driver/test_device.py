@@ -7,7 +7,11 @@ import numpy as np
 import pytest
 
 from signalbox.driver.channel.channel import Channel, ChannelResources
-from signalbox.driver.channel.priority_policy import NoPriorityPolicy, PriorityPolicy
+from signalbox.driver.channel.priority_policy import (
+    CountFirstPolicy,
+    NoPriorityPolicy,
+    PriorityPolicy,
+)
 from signalbox.driver.channel.settings import ChannelSettings
 from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.driver.device import Device, DeviceError
@@ -609,6 +613,55 @@ def test_failed_copy_is_over():
         assert machine.model.semaphores.values[0] == 0
 
     run(body, policy=PriorityPolicy(2))
+
+
+async def counted(device: Device, count: int) -> list[Stream]:
+    """Streams of the upper level, each in a channel that has halted in a counted copy."""
+    streams = [await device.stream(-1) for _ in range(count)]
+    for stream in streams:
+        await stream.memcpy_async(await device.allocate(16), SPACE, 16)
+        with pytest.raises(ChannelError, match="COPY_READ_FAULT"):
+            await stream.synchronize()
+    return streams
+
+
+@pytest.mark.parametrize("kind", [PriorityPolicy, CountFirstPolicy])
+def test_closed_channel_counts_no_copies(kind: type[PriorityPolicy]):
+    """The count of a copy whose channel is closed before it ends is taken back, once, and only
+    that; copies of lower levels go on."""
+
+    async def body(device, machine):
+        low, values = await device.stream(0), machine.model.semaphores.values
+        for _ in range(2):
+            streams = await counted(device, 2)
+            src, dst, expected = await data_of(device, 64)
+            await low.memcpy_async(dst, src, 64)
+            for left in (1, 0):
+                assert values[0] == left + 1 and not await low.query()
+                await device.channels.close(streams[left].channel.index)
+                assert values[0] == left
+            await low.synchronize()
+            assert np.array_equal(dst.read(), expected)
+        await fills(device, await device.stream(-1))
+        assert values[0] == 0
+
+    run(body, policy=kind(2, [1, 2]))
+
+
+@pytest.mark.parametrize("turns", [*MOMENTS, *range(13, 20), 25, 35, 45, 50, 55])
+def test_cancelled_closing_in_a_copy(turns: int):
+    """The count is taken back once, also if the channel is closed in two calls."""
+
+    async def body(device, machine):
+        one, other = await counted(device, 2)
+        await interrupt(device.channels.close(one.channel.index), turns)
+        if one.channel.index in device.channels:
+            await device.channels.close(one.channel.index)
+        assert machine.model.semaphores.values[0] == 1
+        await device.channels.close(other.channel.index)
+        assert machine.model.semaphores.values[0] == 0
+
+    run(body, policy=PriorityPolicy(2, [1, 2]))
 
 
 def test_long_work_outlasts_an_error_elsewhere():
