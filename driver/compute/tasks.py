@@ -147,6 +147,11 @@ class Task:
         """Keep its memory, so that its record identifies it, until as many calls of `give`."""
         self._keepers += 1
 
+    @property
+    def kept(self) -> bool:
+        """Whether a `keep` has not ended."""
+        return self._keepers > 0
+
     def give(self) -> None:
         """End a `keep`; the last one frees the memory, if the task has ended."""
         self._keepers -= 1

@@ -39,8 +39,8 @@ async def cancel(
         await _kill_all(left, channels, kill)
     finally:
         for task in left:
-            task.cancelled = task.over
             task.give()
+            task.cancelled = task.over or task.kept  # by another call
 
 
 async def _kill_all(

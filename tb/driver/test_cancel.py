@@ -302,3 +302,20 @@ def test_context_killed_twice():
         await goes_on(device, stream)
 
     run(body)
+
+
+def test_interrupted_beside_another():
+    """A call that cancels a task, and is interrupted, does not disturb another one that goes on."""
+
+    async def body(device, machine):
+        stream, tasks = await held(device, machine, 2, overlap=True)
+        begun, brief = (asyncio.ensure_future(stream.cancel()) for _ in range(2))
+        await asyncio.sleep(0)
+        brief.cancel()
+        await asyncio.wait([brief])
+        await begun
+        assert all(map(killed, tasks))
+        machine.compute.hold = False
+        await goes_on(device, stream)
+
+    run(body)
