@@ -1,5 +1,6 @@
 """Channels of a client: commands lie in its memory, pointers to them go to the server's queue."""
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -72,6 +73,8 @@ class ClientChannel(CommandChannel):
         self._launcher = launcher
         self._segments = Segments(arena.size)
         self._submitted = self._taken = self._priority = self._resumes = 0
+        self._untaken: deque[int] = deque()
+        """Submissions that the server may still read, by number."""
 
     @property
     def largest_segment(self) -> int:
@@ -89,22 +92,32 @@ class ClientChannel(CommandChannel):
             if self.failure is not None:
                 raise self.failure
             await self._connection.news()
+        number = self._submitted
         self._submitted += 1
+        self._untaken.append(number)
         self._arena.write(data, start)
         # Not awaited: what is under way cannot be taken back by a caller that is cancelled.
         request = Submit(self.index, self._arena.at(start), len(dwords), sync)
-        self._connection.post(request, self._queued)
+        self._connection.post(request, lambda answer: self._queued(number, answer))
 
-    def _queued(self, answer: Result) -> None:
-        """A refused submission halts the channel, as refused commands do."""
-        if isinstance(answer, Refused) and self.failure is None:
+    def _queued(self, number: int, answer: Result) -> None:
+        """A refused submission leaves the queue, and halts the channel, as refused commands do."""
+        if not isinstance(answer, Refused):
+            return
+        self._untaken.remove(number)
+        self._free()
+        if self.failure is None:
             self.failure = CommandsRefused(
                 self.index, Cause.METHOD_PRIVILEGED, None, 0, 0, 0, held=False, why=answer.message
             )
 
     def _full(self) -> bool:
         channels = max(1, self._welcome.channels)
-        return self._submitted - self._taken >= self._welcome.queue // channels
+        return len(self._untaken) >= self._welcome.queue // channels
+
+    def _free(self) -> None:
+        """Free the memory of submissions that the server does not read any more."""
+        self._segments.free(self._untaken[0] if self._untaken else self._submitted)
 
     async def ring_doorbell(self) -> None:
         """Nothing: the server rings it."""
@@ -165,8 +178,10 @@ class ClientChannel(CommandChannel):
         """Note news of the channel."""
         match event:
             case Taken(count=count):
+                for _ in range(min(count - self._taken, len(self._untaken))):
+                    self._untaken.popleft()
                 self._taken = count
-                self._segments.free(count)
+                self._free()
             case Halted(resumes=resumes, error=report):
                 self._halted(report, resumes)
             case Failed(error=report):

@@ -329,7 +329,7 @@ class Report(_Message):
 
 
 class Taken(_Message):
-    """The server has read the first `count` submissions of a channel."""
+    """The server has read the first `count` submissions of a channel that it has accepted."""
 
     channel: Id
     count: int

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -144,6 +145,25 @@ def test_refused_commands(commands: Pushbuffer, why: str):
         await session.works(victim, stream)
 
     serve(run)
+
+
+def test_refused_submissions_leave_the_queue(monkeypatch: pytest.MonkeyPatch):
+    """However many are refused, their places and their memory are free for later ones."""
+
+    async def run(session: Session) -> None:
+        device = await session.client()
+        own = await device.stream()
+        refusing = Mock(side_effect=DeviceError("not now"))
+        for _ in range(2 * session.server.settings.queue_each):
+            with monkeypatch.context() as patch:
+                patch.setattr(session.server._calls, "_submit", refusing)
+                await own.submit(Pushbuffer().raw(*[0] * own.channel.largest_segment))
+                with pytest.raises(CommandsRefused, match="not now"):
+                    await own.synchronize()
+            await own.channel.skip()
+        await session.works(device, own)
+
+    serve(run, queue_each=16)
 
 
 def test_commands_that_change_behind_the_check():
