@@ -394,15 +394,14 @@ class Server:
             application.lost = True
             LOG.error("%s cannot be stopped: its memory stays reserved", application)
             return
-        memory = application.portion.memory
         del self.applications[application.number]
-        application.peer.withdraw(memory.address, memory.room)
         self._pool.give(application.portion)
         self._note(Kind.GONE, application)
         LOG.info("%s has gone: %s", application, why)
 
     async def _close(self, application: Application) -> None:
-        """Close channels and spaces. Raises `ChannelActive`, `ContextError`."""
+        """Close channels and spaces, then end the access to its memory. Raises `ChannelActive`,
+        `ContextError`, `OSError`; then it can be called again."""
         await self._kill(application)
         for index in list(application.channels):
             await self._calls.close(application, index)
@@ -410,6 +409,8 @@ class Server:
             await self.device.close_space(space)
             del application.spaces[number]
         await self.contexts.withdraw(application)
+        memory = application.portion.memory
+        application.peer.withdraw(memory.address, memory.room)
 
     async def _kill(self, application: Application) -> None:
         """Kill all tasks of an application."""

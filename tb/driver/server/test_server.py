@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from itertools import pairwise
 from random import Random
 from typing import Any
-from unittest.mock import AsyncMock
+from unittest.mock import DEFAULT, AsyncMock, Mock
 
 import numpy as np
 import pytest
@@ -491,6 +491,41 @@ def test_until_only_lost_ones_are_left(monkeypatch: pytest.MonkeyPatch):
         one.kill(device)
 
     left_alone(visit)
+
+
+def test_access_that_ends_at_the_second_try():
+    """The memory is free again, although its client's access to it did not end at first."""
+
+    async def run(one: Session) -> None:
+        device = await one.client()
+        peer = one.server.applications[0].peer
+        withdraw = Mock(side_effect=[OSError("no mappings left"), DEFAULT], wraps=peer.withdraw)
+        peer.withdraw = withdraw
+        one.kill(device)
+        await one.settle()
+        assert withdraw.call_count == 2
+
+    serve(run)
+
+
+def test_access_that_does_not_end():
+    """The memory stays reserved, as its client can change it; when the server ends, the others are
+    ended all the same, in order."""
+
+    async def run() -> None:
+        config = Config(memory_bytes=SPACE, channels=16, contexts=1)
+        async with session(ServerSettings(**SMALL), config) as one:
+            for _ in range(3):
+                await one.works(await one.client())
+            first, *others = one.server.applications.values()
+            first.peer.withdraw = Mock(side_effect=OSError("no mappings left"))
+        assert [*one.server.applications.values()] == [first] and first.lost
+        assert not first.portion.memory.freed and not first.channels
+        ended = [entry.application for entry in one.journal.entries if entry.kind is Kind.GONE]
+        assert ended == [other.number for other in others]
+        assert all(other.portion.memory.freed for other in others)
+
+    asyncio.run(run())
 
 
 def test_pointers_are_taken_in_soon():
