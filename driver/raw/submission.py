@@ -149,7 +149,8 @@ def load_image(path: Path | str) -> MemoryImage:
         raise ImageError(f"{path}: cannot be read: {error}") from error
     try:
         tables = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except (json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
+        repr(tables)  # messages show values
+    except (ValueError, RecursionError) as error:  # of too many digits, or too deep lists, too
         raise ImageError(f"{path}: cannot be parsed: {error}") from error
     return parse_image(tables, str(path), path.parent)
 
@@ -239,7 +240,10 @@ class _Table:
         name = self.values.get("name", next(names, f"{address:#x}"))
         if not isinstance(name, str):
             raise self.error(f"name = {name!r} is not a string")
-        data = self._data()
+        try:
+            data = self._data()
+        except MemoryError:
+            raise self.error("there is not enough memory for its bytes") from None
         if not data:
             raise self.error("it has no bytes")
         return Segment(address, data, name)
@@ -275,18 +279,23 @@ async def run(
     """Submit `dwords` to a channel as one segment, wait for the end, and report.
 
     A channel that executes nothing for `patience` cycles is reported as stuck. Raises `ImageError`
-    if the image does not fit the device; otherwise as `Channel.open`.
+    if the image does not fit the device; otherwise as `Device.channel`.
     """
     image = image or MemoryImage()
     if not 0 < len(dwords) <= _MOST_DWORDS:
         raise ImageError(f"{len(dwords)} dwords: a segment has 1 … {_MOST_DWORDS}")
     _check_sizes(device, image)
     space = device.create_space("image")
-    address = await _place(device, space, image, Pushbuffer().raw(*dwords).to_bytes())
+    options = {"privileged": image.privileged, "early_waits": False}
+    try:
+        address = await _place(device, space, image, Pushbuffer().raw(*dwords).to_bytes())
+        channel = await device.channel(image.channel, space, **options)
+    except OutOfMemory as error:
+        raise ImageError(
+            f"there is no room for all of the image: {error}; build more with --memory-bytes"
+        ) from error
     for slot, value in image.semaphores.items():
         await device.control.write_semaphore(slot, value)
-    options = {"privileged": image.privileged, "early_waits": False}
-    channel = await device.channel(image.channel, space, **options)
     await channel.drain()
     return await _observe(device, channel, address, list(dwords), image, patience)
 
@@ -388,7 +397,8 @@ def _check_sizes(device: Device, image: MemoryImage) -> None:
 
 
 async def _place(device: Device, space: AddressSpace, image: MemoryImage, pushbuffer: bytes) -> int:
-    """Map and fill memory for image and pushbuffer. Returns the address of the pushbuffer."""
+    """Map and fill memory for image and pushbuffer. Returns the address of the pushbuffer. Raises
+    `ImageError`, `OutOfMemory`."""
     named = [*image.segments, *image.expected]
     filled = list(image.segments)
     if image.address is not None:
@@ -403,7 +413,7 @@ async def _place(device: Device, space: AddressSpace, image: MemoryImage, pushbu
         buffer.write(segment.data, offset)
     if image.address is not None:
         return image.address
-    buffer = _allocate(device, len(pushbuffer))
+    buffer = device.memory.allocate_pages(len(pushbuffer), name="image")
     buffer.write(pushbuffer)
     mapping = await space.map(buffer, above=space.upper, read_only=True, name="pushbuffer")
     return mapping.va
@@ -431,23 +441,13 @@ def _spans(segments: Sequence[Segment]) -> list[tuple[int, int]]:
 
 
 async def _map(device: Device, space: AddressSpace, start: int, end: int) -> None:
-    """Map zeroed memory at `start` … `end` - 1. Raises `ImageError`."""
-    buffer = _allocate(device, end - start)
+    """Map zeroed memory at `start` … `end` - 1. Raises `ImageError`, `OutOfMemory`."""
+    buffer = device.memory.allocate_pages(end - start, name="image")
     buffer.fill()
     try:
         await space.map(buffer, va=start)
     except MapError as error:
         raise ImageError(f"{start:#x} … {end:#x} cannot be mapped: {error}") from error
-
-
-def _allocate(device: Device, size: int) -> Buffer:
-    """Allocate memory for a part of the image. Raises `ImageError`."""
-    try:
-        return device.memory.allocate_pages(size, name="image")
-    except OutOfMemory as error:
-        raise ImageError(
-            f"there is no room for all of the image: {error}; build more with --memory-bytes"
-        ) from error
 
 
 def _find(space: AddressSpace, va: int) -> tuple[Buffer, int]:

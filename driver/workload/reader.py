@@ -153,7 +153,9 @@ def parse(text: str, file: str = "workload", *, name: str = "") -> Workload:
 
 def _toml(text: str, file: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
+        tables = tomllib.loads(text)
+        repr(tables)  # messages show values
+        return tables
     except (ValueError, RecursionError) as error:  # of too many digits, or too deep lists, too
         raise WorkloadError(f"{file}: not TOML: {error}") from error
 

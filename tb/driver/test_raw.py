@@ -3,6 +3,7 @@
 import asyncio
 import json
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -400,6 +401,10 @@ def test_json(tmp_path: Path):
         ("[[segment]]\naddress = 0\nhex = '00'\nsize = 1", r"size is for fill, not for hex"),
         ("[[semaphore]]\nslot = 1", r"semaphore 1: value is missing"),
         ("=", r"image.toml: cannot be parsed"),
+        ("channel = " + 5000 * "1", r"image.toml: cannot be parsed: .* digits"),
+        ("channel = 0x" + 5000 * "f", r"image.toml: cannot be parsed: .* digits"),
+        ("channel = " + 5000 * "[", r"image.toml: cannot be parsed: "),
+        ("channel" + 5000 * ".x" + " = 1", r"image.toml: "),
         (
             "[[segment]]\naddress=0\nhex='0000'\n[[segment]]\naddress=1\nhex='00'",
             r"segments '0x0' \(0x0 … 0x2\) and '0x1' \(0x1 …\) overlap",
@@ -409,6 +414,12 @@ def test_json(tmp_path: Path):
 def test_image_errors(tmp_path: Path, text: str, message: str):
     with pytest.raises(ImageError, match=message):
         load_image(write(tmp_path, "image.toml", text))
+
+
+def test_large_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Path, "read_bytes", Mock(side_effect=MemoryError))
+    with pytest.raises(ImageError, match="segment 1: there is not enough memory for its bytes"):
+        load_image(write(tmp_path, "image.toml", "[[segment]]\naddress = 0\nfile = 'large'"))
 
 
 def test_example():
@@ -445,6 +456,9 @@ def test_does_not_fit():
         ImageError, match=r"no room for all of the image: no free range of 8388608 bytes .* --mem"
     ):
         execute([0], large)
+    for room in (1 << 15, 1 << 16):  # not enough for page tables, or for the channel
+        with pytest.raises(ImageError, match=r"no room for all of the image: .* --memory-bytes"):
+            execute([0], MemoryImage(), Config(sms=0, memory_bytes=room))
     window = parse_image({"segment": [{"address": 0xFF_FFFF_0010, "hex": "00"}]})
     with pytest.raises(
         ImageError, match=r"0xffffff0000 … 0xffffff1000 cannot be mapped: .* window"

@@ -322,6 +322,8 @@ def test_long_chains():
         ("x = ", r"w: not TOML"),
         ("x = " + 5000 * "[", r"w: not TOML"),
         ("x = " + 5000 * "1", r"w: not TOML"),
+        ("[machine]\nsms = 0x" + 5000 * "f", r"w: not TOML: .* digits"),
+        ("[machine]\nsms" + 5000 * ".x" + " = 1", r"w: "),
         (
             COPY + "size = 4\nsizes = 3",
             r"w: copy 1 \('c'\): unknown key 'sizes'; known keys: after, at",
