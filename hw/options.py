@@ -1,6 +1,7 @@
 """Command-line options for a configuration, derived from the members of `Config`."""
 
 import argparse
+import inspect
 import pkgutil
 import sys
 from collections.abc import Callable
@@ -53,11 +54,14 @@ def chosen(parser: argparse.ArgumentParser, args: argparse.Namespace) -> Config:
 
 
 def number(text: str) -> int:
-    """Number of an option, in base 0: sizes can be hexadecimal."""
+    """Number of an option, in base 0: sizes can be hexadecimal. Raises `ArgumentTypeError`."""
     try:
-        return int(text, 0)
+        value = int(text, 0)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+    if value.bit_length() > 64:
+        raise argparse.ArgumentTypeError(f"{text!r} does not fit 64 bits")
+    return value
 
 
 def add_core(parser: argparse.ArgumentParser) -> None:
@@ -81,6 +85,11 @@ def _class(text: str) -> Callable[..., Any]:
         raise argparse.ArgumentTypeError(f"{text!r} cannot be imported: {error}") from error
     if not callable(found):
         raise argparse.ArgumentTypeError(f"{text!r} is no class")
+    try:
+        inspect.signature(found).bind(Config())
+    except (TypeError, ValueError) as error:
+        message = f"{text!r} cannot be made from a Config: {error}"
+        raise argparse.ArgumentTypeError(message) from error
     return found
 
 

@@ -100,12 +100,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _named(text: str) -> tuple[str, int]:
     """An application's name and a number, from the command line. Raises `ArgumentTypeError`."""
     name, equals, value = text.rpartition("=")
-    try:
-        if equals:
-            return name, int(value, 0)
-    except ValueError:
-        pass
-    raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=N")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=N")
+    return name, options.number(value)
 
 
 def _level(text: str) -> tuple[str, str]:
@@ -172,7 +169,9 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         default=[],
         help=f"{', '.join(_INTERLEAVE)}, with --scheduling runlist [{_INTERLEAVE[0]}]",
     )
-    group.add_argument("--depth", type=int, default=limits.depth, help="nesting depth of kernels")
+    group.add_argument(
+        "--depth", type=options.number, default=limits.depth, help="nesting depth of kernels"
+    )
     group.add_argument(
         "--context-each",
         action="store_true",

@@ -71,6 +71,8 @@ def test_refusals(capsys: pytest.CaptureFixture[str]) -> None:
         (["--scheduling", "runlist"], "give the machine --runlist-entries N"),
         (["--interleave", "a=most"], "'a=most' is not of the form NAME=low|medium|high"),
         (["--turn", "a"], "'a' is not of the form NAME=N"),
+        (["--turn", "a=b"], "'b' is not a number"),
+        (["--patience", f"0x{1 << 20_000:x}"], "does not fit 64 bits"),
     ):
         with pytest.raises(SystemExit):
             main(["--config", "tiny", *options])

@@ -190,3 +190,21 @@ def test_refused_in_one_line(options: list[str], message: str):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, encoding="utf-8")
     assert done.returncode == 2 and not done.stdout
     assert message in done.stderr and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--sms", "some"], "'some' is not a number"),
+        (["--sms", f"0x{1 << 20_000:x}"], "does not fit 64 bits"),
+        (["--core", "os"], "'os' is not of the form MODULE:CLASS"),
+        (["--core", "nowhere:Core"], "cannot be imported: No module named 'nowhere'"),
+        (["--core", "os:sep"], "'os:sep' is no class"),
+        (["--core", "os:getcwd"], "'os:getcwd' cannot be made from a Config: too many positional"),
+        (["--core", "builtins:int"], "'builtins:int' cannot be made from a Config"),
+    ],
+)
+def test_refused_options(options: list[str], message: str, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit, match="2"):
+        verilog.main(options)
+    assert message in capsys.readouterr().err
