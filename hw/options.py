@@ -10,7 +10,7 @@ from typing import Any
 
 from signalbox.hw.config import CONFIGS, LIMITS, Config, ConfigError
 
-__all__ = ["add_core", "add_options", "chosen", "number", "program"]
+__all__ = ["add_core", "add_options", "chosen", "count", "number", "program"]
 
 _FLAGS = {
     "sm_masks": "tasks that can disable SMs",
@@ -61,6 +61,14 @@ def number(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
     if value.bit_length() > 64:
         raise argparse.ArgumentTypeError(f"{text!r} does not fit 64 bits")
+    return value
+
+
+def count(text: str) -> int:
+    """Number of an option that is not negative. Raises `ArgumentTypeError`."""
+    value = number(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is negative")
     return value
 
 

@@ -88,6 +88,17 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert example is not None and Path(example[1]).is_file()
     assert main([str(tmp_path / "missing.bin")]) == 2
     assert "error: " in capsys.readouterr().err
+    file, _ = write(tmp_path, Pushbuffer().host(HostMethod.NOP))
+    for option, message in (
+        ("--slice=0", "error: slice_cycles = 0 is outside 1"),
+        ("--patience=0", "error: patience = 0 is not at least 1"),
+        ("--memory-bytes=0x2000_0000", "error: memory_bytes = 536870912: a simulation has at"),
+    ):
+        assert main([str(file), option]) == 2
+        assert message in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        main([str(file), "--events=-1"])
+    assert "argument --events: '-1' is negative" in capsys.readouterr().err
 
 
 def test_unusable(tmp_path: Path):

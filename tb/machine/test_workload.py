@@ -361,6 +361,12 @@ def test_missing_file(tmp_path: Path, capsys: pytest.CaptureFixture):
     assert "nowhere.toml: cannot be read" in line
 
 
+def test_negative_seed(capsys: pytest.CaptureFixture):
+    with pytest.raises(SystemExit, match="2"):
+        workload.main(["--seed=-1"])
+    assert "argument --seed: '-1' is negative" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("error", "status"),
     [

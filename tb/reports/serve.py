@@ -87,6 +87,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 write(args.timeline, outcome.journal, parse(lines), sms=config.sms)
     except (ConfigError, ValueError, RuntimeError, OSError) as error:
         parser.exit(2, f"{parser.prog}: error: {error}\n")
+    except AssertionError as error:
+        parser.exit(1, f"FAILED: {error}\n")
     except KeyboardInterrupt:
         return 130
     if args.timeline:

@@ -116,7 +116,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--no-baseline", action="store_true", help="one run only")
     parser.add_argument("--simulator", choices=SIMULATORS, default=SIMULATORS[0])
     parser.add_argument(
-        "--seed", type=int, help="of the random data, not of the cycles; default: a fresh one"
+        "--seed",
+        type=options.count,
+        help="of the random data, not of the cycles; default: a fresh one",
     )
     options.add_core(parser)
     parser.add_argument("--waves", action="store_true", help="record waveforms (FST)")

@@ -13,12 +13,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from signalbox.driver.channel.settings import ChannelSettings
 from signalbox.driver.commands.disassembler import Method, folded
 from signalbox.driver.raw.report import bound_objects
 from signalbox.driver.raw.submission import ImageError, MemoryImage, load_dwords, load_image
-from signalbox.hw.config import Config, ConfigError
+from signalbox.hw.config import Config
 from signalbox.hw.methods import HostMethod
-from signalbox.hw.options import add_options, chosen, program
+from signalbox.hw.options import add_options, chosen, count, number, program
 from signalbox.hw.top import Signalbox
 from signalbox.tb.folders import PACKAGE, shown
 from signalbox.tb.simulation import trace
@@ -94,6 +95,7 @@ def simulate_raw(
     Raises
     ------
     ImageError : a file is unusable.
+    ValueError : a time slice or patience out of range.
     ConfigError : more memory than `LARGEST_MEMORY`.
     RuntimeError : a tool is missing, or the design did not build.
     AssertionError : the simulation failed.
@@ -102,6 +104,9 @@ def simulate_raw(
     _ = load_image(memory) if memory else MemoryImage()
     config = config or Config(sms=0, memory_bytes=MEMORY_BYTES)
     check_memory(config)
+    ChannelSettings(slice_cycles=slice_cycles)
+    if patience < 1:
+        raise ValueError(f"patience = {patience} is not at least 1")
     job = {
         "file": str(file.resolve()),
         "memory": str(memory.resolve()) if memory else None,
@@ -188,11 +193,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--memory", type=Path, metavar="IMAGE", help="TOML or JSON memory image")
     parser.add_argument("--simulator", choices=SIMULATORS, default="verilator")
-    parser.add_argument("--slice", type=int, default=2000, metavar="N", help="cycles of a slice")
+    parser.add_argument("--slice", type=number, default=2000, metavar="N", help="cycles of a slice")
     parser.add_argument(
-        "--patience", type=int, default=20_000, metavar="N", help="cycles until it counts as stuck"
+        "--patience",
+        type=number,
+        default=20_000,
+        metavar="N",
+        help="cycles until it counts as stuck",
     )
-    parser.add_argument("--events", type=int, default=100, metavar="N", help="events to show")
+    parser.add_argument("--events", type=count, default=100, metavar="N", help="events to show")
     parser.add_argument("--waves", action="store_true", help="record a waveform (FST)")
     add_options(parser)
     parser.set_defaults(memory_bytes=MEMORY_BYTES, sms=0)
@@ -212,7 +221,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             patience=args.patience,
             waves=args.waves,
         )
-    except (ImageError, ConfigError, RuntimeError) as error:
+    except (ValueError, RuntimeError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except AssertionError as error:

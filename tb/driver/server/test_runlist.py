@@ -1,6 +1,7 @@
 """A server whose applications have turns of the host by a runlist (HOST-7)."""
 
 import re
+from unittest.mock import Mock
 
 import pytest
 
@@ -77,6 +78,17 @@ def test_refusals(capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit):
             main(["--config", "tiny", *options])
         assert re.search(re.escape(text), capsys.readouterr().err)
+
+
+def test_failed_simulation(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is told as by the other commands, at the end of what is printed."""
+    failing = Mock(side_effect=AssertionError("serve failed: OutOfMemory"))
+    monkeypatch.setattr("signalbox.tb.reports.serve.serve", failing)
+    with pytest.raises(SystemExit, match="1"):
+        main(["--config", "tiny"])
+    assert capsys.readouterr().err.splitlines()[-1] == "FAILED: serve failed: OutOfMemory"
 
 
 def test_machine_without_runlists() -> None:

@@ -201,7 +201,7 @@ def test_refused_in_one_line(options: list[str], message: str):
         (["--core", "nowhere:Core"], "cannot be imported: No module named 'nowhere'"),
         (["--core", "os:sep"], "'os:sep' is no class"),
         (["--core", "os:getcwd"], "'os:getcwd' cannot be made from a Config: too many positional"),
-        (["--core", "builtins:int"], "'builtins:int' cannot be made from a Config"),
+        (["--core", "builtins:dict"], "'builtins:dict' cannot be made from a Config"),
     ],
 )
 def test_refused_options(options: list[str], message: str, capsys: pytest.CaptureFixture[str]):
