@@ -271,8 +271,8 @@ class _Statement:
 
 def _split(text: str) -> tuple[str, list[str]]:
     """Name and operands of an instruction, with the short forms `not` and `nop` expanded."""
-    name, _, rest = text.partition(" ")
-    operands: Sequence[str] = [one.strip() for one in rest.split(",")] if rest.strip() else []
+    name, *rest = text.split(maxsplit=1)
+    operands: Sequence[str] = [one.strip() for one in rest[0].split(",")] if rest else []
     name = name.lower()
     if name == "not":
         return "xor", [*operands, "-1"]

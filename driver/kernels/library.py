@@ -6,6 +6,7 @@ Arguments are 32-bit words and 64-bit pointers, in the order of `parameters`.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from operator import index
 
 from signalbox.driver.kernels.assembler import assemble, registers, source_lines
 from signalbox.hw.sm.isa import INSTRUCTION_BYTES
@@ -26,7 +27,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Kernel:
-    """A program and its resource needs.
+    """A program and its resource needs. Raises `ValueError` for sizes that are not as below.
 
     Members
     -------
@@ -45,6 +46,15 @@ class Kernel:
     shared_per_thread: int = 0
     barrier: bool = False
     local: int = 0
+
+    def __post_init__(self) -> None:
+        for name, size in self.parameters.items():
+            if size not in (4, 8):
+                raise ValueError(f"{self.name}: {name} has {size!r} bytes: a parameter has 4 or 8")
+        if self.shared_per_thread < 0:
+            raise ValueError(f"{self.name}: shared_per_thread = {self.shared_per_thread} < 0")
+        if self.local < 0 or self.local % 16:
+            raise ValueError(f"{self.name}: local = {self.local} is not a multiple of 16")
 
     @cached_property
     def offsets(self) -> dict[str, int]:
@@ -76,13 +86,17 @@ class Kernel:
     def arguments(self, **values: int) -> bytes:
         """Encode constant buffer 0 with these values, padded to a multiple of 16 bytes.
 
-        Raises `ValueError` unless every parameter has a value that fits.
+        Raises `ValueError` unless every parameter has a whole number that fits.
         """
         if set(values) != set(self.parameters):
             raise ValueError(f"{self.name} takes {', '.join(self.parameters)}, not {set(values)}")
         buffer = bytearray(-(-max(self._end, 1) // 16) * 16)
-        for name, value in values.items():
+        for name, given in values.items():
             at, size = self.offsets[name], self.parameters[name]
+            try:
+                value = index(given)  # of an int or of numpy's integers
+            except TypeError:
+                raise ValueError(f"{self.name}: {name} = {given!r} is no integer") from None
             if not -(1 << 31) <= value < 1 << 8 * size:
                 raise ValueError(f"{self.name}: {name} = {value} does not fit {size} bytes")
             mask = (1 << 8 * size) - 1

@@ -42,6 +42,7 @@ def encoded(text: str) -> int:
         ("exit", 0x00000000_00_00_00_38),
         ("not r1, r2", 0xFFFFFFFF_00_02_01_88),
         ("nop", 0x00000000_00_00_00_01),
+        ("add\tr1,\tr2, r3", 0x00000003_00_02_01_02),
     ],
 )
 def test_encodings(text: str, word: int) -> None:

@@ -1,6 +1,7 @@
 """Supplied kernels on the interpreter, compared with numpy."""
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,6 +44,29 @@ def test_arguments(kernel: Kernel) -> None:
     name = next(iter(values))
     with pytest.raises(ValueError, match=f"{name} = {1 << 64} does not fit"):
         kernel.arguments(**{**values, name: 1 << 64})
+
+
+def test_kinds_of_arguments() -> None:
+    kernel = Kernel("two", "exit", {"A": 4, "B": 8})
+    given = kernel.arguments(A=np.int64(-1), B=np.uint64(1 << 63))  # pyright: ignore[reportArgumentType]
+    assert given == kernel.arguments(A=-1, B=1 << 63)
+    for value in (1.5, "1", None):
+        with pytest.raises(ValueError, match=f"two: A = {value!r} is no integer"):
+            kernel.arguments(A=value, B=0)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"parameters": {"A": 0}}, "odd: A has 0 bytes: a parameter has 4 or 8"),
+        ({"parameters": {"A": 4, "B": "8"}}, "odd: B has '8' bytes"),
+        ({"local": 8}, "odd: local = 8 is not a multiple of 16"),
+        ({"shared_per_thread": -4}, "odd: shared_per_thread = -4 < 0"),
+    ],
+)
+def test_sizes_of_kernels(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Kernel("odd", "exit", **{"parameters": {}, **options})
 
 
 def test_kernel_of_nothing() -> None:
