@@ -310,7 +310,7 @@ class Pushbuffer:
 
     def add(self, address: int, amount: int) -> "Pushbuffer":
         """REDUCTION IADD: add `amount`, which may be negative, to a 32-bit unsigned semaphore."""
-        return self.reduce(address, amount & 0xFFFF_FFFF if amount < 0 else amount)
+        return self.reduce(address, amount + (1 << 32) if amount < 0 else amount)
 
     def non_stall_interrupt(self, handle: int = 0) -> "Pushbuffer":
         """Raise the channel's notification interrupt, without stopping the channel."""

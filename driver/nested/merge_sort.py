@@ -11,7 +11,7 @@ from signalbox.driver.memory.physical import Buffer
 from signalbox.driver.nested.family import STATUS, Family
 from signalbox.driver.runtime.stream import Argument, Stream
 
-__all__ = ["LEAF", "MERGE", "MERGE_SORT", "RANK", "MergeSort"]
+__all__ = ["LEAF", "MERGE", "MERGE_SORT", "RANK", "MergeSort", "check"]
 
 LEAF = 32
 """Most words that one kernel sorts alone."""
@@ -145,10 +145,10 @@ class MergeSort:
         """Prepare kernels that sort the first `count` words of `data`. The nesting depth must be
         `depth(count)` at least.
 
-        Raises `ValueError` for no words, and as `Stream.child` and `Device.upload`.
+        Raises `ValueError` for no words, or more than `data` has, and as `Stream.child` and
+        `Device.upload`.
         """
-        if count < 1:
-            raise ValueError("there is nothing to sort")
+        check(data, count)
         async with Family.prepare(device, stream) as family:
             temp = await family.buffer(np.zeros(count, np.uint32))
             first, spare = stream.address(data, 0), stream.address(temp, 0)
@@ -180,3 +180,11 @@ class MergeSort:
     async def free(self) -> None:
         """Free its memory, once nothing runs."""
         await self.family.free()
+
+
+def check(data: Buffer, count: int) -> None:
+    """Raises `ValueError` if `data` does not have `count` words to sort."""
+    if count < 1:
+        raise ValueError("there is nothing to sort")
+    if count > data.size // 4:
+        raise ValueError(f"{data} does not have {count} words")

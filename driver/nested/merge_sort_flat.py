@@ -7,7 +7,7 @@ import numpy as np
 from signalbox.driver.device import Device
 from signalbox.driver.kernels.library import Kernel
 from signalbox.driver.memory.physical import Buffer
-from signalbox.driver.nested.merge_sort import LEAF, MERGE, RANK
+from signalbox.driver.nested.merge_sort import LEAF, MERGE, RANK, check
 from signalbox.driver.nested.workspace import Workspace
 from signalbox.driver.runtime.stream import Argument, Stream
 
@@ -57,10 +57,9 @@ class FlatMergeSort:
     ) -> "FlatMergeSort":
         """Prepare to sort the first `count` words of `data`.
 
-        Raises `ValueError` for no words, and as `Device.upload`.
+        Raises `ValueError` for no words, or more than `data` has, and as `Device.upload`.
         """
-        if count < 1:
-            raise ValueError("there is nothing to sort")
+        check(data, count)
         async with Workspace.prepare(device, stream) as workspace:
             temp = await workspace.buffer(np.zeros(count, np.uint32))
             levels: list[tuple[Kernel, int, dict[str, Argument]]] = []

@@ -192,6 +192,6 @@ class Refinement:
 
 def check(field: np.ndarray, levels: int) -> None:
     """Raises `ValueError` for a field that does not have so many levels."""
-    size = field.shape[0]
+    size = len(field) if field.ndim else 0
     if field.shape != (size, size) or size & size - 1 or not 1 <= levels <= size.bit_length():
         raise ValueError(f"a field of {field.shape} words has no {levels} levels")

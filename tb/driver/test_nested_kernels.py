@@ -212,10 +212,11 @@ def test_wrong_input(depth: int) -> None:
 
     async def body(device: Device, stream: Stream) -> None:
         data = await device.allocate(4)
-        with pytest.raises(ValueError, match="nothing to sort"):
-            await (MergeSort if depth else FlatMergeSort).prepare(device, stream, data, 0)
+        for count, message in ((0, "nothing to sort"), (2, "does not have 2 words")):
+            with pytest.raises(ValueError, match=message):
+                await (MergeSort if depth else FlatMergeSort).prepare(device, stream, data, count)
         refine = Refinement if depth else FlatRefinement
-        for shape, levels in (((3, 3), 1), ((4, 8), 1), ((4, 4), 4), ((4, 4), 0)):
+        for shape, levels in (((3, 3), 1), ((4, 8), 1), ((4, 4), 4), ((4, 4), 0), ((), 1)):
             with pytest.raises(ValueError, match=f"has no {levels} levels"):
                 await refine.prepare(device, stream, np.zeros(shape, np.uint32), 1, levels)
         search = BreadthFirst if depth else FlatBreadthFirst

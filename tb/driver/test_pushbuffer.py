@@ -209,6 +209,7 @@ def test_write_inline():
         (lambda p: p.acquire(1 << 40, 0), r"semaphore address = 0x10000000000 does not fit its 40"),
         (lambda p: p.acquire(2, 0), r"semaphore address = 0x2 is not a multiple of 4"),
         (lambda p: p.release(0, 1 << 32), r"semaphore payload = 0x100000000 does not fit its 32"),
+        (lambda p: p.add(0, -1 - (1 << 32)), r"semaphore payload = -0x1 does not fit its 32 bits"),
         (lambda p: p.copy(1 << 49, 0, 1), r"destination address = 0x2000000000000 does not fit"),
         (lambda p: p.copy(0, -1, 1), r"source address = -0x1 does not fit its 49 bits"),
         (lambda p: p.copy(0, 0, 1 << 32), r"copy size = 0x100000000 does not fit its 32 bits"),
