@@ -347,6 +347,7 @@ async def wait_all(tb: ComputeWaitsTestbench, first: int) -> list[int]:
     others = [channel for channel in order if channel != first]
     for channel in tb.random.sample(others, len(others)):
         await tb.step(ask=tb.ask(channel))
+    await tb.steps(STEPS)  # until the last one takes part in the choice
     return others
 
 
