@@ -163,10 +163,13 @@ def parse_image(tables: Any, file: str = "image", folder: Path = Path()) -> Memo
     top.known("channel", "address", "privileged", "segment", "expect", "semaphore")
     segments = tuple(entry.segment() for entry in top.tables("segment"))
     _refuse_overlaps(file, segments)
-    semaphores = {}
+    semaphores: dict[int, int] = {}
     for entry in top.tables("semaphore"):
         entry.known("slot", "value")
-        semaphores[entry.number("slot", None)] = entry.number("value", None, 64)
+        slot = entry.number("slot", None)
+        if slot in semaphores:
+            raise entry.error(f"slot {slot} has a value already")
+        semaphores[slot] = entry.number("value", None, 64)
     privileged = tables.get("privileged", False)
     if not isinstance(privileged, bool):
         raise ImageError(f"{file}: the top level: privileged = {privileged!r} is not true or false")

@@ -400,6 +400,7 @@ def test_json(tmp_path: Path):
         ("[[segment]]\naddress = 0\nfill = 256\nsize = 1", r"fill = 256 is not a number of 8 bits"),
         ("[[segment]]\naddress = 0\nhex = '00'\nsize = 1", r"size is for fill, not for hex"),
         ("[[semaphore]]\nslot = 1", r"semaphore 1: value is missing"),
+        ("[[semaphore]]\nslot = 1\nvalue = 2\n" * 2, r"semaphore 2: slot 1 has a value already"),
         ("=", r"image.toml: cannot be parsed"),
         ("channel = " + 5000 * "1", r"image.toml: cannot be parsed: .* digits"),
         ("channel = 0x" + 5000 * "f", r"image.toml: cannot be parsed: .* digits"),
