@@ -126,8 +126,9 @@ class Stream:
 
     async def _release_left(self) -> None:
         """Release the channels that it has left, if its work there has ended."""
-        for channel, value in [one for one in self._left if self.fence.reached(one[1])]:
-            self._left.remove((channel, value))
+        while ended := [one for one in self._left if self.fence.reached(one[1])]:
+            self._left.remove(ended[0])
+            channel, _ = ended[0]
             channel.tasks.reap()
             self._tasks = [one for one in self._tasks if one[1] is not channel or not one[0].over]
             await self._services.channels.release(channel)

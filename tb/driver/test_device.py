@@ -615,6 +615,20 @@ def test_failed_copy_is_over():
     run(body, policy=PriorityPolicy(2))
 
 
+def test_waits_beside_each_other_release_channels():
+    """Two calls that wait for a stream release the channels that it has left once each."""
+
+    async def body(device, machine):
+        stream = await device.stream(0)
+        for priority in (-1, -2):
+            await stream.set_priority(priority)
+        await asyncio.gather(stream.synchronize(), stream.synchronize())
+        assert [*device.channels.values()] == [stream.channel]
+        await fills(device, stream)
+
+    run(body, policy=PriorityPolicy(3, [1, 1, 1]))
+
+
 async def counted(device: Device, count: int) -> list[Stream]:
     """Streams of the upper level, each in a channel that has halted in a counted copy."""
     streams = [await device.stream(-1) for _ in range(count)]
