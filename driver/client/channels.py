@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from signalbox.driver.channel.command_channel import CommandChannel
@@ -17,7 +18,7 @@ from signalbox.driver.memory.fence import Fence
 from signalbox.driver.memory.physical import Buffer, Memory
 from signalbox.driver.platform.fair_lock import FairLock
 from signalbox.driver.platform.machine import Machine
-from signalbox.driver.protocol.errors import CommandsRefused, error_of
+from signalbox.driver.protocol.errors import CommandsRefused, ServerError, error_of
 from signalbox.driver.protocol.messages import (
     CloseChannel,
     Done,
@@ -237,6 +238,7 @@ class ClientChannels(Channels[ClientChannel]):
     async def for_priority(self, priority: int, space: AddressSpace) -> ClientChannel:
         """See `Channels.for_priority`."""
         async with self._lock:
+            await self._close_unused()
             channel = await self._opened(priority, space)
             self._uses[channel] += 1
             return channel
@@ -257,6 +259,12 @@ class ClientChannels(Channels[ClientChannel]):
         request = OpenChannel(space.base, priority)
         opened = await self._connection.call(request, Opened, answered)
         return self._channels[opened.channel]
+
+    async def _close_unused(self) -> None:
+        """Close the channels that interrupted calls of `release` have left."""
+        for channel in [one for one in self._channels.values() if self._unused(one)]:
+            with suppress(ServerError):  # it is still active
+                await self._remove(channel.index)
 
     def _changes(self, index: int) -> FairLock:
         """One for all: the server chooses the channel that is opened."""

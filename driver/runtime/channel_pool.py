@@ -48,7 +48,7 @@ class ChannelPool(Channels[Channel]):
         while True:
             index = self._choose(priority, space)
             async with self._locks[index]:
-                if self._fits(index, space) or index not in self._ready:
+                if self._fits(index, space) or not self._lasts(index):
                     channel = await self._opened(index, space, self.settings)
                     self._uses[channel] += 1
                     return channel
@@ -63,7 +63,7 @@ class ChannelPool(Channels[Channel]):
         except PolicyError as error:
             refusal = error
         try:
-            return self._policy.channel(priority, {*every} - self._ready)
+            return self._policy.channel(priority, {one for one in every if not self._lasts(one)})
         except PolicyError:
             owners = [f"channel {i} {one.space.name!r}" for i, one in sorted(self.items())]
             raise DeviceError(
@@ -74,6 +74,10 @@ class ChannelPool(Channels[Channel]):
     def _fits(self, index: int, space: AddressSpace) -> bool:
         """Whether a channel is free, or of a space."""
         return index not in self._channels or self._channels[index].space is space
+
+    def _lasts(self, index: int) -> bool:
+        """Whether a channel is open, and is not to be closed."""
+        return index in self._ready and not self._unused(self._channels[index])
 
     async def open(self, index: int, space: AddressSpace, **options: bool) -> Channel:
         """Return an open channel of an address space. If it is not open, enable it, with `options`
@@ -90,7 +94,7 @@ class ChannelPool(Channels[Channel]):
 
     async def _opened(self, index: int, space: AddressSpace, settings: ChannelSettings) -> Channel:
         """See `open`. Within `_changes`."""
-        if index not in self._ready:
+        if not self._lasts(index):
             if index in self._channels:  # an earlier call was interrupted
                 await self._remove(index)
             self._channels[index] = Channel(self._resources, space, index, settings)

@@ -17,8 +17,8 @@ _Channel = TypeVar("_Channel", bound=CommandChannel, covariant=True)
 class Channels(Mapping[int, _Channel]):
     """Open channels, by number. Each belongs to one address space at a time.
 
-    They include channels that are being opened or closed. After an interruption of that, the next
-    call for the channel closes it first.
+    They include channels that are being opened or closed, or are to be closed. After an
+    interruption of that, the next call that needs the channel closes it first.
 
     Parameters
     ----------
@@ -53,6 +53,10 @@ class Channels(Mapping[int, _Channel]):
         async with self._changes(channel.index):
             if self.get(channel.index) is channel and not self._uses[channel]:
                 await self._remove(channel.index)
+
+    def _unused(self, channel: CommandChannel) -> bool:
+        """Whether the last use of a channel has ended, so that it is to be closed."""
+        return channel in self._uses and not self._uses[channel]
 
     async def close(self, index: int) -> None:
         """Close a channel, whatever uses it. Raises `ChannelActive`."""

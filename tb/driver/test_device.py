@@ -629,6 +629,24 @@ def test_waits_beside_each_other_release_channels():
     run(body, policy=PriorityPolicy(3, [1, 1, 1]))
 
 
+def test_cancelled_closing_behind_another():
+    """A channel whose closing is cancelled before it begins is no longer kept for its stream."""
+
+    async def body(device, machine):
+        stream, other = await device.stream(), device.create_space("other")
+        async with device.channels._changes(0):
+            closing = asyncio.ensure_future(stream.close())
+            while stream in device._streams:
+                await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            closing.cancel()
+            await asyncio.wait([closing])
+        assert closing.cancelled()
+        await fills(device, await device.stream(space=other))
+
+    run(body, machine=FakeMachine(Config(channels=1, memory_bytes=SPACE)))
+
+
 async def counted(device: Device, count: int) -> list[Stream]:
     """Streams of the upper level, each in a channel that has halted in a counted copy."""
     streams = [await device.stream(-1) for _ in range(count)]

@@ -586,6 +586,25 @@ def test_interrupted_changes_of_a_space(turns: int):
     serve(run)
 
 
+def test_interrupted_closing_behind_another():
+    """A channel whose closing is cancelled before it begins is closed by the next opening."""
+
+    async def run(session: Session) -> None:
+        device = await session.client()
+        stream, other = await device.stream(), device.create_space("other")
+        async with device.channels._changes(0):
+            closing = asyncio.ensure_future(stream.close())
+            while stream in device._streams:
+                await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            closing.cancel()
+            await asyncio.wait([closing])
+        assert closing.cancelled() and stream.channel in device.channels.values()
+        await device.stream(space=other)
+
+    serve(run, applications=1, channels_each=1)
+
+
 @pytest.mark.parametrize("turns", MOMENTS)
 def test_interrupted_changes_of_channels(turns: int):
     """After an opening or closing whose caller is cancelled, client and server agree on what is
