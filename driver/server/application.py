@@ -111,8 +111,10 @@ class Application:
         has been busy, `refused` or `delayed` without a break, if that is later.
     busy_since : machine cycle since which it has had tasks or copies without a break; 0: it has
         none.
-    held : machine cycle since which nothing of it is handed on, until it has no tasks and copies;
-        0: it is not held back.
+    held : machine cycle since which nothing of it is handed on, until it has no tasks and copies,
+        or nobody waits for it any more; 0: it is not held back.
+    waits : machine cycle in which it got a new patience, as others were held back or ended for it;
+        it still waits for them while that is also `since`.
     leaving : nothing more is accepted.
     lost : it has gone and could not be stopped.
     context : context of its tasks, from its first call on.
@@ -126,7 +128,7 @@ class Application:
         self.spaces: dict[int, AddressSpace] = {}
         self.channels: dict[int, ServedChannel] = {}
         self.weight, self.priority, self.group = 1, 0, GroupSettings()
-        self.calls = self.since = self.busy_since = self.held = self.issued = 0
+        self.calls = self.since = self.busy_since = self.held = self.waits = self.issued = 0
         self.leaving = self.lost = False
         self.context: Context | None = None
         self._arrived = 0

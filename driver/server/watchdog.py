@@ -23,9 +23,10 @@ def culprit(
 
     Others with tasks or copies that end may hide one among them that does not. Those that have been
     busy for longer still are held back first: nothing more of them is handed to the machine until
-    what they have there has ended (`Application.held`). So only work without an end is left, and an
-    application whose work ends loses nothing. Kernels that launch others without an end are ended,
-    too: one that is held back has the patience once for each task that it can have.
+    what they have there has ended, or work of those that waited for it (`Application.held`). So
+    only work without an end is left, and an application whose work ends loses nothing. Kernels that
+    launch others without an end are ended, too: one that is held back has the patience once for
+    each task that it can have.
 
     An application whose commands wait for its own semaphores or repairs costs nobody anything: as
     long as it has nothing on the machine, its patience does not run (`Application.since`). As one
@@ -33,6 +34,7 @@ def culprit(
     copies.
     """
     working = [one for one in applications if one.busy_since or one.refused or one.delayed]
+    _let_go(working)
     # With a context each, an application runs for its part of the time only.
     patience = settings.patience_cycles * (len(working) if settings.context_each else 1)
     longest = patience * settings.launches_each
@@ -50,8 +52,7 @@ def culprit(
         _hold_back(hiding, late, cycle)
         return None
     if found is not None:
-        for one in working:
-            one.since = cycle
+        _renew(working, cycle)
         found.busy_since, found.held = 0, cycle
     return found
 
@@ -72,5 +73,18 @@ def _hold_back(hiding: Sequence[Application], late: Sequence[Application], cycle
         if not one.held:
             LOG.info("%s: it is held back, others have waited for too long", one)
             one.held = cycle
-    for one in late:
-        one.since = cycle
+    _renew(late, cycle)
+
+
+def _renew(waiting: Sequence[Application], cycle: int) -> None:
+    """Give applications a new patience, while others are held back or ended for them."""
+    for one in waiting:
+        one.since = one.waits = cycle
+
+
+def _let_go(working: Sequence[Application]) -> None:
+    """Hold nobody back any more for whom no other application waits."""
+    waiting = [one for one in working if one.waits and one.waits == one.since]
+    for one in working:
+        if all(other is one for other in waiting):
+            one.held = 0

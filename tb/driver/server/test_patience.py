@@ -195,6 +195,33 @@ def test_endless_beside_short_ones(streams: int):
     serve(run, patience_cycles=PATIENCE)
 
 
+def test_held_back_for_one_that_leaves():
+    """An application that is held back goes on once those that waited for it have gone, even if a
+    kernel of its own waits for what it launches next."""
+
+    async def run(session: Session) -> None:
+        device, other = await session.client("held"), await session.client("leaves")
+        own, again = await device.stream(), await device.stream()
+        engine(session).hold = True
+        waiting = await spin(own)
+        await passes(session, 200)
+        await spin(await other.stream())
+        application = session.server.applications[0]
+        while not application.held:
+            await spin(again, priority=URGENT)
+            await passes(session, PATIENCE // 2)
+            assert not one_ends(session).failed
+        session.kill(other)
+        await session.settle(1)
+        await spin(again, priority=URGENT)
+        await passes(session, PATIENCE // 2)
+        assert [task.priority for task in engine(session).running if task.priority] == [URGENT]
+        engine(session).hold = False
+        await waiting.synchronize()
+
+    serve(run, patience_cycles=PATIENCE)
+
+
 def test_short_ones_beside_endless():
     """Nor does an application without a pause, whose kernels end, suffer for one of another
     application that does not."""

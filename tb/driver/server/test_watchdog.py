@@ -15,8 +15,8 @@ NOW, PATIENCE = 10_000, 1000
 @dataclass
 class Work:
     """What the watchdog sees of an application: the last end of a task `since`, tasks without a
-    break from `busy_since` on, channels that wait for a place, or for an engine, copies, and since
-    when it is held back."""
+    break from `busy_since` on, channels that wait for a place, or for an engine, copies, since when
+    it is held back, and when others were held back for it."""
 
     since: int = NOW
     busy_since: int = 0
@@ -24,6 +24,7 @@ class Work:
     delayed: bool = False
     copying: bool = False
     held: int = 0
+    waits: int = 0
 
 
 SETTINGS = ServerSettings(patience_cycles=PATIENCE, launches_each=8)
@@ -40,7 +41,7 @@ CASES = {
     "beside one without work": ([Work(LATE, 1), Work(LATE)], None),
     "endless, another waits": ([Work(LATE, 1), Work(refused=True)], 0),
     "endless, a later one is served": ([Work(NOW, 501), Work(LATE, 500)], 1),
-    "held for too long": ([Work(NOW, 1, held=LONG_AGO), Work(LATE, 500)], 0),
+    "held for too long": ([Work(NOW, 1, held=LONG_AGO), Work(LATE, 500, waits=LATE)], 0),
     "just not too long": ([Work(LATE + 1, 1), Work(refused=True)], None),
     "of two, the longer one": ([Work(LATE, 20), Work(LATE, 10), Work(refused=True)], 1),
     "waits for an engine, all progress": ([Work(LATE, delayed=True), Work(NOW, 9)], None),
@@ -51,7 +52,10 @@ CASES = {
 
 HELD = {
     "one is served for longer": ([Work(NOW, 1), Work(LATE, 500), Work(NOW, 501)], [0]),
-    "held already": ([Work(NOW, 1, held=LONG_AGO + 1), Work(LATE, 500), Work(NOW, 2)], [0, 2]),
+    "held already": (
+        [Work(NOW, 1, held=LONG_AGO + 1), Work(LATE, 500, waits=LATE), Work(NOW, 2)],
+        [0, 2],
+    ),
     "waits in vain": ([Work(NOW, 9), Work(NOW, 8), Work(LATE, refused=True)], [0, 1]),
     "waits for an engine": (
         [Work(NOW, 9), Work(NOW, 8, copying=True), Work(LATE, delayed=True)],
@@ -83,6 +87,23 @@ def test_held_back(name: str):
     assert culprit(cast("list[Application]", there), NOW, SETTINGS) is None
     assert [n for n, one in enumerate(there) if one.held] == wanted
     assert all(one.since == NOW for one in late)
+
+
+OTHERS = {
+    "it still waits": (Work(LATE + 1, 500, waits=LATE + 1), True),
+    "work of it has ended": (Work(LATE + 2, 500, waits=LATE + 1), False),
+    "it has no work": (Work(LATE + 1, waits=LATE + 1), False),
+}
+"""Applications for which another one was held back."""
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_let_go(name: str):
+    """Nobody is held back for longer than another application waits, let alone ended then."""
+    other, waits = OTHERS[name]
+    held = Work(NOW, 1, held=LATE + 1)
+    assert culprit(cast("list[Application]", [held, other]), NOW, SETTINGS) is None
+    assert bool(held.held) == waits
 
 
 def test_in_turn():
