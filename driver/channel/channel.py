@@ -14,6 +14,7 @@ from signalbox.driver.channel.copy_replay import RepeatError, check_release, mov
 from signalbox.driver.channel.runlist import Runlist
 from signalbox.driver.channel.segments import Segments
 from signalbox.driver.channel.settings import ChannelSettings
+from signalbox.driver.commands.disassembler import MethodReader
 from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.driver.compute.contexts import Context
 from signalbox.driver.compute.engine import ComputeEngine
@@ -129,6 +130,7 @@ class Channel(CommandChannel):
         self._submitted = 0
         self._started = 0
         self._segments = Segments(settings.pushbuffer_bytes)
+        self._reader = MethodReader()
         self._copies = CopyLog()
         self._counts = CopyCounts(resources.counting)
         self._joined = False
@@ -236,7 +238,7 @@ class Channel(CommandChannel):
         for address, count in counts.items():
             commands.add(address, -count)
         self._submitted = self._started = 0
-        self._segments = Segments(self.settings.pushbuffer_bytes)
+        self._segments, self._reader = Segments(self.settings.pushbuffer_bytes), MethodReader()
         self._userd.fill(0)
         await self.enqueue(commands.dwords)
         await self._start()
@@ -307,8 +309,9 @@ class Channel(CommandChannel):
         """Write the ring entry of the segment at `va`, then GP_PUT."""
         entries = self.settings.ring_entries
         entry = pack(GpEntry, address=va // _DWORD, length=len(dwords), sync_wait=sync)
-        self._copies.submitted(self._submitted, dwords)
-        self._counts.submitted(self._submitted, dwords)
+        methods = self._reader.read(dwords)
+        self._copies.submitted(self._submitted, methods)
+        self._counts.submitted(self._submitted, methods)
         position = self._submitted % entries
         self._ring.write(entry.to_bytes(_ENTRY_BYTES, "little"), position * _ENTRY_BYTES)
         self._submitted += 1
@@ -523,7 +526,7 @@ class Channel(CommandChannel):
         await self._write("DATA0", data)
         executed = await self.executed()
         self._copies.replaced(executed)
-        self._counts.replaced(executed)
+        self._counts.replaced(executed, method, data)
         await self._write("METHOD0", ADDRESS=method // 4, SUBCHANNEL=subchannel, VALID=1)
 
     async def _clear(self) -> None:

@@ -8,26 +8,29 @@ from collections import Counter, deque
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from signalbox.driver.commands.disassembler import Method, SubDevices, decode
+from signalbox.driver.commands.disassembler import Method
 from signalbox.hw.methods import HostMethod, Reduction, SemaphoreExecute, SemOp, unpack
 
 __all__ = ["CopyCounts"]
 
 _ADDRESS_HI_MASK = 0xFF
 
+_PARAMETERS = {HostMethod.SEM_ADDR_LO, HostMethod.SEM_ADDR_HI, HostMethod.SEM_PAYLOAD_LO}
+
 
 class _Addition(NamedTuple):
-    """Method number `number` since the channel's start, in ring entry number `entry`: adds `amount`
-    to the semaphore at `address`."""
+    """Method number `number` since the channel's start, in ring entry number `entry`: SEM_EXECUTE
+    `word` adds `amount` to the semaphore at `address`."""
 
     number: int
     entry: int
+    word: int
     address: int
     amount: int
 
 
 class CopyCounts:
-    """Counts of one channel's copies. Parameters of a semaphore operation are in its submission.
+    """Counts of one channel's copies.
 
     Parameters
     ----------
@@ -38,31 +41,28 @@ class CopyCounts:
         self._semaphores = semaphores
         self._executed: Counter[int] = Counter()
         self._additions: deque[_Addition] = deque()
-        self._masks = SubDevices()
+        self._words: dict[int, int] = {}
         self._methods = 0
 
-    def submitted(self, entry: int, dwords: Sequence[int]) -> None:
-        """Record the additions in the dwords of ring entry number `entry`."""
-        if not self._semaphores:
-            return
-        words: dict[int, int] = {}
-        for item in decode(dwords, masks=self._masks):
-            if not isinstance(item, Method):
-                continue
-            words[item.address] = item.data
-            if item.address == HostMethod.SEM_EXECUTE:
-                self._operation(entry, words)
-            self._methods += 1
+    def submitted(self, entry: int, methods: Sequence[Method]) -> None:
+        """Record the additions among the methods of ring entry number `entry`."""
+        for number, method in enumerate(methods, self._methods):
+            if method.address in _PARAMETERS:
+                self._words[method.address] = method.data
+            elif method.address == HostMethod.SEM_EXECUTE:
+                self._operation(number, entry, method.data)
+        self._methods += len(methods)
 
-    def _operation(self, entry: int, words: dict[int, int]) -> None:
-        execute = unpack(SemaphoreExecute, words[HostMethod.SEM_EXECUTE])
-        kind = execute["operation"], execute["reduction"]
-        upper = words.get(HostMethod.SEM_ADDR_HI, 0) & _ADDRESS_HI_MASK
-        address = upper << 32 | words.get(HostMethod.SEM_ADDR_LO, 0)
-        if kind == (SemOp.REDUCTION, Reduction.IADD) and address in self._semaphores:
-            payload = words.get(HostMethod.SEM_PAYLOAD_LO, 0)
+    def _operation(self, number: int, entry: int, word: int) -> None:
+        upper = self._words.get(HostMethod.SEM_ADDR_HI, 0) & _ADDRESS_HI_MASK
+        address = upper << 32 | self._words.get(HostMethod.SEM_ADDR_LO, 0)
+        if address not in self._semaphores:
+            return
+        execute = unpack(SemaphoreExecute, word)
+        if (execute["operation"], execute["reduction"]) == (SemOp.REDUCTION, Reduction.IADD):
+            payload = self._words.get(HostMethod.SEM_PAYLOAD_LO, 0)
             amount = payload - (payload >> 31 << 32)
-            self._additions.append(_Addition(self._methods, entry, address, amount))
+            self._additions.append(_Addition(number, entry, word, address, amount))
 
     def left(self, entry: int) -> None:
         """Note that all ring entries below `entry` have executed."""
@@ -70,9 +70,13 @@ class CopyCounts:
             done = self._additions.popleft()
             self._executed[done.address] += done.amount
 
-    def replaced(self, executed: int) -> None:
-        """Drop method number `executed`, which was replaced by another one."""
-        self._additions = deque(one for one in self._additions if one.number != executed)
+    def replaced(self, executed: int, method: int, data: int) -> None:
+        """Drop method number `executed`, which was replaced by another one, unless that is the
+        same."""
+        again = data if method == HostMethod.SEM_EXECUTE else None
+        self._additions = deque(
+            one for one in self._additions if one.number != executed or one.word == again
+        )
 
     def outstanding(self, executed: int) -> dict[int, int]:
         """Copies counted and not taken back after `executed` methods, by address."""
@@ -86,5 +90,5 @@ class CopyCounts:
         """Note that the disabled channel, which has executed so many methods, is started again."""
         self._executed = Counter(self.outstanding(executed))
         self._additions.clear()
-        self._masks = SubDevices()
+        self._words.clear()
         self._methods = 0

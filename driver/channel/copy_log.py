@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from signalbox.driver.channel.element_map import ElementMap
-from signalbox.driver.commands.disassembler import Method, SubDevices, decode
+from signalbox.driver.commands.disassembler import Method
 from signalbox.hw.config import VA_BITS
-from signalbox.hw.methods import COPY_CLASSES, CeMethod, CopyLaunch, HostMethod, LaunchTransfer
+from signalbox.hw.methods import COPY_CLASSES, CeMethod, CopyLaunch, LaunchTransfer
 
 __all__ = ["CopyLog", "LaunchedCopy"]
 
@@ -161,25 +161,19 @@ class CopyLog:
     def __init__(self) -> None:
         self._methods = 0
         self._state: dict[int, int] = {}  # a copy has it as it was: replaced, never changed
-        self._objects: dict[int, int] = {}
-        self._masks = SubDevices()
         self._copies: deque[LaunchedCopy] = deque()
         self._over = -1
 
-    def submitted(self, entry: int, dwords: Sequence[int]) -> None:
-        """Record the copies in the dwords of ring entry number `entry`."""
-        for item in decode(dwords, objects=self._objects, masks=self._masks):
-            if not isinstance(item, Method):
+    def submitted(self, entry: int, methods: Sequence[Method]) -> None:
+        """Record the copies among the methods of ring entry number `entry`."""
+        for number, method in enumerate(methods, self._methods):
+            if method.object_class not in COPY_CLASSES:
                 continue
-            copies = item.object_class in COPY_CLASSES
-            if item.address == HostMethod.SET_OBJECT:
-                self._objects[item.subchannel] = item.object_class
-            elif copies and item.address == CeMethod.LAUNCH_DMA:
-                copy = LaunchedCopy(self._methods, entry, item.data, self._state)
-                self._copies.append(copy)
-            elif copies and item.address in _SETTINGS:
-                self._state = {**self._state, item.address: item.data}
-            self._methods += 1
+            if method.address == CeMethod.LAUNCH_DMA:
+                self._copies.append(LaunchedCopy(number, entry, method.data, self._state))
+            elif method.address in _SETTINGS:
+                self._state = {**self._state, method.address: method.data}
+        self._methods += len(methods)
 
     def left(self, entry: int) -> None:
         """Drop copies that can no longer fail, as all ring entries below `entry` have executed."""

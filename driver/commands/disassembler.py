@@ -46,6 +46,7 @@ __all__ = [
     "Ignored",
     "Malformed",
     "Method",
+    "MethodReader",
     "SubDevices",
     "decode",
     "disassemble",
@@ -326,6 +327,23 @@ def decode(
                 missing = position - len(dwords)
                 reason = f"the group lacks {missing} of its {count} dwords"
                 yield Malformed(start, head, reason, missing)
+
+
+class MethodReader:
+    """Reads the methods of a channel's segments, one after the other, from its start on."""
+
+    def __init__(self) -> None:
+        self._objects: dict[int, int] = {}
+        self._masks = SubDevices()
+
+    def read(self, dwords: Sequence[int]) -> list[Method]:
+        """The methods of the next segment that are executed."""
+        found = decode(dwords, objects=self._objects, masks=self._masks)
+        methods = [item for item in found if isinstance(item, Method)]
+        for method in methods:
+            if method.address == HostMethod.SET_OBJECT:
+                self._objects[method.subchannel] = method.object_class
+        return methods
 
 
 def _header_fault(head: int) -> str:

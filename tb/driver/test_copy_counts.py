@@ -1,6 +1,7 @@
 """Counts of a channel's copies, known from its commands and METHODS."""
 
 from signalbox.driver.channel.copy_counts import CopyCounts
+from signalbox.driver.commands.disassembler import MethodReader
 from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.hw.methods import HostMethod
 
@@ -11,11 +12,14 @@ OTHER = 0xFF_FFFF_0020
 PER_ADDITION = 5
 """Methods of one semaphore operation."""
 
+ADD = Pushbuffer().add(SLOT, 1).dwords[-1]
+"""SEM_EXECUTE data of an addition."""
+
 
 def submitted(*parts: Pushbuffer) -> CopyCounts:
-    counts = CopyCounts((SLOT, NEXT))
+    counts, reader = CopyCounts((SLOT, NEXT)), MethodReader()
     for entry, part in enumerate(parts):
-        counts.submitted(entry, part.dwords)
+        counts.submitted(entry, reader.read(part.dwords))
     return counts
 
 
@@ -38,10 +42,23 @@ def test_of_entries_that_were_left():
 
 
 def test_replaced():
-    """A refused increment in whose place another method was executed does not count."""
+    """A refused increment does not count if another method was executed in its place."""
+    for word, wanted in ((ADD, {SLOT: 1}), (0, {})):
+        counts = submitted(Pushbuffer().add(SLOT, 1))
+        counts.replaced(PER_ADDITION - 1, HostMethod.SEM_EXECUTE, word)
+        assert counts.outstanding(PER_ADDITION) == wanted
     counts = submitted(Pushbuffer().add(SLOT, 1))
-    counts.replaced(PER_ADDITION - 1)
+    counts.replaced(PER_ADDITION - 1, HostMethod.NOP, ADD)
     assert counts.outstanding(PER_ADDITION) == {}
+
+
+def test_parameters_of_an_earlier_submission():
+    """They last: what is taken back in few methods is not taken back again."""
+    fewer = Pushbuffer().host(HostMethod.SEM_PAYLOAD_LO, (1 << 32) - 1)
+    fewer.host(HostMethod.SEM_EXECUTE, ADD)
+    counts = submitted(Pushbuffer().add(SLOT, 1), Pushbuffer(), fewer)
+    assert counts.outstanding(PER_ADDITION + 1) == {SLOT: 1}
+    assert counts.outstanding(PER_ADDITION + 2) == {}
 
 
 def test_restarted():
@@ -49,7 +66,7 @@ def test_restarted():
     from before for a while."""
     counts = submitted(Pushbuffer().host(HostMethod.NOP).add(SLOT, 3))
     counts.restarted(PER_ADDITION + 1)
-    counts.submitted(0, Pushbuffer().add(SLOT, -3).dwords)
+    counts.submitted(0, MethodReader().read(Pushbuffer().add(SLOT, -3).dwords))
     for executed in (PER_ADDITION + 1, 0, PER_ADDITION - 1):
         assert counts.outstanding(executed) == {SLOT: 3}
     assert counts.outstanding(PER_ADDITION) == {}

@@ -3,6 +3,7 @@
 import pytest
 
 from signalbox.driver.channel.copy_log import CopyLog, LaunchedCopy
+from signalbox.driver.commands.disassembler import MethodReader
 from signalbox.driver.commands.pushbuffer import CopyFence, Pushbuffer
 from signalbox.hw.methods import LaunchTransfer, RemapSource, TertOp
 
@@ -11,11 +12,10 @@ PER_COPY = 6
 """Methods of one copy."""
 
 
-def submitted(*parts: Pushbuffer) -> CopyLog:
-    log = CopyLog()
-    log.submitted(0, Pushbuffer().set_object().dwords)
-    for entry, part in enumerate(parts, 1):
-        log.submitted(entry, part.dwords)
+def submitted(*parts: Pushbuffer, subchannel: int = 4, object_class: int = 0xC7B5) -> CopyLog:
+    log, reader = CopyLog(), MethodReader()
+    for entry, part in enumerate([Pushbuffer().set_object(subchannel, object_class), *parts]):
+        log.submitted(entry, reader.read(part.dwords))
     return log
 
 
@@ -55,9 +55,9 @@ def test_pipelined():
 
 def test_replaced_and_malformed():
     """A launch replaced by a NOP is no copy, and malformed headers are no methods."""
-    log = submitted(Pushbuffer().copy(0x1000, 0x2000, 0), Pushbuffer().raw(0xC000_0000))
+    copies = [Pushbuffer().copy(0x1000, at, 4) for at in (0x2000, 0x3000)]
+    log = submitted(copies[0], Pushbuffer().raw(0xC000_0000), copies[1])
     log.replaced(PER_COPY)
-    log.submitted(3, Pushbuffer().copy(0x1000, 0x3000, 4).dwords)
     assert one(log, 1 + 2 * PER_COPY).sources == [(0x3000, 4)]
     assert log.failed(1 + PER_COPY, 0x182, 0x1000) is None
 
@@ -74,8 +74,7 @@ def test_masked_copies():
 
 def test_equal_class():
     """Copies of class C6B5 are known as those of C7B5 are (HOST-13)."""
-    log = CopyLog()
-    log.submitted(0, Pushbuffer().set_object(4, 0xC6B5).copy(0x1000, 0x2000, 9).dwords)
+    log = submitted(Pushbuffer().copy(0x1000, 0x2000, 9), object_class=0xC6B5)
     assert one(log, 1 + PER_COPY).sources == [(0x2000, 9)]
 
 
