@@ -248,7 +248,8 @@ class Channel(CommandChannel):
             if waited >= STOP_CYCLES + self.turn_cycles:
                 raise ChannelActive(self.index, waited)
             if (await self.control.read_channel_fields(self.index, "STATUS"))["HALTED"]:
-                return  # something else has written the semaphore
+                self._counts.forget()  # something else has written the semaphore
+                return
             await self.machine.wait_cycles(POLL_CYCLES)
             waited += POLL_CYCLES
 

@@ -92,3 +92,8 @@ class CopyCounts:
         self._additions.clear()
         self._words.clear()
         self._methods = 0
+
+    def forget(self) -> None:
+        """Take nothing back."""
+        self._executed.clear()
+        self._additions.clear()

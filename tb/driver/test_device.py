@@ -696,6 +696,23 @@ def test_cancelled_closing_in_a_copy(turns: int):
     run(body, policy=PriorityPolicy(2, [1, 2]))
 
 
+@pytest.mark.parametrize("turns", [*range(20), *range(20, 200, 5)])
+def test_cancelled_closing_without_a_count(turns: int):
+    """A count that its semaphore no longer has is not taken back: the machine refuses that. The
+    channel is closed all the same, also in two calls."""
+
+    async def body(device, machine):
+        (one,) = await counted(device, 1)
+        await device.control.write_semaphore(0, 0)
+        await interrupt(device.channels.close(one.channel.index), turns)
+        if one.channel.index in device.channels:
+            await device.channels.close(one.channel.index)
+        assert machine.model.semaphores.values[0] == 0
+        await fills(device, await device.stream(-1))
+
+    run(body, policy=PriorityPolicy(2, [1, 1]))
+
+
 def test_long_work_outlasts_an_error_elsewhere():
     """A wait continues while its own channel does, however long another channel is halted."""
 
