@@ -163,7 +163,7 @@ class Channel(CommandChannel):
         compute = self._resources.compute
         if compute is None:
             return None
-        context = await compute.join(self.space, asid)
+        context = await compute.join(self.space, asid, self.index)
         self._joined = context is not None
         return context
 
@@ -260,8 +260,8 @@ class Channel(CommandChannel):
             await self.space.unmap_all(self._buffers[-1])
             self._buffers.pop().free()
         if self._joined and self._resources.compute is not None:
+            await self._resources.compute.leave(self.space, self.index)
             self._joined = False
-            await self._resources.compute.leave(self.space)
         if self._asid is not None:
             self._resources.spaces.release(self.space)
             self._asid = None

@@ -4,7 +4,7 @@ Tasks of all address spaces of one context share the SMs; contexts are time-slic
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from signalbox.driver.compute.instance_block import INSTANCE_BYTES, InstanceBlock
@@ -13,6 +13,7 @@ from signalbox.driver.compute.preemption import PreemptionError, Urgency, level,
 from signalbox.driver.memory.address_space import AddressSpace
 from signalbox.driver.memory.physical import Memory
 from signalbox.driver.platform.control_port import ControlPort
+from signalbox.driver.platform.fair_lock import FairLock
 from signalbox.hw.instance_block import SUBCONTEXTS
 from signalbox.hw.qmd import Placement
 from signalbox.hw.registers import CONTEXT, PreemptionLevel
@@ -92,12 +93,12 @@ class _Member:
     Members
     -------
     context : context of its tasks.
-    users : number of open channels.
+    users : numbers of its open channels; none while it leaves the context.
     entered : whether it has launched a task, and so is in the instance block.
     """
 
     context: Context
-    users: int = 0
+    users: set[int] = field(default_factory=set)
     entered: bool = False
 
 
@@ -159,17 +160,18 @@ class Contexts:
             InstanceBlock(self._buffer, number * INSTANCE_BYTES) for number in range(count)
         ]
         self._contexts: list[Context | None] = [None] * count
+        # Ended contexts whose registers are still to be reset.
+        self._ended: list[Context] = []
         self._members: dict[AddressSpace, _Member] = {}
         self._wishes: dict[AddressSpace, Context] = {}
+        self._lock = FairLock(control.machine)
 
     async def open(self) -> None:
         """Set up all contexts of the machine, which must hold no task."""
         for number, block in enumerate(self._free):
             await self._write(number, "INSTANCE_LO", block.address & 0xFFFF_FFFF)
             await self._write(number, "INSTANCE_HI", block.address >> 32)
-            await self._write(number, "PLACEMENT", self._default)
-            await self._preempt(number, self._urgency, self._level)
-        await self._control.write("CONTEXT_BROKEN", (1 << len(self._free)) - 1)
+            await self._set_up(number)
 
     def free(self) -> None:
         """Free the instance blocks and the save area, once nothing runs any more."""
@@ -189,6 +191,7 @@ class Contexts:
         Raises `OutOfContexts`, `PlacementError`.
         """
         policy = self._default if wanted is None else placement(wanted)
+        await self._reset()
         context = self._new(name, chosen=True)
         if context is None:
             raise OutOfContexts(f"no context for {name!r}: {self._describe_use()}")
@@ -197,12 +200,13 @@ class Contexts:
 
     async def end(self, context: Context) -> None:
         """Free a created context. Raises `ContextError` while it has address spaces, or if `check`
-        does."""
+        does. If the call is interrupted, the context has ended all the same."""
         self.check(context)
         if spaces := self.spaces(context):
             raise ContextError(f"{context} is in use by {', '.join(map(str, spaces))}")
         self._wishes = {s: wish for s, wish in self._wishes.items() if wish is not context}
-        await self._end(context)
+        self._end(context)
+        await self._reset()
 
     async def place(self, context: Context, wanted: Placement | str) -> None:
         """Set the placement of tasks launched from now on that have none of their own. Raises
@@ -269,16 +273,24 @@ class Contexts:
         member = self._members.get(space)
         return member.context if member else None
 
-    async def _end(self, context: Context) -> None:
-        """Free a context and reset its placement and error for the next user."""
+    def _end(self, context: Context) -> None:
+        """Free a context. `_reset` is to be called."""
         self._contexts[context.number] = None
-        if (context.placement, context.depth) != (self._default, 1):
-            context.depth = 1
-            await self._place(context, self._default)
-        if (context.urgency, context.level) != (self._urgency, self._level):
-            await self._preempt(context.number, self._urgency, self._level)
-        if context.broken is not None:
-            await self._mend(context)
+        self._ended.append(context)
+
+    async def _reset(self) -> None:
+        """Reset the registers of ended contexts for the next users. What an interruption leaves is
+        done by the next call, at the latest before a number is used again."""
+        async with self._lock:
+            while self._ended:
+                await self._set_up(self._ended[0].number)
+                del self._ended[0]
+
+    async def _set_up(self, number: int) -> None:
+        """Set the default placement, urgency and level of a context, and clear its error."""
+        await self._write(number, "PLACEMENT", self._default)
+        await self._preempt(number, self._urgency, self._level)
+        await self._retry(number)
 
     async def _place(self, context: Context, policy: Placement) -> None:
         context.placement = policy
@@ -320,15 +332,17 @@ class Contexts:
         self.check(context)
         self._wishes[space] = context
 
-    def join(self, space: AddressSpace) -> Context | None:
-        """Add a channel of a space. Returns the context of its tasks; None if all are taken."""
+    async def join(self, space: AddressSpace, channel: int) -> Context | None:
+        """Add a channel of a space. Returns the context of its tasks; None if all are taken. Raises
+        `ContextError` as `leave`, if an earlier channel has not left."""
+        await self._settle(space)
         member = self._members.get(space)
         if member is None:
             context = self._wishes.get(space) or self._with_room()
             if context is None:
                 return None
             member = self._members[space] = _Member(context)
-        member.users += 1
+        member.users.add(channel)
         return member.context
 
     def enter(self, space: AddressSpace) -> None:
@@ -345,22 +359,30 @@ class Contexts:
         member.context.block.add(asid, space.base, space.limit)
         member.entered = True
 
-    async def leave(self, space: AddressSpace) -> None:
+    async def leave(self, space: AddressSpace, channel: int) -> None:
         """Remove a channel of a space. With the last one the space leaves its context; on return
-        the machine no longer binds it. Raises `ContextError` if that takes too long."""
-        member = self._members.get(space)
-        if member is None:
-            return
-        member.users -= 1
-        if member.users:
-            return
-        del self._members[space]
+        the machine no longer binds it. An interrupted call can be repeated. Raises `ContextError`
+        if that takes too long."""
+        if member := self._members.get(space):
+            member.users.discard(channel)
+        await self._settle(space)
+
+    async def _settle(self, space: AddressSpace) -> None:
+        """Make a space without channels leave its context."""
+        async with self._lock:
+            member = self._members.get(space)
+            if member is not None and not member.users:
+                await self._remove(space, member)
+        await self._reset()
+
+    async def _remove(self, space: AddressSpace, member: _Member) -> None:
         context = member.context
         if member.entered and space.asid is not None:
             context.block.remove(space.asid)
-            await self._settle()
+            await self._wait_for_binds()
+        del self._members[space]
         if not context.chosen and not self.spaces(context):
-            await self._end(context)
+            self._end(context)
 
     def forget(self, space: AddressSpace) -> None:
         """Drop the choice of a closed space."""
@@ -378,7 +400,7 @@ class Contexts:
         held = [f"{one} has {len(self.spaces(one))} address spaces" for one in self]
         return f"of {len(self._contexts)} contexts {', '.join(held) or 'none is open'}"
 
-    async def _settle(self) -> None:
+    async def _wait_for_binds(self) -> None:
         """Wait until no context is being switched in: it may still read its old instance block.
         Raises `ContextError`."""
         waited = 0
@@ -411,11 +433,11 @@ class Contexts:
         """Make the machine retry a context that could not run. Raises `ContextError` if
         `check` does."""
         self.check(context)
-        await self._mend(context)
-
-    async def _mend(self, context: Context) -> None:
         context.broken = None
-        await self._control.write("CONTEXT_BROKEN", CONTEXT=1 << context.number)
+        await self._retry(context.number)
+
+    async def _retry(self, number: int) -> None:
+        await self._control.write("CONTEXT_BROKEN", CONTEXT=1 << number)
 
     async def _write(self, number: int, name: str, value: int) -> None:
         await self._control.write_context(number, name, value)

@@ -160,16 +160,18 @@ class ComputeEngine(Launcher):
 
     # -- channels ----------------------------------------------------------------------------------
 
-    async def join(self, space: AddressSpace, asid: int) -> Context | None:
+    async def join(self, space: AddressSpace, asid: int, channel: int) -> Context | None:
         """Add a channel of a space, before it is enabled; `asid` is the space's. Returns the
-        context of its tasks; None if all are taken. Raises as `TaskLists.place`."""
+        context of its tasks; None if all are taken. Raises as `TaskLists.place` and
+        `Contexts.join`."""
         if self._system is None:
             await self._lists.place(space, asid)
-        return self.contexts.join(space)
+        return await self.contexts.join(space, channel)
 
-    async def leave(self, space: AddressSpace) -> None:
-        """Remove a channel of a space, once it is disabled and idle. Raises `ContextError`."""
-        await self.contexts.leave(space)
+    async def leave(self, space: AddressSpace, channel: int) -> None:
+        """Remove a channel of a space, once it is disabled and idle. An interrupted call can be
+        repeated. Raises `ContextError`."""
+        await self.contexts.leave(space, channel)
 
     async def explain(
         self,

@@ -9,12 +9,14 @@ from signalbox.driver.compute import contexts, task_lists
 from signalbox.driver.compute.contexts import ContextError, OutOfContexts
 from signalbox.driver.compute.engine import ComputeSettings
 from signalbox.driver.compute.instance_block import InstanceBlock
+from signalbox.driver.compute.placement import AUTO
 from signalbox.driver.compute.task_lists import TaskListError, log_size
 from signalbox.driver.device import Device, DeviceError
 from signalbox.driver.kernels.library import SPIN
 from signalbox.driver.memory.physical import Memory
 from signalbox.hw.config import CONFIGS, Config
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
+from signalbox.tb.driver.interruption import interrupt
 
 
 def test_instance_block():
@@ -146,6 +148,36 @@ def test_waits_for_a_context_that_begins(monkeypatch):
         machine.compute.state = lambda: 0
         with pytest.raises(ContextError, match="no context has begun to run for 1000 cycles"):
             await again.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("turns", [*range(50), *range(50, 100, 10)])
+def test_interrupted_leaving(monkeypatch, turns: int):
+    """A space that leaves its context in two calls keeps its ASID while a context is being switched
+    in, and the next user of the context's number finds nothing of the last one."""
+    machine = FakeMachine(Config(channels=1, contexts=1, memory_bytes=SPACE))
+    monkeypatch.setattr(contexts, "_PATIENCE_CYCLES", 10_000)
+
+    async def main():
+        device = await Device.open(machine, NoPriorityPolicy(1))
+        stream, other = await device.stream(), device.create_space("other")
+        await (await stream.launch(SPIN, 1, 1, {"CYCLES": 1})).synchronize()
+        context = device.engine.contexts.of(device.space)
+        await device.engine.contexts.place(context, "deep")
+        state, machine.compute.state = machine.compute.state, lambda: 0
+        await interrupt(device.channels.close(0), turns)
+        with pytest.raises(ContextError, match="no context has begun to run for 10000 cycles"):
+            await device.channels.close(0)
+        assert device.spaces.users(device.space)
+        machine.compute.state = state
+        await interrupt(device.channels.close(0), turns)
+        again = await device.stream(space=other)
+        assert device.engine.contexts.of(other).number == 0
+        assert not device.spaces.users(device.space)
+        assert machine.compute.contexts[0]["PLACEMENT"] & 3 == AUTO
+        await (await again.launch(SPIN, 1, 1, {"CYCLES": 1})).synchronize()
+        await device.close()
 
     asyncio.run(main())
 
