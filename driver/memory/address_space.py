@@ -262,7 +262,10 @@ class AddressSpace(ABC):
             self.closed = True
 
     async def unmap_all(self, buffer: Buffer) -> None:
-        """Unmap every mapping of a buffer, and complete the unmapping that was interrupted."""
+        """Unmap every mapping of a buffer, and complete an unmapping of it that was interrupted.
+        Waits for nothing if there is neither."""
+        if not self.has(buffer) and all(one.buffer is not buffer for one in self._retiring):
+            return
         for mapping in tuple(self._by_buffer.get(buffer, ())):
             await self.unmap(mapping)
         await self.settle()

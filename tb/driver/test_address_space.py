@@ -594,6 +594,21 @@ def test_allocation_broken_off(how: str):
     run(body)
 
 
+def test_freeing_beside_a_space_that_fails():
+    """A buffer can be freed while a space that has never mapped it has a change that fails."""
+
+    async def body(tb: SpaceOnMachine):
+        buffer = tb.memory.allocate(SMALL, align=SMALL)
+        await broken_off(tb, "fails", await tb.space.map(0, SMALL))
+        tb.mmu.failing = True
+        for space in (tb.space, tb.spaces.create("b")):
+            await space.unmap_all(buffer)
+        buffer.free()
+        tb.mmu.failing = False
+
+    run(body)
+
+
 def test_unmapping_of_a_buffer_broken_off():
     """A buffer whose unmapping was interrupted can be freed after another call."""
 
