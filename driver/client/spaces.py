@@ -22,6 +22,7 @@ from signalbox.driver.protocol.messages import (
     Refused,
     Request,
     Result,
+    Settle,
     Unmap,
 )
 
@@ -94,14 +95,16 @@ class ClientSpace(AddressSpace):
 
     async def _invalidate(self, pages: list[Page], *, whole: bool = False) -> None:
         """Wait for the answer to the last change, with which the server has invalidated its
-        pages."""
+        pages. For the `whole` space the server is asked again, as it may have refused a change."""
+        if whole:
+            self._send(Settle(self._number))
         self._unsettled = True
         while not self._answers:
             await self._connection.news()
-        self._unsettled = False
         (answer,) = self._answers
         if isinstance(answer, Refused):
             raise exception_of(answer)
+        self._unsettled = False
         self._release_retiring()
 
     async def _free(self) -> None:

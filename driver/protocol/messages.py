@@ -42,6 +42,7 @@ __all__ = [
     "Request",
     "Resume",
     "Seen",
+    "Settle",
     "Status",
     "Submit",
     "Taken",
@@ -53,7 +54,7 @@ __all__ = [
     "encode",
 ]
 
-PROTOCOL = 4
+PROTOCOL = 5
 """Version; both sides need the same."""
 
 LARGEST_MESSAGE = 1 << 16
@@ -129,6 +130,12 @@ class Protect(_Message):
     space: Id
     va: Address
     read_only: bool
+
+
+class Settle(_Message):
+    """Complete changes of a space that were refused because the machine did not answer."""
+
+    space: Id
 
 
 class CloseSpace(_Message):
@@ -216,6 +223,7 @@ Request = (
     | Map
     | Unmap
     | Protect
+    | Settle
     | CloseSpace
     | OpenChannel
     | CloseChannel

@@ -29,6 +29,7 @@ from signalbox.driver.protocol.messages import (
     Result,
     Resume,
     Seen,
+    Settle,
     Submit,
     Unmap,
     Wait,
@@ -106,6 +107,8 @@ class Calls:
             case Protect():
                 space, mapping = self._mapping(application, request.space, request.va)
                 await space.protect(mapping, read_only=request.read_only)
+            case Settle():
+                await application.space(request.space).settle()
             case CloseSpace():
                 await self._close_space(application, request.space)
             case OpenChannel():

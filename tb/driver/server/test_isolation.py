@@ -27,6 +27,7 @@ from signalbox.driver.protocol.messages import (
     Protect,
     ReadTime,
     Resume,
+    Settle,
     Submit,
     Unmap,
     Wait,
@@ -104,7 +105,7 @@ def test_channels_and_spaces_of_others():
         ):
             with pytest.raises(DeviceError, match=f"'attacker'.* has no channel {index}"):
                 await call(request, Done)
-        for request in (CloseSpace(9), Kill(9, 0x100), Unmap(9, 0)):
+        for request in (CloseSpace(9), Kill(9, 0x100), Unmap(9, 0), Settle(9)):
             with pytest.raises(DeviceError, match="has no address space 9"):
                 await call(request, Done)
         assert attacker.space.base == 1

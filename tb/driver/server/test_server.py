@@ -14,6 +14,7 @@ from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.driver.compute.preemption import PreemptionError
 from signalbox.driver.device import DeviceError
 from signalbox.driver.kernels.library import SPIN
+from signalbox.driver.memory.mmu_registers import MmuError
 from signalbox.driver.memory.physical import OutOfMemory
 from signalbox.driver.protocol.errors import ServerError
 from signalbox.driver.runtime.limits import Limit
@@ -580,6 +581,32 @@ def test_interrupted_changes_of_a_space(turns: int):
         for own in list(device.space):  # of the call that ended before it could be cancelled
             assert own.buffer is not None
             await device.free(own.buffer)
+        assert device.memory.free_bytes == room
+        await session.works(device)
+
+    serve(run)
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_refused_unmapping(monkeypatch: pytest.MonkeyPatch, interrupted: bool):
+    """A buffer whose unmapping the server refuses, as the machine does not answer, is freed by a
+    later call."""
+
+    async def run(session: Session) -> None:
+        device = await session.client()
+        await device.stream()
+        room = device.memory.free_bytes
+        buffer = await device.allocate(4096)
+        with monkeypatch.context() as silent:
+            mmu = session.server.owner.spaces._mmu
+            silent.setattr(mmu, "invalidate_page", AsyncMock(side_effect=MmuError("silent")))
+            silent.setattr(mmu, "invalidate_asid", mmu.invalidate_page)
+            if interrupted:
+                await interrupt(device.free(buffer), 1)
+            for _ in range(2):
+                with pytest.raises(ServerError, match="silent"):
+                    await device.free(buffer)
+        await device.free(buffer)
         assert device.memory.free_bytes == room
         await session.works(device)
 
