@@ -27,6 +27,10 @@ class PolicyError(ValueError):
 class Policy(Protocol):
     """Maps streams to channels, and wraps their copies in commands.
 
+    A policy counts a copy by additions to a counting semaphore (`Pushbuffer.add`: SEM_EXECUTE with
+    IADD), which sum to 0 once it has ended. A channel that is closed before that takes back those
+    of its additions that have executed, and no other operations.
+
     Members
     -------
     stream_priorities : number of stream priorities, 0 (least urgent) down to
