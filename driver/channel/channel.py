@@ -444,7 +444,7 @@ class Channel(CommandChannel):
             if isinstance(failure, TaskError):
                 self.tasks.failed(failure)
             await self._exchange(HostMethod.NOP, 0)
-        await clear_error(self.control, self.index)
+        await self._continue()
 
     async def _explain(self, failure: ChannelError, asid: int) -> ChannelError:
         """Complete an error with the task or the translation fault that caused it. A task that has
@@ -523,12 +523,10 @@ class Channel(CommandChannel):
         await self._clear()
 
     async def _exchange(self, method: int, data: int, subchannel: int = 0) -> None:
-        """Replace the held method."""
-        await self._write("DATA0", data)
-        executed = await self.executed()
-        self._copies.replaced(executed)
-        self._counts.replaced(executed, method, data)
+        """Replace the held method. Its address is written first, so that an interrupted skip leaves
+        either the method as it was or a NOP."""
         await self._write("METHOD0", ADDRESS=method // 4, SUBCHANNEL=subchannel, VALID=1)
+        await self._write("DATA0", data)
 
     async def _clear(self) -> None:
         if self.failure is not None:
@@ -536,7 +534,19 @@ class Channel(CommandChannel):
         # No check meanwhile, which would read an error that is half cleared.
         async with self._checks:
             self.failure = None
-            await clear_error(self.control, self.index)
+            await self._continue()
+
+    async def _continue(self) -> None:
+        """Clear the error. The held method is noted as the machine has it now: an exchange may have
+        been interrupted before or after it took effect."""
+        held = await self.control.read_channel_fields(self.index, "METHOD0")
+        if held["VALID"]:
+            method = held["ADDRESS"] * _DWORD
+            data = await self.control.read_channel(self.index, "DATA0")
+            executed = await self.executed()
+            self._copies.resumed(executed, method, data)
+            self._counts.resumed(executed, method, data)
+        await clear_error(self.control, self.index)
 
     async def _write(self, name: str, value: int = 0, **fields: int) -> None:
         await self.control.write_channel(self.index, name, value, **fields)

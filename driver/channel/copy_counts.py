@@ -70,9 +70,9 @@ class CopyCounts:
             done = self._additions.popleft()
             self._executed[done.address] += done.amount
 
-    def replaced(self, executed: int, method: int, data: int) -> None:
-        """Drop method number `executed`, which was replaced by another one, unless that is the
-        same."""
+    def resumed(self, executed: int, method: int, data: int) -> None:
+        """Note that the channel resumes with `method` as number `executed`. If that has replaced an
+        addition, it is dropped."""
         again = data if method == HostMethod.SEM_EXECUTE else None
         self._additions = deque(
             one for one in self._additions if one.number != executed or one.word == again

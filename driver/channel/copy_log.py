@@ -181,10 +181,13 @@ class CopyLog:
         while len(copies) > _MOST_RUNNING and copies[_MOST_RUNNING].entry < entry:
             copies.popleft()
 
-    def replaced(self, executed: int) -> None:
-        """Drop the copy launched by method number `executed`, which was replaced by another
-        method."""
-        self._copies = deque(each for each in self._copies if each.number != executed)
+    def resumed(self, executed: int, method: int, data: int) -> None:
+        """Note that the channel resumes with `method` as number `executed`. If that has replaced a
+        LAUNCH_DMA, its copy is dropped."""
+        again = data if method == CeMethod.LAUNCH_DMA else None
+        self._copies = deque(
+            one for one in self._copies if one.number != executed or one.word == again
+        )
 
     def failed(self, executed: int, word: int, va: int) -> LaunchedCopy | None:
         """The copy with LAUNCH_DMA data `word` that failed at `va`, after `executed` methods; None

@@ -45,10 +45,10 @@ def test_replaced():
     """A refused increment does not count if another method was executed in its place."""
     for word, wanted in ((ADD, {SLOT: 1}), (0, {})):
         counts = submitted(Pushbuffer().add(SLOT, 1))
-        counts.replaced(PER_ADDITION - 1, HostMethod.SEM_EXECUTE, word)
+        counts.resumed(PER_ADDITION - 1, HostMethod.SEM_EXECUTE, word)
         assert counts.outstanding(PER_ADDITION) == wanted
     counts = submitted(Pushbuffer().add(SLOT, 1))
-    counts.replaced(PER_ADDITION - 1, HostMethod.NOP, ADD)
+    counts.resumed(PER_ADDITION - 1, HostMethod.NOP, ADD)
     assert counts.outstanding(PER_ADDITION) == {}
 
 

@@ -5,7 +5,7 @@ import pytest
 from signalbox.driver.channel.copy_log import CopyLog, LaunchedCopy
 from signalbox.driver.commands.disassembler import MethodReader
 from signalbox.driver.commands.pushbuffer import CopyFence, Pushbuffer
-from signalbox.hw.methods import LaunchTransfer, RemapSource, TertOp
+from signalbox.hw.methods import CeMethod, HostMethod, LaunchTransfer, RemapSource, TertOp
 
 PIPELINED = LaunchTransfer.PIPELINED
 PER_COPY = 6
@@ -54,10 +54,13 @@ def test_pipelined():
 
 
 def test_replaced_and_malformed():
-    """A launch replaced by a NOP is no copy, and malformed headers are no methods."""
+    """A launch replaced by a NOP is no copy, unlike one that is retried; malformed headers are no
+    methods."""
     copies = [Pushbuffer().copy(0x1000, at, 4) for at in (0x2000, 0x3000)]
     log = submitted(copies[0], Pushbuffer().raw(0xC000_0000), copies[1])
-    log.replaced(PER_COPY)
+    log.resumed(PER_COPY, CeMethod.LAUNCH_DMA, 0x182)
+    assert one(log, 1 + PER_COPY).sources == [(0x2000, 4)]
+    log.resumed(PER_COPY, HostMethod.NOP, 0x182)
     assert one(log, 1 + 2 * PER_COPY).sources == [(0x3000, 4)]
     assert log.failed(1 + PER_COPY, 0x182, 0x1000) is None
 

@@ -713,6 +713,27 @@ def test_cancelled_closing_without_a_count(turns: int):
     run(body, policy=PriorityPolicy(2, [1, 1]))
 
 
+@pytest.mark.parametrize("turns", range(12))
+def test_cancelled_skip_of_a_count(turns: int):
+    """A refused addition that may have been skipped counts if the machine then executes it, and
+    only then."""
+
+    async def body(device, machine):
+        stream, slot = await device.stream(-1), device.semaphore_address(0)
+        await device.control.write_semaphore(0, (1 << 32) - 1)
+        await stream.submit(Pushbuffer().add(slot, 1))
+        with pytest.raises(ChannelError, match="SEM_OVERFLOW"):
+            await stream.synchronize()
+        await device.control.write_semaphore(0, 1)
+        await interrupt(stream.channel.skip(), turns)
+        await stream.channel.resume()
+        await stream.synchronize()
+        await device.channels.close(stream.channel.index)
+        assert machine.model.semaphores.values[0] == 1
+
+    run(body, policy=PriorityPolicy(2, [1, 1]))
+
+
 def test_long_work_outlasts_an_error_elsewhere():
     """A wait continues while its own channel does, however long another channel is halted."""
 

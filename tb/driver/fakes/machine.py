@@ -272,11 +272,12 @@ class FakeMachine:
             if value & self._channel_word(index, name, offset):
                 self.model.clear(index)
         elif name == "DATA0" and channel.pending is not None:
-            channel.pending = channel.pending._replace(data=value)
+            channel.pending = channel.blamed = channel.pending._replace(data=value)
         elif name == "METHOD0" and channel.halted:
             data = channel.pending.data if channel.pending else 0
             held = Held(value & 0x3FFC, value >> 16 & 7, data)
-            channel.pending = held if value >> 31 else None
+            channel.blamed, channel.holds = held, bool(value >> 31)
+            channel.pending = held if channel.holds else None
         self._words[offset] = value
 
     def active(self, index: int) -> bool:
