@@ -195,7 +195,11 @@ class Contexts:
         context = self._new(name, chosen=True)
         if context is None:
             raise OutOfContexts(f"no context for {name!r}: {self._describe_use()}")
-        await self.place(context, policy)
+        try:
+            await self.place(context, policy)
+        except BaseException:
+            self._end(context)
+            raise
         return context
 
     async def end(self, context: Context) -> None:

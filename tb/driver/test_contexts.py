@@ -182,6 +182,24 @@ def test_interrupted_leaving(monkeypatch, turns: int):
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("turns", range(8))
+def test_interrupted_creation(turns: int):
+    """The number of a context whose creation was interrupted is free."""
+
+    async def main():
+        device = await Device.open(FakeMachine())
+        created = []
+
+        async def create():
+            created.append(await device.engine.contexts.create(wanted="deep"))
+
+        await interrupt(create(), turns)
+        assert [*device.engine.contexts] == created
+        await device.close()
+
+    asyncio.run(main())
+
+
 def test_tasks_of_an_earlier_owner(monkeypatch):
     monkeypatch.setattr(task_lists, "_PATIENCE_CYCLES", 1000)
     machine = FakeMachine()
