@@ -40,7 +40,7 @@ class Child:
     def __str__(self) -> str:
         return f"child {self.program.kernel.name!r} (record {self.record:#x})"
 
-    def __int__(self) -> int:
+    def __index__(self) -> int:
         return self.record
 
     def free(self) -> None:

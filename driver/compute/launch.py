@@ -1,8 +1,10 @@
 """Kernel launches: kernel, grid, block and arguments, before memory is allocated (PLACE-27)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from operator import index
+from typing import SupportsIndex
 
 from signalbox.driver.compute.placement import AUTO
 from signalbox.driver.kernels.library import Kernel
@@ -11,17 +13,20 @@ from signalbox.hw.qmd import Placement, Urgency
 
 __all__ = ["Extent", "KernelLaunch", "sizes"]
 
-Extent = int | Sequence[int]
+Extent = SupportsIndex | Sequence[SupportsIndex]
 """Sizes in x, y, z; missing ones are 1."""
 
 
 def sizes(extent: Extent) -> tuple[int, int, int]:
     """Expand an extent to three sizes. Raises `ValueError`."""
-    given = (extent,) if isinstance(extent, int) else tuple(extent)
+    try:
+        given = [index(one) for one in (extent if isinstance(extent, Iterable) else (extent,))]
+    except TypeError:
+        raise ValueError(f"{extent!r}: sizes are whole numbers") from None
     if not 1 <= len(given) <= 3:
         raise ValueError(f"{extent} has {len(given)} sizes, not 1 … 3")
     x, y, z = (*given, 1, 1, 1)[:3]
-    return int(x), int(y), int(z)
+    return x, y, z
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,12 +35,14 @@ class KernelLaunch:
     virtual address and size in bytes of each of `constants`. `done` : virtual address of the word
     that becomes 1 when a child is complete; 0: none. `depth` : of the deepest kernels below
     it; 1: it launches none. `pending` : most children of all kernels that are not complete;
-    0: no limit. `sms` : SMs that take its blocks; None: all."""
+    0: no limit. `sms` : SMs that take its blocks; None: all.
+
+    Raises `ValueError` for a negative `shared`."""
 
     kernel: Kernel
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
-    args: Mapping[str, int]
+    args: Mapping[str, SupportsIndex]
     priority: int = 0
     placement: Placement = AUTO
     urgency: Urgency = Urgency.CONTEXT
@@ -46,6 +53,10 @@ class KernelLaunch:
     depth: int = 1
     pending: int = 0
     sms: frozenset[int] | None = None
+
+    def __post_init__(self) -> None:
+        if self.shared < 0:
+            raise ValueError(f"shared = {self.shared} < 0: it is in addition to the kernel's own")
 
     @property
     def shared_bytes(self) -> int:

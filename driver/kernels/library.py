@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from operator import index
+from typing import SupportsIndex
 
 from signalbox.driver.kernels.assembler import assemble, registers, source_lines
 from signalbox.hw.sm.isa import INSTRUCTION_BYTES
@@ -83,7 +84,7 @@ class Kernel:
         number, text = lines[offset // INSTRUCTION_BYTES]
         return f"line {number} of {self.name!r}: {' '.join(text.split())}"
 
-    def arguments(self, **values: int) -> bytes:
+    def arguments(self, **values: SupportsIndex) -> bytes:
         """Encode constant buffer 0 with these values, padded to a multiple of 16 bytes.
 
         Raises `ValueError` unless every parameter has a whole number that fits.

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Seque
 from collections.abc import Mapping as Values
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import SupportsInt
+from typing import SupportsIndex
 
 from signalbox.driver.channel.command_channel import CommandChannel
 from signalbox.driver.commands.pushbuffer import CopyFence, Pushbuffer
@@ -36,8 +36,8 @@ Address = int | Buffer | Mapping
 """Address of a copy: a virtual address, or the start of a buffer or mapping in the stream's address
 space."""
 
-Argument = SupportsInt | Buffer | Mapping
-"""Argument of a kernel: a number, or the start of a buffer or mapping in the stream's space."""
+Argument = SupportsIndex | Buffer | Mapping
+"""Argument of a kernel: a whole number, or the start of a buffer or mapping in the stream's space."""
 
 
 class Stream:
@@ -417,11 +417,11 @@ class Stream:
             channel.tasks.launched(task)
             self._tasks = [one for one in self._tasks if not one[0].over] + [(task, channel)]
 
-    def _number(self, argument: Argument) -> int:
-        """A kernel argument as a number."""
+    def _number(self, argument: Argument) -> SupportsIndex:
+        """A kernel argument as a number, which `Kernel.arguments` checks."""
         if isinstance(argument, (Buffer, Mapping)):
             return self.address(argument, 0)
-        return int(argument)
+        return argument
 
     @property
     def idle(self) -> bool:

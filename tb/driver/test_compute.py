@@ -455,9 +455,14 @@ def test_wrong_arguments():
             (1, 8, {"N": 1 << 32}, "N = 4294967296 does not fit"),
             ((1, 1, 1, 1), 8, {}, "has 4 sizes"),
             (0, 8, {}, r"a grid of \(0, 1, 1\) blocks is empty"),
+            ((1.5,), 8, {}, "sizes are whole numbers"),
+            (1, "48", {}, "'48': sizes are whole numbers"),
+            (1, 8, {"N": 7.5}, "N = 7.5 is no integer"),
         ):
             with pytest.raises(ValueError, match=message):
                 await stream.launch(VECTOR_ADD, grid, block, args | change)
+        with pytest.raises(ValueError, match="shared = -1 < 0"):
+            await stream.launch(REDUCE, 1, 32, args, shared=-1)
         with pytest.raises(MemoryUseError, match="is not mapped in"):
             await stream.launch(VECTOR_ADD, 1, 8, args | {"A": foreign})
         await stream.launch(VECTOR_ADD, 1, 8, args)
@@ -489,6 +494,21 @@ def test_block_too_big(block, shared, message, number):
         assert error.value.check is number
         await stream.synchronize()
         assert not machine.compute.over
+
+    run(body)
+
+
+def test_numpy_sizes():
+    """Sizes and numbers may be numpy's."""
+
+    async def body(device, machine):
+        stream = await device.stream()
+        args = await vectors(device, stream, 60)
+        await stream.launch(VECTOR_ADD, np.int64(2), np.array([16, 2]), args | {"N": np.uint8(60)})
+        await stream.launch(VECTOR_ADD, (np.uint16(3),), np.int32(20), args)
+        await stream.synchronize()
+        check(args)
+        assert len(machine.compute.order) == 5
 
     run(body)
 
