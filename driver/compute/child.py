@@ -3,6 +3,7 @@
 from signalbox.driver.compute.launch import KernelLaunch
 from signalbox.driver.compute.program import Program
 from signalbox.driver.compute.task_memory import TaskMemory
+from signalbox.driver.memory.physical import MemoryUseError
 
 __all__ = ["Child", "NestingError"]
 
@@ -15,7 +16,8 @@ class Child:
     """A kernel with its arguments, ready to be launched by kernels. Created by `Stream.child`, and
     registered in `known` by the address of its record until it is freed.
 
-    As an argument of a kernel it is the address of its task record, for the instruction `launch`.
+    As an argument of a kernel it is the address of its task record, for the instruction `launch`;
+    once it is freed, `MemoryUseError` is raised.
     The record belongs to one launch at a time, as the machine may save the position of an evicted
     kernel there: kernels launch it again only after it is complete.
 
@@ -35,15 +37,22 @@ class Child:
     ) -> None:
         self.program, self.record, self._memory = program, memory.va, memory
         self.grid, self.block, self._known = launch.grid, launch.block, known
+        self._freed = False
         known[self.record] = self
 
     def __str__(self) -> str:
         return f"child {self.program.kernel.name!r} (record {self.record:#x})"
 
     def __index__(self) -> int:
+        if self._freed:
+            raise MemoryUseError(f"{self} was freed")
         return self.record
 
     def free(self) -> None:
-        """Free record and arguments, once all kernels that may launch it have ended."""
+        """Free record and arguments, once all kernels that may launch it have ended. Raises
+        `MemoryUseError` if they are already freed."""
+        if self._freed:
+            raise MemoryUseError(f"{self} is freed twice")
+        self._freed = True
         self._known.pop(self.record, None)
         self._memory.free()

@@ -98,7 +98,7 @@ class Family(Workspace):
             raise LaunchRefused(answer)
 
     async def free(self) -> None:
-        """Free records and buffers, once nothing runs."""
-        for child in self.children:
-            child.free()
+        """Free records and buffers, once nothing runs. An interrupted call can be repeated."""
+        while self.children:
+            self.children.pop().free()
         await super().free()

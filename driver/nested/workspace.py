@@ -38,6 +38,7 @@ class Workspace:
         return made
 
     async def free(self) -> None:
-        """Free the buffers, once nothing runs."""
-        for buffer in self._buffers:
-            await self.device.free(buffer)
+        """Free the buffers, once nothing runs. An interrupted call can be repeated."""
+        while self._buffers:
+            await self.device.free(self._buffers[-1])
+            self._buffers.pop()

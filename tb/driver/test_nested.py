@@ -12,6 +12,7 @@ from signalbox.driver.channel.priority_policy import NoPriorityPolicy
 from signalbox.driver.compute.child import NestingError
 from signalbox.driver.device import Device
 from signalbox.driver.kernels.library import SPIN
+from signalbox.driver.memory.physical import MemoryUseError
 from signalbox.driver.runtime.limits import Limit
 from signalbox.hw.config import Config
 from signalbox.hw.registers import CONTEXT
@@ -110,7 +111,14 @@ def test_child() -> None:
         first.free()
         third = await stream.child(SPIN, 1, 32, ARGS)
         assert third.record == first.record
-        for one in (second, third):
+        for _ in range(2):
+            with pytest.raises(MemoryUseError, match=r"'spin' .* is freed twice"):
+                first.free()
+        with pytest.raises(MemoryUseError, match="was freed"):
+            await stream.child(SPIN, 1, 32, {"CYCLES": first})
+        fourth = await stream.child(SPIN, 1, 32, ARGS)
+        assert fourth.record not in (second.record, third.record)
+        for one in (second, third, fourth):
             one.free()
 
     run(NESTED, body)

@@ -25,6 +25,7 @@ from signalbox.driver.workload.nested_jobs import distances, graph, refined, rou
 from signalbox.hw.config import Config
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
 from signalbox.tb.driver.hangs import HANGS
+from signalbox.tb.driver.interruption import MOMENTS, interrupt
 from signalbox.tb.simulation.runner import choose_seed
 
 PLAIN = Config(memory_bytes=SPACE)
@@ -204,6 +205,25 @@ def test_nothing_is_left(rng: np.random.Generator) -> None:
         await device.close()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("turns", MOMENTS)
+def test_interrupted_freeing(turns: int) -> None:
+    """The memory of an algorithm can be freed again, wherever it was interrupted."""
+
+    async def body(device: Device, stream: Stream) -> None:
+        data = await device.allocate(4 * 100)
+        await stream.launch(SPIN, 1, 32, {"CYCLES": 1})  # what a space keeps is there
+        await stream.synchronize()
+        await (await MergeSort.prepare(device, stream, data, 100)).free()
+        free = device.memory.free_bytes
+        job = await MergeSort.prepare(device, stream, data, 100)
+        await interrupt(job.free(), turns)
+        for _ in range(2):
+            await job.free()
+            assert device.memory.free_bytes == free
+
+    run(3, body)
 
 
 @pytest.mark.parametrize("depth", [3, 0])
