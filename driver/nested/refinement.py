@@ -148,8 +148,8 @@ class Refinement:
         """Prepare kernels that refine `field` where words of a cell differ by more than
         `tolerance`, down to level `levels` - 1. The nesting depth must be `levels` at least.
 
-        Raises `ValueError` unless the field is a square of a power of two, at least 2^(levels - 1);
-        and as `Stream.child` and `Device.upload`.
+        Raises `ValueError` unless the field is a square of a power of two, at least 2^(levels - 1),
+        of unsigned words; and as `Stream.child` and `Device.upload`.
         """
         check(field, levels)
         size = field.shape[0]
@@ -191,7 +191,10 @@ class Refinement:
 
 
 def check(field: np.ndarray, levels: int) -> None:
-    """Raises `ValueError` for a field that does not have so many levels."""
+    """Raises `ValueError` for a field that does not have so many levels, or has other numbers than
+    unsigned words."""
     size = len(field) if field.ndim else 0
     if field.shape != (size, size) or size & size - 1 or not 1 <= levels <= size.bit_length():
         raise ValueError(f"a field of {field.shape} words has no {levels} levels")
+    if field.dtype.kind not in "iu" or not 0 <= field.min() <= field.max() < 1 << 32:
+        raise ValueError(f"a field of {field.dtype}: its numbers are unsigned words")

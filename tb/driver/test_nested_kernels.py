@@ -239,10 +239,16 @@ def test_wrong_input(depth: int) -> None:
         for shape, levels in (((3, 3), 1), ((4, 8), 1), ((4, 4), 4), ((4, 4), 0), ((), 1)):
             with pytest.raises(ValueError, match=f"has no {levels} levels"):
                 await refine.prepare(device, stream, np.zeros(shape, np.uint32), 1, levels)
+        for content in (np.float64(0.5), np.int64(-1), np.int64(1 << 32)):
+            with pytest.raises(ValueError, match="its numbers are unsigned words"):
+                await refine.prepare(device, stream, np.full((4, 4), content), 1, 1)
         search = BreadthFirst if depth else FlatBreadthFirst
         for rows, columns in (([0], []), ([0, 2], [0]), ([0, 1], [1]), ([1, 1], [0])):
             with pytest.raises(ValueError, match="compressed rows"):
                 await search.prepare(device, stream, np.array(rows), np.array(columns))
+        for rows in (np.array([0, 2, 1, 3], np.uint32), np.array([0, 1.5, 2, 3])):
+            with pytest.raises(ValueError, match="compressed rows"):
+                await search.prepare(device, stream, rows, np.zeros(3, np.uint32))
         job = await search.prepare(device, stream, np.array([0, 0]), np.array([]))
         with pytest.raises(ValueError, match="vertex 1 is outside 0 … 0"):
             await job.run(1)
