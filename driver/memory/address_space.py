@@ -155,7 +155,8 @@ class AddressSpace(ABC):
 
         Raises `MapError` if the range is not page-aligned, not free, or outside the address space
         or physical memory; `OutOfAddresses`; `OutOfMemory` if there is no room for a page table;
-        `SpaceError` if the space is closed; `MemoryUseError` if the buffer is freed or too small.
+        `SpaceError` if the space is closed; `MemoryUseError` if the buffer is freed, too small, or
+        of another machine.
         Nothing is mapped then.
         """
         buffer = memory if isinstance(memory, Buffer) else None
@@ -164,7 +165,7 @@ class AddressSpace(ABC):
             self._check_open()
             if size is None:
                 size = buffer.room if buffer else 0
-            pa = _physical(memory, size)
+            pa = self._physical(memory, size)
             choice = [page_size] if page_size else self._page_sizes(pa, size, va)
             with self._naming_errors():
                 va, page_size = self._find(va, size, choice, above)
@@ -359,6 +360,18 @@ class AddressSpace(ABC):
             f"{self._addresses.largest}"
         )
 
+    def _physical(self, memory: Buffer | int, size: int) -> int:
+        """Physical address of the memory to map. Raises `MemoryUseError` if a buffer is of another
+        machine, or has no `size` bytes."""
+        if isinstance(memory, int):
+            return memory
+        if memory.memory.machine is not self._memory.machine:
+            raise MemoryUseError(f"{memory} belongs to another machine than {self}")
+        start = memory.at(0)
+        if size > memory.room:
+            raise MemoryUseError(f"{size} bytes are more than the {memory.room} bytes of {memory}")
+        return start
+
     def _check_free(self, va: int, size: int) -> None:
         if self._addresses.has(va, size):
             return
@@ -439,17 +452,6 @@ class AddressSpace(ABC):
             yield
         except MapError as error:
             raise type(error)(f"{self}: {error}") from None
-
-
-def _physical(memory: Buffer | int, size: int) -> int:
-    """Physical address of the memory to map. Raises `MemoryUseError` if a buffer has no `size`
-    bytes."""
-    if isinstance(memory, int):
-        return memory
-    start = memory.at(0)
-    if size > memory.room:
-        raise MemoryUseError(f"{size} bytes are more than the {memory.room} bytes of {memory}")
-    return start
 
 
 def _refusal(mapping: Mapping, access: AccessType, privileged: bool) -> FaultType | None:

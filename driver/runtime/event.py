@@ -60,7 +60,8 @@ class Event:
         return self._fence is None or self._fence.reached(self._fence.submitted)
 
     async def record(self, stream: Recorder) -> None:
-        """Record the event after everything submitted to `stream` so far. Raises `ChannelError`."""
+        """Record the event after everything submitted to `stream` so far. Raises `ChannelError`;
+        `EventError` for a stream of another device."""
         async with stream.submission():
             async with self.recording(stream.channel, stream.channels) as fence:
                 commands = Pushbuffer().release(fence.address, fence.following, timestamp=True)
@@ -121,7 +122,10 @@ class Event:
         self, channel: CommandChannel, channels: tuple[CommandChannel, ...]
     ) -> AsyncGenerator[Fence, None]:
         """Fence for a record that the block submits to `channel`, within its turn; the execution
-        depends on `channels`. If the block fails, nothing was submitted."""
+        depends on `channels`. If the block fails, nothing was submitted. Raises `EventError` for a
+        channel of another device."""
+        if channel.machine is not self._services.machine:
+            raise EventError("the event belongs to another device than the stream")
         # No other record can return it meanwhile.
         fence = self._fences.pop(channel, None)
         fence = fence or await self._services.fences.of(channel.space).take()

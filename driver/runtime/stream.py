@@ -490,7 +490,7 @@ class Stream:
 
     def address(self, where: Address, size: int) -> int:
         """Virtual address of `size` bytes. Raises `MemoryUseError` if a buffer or mapping is too
-        small or not in the stream's space, or a number is not a virtual address."""
+        small or not in the stream's space, or bytes from a number on have no virtual address."""
         if isinstance(where, Buffer):
             return self.space.at(where, 0, size)
         if isinstance(where, Mapping):
@@ -499,8 +499,8 @@ class Stream:
                     f"{where} does not belong to {self.space}, in which {self.name} runs"
                 )
             return where.at(0, size)
-        if not 0 <= where < 1 << VA_BITS:
-            raise MemoryUseError(f"address {where:#x} has more than {VA_BITS} bits")
+        if where < 0 or max(where, where + size - 1) >= 1 << VA_BITS:
+            raise MemoryUseError(f"{size} bytes at {where:#x}: addresses of more than {VA_BITS} bits")
         return where
 
 

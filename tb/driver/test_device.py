@@ -177,6 +177,31 @@ def test_bounds():
             await stream.memcpy_2d_async(small, 5, large, 4, 5, 2)
         with pytest.raises(MemoryUseError, match="more than 49 bits"):
             await stream.memcpy_async(1 << 49, large, 1)
+        with pytest.raises(MemoryUseError, match="16 bytes at 0x1fffffffffff1: .* than 49 bits"):
+            await stream.fill_async((1 << 49) - 15, 0, 16)
+        with pytest.raises(MemoryUseError, match="17 bytes at 0x1fffffffffff0: .* than 49 bits"):
+            await stream.memcpy_2d_async(large, 1, (1 << 49) - 16, 16, 1, 2)
+
+    run(body)
+
+
+def test_objects_of_another_device():
+    """They are refused, and not taken for those of the same place in this one."""
+
+    async def body(device, machine):
+        other = await Device.open(FakeMachine())
+        theirs, stream = await other.stream(), await device.stream()
+        buffer, event = await other.allocate(64), other.event()
+        with pytest.raises(MemoryUseError, match="belongs to another machine"):
+            await device.space.map(buffer)
+        for call in (event.record(stream), stream.fill_async(0, 0, 0, done=event)):
+            with pytest.raises(EventError, match="belongs to another device"):
+                await call
+        await event.record(theirs)
+        with pytest.raises(MemoryUseError, match="belongs to another machine"):
+            await event.wait(stream)
+        await event.synchronize()
+        await stream.synchronize()
 
     run(body)
 
