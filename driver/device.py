@@ -12,6 +12,7 @@ build parameters are read from the hardware's registers; nothing is assumed.
 import asyncio
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,7 @@ from signalbox.driver.compute.launcher import Launcher
 from signalbox.driver.compute.tasks import Task
 from signalbox.driver.faults.fault_log import FaultLog
 from signalbox.driver.memory.address_space import AddressSpace, SpaceError
+from signalbox.driver.memory.fence import Fence
 from signalbox.driver.memory.physical import Buffer
 from signalbox.driver.platform.control_port import ControlPort
 from signalbox.driver.platform.info import DeviceError, DeviceInfo
@@ -38,7 +40,7 @@ from signalbox.driver.runtime.event import Event
 from signalbox.driver.runtime.limits import Limit
 from signalbox.driver.runtime.own_machine import OwnMachine, Scheduling
 from signalbox.driver.runtime.owner import Owner
-from signalbox.driver.runtime.stream import Stream
+from signalbox.driver.runtime.stream import Stream, StreamError
 from signalbox.hw.config import SLOT_BYTES
 
 __all__ = ["Device", "DeviceError", "DeviceInfo"]
@@ -70,6 +72,7 @@ class Device:
         self.channels, self.completion = services.channels, services.completion
         self.clock = services.clock
         self._streams: list[Stream] = []
+        self._ended = False
 
     @classmethod
     async def open(
@@ -139,7 +142,8 @@ class Device:
 
     async def close(self, *, drain: bool = False) -> None:
         """Kill all tasks, close all channels and address spaces, disable and clear interrupts, and
-        free the driver's own memory. Buffers are not freed. The device cannot be used afterwards.
+        free the driver's own memory. Buffers are not freed. The device cannot be used afterwards;
+        a further call does nothing.
         `drain`: what streams have submitted is executed first.
 
         A client leaves its server; all of its memory is returned. Raises `ServerError` then.
@@ -148,7 +152,12 @@ class Device:
         nothing else is. Raises `FaultBufferError` if a fault record does not end; the fault buffer
         is not freed then.
         """
+        if self._ended:  # the machine may have another driver by now
+            return
         await self._owner.close(drain=drain)
+        self._ended = True
+        for stream in self._streams:
+            stream.closed = True
 
     @property
     def control(self) -> ControlPort:
@@ -337,6 +346,9 @@ class Device:
     async def synchronize(self) -> None:
         """Wait until everything submitted to all streams has ended. Raises as
         `Completion.wait_fence`."""
-        fences = [await stream.record_fence() for stream in [*self._streams]]
+        fences: list[tuple[Fence, int]] = []
+        for stream in [*self._streams]:
+            with suppress(StreamError):  # closed meanwhile, so its work has ended
+                fences.append(await stream.record_fence())
         for fence, value in fences:
             await self.completion.wait_fence(fence, value, tuple(self.channels.values()))

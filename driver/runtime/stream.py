@@ -19,6 +19,7 @@ from signalbox.driver.memory.address_space import AddressSpace
 from signalbox.driver.memory.fence import Fence
 from signalbox.driver.memory.mapping import Mapping
 from signalbox.driver.memory.physical import Buffer, MemoryUseError
+from signalbox.driver.platform.fair_lock import FairLock
 from signalbox.driver.runtime.cancellation import cancel, check_all
 from signalbox.driver.runtime.event import Event
 from signalbox.driver.runtime.limits import Limit
@@ -27,7 +28,7 @@ from signalbox.hw.config import VA_BITS
 from signalbox.hw.methods import SemOp
 from signalbox.hw.qmd import Placement, Urgency
 
-__all__ = ["Address", "Argument", "Stream"]
+__all__ = ["Address", "Argument", "Stream", "StreamError"]
 
 _MOST_BYTES = (1 << 32) - 1
 """Maximum size of a copy in bytes: LINE_LENGTH_IN has 32 bits."""
@@ -40,10 +41,15 @@ Argument = SupportsIndex | Buffer | Mapping
 """Argument of a kernel: a whole number, or the start of a buffer or mapping in the stream's space."""
 
 
+class StreamError(Exception):
+    """A stream is used that was closed."""
+
+
 class Stream:
     """Work in order, in one address space. Created by `Device.stream`.
 
-    A stream shares one channel, chosen by its priority, with others (COPY-22).
+    A stream shares one channel, chosen by its priority, with others (COPY-22). All calls that need
+    the channel raise `StreamError` once the stream is closed.
 
     Parameters
     ----------
@@ -54,6 +60,7 @@ class Stream:
     -------
     priority : 0 (least urgent) or below.
     device_priority : priority of its launches, from the limits when its priority was set (NEST-6).
+    closed : whether it was closed, itself or with its device.
     """
 
     def __init__(
@@ -77,6 +84,8 @@ class Stream:
         self._behind: int | None = None
         self._unfenced = False
         self._tasks: list[tuple[Task, CommandChannel]] = []
+        self.closed = False
+        self._closing = FairLock(services.machine)
 
     def __str__(self) -> str:
         return f"{self.name} (priority {self.priority}, channel {self.channel.index})"
@@ -99,6 +108,7 @@ class Stream:
         has ended, the next `synchronize` or change of priority releases the former channel. Raises
         as `Device.stream`, and `ChannelActive`.
         """
+        self._check_open()
         await self._release_left()
         pool = self._services.channels
         priority = pool.clamp(priority)
@@ -141,6 +151,7 @@ class Stream:
             channel = self.channel
             async with channel.turn():
                 if channel is self.channel:
+                    self._check_open()
                     await self._enqueue_wait()
                     yield
                     return
@@ -459,6 +470,7 @@ class Stream:
     async def query(self) -> bool:
         """Whether everything submitted so far has ended, without waiting for it. Raises
         `ChannelError` if the channel is halted and its ring is full."""
+        self._check_open()
         if self._unfenced:
             await self.record_fence()
         return self.fence.reached(self.fence.submitted)
@@ -484,9 +496,17 @@ class Stream:
 
     async def close(self) -> None:
         """Wait until everything has ended, then release the channel, which is closed if no other
-        stream uses it. Raises as `synchronize`, leaving the stream open; `ChannelActive`."""
-        await self.synchronize()
-        await self._closed(self)
+        stream uses it. Does nothing if the stream is closed. Raises as `synchronize`, leaving the
+        stream open; `ChannelActive`."""
+        async with self._closing:
+            if not self.closed:
+                await self.synchronize()
+                self.closed = True
+                await self._closed(self)
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise StreamError(f"{self.name} was closed")
 
     def address(self, where: Address, size: int) -> int:
         """Virtual address of `size` bytes. Raises `MemoryUseError` if a buffer or mapping is too

@@ -16,10 +16,11 @@ from signalbox.driver.channel.settings import ChannelSettings
 from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.driver.device import Device, DeviceError
 from signalbox.driver.faults.channel_error import ChannelActive, ChannelError, ChannelTimeout
+from signalbox.driver.kernels.library import SPIN
 from signalbox.driver.memory.fence import Fence
 from signalbox.driver.memory.physical import MemoryUseError
 from signalbox.driver.runtime.event import EventError
-from signalbox.driver.runtime.stream import Stream
+from signalbox.driver.runtime.stream import Stream, StreamError
 from signalbox.hw.config import Config
 from signalbox.hw.errors import Cause
 from signalbox.hw.methods import HostMethod, Reduction, RemapSource
@@ -950,6 +951,63 @@ def test_close():
         await device.close()
         assert device.memory.free_bytes > used
         assert not machine.line
+
+    run(body)
+
+
+def test_closed_streams():
+    """They take no more work, although their channel is open for others; closing them again does
+    nothing. One that is closed does not disturb those who wait for all."""
+
+    async def body(device, machine):
+        closed, other, third = [await device.stream(one) for one in (0, 0, -1)]
+        assert closed.channel is other.channel
+        target = await device.allocate(64)
+        await asyncio.gather(closed.close(), closed.close(), device.synchronize())
+        for call in (
+            closed.fill_async(target, 1, 64),
+            closed.launch(SPIN, 1, 1, {"CYCLES": 1}),
+            closed.set_priority(-1),
+            closed.synchronize(),
+            closed.query(),
+            device.event().record(closed),
+        ):
+            with pytest.raises(StreamError, match="stream 0 was closed"):
+                await call
+        assert {*device.channels.values()} == {other.channel, third.channel}
+        await closed.close()
+        await fills(device, other)
+        await device.close()
+        await third.close()
+        with pytest.raises(StreamError, match="stream 2 was closed"):
+            await third.synchronize()
+
+    run(body, policy=PriorityPolicy(2, [1, 1]))
+
+
+def test_waiting_for_all_beside_a_closing():
+    """A stream that is closed before its turn has come has nothing left to wait for."""
+
+    async def body(device, machine):
+        first, second = await device.stream(0), await device.stream(-1)
+        async with first.turn():
+            waiting = asyncio.ensure_future(device.synchronize())
+            await machine.wait_cycles(1)
+            await second.close()
+        await waiting
+
+    run(body, policy=PriorityPolicy(2, [1, 1]))
+
+
+def test_closed_twice():
+    """A device that was closed leaves the machine alone, which may have another driver."""
+
+    async def body(device, machine):
+        await device.close()
+        later = await Device.open(machine)
+        await device.close()
+        await fills(later, await later.stream())
+        await later.close()
 
     run(body)
 
