@@ -6,13 +6,15 @@
         stream.synchronize()
 
 What has to be awaited elsewhere returns once it is done. Objects of the driver that calls return
-block in the same way; numbers, arrays, buffers and errors are as ever.
+block in the same way; numbers, arrays, buffers and errors are as ever. Threads can share a device;
+calls that have not returned by the end of the `with` block, and later ones, raise `ServerError`.
 """
 
 import asyncio
 import inspect
 import threading
-from collections.abc import Coroutine, Generator, Sequence
+from collections.abc import Coroutine, Generator, Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -32,7 +34,7 @@ _WRAPPED = Device, Stream, Event, Task, AddressSpace
 class Blocking:
     """An object of the driver, whose coroutines are run on an event loop until they end.
 
-    It has the members of `inner`.
+    It has the members of `inner`, and equals others of the same `inner`.
     """
 
     def __init__(self, inner: Any, loop: asyncio.AbstractEventLoop) -> None:
@@ -40,6 +42,18 @@ class Blocking:
 
     def __repr__(self) -> str:
         return f"Blocking({self._inner!r})"
+
+    def __str__(self) -> str:
+        return str(self._inner)
+
+    def __eq__(self, other: object) -> bool:
+        return self._inner is _plain(other)
+
+    def __hash__(self) -> int:
+        return hash(self._inner)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._inner)
 
     def __getattr__(self, name: str) -> Any:
         return self._wrapped(getattr(self._inner, name))
@@ -55,12 +69,40 @@ class Blocking:
             result = method(*plain, **{name: _plain(one) for name, one in options.items()})
             return await result if isinstance(result, Coroutine) else result
 
-        return self._wrapped(asyncio.run_coroutine_threadsafe(call(), self._loop).result())
+        return self._wrapped(_result(call(), self._loop))
+
+
+def _result(call: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> Any:
+    """Result of a call that is run on the loop. Raises `ServerError` if the loop ends first."""
+    try:
+        future = asyncio.run_coroutine_threadsafe(call, loop)
+    except RuntimeError:  # the loop has ended
+        call.close()
+        raise ServerError("the device was closed before the call") from None
+    try:
+        return future.result()
+    except CancelledError:
+        raise ServerError("the device was closed during the call") from None
 
 
 def _plain(value: Any) -> Any:
     """The object that the driver knows."""
     return value._inner if isinstance(value, Blocking) else value
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    """Run an event loop until it is stopped, then end the calls in progress."""
+    loop.run_forever()
+    loop.run_until_complete(_cancel_others())
+    loop.close()
+
+
+async def _cancel_others() -> None:
+    """Cancel all other tasks of the loop, and wait for their end."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for one in others:
+        one.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 @contextmanager
@@ -70,19 +112,18 @@ def connect(
     """A device of the server at `path` for the duration of a `with` block; see `Device.connect`.
     At its end the device is closed."""
     loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread = threading.Thread(target=_run, args=(loop,), daemon=True)
     thread.start()
     opening = Device.connect(path, name, memory, start)
     try:
-        device = asyncio.run_coroutine_threadsafe(opening, loop).result()
+        device = _result(opening, loop)
         try:
             yield Blocking(device, loop)
         except BaseException:
             with suppress(ServerError):  # the first error is the one to be told
-                asyncio.run_coroutine_threadsafe(device.close(), loop).result()
+                _result(device.close(), loop)
             raise
-        asyncio.run_coroutine_threadsafe(device.close(), loop).result()
+        _result(device.close(), loop)
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
-        loop.close()

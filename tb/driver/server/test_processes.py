@@ -8,7 +8,9 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,7 @@ import pytest
 
 from signalbox.driver import blocking
 from signalbox.driver.client.socket_link import ask_status
+from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.driver.device import Device
 from signalbox.driver.faults.channel_error import ChannelError
 from signalbox.driver.kernels.library import VECTOR_ADD
@@ -48,6 +51,42 @@ def test_blocking_form(tmp_path: Path):
         with pytest.raises(ChannelError, match="COPY_READ_FAULT"):
             stream.synchronize()
         assert "0 'plain'" in ask_status(running.path)
+
+
+def test_blocking_calls_at_the_end(tmp_path: Path):
+    """A call of another thread that waits when the device is closed does not wait for ever; later
+    calls are refused."""
+
+    def attempt(call: Callable[[], None], told: list[str]) -> None:
+        with pytest.raises(ServerError) as error:
+            call()
+        told.append(str(error.value))
+
+    told: list[str] = []
+    with server(tmp_path) as running:
+        with blocking.connect(running.path, "ends") as device:
+            stream, never = device.stream(), device.upload(np.zeros(1, np.uint32))
+            stream.submit(Pushbuffer().acquire(device.space.at(never), 1))
+            waits = threading.Thread(target=attempt, args=(stream.synchronize, told), daemon=True)
+            waits.start()
+            time.sleep(0.2)
+        waits.join(10)
+        assert len(told) == 1
+        attempt(stream.synchronize, told)
+        assert told[1] == "the device was closed before the call"
+        with blocking.connect(running.path, "closes by itself") as device:
+            device.close()
+
+
+def test_blocking_objects(tmp_path: Path):
+    """They compare, print and count as what they stand for."""
+    with server(tmp_path) as running, blocking.connect(running.path) as device:
+        stream, buffer = device.stream(name="mine"), device.allocate(64)
+        assert stream.space == device.space and {stream.space: 1}[device.space] == 1
+        assert stream != device.stream()
+        assert buffer.mappings[0].space == device.space
+        assert str(stream).startswith("mine (priority 0")
+        assert buffer in [mapping.buffer for mapping in device.space]
 
 
 def test_device_of_an_event_loop(tmp_path: Path):
