@@ -58,8 +58,10 @@ class Buffer:
         return self.address + offset
 
     def write(self, data: bytes | bytearray | np.ndarray, offset: int = 0) -> None:
-        """Write bytes, or an array in C order, at byte `offset`. Raises `MemoryUseError`."""
-        raw = data.tobytes() if isinstance(data, np.ndarray) else bytes(data)
+        """Write bytes, or an array in C order, at byte `offset`. Raises `MemoryUseError`, and
+        `TypeError` for content that is neither."""
+        # A number is no content, although `bytes` takes one.
+        raw = data.tobytes() if isinstance(data, np.ndarray) else bytes(memoryview(data))
         self.memory.machine.memory_write(self.at(offset, len(raw)), raw)
 
     def read(

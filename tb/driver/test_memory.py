@@ -93,4 +93,8 @@ def test_numpy():
     assert np.array_equal(buffer.read(np.int32, (3, 2), 8), array[:, ::2])
     buffer.fill(7)
     assert np.array_equal(np.asarray(buffer), np.full(64, 7, np.uint8))
+    for number in (0, 5):
+        with pytest.raises(TypeError):
+            buffer.write(number)  # pyright: ignore[reportArgumentType]
+    assert buffer.read().min() == 7
     assert buffer.address == buffer.at(0)
