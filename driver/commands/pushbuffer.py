@@ -6,6 +6,7 @@ range-checked: a value that does not fit its field raises a `ValueError` that na
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import index
 
 from signalbox.hw.config import VA_BITS
 from signalbox.hw.methods import (
@@ -73,16 +74,18 @@ _LINEAR = {"transfer": int(LaunchTransfer.NON_PIPELINED), "src_pitch": 1, "dst_p
 
 
 def _dword(value: int, what: str) -> int:
-    """`value` as an int. Raises `ValueError` if it does not fit 32 bits."""
-    number = int(value)
+    """`value` as an int. Raises `TypeError` for no whole number, `ValueError` if it does not fit 32
+    bits."""
+    number = index(value)
     if not 0 <= number < 1 << 32:
         raise ValueError(f"{what} = {number:#x} does not fit its 32 bits")
     return number
 
 
 def _halves(value: int, bits: int, what: str) -> tuple[int, int]:
-    """(upper, lower) dword of `value`. Raises `ValueError` if it does not fit `bits` bits."""
-    number = int(value)
+    """(upper, lower) dword of `value`. Raises `TypeError` for no whole number, `ValueError` if it
+    does not fit `bits` bits."""
+    number = index(value)
     if not 0 <= number < 1 << bits:
         raise ValueError(f"{what} = {number:#x} does not fit its {bits} bits")
     return number >> 32, number & 0xFFFF_FFFF

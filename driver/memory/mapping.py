@@ -31,7 +31,7 @@ class Mapping:
     def __str__(self) -> str:
         return f"{self.what} of {self.space}"
 
-    def __int__(self) -> int:
+    def __index__(self) -> int:
         return self.va
 
     @property

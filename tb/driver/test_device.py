@@ -182,6 +182,15 @@ def test_bounds():
             await stream.fill_async((1 << 49) - 15, 0, 16)
         with pytest.raises(MemoryUseError, match="17 bytes at 0x1fffffffffff0: .* than 49 bits"):
             await stream.memcpy_2d_async(large, 1, (1 << 49) - 16, 16, 1, 2)
+        for call in (
+            stream.memcpy_async(small, large, 5 / 2),
+            stream.memcpy_async(small, 4096.5, 1),
+            stream.fill_async(small, 1, 6 / 2),
+        ):
+            with pytest.raises(TypeError, match="float"):
+                await call
+        await stream.synchronize()
+        assert not machine.copies()
 
     run(body)
 
