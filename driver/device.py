@@ -255,7 +255,7 @@ class Device:
         await self.spaces.close(space)
         if self.compute is not None:
             self.compute.forget(space)
-        self.fences.forget(space)
+        self.fences.forget_closed()
         if self._services.runlist is not None:
             self._services.runlist.forget(space)
 

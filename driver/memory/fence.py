@@ -150,12 +150,13 @@ class FencePools:
         if space in self._pools:
             self._pools[space].retire(fence)
 
-    def forget(self, space: AddressSpace) -> None:
-        """Call `FencePool.end` of a closed space, if it has a pool."""
-        if space in self._pools:
-            self._pools[space].end()
-            if not self._pools[space].pages:
-                del self._pools[space]
+    def forget_closed(self) -> None:
+        """Call `FencePool.end` for closed spaces, of which others may have kept pages until now."""
+        for space, pool in [*self._pools.items()]:
+            if space.closed:
+                pool.end()
+                if not pool.pages:
+                    del self._pools[space]
 
     def end(self) -> None:
         """Call `FencePool.end` of all pools."""

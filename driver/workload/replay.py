@@ -179,14 +179,19 @@ class Replay:
             expected.verify(title)
 
     async def _free(self) -> None:
-        """Free all memory."""
+        """Free all memory, and close events, streams and address spaces."""
         for work in self._work.values():
+            work.done.close()
             if isinstance(work, _Nested):
                 await work.job.free()
             elif isinstance(work, _Kernel) and work.child is not None:
                 work.child.free()
         for buffer in self._buffers:
             await self._device.free(buffer)
+        for stream in self._streams.values():
+            await stream.close()
+        for name in self._workload.spaces:
+            await self._device.close_space(self._spaces[name])
 
     def _actions(self, order: Sequence[Request], start: int) -> list[Action]:
         """Submissions and cancellations of a run that starts in machine cycle `start`."""

@@ -47,6 +47,23 @@ def play(workload: Workload, kind: str | None = None, machine: FakeMachine | Non
     return asyncio.run(main())
 
 
+def test_run_again():
+    """A run leaves no streams, address spaces or memory behind."""
+    workload = load(EXAMPLES["two-spaces"])
+    machine = FakeMachine(replace(workload.config, memory_bytes=SPACE))
+
+    async def main():
+        device = await Device.open(machine, workload.policy.make(None), workload.policy.settings())
+        left: set[tuple[int, int, int]] = set()
+        for seed in range(3):
+            await asyncio.wait_for(run(device, workload, seed=seed), HANGS)
+            left.add((device.memory.free_bytes, len(device.channels), len([*device.spaces])))
+        assert len(left) == 1
+        await device.close()
+
+    asyncio.run(main())
+
+
 def test_examples_are_there():
     assert list(EXAMPLES) == [
         "eight-priorities",
