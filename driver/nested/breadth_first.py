@@ -260,7 +260,11 @@ def check(rows: np.ndarray, columns: np.ndarray) -> None:
     count = len(rows) - 1
     whole = all(one.dtype.kind in "iu" for one in (rows, columns) if one.size)
     wrong = not whole or count < 1 or rows[0] != 0 or rows[-1] != len(columns)
-    if wrong or (rows[1:] < rows[:-1]).any() or (len(columns) and not 0 <= min(columns) <= max(columns) < count):
+    if (
+        wrong
+        or (rows[1:] < rows[:-1]).any()
+        or (len(columns) and not 0 <= min(columns) <= max(columns) < count)
+    ):
         raise ValueError("these are not the compressed rows of a graph")
 
 

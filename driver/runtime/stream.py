@@ -38,7 +38,8 @@ Address = int | Buffer | Mapping
 space."""
 
 Argument = SupportsIndex | Buffer | Mapping
-"""Argument of a kernel: a whole number, or the start of a buffer or mapping in the stream's space."""
+"""Argument of a kernel: a whole number, or the start of a buffer or mapping in the stream's address
+space."""
 
 
 class StreamError(Exception):
@@ -520,7 +521,9 @@ class Stream:
                 )
             return where.at(0, size)
         if where < 0 or max(where, where + size - 1) >= 1 << VA_BITS:
-            raise MemoryUseError(f"{size} bytes at {where:#x}: addresses of more than {VA_BITS} bits")
+            raise MemoryUseError(
+                f"{size} bytes at {where:#x}: addresses of more than {VA_BITS} bits"
+            )
         return where
 
 

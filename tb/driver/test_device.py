@@ -178,9 +178,9 @@ def test_bounds():
             await stream.memcpy_2d_async(small, 5, large, 4, 5, 2)
         with pytest.raises(MemoryUseError, match="more than 49 bits"):
             await stream.memcpy_async(1 << 49, large, 1)
-        with pytest.raises(MemoryUseError, match="16 bytes at 0x1fffffffffff1: .* than 49 bits"):
+        with pytest.raises(MemoryUseError, match=r"16 bytes at 0x1fffffffffff1: .* than 49 bits"):
             await stream.fill_async((1 << 49) - 15, 0, 16)
-        with pytest.raises(MemoryUseError, match="17 bytes at 0x1fffffffffff0: .* than 49 bits"):
+        with pytest.raises(MemoryUseError, match=r"17 bytes at 0x1fffffffffff0: .* than 49 bits"):
             await stream.memcpy_2d_async(large, 1, (1 << 49) - 16, 16, 1, 2)
         for call in (
             stream.memcpy_async(small, large, 5 / 2),
