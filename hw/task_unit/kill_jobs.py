@@ -59,6 +59,7 @@ class KillJobs(JobStates):
         m.next = "IDLE"
 
     def miss(self, m: Module) -> None:
+        """Pass on from a task that could not be read or marked."""
         m.d.comb += self._parts.sweep.missed.eq(1)
         self.pass_on(m)
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from signalbox.driver.channel.priority_policy import NoPriorityPolicy
+from signalbox.driver.channel.priority_policy import NoPriorityPolicy, PriorityPolicy
 from signalbox.driver.compute import contexts, task_lists
 from signalbox.driver.compute.contexts import ContextError, OutOfContexts
 from signalbox.driver.compute.engine import ComputeSettings
@@ -177,6 +177,24 @@ def test_interrupted_leaving(monkeypatch, turns: int):
         assert not device.spaces.users(device.space)
         assert machine.compute.contexts[0]["PLACEMENT"] & 3 == AUTO
         await (await again.launch(SPIN, 1, 1, {"CYCLES": 1})).synchronize()
+        await device.close()
+
+    asyncio.run(main())
+
+
+def test_a_space_stays_while_a_channel_is_open():
+    """An address space leaves its context with its last channel, not before."""
+
+    async def main():
+        device = await Device.open(FakeMachine(), PriorityPolicy(2, [1, 1]))
+        stream, other = await device.stream(0), await device.stream(-1)
+        context = device.engine.contexts.of(device.space)
+        assert other.channel is not stream.channel and context is not None
+        await other.close()
+        assert device.engine.contexts.of(device.space) is context
+        await (await stream.launch(SPIN, 1, 1, {"CYCLES": 1})).synchronize()
+        await stream.close()
+        assert device.engine.contexts.of(device.space) is None
         await device.close()
 
     asyncio.run(main())

@@ -178,30 +178,34 @@ async def inline_records(dut: Any) -> None:
 @cocotb.test(**LIMIT)
 async def inline_record_repaired(dut: Any) -> None:
     """A loaded record whose page is not mapped is written when its launch is repeated, and dropped
-    when that is skipped (HOST-9)."""
+    when that is skipped, or replaced by a method of another object at the same offset (HOST-9)."""
     tb = await MachineTestbench.start(dut)
     computer = await Computer.start(tb)
     space = await computer.space(1, 0)
     channel = await computer.channel(0, 1)
-    for place, repeats in ((0x77_0000_0000, True), (0x77_0000_2000, False)):
+    for number, ends in enumerate(("repeated", "skipped", "replaced")):
+        place = 0x77_0000_0000 + 0x2000 * number
         task = space.task(JOBS[0])
         record = space.read(task.record_at, 256)
         words = [int.from_bytes(record[at : at + 4], "little") for at in range(0, 256, 4)]
         commands = Pushbuffer().inc(SUBCHANNEL, INLINE_A, 0, place >> 8)
-        for number, word in enumerate(words):
-            commands.inc(SUBCHANNEL, INLINE_DATA + 4 * number, word)
+        for at, word in enumerate(words):
+            commands.inc(SUBCHANNEL, INLINE_DATA + 4 * at, word)
         await channel.submit(commands.raw(*launch(Task(JOBS[0], space, place)).dwords))
         halt = await channel.until_halted(Cause.INLINE_FAULT)
         assert (halt.va, halt.method) == (place, SIGNALING_B)
         space.write(place, bytes(256))
-        if repeats:
+        if ends == "replaced":
+            await channel.replace(SIGNALING_B, subchannel=SUBCHANNEL + 1)
+            await channel.until_halted(Cause.OBJECT_UNBOUND)
+        if ends == "repeated":
             await channel.clear()
         else:
             await channel.skip()
             await channel.submit(launch(task))
         await computer.finish(channel)
         task.check()
-        assert space.read(place, 256) == (record if repeats else bytes(256))
+        assert space.read(place, 256) == (record if ends == "repeated" else bytes(256))
 
 
 @cocotb.test(**LIMIT)
