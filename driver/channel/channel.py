@@ -94,7 +94,7 @@ async def clear_errors(control: ControlPort, index: int) -> None:
 @dataclass(frozen=True)
 class ChannelResources:
     """Resources shared by the channels of a device. `compute` is None without a compute engine,
-    `runlist` if scheduling is flat; `counting` are the addresses of semaphores that count copies.
+    `runlist` if scheduling is flat. `counting` : addresses of the semaphores that count copies.
     """
 
     control: ControlPort
@@ -127,14 +127,18 @@ class Channel(CommandChannel):
         self._asid: int | None = None
         self._context = 0
         self._buffers: list[Buffer] = []
-        self._submitted = 0
-        self._started = 0
-        self._segments = Segments(settings.pushbuffer_bytes)
-        self._reader = MethodReader()
+        self._rewind()
         self._copies = CopyLog()
         self._counts = CopyCounts(resources.counting)
+        self._exchanged = False
         self._joined = False
         self._checks = FairLock(self.machine)
+
+    def _rewind(self) -> None:
+        """Begin with an empty ring."""
+        self._submitted = self._started = 0
+        self._segments = Segments(self.settings.pushbuffer_bytes)
+        self._reader = MethodReader()
 
     async def open(self, first: Pushbuffer) -> None:
         """Map the channel's memory, write its registers and enable it, with `first` as its first
@@ -220,9 +224,7 @@ class Channel(CommandChannel):
         interrupted call can be repeated. Raises `ChannelActive`."""
         async with self._checks:
             await self._stop()
-            executed = await self.executed()
-            if counts := self._counts.outstanding(executed):
-                self._counts.restarted(executed)
+            if counts := self._counts.restarted(await self.executed()):
                 await self._take_back(counts)
                 await self._stop()
             await self._free()
@@ -232,13 +234,12 @@ class Channel(CommandChannel):
         await clear_errors(self.control, self.index)
 
     async def _take_back(self, counts: dict[int, int]) -> None:
-        """Start the stopped channel again to take counts from semaphores, by address: the machine
-        alone adds in one step. Raises `ChannelActive`."""
+        """Subtract counts from semaphores, by address. This starts the stopped channel again, as
+        only the machine can add in one step. Raises `ChannelActive`."""
         commands = Pushbuffer()
         for address, count in counts.items():
             commands.add(address, -count)
-        self._submitted = self._started = 0
-        self._segments, self._reader = Segments(self.settings.pushbuffer_bytes), MethodReader()
+        self._rewind()
         self._userd.fill(0)
         await self.enqueue(commands.dwords)
         await self._start()
@@ -525,6 +526,7 @@ class Channel(CommandChannel):
     async def _exchange(self, method: int, data: int, subchannel: int = 0) -> None:
         """Replace the held method. Its address is written first, so that an interrupted skip leaves
         either the method as it was or a NOP."""
+        self._exchanged = True
         await self._write("METHOD0", ADDRESS=method // 4, SUBCHANNEL=subchannel, VALID=1)
         await self._write("DATA0", data)
 
@@ -537,16 +539,20 @@ class Channel(CommandChannel):
             await self._continue()
 
     async def _continue(self) -> None:
-        """Clear the error. The held method is noted as the machine has it now: an exchange may have
-        been interrupted before or after it took effect."""
-        held = await self.control.read_channel_fields(self.index, "METHOD0")
-        if held["VALID"]:
-            method = held["ADDRESS"] * _DWORD
-            data = await self.control.read_channel(self.index, "DATA0")
-            executed = await self.executed()
-            self._copies.resumed(executed, method, data)
-            self._counts.resumed(executed, method, data)
+        """Clear the error, after noting the method that replaces the held one, if any."""
+        if self._exchanged:
+            await self._note_exchange()
         await clear_error(self.control, self.index)
+
+    async def _note_exchange(self) -> None:
+        """Note the held method as the machine has it now: its exchange may have been interrupted
+        before or after it took effect."""
+        held = await self.control.read_channel_fields(self.index, "METHOD0")
+        data = await self.control.read_channel(self.index, "DATA0")
+        executed = await self.executed()
+        for log in (self._copies, self._counts):
+            log.resumed(executed, held["ADDRESS"] * _DWORD, data)
+        self._exchanged = False
 
     async def _write(self, name: str, value: int = 0, **fields: int) -> None:
         await self.control.write_channel(self.index, name, value, **fields)

@@ -71,8 +71,8 @@ class CopyCounts:
             self._executed[done.address] += done.amount
 
     def resumed(self, executed: int, method: int, data: int) -> None:
-        """Note that the channel resumes with `method` as number `executed`. If that has replaced an
-        addition, it is dropped."""
+        """Note that the channel resumes with `method` as number `executed`. An addition that it
+        replaces is dropped."""
         again = data if method == HostMethod.SEM_EXECUTE else None
         self._additions = deque(
             one for one in self._additions if one.number != executed or one.word == again
@@ -81,17 +81,20 @@ class CopyCounts:
     def outstanding(self, executed: int) -> dict[int, int]:
         """Copies counted and not taken back after `executed` methods, by address."""
         counts = Counter(self._executed)
-        if executed <= self._methods:  # otherwise it is that before `restarted`
+        if executed <= self._methods:  # otherwise METHODS is still that from before `restarted`
             for one in self._additions:
                 counts[one.address] += one.amount if one.number < executed else 0
         return {address: count for address, count in counts.items() if count > 0}
 
-    def restarted(self, executed: int) -> None:
-        """Note that the disabled channel, which has executed so many methods, is started again."""
-        self._executed = Counter(self.outstanding(executed))
+    def restarted(self, executed: int) -> dict[int, int]:
+        """Count methods from 0, as the disabled channel is to be started again. Returns the copies
+        outstanding after the `executed` methods so far; they stay so until they are taken back."""
+        counts = self.outstanding(executed)
+        self._executed = Counter(counts)
         self._additions.clear()
         self._words.clear()
         self._methods = 0
+        return counts
 
     def forget(self) -> None:
         """Take nothing back."""

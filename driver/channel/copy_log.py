@@ -182,8 +182,8 @@ class CopyLog:
             copies.popleft()
 
     def resumed(self, executed: int, method: int, data: int) -> None:
-        """Note that the channel resumes with `method` as number `executed`. If that has replaced a
-        LAUNCH_DMA, its copy is dropped."""
+        """Note that the channel resumes with `method` as number `executed`. If it replaces a
+        LAUNCH_DMA, the copy is dropped."""
         again = data if method == CeMethod.LAUNCH_DMA else None
         self._copies = deque(
             one for one in self._copies if one.number != executed or one.word == again
