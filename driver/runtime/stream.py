@@ -43,7 +43,7 @@ space."""
 
 
 class StreamError(Exception):
-    """A stream is used that was closed."""
+    """A closed stream is used."""
 
 
 class Stream:
@@ -79,14 +79,14 @@ class Stream:
         self._services = services
         self._closed = closed
         self._channel: CommandChannel | None = None
-        # Channels that it has left, with the fence's value behind its work there; the value that
-        # its work in the current one has yet to wait for.
+        # Channels that it has left, with the value of its fence behind its work there.
         self._left: list[tuple[CommandChannel, int]] = []
+        # Value for which its next work has to wait, as it has come from another channel.
         self._behind: int | None = None
         self._unfenced = False
         self._tasks: list[tuple[Task, CommandChannel]] = []
         self.closed = False
-        self._closing = FairLock(services.machine)
+        self._changes = FairLock(services.machine)  # of channel, and closing
 
     def __str__(self) -> str:
         return f"{self.name} (priority {self.priority}, channel {self.channel.index})"
@@ -109,22 +109,23 @@ class Stream:
         has ended, the next `synchronize` or change of priority releases the former channel. Raises
         as `Device.stream`, and `ChannelActive`.
         """
-        self._check_open()
-        await self._release_left()
         pool = self._services.channels
         priority = pool.clamp(priority)
-        device_priority = self._services.limits.bands.of(-priority)
-        chosen = await pool.for_priority(priority, self.space)
-        if self._channel is None:
-            self._channel = chosen
-        else:
-            await self._move(chosen)
-        self.priority = priority
-        self.device_priority = device_priority
+        async with self._changes:
+            self._check_open()
+            await self._release_left()
+            device_priority = self._services.limits.bands.of(-priority)
+            chosen = await pool.for_priority(priority, self.space)
+            if self._channel is None:
+                self._channel = chosen
+            else:
+                await self._move(chosen)
+            self.priority = priority
+            self.device_priority = device_priority
 
     async def _move(self, chosen: CommandChannel) -> None:
-        """Continue in a channel, which is in use for the stream: after a fence in the old one if it
-        is another."""
+        """Continue in a channel that `for_priority` has returned, behind a fence in the present one
+        if that is another. Notes which of the two is left, also after an interruption."""
         left = chosen
         try:
             async with self.turn():
@@ -499,7 +500,7 @@ class Stream:
         """Wait until everything has ended, then release the channel, which is closed if no other
         stream uses it. Does nothing if the stream is closed. Raises as `synchronize`, leaving the
         stream open; `ChannelActive`."""
-        async with self._closing:
+        async with self._changes:
             if not self.closed:
                 await self.synchronize()
                 self.closed = True
@@ -511,7 +512,8 @@ class Stream:
 
     def address(self, where: Address, size: int) -> int:
         """Virtual address of `size` bytes. Raises `MemoryUseError` if a buffer or mapping is too
-        small or not in the stream's space, or bytes from a number on have no virtual address."""
+        small or not in the stream's space, or if bytes from a number on are past the last
+        virtual address."""
         if isinstance(where, Buffer):
             return self.space.at(where, 0, size)
         if isinstance(where, Mapping):

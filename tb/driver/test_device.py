@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -310,6 +311,24 @@ def test_closing_beside_a_change_of_priority():
             await other.close()
         await moving
         await fills(device, stream)
+
+    run(body, policy=PriorityPolicy(2, [1, 1]))
+
+
+@pytest.mark.parametrize("turns", MOMENTS)
+def test_change_of_priority_beside_a_closing(turns: int):
+    """A stream that is closed while its priority is changed keeps no channel."""
+
+    async def body(device, machine):
+        stream = await device.stream(0)
+        await stream.synchronize()
+        moving = asyncio.ensure_future(stream.set_priority(-1))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await stream.close()
+        with suppress(StreamError):
+            await moving
+        assert not device.channels
 
     run(body, policy=PriorityPolicy(2, [1, 1]))
 
