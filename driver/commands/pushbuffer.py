@@ -74,17 +74,13 @@ _LINEAR = {"transfer": int(LaunchTransfer.NON_PIPELINED), "src_pitch": 1, "dst_p
 
 
 def _dword(value: int, what: str) -> int:
-    """`value` as an int. Raises `TypeError` for no whole number, `ValueError` if it does not fit 32
-    bits."""
-    number = index(value)
-    if not 0 <= number < 1 << 32:
-        raise ValueError(f"{what} = {number:#x} does not fit its 32 bits")
-    return number
+    """`value` as an int of 32 bits. Raises as `_halves`."""
+    return _halves(value, 32, what)[1]
 
 
 def _halves(value: int, bits: int, what: str) -> tuple[int, int]:
-    """(upper, lower) dword of `value`. Raises `TypeError` for no whole number, `ValueError` if it
-    does not fit `bits` bits."""
+    """(upper, lower) dword of `value`. Raises `TypeError` unless it is a whole number, `ValueError`
+    if it does not fit `bits` bits."""
     number = index(value)
     if not 0 <= number < 1 << bits:
         raise ValueError(f"{what} = {number:#x} does not fit its {bits} bits")

@@ -160,8 +160,8 @@ class Contexts:
             InstanceBlock(self._buffer, number * INSTANCE_BYTES) for number in range(count)
         ]
         self._contexts: list[Context | None] = [None] * count
-        # Ended contexts whose registers are still to be reset.
-        self._ended: list[Context] = []
+        # Numbers of ended contexts whose registers are still to be reset.
+        self._ended: list[int] = []
         self._members: dict[AddressSpace, _Member] = {}
         self._wishes: dict[AddressSpace, Context] = {}
         self._lock = FairLock(control.machine)
@@ -278,16 +278,16 @@ class Contexts:
         return member.context if member else None
 
     def _end(self, context: Context) -> None:
-        """Free a context. `_reset` is to be called."""
+        """Free a context. The caller calls `_reset` next."""
         self._contexts[context.number] = None
-        self._ended.append(context)
+        self._ended.append(context.number)
 
     async def _reset(self) -> None:
-        """Reset the registers of ended contexts for the next users. What an interruption leaves is
-        done by the next call, at the latest before a number is used again."""
+        """Reset the registers of ended contexts for the next users. The next call completes an
+        interrupted one; there is one before a number is used again."""
         async with self._lock:
             while self._ended:
-                await self._set_up(self._ended[0].number)
+                await self._set_up(self._ended[0])
                 del self._ended[0]
 
     async def _set_up(self, number: int) -> None:

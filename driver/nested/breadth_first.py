@@ -259,12 +259,10 @@ def check(rows: np.ndarray, columns: np.ndarray) -> None:
     """Raises `ValueError` for other arrays than the compressed rows of a graph."""
     count = len(rows) - 1
     whole = all(one.dtype.kind in "iu" for one in (rows, columns) if one.size)
-    wrong = not whole or count < 1 or rows[0] != 0 or rows[-1] != len(columns)
-    if (
-        wrong
-        or (rows[1:] < rows[:-1]).any()
-        or (len(columns) and not 0 <= min(columns) <= max(columns) < count)
-    ):
+    spanning = count >= 1 and rows[0] == 0 and rows[-1] == len(columns)
+    rising = (rows[:-1] <= rows[1:]).all()
+    inside = not len(columns) or 0 <= min(columns) <= max(columns) < count
+    if not (whole and spanning and rising and inside):
         raise ValueError("these are not the compressed rows of a graph")
 
 

@@ -47,7 +47,7 @@ class ChannelPool(Channels[Channel]):
         that priority; otherwise as `Channel.open`."""
         while True:
             index = self._choose(priority, space)
-            async with self._locks[index]:
+            async with self._changes(index):
                 if self._fits(index, space) or not self._lasts(index):
                     channel = await self._opened(index, space, self.settings)
                     self._uses[channel] += 1
@@ -89,7 +89,7 @@ class ChannelPool(Channels[Channel]):
         """
         if not 0 <= index < self._info.channels:
             raise DeviceError(f"channel {index} is outside 0 … {self._info.channels - 1}")
-        async with self._locks[index]:
+        async with self._changes(index):
             return await self._opened(index, space, replace(self.settings, **options))
 
     async def _opened(self, index: int, space: AddressSpace, settings: ChannelSettings) -> Channel:

@@ -17,8 +17,8 @@ _Channel = TypeVar("_Channel", bound=CommandChannel, covariant=True)
 class Channels(Mapping[int, _Channel]):
     """Open channels, by number. Each belongs to one address space at a time.
 
-    They include channels that are being opened or closed, or are to be closed. After an
-    interruption of that, the next call that needs the channel closes it first.
+    Channels that are being opened or closed are among them, and those that an interrupted call has
+    left so: the next call that needs such a channel closes it first.
 
     Parameters
     ----------
@@ -46,12 +46,12 @@ class Channels(Mapping[int, _Channel]):
         `OutOfMemory`."""
 
     async def release(self, channel: CommandChannel) -> None:
-        """End a use of a channel, for which nothing is left to execute; the last one closes it. Any
-        address space can have it then. Raises `ChannelActive`."""
+        """End a use of a channel that has nothing of it left to execute. The end of the last use
+        closes the channel; any address space can have it then. Raises `ChannelActive`."""
         if channel in self._uses:
             self._uses[channel] -= 1
         async with self._changes(channel.index):
-            if self.get(channel.index) is channel and not self._uses[channel]:
+            if self.get(channel.index) is channel and self._unused(channel):
                 await self._remove(channel.index)
 
     def _unused(self, channel: CommandChannel) -> bool:
@@ -59,7 +59,7 @@ class Channels(Mapping[int, _Channel]):
         return channel in self._uses and not self._uses[channel]
 
     async def close(self, index: int) -> None:
-        """Close a channel, whatever uses it. Raises `ChannelActive`."""
+        """Close a channel even if it is in use. Raises `ChannelActive`."""
         channel = self[index]
         async with self._changes(index):
             if self.get(index) is channel:
@@ -71,4 +71,4 @@ class Channels(Mapping[int, _Channel]):
 
     @abstractmethod
     async def _remove(self, index: int) -> None:
-        """Close a channel that is there, within `_changes`; repeated after an interruption."""
+        """Close a channel that is there, within `_changes`. An interrupted call can be repeated."""

@@ -90,8 +90,8 @@ class OwnMachine:
         self.spaces.passes_on = self._forget_faults
         runlist = Runlist(control, memory, info) if scheduling == "runlist" else None
         shared = control, memory, self.spaces, self.faults, self.compute
-        counting = range(info.window, info.window + policy.semaphores * SLOT_BYTES, SLOT_BYTES)
-        resources = ChannelResources(*shared, runlist, counting)
+        self._counting = [info.window + slot * SLOT_BYTES for slot in range(policy.semaphores)]
+        resources = ChannelResources(*shared, runlist, self._counting)
         self.channels = ChannelPool(resources, info, policy, settings)
         self.completion = Completion(control, info, self.channels, self.faults, self.compute)
         self.services = Services(
@@ -201,5 +201,4 @@ class OwnMachine:
         await self.control.write("SEM_COUNTING", COUNT=wanted)
         for slot in range(wanted):
             await self.control.write_semaphore(slot, 0)
-        addresses = [info.window + slot * SLOT_BYTES for slot in range(wanted)]
-        policy.bind(info.channels, addresses)
+        policy.bind(info.channels, self._counting)

@@ -112,7 +112,7 @@ class Calls:
             case CloseSpace():
                 await self._close_space(application, request.space)
             case OpenChannel():
-                async with self._openings:  # each sees what the one before has left
+                async with self._openings:  # each sees what the previous one has left over
                     return await self._open(application, request)
             case CloseChannel():
                 await self.close(application, request.channel)
@@ -183,9 +183,10 @@ class Calls:
     # -- channels ----------------------------------------------------------------------------------
 
     async def _open(self, application: Application, request: OpenChannel) -> Opened:
-        space, least = application.space(request.space), 1 - self._device.policy.stream_priorities
-        if request.priority < least:
-            raise ValueError(f"priority = {request.priority} is outside {least} … 0")
+        space = application.space(request.space)
+        least, greatest = self._device.stream_priority_range()
+        if request.priority < greatest:
+            raise ValueError(f"priority = {request.priority} is outside {greatest} … {least}")
         own = [one for one in application.channels.values() if one.channel.space is space]
         if application.channels and not self._spare(application):
             if not own:

@@ -302,8 +302,7 @@ def requests(work: Sequence[Spec]) -> list[Request]:
     they are requested. Dependencies must have no cycles."""
     by_name = {spec.name: spec for spec in work}
     found: dict[tuple[str, int], Request] = {}
-    chains: dict[str, int] = {}
-    """Length of the longest chain of dependencies of each series."""
+    chains: dict[str, int] = {}  # length of the longest chain of dependencies of each series
     for title in TopologicalSorter({spec.name: spec.before for spec in work}).static_order():
         spec = by_name[title]
         chains[title] = 1 + max((chains[name] for name in spec.before), default=-1)
