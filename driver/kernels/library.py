@@ -95,9 +95,9 @@ class Kernel:
         for name, given in values.items():
             at, size = self.offsets[name], self.parameters[name]
             try:
-                value = index(given)  # of an int or of numpy's integers
+                value = index(given)
             except TypeError:
-                raise ValueError(f"{self.name}: {name} = {given!r} is no integer") from None
+                raise ValueError(f"{self.name}: {name} = {given!r} is not a whole number") from None
             if not -(1 << 31) <= value < 1 << 8 * size:
                 raise ValueError(f"{self.name}: {name} = {value} does not fit {size} bytes")
             mask = (1 << 8 * size) - 1

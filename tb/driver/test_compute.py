@@ -457,7 +457,7 @@ def test_wrong_arguments():
             (0, 8, {}, r"a grid of \(0, 1, 1\) blocks is empty"),
             ((1.5,), 8, {}, "sizes are whole numbers"),
             (1, "48", {}, "'48': sizes are whole numbers"),
-            (1, 8, {"N": 7.5}, "N = 7.5 is no integer"),
+            (1, 8, {"N": 7.5}, "N = 7.5 is not a whole number"),
         ):
             with pytest.raises(ValueError, match=message):
                 await stream.launch(VECTOR_ADD, grid, block, args | change)

@@ -51,7 +51,7 @@ def test_kinds_of_arguments() -> None:
     given = kernel.arguments(A=np.int64(-1), B=np.uint64(1 << 63))  # pyright: ignore[reportArgumentType]
     assert given == kernel.arguments(A=-1, B=1 << 63)
     for value in (1.5, "1", None):
-        with pytest.raises(ValueError, match=f"two: A = {value!r} is no integer"):
+        with pytest.raises(ValueError, match=f"two: A = {value!r} is not a whole number"):
             kernel.arguments(A=value, B=0)  # pyright: ignore[reportArgumentType]
 
 
