@@ -16,6 +16,7 @@ from signalbox.driver.runtime.stream import Stream
 from signalbox.hw.errors import Cause
 from signalbox.tb.driver.fakes.compute import Refused
 from signalbox.tb.driver.fakes.machine import FakeMachine
+from signalbox.tb.driver.interruption import interrupt
 from signalbox.tb.driver.test_task_errors import STORE, goes_on, run
 
 NOTHING = Kernel("nothing", "exit", {})
@@ -292,10 +293,7 @@ def test_context_killed_twice():
         await settle(machine)
         begun = asyncio.ensure_future(device.kill(context))
         await asyncio.sleep(0)
-        brief = asyncio.ensure_future(device.kill(context))
-        await asyncio.sleep(0)
-        brief.cancel()
-        await asyncio.wait([brief])
+        await interrupt(device.kill(context), 1)
         await begun
         assert killed(first)
         machine.compute.hold = False
@@ -309,10 +307,8 @@ def test_interrupted_beside_another():
 
     async def body(device, machine):
         stream, tasks = await held(device, machine, 2, overlap=True)
-        begun, brief = (asyncio.ensure_future(stream.cancel()) for _ in range(2))
-        await asyncio.sleep(0)
-        brief.cancel()
-        await asyncio.wait([brief])
+        begun = asyncio.ensure_future(stream.cancel())
+        await interrupt(stream.cancel(), 1)
         await begun
         assert all(map(killed, tasks))
         machine.compute.hold = False

@@ -28,7 +28,7 @@ from signalbox.hw.methods import HostMethod, Reduction, RemapSource
 from signalbox.hw.registers import GLOBAL
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
 from signalbox.tb.driver.hangs import HANGS
-from signalbox.tb.driver.interruption import MOMENTS, interrupt
+from signalbox.tb.driver.interruption import MOMENTS, close_stream_only, interrupt
 from signalbox.tb.models.host import Executed
 from signalbox.tb.simulation.runner import choose_seed
 
@@ -688,14 +688,7 @@ def test_cancelled_closing_behind_another():
 
     async def body(device, machine):
         stream, other = await device.stream(), device.create_space("other")
-        async with device.channels._changes(0):
-            closing = asyncio.ensure_future(stream.close())
-            while stream in device._streams:
-                await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            closing.cancel()
-            await asyncio.wait([closing])
-        assert closing.cancelled()
+        await close_stream_only(device, stream)
         await fills(device, await device.stream(space=other))
 
     run(body, machine=FakeMachine(Config(channels=1, memory_bytes=SPACE)))
@@ -1163,7 +1156,7 @@ def test_close_while_another_waits():
 
 
 def test_fence_of_a_dropped_launch():
-    """A fence that was given back with a value that is never released is that of an idle stream."""
+    """A stream is idle at first, even if its fence was given back with a value never released."""
 
     async def body(device, machine):
         fences = device.fences.of(device.space)

@@ -4,6 +4,7 @@ import pytest
 
 from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.driver.compute.launch import KernelLaunch
+from signalbox.driver.compute.tasks import Task
 from signalbox.driver.device import Device
 from signalbox.driver.faults.task_error import TaskError
 from signalbox.driver.kernels.library import SPIN
@@ -28,7 +29,7 @@ async def passes(session: Session, cycles: int) -> None:
         await session.machine.wait_cycles(10)
 
 
-async def spin(stream: Stream, priority: int = 0):
+async def spin(stream: Stream, priority: int = 0) -> Task:
     """Launch a kernel that ends when the fake engine goes on."""
     return await stream.launch(SPIN, 1, 1, {"CYCLES": 1}, priority=priority, overlap=True)
 
@@ -171,6 +172,15 @@ async def _short_ones(session: Session, stream: Stream) -> None:
             assert not one_ends(session).failed
 
 
+async def _endless_is_killed(session: Session, short: Stream, endless: Task, on: Stream) -> None:
+    """Beside kernels that end, on the stream `short`, only an endless one is killed."""
+    await _short_ones(session, short)
+    assert [task.channel for task in _killed(session)] == [on.channel.index]
+    with pytest.raises(TaskError, match="TASK_KILLED"):
+        await endless.synchronize()
+    engine(session).hold = False
+
+
 @pytest.mark.parametrize("streams", [1, 2])
 def test_endless_beside_short_ones(streams: int):
     """A kernel without an end does not hide among kernels of its application that end, on the same
@@ -184,11 +194,7 @@ def test_endless_beside_short_ones(streams: int):
         endless = await spin(first)
         await passes(session, 200)
         late = await spin(stream)
-        await _short_ones(session, last)
-        assert [task.channel for task in _killed(session)] == [first.channel.index]
-        with pytest.raises(TaskError, match="TASK_KILLED"):
-            await endless.synchronize()
-        engine(session).hold = False
+        await _endless_is_killed(session, last, endless, first)
         await late.synchronize()
         await session.works(device)
 
@@ -223,8 +229,8 @@ def test_held_back_for_one_that_leaves():
 
 
 def test_short_ones_beside_endless():
-    """Nor does an application without a pause, whose kernels end, suffer for one of another
-    application that does not."""
+    """An application that is never idle, but whose kernels end, does not suffer for an endless
+    kernel of another one."""
 
     async def run(session: Session) -> None:
         device, other = await session.client("short"), await session.client("endless")
@@ -233,11 +239,7 @@ def test_short_ones_beside_endless():
         await spin(own, priority=URGENT)
         await passes(session, 200)
         endless = await spin(stream)
-        await _short_ones(session, own)
-        assert [task.channel for task in _killed(session)] == [stream.channel.index]
-        with pytest.raises(TaskError, match="TASK_KILLED"):
-            await endless.synchronize()
-        engine(session).hold = False
+        await _endless_is_killed(session, own, endless, stream)
         await own.synchronize()
 
     serve(run, patience_cycles=PATIENCE)

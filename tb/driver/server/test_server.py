@@ -28,7 +28,7 @@ from signalbox.hw.registers import PreemptionLevel
 from signalbox.tb.driver.compute_bodies import BODIES, Body, addition, check
 from signalbox.tb.driver.fakes.machine import SPACE
 from signalbox.tb.driver.hangs import HANGS
-from signalbox.tb.driver.interruption import MOMENTS, interrupt
+from signalbox.tb.driver.interruption import MOMENTS, close_stream_only, interrupt
 from signalbox.tb.driver.server.session import SMALL, Session, serve, session
 from signalbox.tb.simulation.runner import choose_seed
 
@@ -619,14 +619,7 @@ def test_interrupted_closing_behind_another():
     async def run(session: Session) -> None:
         device = await session.client()
         stream, other = await device.stream(), device.create_space("other")
-        async with device.channels._changes(0):
-            closing = asyncio.ensure_future(stream.close())
-            while stream in device._streams:
-                await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            closing.cancel()
-            await asyncio.wait([closing])
-        assert closing.cancelled() and stream.channel in device.channels.values()
+        await close_stream_only(device, stream)
         await device.stream(space=other)
 
     serve(run, applications=1, channels_each=1)
@@ -645,7 +638,7 @@ def test_interrupted_changes_of_channels(turns: int):
         await interrupt(stream.close(), turns)
         other = await device.stream()
         await session.works(device, other)
-        for one in [one for one in device._streams]:
+        for one in list(device._streams):
             await one.close()
         for index in list(device.channels):
             await device.channels.close(index)
