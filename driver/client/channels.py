@@ -74,8 +74,8 @@ class ClientChannel(CommandChannel):
         self._launcher = launcher
         self._segments = Segments(arena.size)
         self._submitted = self._taken = self._priority = self._resumes = 0
+        # Numbers of the submissions that the server may still read.
         self._untaken: deque[int] = deque()
-        """Submissions that the server may still read, by number."""
 
     @property
     def largest_segment(self) -> int:
@@ -261,13 +261,13 @@ class ClientChannels(Channels[ClientChannel]):
         return self._channels[opened.channel]
 
     async def _close_unused(self) -> None:
-        """Close the channels that interrupted calls of `release` have left."""
+        """Close the channels that interrupted calls of `release` have left open."""
         for channel in [one for one in self._channels.values() if self._unused(one)]:
             with suppress(ServerError):  # it is still active
                 await self._remove(channel.index)
 
     def _changes(self, index: int) -> FairLock:
-        """One for all: the server chooses the channel that is opened."""
+        """The same lock for all channels, as the server chooses which one is opened."""
         return self._lock
 
     async def _remove(self, index: int) -> None:

@@ -89,9 +89,9 @@ class Connection:
         """Make a call, whose answer is of type `kind`. Raises the exception with which the server
         refuses it; `ServerError` if the connection has ended.
 
-        The server carries the call out although its caller is cancelled meanwhile. So a change of
-        state that has to be that of the server belongs into `answered`, which is given the answer
-        in either case.
+        The server carries out the call even if its caller is cancelled meanwhile. So state that
+        must agree with the server's is changed in `answered`, which is given the answer in either
+        case.
         """
         answers: list[Result] = []
 

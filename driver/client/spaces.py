@@ -1,7 +1,7 @@
 """Address spaces of a client: it chooses the addresses, the server has the page tables.
 
-The server carries out changes of one client in order, also those whose caller is cancelled. So they
-are noted here when they are sent, and a mapping without a caller is taken back behind its call.
+The server carries out the changes of a client in order, even after their callers are cancelled. So
+a change is noted here when it is sent, and a mapping is removed again if its caller is cancelled.
 """
 
 from contextlib import suppress

@@ -68,7 +68,7 @@ class AddressSpace(ABC):
         self._by_buffer: dict[Buffer, list[Mapping]] = {}
         self._retiring: list[Mapping] = []
         self._unsettled = False
-        # Mapped buffers of interrupted calls, which no caller has.
+        # Mapped buffers of interrupted calls of `allocate`, which nobody owns.
         self._orphans: list[Buffer] = []
 
     def __str__(self) -> str:
@@ -264,7 +264,7 @@ class AddressSpace(ABC):
 
     async def unmap_all(self, buffer: Buffer) -> None:
         """Unmap every mapping of a buffer, and complete an unmapping of it that was interrupted.
-        Waits for nothing if there is neither."""
+        Returns at once if there is neither."""
         if not self.has(buffer) and all(one.buffer is not buffer for one in self._retiring):
             return
         for mapping in tuple(self._by_buffer.get(buffer, ())):
@@ -428,7 +428,7 @@ class AddressSpace(ABC):
         self._retiring.clear()
 
     def _free_orphans(self) -> None:
-        """Free the buffers that no caller has, once nothing maps them."""
+        """Free the buffers that nobody owns, once nothing maps them."""
         for buffer in self._orphans:
             buffer.free()
         self._orphans.clear()

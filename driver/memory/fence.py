@@ -107,7 +107,7 @@ class FencePool:
 
     def retire(self, fence: Fence) -> None:
         """Return a fence whose last release may be outstanding: it is given out again once that has
-        been executed. Acquires of its values hold then, as values only go on."""
+        been executed. Acquires of its values still succeed then, as values only rise."""
         self._retired.append(fence)
 
     def _recycle(self) -> None:
@@ -151,7 +151,7 @@ class FencePools:
             self._pools[space].retire(fence)
 
     def forget_closed(self) -> None:
-        """Call `FencePool.end` for closed spaces, of which others may have kept pages until now."""
+        """Call `FencePool.end` for closed spaces: others may have mapped their pages until now."""
         for space, pool in [*self._pools.items()]:
             if space.closed:
                 pool.end()

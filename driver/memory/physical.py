@@ -60,7 +60,7 @@ class Buffer:
     def write(self, data: bytes | bytearray | np.ndarray, offset: int = 0) -> None:
         """Write bytes, or an array in C order, at byte `offset`. Raises `MemoryUseError`, and
         `TypeError` for content that is neither."""
-        # A number is no content, although `bytes` takes one.
+        # Without `memoryview`, a number would stand for that many zeros.
         raw = data.tobytes() if isinstance(data, np.ndarray) else bytes(memoryview(data))
         self.memory.machine.memory_write(self.at(offset, len(raw)), raw)
 

@@ -337,7 +337,7 @@ class Report(_Message):
 
 
 class Taken(_Message):
-    """The server has read the first `count` submissions of a channel that it has accepted."""
+    """The server has read the first `count` of the submissions to a channel that it accepted."""
 
     channel: Id
     count: int

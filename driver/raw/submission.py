@@ -149,8 +149,8 @@ def load_image(path: Path | str) -> MemoryImage:
         raise ImageError(f"{path}: cannot be read: {error}") from error
     try:
         tables = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-        repr(tables)  # messages show values
-    except (ValueError, RecursionError) as error:  # of too many digits, or too deep lists, too
+        repr(tables)  # fails for numbers that no message could show
+    except (ValueError, RecursionError) as error:  # also too many digits, too deep lists
         raise ImageError(f"{path}: cannot be parsed: {error}") from error
     return parse_image(tables, str(path), path.parent)
 

@@ -113,7 +113,7 @@ class Event:
 
     def close(self) -> None:
         """Return its fences. The event then counts as never recorded, and can be recorded again;
-        what waits for its last record still does."""
+        work that waits for its last record still does."""
         self._fence, self._channels = None, ()
         self._retire()
 
@@ -126,7 +126,7 @@ class Event:
         channel of another device."""
         if channel.machine is not self._services.machine:
             raise EventError("the event belongs to another device than the stream")
-        # No other record can return it meanwhile.
+        # Removed, so that no other record returns it meanwhile.
         fence = self._fences.pop(channel, None)
         fence = fence or await self._services.fences.of(channel.space).take()
         try:

@@ -111,10 +111,10 @@ class Application:
         has been busy, `refused` or `delayed` without a break, if that is later.
     busy_since : machine cycle since which it has had tasks or copies without a break; 0: it has
         none.
-    held : machine cycle since which nothing of it is handed on, until it has no tasks and copies,
-        or nobody waits for it any more; 0: it is not held back.
-    waits : machine cycle in which it got a new patience, as others were held back or ended for it;
-        it still waits for them while that is also `since`.
+    held : machine cycle since which it is held back: nothing of it is handed on until it has no
+        tasks and copies, or nobody waits for it any more; 0: it is not.
+    waits : machine cycle in which others were last held back or ended for it, and it got a new
+        patience; it still waits for them as long as `since` is the same.
     leaving : nothing more is accepted.
     lost : it has gone and could not be stopped.
     context : context of its tasks, from its first call on.

@@ -21,17 +21,17 @@ def culprit(
     ended meanwhile, the one that has been busy for longest is ended, and all others get a new
     patience.
 
-    Others with tasks or copies that end may hide one among them that does not. Those that have been
-    busy for longer still are held back first: nothing more of them is handed to the machine until
-    what they have there has ended, or work of those that waited for it (`Application.held`). So
-    only work without an end is left, and an application whose work ends loses nothing. Kernels that
-    launch others without an end are ended, too: one that is held back has the patience once for
-    each task that it can have.
+    An endless task or copy may hide among others of its application that end. So applications that
+    have been busy for even longer are held back first: nothing more of them is handed to the
+    machine until their work there has ended, or work of those that waited for it
+    (`Application.held`). Then only endless work is left, and an application whose work ends loses
+    nothing. An application is held back for at most one patience for each task that it can have: so
+    kernels that launch others for ever are ended, too.
 
     An application whose commands wait for its own semaphores or repairs costs nobody anything: as
-    long as it has nothing on the machine, its patience does not run (`Application.since`). As one
-    that waits for a copy engine may wait for semaphores, it alone holds back only applications with
-    copies.
+    long as it has nothing on the machine, its patience does not run (`Application.since`). One that
+    waits for a copy engine may in fact wait for semaphores: so for it alone, only applications with
+    copies are held back.
     """
     working = [one for one in applications if one.busy_since or one.refused or one.delayed]
     _let_go(working)
@@ -60,7 +60,7 @@ def culprit(
 def _hiding(
     holding: Sequence[Application], found: Application | None, late: Sequence[Application]
 ) -> list[Application]:
-    """Applications with work that ends, among which there may be some that does not."""
+    """Applications with work that ends, among which endless work may hide."""
     if found is not None:
         return [one for one in holding if one.busy_since < found.busy_since]
     refused = any(one.refused for one in late)
@@ -83,7 +83,7 @@ def _renew(waiting: Sequence[Application], cycle: int) -> None:
 
 
 def _let_go(working: Sequence[Application]) -> None:
-    """Hold nobody back any more for whom no other application waits."""
+    """End the holding back of applications for which no other one waits."""
     waiting = [one for one in working if one.waits and one.waits == one.since]
     for one in working:
         if all(other is one for other in waiting):

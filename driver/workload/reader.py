@@ -154,9 +154,9 @@ def parse(text: str, file: str = "workload", *, name: str = "") -> Workload:
 def _toml(text: str, file: str) -> dict[str, Any]:
     try:
         tables = tomllib.loads(text)
-        repr(tables)  # messages show values
+        repr(tables)  # fails for numbers that no message could show
         return tables
-    except (ValueError, RecursionError) as error:  # of too many digits, or too deep lists, too
+    except (ValueError, RecursionError) as error:  # also too many digits, too deep lists
         raise WorkloadError(f"{file}: not TOML: {error}") from error
 
 

@@ -320,7 +320,7 @@ COPY = STREAM + "[[copy]]\nname = 'c'\nstream = 's'\n"
 
 
 def test_long_chains():
-    """Nor do thousands of dependencies, one after the other, or many ways to each, take long."""
+    """Thousands of dependencies in a row, with many ways to each, do not take long."""
     tables = [STREAM]
     for number in reversed(range(1500)):
         after = [f"{side}{number - 1}" for side in "ab"] if number else []

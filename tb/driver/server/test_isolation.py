@@ -230,7 +230,7 @@ def test_channels_are_kept_for_others(sizes: tuple[int, int]):
 
 
 def test_asids_are_kept_for_others():
-    """Nor do two applications that ask for the last spare one at the same time."""
+    """Only one of two applications that ask for the last spare one at the same time gets it."""
 
     async def run(session: Session) -> None:
         first, second = await session.client("first"), await session.client("second")

@@ -83,7 +83,7 @@ def test_refusals(capsys: pytest.CaptureFixture[str]) -> None:
 def test_failed_simulation(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is told as by the other commands, at the end of what is printed."""
+    """It is reported as by the other commands, in the last line."""
     failing = Mock(side_effect=AssertionError("serve failed: OutOfMemory"))
     monkeypatch.setattr("signalbox.tb.reports.serve.serve", failing)
     with pytest.raises(SystemExit, match="1"):

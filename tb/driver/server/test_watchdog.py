@@ -33,7 +33,7 @@ LATE = NOW - PATIENCE - 1
 """Last end of a task of those who wait for too long."""
 
 LONG_AGO = NOW - 8 * PATIENCE - 1
-"""Since when those are held back whose tasks have had the patience each."""
+"""Since when those are held back who have had the patience once for each task."""
 
 CASES = {
     "nobody": ([], None),
