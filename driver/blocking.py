@@ -91,18 +91,9 @@ def _plain(value: Any) -> Any:
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:
-    """Run an event loop until it is stopped, then end the calls in progress."""
-    loop.run_forever()
-    loop.run_until_complete(_cancel_others())
-    loop.close()
-
-
-async def _cancel_others() -> None:
-    """Cancel all other tasks of the loop, and wait for their end."""
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for one in others:
-        one.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
+    """Run an event loop until it is stopped, then cancel the calls in progress."""
+    with asyncio.Runner(loop_factory=lambda: loop):
+        loop.run_forever()
 
 
 @contextmanager
