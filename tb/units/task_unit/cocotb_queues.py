@@ -550,11 +550,9 @@ async def random_queues(dut: Any) -> None:
         assert await tb.did(tb.ask(queue)) is ACCEPTED
     total, stops, rounds = 0, 0, Rounds(150)
     while rounds.more(total > 100 and stops > 0, (total, stops)):
-        number = rounds.number
         if rng.random() < 0.1:
-            task = Task(50 + number, priority=rng.choice((1, 5, 9)), asid=8 + number % 50)
-            if not any(one.asid == task.asid for one in tb.tasks.values()):
-                tb.ask(task)
+            tb.rows.place = rng.choice((0.03, 0.3))
+            _ask_for_many(tb)
         queue = rng.choice(queues)
         verdict = await tb.append(queue, rng.randint(1, queue.size))
         assert verdict in (ACCEPTED, TOO_MUCH)
@@ -567,6 +565,16 @@ async def random_queues(dut: Any) -> None:
         assert await tb.append(queue, CLOSE) is ACCEPTED
     await tb.finish()
     print(f"{total} blocks of queues, {sum(queue.stops for queue in queues)} evictions")
+
+
+def _ask_for_many(tb: QueueTestbench) -> None:
+    """Launch as many tasks as there are slots, in address spaces without a task."""
+    rng = tb.random
+    used = {task.asid for task in tb.tasks.values() if task.outcome not in ("ended", "failed")}
+    free = [asid for asid in range(8, 58) if asid not in used]
+    for asid in free[: CONFIG.slots]:
+        number, priority = 50 + len(tb.asks), rng.choice((1, 5, 9))
+        tb.ask(Task(number, priority=priority, asid=asid, blocks=rng.randint(1, 20)))
 
 
 async def _leave(tb: QueueTestbench, to: int = 0) -> None:
