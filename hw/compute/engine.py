@@ -96,7 +96,8 @@ class ComputeEngine(wiring.Component):
         self._launch(m)
         self._context(m)
         self._ending, self._busy, self._empty = Const(0), Const(0), Const(1)
-        """A kernel of the kernel tree is on its way; that, or a launch of an SM; there is none."""
+        """`_ending`: a kernel of the tree is ending. `_busy`: that, or an SM is launching a kernel.
+        `_empty`: the kernel tree is empty."""
         if self._config.nested:
             self._nest(m)
         else:
@@ -180,7 +181,7 @@ class ComputeEngine(wiring.Component):
         self._empty = nested.empty
 
     def _tell(self, m: Module) -> None:
-        """Whether there are tasks."""
+        """Reports whether there are tasks."""
         tasks, finish, launches = self.tasks, self._finish, self._launches
         idle = tasks.idle & finish.idle & launches.idle & self._front.idle
         m.d.comb += [
@@ -191,7 +192,7 @@ class ComputeEngine(wiring.Component):
         m.d.sync += self.control.idle.eq(idle & ~self._busy & self._empty)
 
     def _local_memory(self, m: Module) -> None:
-        """Area of the local memory of the task that is being processed: that of its channel."""
+        """Local-memory area of the task being processed: the area of its channel."""
         m.submodules.local, local, tasks = self._local, self._local, self.tasks
         m.d.comb += [
             local.setting.eq(self.host.setting),
