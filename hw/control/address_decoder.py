@@ -47,7 +47,7 @@ class AddressDecoder(wiring.Component):
     -------
     access : in, the access; of `data` only the handle of a doorbell is used.
     owner : out, its `Owner`.
-    known : out, `data`, as a doorbell handle, names a channel that was built.
+    known : out, the doorbell handle in `data` names a channel that was built.
     """
 
     def __init__(self, config: Config) -> None:

@@ -41,7 +41,7 @@ class ComputeRegisters(wiring.Component):
 
     Members
     -------
-    broken : in, per context: it cannot run.
+    broken : in, per context: cannot run.
     active : in, a context runs.
     context : in, number of the running context, or of the last one.
     idle : in, the engine holds no task.

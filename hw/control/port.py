@@ -1,4 +1,4 @@
-"""Control port: the only way for software to the machine, apart from memory."""
+"""Control port: software's only access to the machine, apart from memory."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
@@ -31,7 +31,7 @@ class ControlPort(wiring.Component):
     write-only register, a channel or a semaphore. Reads have no side effects.
 
     Latency: 7 cycles from the last address or data handshake to BVALID or RVALID; doorbells and
-    registers of other units take as many more as that unit stalls.
+    registers of other units take longer by the cycles for which that unit stalls.
 
     Members
     -------

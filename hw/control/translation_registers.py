@@ -15,7 +15,7 @@ _COMMAND = GLOBAL["MMU_COMMAND"]
 
 class TranslationRegisters(wiring.Component):
     """Registers MMU_COMMAND and MMU_STATUS, for one command at a time. The command is offered in
-    the cycle after its write; `busy` from then on until it has completed.
+    the cycle after its write; `busy` is 1 from then until the command has completed.
 
     Members
     -------
