@@ -1,7 +1,7 @@
 """Component map: contents of the bytes of a remapped line (HOST-16).
 
-Source beats pass it before they are realigned, so the map costs ordinary copies no cycle, and the
-realigner needs to know nothing but a write mask.
+Source beats pass through the map before realignment, so it costs ordinary copies no cycle, and the
+realigner needs only a write mask.
 
 ```
  settings ─► 1 byte per cycle ─► rows by tag ─► base ─► current ── 1 step per beat
@@ -14,9 +14,9 @@ that is a multiple of the element, whose size is 1, 2, 3, 4, 6, 8, 9, 12 or 16. 
 period from the next beat on, and a beat shifts it by the beat's size modulo the period, so each
 beat is full whatever the element. Beats from a source are mapped only if the elements of both sides
 have the same size, a power of two that divides the beat, and lie at multiples of it
-(`RemapPlan`): then all groups of 16 bytes are mapped alike, at any width of the beat. A byte moves
-by a multiple of its component's size inside the element, so its place and its source's differ by
-one of 8 patterns of bits.
+(`RemapPlan`): then all groups of 16 bytes are mapped alike, at any width of the beat. Inside the
+element, a byte moves by a multiple of the component size, so its place and the place of its source
+differ (XOR) by one of 8 bit patterns.
 
 A row is made when a copy is accepted, while earlier copies move their bytes.
 """
@@ -39,11 +39,11 @@ _GROUP = 16
 _PERIODS = (16, 12, 9)
 
 _MOVES = (0, 1, 2, 3, 4, 6, 8, 12)
-"""Place of a byte's source, XOR its own place: bits 3:2 for components of 4 bytes, 2:1 for those of
-2, 1:0 for those of 1."""
+"""Place of a byte's source XOR the byte's own place: bits 3:2 for 4-byte components, 2:1 for 2-byte
+and 1:0 for 1-byte components."""
 
 _byte = data.StructLayout({"constant": 1, "source": 1, "value": 8})
-"""Contents of a byte: `value`, a byte of the source, or neither: it is not written."""
+"""Contents of a byte: the `constant` `value`, a byte of the `source`, or neither: not written."""
 
 
 _row = data.StructLayout({
@@ -51,7 +51,8 @@ _row = data.StructLayout({
     "moves": data.ArrayLayout(range(len(_MOVES)), _GROUP),
     "period": range(len(_PERIODS)),
 })
-"""Contents of the first 16 bytes of a line, numbers of their moves and of the period."""
+"""Contents of a line's first 16 bytes; index of each byte's move in `_MOVES`; index of the period
+in `_PERIODS`."""
 
 
 def stored_settings() -> data.StructLayout:
@@ -72,14 +73,14 @@ class ComponentMap(wiring.Component):
     load : in, level: load the settings of copy `tag`; `loaded` 1 cycle later, or after their
         expansion.
     tag : in, tag of a copy, see `load`.
-    loaded : out, the settings are those of `tag`; until `restart`.
+    loaded : out, the settings of `tag` are loaded; until `restart`.
     restart : in, strobe: the next beat is the first of a line.
     advance : in, strobe: the beat is taken.
     beat : in, a source beat, as wide as memory.
     remap : in, the line is remapped; else `data` is `beat`.
     sourceless : in, the line has no source: components from the source are not written.
     data : out, the beat's contents; combinational.
-    mask : out, per byte of `data`: it has to be written; combinational.
+    mask : out, write enable per byte of `data`; combinational.
     """
 
     def __init__(self, config: Config) -> None:
@@ -127,7 +128,7 @@ class ComponentMap(wiring.Component):
             m.d.sync += self.base.eq(read.data)
 
     def _make(self, m: Module) -> Signal:
-        """Makes a row, one byte per cycle. Returns whether one is being made."""
+        """Makes a row, one byte per cycle. Returns whether a row is being made."""
         self.making = Signal(TAG_BITS)
         chosen = Signal(records.remap_settings())
         components = chosen.components
@@ -135,8 +136,8 @@ class ComponentMap(wiring.Component):
         start = Signal(range(_GROUP))
         component = Signal(2)
         byte = Signal(2)
-        """Byte that enters next: its place, that of its element, its component, its number
-        there."""
+        """Next byte to enter the row: its `place` in the row, the `start` of its element, its
+        `component`, and its number in the component (`byte`)."""
         last = Signal()
         source = Signal(3)
         found = Signal(_byte)
@@ -174,8 +175,8 @@ class ComponentMap(wiring.Component):
         return self.busy
 
     def _move(self, m: Module, size: Value, source: Value, place: Value, first: Value) -> Signal:
-        """Number of the move of a byte from component `source`; `first`: its place in the first
-        component."""
+        """Index in `_MOVES` of a byte's move from component `source`; `first`: place of the
+        corresponding byte of the first component."""
         move = Signal(range(len(_MOVES)))
         index = Signal(range(_GROUP))
         moved = Signal(range(_GROUP))

@@ -33,10 +33,9 @@ class CopyEngine(wiring.Component):
     read beats at 128 bits; lines shorter than a beat take 3 cycles each. Read-ahead adapts to the
     latency of memory (`ReadWindow`).
 
-    A remapped copy (HOST-16) is split into lines (`Lines`) of which some pass `ComponentMap` on
-    their way to the realigner, and those without a source begin there: fills, and swizzles of
-    elements that divide the beat, move one beat per cycle. Its first read is requested 2 cycles
-    later.
+    A remapped copy (HOST-16) is split into lines (`Lines`). Some of them pass `ComponentMap` on
+    their way to the realigner; lines without a source begin there. Fills, and swizzles of elements
+    that divide the beat, move one beat per cycle. The first read is requested 2 cycles later.
 
     A failed access ends its copy early: no further chunk is started, chunks in flight drain without
     writing data read after the failure, and the copy is reported without releasing its semaphore.

@@ -40,7 +40,8 @@ class FlopQueue(wiring.Component):
         tail = Signal(range(2 * self.depth))
         head = Signal(range(2 * self.depth))
         taken = Signal(range(self.depth + 1))
-        """Rows written and not read. Reads count a cycle late, as they come late in their cycle."""
+        """Rows written and not yet read. A read counts one cycle late, as it is known late in its
+        cycle."""
         some = Signal()
         here = Signal()
         """A row can be read; `read.data` is a payload."""

@@ -18,9 +18,9 @@ class Lines(wiring.Component):
     """Issues the lines of each copy, then an `end` (HOST-8, HOST-16).
 
     One line per 2 cycles. After `stop` at most one more line precedes the end. A remapped copy
-    (`RemapWay`) begins 2 cycles later, and has the same lines, without a source if it is a FILL;
-    but with RUNS, each of its lines becomes one line with the constants, if any, and one per run of
-    components of each element, 3 cycles apart; 3 cycles more per line.
+    (`RemapWay`) begins 2 cycles later. A FILL has the same lines, without a source. With RUNS, each
+    line becomes one line with the constants, if any, and one per run of components of each element;
+    these are 3 cycles apart, and each line of the copy takes 3 cycles more.
 
     Members
     -------
@@ -31,7 +31,7 @@ class Lines(wiring.Component):
     o : out, stream of `line`: lines and ends of copies.
     current : out, tag of the current copy.
     copy : out, `copy_command` of the current copy; `src`, `dst` and `line_count` are those of the
-        next line, `src` and `pitch_in` 0 if it has no source.
+        next line, `src` and `pitch_in` are 0 if that line has no source.
     """
 
     def __init__(self, config: Config) -> None:
@@ -48,11 +48,12 @@ class Lines(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         self.extent = Signal(LINE_BITS)
-        """Bytes of the line, minus 1; before it is scaled, elements."""
+        """Bytes of the line, minus 1; before scaling, elements minus 1."""
         self.remap = Signal()
         self.sourceless = Signal()
         self.runs = Signal()
-        """As in `line`, of the next one; the copy is executed by RUNS."""
+        """`remap`, `sourceless`: as in `line`, for the next line. `runs`: the copy is executed by
+        RUNS."""
         self.no_more = Signal()
         """The last line has been issued."""
         start = Signal()
@@ -123,7 +124,7 @@ class Lines(wiring.Component):
         self.line_dst = Signal(VA_BITS)
         self.element_src = Signal(VA_BITS)
         self.element_dst = Signal(VA_BITS)
-        """Of RUNS: start of the next line and of the next element."""
+        """With RUNS: start of the next line and of the next element."""
         self.next_src = Signal(VA_BITS)
         self.next_dst = Signal(VA_BITS)
         m.d.comb += [
@@ -136,7 +137,7 @@ class Lines(wiring.Component):
         """Runs left in the next element."""
         self.rest = Signal.like(self.left)
         self.run = Signal.like(self.plan.runs[0])
-        """The first of them, and those after it; a cycle late."""
+        """`run`: the first of the runs in `left`; `rest`: the runs after it; one cycle late."""
         self.ended = Signal()
         """No run is left in the line."""
 
@@ -191,7 +192,7 @@ class Lines(wiring.Component):
             m.d.sync += self.no_more.eq(1)
 
     def _scale(self, m: Module) -> Signal:
-        """Multiplies the number of which `extent` is one less by `less` + 1."""
+        """Multiplies `extent` + 1 by `less` + 1; returns the product minus 1."""
         self.less = Signal(2)
         extent, scaled = self.extent, Signal(LINE_BITS)
         threefold = self.less == 2

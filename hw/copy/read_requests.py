@@ -53,8 +53,8 @@ class ReadRequests(wiring.Component):
         """Beats of the chunk past the 4 KiB boundary."""
         self.near = Signal()
         self.reach = Signal(TAKES_BITS + 1)
-        """The boundary is less than 32 beats away; end of the chunk, relative to 32 beats before
-        it."""
+        """`near`: the boundary is less than 32 beats away. `reach`: end of the chunk, relative to
+        the point 32 beats before the boundary."""
         self.silent = Signal()
         """The chunk reads nothing."""
         m.submodules.register = self.register = StreamRegister(self.request.payload.shape())
@@ -140,7 +140,7 @@ class ReadRequests(wiring.Component):
         ]
 
     def _request(self, m: Module) -> None:
-        """Issues the request and its segment together, then the ones past the boundary."""
+        """Issues the request and its segment together, then those past the boundary."""
         chunk, part, register = self.chunk, self.part, self.register
         page = (PAGE - 1).bit_length()
         free = register.i.ready | self.silent

@@ -21,17 +21,17 @@ class ReadWindow(wiring.Component):
     Memory with a latency of n cycles is kept busy by n outstanding beats; more only queue up and
     delay all requests behind them. The window learns n: each cycle but the first without data,
     while a chunk waits only for the window, widens it by one beat, so requests are issued at bus
-    speed. With nothing outstanding it returns to its minimum; its size when the first beat arrives
-    is what memory needs. If it grows later, for instance due to other clients' beats, it shrinks
-    back to that by one beat per `_PATIENCE` beats.
+    speed. With nothing outstanding, the window returns to its minimum; its size at the arrival of
+    the first beat is the size that memory needs. If it grows later, for instance because of other
+    clients' beats, it shrinks back to that size by one beat per `_PATIENCE` beats.
 
     Members
     -------
     wanted : in, a chunk is ready to be requested.
-    open : out, it may be requested; considers only requests from 3 or more cycles ago.
+    open : out, the chunk may be requested; reflects only requests made at least 3 cycles ago.
     requested : in, number of beats requested in this cycle, or 0.
     taken : in, strobe: a requested beat has arrived.
-    flying : out, outstanding beats; at most `max_read_ahead`, 5 and one chunk.
+    flying : out, outstanding beats; at most `max_read_ahead` + 5 + one chunk.
     """
 
     def __init__(self, config: Config) -> None:
@@ -56,7 +56,7 @@ class ReadWindow(wiring.Component):
         widest = Signal()
         wide = Signal()
         rest = Signal()
-        """Comparisons of the previous cycle."""
+        """`widest`, `wide`, `rest`: comparisons of the previous cycle."""
         first = Signal()
         """No beat has arrived since the window was reset."""
         beats = Signal(range(_PATIENCE))

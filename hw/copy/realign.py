@@ -76,10 +76,10 @@ class Realign(wiring.Component):
         return after
 
     def _mask(self, m: Module, now, old: Signal, strobe: Signal) -> None:
-        """Byte masks: taken from the previous beat, and written; in parallel with the last
-        rotation.
+        """Byte masks: bytes taken from the previous beat, and bytes written; computed in parallel
+        with the last rotation.
 
-        Shifted constants instead of comparisons, which would become a carry chain per byte.
+        Shifted constants replace comparisons, which would become one carry chain per byte.
         """
         ones = Const((1 << self.config.beat_bytes) - 1)
         after_head = (ones << now.head) | ~now.first.replicate(len(ones))

@@ -39,11 +39,11 @@ def realign_step(config: Config) -> data.StructLayout:
 class RealignSteps(wiring.Component):
     """Matches read beats with their segments, one step per cycle (COPY-12).
 
-    A burst that ends early, as one that faults does, is padded to its planned length, so that
+    A burst that ends early, for instance after a fault, is padded to its planned length, so that
     later stages can rely on the planned count. Beats of a remapped line pass `ComponentMap`, or,
     without a source, are made there, one per cycle; the first segment of a remapped copy is
-    accepted only after its settings are loaded, at least 2 cycles after the segment before has
-    ended.
+    accepted only after its settings are loaded, at least 2 cycles after the end of the previous
+    segment.
 
     Members
     -------
@@ -81,9 +81,10 @@ class RealignSteps(wiring.Component):
         self.taking = Signal()
         self.only = Signal()
         self.ending = Signal()
-        """Source beats are left; exactly one is; the next step is the segment's last."""
+        """`taking`: source beats are left. `only`: exactly one is left. `ending`: the next step is
+        the segment's last."""
         self.reads = Signal()
-        """The next source beat is read."""
+        """The next source beat comes from memory."""
         self.fire = Signal()
         finish = Signal()
         unprepared = self._prepare(m)
@@ -120,7 +121,7 @@ class RealignSteps(wiring.Component):
         return unprepared
 
     def _advance(self, m: Module, finish: Signal) -> Signal:
-        """Moves through the segment; returns whether this step puts."""
+        """Moves through the segment; returns whether this step puts a destination beat."""
         part = self.part
         put = Signal()
         head = Signal()
@@ -157,8 +158,8 @@ class RealignSteps(wiring.Component):
         ]
 
     def _fail(self, m: Module, finish: Signal) -> tuple[Signal, Signal]:
-        """Remembers a failed read until its copy ends, and whether it is the first in this
-        chunk."""
+        """Remembers a failed read until its copy ends, and whether it happened in this chunk.
+        Returns `poison` and `failed` of the step."""
         part = self.part
         bad = Signal()
         fresh = Signal()

@@ -28,8 +28,8 @@ __all__ = [
 ]
 
 BURST_BEATS = 16
-"""Longest write burst. Writes are cut at multiples of it, so none crosses 4 KiB at 512 bits. Short
-enough not to block other clients for long, long enough to hide the next request."""
+"""Longest write burst. Writes are cut at multiples of this, so none crosses 4 KiB at 512 bits.
+Short enough not to block other clients for long, long enough to hide the next request."""
 
 PUTS_BITS = (BURST_BEATS - 1).bit_length()
 """Width of the number of destination beats of a chunk, minus 1."""

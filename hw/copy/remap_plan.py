@@ -24,7 +24,8 @@ class RemapWay(enum.Enum, shape=2):
     MAP = 2
     """`ComponentMap` moves bytes inside the beats of the source."""
     RUNS = 3
-    """Per element, each run of components is a line; constants are one line before them."""
+    """Each run of components of each element is a line; one line with all constants precedes
+    them."""
 
 
 run = data.StructLayout({"source": 4, "target": 4, "extent": 4})
@@ -40,10 +41,10 @@ class RemapPlan(wiring.Component):
     Members
     -------
     components : in, `remap_components` of the copy.
-    src : in, address of its source.
-    pitch : in, pitch of its source, 32 bits.
-    single : in, it has one line.
-    way : out, its `RemapWay`.
+    src : in, source address.
+    pitch : in, source pitch, 32 bits.
+    single : in, the copy has one line.
+    way : out, `RemapWay` of the copy.
     constants : out, with RUNS: a component is a constant.
     begins : out, per destination component: a run begins with it.
     runs : out, per destination component: the `run` that begins with it.
@@ -70,7 +71,8 @@ class RemapPlan(wiring.Component):
         m = Module()
         components = self.components
         self.comes = Signal(_TARGETS)
-        """Per destination component: it comes from the source; it follows the one before there."""
+        """Per destination component. `comes`: from the source. `follows`: in the source, it
+        directly follows the previous component."""
         self.follows = Signal(_TARGETS)
         fixed = Signal(_TARGETS)
         moves = Signal(_TARGETS)
@@ -113,7 +115,8 @@ class RemapPlan(wiring.Component):
         return Mux(number[0], size, 0) + Mux(number[1], size << 1, 0)
 
     def _fits(self, m: Module) -> Value:
-        """Whether elements are a power of two that divides the beat, and lie at multiples of it."""
+        """Whether the element size is a power of two that divides the beat, and elements are
+        aligned to it."""
         components = self.components
         offset = Signal(4)
         m.d.comb += offset.eq(self.src[:4] | Mux(self.single, 0, self.pitch[:4]))

@@ -26,8 +26,9 @@ def outstanding_write(config: Config) -> data.StructLayout:
 class WriteRequests(wiring.Component):
     """Buffers the destination beats and writes them, one burst per chunk.
 
-    A request is offered once all its beats are here, and its beats once it was accepted; the next
-    request does not wait for them. The earliest a beat is offered is 5 cycles after its arrival.
+    A request is offered once all its beats have arrived, and the beats once the request was
+    accepted; the next request does not wait for them. A beat is offered 5 cycles after its arrival
+    at the earliest.
 
     Members
     -------

@@ -50,7 +50,7 @@ class WriteResponses(wiring.Component):
         bad = Signal()
         found = Signal(records.outcome())
         clean = Signal(init=1)
-        """First failure of the current copy; there is none."""
+        """`found`: first failure of the current copy. `clean`: no failure so far."""
         m.d.comb += [
             done.ready.eq(owed_.valid & ~owed_.p.end),
             answered.eq(done.valid & done.ready),
