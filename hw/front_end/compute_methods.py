@@ -78,7 +78,7 @@ class ComputeMethodUnit(wiring.Component):
     -------
     host : in, the host, except for `over`, which comes from `LaunchArbiter`.
     launch : out, a launch by a channel.
-    launched : in, its result.
+    launched : in, result of the launch.
     limit : out, strobe: slots that a context's tasks may hold (SET_CWD_SLOT_COUNT).
     semaphore : out, the semaphore unit, for SET_REPORT_SEMAPHORE and ends of inline transfers.
     write : out, the memory, for inline QMDs and inline transfers.
@@ -151,7 +151,7 @@ class ComputeMethodUnit(wiring.Component):
             m.d.comb += unit.channel.eq(channel)
 
     def _load(self, m: Module) -> None:
-        """The buffer: of a transfer while that writes, else of the QMD."""
+        """Connects the buffer: to a transfer while that writes, otherwise to the inline QMD."""
         buffer, qmd, transfer = self._buffer, self._qmd, self._transfer
         connect(m, buffer.write, flipped(self.write))
         m.d.comb += [
@@ -170,7 +170,7 @@ class ComputeMethodUnit(wiring.Component):
         ]
 
     def _pages(self, m: Module) -> Signal:
-        """Pages of the inline QMDs; the returned strobe sets that of the method's channel."""
+        """Pages of the inline QMDs. Returns a strobe that sets the page of the method's channel."""
         store = Signal()
         ram = Memory(shape=32, depth=1 << self._config.channel_bits, init=[])
         m.submodules.inline_pages = ram

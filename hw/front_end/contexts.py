@@ -53,8 +53,8 @@ class Contexts(wiring.Component):
     Before a context runs, its instance block is read, and each subcontext with a page directory is
     bound: ASID to page directory base and address limit, one after the other; the next one is read
     meanwhile. Once all binds are acknowledged, its tasks may have slots (`active`). A context that
-    leaves gives up all slots first, as its level says. If it has not done so `timeout` cycles after
-    `leave`, its tasks that still have blocks on SMs are killed (`overdue`).
+    leaves gives up all slots first, as its preemption level specifies. If it has not done so
+    `timeout` cycles after `leave`, its tasks that still have blocks on SMs are killed (`overdue`).
 
     A context whose instance block cannot be read, or has a page directory that cannot be bound, is
     `broken`: its tasks stay in their lists until `mend`.
@@ -72,17 +72,17 @@ class Contexts(wiring.Component):
     context : out, the running context.
     active : out, the context's tasks may have slots.
     leave : out, all its tasks must give up their slots; at level WFI, once they have ended.
-    overdue : out, tasks with blocks on SMs are to end early (TIMEOUT).
+    overdue : out, tasks with blocks on SMs must end early (TIMEOUT).
     automatic : out, placement policy of tasks that leave the choice to the context (ASID-32).
     level : out, preemption level of its tasks (PREEMPT-1); CILP where kernels are nested.
     saves : out, its tasks may have blocks of lower priority stopped (PREEMPT-5); 1 where kernels
         are nested.
     save_area : out, number of the first 4 KiB page of its save area; 0: none.
-    nesting : out, depth of its deepest kernels; 0 without a save area: waits for children end only
-        if blocks that wait can be stopped.
+    nesting : out, depth of its deepest kernels; 0 without a save area: a wait for children can end
+        only if waiting blocks can be stopped.
     mmu : out, binds, see `MmuPort`.
     read : out, memory client.
-    broken : out, per context: it cannot run.
+    broken : out, per context: cannot run.
     mend : in, strobe per context: allow it to run again.
     bound : out, strobe: all binds of `context` are acknowledged.
     switches : out, a context leaves, or one with waiting tasks is being bound.
@@ -122,7 +122,8 @@ class Contexts(wiring.Component):
         self._base = Signal(PA_BITS - 12)
         self._limit = Signal(VA_BITS - 12)
         self._binds, self._binding = Signal(name="binds"), Signal(name="binding")
-        """The subcontext just read begins to be bound; a bind is in progress."""
+        """`_binds`: the bind of the subcontext just read begins. `_binding`: a bind is in
+        progress."""
         self._refused = Signal(name="refused")
         """A bind of the context was refused."""
 
@@ -196,7 +197,8 @@ class Contexts(wiring.Component):
             self._go_on(m, "NEXT")
 
     def _go_on(self, m: Module, state: str, known: Value | int = 1) -> None:
-        """Once the word has been read, go to `state`, unless it is not `known`."""
+        """Once the word has been read, go to `state`; to BROKEN if the read failed or `known` is
+        0."""
         answer = self._word.answer
         with m.If(answer.valid):
             m.next = state

@@ -72,8 +72,8 @@ def compute_method(config: Config) -> data.StructLayout:
 
 
 inline_progress = data.StructLayout({"open": 1, "room": range(INLINE_DWORDS)})
-"""Inline transfer of a channel (HOST-14). `open`: it lacks dwords. `room`: number of
-LOAD_INLINE_DATA that are settings; the one after them is an action method."""
+"""Inline transfer of a channel (HOST-14). `open`: dwords are still missing. `room`: number of
+LOAD_INLINE_DATA that are settings; the one after these is an action method."""
 
 
 compute_answer = data.StructLayout({
@@ -95,7 +95,7 @@ class ComputePort(wiring.Signature):
 
     Members
     -------
-    on : out, per channel: it is enabled; tasks of a disabled channel are killed.
+    on : out, per channel: enabled; tasks of a disabled channel are killed.
     setting : out, a method that sets state.
     clear : out, strobe: `channel` restarts with all settings cleared.
     skip : out, strobe: the refused method of `channel` is not repeated.

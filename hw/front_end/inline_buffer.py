@@ -30,23 +30,23 @@ class InlineBuffer(wiring.Component):
     Dword n of the buffer goes to the n-th dword from the beat of `va` on, shifted up by `va` % 4
     bytes. LOAD_INLINE_DATA fills consecutive dwords.
 
-    A write takes the memory latency, one cycle per beat, and 3 more, and for a write that crosses a
-    page as much again. Other channels can load meanwhile.
+    A write takes the memory latency, one cycle per beat, and 3 more cycles; if it crosses a page,
+    as much again. Other channels can load meanwhile.
 
     Members
     -------
     setting : in, see `ComputePort`, one cycle later.
     channel : in, the channel to store to or write.
     free : out, no setting is being stored.
-    store : in, with `free`: store `dword` as the next one; the one after it is stored there too.
+    store : in, with `free`: store `dword` in the place of the next one, which does not advance.
     dword : in, see `store`.
     move : in, with `free`: the next dword goes to place `to`.
     to : in, see `move`.
     asid : in, address space of the write; like those below, stable from `start` to `done`.
-    va : in, its first byte.
+    va : in, first byte of the write.
     size : in, number of bytes; the first is byte `va` % (bytes of a beat) of the buffer, and the
         last is in the buffer.
-    mask : in, per dword at its place in memory, it is written.
+    mask : in, write enable per dword, as placed in memory.
     start : in, strobe: write; not before `channel` was stable for a cycle.
     done : out, the write is complete, or has failed; until `taken`.
     taken : in, strobe: ends `done`.
@@ -78,7 +78,7 @@ class InlineBuffer(wiring.Component):
         })
         self._beats = _BYTES // config.beat_bytes
         self._place = Signal(range(self._beats))
-        """Beat of the buffer that is given."""
+        """Beat of the buffer offered to memory."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -118,7 +118,8 @@ class InlineBuffer(wiring.Component):
         return read.data
 
     def _next(self, m: Module, loads: Value) -> Value:
-        """Place of the next dword of each channel. Returns that of the channel that stores."""
+        """Place of the next dword of each channel. Returns the place for the channel that
+        stores."""
         setting = self.setting
         places = Memory(shape=_NUMBER_BITS, depth=1 << self._config.channel_bits, init=[])
         m.submodules.places = places
@@ -135,12 +136,13 @@ class InlineBuffer(wiring.Component):
     # -- writing -----------------------------------------------------------------------------------
 
     def _burst(self, m: Module) -> Value:
-        """Requests, one per page. Returns: the beat that is given is the last of all."""
+        """Issues requests, one per page. Returns whether the offered beat is the last of the
+        write."""
         config, write = self._config, self.write
         page_beats = 1 << _PAGE_BITS - config.offset_bits
         to_page = Signal(range(page_beats + 1))
         left = Signal(range(self._beats + 1))
-        """Beats that are not requested."""
+        """Beats not yet requested."""
         run = Signal.like(left)
         burst = Signal.like(left)
         first = self.va[: config.offset_bits]
@@ -188,8 +190,8 @@ class InlineBuffer(wiring.Component):
         return (run == 1) & (left == 0)
 
     def _align(self, m: Module, beat: Value, final: Value) -> None:
-        """Shift the bytes of a beat up, behind the last ones of the beat before, and mark those
-        that are written."""
+        """Shift the bytes of a beat up, behind the last bytes of the previous beat, and mark the
+        bytes to write."""
         config, write = self._config, self.write
         size = config.beat_bytes
         before = Signal(24)

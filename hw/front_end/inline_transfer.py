@@ -33,11 +33,11 @@ inline_completion = data.StructLayout({"release": 1, "one_word": 1, "interrupt":
 
 
 class InlineTransfer(wiring.Component):
-    """Splits a transfer into parts that `InlineBuffer` holds: one line, or of a long one as much as
-    fits. The dwords of a line begin with its first byte; the last dword is filled up with bytes
-    that are not written.
+    """Splits a transfer into parts that fit into `InlineBuffer`: one line, or as much of a long
+    line as fits. The dwords of a line begin with its first byte; the last dword is filled up with
+    bytes that are not written.
 
-    A part is all bytes up to the end of its line or of the buffer. All but its last dword are
+    A part extends to the end of its line or of the buffer. All its dwords but the last are
     settings; the last one starts the write.
 
     `over` comes 3 cycles after `begin`. `start` comes 4 cycles after `load`, later while settings
@@ -63,7 +63,7 @@ class InlineTransfer(wiring.Component):
     done : in, the write is complete, or has failed; until `taken`.
     taken : out, strobe: ends `done`.
     status : in, with `done`: its `MemoryStatus`.
-    writes : out, from `start` to `done`.
+    writes : out, level: 1 from `start` to `done`.
     over : out, strobe: `begin` or `load` is complete, or the write has failed with `status`.
     progress : out, with `over`, see `inline_progress`.
     completion : out, one cycle after `channel`: `inline_completion` of the channel's transfer.
@@ -154,8 +154,8 @@ class InlineTransfer(wiring.Component):
         ]
 
     def _positions(self, m: Module) -> tuple[data.View, Signal]:
-        """Positions of all channels. Returns that of `channel`, one cycle later, and a strobe to
-        save that of the transfer in progress."""
+        """Positions of all channels' transfers. Returns the position of `channel`, one cycle later,
+        and a strobe to save the position of the transfer in progress."""
         ram = Memory(shape=_position, depth=1 << self._config.channel_bits, init=[])
         m.submodules.positions = ram
         write, read = ram.write_port(), ram.read_port()

@@ -36,7 +36,7 @@ _ACTIONS = {
 
 class LaunchArbiter(wiring.Component):
     """Forwards launches to the task unit one at a time, alternating between channels and ending
-    tasks, and with nested launches between these and blocks.
+    tasks, and, with nested launches, between these two and blocks.
 
     Every accepted task is reported once, as complete or failed, except for those that `TaskUnit`
     has lost. A refused dependent task is reported as failed, since no channel waits for the
@@ -55,7 +55,7 @@ class LaunchArbiter(wiring.Component):
         acceptance of a channel's launch.
     over : out, each task that is complete, has failed, or was refused as a dependent task, once.
     calm : out, no launch is in progress.
-    idle : out, like `calm`, and none is offered and no task is to be reported.
+    idle : out, like `calm`, and no launch is offered and no task awaits its report.
 
     With nested launches
     --------------------
@@ -94,7 +94,7 @@ class LaunchArbiter(wiring.Component):
         })
         self._act = Signal()
         self._child = Signal(name="is_child") if config.nested else Const(0)
-        """The launch in progress, or the last one, is by an ending task; by a block."""
+        """The current or last launch is by an ending task (`_act`); by a block (`_child`)."""
         self._verdict = Signal(task_verdict)
         self._from = Signal(task_launch(config))
 
@@ -170,7 +170,8 @@ class LaunchArbiter(wiring.Component):
         return m
 
     def _bear(self, m: Module, others: Value) -> Value:
-        """Whether a launch by a block comes next: not twice in a row while there are others."""
+        """Whether a launch by a block comes next: never twice in a row while other launches
+        wait."""
         if not self._config.nested:
             return Const(0)
         bears = Signal(name="bears")
