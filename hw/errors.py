@@ -216,7 +216,7 @@ class Refusal(enum.Enum, shape=4):
     KILLED = 10
     """Its channel was disabled, or a kill request named it."""
     TIMEOUT = 11
-    """It had blocks on SMs when the time of its leaving context was over."""
+    """It still had blocks on SMs when the time limit of its leaving context expired."""
     DEPTH = 12
     """Its parent is as deep as the context allows (NEST-11)."""
     ROOM = 13
