@@ -43,15 +43,15 @@ __all__ = ["ChannelRegisters"]
 
 class ChannelRegisters(wiring.Component):
     """Serves the channel block of the register map. Its parts, in `channel_block`, own all of its
-    state, but for the method error of the previous cycle.
+    state except the method error of the previous cycle.
 
     Members
     -------
-    port : in, the control port; only registers that can be written are. A read is answered 5 cycles
+    port : in, the control port; it writes only writable registers. A read is answered 5 cycles
         after its acceptance, a write one cycle later; a start also waits for the channel's
         outstanding operations, a clear for `edit` and for errors being recorded.
     control : out, writes of registers; enabled and halted channels.
-    restart : out, stream: the ring of `channel` is to be emptied.
+    restart : out, stream: empty the ring of `channel`.
     edit : out, stream of `channel_edit`.
     copies : in, ends of copies. A failed one halts its channel, from the next cycle on; it is taken
         when no error is being recorded or cleared.
@@ -193,7 +193,7 @@ class ChannelRegisters(wiring.Component):
         connect(m, flipped(self.status), view.status)
 
     def _read(self, m: Module, errors: Mapping[str, Value]) -> None:
-        """From all that a register may show to the data of a read."""
+        """Selects the data of a read from everything that a register may show."""
         access, choice = self._access, self._choice
         shown = {
             **{name: self._view.words[name] for name in self._view.words.shape().members},

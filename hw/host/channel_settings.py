@@ -25,7 +25,7 @@ class ChannelControl(wiring.Signature):
     setting : out, strobe: register `word` of `channel` was written with `value`, one cycle after
         the write took effect.
     enabled : out, per channel: CONTROL.ENABLE.
-    halted : out, per channel: it is halted by an error.
+    halted : out, per channel: halted by an error.
     """
 
     def __init__(self, config: Config) -> None:

@@ -21,7 +21,7 @@ class ChannelStates(wiring.Component):
     Members
     -------
     control : in, enabled and halted channels.
-    reads : in, what is left to fetch.
+    reads : in, remaining fetch work.
     fetched : in, channels that have fetched beats.
     served : in, the served channel.
     parked : in, the channels' waits and acquire groups.

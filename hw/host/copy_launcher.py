@@ -47,8 +47,8 @@ class EngineStatus(wiring.Signature):
     -------
     able : out, per channel, an engine can take its copy at once.
     keeping : out, per channel, an engine is reserved for it.
-    queue : out, per channel with outstanding copies, their engine can take one more behind them: it
-        has accepted the latest, which has no interrupt, and they are fewer than `MOST_COPIES`.
+    queue : out, per channel with outstanding copies: the engine can take one more behind them. It
+        has accepted the latest, which has no interrupt, and there are fewer than `MOST_COPIES`.
     copying : out, per channel, has outstanding copies.
     """
 
@@ -147,8 +147,8 @@ class CopyLauncher(wiring.Component):
     -------
     engine : out, the copy engines, see `CopyPort`.
     requests : in, copies and reservations of the served channel.
-    methods : in, `released`: end the channel's reservation. In the cycle of its `reserve`, only one
-        that it had before: a new one stays.
+    methods : in, `released`: end the channel's reservation. In the cycle of a `reserve`, only the
+        channel's older reservation ends; the new one stays.
     control : in, enabled channels; copies of other channels are stopped.
     state : in, `reserving` channels. Reservations of other channels end, except in the cycle of
         `reserve`.

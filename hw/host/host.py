@@ -226,7 +226,7 @@ class Host(wiring.Component):
         connect(m, self._writeback.writes, *(unit.userd for unit in users))
 
     def _connect_runlist(self, m: Module) -> None:
-        """The runlist, which says which channels may be served; without one, all may."""
+        """The runlist, which limits the channels that may be served; without one, all may."""
         execute, fetch, turns = self.execute, self._fetch, Turns(self._config).create()
         for runlist in self._runlists:
             turns = runlist.turns
@@ -271,7 +271,7 @@ class Host(wiring.Component):
         ]
 
     def _interrupts(self, m: Module) -> None:
-        """Outputs of events, per channel; `notify` is that of several units."""
+        """Outputs of events, per channel; `notify` combines several units."""
         execute, notify = self.execute, self.execute.notify
         m.d.comb += [
             self.ignored.eq(execute.ignored),

@@ -79,7 +79,7 @@ class Served(wiring.Signature):
     channel : out, its number; valid while `active`.
     select : out, number of the channel that is served in the next cycle, or still served; stable
         while `active`.
-    asked : out, it has requested an operation of the semaphore unit.
+    asked : out, the channel has requested an operation of the semaphore unit.
     """
 
     def __init__(self, config: Config) -> None:
@@ -98,8 +98,8 @@ class HeadPort(wiring.Signature):
     Members
     -------
     oldest : in, a `head_beat`, registered: the oldest beat of `Served.select`.
-    valid : in, there is one.
-    take : out, it leaves; only with `valid`.
+    valid : in, there is such a beat.
+    take : out, the beat leaves; only with `valid`.
     """
 
     def __init__(self, config: Config) -> None:
@@ -153,11 +153,11 @@ class ArrivalOrder(wiring.Signature):
 
 
 class Turns(wiring.Signature):
-    """Turns by the runlist, seen from it.
+    """Turns of channels, seen from the runlist.
 
     Members
     -------
-    eligible : out, per channel, it may be served; without runlists always. A channel that is being
+    eligible : out, per channel, may be served; without runlists always. A channel that is being
         served and is not eligible must let go.
     """
 

@@ -1,4 +1,4 @@
-"""Two units at one read port of memory."""
+"""Shares one read port of memory between two units."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring

@@ -68,7 +68,7 @@ class Refusal(enum.Enum, shape=2):
 class GroupState(data.Struct):
     """The open method group: `count` data dwords are left, none unless `open`. `skip`: after
     END_PB_SEGMENT, the rest of the segment is skipped. `ignores`: methods are ignored, as the
-    sub-device mask leaves out device 0; `stored_ignores`: so does the stored mask."""
+    sub-device mask leaves out device 0; `stored_ignores`: the stored mask leaves it out, too."""
 
     mode: GroupMode
     open: 1
@@ -184,7 +184,7 @@ def head_beat(config: Config) -> data.StructLayout:
 def method_flow() -> data.StructLayout:
     """Position of a channel in its dwords.
 
-    `begun`: dwords of the head beat were taken; `place` is the next one, `final` if it is the
+    `begun`: dwords of the head beat were taken; `place` is the next dword, `final` if it is the
     beat's last. `step`: decoded method, not yet complete. `queued`: the method after it, if already
     decoded. `finish`: entry with its last dword taken; reported once all methods are complete.
     """
@@ -203,11 +203,11 @@ def method_settings() -> data.StructLayout:
     """Settings of a channel, and properties determined when they are set.
 
     `objects`: bound to the subchannels that can have them. `copies`: one of them is a copy object.
-    `semaphore`: `low`, `high`: that half of the
-    address matches the on-chip window; `counter`: its low half is that of a counting semaphore;
-    `nonzero`: the low half of the payload is not 0. `copy`: `bytes`, `lines`: line length, line
-    count are not 0; `src_refused`, `dst_refused`: a physical source, destination is not modelled;
-    `remap_refused`: a destination component has no such source.
+    `semaphore`: `low`, `high`: this half of the address matches the on-chip window; `counter`: its
+    low half is that of a counting semaphore; `nonzero`: the low half of the payload is not 0.
+    `copy`: `bytes`, `lines`: line length, line count are not 0; `src_refused`, `dst_refused`: a
+    physical source, destination is not modelled; `remap_refused`: a destination component has a
+    missing source.
     """
     return data.StructLayout({
         "objects": data.ArrayLayout(ObjectKind, ENGINE_SUBCHANNELS),

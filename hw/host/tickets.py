@@ -92,15 +92,15 @@ class TicketArbiter(wiring.Component):
     ask, drop, over, refused : see `Tickets`; a turn may begin for a channel that has just dropped
         it.
     waiting : out, per channel, its turn has not begun.
-    choice : in, one-hot, channel whose turn is to begin, or 0; ignored unless it waited in the
-        previous cycle.
+    choice : in, one-hot, channel whose turn shall begin, or 0; ignored unless the channel waited in
+        the previous cycle.
     begins : out, strobe: the turn of `choice` begins.
     owner : out, per channel, one-hot: holder of the turn; until the next turn.
     channel : out, its number, one cycle after `owner` or with it.
     form : out, strobe, in the second cycle of `channel`.
     ends : in, strobe, with `form` at the earliest: the turn ends.
     denied : in, with `ends`: nothing was done.
-    busy : out, per channel, it waits or has the turn.
+    busy : out, per channel, waits or has the turn.
     """
 
     def __init__(self, config: Config, steps: int = 1) -> None:

@@ -48,8 +48,8 @@ class UserdWriteback(wiring.Component):
 
     GP_GET is written at the next tick of `period` cycles after it moved, or at once when the
     channel has run empty; REF at once. Of a disabled channel, only a write already in progress is
-    completed. A failed write is not repeated but reported: of REF to SET_REFERENCE, which waits for
-    it.
+    completed. A failed write is not repeated but reported; a failed write of REF, to the waiting
+    SET_REFERENCE.
 
     Members
     -------

@@ -27,7 +27,7 @@ class AccessControl(wiring.Component):
 
     Members
     -------
-    port : in, the control port; only registers that can be written are. A read is answered 5 cycles
+    port : in, the control port; it writes only writable registers. A read is answered 5 cycles
         after its acceptance, a write one cycle later; a start also waits for `is_idle` and `edit`,
         a clear for `edit` and `recording`.
     resume : in, strobe: CLEAR_FAULTED for channel `target`; before the next access.
@@ -47,7 +47,7 @@ class AccessControl(wiring.Component):
     edit : out, stream: change the context of `channel`.
     hold : out, no failure may be taken in this cycle.
     cleared : out, strobe: the error of the channel is cleared.
-    all : out, with `cleared`: all its errors, as it starts.
+    all : out, with `cleared`: all errors of the channel are cleared, as it starts.
     started : out, strobe: the channel starts.
     """
 
@@ -84,7 +84,7 @@ class AccessControl(wiring.Component):
         m.submodules.clears = self._clears = PendingClears(self._config)
         self._write = Signal()
         self._clearing = Signal()
-        """Of the access: it is a write; it is a CLEAR_FAULTED."""
+        """The access is a write (`_write`); it is a CLEAR_FAULTED (`_clearing`)."""
         error, edit = self.error, self.edit.payload
         m.d.comb += [
             self._clears.resume.eq(self.resume),
@@ -140,7 +140,7 @@ class AccessControl(wiring.Component):
                 m.next = "WRITE"
 
     def _write_register(self, m: Module) -> None:
-        """Perform a write; one without effect is answered, too."""
+        """Perform a write; a write without effect is answered, too."""
         rewrites = dict(zip(HELD, (self.rewrite_method, self.rewrite_data), strict=True))
         aims = {name: Signal(name=f"aims_at_{name.lower()}") for name in HELD}
         for name, aim in aims.items():

@@ -129,7 +129,7 @@ class ChannelView(wiring.Component):
         return reduce(or_, (value << register.field(name).lo for name, value in found.items()))
 
     def _acquire_failed(self, m: Module) -> Signal:
-        """Per channel, its last acquire has failed."""
+        """Per channel: the last acquire has failed."""
         failed = Signal(self._config.channels)
         decided = delayed(m, self.acquire, "decided")
         with m.If(decided.valid):

@@ -13,9 +13,9 @@ __all__ = ["ErrorRows"]
 
 
 class ErrorRows(wiring.Component):
-    """Gives errors their rows: the first of a channel is shown until it is cleared, and behind it
-    that of the next failed copy or task. Of failures beyond these, the second record only shows
-    `more`.
+    """Assigns rows to errors. The first error of a channel is shown until it is cleared; the next
+    failed copy or task has its record behind it. Failures beyond these only show as `more` of the
+    second record.
 
     Owns, per channel, which rows are in use, and which one is shown.
 
@@ -28,7 +28,7 @@ class ErrorRows(wiring.Component):
     cleared : in, strobe: the error shown of `channel` is cleared; the next one, if any, is shown.
     all : in, with `cleared`: both errors are cleared.
     follows : out, combinational, for `cleared`: another error will be shown.
-    shown : out, per channel, it has a record.
+    shown : out, per channel, a record is shown.
     second : out, row shown of `channel`, one cycle later.
     more : out, another copy or task of `channel` has failed since the error shown, one cycle later.
     """
@@ -54,8 +54,9 @@ class ErrorRows(wiring.Component):
             Signal(self._config.channels, name=f"any_{name}")
             for name in ("more", "queued", "beyond", "second")
         )
-        """Per channel: another copy or task has failed since; that failure has a record; more have
-        failed since that one; number of the row shown."""
+        """Per channel. `more`: another copy or task has failed since the error shown. `queued`:
+        that failure has a record. `beyond`: more have failed since. `second`: number of the row
+        shown."""
         for number in range(SOURCES):
             at, row = self.taken[number].channel, self.rows[number]
             # A method refused after an error is held and executed again, so it needs no row. Only

@@ -26,7 +26,8 @@ class Halts(wiring.Component):
     failed : in, a copy of `channel` has failed, and is not recorded yet.
     task_failed : in, likewise for a task.
     channel : in, channel of the access.
-    cleared : in, strobe: its error is cleared; it resumes, unless another failure halts it.
+    cleared : in, strobe: the error of `channel` is cleared; the channel resumes, unless another
+        failure halts it.
     follows : in, with `cleared`: another error is recorded.
     failing : out, combinational: a failure of `channel` is not recorded yet.
     halted : out, per channel.

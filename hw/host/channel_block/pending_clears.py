@@ -12,14 +12,14 @@ __all__ = ["PendingClears"]
 
 
 class PendingClears(wiring.Component):
-    """Owns, per channel, whether a CLEAR_FAULTED for it is pending. The lowest channel is next.
+    """Owns, per channel, whether a CLEAR_FAULTED for it is pending. The lowest channel comes first.
 
     Members
     -------
     resume : in, strobe: CLEAR_FAULTED for channel `target`; ignored for one that is not built.
-    due : out, one is pending; as of the previous cycle.
+    due : out, a CLEAR_FAULTED is pending, as of the previous cycle.
     target : out, with `due`: its channel.
-    taken : in, strobe: the one of `target` is being executed; not in two cycles in a row.
+    taken : in, strobe: the CLEAR_FAULTED for `target` is executed; never in consecutive cycles.
     """
 
     def __init__(self, config: Config) -> None:

@@ -12,8 +12,7 @@ from signalbox.hw.registers import CHANNEL, Access, channel_word
 __all__ = ["StoredSettings"]
 
 _DISTRIBUTED_ROWS = 128
-"""Up to this number, rows of settings are in distributed RAM; more, for over 8 channels, in block
-RAM."""
+"""Up to this number of rows (8 channels), settings are in distributed RAM; above, in block RAM."""
 
 
 class StoredSettings(wiring.Component):
@@ -25,7 +24,7 @@ class StoredSettings(wiring.Component):
     word : in, 6 bits, its register.
     data : in, 32 bits, value to be written.
     store : in, strobe: a setting is written; `channel` and `word` have been stable for a cycle and
-        are for another one.
+        stay so for another.
     setting : out, strobe, one cycle after `store`: the setting is written in this cycle.
     value : out, 32 bits, the stored value, three cycles after `channel` and `word`.
     """

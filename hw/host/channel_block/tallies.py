@@ -69,8 +69,8 @@ class Tally(wiring.Component):
 class EventCount(wiring.Component):
     """Counts events, up to one per cycle.
 
-    Owns the events in progress; the counts are those of its `Tally`. First the count is read
-    (distributed RAM) or forwarded from the previous event, in the next cycle it is incremented.
+    Owns the events in progress; the counts are those of its `Tally`. The count is read (distributed
+    RAM) or forwarded from the previous event, and incremented in the next cycle.
 
     Members
     -------
@@ -112,7 +112,7 @@ class EventCount(wiring.Component):
         ]
         m.d.sync += [
             looking.eq(event),
-            # The event before the previous one may be the first, and is being counted.
+            # The event before the previous one is being counted; it may have been the first.
             first.eq(
                 tally.blank.bit_select(event.channel, 1)
                 & ~(adding.valid & (adding.channel == event.channel))

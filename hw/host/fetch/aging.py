@@ -1,8 +1,8 @@
 """Aging of arrival stamps: bounds their age, so that circular comparisons stay correct.
 
 The upper bits of a stamp are its era. Stamps of the third era before the present one are moved to
-the beginning of the second before. So ages stay below half of the range, and stamps younger than
-two eras are never changed. Every stamp must be checked once per era.
+the beginning of the second era before it. So ages stay below half of the range, and stamps younger
+than two eras are never changed. Every stamp must be checked once per era.
 """
 
 from amaranth.hdl import C, Cat, Module, Signal, Value

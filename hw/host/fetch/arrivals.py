@@ -40,10 +40,11 @@ class Arrivals(wiring.Component):
 
     A record: entries up to `put` were received at `stamp`. The oldest record's stamp is the
     channel's. The record is removed when its last entry is finished; the next one counts two cycles
-    later. When a channel's last record is removed its stamp stays, that of its last command.
+    later. When a channel's last record is removed, the channel keeps the stamp, which is that of
+    its last command.
 
-    Old stamps are moved forward (`hw.host.fetch.aging`): those of the channels are checked in every
-    cycle, those of the records behind one per cycle.
+    Old stamps are moved forward (`hw.host.fetch.aging`): stamps of the channels in every cycle,
+    stamps of the records behind them one per cycle.
 
     Members
     -------
@@ -68,10 +69,10 @@ class Arrivals(wiring.Component):
         channels = self._config.channels
         slot = range(RECORDS)
         self._aging = Aging(m, self.doorbells.now)
-        # Records of a channel, including the head; slot of the one behind the head.
+        # Number of records per channel, including the head; slot of the record behind the head.
         self._counts = Signal(data.ArrayLayout(range(RECORDS + 1), channels))
         self._seconds = Signal(data.ArrayLayout(slot, channels))
-        # Of the heads; the RAMs hold the records behind them.
+        # `put` of the heads; the RAMs hold the records behind them.
         self._puts = Signal(data.ArrayLayout(INDEX_BITS, channels))
         # `finished` of the previous cycle has ended the head record.
         self._ends = Signal(channels)

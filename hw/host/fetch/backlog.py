@@ -34,7 +34,7 @@ class Backlog(wiring.Component):
 
     Members
     -------
-    enabled : in, per channel, its doorbells count and it may take steps.
+    enabled : in, per channel, doorbells count and steps may be taken.
     clear : in, strobe: `channel` starts; it is not being visited.
     doorbell : in, stream of rung channels; always ready.
     now : out, count of doorbells.
@@ -46,14 +46,13 @@ class Backlog(wiring.Component):
     dropping : in, per channel, the rest of a bad segment is being dropped.
     unwritten : in, strobe: a write to USERD has failed.
     visited : in, the channel of `can`, `stamp` and `step`, one-hot.
-    can : out, there is a failed write to `report`, a GP_PUT to `accept`, one to `ask` for, an entry
-        to `open`, space to `claim` for another entry, `room` for a burst; `sync`: everything
-        fetched was executed; `drop`: `dropping`; `rest`: `resting`. Up to date two cycles after a
-        step.
+    can : out, conditions of the visited channel: a failed write to `report`, a GP_PUT to `accept`,
+        a GP_PUT to `ask` for, an entry to `open`, space to `claim` for another entry, `room` for a
+        burst; `sync`: everything fetched was executed; `drop`: `dropping`; `rest`: `resting`. Up to
+        date two cycles after a step.
     stamp : out, doorbell that announced the GP_PUT last asked for.
-    step : in, strobes: the visit has `seen` the conditions in `can`, it is `over`, it requests
-        another (`again`); and steps taken, named as in `can`, or `reserve`: space for `beats`
-        beats.
+    step : in, strobes: the visit has `seen` the conditions in `can`, is `over`, requests another
+        visit (`again`); and steps taken, named as in `can`, or `reserve`: space for `beats` beats.
     wanting : out, per channel, requests a visit.
     resting : out, per channel, no outstanding reads; up to date two cycles after a step.
     busy : out, per channel, fetch work pending, in flight or waiting in the prefetch buffer;
@@ -234,7 +233,7 @@ class Backlog(wiring.Component):
     def _look(self, m: Module) -> None:
         """Conditions of the visited channel, and its stamp."""
         flags, channels = self._flags, range(self._config.channels)
-        # A disabled channel takes no steps: it has to be started first.
+        # A disabled channel takes no steps; it must be started first.
         visited = Signal(len(channels))
         looks = {
             "report": flags["failed"],

@@ -10,7 +10,7 @@ entry. A visit takes five cycles, six if it opens an entry. Reads are answered i
     LOAD    RAMs are read, flags of the channel are sampled
     PLAN    additions and comparisons for most steps
     CHOOSE  first possible step
-    JUDGE   only before an entry is opened: is it a segment
+    JUDGE   only before an entry is opened: decide whether it is a segment
     ACT     state is updated at once; the read is offered until memory accepts it
 """
 
@@ -85,7 +85,7 @@ class FetchUnit(wiring.Component):
     state : in, `drained`: everything fetched was executed (SYNC = WAIT, 1.1).
     userd : in, failed writes to USERD, to be reported.
     beats : out, the prefetch buffer.
-    outstanding : out, what is left to fetch.
+    outstanding : out, remaining fetch work.
     read : out, memory port.
     put : in, last accepted GP_PUT of a channel.
     """
@@ -326,7 +326,7 @@ class FetchUnit(wiring.Component):
 
     def _choose(self, m: Module) -> Value:
         """The first possible step; if there is none, the channel rests until its state changes.
-        Returns whether an entry is to be opened."""
+        Returns whether it opens an entry."""
         can, plan, do = self._can, self._plan, self._do
         state, put, entry = self._load.data, self._put.data, self._entry.data.entry
         report = can.report & can.room
@@ -360,7 +360,7 @@ class FetchUnit(wiring.Component):
         return opens
 
     def _examine(self, m: Module) -> None:
-        """Check the entry, whether or not it is to be opened."""
+        """Check the entry, whether or not it will be opened."""
         opening, entry = self._opening, self._entry.data.entry
         m.d.sync += [
             opening.after.eq(entry.address + entry.length),

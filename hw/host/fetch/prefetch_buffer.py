@@ -35,7 +35,7 @@ class FetchedBeats(wiring.Signature):
 
     Members
     -------
-    occupied : out, per channel, it holds beats, including the head.
+    occupied : out, per channel, holds beats, including the head.
     """
 
     def __init__(self, config: Config) -> None:
@@ -47,8 +47,9 @@ class PrefetchBuffer(wiring.Component):
 
     A register precedes the RAM; as the RAM's output is late, another register follows, the head.
     The RAM's output is the beat behind the head. So the head is offered in the cycle after
-    `served.active` rises, and successive beats of a channel every cycle; a beat into an empty FIFO,
-    four cycles after its fill. `fill` is always accepted; the fetch unit reserves space beforehand.
+    `served.active` rises, and successive beats of a channel every cycle; a beat written into an
+    empty FIFO is offered four cycles after its fill. `fill` is always accepted; the fetch unit
+    reserves space beforehand.
 
     Members
     -------

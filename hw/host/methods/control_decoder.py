@@ -70,9 +70,9 @@ INVALIDATIONS = (MemOp.MMU_TLB_INVALIDATE, MemOp.MMU_TLB_INVALIDATE_TARGETED)
 
 
 class Action(enum.Enum, shape=4):
-    """Action of a method. `BARRIER`: none, but after the channel's copies; `INVALIDATE`: after
-    them, translations are invalidated. `SET`, `IGNORE`, `COMPUTE`: compute methods that set state
-    of the engine, concern state it lacks, and are executed by it."""
+    """Action of a method. `BARRIER`: none, but after the channel's copies. `INVALIDATE`:
+    invalidation of translations, after the copies. `SET`, `IGNORE`, `COMPUTE`: compute methods that
+    set state of the engine; that concern state it lacks; that the engine executes."""
 
     REFUSE = 0
     NOTHING = 1
@@ -97,11 +97,12 @@ verdict = data.StructLayout({
     "loads": 1,
 })
 """Action of a method; for REFUSE its cause, for BIND the object. `idle`: wait for the channel's
-tasks. `inline`: it changes the channel's inline transfer; `loads`: it is LOAD_INLINE_DATA."""
+tasks. `inline`: the method changes the channel's inline transfer; `loads`: it is
+LOAD_INLINE_DATA."""
 
 
 class ControlDecoder(wiring.Component):
-    """Action of a method of none of the kinds in `Kind`. Combinational.
+    """Determines the action of a method that is of no kind in `Kind`. Combinational.
 
     Members
     -------

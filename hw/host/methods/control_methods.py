@@ -1,8 +1,8 @@
 """Control methods: all but settings, semaphore operations and copies; and errors (HOST-3, HOST-8).
 
-They take a cycle more than others: the action is determined in one cycle and performed in the next.
-Data of an inline transfer (HOST-14) are settings until the engine has no room for more, or has all
-of the transfer's; that one is executed by the engine, which writes them.
+They take one cycle more than others: the action is determined in one cycle and performed in the
+next. Dwords of an inline transfer (HOST-14) are settings, except the one that fills the engine's
+buffer or completes the transfer: the engine executes that one, and writes the data.
 """
 
 from functools import reduce
@@ -94,7 +94,8 @@ class ControlMethods(wiring.Component):
         self._found = Signal(verdict, name="found")
         """Verdict of the previous cycle."""
         self._acts, self._blocked = Signal(name="acts"), Signal(name="blocked")
-        """Perform the action in this cycle; it has to wait for outstanding copies or tasks."""
+        """`_acts`: perform the action in this cycle. `_blocked`: it must wait for outstanding
+        copies or tasks."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -243,7 +244,7 @@ class ControlMethods(wiring.Component):
             m.d.sync += self.referred.eq(0)
 
     def _follow_inline(self, m: Module) -> None:
-        """The inline transfer: what the engine has answered, less the dwords handed over since."""
+        """The inline transfer: the engine's last answer, less the dwords handed over since."""
         out, found, service = self.outcome, self._found, self.service
         inline, result = self.inline, self.compute.why.inline
         with m.If(found.inline & out.done & (found.action == Action.SET)):

@@ -118,7 +118,7 @@ _CAUSES = {
 
 
 class HeaderCheck(wiring.Component):
-    """Combinational: refusal of a dword if it were a header."""
+    """Refusal of a dword when taken as a header; combinational."""
 
     dword: In(32)
     refusal: Out(Refusal)

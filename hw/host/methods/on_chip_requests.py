@@ -29,15 +29,16 @@ class OnChipRequests(wiring.Component):
     port : out, the semaphore unit.
     channel : in, served channel.
     request : in, operation of its held method; stable from `ask` until the response.
-    acquires : in, it is an acquire.
-    ask : in, request it; not while `asked`; repeated while a response that is dropped is awaited.
+    acquires : in, the operation is an acquire.
+    ask : in, request the operation; not while `asked`; repeated while a response that will be
+        dropped is awaited.
     ahead : in, no channel is being served.
     candidate : in, channel likely to be served in the next cycle; meaningful with `ahead`.
     early : in, the served channel will run.
     able : in, its acquire may be decided; meaningful with `early`.
     forget : in, strobe: the held method was replaced, or its channel started.
     passes : in, strobe: the acquire is decided, and passes.
-    fails : in, strobe: it is decided, and fails.
+    fails : in, strobe: the acquire is decided, and fails.
     asked : out, registered: the served channel has requested an operation, and must accept the
         response.
     watch : out, strobe: an acquire of on-chip semaphore `index` was requested for the channel. With
@@ -66,16 +67,17 @@ class OnChipRequests(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         port = self.port
-        # Request ahead in this cycle. The channel loaded now claims the response to it.
+        # `asks_ahead`: request ahead in this cycle. `claims`: the channel loaded now claims the
+        # response.
         asks_ahead = Signal()
         claims = Signal()
-        # The response in flight was requested ahead and is not claimed, or not yet.
+        # The response in flight was requested ahead and is unclaimed so far.
         unclaimed = Signal()
         m.d.comb += [
             self.watch.channel.eq(self.channel),
             self.watch.index.eq(port.request.payload.va[4:16]),
-            # A claim is just early enough: `Parking` takes updates from two cycles later on; that
-            # of the next operation comes three cycles after this one was accepted.
+            # A claim is just early enough: `Parking` takes updates from two cycles later on; the
+            # update of the next operation comes three cycles after this one was accepted.
             self.watch.valid.eq(claims | (self.ask & self.acquires)),
         ]
         with m.If(claims):
@@ -105,7 +107,7 @@ class OnChipRequests(wiring.Component):
         return m
 
     def _again(self, m: Module) -> Signal:
-        """Per channel, its acquire was requested, and failed."""
+        """Per channel: its acquire was requested, and failed."""
         again, here = Signal(self._config.channels, name="again"), Signal(self._config.channels)
         failed = here & (~self.passes & self.asked).replicate(len(here))
         m.d.comb += here.eq(1 << self.channel)
@@ -116,14 +118,15 @@ class OnChipRequests(wiring.Component):
         return again
 
     def _form(self, m: Module, idle: Value, asks_ahead: Signal, claims: Signal) -> None:
-        """The request on the port: that of the held method, or the candidate's stored one. Also
-        whether the channel loaded in the next cycle claims the response."""
+        """Forms the request on the port, from the held method or the candidate's stored request.
+        Also determines whether the channel loaded in the next cycle claims the response."""
         request = self.port.request.payload
         m.submodules.asks = asks = Memory(
             shape=_KEPT, depth=1 << self._config.channel_bits, init=[]
         )
         write, read = asks.write_port(), asks.read_port(domain="comb")
-        # Registered: requested ahead in the previous cycle; from the stored request; its channel.
+        # Registered. `fresh`: requested ahead in the previous cycle. `foreseen`: the request is a
+        # stored one. `whose`: channel of that stored request.
         fresh, foreseen = Signal(name="fresh"), Signal(name="foreseen")
         whose = Signal(self._config.channel_bits)
         # One cycle late: the method and its request are stable until the response.

@@ -58,7 +58,8 @@ class MethodPipeline(wiring.Component):
     service : out, the served channel, to the execution of its methods.
     progress : in, outcome of its method.
     served : out, the served channel, to all others.
-    edit : in, stream of `channel_edit`. A start ends the channel's wait; otherwise it goes on.
+    edit : in, stream of `channel_edit`. A start ends the channel's wait; otherwise the wait goes
+        on.
     parking : out, parking of the served channel.
     entries : out, its entries.
     methods : out, its methods.
@@ -241,7 +242,7 @@ class MethodPipeline(wiring.Component):
             m.next = "SELECT"
 
     def _decode(self, m: Module) -> None:
-        """The next dword and its decoding, driven whether or not it is taken, as that is known
+        """The next dword and its decoding, driven whether or not the dword is taken, which is known
         late. `_next`: its method."""
         flow, head, dwords = self._flow, self.head.oldest, self._config.beat_dwords
         beat = head.beat

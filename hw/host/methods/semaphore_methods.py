@@ -104,7 +104,8 @@ class SemaphoreMethods(wiring.Component):
         self._operation = Signal(semaphore_operation(config), name="operation")
         """The held method, decoded."""
         self._zero, self._able = Signal(name="zero_flag"), Signal(name="able")
-        """Zero flag of its counting semaphore; an engine can take a copy, and the group holds."""
+        """`_zero`: zero flag of the method's counting semaphore. `_able`: an engine can take a
+        copy, and the group holds."""
         self._deadlines, self._requests = AcquireDeadlines(config), OnChipRequests(config)
 
     def elaborate(self, platform: object) -> Module:

@@ -34,8 +34,8 @@ class ServedChannel(wiring.Component):
     channel : in, number of the served channel.
     engines, tasks, ended, over : in, per channel, see `channel_status`.
     launched : in, strobe: the channel starts a copy.
-    collected : in, strobe: it takes the result of its semaphore operation in memory.
-    dropped : in, strobe: its wait ends.
+    collected : in, strobe: the channel takes the result of its semaphore operation in memory.
+    dropped : in, strobe: the channel's wait ends.
     now : out, `channel_status` in this cycle, combinational.
     known : out, `channel_status` of the previous cycle, registered.
     """

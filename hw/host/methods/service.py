@@ -19,10 +19,10 @@ class Outcome(wiring.Signature):
     Members
     -------
     done : out, the method is complete.
-    park : out, it is not, and waits for `wait`.
-    busy : out, it needs more cycles.
-    refuse : out, it is refused for `cause`.
-    disarm : out, its timer is stopped.
+    park : out, the method is not complete, and waits for `wait`.
+    busy : out, the method needs more cycles.
+    refuse : out, the method is refused for `cause`.
+    disarm : out, the channel's timer is stopped.
     wait : out, a `Wait`; valid with `park`.
     cause : out, a `Cause`; valid with `refuse`.
     """
@@ -52,13 +52,13 @@ class Service(wiring.Signature):
     loaded : out, a `method_state`, read from the RAM.
     reset : out, strobe: the channel's state is cleared.
     replace : out, strobe: the held method is replaced.
-    again : out, with `replace`: by one of the same subchannel and address, as when a refused one is
-        repeated.
-    early : out, `loaded` is that of the served channel, which will run.
+    again : out, with `replace`: by a method of the same subchannel and address, as when a refused
+        method is repeated.
+    early : out, `loaded` is the state of the served channel, which will run.
     ahead : out, no channel is being served.
-    leave : out, the channel is to be let go: no acquire may be decided, unless its answer, or its
+    leave : out, the channel must be let go: no acquire may be decided, unless its answer, or its
         result in memory, was requested before.
-    quit : out, it is to be let go at once: no copy may start.
+    quit : out, the channel must be let go at once: no copy may start.
     """
 
     def __init__(self, config: Config) -> None:
@@ -88,7 +88,7 @@ class Progress(wiring.Signature):
     done, park, busy, refuse, wait : out, see `Outcome`.
     sets : out, with `done`: the method only sets state; early in the cycle.
     keep : out, with `park`: the channel keeps its reserved engine.
-    yields : out, strobe: the method is YIELD; the channel is to be let go (2.6).
+    yields : out, strobe: the method is YIELD; the channel must be let go (2.6).
     asked : out, registered: the channel has requested an operation of the semaphore unit, and must
         accept the response.
     """

@@ -55,11 +55,11 @@ class StateMethods(wiring.Component):
     bind : in, strobe: SET_OBJECT, an `object_binding`.
     load : in, strobe: the settings become `loaded`.
     loaded : in, `method_settings`, see `load`.
-    reset : in, strobe: they are cleared.
+    reset : in, strobe: the settings are cleared.
     counting : in, number of counting semaphores.
     settings : out, `method_settings`, registered.
     yields : out, strobe: the method is YIELD with an effect.
-    expires : out, strobe: likewise, of the runlist's time slice.
+    expires : out, strobe: likewise, for the runlist's time slice.
     """
 
     def __init__(self, config: Config) -> None:
@@ -140,7 +140,7 @@ class StateMethods(wiring.Component):
                 self._components(m, data.View(RemapComponents, value))
 
     def _components(self, m: Module, value: data.View) -> None:
-        """Stores the components, and whether one of them has no such source (HOST-16)."""
+        """Stores the components, and whether one of them has a missing source (HOST-16)."""
         copy = self.settings.copy
         targets = (value.dst_x, value.dst_y, value.dst_z, value.dst_w)
         refused = Signal(len(targets))

@@ -18,19 +18,19 @@ class FailedAcquires(wiring.Component):
     while it waits for an engine, only if its acquire group does not hold. A copy whose group ceased
     to hold after its acquires had passed yields, too.
 
-    RUNLIST_ACQUIRE is raised when a state begins in which a listed channel with work yields, and
-    every other one with work does; where an acquire in memory, which is repeated, counts once it
-    has failed after the latest method of any channel. (A read under way at that method counts.)
+    RUNLIST_ACQUIRE is raised at the beginning of a state in which some listed channels have work,
+    and all of these yield. An acquire in memory, which is repeated, counts once it has failed after
+    the latest method of any channel. (A read under way at that method counts.)
 
     Members
     -------
     enable : in, runlists are used.
-    listed : in, per channel, it is in the active list.
+    listed : in, per channel, in the active list.
     ready : in, per channel, its head can proceed.
-    working : in, per channel, it has something to do, or waits.
-    served : in, per channel, it is served.
-    polling : in, per channel, it waits for a semaphore in memory.
-    lacking : in, per channel, it waits for a copy engine.
+    working : in, per channel, has something to do, or waits.
+    served : in, per channel, being served.
+    polling : in, per channel, waits for a semaphore in memory.
+    lacking : in, per channel, waits for a copy engine.
     holding : in, per channel, its acquire group holds.
     executed : in, strobe: a channel has executed a method.
     clear : in, strobe: a channel starts.
@@ -57,8 +57,8 @@ class FailedAcquires(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         channels, executed, clear, failed = self._channels, self.executed, self.clear, self.failed
-        # Per channel: an acquire has failed since its latest method; since the latest method of any
-        # channel; the one that failed last has ACQUIRE_SWITCH_TSG.
+        # Per channel. `waits`: an acquire has failed since its latest method. `lately`: since the
+        # latest method of any channel. `yields`: the last failed acquire has ACQUIRE_SWITCH_TSG.
         waits = Signal(channels)
         lately = Signal(channels)
         yields = Signal(channels)

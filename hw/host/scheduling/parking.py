@@ -23,7 +23,8 @@ class AcquirePort(wiring.Signature):
     -------
     watch : out, strobe: an acquire of on-chip semaphore `index` was requested for the channel.
     guard : out, strobe: counting semaphore `counter` joins the channel's acquire group (COPY-13).
-    unguard : out, strobe: it leaves the group, one cycle later; with `all`, the whole group ends.
+    unguard : out, strobe: `counter` leaves the group, one cycle later; with `all`, the whole group
+        ends.
     held : in, combinational: all semaphores of the channel's group are 0.
     """
 
@@ -79,7 +80,7 @@ class Parked(wiring.Signature):
     ready : out, per channel, its head can proceed; of groups, as of the previous cycle.
     wanting : out, per channel, alive and waiting for an engine alone: with `Wait.ENGINE_ONLY`,
         `Wait.ENGINE_TIMED`, or `Wait.ENGINE` and a group that held in the previous cycle, when none
-        joined it. Also 1 while it can have one.
+        joined it. Also 1 while the channel can have an engine.
     holding : out, per channel, all semaphores of its group were 0 in the previous cycle.
     waits : out, per channel, its `Wait`.
     """
@@ -132,7 +133,7 @@ class Parking(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # It is late; the first update that counts comes two cycles after it.
+        # `watch` is late; the first update that counts comes two cycles after it.
         self._watching = delayed(m, self.acquires.watch, "watching")
         groups = self._groups(m)
         for channel in range(self._config.channels):
@@ -156,8 +157,8 @@ class Parking(wiring.Component):
         return maybe | hit
 
     def _groups(self, m: Module) -> list[Signal]:
-        """Counting semaphores in each channel's group; whether those of the served channel's are 0,
-        from a copy of its group, for timing."""
+        """Counting semaphores in each channel's group. Drives `held` from a copy of the served
+        channel's group, for timing."""
         counters, clear, unpark = self._config.counters, self.start.cleared, self.pipeline.unpark
         joining = Signal(counters)
         leaving = Signal(counters)

@@ -135,5 +135,5 @@ class Runlist(wiring.Component):
         return m
 
     def _waiting(self, *waits: Wait) -> Value:
-        """Per channel, it has one of these waits."""
+        """Per channel: has one of these waits."""
         return Cat(reduce(or_, [wait == one for one in waits]) for wait in self.parked.waits)

@@ -13,11 +13,11 @@ __all__ = ["RunlistEntries", "read_entry"]
 _BITS = 8 * ENTRY_BYTES
 
 read_entry = data.StructLayout({"entry": _BITS, "status": MemoryStatus, "last": 1})
-"""An entry, meaningless if `status` is not OK; `last` of its burst."""
+"""An entry, meaningless if `status` is not OK; `last`: the last of its burst."""
 
 
 class RunlistEntries(wiring.Component):
-    """Divides beats into entries, or joins two beats of 64 bits to one. Combinational.
+    """Divides beats into entries, or joins two 64-bit beats into one entry. Combinational.
 
     Members
     -------

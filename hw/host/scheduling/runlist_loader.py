@@ -22,8 +22,8 @@ _BURST = 64
 
 
 def runlist_contents(config: Config) -> data.StructLayout:
-    """A list that was read: its `groups` are in words 0 …; turns begin at word `start`; `channels`
-    are in one of them or several."""
+    """A list that was read: its `groups` are in words 0 …; turns begin at word `start`; `channels`:
+    all channels in these groups."""
     return data.StructLayout({
         "groups": range(config.runlist_entries + 1),
         "start": config.runlist_bits,
@@ -46,14 +46,14 @@ class RunlistLoader(wiring.Component):
 
     Members
     -------
-    submit : in, strobe: a list is submitted. While another is being read it is refused; if both are
-        refused in a cycle, the other one's error is reported. One that is offered is withdrawn for
-        it, unless it is accepted in that cycle, and does not come back if the new one is bad.
+    submit : in, strobe: a list is submitted. It is refused while another is being read; if both are
+        refused in the same cycle, the other list's error is reported. A list on offer is withdrawn,
+        unless it is accepted in this cycle, and does not come back if the new one is bad.
     refused : out, strobe, registered.
     pending : out, from the cycle after `submit` on: a list is being read, or is offered.
     read : out, memory port, physical addresses.
     write : out, strobe, registered.
-    list : out, stream, which may withdraw an offer (`submit`); nothing is written during it.
+    list : out, stream, which may withdraw an offer (`submit`); nothing is written during an offer.
     """
 
     def __init__(self, config: Config) -> None:
@@ -207,7 +207,7 @@ class RunlistLoader(wiring.Component):
                 ]
 
     def _end(self, m: Module) -> Value:
-        """Refuses the list, or returns that it is good."""
+        """Returns whether the list is good, and refuses a bad one."""
         good = Signal()
         with m.If(self._error != RunlistError.NONE):
             self._refuse(m, self._error, self._index)

@@ -48,7 +48,7 @@ class ChoicePort(wiring.Signature):
     Members
     -------
     target : in, number of the channel to serve next; early.
-    found : in, there is one.
+    found : in, there is a target.
     take : out, strobe: the target is taken.
     taken : out, strobe, one cycle after `take`.
     leave : in, registered: from the state of the previous cycle, the served channel must let go
@@ -130,11 +130,11 @@ class Scheduler(wiring.Component):
         self._other = Signal()
         self._has_floor = Signal()
         self._floor_ready = Signal()
-        # The holder has a copy running; it also has a turn.
+        # The holder has a copy running (`_copying`), and also a turn (`_floor_copying`).
         self._copying = Signal()
         self._floor_copying = Signal()
         served = (1 << self.served.channel) & self.served.active.replicate(config.channels)
-        # The choice is older: its channel may have been taken since.
+        # The choice lags: its channel may have been taken meanwhile.
         others = Signal(config.channels)
         m.d.comb += [
             self._ready.eq(self.parked.ready & self.turns.eligible),
@@ -158,8 +158,8 @@ class Scheduler(wiring.Component):
         return m
 
     def _choose(self, m: Module, oldest: OldestFirst) -> Value:
-        """The target, and the holder of the floor once it is taken; returns whether it begins a
-        slice."""
+        """The target, and the holder of the floor once it is taken; returns whether a slice
+        begins."""
         keeps = Signal()
         renew = Signal()
         promote = Signal()

@@ -39,30 +39,30 @@ def next_turn(config: Config) -> data.StructLayout:
 class TsgRotation(wiring.Component):
     """Goes round the active list. The channels of one TSG at a time may be served.
 
-    The TSG leaves when its slice is over, or when none of its channels can do anything and none has
-    to be waited for; in both cases only to another one with a channel that can proceed. A channel
-    that waits is waited for until the slice is over, unless it waits for a failed acquire with
-    ACQUIRE_SWITCH_TSG. The next TSG is known before the turn ends, so its channels may be served in
-    the cycle after the decision, which is made from the state of the previous cycle.
+    The TSG gives up its turn when its slice is over, or when none of its channels can do anything
+    and none must be waited for; in both cases only to another TSG with a channel that can proceed.
+    A waiting channel keeps the turn until the slice is over, unless it waits for a failed acquire
+    with ACQUIRE_SWITCH_TSG. The next TSG is known before the turn ends, so its channels may be
+    served in the cycle after the decision, which is made from the state of the previous cycle.
 
     Members
     -------
     enable : in, 0: all channels may be served.
     unit : in, cycles per unit of the slices; 0 counts as 1.
     list : in, stream: a new list, in the other half of the words. It is accepted when the round is
-        over: when the TSG may leave, and no later one of the list can proceed. At once if runlists
-        are not used.
+        over, that is, when the TSG may give up its turn and no later TSG of the list can proceed;
+        at once if runlists are not used.
     at : out, word to be read, its highest bit the half.
     word : in, the word at `at`, one cycle later.
     half : out, the half of the active list.
-    work : in, of the channels.
+    work : in, work of the channels.
     expire : in, strobe: the served channel gives up the slice of its TSG (YIELD).
-    eligible : out, registered, per channel: it may be served. A channel that is being served and
-        is not eligible must let go.
+    eligible : out, registered, per channel: may be served. A channel that is being served and is
+        not eligible must let go.
     running : out, registered: a TSG has the turn.
-    tsgid : out, registered, its number.
+    tsgid : out, registered, number of that TSG.
     groups : out, registered, TSGs of the active list.
-    listed : out, registered, per channel: it is in the active list.
+    listed : out, registered, per channel: in the active list.
     """
 
     def __init__(self, config: Config) -> None:
@@ -119,8 +119,8 @@ class TsgRotation(wiring.Component):
         return m
 
     def _scan(self, m: Module, ready: Value) -> None:
-        """Looks for the next TSG, at a word per cycle, over and over: from the place after the
-        present one to the first one that can proceed."""
+        """Continuously searches for the next TSG, one word per cycle: from the place after the
+        present one to the first TSG that can proceed."""
         scan = Signal(self._config.runlist_bits)
         seen = Signal.like(scan)
         origin = Signal.like(scan)
@@ -182,8 +182,8 @@ class TsgRotation(wiring.Component):
             m.d.sync += [self.running.eq(0), self.eligible.eq(-1)]
 
     def _slice(self, m: Module) -> None:
-        """The rest of the slice. It stands still while a channel of another TSG still has to let
-        go."""
+        """Counts the rest of the slice. The count stands still while a channel of another TSG must
+        still let go."""
         left = Signal(_UNITS)
         cycles = Signal(16)
         period = Signal(16)

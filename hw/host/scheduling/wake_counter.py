@@ -65,7 +65,7 @@ class WakeCounter(wiring.Component):
         return m
 
     def _waiting(self, m: Module, wait: Wait) -> Signal:
-        """Per channel, it waits for `wait`; one cycle later."""
+        """Per channel: waits for `wait`; one cycle later."""
         found = Signal(self._channels, name=f"waits_{wait.name.lower()}")
         for channel in range(self._channels):
             m.d.sync += found[channel].eq(self.waits[channel] == wait)

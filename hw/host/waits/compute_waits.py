@@ -40,8 +40,9 @@ COUNT_BITS = 12
 _PRIORITY = CHANNEL["CONFIG"].field("PRIORITY")
 
 _REST = 64
-"""Outstanding tasks for which a channel's methods leave room: tasks launched at the end of tasks,
-each of which takes the place of one about to end. With nested launches, also for all children."""
+"""Room that a channel's methods leave for further outstanding tasks: those launched at the end of
+tasks, each of which takes the place of one about to end; with nested launches, also all
+children."""
 
 FAIR_TURN = 16
 """Every 16th turn goes to the oldest method, whatever the priorities."""
@@ -115,7 +116,7 @@ class TaskReports(wiring.Signature):
     ended : out, strobe: a task of `channel` has ended; if it has failed, `failed` begins in the
         same cycle.
     failed : out, a `task_failed`, until `taken`. A task killed because its channel was disabled has
-        not.
+        not failed.
     taken : in, accepts `failed`.
     """
 
@@ -141,10 +142,9 @@ class EpochPort(wiring.Signature):
 
 
 class ComputeWaits(wiring.Component):
-    """One method per channel may wait for the engine. The next turn is that of the highest
-    CONFIG.PRIORITY, and among equals of the least recently received command; in every
-    `FAIR_TURN`-th turn, that of the least recently received command of all. `hw/README.md` derives
-    the bounds.
+    """One method per channel may wait for the engine. The next turn goes to the highest
+    CONFIG.PRIORITY, and among equals to the least recently received command; every `FAIR_TURN`-th
+    turn goes to the least recently received command of all. `hw/README.md` derives the bounds.
 
     A method is offered 7 cycles after `ask` if none is before it; the channel's wait is over two
     cycles after the engine's answer. A method already offered is completed even if its channel
@@ -156,7 +156,7 @@ class ComputeWaits(wiring.Component):
     control : in, enabled channels; writes of channel registers (CONFIG.PRIORITY).
     arrivals : in, arrival of each channel's head command.
     client : in, the execution of methods.
-    served : in, the served channel; `client.why` is that of `select`.
+    served : in, the served channel; `client.why` is for `select`.
     methods : in, channels that start with nothing set.
     outstanding : out, outstanding tasks and methods.
     reports : out, ends of tasks.
@@ -276,7 +276,7 @@ class ComputeWaits(wiring.Component):
         return read.data
 
     def _hear(self, m: Module) -> data.View:
-        """Ended tasks, one every other cycle; not together with an answer."""
+        """Accepts ended tasks, one every other cycle; not together with an answer."""
         over, task, verdict = self.port.over, self.port.over.p.task, self.port.over.p.verdict
         fails, reports = Signal(name="fails"), self.reports
         on = self.control.enabled.bit_select(task.channel, 1)
