@@ -45,5 +45,5 @@ def driven(m: Module) -> Iterable[Signal]:
 
 
 def state_machine(m: Module, name: str) -> Any:
-    """State machine of a module by its name; its `ongoing` tells states."""
+    """State machine of a module by its name; `ongoing` of the result tests for a state."""
     return m._generated[name]
