@@ -4,7 +4,7 @@
 The only definition of their layout. Of the public block only the page directories are used: a valid
 bit and a base for each of 64 subcontexts. The subcontext number is the ASID.
 
-The limits are our own, as the public block has one limit for all (NV_RAMIN_ADR_LIMIT), and none
+The limits are our own: the public block has a single limit (NV_RAMIN_ADR_LIMIT), and none at all
 since it has subcontexts. They lie where the public block ends.
 
 Source: NVIDIA open-gpu-doc dev_ram.ref.txt (NV_RAMIN_SC_PDB_VALID, NV_RAMIN_SC_PAGE_DIR_BASE_*).
@@ -39,8 +39,8 @@ SC_LIMITED = 424 * 4
 """Byte offset of the valid bits of the address limits, one per subcontext; 0 in public blocks."""
 
 SC_LIMITS = 426 * 4
-"""Byte offset of the first address limit: the last virtual address, of whose page only the number
-counts. One past the last possible virtual address is no limit."""
+"""Byte offset of the first address limit: the last virtual address; only its page number counts. A
+value past the last possible virtual address means no limit."""
 
 SC_LIMIT_BYTES = 8
 """Bytes per address limit."""
