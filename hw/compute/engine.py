@@ -96,8 +96,8 @@ class ComputeEngine(wiring.Component):
         self._launch(m)
         self._context(m)
         self._ending, self._busy, self._empty = Const(0), Const(0), Const(1)
-        """`_ending`: a kernel of the tree is ending. `_busy`: that, or an SM is launching a kernel.
-        `_empty`: the kernel tree is empty."""
+        """`_ending`: a kernel of the kernel tree is on its way. `_busy`: that, or a launch of an SM
+        is. `_empty`: there is no kernel in the tree."""
         if self._config.nested:
             self._nest(m)
         else:
