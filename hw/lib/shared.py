@@ -12,8 +12,8 @@ __all__ = ["Shared", "instances"]
 
 
 class Shared(wiring.Component):
-    """Instance of `design`, with the same members. `hw.export` adds the module once for all of
-    them: `sm = Sm(config)`, then `Shared(sm, "sm")` for each instance.
+    """Instance of `design`, with the same members. `hw.export` adds the module once for all
+    instances: `sm = Sm(config)`, then `Shared(sm, "sm")` for each instance.
 
     It may have state, in domain `sync`. Its internals are not accessible: anything others need has
     to be a member. It cannot tell which instance it is, except by a member.

@@ -25,7 +25,7 @@ class StreamRegister(wiring.Component):
         super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
         self._spare = Signal(shape, name="spare")
         self._full = Signal(name="full")
-        """Second payload; it is occupied."""
+        """A second payload is held."""
 
     def elaborate(self, platform) -> Module:
         m = Module()
