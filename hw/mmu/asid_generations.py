@@ -45,7 +45,7 @@ class AsidGenerations(wiring.Component):
         next; meanwhile the reader has to account for the event itself.
     asid : in, per reader: address space of the look-up.
     row : out, per reader: the `generation` of that space; combinational.
-    sweeps : out, the entries of space `swept` have to be removed; high until `clean`.
+    sweeps : out, the entries of space `swept` must be removed; high until `clean`.
     swept : out, the space, stable while `sweeps`.
     clean : in, strobe: no entry of `swept` is left.
     """

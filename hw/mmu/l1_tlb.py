@@ -41,7 +41,7 @@ def entry_tag(config: Config) -> data.StructLayout:
 
 
 def _waiting(config: Config, tag: data.Layout, misses: int) -> dict[str, ShapeLike]:
-    """A look-up with the MSHR that it has, its result, and whether an invalidation covers that."""
+    """A look-up with its MSHR, its result, and whether an invalidation covers the result."""
     return {"slot": misses, "lookup": lookup(config, tag), "end": page_result(config), "stale": 2}
 
 

@@ -52,9 +52,9 @@ class L2Steps:
     read : of the second step. `rows`: entries that were read; `sizes`: candidate page sizes;
         `current`: generation of its address space.
     acting : of the third step. `low`, `high`: the two halves of the tag match; `counts`: the
-        entry's generation is current; `pages`: their contents. Per way: `swept`, the entry is of
-        the space that is swept; `live`, it is of a current generation; `oldest`, it is the least
-        recently used one.
+        entry's generation is current; `pages`: their contents. Per way: `swept`, the entry belongs
+        to the space being swept; `live`, the entry is of a current generation; `oldest`, the entry
+        is the least recently used one.
     leaving : of the last step.
     written : set and ways written in this cycle.
     matches : a bit per page size and way.

@@ -125,7 +125,7 @@ class L2Tlb(wiring.Component):
         self._waiting = Signal(layouts.change, name="waiting")
         """Change that waits."""
         self._goes = Signal(name="goes")
-        """It enters in this cycle."""
+        """The waiting change enters in this cycle."""
         self._looked = Signal(layouts.looked, name="looked")
         self._read = Signal(layouts.read, name="read")
         self._acting = Signal(layouts.acting, name="acting")
@@ -208,7 +208,7 @@ class L2Tlb(wiring.Component):
 
     def _walked(self, m: Module) -> data.View:
         """Refill. In the cycle of an invalidation it stays with the walker, which handles the
-        latter."""
+        invalidation."""
         came = self.walked.payload
         step = Signal(self._step)
         blocked = self.invalidate.valid
@@ -375,9 +375,9 @@ class L2Tlb(wiring.Component):
             ]
 
     def _look_at_generations(self, m: Module) -> None:
-        """Reads the generations of the entries, and one cycle earlier that of the operation. If the
-        latter advances in between, the operation is stale; if it opens, the space has no
-        entries."""
+        """Reads the generations of the entries, and one cycle earlier the generation of the
+        operation. If that advances in between, the operation is stale; if it opens, the space has
+        no entries."""
         looked, read, generations = self._looked, self._read, self._generations
         m.d.comb += [
             generations.asid[0].eq(looked.request.asid),

@@ -172,7 +172,7 @@ class MshrFile(wiring.Component):
 
     def _offers(self, m: Module, asks: Value) -> Value:
         """Arbitrates between slots in `ask`; returns those granted now. `asks`: slots that enter
-        it."""
+        `ask`."""
         m.submodules.turns = turns = RoundRobin(self._misses)
         offer, ask, nothing = self._offer, self._ask, Signal()
         next_ = Signal(self._misses)

@@ -10,8 +10,8 @@ from amaranth.lib.wiring import In, Out
 __all__ = ["SetPlru", "TreePlru"]
 
 Node = Callable[[str, Value, Value], Value]
-"""Makes the state bit of an inner node of the given name: upper half used last. Arguments: name,
-write enable, data."""
+"""Makes the state bit of an inner node; 1: the upper half was used last. Arguments: name, write
+enable, data."""
 
 
 def _oldest(node: Node, use: Value, low: int, high: int) -> Value:

@@ -10,8 +10,8 @@ __all__ = ["ResponseOrder", "pending_response"]
 
 
 def pending_response() -> data.StructLayout:
-    """Burst whose response is outstanding. `absent`: it is not on the bus, because of a `fault` or
-    else of a sparse page, for which `beats` + 1 beats are due."""
+    """Burst whose response is outstanding. `absent`: not on the bus, because of a `fault`, or else
+    because of a sparse page, for which `beats` + 1 beats are due."""
     return data.StructLayout({"absent": 1, "fault": 1, "beats": 8})
 
 

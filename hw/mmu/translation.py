@@ -55,8 +55,8 @@ class Mmu(wiring.Component):
     `RefillFifo` and the queue before the walker have an entry for every outstanding miss.
 
     Fairness: misses are arbitrated round robin, one per cycle, and walked in that order. So a miss
-    waits for at most one walk of every other outstanding miss of all clients; it never waits if
-    there are as many walks as those. A walk restarts when an invalidation covers its page or
+    waits for at most one walk of every other outstanding miss of all clients; with as many walks as
+    outstanding misses, it never waits. A walk restarts when an invalidation covers its page or
     address space. A miss that waits for a walk is not looked up in L2 again: if its page has been
     walked meanwhile, it is walked again, from the walk cache on.
 

@@ -34,8 +34,8 @@ class WalkCache(wiring.Component):
     cycle.
 
     Replaces an invalid entry, else the pseudo least recently used one (`TreePlru`). An invalidation
-    takes effect in the next cycle; that of a page also removes the entry of its region. In its own
-    cycle nothing is filled, and a pending fill is dropped.
+    takes effect in the next cycle; the invalidation of a page also removes the entry of its region.
+    In the cycle of an invalidation nothing is filled, and a pending fill is dropped.
 
     A fill takes 3 cycles, plus those with a look-up. Further fills are dropped meanwhile, at the
     cost of a few reads at most.

@@ -109,8 +109,8 @@ def walk_candidate(config: Config) -> data.StructLayout:
 
 
 def _stage(config: Config) -> dict:
-    """Of the second and third stage. `came`: an entry has arrived. `alike`: walks that read the
-    entry that arrived."""
+    """Common to the second and third stage. `came`: an entry has arrived. `alike`: walks that read
+    the entry that arrived."""
     return {"came": 1, "slot": config.walks, "before": 1, "quiet": 1, "alike": config.walks}
 
 
@@ -143,8 +143,8 @@ def walk_decoded(config: Config) -> data.StructLayout:
 
 def walk_decided(config: Config) -> data.StructLayout:
     """Third stage: the decision. `depth`, `alike`: of the entry that arrived; `joins`: walks that
-    read the next one. `anew`: the entry proves nothing, so the walk restarts. `jumps`: it follows a
-    read further down, at `joined`."""
+    read the next one. `anew`: the entry proves nothing, so the walk restarts. `jumps`: the walk
+    follows a read further down, at `joined`."""
     return data.StructLayout({
         **_stage(config),
         "goes": 1,

@@ -91,8 +91,8 @@ class Walker(wiring.Component):
     since. Its followers issue their own reads and never follow again: otherwise they could wait
     forever while other walks come and fault. A walk that would end without a page, but relied on
     another walk's read to rule out a larger one, restarts and does not follow. That happens once,
-    so every walk ends. A larger page has to end before the limit of its address space, else all of
-    it is past the limit: cached translations do not know the limit.
+    so every walk ends. A larger page must end before the limit of its address space; otherwise the
+    whole page counts as past the limit, as cached translations do not know the limit.
 
     A page of 512 MiB, a PTE in PD1 (HOST-17), has pieces of 2 MiB; each walk returns the piece of
     its own page. The TLBs hold pieces like other pages of 2 MiB. The walk cache holds the page
@@ -708,7 +708,7 @@ class Walker(wiring.Component):
             m.d.sync += result.p.end.outcome.eq(Outcome.RETRY)
 
     def _choose_piece(self, m: Module, left: data.View, end: data.View) -> None:
-        """Of a 512 MiB page, the piece of the walk. One that is not inside memory faults."""
+        """Chooses the walk's piece of a 512 MiB page. A piece that is not inside memory faults."""
         inside, memory = SHIFTS[PageSize.HUGE.value], self._config.memory_bytes >> PAGE_BITS
         number = Cat(left.page.vpn[inside:_REGION_BITS], left.end.page.ppn[_REGION_BITS:])
         outside = number >= memory >> inside

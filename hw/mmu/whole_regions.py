@@ -11,7 +11,8 @@ __all__ = ["WholeRegions"]
 
 
 class WholeRegions(wiring.Component):
-    """Marks address spaces of which the TLBs may hold pieces of 512 MiB pages, with a bit per ASID.
+    """Marks the address spaces that may have pieces of 512 MiB pages in the TLBs, with a bit per
+    ASID.
 
     A cached piece does not tell which page it belongs to, and the pieces of a page lie in many sets
     of the second-level TLB. So the invalidation of one page of such a space covers all of it.
@@ -24,7 +25,7 @@ class WholeRegions(wiring.Component):
     clears : in, strobe: all translations of `asid` are invalidated.
     asid : in, address space of `adds` or `clears`.
     look : in, address space of the look-up.
-    has : out, its bit, combinational; set by `adds` in the same cycle, too.
+    has : out, bit of `look`, combinational; set by `adds` in the same cycle, too.
     """
 
     def __init__(self, config: Config) -> None:
