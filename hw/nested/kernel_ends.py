@@ -51,7 +51,7 @@ class KernelEnds(wiring.Component):
         `given_up`.
     given_up : out, each failed kernel, when its descendants are complete.
     reported : out, `completed`, passed on.
-    on : in, per channel: it is enabled. Ended kernels of other channels go on as failed, KILLED.
+    on : in, per channel: enabled. Ended kernels of other channels go on as failed, KILLED.
     idle : out, no kernel is given or on its way; some may be waiting for their descendants.
     """
 
@@ -78,7 +78,8 @@ class KernelEnds(wiring.Component):
         self._asks, self._brings, self._found = (
             Signal(name=name) for name in ("asks", "brings", "found")
         )
-        """The tree is to be told END; a complete kernel is being read; one goes on."""
+        """`_asks`: the tree must be told END. `_brings`: a complete kernel is being read. `_found`:
+        one goes on."""
         self._end = Signal(tree_request(nodes), name="end_request")
         done = data.StructLayout({"kernel": config.nested_bits, "failed": 1})
         # Each kernel is at most once in either queue.

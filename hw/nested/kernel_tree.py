@@ -37,9 +37,9 @@ class TreeEvent(enum.Enum, shape=2):
 
 
 def tree_request(nodes: int) -> data.StructLayout:
-    """`kernel` is the kernel that launches, ends or is done; it has a node once it is `known`, by
-    its first launch. `family` is that of the block, once it is `related`. `failed`: a warp of the
-    kernel that ends has faulted, or it was killed, or a release of the one that is done was
+    """`kernel` launches, ends or is done; it has a node once it is `known`: it is a child, or has
+    launched one. `family`: family of the block, once the block is `related`. `failed`: a warp of
+    the ending kernel has faulted, or the kernel was killed, or a release of the done kernel was
     refused."""
     return data.StructLayout({
         "op": TreeOp,
@@ -53,7 +53,7 @@ def tree_request(nodes: int) -> data.StructLayout:
 
 def tree_event(nodes: int) -> data.StructLayout:
     """Launched: the kernel and the family of the launching block, and the node of its `child`.
-    Joined: the family; `failed`: one of all its children so far, or of their descendants, has
+    Joined: the family; `failed`: one of its children so far, or one of their descendants, has
     failed."""
     return data.StructLayout({
         "kind": TreeEvent,
@@ -65,7 +65,8 @@ def tree_event(nodes: int) -> data.StructLayout:
 
 
 def kernel_over(nodes: int) -> data.StructLayout:
-    """A kernel is complete, and to be done; `failed`: it or one of its descendants has failed."""
+    """A kernel is complete, and its releases are due; `failed`: it or one of its descendants has
+    failed."""
     return data.StructLayout({"kernel": range(nodes), "failed": 1})
 
 
@@ -97,10 +98,10 @@ class KernelTree(wiring.Component):
     are done. A kernel that is neither parent nor child has no node.
 
     Requests are processed one after the other. Cycles from acceptance: LAUNCHED 4 for a further
-    child, 5 for the first one of a block, 6 for that of a kernel; REFUSED 2; JOINED, if asked for,
-    2, and 4 after DONE; `over` 2 after END, 4 after LEAVE, 6 after DONE. Events of a block are in
-    order: after LAUNCHED it has children until the next JOINED. `told` and `over` must be accepted
-    independently of `i`.
+    child, 5 for the first one of a block, 6 for the first one of a kernel; REFUSED 2; JOINED, if
+    asked for, 2, and 4 after DONE; `over` 2 after END, 4 after LEAVE, 6 after DONE. Events of a
+    block are in order: after LAUNCHED, the block has children until the next JOINED. `told` and
+    `over` must be accepted independently of `i`.
 
     `known` and `related` say whether kernel and block had a node when the request was accepted. So
     while a launch gives its kernel or block a node, no other launch of that kernel may be offered.
@@ -112,11 +113,11 @@ class KernelTree(wiring.Component):
     Members
     -------
     i : in, requests; after reset, accepted when the lists of free nodes are full.
-    limit : in, most children that are not done; 0: no limit but that of the nodes. A lower one
-        takes effect with the next launch; children stay.
+    limit : in, maximum number of children that are not done; 0: only the nodes limit them. A lower
+        limit takes effect with the next launch; existing children stay.
     told : out, events for blocks, by family.
-    over : out, complete kernels, each after its descendants are done, once. Its node is free once
-        it is done, too.
+    over : out, complete kernels, each once, after its descendants are done. The node of a kernel is
+        free once the kernel is done, too.
     idle : out, no request is being processed.
     empty : out, there is no kernel; late by 2 cycles.
     """
@@ -223,7 +224,7 @@ class KernelTree(wiring.Component):
                         m.next = op.name
 
     def _launch(self, m: Module) -> None:
-        """Nodes that are missing: of the kernel, of the family, of the child."""
+        """Allocates the missing nodes: of the kernel, of the family, of the child."""
         kernels, families = self._free_kernels, self._free_families
         kernel, family = self._write_kernel, self._write_family
         with m.State("LAUNCH"):
@@ -288,7 +289,7 @@ class KernelTree(wiring.Component):
             self._go_on(m, node.families == 0, node)
 
     def _fail(self, new: data.View, node: data.View) -> Value:
-        """The node has failed if a part of it has."""
+        """A node has failed if any part of it has failed."""
         return new.failed.eq(node.failed | self._failed)
 
     def _go_on(self, m: Module, over: Value, node: data.View) -> None:

@@ -19,7 +19,7 @@ _TAKEN = "complete", "given_up", "reported"
 
 class NestedKernels(wiring.Component):
     """Shares the kernel tree between the task unit, the ends of kernels, and the SMs, in turn; a
-    request waits for one of each of the others.
+    request waits for one request of each of the others.
 
     Members
     -------
@@ -35,8 +35,8 @@ class NestedKernels(wiring.Component):
     completed : in, the kernel that `TaskEnd` took last.
     given_up : out, each failed kernel, when its descendants are complete.
     reported : out, `completed`, passed on.
-    on : in, per channel: it is enabled.
-    limit : in, most children of kernels that are not complete; 0: no limit.
+    on : in, per channel: enabled.
+    limit : in, maximum number of incomplete children; 0: no limit.
     ending : out, a kernel is on its way to its releases, or has been given up.
     idle : out, no kernel and no request is on its way; some kernels may be waiting for their
         descendants.
@@ -88,7 +88,7 @@ class NestedKernels(wiring.Component):
         return m
 
     def _share(self, m: Module, clients: tuple) -> None:
-        """One request of each client after the other."""
+        """Serves one request of each client in turn."""
         m.submodules.turns = turns = SteadyRoundRobin(len(clients))
         i = self._tree.i
         m.d.comb += [
