@@ -35,7 +35,7 @@ class BlockNumbers(wiring.Component):
     empty : out, there is none.
     last : out, there is exactly one.
     take : in, strobe: a block is distributed.
-    saved : in, with `take`: another one than that at `at`.
+    saved : in, with `take`: a saved block, not the one at `at`.
     change : in, strobe: the selected row has `count` undistributed blocks from now on; never
         together with `take`.
     ask : in, a second row to read.

@@ -45,16 +45,16 @@ def block_move(config: Config) -> data.StructLayout:
 
 
 class BlockRecall(wiring.Component):
-    """Claims room for the most urgent block that waits on an SM; among equals, that on the SM of
-    the lowest number. When another SM that may take it has room, it is recalled and sent there. A
-    block that no other SM may take is not claimed.
+    """Claims room for the most urgent block that waits on an SM; among equals, the one on the SM
+    with the lowest number. When another SM that may take the block has room, the block is recalled
+    and sent there. A block that no other SM may take is not claimed.
 
-    With `Config.sm_masks`, SMs that may not take that block keep room for a second one, if they may
-    take it (`SecondClaim`), and it moves likewise.
+    With `Config.sm_masks`, SMs that may not take that block keep room for a second one that they
+    may take (`SecondClaim`); it moves likewise.
 
     With r rounds of a binary tree among all SMs: a block is claimed r + 2 cycles after its SM has
     reported it. From the cycle in which another SM has room for the claimed block to the cycle in
-    which the block is valid at that SM: 12 cycles, and as many as its old SM needs to settle;
+    which the block is valid at that SM: 12 cycles, plus those that its old SM needs to settle;
     during the last 9 of these, no other block is placed.
 
     Members
@@ -67,12 +67,12 @@ class BlockRecall(wiring.Component):
     returned : in, per SM, strobe: answer to `recall`, see `returned_block`.
     open : in, strobe: a row opens, with its address space, and `disabled_sms`.
     claim : out, a `block_claim`, for all SMs that may take the block but its own.
-    barred : out, with `Config.sm_masks`: SMs that may not take it.
+    barred : out, with `Config.sm_masks`: SMs that may not take the claimed block.
     owner : out, one-hot: the SM of the claimed block.
-    second, second_told, second_spares : out, with a second claim: the same, and the SMs that keep
-        room for it, or a slot, see `SecondClaim`.
-    asked : out, with a second claim, one-hot strobe: an SM that is to return the second block.
-    recall : out, strobe per SM: it is to return its claimed block.
+    second, second_told, second_spares : out, with a second claim: that claim, the SMs that keep
+        room for its block, and those that keep a slot, see `SecondClaim`.
+    asked : out, with a second claim, one-hot strobe: the SM that must return the second block.
+    recall : out, strobe per SM: return the claimed block.
     pause : out, no block may be placed from the next cycle on.
     move : out, strobe: see `block_move`.
     """
@@ -108,12 +108,12 @@ class BlockRecall(wiring.Component):
         self._left = Signal(range(_SETTLE + 1), name="cycles_left")
         self._chosen = Signal(block_claim(config), name="next_claim")
         self._pins = 0 < config.masked_sms and sms <= config.masked_sms + 1
-        """A mask can leave one SM alone."""
+        """A mask can leave a single SM."""
         self._two = two_claims(config)
         self._moves_second = Signal(name="moves_second")
         """The block that moves is the second one."""
         self._source = Signal(sms, name="source")
-        """Its SM, one-hot."""
+        """SM of the block that moves, one-hot."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -172,7 +172,8 @@ class BlockRecall(wiring.Component):
         ]
 
     def _bar(self, m: Module, seeks: Value) -> None:
-        """SMs that may not take the claimed block: read with the claim, while it `seeks` one."""
+        """SMs that may not take the claimed block: read with the claim, while the machine `seeks`
+        one."""
         config, opens = self._config, self.open
         m.submodules.masks = masks = Memory(
             shape=config.masked_sms, depth=1 << config.row_bits, init=[]
@@ -188,7 +189,7 @@ class BlockRecall(wiring.Component):
         ]
 
     def _unpinned(self, m: Module) -> list[data.View]:
-        """`waits`, without blocks of rows for which there is one SM alone."""
+        """`waits`, without blocks of rows that a single SM takes."""
         config, opens = self._config, self.open
         pinned, allowed = Signal(config.rows, name="pinned"), Signal(config.sms, name="allowed")
         disabled = Signal(config.sms, name="disabled")
@@ -204,7 +205,7 @@ class BlockRecall(wiring.Component):
         return movable
 
     def _claim_another(self, m: Module, seeks: Value, settles: Value) -> None:
-        """A second claim; the states of the machine."""
+        """A second claim. `seeks`, `settles`: states of the machine."""
         m.submodules.another = another = SecondClaim(self._config)
         for one, block in zip(another.waits, self._movable, strict=True):
             m.d.comb += one.eq(block)
@@ -241,7 +242,7 @@ class BlockRecall(wiring.Component):
                 m.next = "SETTLE"
 
     def _seek(self, m: Module) -> None:
-        """Seek again; what SMs have said of the last claim passes."""
+        """Seek again, once the SMs' answers to the last claim have passed."""
         m.d.sync += self._left.eq(_SETTLE)
         m.next = "SEEK"
 
@@ -286,5 +287,5 @@ class BlockRecall(wiring.Component):
 
 
 def _higher(one: data.View, other: data.View) -> Value:
-    """The first one is valid, and of no lower level if both are."""
+    """Whether the first one is valid and, if both are, of no lower level."""
     return one.valid & (~other.valid | (one.level >= other.level))

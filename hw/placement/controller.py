@@ -72,12 +72,12 @@ class GlobalController(wiring.Component):
     A decision starts with a kernel and the state of all SMs in that cycle, passes the rounds of
     `SmChoice`, and commits in the cycle after the last round. At commit:
 
-    * The kernel is in order: no row ahead of it has an undistributed block without a decision, but
-      those passed over (`KernelTable`). From the cycle after `open` of a row is accepted, or the
-      third after `add`, its blocks go ahead of those of all later rows that have not been sent yet,
-      but for blocks of later rows on SMs that take none of its own.
-    * The SM is not disabled for the kernel, nor does it take blocks of a row ahead of it that has
-      undistributed blocks without a decision.
+    * The kernel is in order: no row ahead of it has an undistributed block without a decision,
+      except those passed over (`KernelTable`). From the cycle after `open` of a row is accepted, or
+      the third after `add`, its blocks go ahead of those of all later rows that have not been sent
+      yet, except blocks of later rows on SMs that take none of its own.
+    * The SM is not disabled for the kernel, nor does it take blocks of a row ahead of the kernel
+      that has undistributed blocks without a decision.
     * The SM qualifies for the step decided: its free resources can only have grown since the
       decision started, because an SM that receives a block is struck out of the choice.
     * No SM qualified for a better step, or for step A with the policy's preference, when the
@@ -97,8 +97,8 @@ class GlobalController(wiring.Component):
     over waits longer: see the bounds of SM masks in `hw/compute/README.md`.
 
     A block placed by step C that has not begun moves to another SM that can begin it and may take
-    it (`BlockRecall`). While one waits, blocks of lower priority do not take the last slot of any
-    SM to which it may move.
+    it (`BlockRecall`). While such a block waits, blocks of lower priority do not take the last slot
+    of any SM to which it may move.
 
     Members
     -------
@@ -345,8 +345,9 @@ class GlobalController(wiring.Component):
         with m.If(begins):
             m.d.sync += [batch.sm.eq(self._sm), batch.at.eq(self._taken)]
             m.d.sync += [batch[name].eq(decided[name]) for name in ("row", "needs", "asid")]
-        # Select the row of the next decision. In a batch, that is the row of the batch: a decision,
-        # if any, is of the same row, and otherwise `row` is that of the served kernel, the same.
+        # Select the row of the next decision. In a batch, this is the row of the batch: a decision,
+        # if any, is of that row, and otherwise `row` is the row of the served kernel, which is the
+        # same.
         reads = self._requests.reads
         m.d.comb += numbering.ahead.eq(Mux(reads.valid, reads.row, self._steps[-2].row))
 

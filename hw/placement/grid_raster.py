@@ -12,10 +12,12 @@ from signalbox.hw.records.placement import coordinates
 __all__ = ["GridRaster"]
 
 _place = data.StructLayout({"at": coordinates, "last_x": 1, "last_y": 1})
-"""A position; it is the last one of its line; its line is the last one of its plane."""
+"""A position. `last_x`: the last one of its line. `last_y`: its line is the last one of its
+plane."""
 
 _grid = data.StructLayout({"before_x": 32, "before_y": 16, "one_x": 1, "one_y": 1})
-"""Second to last position of a line, second to last line of a plane; there is only one."""
+"""`before_x`: second to last position of a line. `before_y`: second to last line of a plane.
+`one_x`, `one_y`: there is only one."""
 
 
 class GridRaster(wiring.Component):

@@ -56,11 +56,11 @@ class KernelTable(wiring.Component):
     decision is in flight at a time unless the kernel waits, and none during a `batch`.
 
     With `Config.sm_masks`, a kernel waits only for the SMs that take its blocks. If there are
-    others, it is passed over: the kernels behind it are served, but not on its SMs, until all are
-    dropped and the first kernel is served again (`again`); see `PassedKernels`. Only a kernel that
-    is served until its decision fails is passed over. So after a `lost` decision or a pass, a
-    kernel is left only when its last block is sent, which gets one decision at a time. This ends
-    when a block is sent while no SM is held.
+    others, it is passed over: the kernels behind it are served, but not on its SMs, until all
+    passes are dropped and the first kernel is served again (`again`); see `PassedKernels`. Only a
+    kernel that is served until its decision fails is passed over. So after a `lost` decision or a
+    pass, a kernel is left only when its last block is sent, which gets one decision at a time. This
+    ends when a block is sent while no SM is held.
 
     From the opening of a row to its first decision: 3 cycles, the first one with the row in the
     order.
@@ -80,12 +80,12 @@ class KernelTable(wiring.Component):
     sent : in, strobe: a block of `row` is sent to `sm`.
     settled : in, strobe: a decision for `row` is complete.
     failed : in, the completed decision failed.
-    lost : out, it failed and its kernel is no longer served; combinational.
+    lost : out, the completed decision failed, and its kernel is no longer served; combinational.
     restart : in, serve the first kernel.
     flush : in, `restart` delayed by one cycle.
     batch : in, blocks are being sent without decisions.
     waits : out, the served kernel waits, and may have blocks of lower priority stopped.
-    again : out, with `Config.sm_masks`: kernels that were passed over are to be served again.
+    again : out, with `Config.sm_masks`: serve the kernels that were passed over again.
     refused : in, with `failed`: no SM qualified by any step when the decision began.
     grows : in, per SM, see `SmRow`.
     placing : in, with `Config.sm_masks`: see `Preemption`.
@@ -283,7 +283,7 @@ class KernelTable(wiring.Component):
             m.d.sync += waits.eq(1)
 
     def _was_passed(self, row: Value) -> Value:
-        """A row was passed over."""
+        """Whether a row was passed over."""
         return self._passed.bit_select(row, 1) if self._config.masked_sms else Const(0)
 
     def _pass(self, m: Module, loads: Signal) -> None:

@@ -13,23 +13,25 @@ from signalbox.hw.records.placement import disabled_sms
 __all__ = ["PassedKernels", "least_turn", "longest_turn", "patience", "served_kernel"]
 
 TURN = 64
-"""Most cycles from the last pass until all kernels are served again, while nothing restarts."""
+"""Maximum number of cycles from the last pass until all kernels are served again, while nothing
+restarts."""
 
 
 def least_turn(config: Config) -> int:
-    """Least cycles from a pass until all kernels are served again since an SM has changed: those
-    behind have at least a decision."""
+    """Minimum number of cycles from a pass until all kernels are served again because an SM has
+    changed: the kernels behind get at least one decision."""
     return len(fan_ins(config.sms)) + 8
 
 
 def longest_turn(config: Config) -> int:
-    """Most cycles from the last kernel that was refused and passed over until all are served again,
-    whatever restarts: after a restart, all can be passed over, and those behind have a decision."""
+    """Maximum number of cycles from the last kernel refused and passed over until all are served
+    again, whatever restarts: after a restart, all can be passed over, and the kernels behind get a
+    decision."""
     return TURN + config.rows
 
 
 def patience(config: Config) -> int:
-    """Cycles for which a kernel that may have blocks stopped waits, and is not passed over."""
+    """Cycles for which a kernel that may have blocks stopped waits before it is passed over."""
     return choice_cycles(config) + 4
 
 
@@ -39,29 +41,30 @@ def served_kernel(config: Config) -> data.StructLayout:
 
 
 class PassedKernels(wiring.Component):
-    """Passes over kernels that find no SM, while there are SMs for those behind, and has all served
-    again.
+    """Passes over kernels that find no SM, while there are SMs for the kernels behind, and later
+    has all of them served again.
 
-    A kernel that is refused is passed over if some SM takes none of its blocks, nor of those passed
-    over before. One that may have blocks stopped waits for `patience` cycles first, without those
-    in which none can be stopped for it (`placing`). Its SMs are held: no block of a kernel behind
-    it goes there. Its patience goes on after a restart, unless another such kernel has waited
-    meanwhile.
+    A refused kernel is passed over if some SM takes no block of it, nor of the kernels passed over
+    before. A kernel that may have blocks stopped waits for `patience` cycles first, not counting
+    those in which none can be stopped for it (`placing`); its patience goes on after a restart,
+    unless another such kernel has waited meanwhile. The SMs of a kernel passed over are held: no
+    block of a kernel behind it goes there.
 
     A turn ends, and all are served again,
 
     * when a kernel that cannot be passed over is refused, or no kernel is left;
     * when a decision that was in flight finds an SM for a kernel passed over;
-    * when an SM of a kernel passed over has changed, and those behind have had `least_turn` cycles
-      since the last pass;
+    * when an SM of a kernel passed over has changed, and the kernels behind have had `least_turn`
+      cycles since the last pass;
     * `TURN` cycles after the last pass, for changes that SMs do not show.
 
-    The last two wait while a kernel does that may have blocks stopped, for its patience, and those
-    behind have their `least_turn` after each pass, and after a restart that comes meanwhile.
+    The last two are delayed while a kernel that may have blocks stopped waits, for its patience;
+    and the kernels behind get their `least_turn` after each pass, and after a restart that comes
+    meanwhile.
 
     A restart serves the first kernel, but the turn goes on: kernels that were passed over in it are
-    passed over again at once, without a decision (`at_once`), one per cycle. So those behind have
-    their decisions although others restart all the time. Then a turn ends at the latest
+    passed over again at once, without a decision (`at_once`), one per cycle. So the kernels behind
+    get their decisions even if others restart all the time. A turn then ends at the latest
     `longest_turn` cycles after the last pass that was not at once.
 
     Members
@@ -70,33 +73,35 @@ class PassedKernels(wiring.Component):
     loads : in, strobe: this row is served in the next cycle.
     opens : in, strobe: the row opens.
     begins : in, strobe: a decision for the served kernel begins.
-    refused : in, strobe: a decision for it has found no SM, and it is served in the next cycle.
-    waits : in, it waits, and may have blocks stopped.
-    placing : in, none is stopped for it yet, see `Preemption`.
+    refused : in, strobe: a decision for the served kernel has found no SM, and the kernel is still
+        served in the next cycle.
+    waits : in, the served kernel waits, and may have blocks stopped.
+    placing : in, no block is stopped for it yet, see `Preemption`.
     idle : in, no kernel is served, or will be.
     sent : in, strobe: a block of the row is sent.
     grows : in, per SM, see `SmRow`.
     restart : in, the first kernel is served next.
     at_once : out, strobe: no decision for the served kernel begins.
     passes : out, strobe: the served kernel is passed over; combinational.
-    passed : out, per row: it was passed over since the last restart.
+    passed : out, per row: passed over since the last restart.
     barred : out, SMs to which no block of the served kernel goes.
     holds : out, SMs are held.
-    again : out, strobe: all kernels are to be served again; combinational.
+    again : out, strobe: serve all kernels again; combinational.
     """
 
     def __init__(self, config: Config) -> None:
         self._config, sms = config, config.sms
         self._held, self._kept = Signal(sms, name="held"), Signal(sms, name="kept")
-        """SMs of kernels passed over since the last restart, and in this turn."""
+        """SMs of kernels passed over since the last restart (`_held`), in this turn (`_kept`)."""
         self._own = Signal(sms, name="own")
         """SMs that take blocks of the served kernel."""
         self._spent = Signal(config.rows, name="spent")
-        """Per row: it was passed over in this turn."""
+        """Per row: passed over in this turn."""
         self._stays = Signal(name="stays")
         """The served kernel waits for a block to be stopped."""
         self._begun = Signal(name="patience_begun")
-        """A kernel has waited, and was neither passed over nor sent."""
+        """A kernel has waited; since then it was not passed over, and none of its blocks was
+        sent."""
         event = row_event(config)
         super().__init__({
             "served": In(served_kernel(config)),
@@ -154,12 +159,12 @@ class PassedKernels(wiring.Component):
         return m
 
     def _wait(self, m: Module) -> None:
-        """The patience of the kernel that has waited last. It is kept until that waits again, over
-        restarts; another one that waits has its own."""
+        """Patience of the kernel that waited last. It is kept over restarts, until this kernel
+        waits again; another kernel that waits has its own."""
         most, served = patience(self._config), self.served
         left = Signal(range(most + 1), init=most, name="patience")
         row, mine = Signal.like(served.row, name="patient_row"), Signal(name="is_patient")
-        """The row of that kernel; it is the served one."""
+        """`row`: row of that kernel. `mine`: it is the served one."""
         counts, now = self.waits & ~self.at_once, Mux(mine, left, most)
         m.d.comb += [self._stays.eq((left != 0) | ~mine), self._begun.eq(left != most)]
         with m.If(counts):
@@ -195,7 +200,7 @@ class PassedKernels(wiring.Component):
             m.d.sync += [spent.eq(0), kept.eq(0), self._woken.eq(0)]
 
     def _ends(self, m: Module) -> Signal:
-        """No kernel is left, and no decision in flight."""
+        """Whether no kernel is left, and no decision in flight."""
         longest = len(fan_ins(self._config.sms)) + 3
         flight = Signal(range(longest + 1), name="cycles_in_flight")
         ends = Signal(name="ends")
@@ -207,11 +212,12 @@ class PassedKernels(wiring.Component):
         return ends
 
     def _turn(self, m: Module, over: Value) -> Signal:
-        """The turn of the kernels behind is over. `over`: the last decision for the served kernel,
-        if it is passed over."""
+        """Whether the turn of the kernels behind is over. `over`: the served kernel was refused,
+        and waits no longer."""
         longest, least = longest_turn(self._config), least_turn(self._config)
         turn, rest = Signal(range(longest + 1), name="turn"), Signal(range(least + 1), name="rest")
-        """Cycles until it is over, and until those behind have had the least turn."""
+        """`turn`: cycles until the turn is over. `rest`: until the kernels behind have had
+        `least_turn`."""
         ends, self._woken = Signal(name="turn_ends"), Signal(name="woken")
         changed = self._woken | (turn <= longest - TURN)
         m.d.comb += ends.eq(

@@ -20,20 +20,20 @@ __all__ = ["Preemption", "choice_cycles"]
 
 
 def choice_cycles(config: Config) -> int:
-    """Cycles from a change of the kernel that waits until its victim is known."""
+    """Cycles from a change of the waiting kernel until its victim is known."""
     return 1 + (config.sms - 1).bit_length()
 
 
 class Preemption(wiring.Component):
     """Starts stops of blocks, at most one per cycle and one per SM:
 
-    * on an SM with a block that is to leave;
+    * on an SM with a block that must leave;
     * on an SM whose most urgent block lacks resources, may have others stopped, and is more urgent
       than the SM's victim;
-    * for a kernel that finds no SM: on the SM with the least urgent victim, among equals that with
-      the smallest state; only SMs that take its blocks count, and are not held for an earlier one;
-      only while no stop is in progress on one of these, and once a block has had time to be placed
-      in the room made by the last one.
+    * for a kernel that finds no SM: on the SM with the least urgent victim, among equals the one
+      with the smallest state. Only SMs count that take the kernel's blocks and are not held for an
+      earlier kernel. No stop may be in progress on any of these, and a block must have had time to
+      be placed in the room made by the last stop.
 
     A victim that has no save place, and for which none is reserved, waits for a free one that is
     not reserved.
@@ -74,11 +74,12 @@ class Preemption(wiring.Component):
         self._busy = Signal(sms, name="stopping")
         self._sm = Signal(sms, name="sm")
         self._level = Signal.like(self.waits.level, name="level")
-        """The SM that is told to stop a block below this level, one-hot."""
+        """`_sm`: one-hot, the SM that is told to stop a block. `_level`: a block below this level;
+        0: below the level in its `lacks`."""
         self._placed = Signal(sms, name="placed")
         """Per SM: there is a save place for its victim."""
         self._closed = Signal(sms, name="closed")
-        """Per SM: no block of the kernel that waits goes there."""
+        """Per SM: no block of the waiting kernel goes there."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -117,7 +118,7 @@ class Preemption(wiring.Component):
         return m
 
     def _has_placed(self, m: Module) -> Value:
-        """Blocks that fit into the room of the last stop have been placed there."""
+        """Whether blocks that fit into the room of the last stop have been placed there."""
         left = Signal(range(self._placing + 1), name="placing")
         with m.If(self.answered.any() | self.changes):
             m.d.sync += left.eq(self._placing)
@@ -126,8 +127,8 @@ class Preemption(wiring.Component):
         return left == 0
 
     def _least_urgent(self, m: Module) -> tuple[Value, Value]:
-        """Whether some victim is less urgent than the waiting kernel; the SM of the least urgent
-        one."""
+        """Returns whether some victim is less urgent than the waiting kernel, and the SM of the
+        least urgent one."""
         shape = data.StructLayout({
             "valid": 1,
             "rank": LEVEL_BITS + STATE_BITS,
@@ -169,5 +170,5 @@ class Preemption(wiring.Component):
 
 
 def _lower(one: data.View, other: data.View) -> Value:
-    """The first one is valid, and of no higher rank if both are."""
+    """Whether the first one is valid and, if both are, of no higher rank."""
     return one.valid & (~other.valid | (one.rank <= other.rank))

@@ -44,7 +44,7 @@ class RowRequests(wiring.Component):
     reads : out, the row to be selected in the next cycle.
     busy : in, no row may open, stop or close: `blocks` and `saved` may disagree.
     blocks : in, undistributed blocks of the selected row.
-    saved : in, those of them that are saved.
+    saved : in, number of these that are saved.
     at : in, position of the first one.
     change : out, strobe: the new count of the selected row.
     """

@@ -16,7 +16,8 @@ __all__ = ["SavedBlocks", "saved_block"]
 
 def saved_block(config: Config) -> data.StructLayout:
     """A block in a list: position in the grid, place; `restores`: its state is there; with nested
-    launches, its `family`. `count`: number of blocks from it on; `next`: place of the next one."""
+    launches, its `family`. `count`: number of blocks from this one on; `next`: place of the next
+    one."""
     nested = {"family": block_family(config)} if config.nested else {}
     return data.StructLayout({
         **nested,
@@ -30,12 +31,12 @@ def saved_block(config: Config) -> data.StructLayout:
 
 
 class SavedBlocks(wiring.Component):
-    """Keeps a list of saved blocks per row, linked through the places. The last block saved is the
+    """Keeps a list of saved blocks per row, linked through the places. The block saved last is the
     first one in the list.
 
     A block that was stopped enters the list of its row, and is undistributed again, unless the row
     drops its blocks. The list of a drained row leaves with its task (`keep`), and enters the row in
-    which the task continues (`open` with `adopts`). That of a row that closes is freed.
+    which the task continues (`open` with `adopts`). The list of a row that closes is freed.
 
     While lists change, no block is placed (`pause`), and no row opens, stops or closes (`busy`). A
     change takes a few cycles. Freeing a list takes one cycle per place, and longer while `lost` has
@@ -55,8 +56,8 @@ class SavedBlocks(wiring.Component):
     take : in, strobe: a block of the selected row is sent to an SM: the saved one, if there is one.
     stopped : in, answers to stops.
     add : out, blocks that are undistributed again.
-    leaves : out, strobe: a saved block of the row does not count as being on an SM any more.
-    ended : in, strobe: a block has ended that had a place.
+    leaves : out, strobe: a saved block of the row no longer counts as being on an SM.
+    ended : in, strobe: a block that had a place has ended.
     place : out, a free place.
     spare : out, fewer places are reserved than are free; 0 in each cycle with `reserve`;
         combinational.
@@ -66,11 +67,11 @@ class SavedBlocks(wiring.Component):
     With nested launches
     --------------------
     lost : out, family of a block that will not continue.
-    reserve : in, strobe: reserve a place for a block on an SM that has none.
+    reserve : in, strobe: reserve a place for a block without one on an SM.
     reserved : out, one cycle after `reserve`: a place is reserved, until the block ends or is
         saved.
     release : in, strobe: the last reservation is not needed.
-    unused : in, strobe: a block has ended for which a place was reserved.
+    unused : in, strobe: a block with a reserved place has ended.
     """
 
     def __init__(self, config: Config) -> None:
@@ -102,16 +103,16 @@ class SavedBlocks(wiring.Component):
             **(nested if config.nested else {}),
         })
         self._listed = Signal(config.rows, name="listed")
-        """Per row: it has a list."""
+        """Per row: has a list."""
         self._row = Signal(config.row_bits, name="row")
         self._block = Signal(saved_block(config), name="block")
-        """The row whose list changes, and the block in question."""
+        """`_row`: the row whose list changes. `_block`: the block in question."""
         self._ceased = Signal(config.rows, name="ceased")
         """Per row: its saved blocks are not placed any more."""
         self._drops, self._adopts = Signal(name="drops"), Signal(name="adopts")
         self._event = Signal(config.row_bits, name="event_row")
         self._list = Signal(place, name="adopted_list")
-        """Row that has closed with a list, or opened with this one."""
+        """`_event`: row that has closed with a list, or opened with the list `_list`."""
         self._frees, self._takes, self._pops, self._waits = (
             Signal(name=name) for name in ("frees", "takes", "pops", "waits")
         )
@@ -294,7 +295,7 @@ class SavedBlocks(wiring.Component):
                     m.next = "WAIT"
 
     def _told(self, m: Module) -> Value:
-        """Offer the family of a block that is dropped. Returns: its place may be freed."""
+        """Offer the family of a block that is dropped. Returns whether its place may be freed."""
         if not self._config.nested:
             return Const(1)
         family, lost = self._block.family, self.lost
@@ -340,8 +341,8 @@ class SavedBlocks(wiring.Component):
             m.next = "WAIT"
 
     def _push(self, m: Module) -> None:
-        """A stopped block becomes the first one of its row's list; or the place of one that was not
-        stopped is free again."""
+        """A stopped block becomes the first one of its row's list; or the place given to a block
+        that was not stopped is freed again."""
         stopped, head, block = self.stopped, self._head.data, self._block
         link, new = self._write_link, self._write_head
         some = self._listed.bit_select(self._row, 1)

@@ -20,8 +20,9 @@ class SecondClaim(wiring.Component):
     """Claims one of the blocks that wait on their SMs, for SMs that the first claim leaves alone.
 
     The blocks are tried in the order of their urgency: with r rounds of a binary tree among all
-    SMs, one in r + 4 cycles. One that may go to such an SM is claimed, as long as it may and waits,
-    for at least `TURN` cycles. Then the next one has its turn; after the last one, the first again.
+    SMs, one in r + 4 cycles. A block that may go to such an SM is claimed, while this is so and it
+    waits, for at least `TURN` cycles. Then the next one has its turn; after the last one, the first
+    again.
 
     Members
     -------
@@ -32,8 +33,8 @@ class SecondClaim(wiring.Component):
     claim : out, a `block_claim`.
     owner : out, one-hot: the SM of the claimed block.
     told : out, SMs that keep room for it.
-    spares : out, SMs that keep a slot for it: those, and its own, unless that is one of the first
-        claim.
+    spares : out, SMs that keep a slot for it: those in `told`, and its own, unless that is an SM of
+        the first claim.
     """
 
     def __init__(self, config: Config) -> None:
@@ -53,9 +54,9 @@ class SecondClaim(wiring.Component):
         """SMs whose blocks have been tried since the first one was."""
         self._candidate = Signal(block_claim(config), name="candidate")
         self._source = Signal(sms, name="source")
-        """The block that is tried, and its SM."""
+        """`_candidate`: the block being tried. `_source`: its SM."""
         self._disabled = Signal(sms, name="disabled")
-        """SMs that may not take it."""
+        """SMs that may not take the candidate."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -83,7 +84,7 @@ class SecondClaim(wiring.Component):
         return m
 
     def _read(self, m: Module) -> None:
-        """The mask of the block that is tried."""
+        """Reads the mask of the block being tried."""
         opens = self.open
         m.submodules.masks = masks = Memory(
             shape=self._config.masked_sms, depth=1 << self._config.row_bits, init=[]
@@ -98,7 +99,8 @@ class SecondClaim(wiring.Component):
         ]
 
     def _stay(self, m: Module) -> None:
-        """The claimed block is the one that waits on its SM."""
+        """Updates the claim to the block that waits on its SM, or ends it if the row is another
+        one."""
         block = Signal(block_claim(self._config), name="block")
         m.d.comb += block.eq(select(self.owner, [one.as_value() for one in self.waits]))
         with m.If(self.seeks):
@@ -153,5 +155,5 @@ class SecondClaim(wiring.Component):
 
 
 def _higher(one: data.View, other: data.View) -> Value:
-    """The first one is valid, and of no lower level if both are."""
+    """Whether the first one is valid and, if both are, of no lower level."""
     return one.valid & (~other.valid | (one.level >= other.level))
