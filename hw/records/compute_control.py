@@ -67,10 +67,10 @@ class ComputeControl(wiring.Signature):
     slice : out, time slice of a context in cycles, while others wait.
     timeout : out, cycles in which a leaving context ends its blocks; 0: no limit.
     mend : out, strobe per context: allow a broken context to run again.
-    broken : in, per context: it cannot run.
+    broken : in, per context: cannot run.
     active : in, a context runs.
     context : in, the running context, or the last one.
-    child_limit : out, most children of kernels that are not complete; 0: no limit.
+    child_limit : out, maximum number of incomplete children; 0: no limit.
     kill : out, tasks to be ended; accepted when they have ended.
     idle : in, the engine holds no task.
     lost : in, strobe: a task was lost.

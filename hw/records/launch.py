@@ -41,7 +41,7 @@ class LaunchAction(enum.Enum, shape=2):
     DECREMENT_DEPENDENCE = 2
     """Decrement its dependence counter; at 0, schedule the task."""
     CHILD = 3
-    """Schedule it as a child of the kernel in row `row`, as `block` of it asks."""
+    """Schedule it as a child of the kernel in row `row`, requested by that kernel's `block`."""
 
 
 def task_launch(config: Config) -> data.StructLayout:
@@ -59,8 +59,8 @@ def task_launch(config: Config) -> data.StructLayout:
 
 def child_launch(config: Config) -> data.StructLayout:
     """A block of kernel row `row` launches the QMD at virtual address `page` << 8 of its address
-    space. `has_place`: the block has a save place, or one is reserved for it. A further launch of
-    the same block comes after the answer only."""
+    space. `has_place`: the block has a save place, or one is reserved for it. A further launch by
+    the same block comes only after the answer."""
     return data.StructLayout({
         "row": config.row_bits,
         "page": 32,

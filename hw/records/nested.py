@@ -20,5 +20,5 @@ def block_family(config: Config) -> data.StructLayout:
 
 
 def block_families(config: Config) -> data.ArrayLayout:
-    """The same of each block slot of an SM."""
+    """`block_family` of each block slot of an SM."""
     return data.ArrayLayout(block_family(config), config.sm_blocks)

@@ -98,14 +98,14 @@ blocks are saved, see `task_saved`."""
 
 
 block_form = data.StructLayout({"barrier": 1, "warps": 7, "registers": 8, "shared": 8})
-"""What the form of a block's saved state depends on: as in `kernel_needs`, but `registers`
-per thread."""
+"""Needs that determine the form of a block's saved state: as in `kernel_needs`, but `registers` per
+thread."""
 
 
 def task_saved(config: Config) -> data.StructLayout:
     """Saved blocks of a task without a slot, the second word of its list entry: the list that
-    begins at `save_place`. `placed`: there are no other blocks left. `form`: that of its blocks
-    when they were saved; the QMD may have changed since."""
+    begins at `save_place`. `placed`: no other blocks are left. `form`: form of its blocks when they
+    were saved; the QMD may have changed since."""
     return data.StructLayout({
         "save_place": config.place_bits,
         "placed": 1,
@@ -138,8 +138,8 @@ kernel_needs = data.StructLayout({
 """Resource needs of a kernel's blocks: `warps` per block, 1 … 64; `registers` units per warp, 1 …
 64, and `block_registers` units per block; `shared` units per block. `barrier`: its warps
 synchronize, so a block must become resident as a whole (PLACE-26). `saves`: blocks of lower
-priority may be stopped for it (PREEMPT-5). The opener of a row has checked
-that a block fits an empty SM (PLACE-27)."""
+priority may be stopped for it (PREEMPT-5). The opener of a row has checked that a block fits an
+empty SM (PLACE-27)."""
 
 
 class Policy(enum.Enum, shape=2):
@@ -152,7 +152,7 @@ class Policy(enum.Enum, shape=2):
 
 def disabled_sms(config: Config) -> dict[str, int]:
     """With `Config.sm_masks`, the member `disabled`: SMs that take no block of the kernel, of the
-    first `Config.masked_sms`. Another SM takes them."""
+    first `Config.masked_sms`. At least one other SM takes them."""
     return {"disabled": config.masked_sms} if config.masked_sms else {}
 
 
@@ -227,7 +227,7 @@ class GlobalPort(wiring.Signature):
     ---------------
     drops : out, with `stop`: withdraw saved blocks, too. Otherwise, they are placed again and end,
         like those on SMs.
-    leave : out, per row: its blocks are to leave the SMs; only for stopped rows.
+    leave : out, per row: its blocks must leave the SMs; only for stopped rows.
     keep : out, take back the saved blocks of a drained row; answered by `kept`. Otherwise, they are
         lost when the row closes.
     kept : in, the list of these blocks.
@@ -235,8 +235,8 @@ class GlobalPort(wiring.Signature):
 
     With nested launches
     --------------------
-    reserve : out, strobe: reserve a save place for a block on an SM that has none.
-    reserved : in, one cycle after `reserve`: one is reserved, until the block ends or is saved.
+    reserve : out, strobe: reserve a save place for a block without one on an SM.
+    reserved : in, one cycle after `reserve`: a place is reserved, until the block ends or is saved.
     release : out, strobe: the last reservation is not needed.
     """
 
@@ -299,7 +299,7 @@ wanted = data.StructLayout({
 
 
 def block_claim(config: Config) -> data.StructLayout:
-    """A block that has not begun: its priority + 1, and what its first warp takes, in units. With
+    """A block that has not begun: its priority + 1, and the needs of its first warp, in units. With
     `Config.sm_masks`, its row."""
     row = {"row": config.row_bits} if config.masked_sms else {}
     return data.StructLayout({"valid": 1, "level": LEVEL_BITS, **wanted.members, **row})
@@ -313,8 +313,9 @@ block_victim = data.StructLayout({
     "level": LEVEL_BITS,
     "state": STATE_BITS,
 })
-"""The block to be stopped next. `leaves`: its row is to leave. `restores`: it has a save place.
-`reserved`: it has none, but one is reserved for it. Its priority + 1; the size of its state."""
+"""The block to be stopped next. `leaves`: its row must leave. `restores`: it has a save place.
+`reserved`: it has none, but one is reserved for it. `level`: its priority + 1. `state`: size of its
+state."""
 
 block_lack = data.StructLayout({"valid": 1, "level": LEVEL_BITS})
 """The most urgent block with warps to start lacks resources, and may have others stopped: its
@@ -322,9 +323,9 @@ priority + 1. The victim holds resources."""
 
 
 def block_stop(config: Config) -> data.StructLayout:
-    """Strobe: the victim is to be stopped, if its row is to leave or it is lower than `level`.
-    `given`: it has no save place, and gets `save_place`. `reserved`: that place is for a block for
-    which one is reserved; another one is not stopped."""
+    """Strobe: stop the victim, if its row must leave or its level is below `level`. `given`: it has
+    no save place, and gets `save_place`. `reserved`: that place is only for a block that has a
+    reservation; another victim is not stopped."""
     return data.StructLayout({
         "valid": 1,
         "level": LEVEL_BITS,
@@ -364,8 +365,8 @@ class SmLink(wiring.Signature):
 
     Members
     -------
-    block : out, a block for the SM; its slot is free, so the SM accepts it within a few cycles, one
-        with a family once the families of blocks that are over have left the SM.
+    block : out, a block for the SM; its slot is free, so the SM accepts it within a few cycles; a
+        block with a family, once the families of blocks that are over have left the SM.
     freed : in, resources freed in this cycle (PLACE-24), otherwise 0. Amounts add up in any order.
     ended : in, a block that has ended, including all its warps and their memory accesses. `freed`
         reports it in the same cycle or earlier; up to ENDS_WAITING ends may lag.
@@ -375,20 +376,19 @@ class SmLink(wiring.Signature):
     waits : in, the most urgent block with warps to start, if it has not begun and lacks resources.
     claim : out, the most urgent block that waits on another SM, if it may come to this one. No warp
         of lower priority starts before it, except as rules 3 and 4 of `hw/sm/README.md` say.
-    room : in, its first warp can start, and no block of the SM that is as urgent has warps to
-        start. It is reported 2 cycles after the claim changed, or 3 if a warp starts meanwhile, and
-        1 cycle after anything else changed. Stays as long as the claim, and until such a block
-        arrives; pauses for a cycle if another block arrives or is withdrawn.
-    recall : out, strobe: the SM is to return the block that it reported in `waits` and that is
-        claimed. Not again before `returned`. With `Config.sm_masks`, `claim` names that block in
-        this cycle, although it is not valid; in the next one it may be one that this SM keeps room
-        for.
+    room : in, the first warp of the claimed block can start, and no equally urgent block of the SM
+        has warps to start. Reported 2 cycles after the claim changed, or 3 if a warp starts
+        meanwhile, and 1 cycle after anything else changed. Holds until the claim ends or such a
+        block arrives; pauses for a cycle if another block arrives or is withdrawn.
+    recall : out, strobe: the SM must return the claimed block, which it reported in `waits`. Not
+        again before `returned`. With `Config.sm_masks`, `claim` names that block in this cycle,
+        although it is not valid; in the next cycle it may name a block that this SM keeps room for.
     returned : in, see `returned_block`. Resources of the block are not in `freed`, and it has no
         end.
 
     With preemption
     ---------------
-    leave : out, per row: its blocks are to leave.
+    leave : out, per row: its blocks must leave.
     victim : in, the block to be stopped next.
     lacks : in, the most urgent block lacks resources, and the victim holds some.
     spare : out, a block without a save place can be stopped, too: some place is not reserved.

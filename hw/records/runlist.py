@@ -55,9 +55,9 @@ class RunlistControl(wiring.Signature):
     enable : out, channels have their turns by the list; 0: flat, each by its own slice alone.
     unit : out, cycles that stand for 1,024 ns; 0 counts as 1.
     submit : out, strobe: a list is submitted.
-    refused : in, strobe: it is refused.
-    state : in.
-    acquire : in, strobes.
+    refused : in, strobe: a list is refused.
+    state : in, see `runlist_state`.
+    acquire : in, see `runlist_acquire`.
     """
 
     def __init__(self) -> None:
