@@ -376,7 +376,7 @@ class Outcome(data.Struct):
 
     @property
     def chosen(self) -> Value:
-        """`combined` is the result, else `total`."""
+        """Whether `combined` is the result; otherwise `total` is."""
         return self.choose | (self.choose_compare & (self.greater ^ self.choose_less))
 
     @property
@@ -387,7 +387,7 @@ class Outcome(data.Struct):
 
     @property
     def passed(self) -> Value:
-        """The condition of an acquire holds, or another operation takes effect."""
+        """Whether the condition of an acquire holds, or another operation takes effect."""
         test = (self.pass_some & self.some.any()) | (self.pass_greater & self.greater)
         asks = self.pass_some | self.pass_greater
         return self.pass_beside | (asks & (test ^ self.pass_inverted))

@@ -131,7 +131,7 @@ class OnChipSemaphores(wiring.Component):
         self.config = config
         self.block = config.semaphores > DISTRIBUTED_ROWS if block is None else block
         self._sweep = Signal(range(config.semaphores + 2), name="sweep")
-        """Slot being cleared; plus two, for the last writes to land."""
+        """Slot being cleared; goes two further, for the last writes to land."""
         # Neither memory is transparent: the bypass below is explicit (page 70: known miscompiles).
         attrs = {} if self.block else {"ram_style": "distributed"}
         # Rows for every index: reading past the end would be undefined in simulation.
@@ -218,8 +218,8 @@ class OnChipSemaphores(wiring.Component):
                 m.d.sync += self.clearing.eq(0)
 
     def _show_zero(self, m: Module, outcome: data.View, alu: Alu) -> None:
-        """Updates the zero flags and tracks whether semaphores are 1. For both results of the ALU
-        this is known in parallel to them, without the carries of the sum."""
+        """Updates the zero flags and tracks whether semaphores are 1. For both results of the ALU,
+        this is known as early as the results, without the carries of the sum."""
         operation = self.operation
         sets, clears, steps = self._foresee(m)
         combined, differ = alu.outcome.combined[:32], (alu.value ^ alu.prepared.addend)[:32]
