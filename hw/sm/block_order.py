@@ -26,12 +26,12 @@ class BlockOrder(wiring.Component):
     Members
     -------
     arrive : in, a block of this priority enters the slot of `place` (one-hot) in the next cycle.
-    placed : out, it enters in this cycle; one-hot, registered.
+    placed : out, slot that this block enters in this cycle; one-hot, registered.
     behind : out, occupied slots with lower priority than that block; 0 without one.
     candidates : in, candidates of each selection.
     first : out, first one of each selection, one-hot, 0 without candidates; combinational.
     last_of : in, candidates of a further selection.
-    last : out, its last one, one-hot.
+    last : out, last one of these, one-hot.
     levels : out, per slot: priority + 1.
     """
 

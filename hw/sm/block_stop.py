@@ -34,21 +34,21 @@ def place_page(config: Config, area: Value, place: Value) -> Value:
 
 class BlockStop(wiring.Component):
     """Selects the block to be stopped next, and stops it. The selection looks at one slot per
-    cycle: first at blocks of rows that are to leave, otherwise it takes the block of lowest
-    priority, among equals the one with the smallest state. A block that has not begun has no state.
-    It holds nothing of the SM either, so while the most urgent block lacks resources, less urgent
-    ones that have begun come before all others, and without them the lack is not reported.
-    A block that `stays` (see `needed_block`) is never stopped. While all places are in use or
-    reserved, a block with neither a place nor a reservation of its own is passed over, so that it
-    does not hide blocks that can be stopped.
+    cycle: first at blocks of rows that must leave; otherwise it takes the block of lowest priority,
+    among equals the one with the smallest state. A block that has not begun has no state. It holds
+    nothing of the SM either, so while the most urgent block lacks resources, less urgent blocks
+    that have begun come before all others, and if there are none, the lack is not reported. A block
+    that `stays` (see `needed_block`) is never stopped. While all places are in use or reserved, a
+    block with neither a place nor a reservation of its own is passed over, so that it does not hide
+    blocks that can be stopped.
 
     A stopped block starts no further warps, unless it has begun and has a barrier; then the core
     saves its warps. When all have ended, the core saves the rest; then the block leaves the table,
     and `stopped` answers. If the block has ended or left meanwhile, the answer is that none was
     stopped.
 
-    From `stop` to `tell`: at most 13 cycles, 3 per warp of a killed row's block that is being
-    withdrawn, and those in which ends of warps or a new block are not accepted.
+    From `stop` to `tell`: at most 13 cycles, plus 3 per warp of a killed row's block being
+    withdrawn, plus those in which ends of warps or a new block are not accepted.
 
     Members
     -------
@@ -56,8 +56,8 @@ class BlockStop(wiring.Component):
     valid : in, per block slot: occupied.
     begun : in, per block slot: a warp has started.
     levels : in, per block slot: priority of its block.
-    idle : in, per block slot: it has warps to start, and may have begun only without a barrier.
-    leave : in, per kernel row: its blocks are to leave.
+    idle : in, per block slot: has warps to start, and may have begun only without a barrier.
+    leave : in, per kernel row: its blocks must leave.
     victim : out, the block to be stopped next, a `block_victim`.
     spare : in, a block without a save place can be stopped, too: some place is not reserved.
     stop : in, strobe: see `block_stop`.
@@ -72,9 +72,9 @@ class BlockStop(wiring.Component):
     slot : out, one-hot: slot of the block being stopped.
     withdraw : out, one-hot: slot of that block, while it may have warps to start.
     tell : out, stream of `block_save`, to the core.
-    finish : out, one-hot strobe: all its warps have ended.
+    finish : out, one-hot strobe: all warps of the stopped block have ended.
     saved : in, strobe per block slot: the stopped block's state is in memory.
-    release : out, strobe: it leaves the table; never together with `over`.
+    release : out, strobe: the stopped block leaves the table; never together with `over`.
     families : in, with nested launches: family of each block.
     """
 
@@ -117,7 +117,7 @@ class BlockStop(wiring.Component):
         self._block = Signal(self._known, name="block")
         self._given = Signal(name="given")
         self._place = Signal(config.place_bits, name="save_place")
-        """Its place, given with the stop or before."""
+        """Save place of that block, given with the stop or before."""
         self._lacks = Signal(name="urgent_lacks")
 
     def elaborate(self, platform: object) -> Module:
@@ -147,7 +147,7 @@ class BlockStop(wiring.Component):
 
     def _seek(self, m: Module) -> None:
         """Compare one block after the other with the best one of this round. A round begins anew
-        when a block leaves, which may be that one."""
+        when a block leaves, as that may be the best one."""
         config = self._config
         here = Signal(config.block_bits, name="here")
         shape = data.StructLayout({**block_victim.members, "helps": 1, "slot": config.block_bits})
@@ -182,7 +182,8 @@ class BlockStop(wiring.Component):
             m.d.sync += [victim.valid.eq(0), best.valid.eq(0), here.eq(0)]
 
     def _related(self, slot: Value) -> Value:
-        """The block in `slot` has launched kernels, so that a save place is reserved for it."""
+        """Whether the block in `slot` has launched kernels, so that a save place is reserved for
+        it."""
         return self.families[slot].related if self._config.nested else Const(0)
 
     def _stop(self, m: Module) -> None:

@@ -96,7 +96,7 @@ class BlockTable(wiring.Component):
     quiet : out, with `over`: the stopped block's last warp has ended.
     release : in, one-hot strobe: the stopped block leaves the table.
     seen : out, current state of the block in the `slot` of `end` of the previous cycle.
-    idle : out, per slot: it has warps to start, and may have begun only without a barrier.
+    idle : out, per slot: has warps to start, and may have begun only without a barrier.
     withdraw : in, one-hot strobe: no further warp of the block in an `idle` slot starts; not
         together with `start`.
     claimed : in, level of the claimed block, 0 without one.

@@ -21,17 +21,17 @@ class BlockWithdrawal(wiring.Component):
     """Withdraws the warps left to start of the blocks of killed rows, and of the stopped block.
     Withdrawn warps count as ended, one by one, although they never had any resources. While a row
     is killed and a block has warps to start, it looks at one block slot after the other; first at
-    that of the stopped block. Blocks with a barrier that have begun are left alone: they hold all
-    their resources, so their warps start and end soon.
+    the slot of the stopped block. Blocks with a barrier that have begun are left alone: they hold
+    all their resources, so their warps start and end soon.
 
     Per slot 4 cycles; for a block to be withdrawn 1 more, and 3 per warp. Half of the cycles, and
     two of these 3, are left for ends of warps.
 
     Members
     -------
-    kill : in, per kernel row: it is killed.
+    kill : in, per kernel row: killed.
     stop : in, one-hot: the block in this slot is stopped.
-    idle : in, per block slot: it has warps to start, and may have begun only without a barrier.
+    idle : in, per block slot: has warps to start, and may have begun only without a barrier.
     seen : in, state of the block in the `slot` of the previous cycle's `end`, a `block_seen`.
     stall : out, no start may be decided in this cycle.
     hold : out, no end of a warp may be accepted in this cycle.

@@ -180,8 +180,8 @@ class SmController(wiring.Component):
         self._begin(m, goes[0] & ~urgent.begun)
 
     def _begin(self, m: Module, begins: Value) -> None:
-        """Offered from the next cycle on. The previous block has been accepted, otherwise there
-        would be no room."""
+        """Offer the block from the next cycle on. The previous block has been accepted; otherwise
+        there would be no room."""
         begin, urgent = self.port.begin, self._blocks.urgent
         m.d.sync += begin.valid.eq(begins | (begin.valid & ~begin.ready))
         with m.If(~begin.valid):
@@ -319,8 +319,8 @@ class SmController(wiring.Component):
         connect(m, queue.o, flipped(ended))
 
     def _free(self, m: Module) -> None:
-        """Free resources; report them one cycle later, when they are available. What was withdrawn
-        was never taken, and is reported only."""
+        """Free resources; report them one cycle later, when they are available. Resources of
+        withdrawn warps were never taken, and are only reported."""
         over, ended, freed = self._gone, self._warps.ended, self._resources.freed
         link, withdrawn, begun = self.link.freed, self._withdrawal.end, Signal(name="was_begun")
         blocks = self._blocks

@@ -45,8 +45,7 @@ def block_begin(config: Config) -> data.StructLayout:
 
 
 def block_save(config: Config) -> data.StructLayout:
-    """The block in `slot` is to be saved from page `page` on. A restored block is saved at its old
-    place."""
+    """Save the block in `slot` from page `page` on. A restored block is saved at its old place."""
     return data.StructLayout({"slot": config.block_bits, "page": SAVE_PAGE_BITS})
 
 
@@ -89,7 +88,7 @@ def block_launch(config: Config) -> data.StructLayout:
 
 
 _RECORD_ALIGNMENT, _RECORD_BITS = 8, 40
-"""Of the address of a QMD."""
+"""Of the address of a QMD: number of low bits that are 0, and width."""
 
 
 def record_page(va: Value) -> Value:
@@ -169,14 +168,14 @@ class SmPort(wiring.Signature):
     Members
     -------
     number : out, number of the SM, constant.
-    kill : out, per kernel row: its warps are to end.
+    kill : out, per kernel row: its warps must end.
     fault : in, stream of `core_fault`.
 
     With nested launches
     --------------------
     launch : in, stream of `block_launch`; the block is not over before the answer.
     launched : out, strobe: the answer, see `launch_answer`.
-    children : out, per block slot: it has children that are not complete. 1 with the answer of an
+    children : out, per block slot: has children that are not complete. 1 with the answer of an
         accepted launch, and for some cycles after a block with children has begun again.
     child_failed : out, per block slot: a child that is complete, or a descendant of it, has failed;
         valid while `children` is 0.

@@ -40,7 +40,7 @@ class Sm(wiring.Component):
     link : in, the global logic controller.
     kernel : in, kernel words.
     number : in, number of the SM, constant.
-    kill : in, per kernel row: its warps are to end, and no further ones to start.
+    kill : in, per kernel row: its warps must end, and no further ones start.
     fault : out, warp faults; 1 cycle after the core.
     read : out, virtual reads.
     write : out, virtual writes.

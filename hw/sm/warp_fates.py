@@ -11,7 +11,7 @@ __all__ = ["WarpFates", "block_fates", "warp_fate", "warp_number"]
 
 
 def block_fates(config: Config) -> data.StructLayout:
-    """Bits per warp of a block: it has ended; its state is in memory."""
+    """Bits per warp of a block: the warp has ended; its state is in memory."""
     return data.StructLayout({"over": config.sm_warps, "saved": config.sm_warps})
 
 
@@ -21,8 +21,8 @@ def warp_number(config: Config) -> data.StructLayout:
 
 
 warp_fate = data.StructLayout({"waits": 1, "over": 1, "saved": 1})
-"""Fate of a warp that is to start: it waits for the bits of its block; it had ended; it is
-restored. Otherwise it starts as any other."""
+"""Fate of a warp that is about to start. `waits`: the bits of its block have not arrived. `over`:
+it had ended. `saved`: it is restored. Otherwise it starts like any other."""
 
 
 class WarpFates(wiring.Component):

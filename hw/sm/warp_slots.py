@@ -30,7 +30,7 @@ class WarpSlots(wiring.Component):
     -------
     found : out, a hardware warp is free; registered.
     warp : out, its number; registered.
-    start : in, strobe: it now serves this block; only with `found`.
+    start : in, strobe: `warp` now serves this block; only with `found`.
     end : in, strobe: `warp` has ended.
     ended : out, `end` one cycle later, with the block served.
     """

@@ -26,7 +26,7 @@ def checked_row(config: Config) -> data.StructLayout:
 def access(config: Config, words: int) -> data.StructLayout:
     """An access to one line of `words` words. `mask`: its lanes, 0 for no access; `places`: word of
     each lane. `data`, `strobe`: words to be stored, and their enables. `last`: last access of its
-    instruction. `va`: address of the line, or with a `cause` that of the failure."""
+    instruction. `va`: address of the line or, with a `cause`, of the failure."""
     return data.StructLayout({
         "warp": config.warp_bits,
         "row": config.row_bits,

@@ -50,8 +50,8 @@ class ReadOnlyCache(wiring.Component):
     release : in, with the answer: a line that is kept for the warp need not be kept any longer.
     open : out, no fill is outstanding.
     drop : in, invalidate the lines of `row`. No fill of them may be outstanding. Behind the SM port
-        none is: a row's words come after its last warp has ended, and a warp waiting for a line,
-        killed or not, ends only after the fill.
+        there is none: a row's words come after its last warp has ended, and a warp waiting for a
+        line, killed or not, ends only after the fill.
     request : out, stream of `core_request`: reads.
     beat : in, beats, all accepted at once.
     """

@@ -173,8 +173,8 @@ class Core(wiring.Component):
         ]
 
     def _may_retry(self, unit: str) -> Value:
-        """Whether warps may retry that were held for a unit. Stopped and killed ones do not wait
-        for the launches of others."""
+        """Whether warps held for a unit may retry. Stopped and killed warps do not wait for the
+        launches of others."""
         room = self._fetch.room[unit]
         return room | self.kill.any() | self._fetch.stopped.any() if unit == "launch" else room
 
@@ -352,7 +352,7 @@ class Core(wiring.Component):
                 self._written.context.eq(put.p.context),
                 self._next.warp.eq(put.p.warp),
                 self._next.slot.eq(put.p.place.slot),
-                # Memory may say anything, if the state could not be saved.
+                # Memory may contain anything if the state could not be saved.
                 self._next.ready.eq(~(self._next.barrier | self._next.waits)),
                 self._next.barrier.eq(put.p.wait == WarpWait.BARRIER),
                 self._next.waits.eq(put.p.wait == WarpWait.TIME),

@@ -37,9 +37,9 @@ PROGRAM_LINES, CONSTANT_LINES = 32, 8
 
 _BASE = ("valid", "dead", "dying", "saves", "odd", "at")
 _WORD = ("missed", "status", "word")
-"""Pipeline payload of a warp: it must not execute (`dead`), because its memory access failed
-(`dying`), or its block is stopped (`saves`); its pc is misaligned (`odd`); its instruction, or the
-reason for its absence."""
+"""Pipeline payload of a warp. `dead`: it must not execute, because its memory access failed
+(`dying`) or its block is stopped (`saves`). `odd`: its pc is misaligned. The rest: its instruction,
+or the reason for its absence."""
 
 _UNITS = {Operand.GLOBAL: "memory", Operand.LOCAL: "memory", Operand.SHARED: "shared"}
 
@@ -57,8 +57,8 @@ _DEPTH = 16
 
 def last_words(config: Config) -> data.StructLayout:
     """Reason for the end of a warp, with the address of its instruction and the address accessed.
-    `dying`: its memory access failed, as reported at the end of the access. `saves`: it is to be
-    saved."""
+    `dying`: its memory access failed, as reported at the end of the access. `saves`: the warp must
+    be saved."""
     return data.StructLayout({
         "valid": 1,
         "dying": 1,
@@ -94,7 +94,7 @@ class Fetch(wiring.Component):
     block : in, position of its block, 1 cycle later.
     room : in, per unit: room for one more instruction.
     reserve : out, strobe: the room is used.
-    children : in, with nested launches; per block slot: it has children that are not complete.
+    children : in, with nested launches; per block slot: has children that are not complete.
     child_failed : in, with nested launches; per block slot: a child that is complete has failed,
         see `SmPort`.
     outcome : out, outcome of a picked warp.
@@ -242,7 +242,8 @@ class Fetch(wiring.Component):
         ]
 
     def _constant(self, m: Module) -> None:
-        """Look up constants and special registers; every warp does, whether it wants one or not."""
+        """Look up constants and special registers; every warp does so, whether it needs one or
+        not."""
         checked, look, special = self._checked, self._constants.look, self._checked.word.value
         m.d.sync += self._final.eq(checked)
         m.d.comb += [

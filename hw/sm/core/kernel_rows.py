@@ -46,7 +46,7 @@ local_part = data.StructLayout({
     "units": local_word["units"].shape,
 })
 """This SM's part of a kernel's local memory: address, and size per thread in units of 16 bytes;
-undefined for a kernel without."""
+undefined for a kernel without local memory."""
 
 
 def buffer_look(config: Config) -> data.StructLayout:
@@ -178,11 +178,11 @@ class KernelRows(wiring.Component):
         ]
 
     def _local(self, m: Module) -> None:
-        """The address is computed as the words arrive, which come one after another."""
+        """The address is computed as the words arrive, one after another."""
         kernel = self.kernel
         area = Signal(local_part)
         distance = Signal(VA_BITS)
-        """Of this SM's part from the first one."""
+        """Distance of this SM's part from the first one."""
         arrived = Signal()
         row = Signal(self._config.row_bits)
         m.submodules.local = store = memory.Memory(

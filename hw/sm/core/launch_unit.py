@@ -24,7 +24,7 @@ class LaunchUnit(wiring.Component):
     Members
     -------
     room : out, no instruction is here.
-    reserve : in, strobe: one will come.
+    reserve : in, strobe: an instruction will come.
     row : in, its rows.
     launch : out, see `SmPort`; 2 cycles after the last row.
     launched : in, see `SmPort`.

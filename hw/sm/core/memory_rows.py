@@ -21,13 +21,13 @@ class MemoryRows(wiring.Component):
     Parameters
     ----------
     shared : shared memory, addressed by offsets into the block's `limit` units of 1024 bytes;
-        otherwise global memory with 49-bit addresses, and local memory, which becomes global: one
-        word of all threads of a warp after another, word by word those of all warps.
+        otherwise global memory with 49-bit addresses, and local memory, which becomes global: word
+        by word; for each word, warp by warp; for each warp, all its threads.
 
     Members
     -------
     room : out, there is room for one more instruction.
-    reserve : in, strobe: it is used.
+    reserve : in, strobe: the room is used.
     i : in, rows of instructions with reserved room.
     limit : in, limit of the block of the arriving row, 8 bits.
     local : in, local memory of the kernel of the arriving row, one cycle later.

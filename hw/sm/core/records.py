@@ -94,9 +94,9 @@ def instruction(config: Config) -> data.StructLayout:
     """A checked instruction of a warp; registers by number, `value` as in `isa.LAYOUT`. Loads of
     constants and of special registers common to all lanes have become moves of a value.
 
-    `transfer`: an instruction of `StateTransfer`. Lane n accesses the word n of the 128 bytes at
+    `transfer`: an instruction of `StateTransfer`. Lane n accesses word n of the 128 bytes at
     `at.context.pc`, a physical address or an offset in shared memory. `own`: its registers are
-    those of the unit instead of the warp's."""
+    those of `StateTransfer` instead of the warp's."""
     return data.StructLayout({
         "at": warp_place(config),
         "transfer": 1,

@@ -41,7 +41,7 @@ class RegisterFile(wiring.Component):
 
     Pipeline results are written at once; memory results in the remaining cycles, round robin.
 
-    A register of a warp that it has not written reads as 0 (PREEMPT-10). The first instruction that
+    A register that its warp has not written reads as 0 (PREEMPT-10). The first instruction that
     writes it covers all lanes of all rows, then marks it. The registers of `StateTransfer`, which
     has several instructions in flight, always count as written.
 

@@ -29,7 +29,7 @@ class SharedMemory(wiring.Component):
     begin : in, strobe, only while `free`: a block begins.
     free : out, a block may begin.
     finish : in, strobe per slot: its block is over.
-    clear : out, per slot: its units are being returned, a new block must wait.
+    clear : out, per slot: its units are being returned, so a new block must wait.
     room : out, there is room for one more instruction.
     reserve : in, strobe: the room is used.
     row : in, strobe: a row of an instruction with reserved room, an `access_row`.

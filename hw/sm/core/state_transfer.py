@@ -30,7 +30,8 @@ _STATE_WORDS = 4
 
 _LINES = SHARED_UNIT // STATE_LINE
 _IN_UNIT = (_LINES - 1).bit_length()
-"""Lines of a unit of shared memory; the unit has a register for each."""
+"""Width of the number of a line in a unit of shared memory. `StateTransfer` has a register of its
+own for each of these lines."""
 
 _LINE_BITS = 16
 """Width of the number of a line in its place."""
@@ -99,14 +100,14 @@ class StateTransfer(wiring.Component):
     stopped : out, per block slot: its warps execute nothing more.
     finish : in, strobe per block slot: all warps of the block have ended.
     saved : out, strobe per block slot: the stopped block's state is in memory.
-    kill : in, per kernel row: nothing of it has to be saved.
+    kill : in, per kernel row: nothing of it need be saved.
     start : in, strobe: a warp starts with a number of units of registers.
     at : in, block slot and number of the starting warp, a `warp_number`.
     fate : out, fate of the starting warp (`warp_fate`), 1 cycle later.
-    resume : in, strobe: it can be restored.
+    resume : in, strobe: the starting warp can be restored.
     over : in, strobe: a warp has ended.
-    saving : in, per warp: it is to be saved.
-    gone : out, strobe: it is saved.
+    saving : in, per warp: must be saved.
+    gone : out, strobe: a warp is saved.
     look : out, number of a warp.
     context : in, its context, 1 cycle later.
     place : in, its place, 1 cycle later.
@@ -182,17 +183,19 @@ class StateTransfer(wiring.Component):
         self._offers, self._sent, self._heard = (
             Signal(name=name) for name in ("offers", "sent", "heard")
         )
-        """An instruction is offered, is sent; the last one retires."""
+        """An instruction is offered (`_offers`), is sent (`_sent`); the last one retires
+        (`_heard`)."""
         self._executed, self._landed, self._here = (
             Signal(name=name) for name in ("executed", "landed", "here")
         )
-        """All instructions have retired; all accesses of memory have completed; likewise of shared
-        memory."""
+        """`_executed`: all instructions have retired. `_landed`: all accesses of memory have
+        completed. `_here`: all accesses of shared memory have."""
         self._asked, self._fails = Signal(_COUNT_BITS, name="asked"), Signal(name="fails")
-        """Number of accesses of memory so far; one fails."""
+        """`_asked`: number of accesses of memory so far. `_fails`: one fails."""
         way = {"warp": config.warp_bits, "at": place(config), "until": self._asked.shape()}
         m.submodules.way = self._way = StreamFIFO(data.StructLayout(way), _SAVES)
-        """Saved warps whose state is on its way, up to an access."""
+        """Saved warps whose state is on its way to memory; `until`: number of accesses up to its
+        last one."""
         self._blocks(m)
         self._track(m)
         self._see(m)
@@ -290,7 +293,7 @@ class StateTransfer(wiring.Component):
             m.d.sync += self._bad.eq(1)
 
     def _see(self, m: Module) -> None:
-        """Read what belongs to the warp; parts that all instructions have in common."""
+        """Read the data of the warp; drive the parts common to all instructions."""
         config, o = self._config, self.o.p
         m.submodules.amounts = amounts = memory.Memory(
             shape=range(65), depth=config.sm_warps, init=[]
@@ -339,7 +342,7 @@ class StateTransfer(wiring.Component):
         m.d.sync += [
             self._job.eq(job),
             self._at.slot.eq(encode(lowest(blocks))),
-            # As a fault says it: the last one was a warp's.
+            # As faults report it for a block; the last one was that of a warp.
             self._at.index.eq(0),
         ]
         m.next = "SLOT"
@@ -350,7 +353,7 @@ class StateTransfer(wiring.Component):
         m.next = "WARP"
 
     def _find(self, m: Module) -> None:
-        """Read what belongs to it, and determine its lines in memory."""
+        """Read the data of the block or warp, and determine its lines in memory."""
         words, context, job = self._words, self.context, self._job
         high, before = Signal(_high, name="high"), Signal(_LINE_BITS, name="lines_before")
         m.d.comb += [
@@ -423,7 +426,7 @@ class StateTransfer(wiring.Component):
                 m.next = then
 
     def _each(self, m: Module, number: Value, then: str) -> None:
-        """Offer as many instructions as that, possibly none, then go to state `then`."""
+        """Offer `number` instructions, possibly none, then go to state `then`."""
         ends = self._count == number
         m.d.comb += self._offers.eq(~ends)
         with m.If(self._sent):
@@ -611,7 +614,7 @@ class StateTransfer(wiring.Component):
         failing = self._fails & (self._job == Job.SAVE)
         # The next warps may fail while a fault waits, so each has a bit of its own.
         mine = bad.bit_select(way.p.warp, 1)
-        # Of numbers that wrap: less than half a round apart, so the sign is that of their width.
+        # The numbers wrap, and are less than half a round apart: the highest bit is the sign.
         over = ~(self._ended - way.p.until)[_COUNT_BITS - 1]
         changed, faulty = (Signal(place(self._config), name=name) for name in ("changed", "faulty"))
         m.d.comb += [

@@ -29,7 +29,7 @@ class UnitAllocator(wiring.Component):
     take : in, allocate `count` units to `owner`, possibly 0; accepted at once, `busy` until
         complete.
     busy : out, an allocation is in progress.
-    owner : out, its owner.
+    owner : out, owner of that allocation.
     hold : in, no unit is allocated in this cycle.
     next : out, the next unit of the allocation; allocated in this cycle without `hold`.
     give : in, free all units of an owner; accepted when complete.

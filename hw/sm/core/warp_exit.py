@@ -24,7 +24,7 @@ class WarpExit(wiring.Component):
 
     Members
     -------
-    ending : in, per warp: it has left the pipeline.
+    ending : in, per warp: has left the pipeline.
     last : in, reason, when it leaves.
     ends : in, completed memory instructions of several units.
     failed : out, one of these per cycle.
@@ -32,7 +32,7 @@ class WarpExit(wiring.Component):
     end : out, stream of warp numbers: warps that have ended.
     give : out, free the registers of a warp.
     ended : out, strobe: the warp is gone.
-    over : out, with `ended`: unless it is saved, the place of the warp.
+    over : out, with `ended`: the place of the warp, unless it is saved.
     """
 
     def __init__(self, config: Config, sides: int) -> None:

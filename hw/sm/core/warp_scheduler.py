@@ -31,7 +31,7 @@ def warp_event(config: Config) -> data.StructLayout:
 
 def warp_outcome(config: Config) -> data.StructLayout:
     """Outcome of a picked warp: its instruction executes; or it does not, because the warp has
-    `ended`, is stopped and to be saved (`saves`), or is held (one bit of `held`) and fetches it
+    `ended`, is stopped and must be saved (`saves`), or is held (one bit of `held`) and fetches it
     again."""
     return data.StructLayout({
         "valid": 1,
@@ -59,11 +59,11 @@ class WarpScheduler(wiring.Component):
     done_before : in, strobe: the warp had ended before its block was saved, so it ends at once.
     dying : out, per warp: its memory access failed; it ends instead of executing its next
         instruction.
-    over : out, per warp: it had ended before its block was saved; it ends instead of executing its
-        next instruction.
-    saving : out, per warp: it has left the pipeline, and is to be saved.
-    saved : in, strobe: it is saved.
-    ending : out, per warp: it has left the pipeline for good.
+    over : out, per warp: had ended before its block was saved; ends instead of executing its next
+        instruction.
+    saving : out, per warp: has left the pipeline, and must be saved.
+    saved : in, strobe: the warp is saved.
+    ending : out, per warp: has left the pipeline for good.
     ended : in, strobe: the warp is gone.
     """
 

@@ -47,7 +47,7 @@ class WarpStart(wiring.Component):
     at : out, block slot and number of the starting warp, a `warp_number`.
     fate : in, fate of the starting warp (`warp_fate`), 1 cycle later.
     over : out, strobe: the warp had ended before its block was saved.
-    resume : out, strobe: it is to be restored.
+    resume : out, strobe: the warp must be restored.
     write : out, otherwise, its first context, which makes it ready; held until `free_write`.
     free_write : in, `write` is possible in this cycle.
     forget : in, strobe: a block begins; do not continue from the previous warp.

@@ -28,11 +28,12 @@ class WarpWaits(wiring.Component):
     at : in, place of a warp that starts to wait.
     next : in, its wait.
     release : in, strobe per block slot: its barrier is complete.
-    children : in, with nested launches, per block slot: it has children that are not complete.
+    children : in, with nested launches, per block slot: has children that are not complete.
     kill : in, per kernel row.
     stopped : in, per block slot.
     wake : out, per warp: its wait is over, or interrupted.
-    cut : out, per warp: its wait was interrupted by `stopped`: for a time, at the barrier.
+    cut : out, per warp: its wait was interrupted by `stopped`: a wait for a time (`timed`), at the
+        barrier (`barred`).
     undo : out, strobe: a warp of the block leaves the barrier, as it is `cut`.
     start : in, strobe: the warp starts; its `cut` is 0 again.
     look : in, a warp.
@@ -101,9 +102,9 @@ class WarpWaits(wiring.Component):
     def _look(
         self, m: Module, timed: Signal, other: Signal, slots: data.View
     ) -> tuple[Value, Signal, Signal]:
-        """A warp whose wait for a time is over, or that is killed or stopped in its wait, one-hot;
-        whether it is stopped; its block slot. The value read is valid only if the warp was already
-        waiting at the read."""
+        """Returns a warp whose wait for a time is over, or that is killed or stopped while it
+        waits, one-hot; whether it is stopped; and its block slot. The value read is valid only if
+        the warp was already waiting at the read."""
         config, next_ = self._config, self.next
         now = Signal(_TIME_BITS)
         turn = Signal(config.warp_bits)
@@ -159,7 +160,7 @@ class Barriers(wiring.Component):
     begin : in, strobe: a block begins.
     warps : in, with `begin`: its number of warps.
     arrive : in, strobe: one of its warps arrives at the barrier.
-    undo : in, strobe: one leaves it again.
+    undo : in, strobe: one of its warps leaves it again.
     leave : in, strobe: one of its warps ends.
     release : out, strobe per slot, 1 cycle after the last arrival: all warps left are at the
         barrier and continue.

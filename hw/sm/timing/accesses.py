@@ -23,7 +23,7 @@ __all__ = ["Loads", "Stores"]
 
 
 def _note_state(config: Config) -> dict[str, int]:
-    """Marks of an outstanding access: it is a line of a state; it is the last one."""
+    """Marks of an outstanding access. `state`: a line of a state. `last`: its last line."""
     return {"state": 1, "last": 1} if config.preemption else {}
 
 

@@ -21,8 +21,8 @@ LINE_BITS = SAVE_PAGE_BITS + (_PAGE_LINES - 1).bit_length()
 
 
 def block_place(config: Config) -> data.StructLayout:
-    """Place of a block's state, and what determines its size: units of shared memory, and of
-    registers per warp."""
+    """Place of a block's state, and the numbers that determine its size: units of shared memory,
+    and of registers per warp."""
     return data.StructLayout({
         "row": config.row_bits,
         "page": SAVE_PAGE_BITS,
@@ -55,12 +55,12 @@ class StateLines(wiring.Component):
 
     Members
     -------
-    blocks : in, strobe per block slot: the block is to be transferred.
-    warps : in, stream of `moved_warp`: warps to be transferred.
+    blocks : in, strobe per block slot: transfer the block.
+    warps : in, stream of `moved_warp`: warps to transfer.
     look : out, number of a block slot.
     place : in, its `block_place`, 1 cycle later.
     fates : in, its fates, 1 cycle later: 64 bits.
-    kill : in, per kernel row: it is killed.
+    kill : in, per kernel row: killed.
     o : out, stream of `block_lines`.
     """
 
@@ -92,7 +92,7 @@ class StateLines(wiring.Component):
                     m.d.sync += [
                         lines.block.eq(1),
                         lines.owner.slot.eq(encode(chosen)),
-                        # As a fault says it: the last one was a warp's.
+                        # As faults report it for a block; the last one was that of a warp.
                         lines.owner.index.eq(0),
                     ]
                     m.next = "LOOK"

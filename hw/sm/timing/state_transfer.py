@@ -44,10 +44,10 @@ class StateTransfer(wiring.Component):
     stopped : out, per block slot: its warps execute nothing more.
     finish : in, strobe per block slot: all warps of the block have ended.
     saved : out, strobe per block slot: the stopped block's state is in memory.
-    kill : in, per kernel row: nothing of it has to be saved.
+    kill : in, per kernel row: nothing of it need be saved.
     start : in, strobe: a warp starts with a number of units of registers; also offered before.
     fate : out, fate of the starting warp (`warp_fate`), 1 cycle after it is offered.
-    resume : in, with `start`: it is to be restored.
+    resume : in, with `start`: the warp must be restored.
     over : in, strobe: a warp ends, unless it is saved.
     save : in, stream of `moved_warp`: warps to be saved; always accepted.
     put : out, stream of the progress of restored warps.
@@ -97,7 +97,8 @@ class StateTransfer(wiring.Component):
         self._opened, self._closed, self._dropped = (
             Signal(config.sm_blocks, name=name) for name in ("opened", "closed", "dropped")
         )
-        """Blocks that are restored, are saved, were killed before that."""
+        """Blocks that are restored (`_opened`), are saved (`_closed`), were killed before
+        (`_dropped`)."""
         self._blocks(m)
         self._places(m)
         self._queues(m)

@@ -57,7 +57,7 @@ class Steps(wiring.Component):
     over : out, with preemption; strobe: the warp ends.
     put : in, with preemption: stream of the progress of restored warps.
     launch : out, with nested launches: stream of `warp_launch`.
-    children : in, with nested launches; per block slot: it has children that are not complete.
+    children : in, with nested launches; per block slot: has children that are not complete.
     again : out, with nested launches: stream of `warp_wake`, warps that wait, for the children of
         their block or for the end of another launch; they are looked at again in the next turn.
     """
@@ -235,8 +235,8 @@ class Steps(wiring.Component):
             m.d.comb += [fault.at.eq(0), fault.va.eq(0)]
 
     def _restore(self, m: Module, write: memory.WritePort) -> None:
-        """Progress of a restored warp, when that of no other is written. So a warp that waits for
-        its access to be accepted does not delay it."""
+        """Writes the progress of a restored warp when no other progress is written. So a warp that
+        waits for its access to be accepted does not delay it."""
         put = self.put
         m.d.comb += put.ready.eq(~self._accesses & ~(self.keep & self.free))
         with m.If(put.valid & put.ready):

@@ -29,9 +29,9 @@ class Timer(wiring.Component):
     -------
     wakes : in, streams of `warp_wake`: warps that start to compute, or have failed; one per cycle
         is accepted.
-    kill : in, per kernel row: it is killed.
+    kill : in, per kernel row: killed.
     owner : in, with preemption; strobe: `warp` starts for block slot `slot`.
-    stopped : in, with preemption; per block slot: it is stopped.
+    stopped : in, with preemption; per block slot: stopped.
     fire : out, stream of `warp_fire`.
     """
 

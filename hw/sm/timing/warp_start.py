@@ -41,8 +41,8 @@ class WarpStart(wiring.Component):
     put_accesses : out, strobe: store `word` as the number of accesses.
     wake : out, stream of `warp_wake`: the warp starts to compute.
     fate : in, with preemption: `warp_fate` of the warp offered; of one that `waits`, later.
-    resume : out, with preemption; strobe: it is to be restored, instead of `wake`.
-    none : out, with preemption: it makes no access, since it had ended.
+    resume : out, with preemption; strobe: the warp must be restored, instead of `wake`.
+    none : out, with preemption: the warp makes no access, since it had ended.
     """
 
     def __init__(self, config: Config) -> None:
@@ -202,8 +202,8 @@ class WarpStart(wiring.Component):
             m.next = "IDLE"
 
     def _warp_states(self, m: Module) -> None:
-        """Its first access is at that of the block + index · warp bytes; its computing time is
-        `cycles` plus the part of `spread` selected by `_mixed`."""
+        """The first access of a warp is at that of the block + index · warp bytes; its computing
+        time is `cycles` plus the part of `spread` selected by `_mixed`."""
         wait, mixed = self.facts.wait, self._mixed(m)
         with m.State("WARP"):
             m.d.comb += self.look.eq(Place.ACCESSES)
