@@ -25,7 +25,7 @@ class Admission(JobStates):
     ----------
     has_area : the running context has a save area.
     may_stop : the task is allowed to cause blocks of lower priority to be stopped.
-    form : of the task's blocks, according to its QMD.
+    form : form of the task's blocks, according to its QMD.
     """
 
     def __init__(self, *shared: Any, children: Children | None) -> None:
@@ -60,8 +60,8 @@ class Admission(JobStates):
         ]
 
     def _other_form(self) -> Value:
-        """The task has saved blocks, which its QMD does not describe any more: what they would
-        load, other tasks may have saved there before."""
+        """Whether the task has saved blocks that its QMD no longer describes: they might load what
+        other tasks have saved there before."""
         job = self._job
         if not self._config.preemption:
             return Const(0)

@@ -81,7 +81,7 @@ class Children(JobStates):
 
     @property
     def linked(self) -> Value:
-        """The parent of the task has been written, or there is none."""
+        """Whether the parent of the task has been written, or there is none."""
         page, under_way = self._job.task.page, self._linking
         waits = self._links & (self._link.child == page)
         return ~(waits | (under_way.valid & (under_way.child == page)))
@@ -89,7 +89,7 @@ class Children(JobStates):
     def states(self, m: Module, kept: data.View) -> None:
         """A kernel launches a child, which gets a place in the kernel tree, and loses it if it is
         refused after that. A save place is reserved with the first child of a block, so that the
-        block can wait for it elsewhere than on an SM (NEST-12)."""
+        block can leave its SM while it waits for the child (NEST-12)."""
         unit, parts, job = self._unit, self._parts, self._job
         kins, parent, page = self.kins, kept.task, job.task.page
         with m.State("PARENT"):
@@ -143,5 +143,5 @@ class Children(JobStates):
 
 
 def linked(children: Children | None) -> Value:
-    """The parent of the task has been written, or there is none."""
+    """Whether the parent of the task has been written, or there is none."""
     return children.linked if children else Const(1)

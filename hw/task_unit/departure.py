@@ -65,8 +65,9 @@ class Departure(JobStates):
 
     def end_or_return(self, m: Module, kept: data.View) -> None:
         """All blocks of a row that were placed have ended: the task ends, or a stopped task with
-        blocks left returns to its list (ASID-25), by STORE, PUSH and CLOSE. Or some of a queue's
-        have: blocks of a killed one may have ended early, so its entries are not processed."""
+        blocks left returns to its list (ASID-25), by STORE, PUSH and CLOSE. Or some blocks of a
+        queue have ended; blocks of a killed queue may have ended early, so its entries do not count
+        as processed."""
         unit, parts, job = self._unit, self._parts, self._job
         with m.State("LOOK"):
             m.next = "KNOW"
@@ -124,7 +125,7 @@ class Departure(JobStates):
 
     def _keep_blocks(self, m: Module) -> None:
         """Take back the saved blocks of a row: a task that has some returns, too, even if all its
-        others have ended. Or give up those of a failing task."""
+        other blocks have ended. Or give up the saved blocks of a failing task."""
         unit, job = self._unit, self._job
         keep, kept, discard = unit.port.keep, unit.port.kept, unit.port.discard
         m.d.comb += [

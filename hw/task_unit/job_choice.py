@@ -41,7 +41,7 @@ class Job(enum.Enum, shape=4):
 class JobChoice(wiring.Component):
     """Selects one job at a time, by priority:
 
-    1. stop a task that is to end early;
+    1. stop a task that must end early;
     2. hand on an ended task and free its row, or add blocks to a queue whose blocks have ended;
     3. return a stopped task with undistributed blocks to its list, once its blocks on SMs have
        ended;
@@ -67,7 +67,7 @@ class JobChoice(wiring.Component):
     leave : in, all tasks of the running context must give up their slots.
     drains : in, running tasks are not stopped in favour of others, nor while `leave` is 1.
     highest : in, the highest non-empty list.
-    faulty : in, a row to be stopped, as its task is to end early.
+    faulty : in, a row to be stopped, as its task must end early.
     ended : in, a row whose task has ended.
     returning : in, a row whose task returns to its list.
     victim : in, the running row of lowest priority; valid while `sure`.
@@ -75,9 +75,9 @@ class JobChoice(wiring.Component):
     free : in, a free row, if a slot is free as well.
     crowded : in, a row is free, but no slot.
     delivers : in, the previous ended task has not been taken yet, so no other can be handed on.
-    over : in, a resting queue is to end.
-    visits : in, a task is to be visited.
-    moved : in, a queue is to be advanced.
+    over : in, a resting queue must end.
+    visits : in, a task must be visited.
+    moved : in, a queue must be advanced.
     refills : in, strobe: the current job adds blocks to a queue whose blocks had ended.
     offered : in, a launch is offered.
     """
@@ -113,8 +113,8 @@ class JobChoice(wiring.Component):
         """A job is selected. It starts at once, since a selection is made only while the task unit
         is idle."""
         self._visited, self._advanced = Signal(name="visited"), Signal(name="advanced")
-        """The last job was a visit; the last one that was no visit advanced a queue or added blocks
-        to it."""
+        """`_visited`: the last job was a visit. `_advanced`: the last job other than a visit
+        advanced a queue or added blocks to one."""
         self._lower = Signal()
         self._known = Signal()
         """The victim's priority is below that of the highest list; valid if the victim is known."""

@@ -20,7 +20,7 @@ class JobState:
     context, level : its context, and its level in lists and rows.
     row : row of the job, or of the parent of a child.
     launches : the job is a launch; `action`, `span`: with this action, for these entries.
-    visits : it visits a task that may have to be killed.
+    visits : the job visits a task that may have to be killed.
     returns : a stopped task returns to its list.
     advances : blocks of a queue have ended, up to `number`.
     holds : the task has a row, which the job frees at its end.
@@ -30,7 +30,7 @@ class JobState:
     wakes : a resting queue is on its way to its list.
     verdict : reason of a failure.
     saved : saved blocks of the task, if `task.saved`.
-    kin : with nested launches, its place among kernels.
+    kin : with nested launches, place of the task in the kernel tree.
     """
 
     def __init__(self, config: Config) -> None:
@@ -55,12 +55,12 @@ class JobState:
 
     @property
     def decrements(self) -> Value:
-        """The dependence counter is to be decremented."""
+        """Whether the dependence counter must be decremented."""
         return self.launches & (self.action == LaunchAction.DECREMENT_DEPENDENCE)
 
     @property
     def bears(self) -> Value:
-        """The task is a child that is being launched."""
+        """Whether the task is a child that is being launched."""
         if not self._nested:
             return Const(0)
         return self.launches & (self.action == LaunchAction.CHILD)

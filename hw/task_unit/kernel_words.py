@@ -24,7 +24,7 @@ __all__ = ["KernelWords"]
 class KernelWords(wiring.Component):
     """Sends the kernel words of a row, one per cycle, starting in the cycle after `start`: first
     the words that every kernel has, then those of its local memory, if it has any, then two for
-    each valid constant buffer but number 0.
+    each valid constant buffer except number 0.
 
     Members
     -------
@@ -61,8 +61,8 @@ class KernelWords(wiring.Component):
         left = Signal(CONSTANT_BUFFERS)
         group = Signal(CONSTANT_BUFFERS)
         ends = Signal()
-        """Groups of further words left, bit 0 for local memory, others for constant buffers; the
-        first of them; the end of a group."""
+        """`left`: groups of further words left, bit 0 for local memory, others for constant
+        buffers. `group`: the first of them. `ends`: the end of a group."""
         m.d.comb += [
             kernel.valid.eq(sends),
             kernel.row.eq(self.row),
@@ -90,7 +90,7 @@ class KernelWords(wiring.Component):
 
     @staticmethod
     def _second(number: Value) -> Value:
-        """Whether it is the second word of a further constant buffer."""
+        """Whether this is the second word of a further constant buffer."""
         return number[-1] & number[0]
 
     def _valid(self) -> Value:

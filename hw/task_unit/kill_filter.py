@@ -1,4 +1,4 @@
-"""Decides whether a task is to be killed (PREEMPT-7)."""
+"""Decides whether a task must be killed (PREEMPT-7)."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
@@ -13,17 +13,17 @@ __all__ = ["KillFilter"]
 
 
 class KillFilter(wiring.Component):
-    """Decides whether a task is to be killed: its channel is disabled, or the kill request in
+    """Decides whether a task must be killed: its channel is disabled, or the kill request in
     progress names the task, its address space or its context.
 
     Members
     -------
-    on : in, per channel: it is enabled.
+    on : in, per channel: enabled.
     request : in, the kill request.
-    requested : in, it is in progress.
+    requested : in, the request is in progress.
     task : in, a task.
     context : in, its context.
-    kills : out, the task is to be killed; 1 cycle late.
+    kills : out, the task must be killed; 1 cycle late.
     """
 
     def __init__(self, config: Config) -> None:

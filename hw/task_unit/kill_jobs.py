@@ -13,8 +13,8 @@ __all__ = ["KillJobs"]
 
 
 class KillJobs(JobStates):
-    """Visits the tasks of rows and lists and the resting queues, as `KillSweep` says, and kills
-    those that `KillFilter` names."""
+    """Visits the tasks of rows and lists and the resting queues, in the order of `KillSweep`, and
+    kills those selected by `KillFilter`."""
 
     def wire(self, m: Module) -> None:
         unit, parts, job = self._unit, self._parts, self._job
@@ -41,7 +41,7 @@ class KillJobs(JobStates):
         connect(m, flipped(unit.kill_request), sweep.request)
 
     def begin(self, m: Module) -> None:
-        """Go to the task that is to be visited."""
+        """Go to the task to be visited."""
         parts, job = self._parts, self._job
         visit = parts.sweep.visit
         m.d.sync += job.row.eq(visit.row)
@@ -64,7 +64,7 @@ class KillJobs(JobStates):
         self.pass_on(m)
 
     def states(self, m: Module, kept: data.View) -> None:
-        """Visit a task of a row or a list, and kill it if it is to be killed."""
+        """Visit a task of a row or a list, and kill it if it must be killed."""
         unit, parts, job = self._unit, self._parts, self._job
         visit, lists = parts.sweep.visit, parts.lists
         with m.State("INSPECT"):

@@ -1,4 +1,4 @@
-"""Visits all tasks to find those that are to be killed (PREEMPT-7)."""
+"""Visits all tasks to find those that must be killed (PREEMPT-7)."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, enum, stream, wiring
@@ -52,12 +52,12 @@ class KillSweep(wiring.Component):
 
     Members
     -------
-    on : in, per channel: it is enabled.
+    on : in, per channel: enabled.
     request : in, a kill request; accepted when it is complete, so it is stable meanwhile.
     requested : out, the request is in progress.
     waiting : in, per level of each context: its list is not empty.
-    queues : in, per queue: it is open.
-    rows : in, the task of some row has faulted or is to be killed.
+    queues : in, per queue: open.
+    rows : in, the task of some row has faulted or must be killed.
     rests : in, the task unit is between two jobs.
     ends : in, strobe: a task begins to end (`TaskEnd.ended`).
     finishing : in, a task is ending or about to.

@@ -22,16 +22,16 @@ class OldestBlocks(wiring.Component):
     """Follows the oldest unfinished block of each row with a queue; blocks end in any order. Only
     the first `Config.queue_window` blocks from the oldest one on may be placed.
 
-    A block has a position, modulo two windows: one after that of the previous block of the row,
-    across its queues. Whether it has ended is a bit in RAM, at its position modulo the window: 1 in
-    the first window, 0 in the second. So bits need not be cleared, neither for the next window nor
-    for the next queue, which begins after as many positions as blocks have ended. With preemption,
-    saved blocks of a killed queue are dropped, and never end. So after a kill the bits of the row
-    are cleared, one per cycle in which no bit is set or about to be.
+    A block has a position, modulo two windows: one after the position of the previous block of the
+    row, across its queues. Whether it has ended is a bit in RAM, at its position modulo the window:
+    1 in the first window, 0 in the second. So bits need not be cleared, neither for the next window
+    nor for the next queue, which begins after as many positions as blocks have ended. With
+    preemption, saved blocks of a killed queue are dropped, and never end. So after a kill the bits
+    of the row are cleared, one per cycle in which no bit is set or about to be.
 
     Rows are looked at in turn, from their oldest block on, one block per cycle. A look takes 5
-    cycles, one for each block passed, and the time until `moved` is taken; a row with no new ended
-    block is passed in one cycle.
+    cycles, plus one for each block passed, plus the time until `moved` is taken; a row with no new
+    ended block is passed in one cycle.
 
     Members
     -------
@@ -41,8 +41,8 @@ class OldestBlocks(wiring.Component):
     ended : in, strobe: a block has ended; those of rows without queues are ignored.
     moved : out, a row and its oldest unfinished block, a later one than before; until it is taken,
         or the row begins or closes.
-    take : in, strobe: it is taken.
-    clears : out, per row: it is being cleared, and must not begin.
+    take : in, strobe: `moved` is taken.
+    clears : out, per row: being cleared, must not begin.
     """
 
     def __init__(self, config: Config) -> None:
@@ -68,7 +68,7 @@ class OldestBlocks(wiring.Component):
         """Rows with a block that has ended since they were looked at."""
         self._follows = Signal(config.rows, name="has_queue")
         self._counted, self._marks = Signal(name="counts"), Signal(name="marks")
-        """A block ends; the bit of one that ended a cycle ago is set."""
+        """`_counted`: a block ends. `_marks`: the bit of a block that ended a cycle ago is set."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -41,8 +41,8 @@ _NOT_MODELLED = (
 
 
 class QmdCheck(wiring.Component):
-    """Checks a QMD while it is being read. `done` 12 cycles after dword 23 arrives or 2 after the
-    last dword, whichever is later.
+    """Checks a QMD while it is being read. `done` rises 12 cycles after dword 23 arrives or 2 after
+    the last dword, whichever is later.
 
     One 32 × 16 bit multiplier, in two halves with registers on both sides, computes all products in
     turn: the blocks of the grid, the blocks before the resume position, threads and registers of a
@@ -61,8 +61,8 @@ class QmdCheck(wiring.Component):
     done : out, the outputs below are valid, until `start`.
     wrong : out, the failed check with the lowest public number, if any.
     foreign : out, wrong version, use of a feature that is not modelled, no block, at least 2^32
-        blocks, or no SM for them; `wrong` is then undefined. No public check is about an empty grid
-        or mask: SKEDCHECK 16 is that of a block without threads.
+        blocks, or no SM for them; `wrong` is then undefined. No public check covers an empty grid
+        or mask; SKEDCHECK 16 is for a block without threads.
     needs : out, resource needs of a block.
     grid : out, size of the grid; of a queue, a single unbounded line.
     first : out, position of the first block; undefined for a queue.
@@ -98,7 +98,7 @@ class QmdCheck(wiring.Component):
         self._block_registers = Signal(16)
         self._before = Signal(32)
         self._rest = Signal(BLOCK_COUNT_BITS)
-        """Lines before that of the first block; blocks from that line on."""
+        """`_before`: lines before that of the first block. `_rest`: blocks from that line on."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -197,7 +197,8 @@ class QmdCheck(wiring.Component):
         }
 
     def _local_wrong(self) -> Value:
-        """Local memory does not fit the area, or that is misaligned or not for all SMs."""
+        """Whether local memory does not fit the area, or the area is misaligned or not for all
+        SMs."""
         units, area, config = local_units(self.record), self.local, self._config
         threads = WARP_THREADS << config.warp_bits
         wrong = (
@@ -209,7 +210,7 @@ class QmdCheck(wiring.Component):
         return (units != 0) & wrong
 
     def _pointers_wrong(self) -> Value:
-        """A queue starts at its first entry, with no more entries than its size."""
+        """Whether a queue does not start at its first entry, or has more entries than its size."""
         qmd = self.record
         gets = (qmd.INNER_GET | qmd.OUTER_GET) != 0
         wrong = gets | (qmd.INNER_PUT > qmd.CIRCULAR_QUEUE_SIZE)
@@ -229,7 +230,7 @@ class QmdCheck(wiring.Component):
         return (version != (major << 4 | minor)) | used | empty | many | self._masked()
 
     def _masked(self) -> Value:
-        """SMs are disabled on a machine without masks, or all of them are."""
+        """Whether SMs are disabled on a machine without masks, or all SMs are."""
         config, mask = self._config, sm_mask(self.record)
         if not config.masked_sms:
             return mask != 0
@@ -261,7 +262,7 @@ def local_units(qmd: data.View) -> Value:
 
 
 def _parts(size: Value) -> Value:
-    """Whether it is not a number of whole units."""
+    """Whether `size` is not a whole number of units."""
     return size % LOCAL_UNIT != 0
 
 

@@ -79,7 +79,7 @@ class QueueTable(wiring.Component):
     """Keeps the open queues, in RAM. Blocks are numbered from 0; each stands for 1 <<
     QUEUE_ENTRIES_PER_CTA_LOG2 entries and starts once all of them are appended, or with the
     remaining ones when the queue is closed. A row gets the first `queue_window` blocks from the
-    oldest unfinished one on; further ones when it advances, or when those have ended.
+    oldest unfinished one on; further ones when that block advances, or when these have ended.
 
     One request at a time, with a latency of 9 cycles; ENTER and APPEND take up to one more per
     queue plus five. One free entry is reserved for each other context without a queue.
@@ -106,9 +106,9 @@ class QueueTable(wiring.Component):
     blocks : out, number of blocks for the row.
     freed : out, processed entries, whose space can be reused: those before the oldest unfinished
         block.
-    over : out, a resting queue that is to end; two cycles late.
-    rests : out, it is outside of lists and rows.
-    open : out, per queue: it is open.
+    over : out, a resting queue that must end; two cycles late.
+    rests : out, the queue is outside of lists and rows.
+    open : out, per queue: open.
     """
 
     def __init__(self, config: Config) -> None:
@@ -158,23 +158,24 @@ class QueueTable(wiring.Component):
         self._ends = Signal(config.queues, name="ending_queues")
         self._total = Signal(BLOCK_COUNT_BITS, name="total")
         self._begun = Signal(_COUNT_BITS, name="begun")
-        """Number of blocks, at intermediate steps of whole ones; entries before the oldest
-        unfinished one."""
+        """`_total`: number of blocks, at intermediate steps of whole blocks. `_begun`: entries
+        before the oldest unfinished block."""
         self._none, self._odd, self._runs = (
             Signal(name=name) for name in ("none", "odd", "row_runs")
         )
-        """No block is left to be placed; a partial block remains at the end; blocks can be added to
-        the row."""
+        """`_none`: no block is left to be placed. `_odd`: a partial block remains at the end.
+        `_runs`: blocks can be added to the row."""
         self._end = Signal(BLOCK_COUNT_BITS, name="window_end")
         """The first block that is too far from the oldest unfinished one."""
         self._clips, self._full, self._all = (
             Signal(name=name) for name in ("clips", "full", "all_done")
         )
-        """There are blocks from there on; the row has all before; all blocks have ended."""
+        """`_clips`: there are blocks from `_end` on. `_full`: the row has all blocks before it.
+        `_all`: all blocks have ended."""
         self._others = Signal(config.contexts, name="others")
         """Contexts whose queues the search has found."""
         self._room = Signal(range(config.queues + config.contexts), name="entries_left")
-        """Free entries found, plus other contexts that have one."""
+        """Free entries found, plus number of other contexts that have an entry."""
         self._part = Signal(_COUNT_BITS, name="part")
         """Mask of the entry count bits below a whole block."""
         self._place = Signal(config.queue_bits, name="free_entry")
@@ -292,8 +293,8 @@ class QueueTable(wiring.Component):
                 self._answer(m)
 
     def _count(self, m: Module, read: data.View, held: Signal) -> None:
-        """Count the entry just read if it is free, or if its context thereby needs no reserved
-        one."""
+        """Count the entry just read if it is free, or if it means that its context needs no
+        reserved one."""
         others = self._others.bit_select(read.context, 1)
         new = (read.context != self.context) & ~others
         m.d.sync += self._room.eq(self._room + (~held | new))
@@ -443,7 +444,7 @@ class QueueTable(wiring.Component):
             m.d.sync += self.outcome.eq(QueueNext.END)
 
     def _follow(self, m: Module) -> None:
-        """Track the open queues, and the resting ones that are to end."""
+        """Track the open queues, and the resting ones that must end."""
         asked, here = self._asked, Signal(self._config.queues)
         done = self.done & (self.verdict.refusal == Refusal.NONE)
         ends = (asked.op == QueueOp.APPEND) & (self.outcome == QueueNext.END)

@@ -51,21 +51,21 @@ class SlotTable(wiring.Component):
     closed : in, strobe: `row` is free.
     drained : in, per row: no block is undistributed or on an SM; see `GlobalPort`.
     fault : in, strobe per row: one of its warps faulted.
-    kills : in, strobe: the task of `row` is to be killed.
-    overdue : in, tasks of all rows that are not drained are to be killed.
-    clears : in, per row: it must not be opened yet.
-    rests : in, no job is in progress; only then are rows that were cleared given away, so that
-        `free` does not change during a job.
+    kills : in, strobe: the task of `row` must be killed.
+    overdue : in, tasks of all rows that are not drained must be killed.
+    clears : in, per row: must not be opened yet.
+    rests : in, no job is in progress; only then are cleared rows given out, so that `free` does not
+        change during a job.
     limit : in, slots that may be held.
     free : out, a free row, if a slot is free as well.
     crowded : out, a row is free, but no slot.
     victim : out, the running row of lowest priority; valid while `sure`.
     sure : out, `victim` is up to date.
-    faulty : out, a row whose task is to end early, and which is to be stopped for that: it runs,
-        or was stopped and may still have saved blocks to be placed.
+    faulty : out, a row to be stopped because its task must end early: it runs, or was stopped and
+        may still have saved blocks to be placed.
     ended : out, a row whose task has ended.
     returning : out, a row whose task returns to its list.
-    kill : out, per row: it had a fault, or is to be killed.
+    kill : out, per row: had a fault, or must be killed.
     late : out, per row: its kill is due to a time-out.
     runs : out, per row: it runs, and `kill` is 0.
     saves : out, per row: its blocks on SMs are saved when it is stopped.
@@ -224,5 +224,5 @@ class SlotTable(wiring.Component):
 
 
 def _lower(one: data.View, other: data.View) -> Value:
-    """The first one is valid, and of lower priority if both are."""
+    """Whether the first one is valid and, if both are, of lower priority."""
     return one.valid & (~other.valid | (one.priority < other.priority))

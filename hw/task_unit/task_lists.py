@@ -41,7 +41,7 @@ class ListVisit(enum.Enum, shape=2):
     NEXT = 1
     """Read the next one."""
     DROP = 2
-    """Drop the task just read. A list of dropped tasks only is empty."""
+    """Drop the task just read. A list with only dropped tasks counts as empty."""
 
 
 class _Op(enum.Enum, shape=3):
@@ -131,18 +131,21 @@ class TaskLists(wiring.Component):
         self._outcome = Signal(ListOutcome)
         self._mask = Signal(MOST_LOG_SIZE)
         self._ring = Signal(VA_BITS)
-        """Mask of a ring position; first position of the list's ring in the area."""
+        """`_mask`: mask of a ring position. `_ring`: first position of the list's ring in the
+        area."""
         self._most = Signal(signed(MOST_LOG_SIZE + 2))
         """Number of tasks at which the list is full."""
         self._level = Signal(config.levels)
         self._whose = Signal(config.contexts)
-        """The list, one-hot."""
+        """The list: its level and its context, each one-hot."""
         self._some, self._one = Signal(name="some"), Signal(name="one")
-        """Before a pop, after any other operation: the list has live tasks; it has one."""
+        """Before a pop, after any other operation: the list has live tasks (`_some`), exactly one
+        (`_one`)."""
         self._visited = Signal.like(self._number)
         self._at = Signal(MOST_LOG_SIZE)
         self._left = Signal(_COUNT)
-        """The visit: its list, ring position of the next task, and number of tasks left."""
+        """`_visited`: list of the visit. `_at`: ring position of the next task. `_left`: number of
+        tasks left."""
         self._task = Signal(task_pointer, name="accessed_task")
         """The task that is pushed, or was read."""
         self._first = Signal(task_pointer, name="first_word")
@@ -206,7 +209,7 @@ class TaskLists(wiring.Component):
                     self._end(m, keep, answer)
 
     def _has_second(self, answer: data.View) -> Value:
-        """The entry that was just accessed has a second word."""
+        """Whether the entry just accessed has a second word."""
         reads = ~self._none & (answer.status == MemoryStatus.OK)
         has = self._task.saved
         if self._config.nested:

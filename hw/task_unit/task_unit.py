@@ -67,7 +67,7 @@ class TaskUnit(wiring.Component):
     reached (both ROOM), in this order; then for the same reasons as any other launch, and as a
     queue (MODEL). Once it is accepted, the page of its parent's QMD is written into its own
     (MODEL_PARENT), before its end or failure is reported. The answer does not wait for that write,
-    and nobody is told if it fails.
+    whose failure is not reported.
 
     A QMD is read and checked again when its task gets a slot, since memory may have changed; the
     task keeps the priority of its list.
@@ -87,11 +87,11 @@ class TaskUnit(wiring.Component):
     save_area : in, number of the first 4 KiB page of its save area; 0: none, no block is stopped.
     channel : out, channel of the task that is being processed.
     local : in, area of its local memory, one cycle later.
-    overdue : in, tasks with blocks on SMs are to end early (TIMEOUT).
+    overdue : in, tasks with blocks on SMs must end early (TIMEOUT).
     limit : in, strobe: slots that a context's tasks may hold. Tasks beyond a new limit keep their
         slots until a task of higher priority waits: then tasks of lower priority are stopped until
         it has a slot.
-    on : in, per channel: it is enabled. Tasks of other channels are killed.
+    on : in, per channel: enabled. Tasks of other channels are killed.
     kill_request : in, tasks to be killed; accepted when they have ended.
     finishing : in, a task is being ended, `ended` included.
     calm : in, no launch is in progress.
@@ -104,7 +104,7 @@ class TaskUnit(wiring.Component):
     port : out, the global logic controller.
     kernel : out, kernel words for the SMs.
     fault : in, strobe per row: a warp faulted.
-    kill : out, per row: its warps are to end.
+    kill : out, per row: its warps must end.
     read : out, memory client.
     write : out, memory client.
     waiting : out, per context: one of its lists is not empty.
@@ -268,8 +268,8 @@ class TaskUnit(wiring.Component):
             m.d.sync += self.ended.valid.eq(0)
 
     def _resumes(self, job: JobState) -> Value:
-        """The QMD has a resume position, written when the task left its row: not that of a queue,
-        nor of a task with no blocks left but saved ones."""
+        """Whether the QMD has a resume position, written when the task left its row: not for a
+        queue, nor for a task that has only saved blocks left."""
         resumes = job.task.resumed & ~job.task.is_queue
         if not self._config.preemption:
             return resumes
