@@ -165,8 +165,8 @@ class Config:
     contexts : contexts that can have tasks; one of them runs at a time.
     slots : slots of the task table. Blocks are placed only from tasks with a slot.
     spare_rows : rows of the kernel status register table beyond the slots, for evicted tasks with
-        running blocks. As long as one is free, a waiting task of higher priority gets the slot of a
-        lower one at once; with one per block slot of all SMs, that is always so.
+        running blocks. While one is free, a waiting task of higher priority gets the slot of a
+        lower one at once; with one per block slot of all SMs, this is always so.
     queues : open queue tasks; at least `contexts`, as one is reserved per context.
     queue_window : unfinished blocks of one queue that may be placed, from the oldest one on.
     sms : streaming multiprocessors; 0: no compute engine and no compute class.
@@ -176,12 +176,12 @@ class Config:
     sm_shared : bytes of shared memory per SM.
     lanes : threads of a warp that an SM core executes per cycle.
     runlist_entries : time-slice groups in the runlist, one that is listed n times counting n times;
-        0: no runlists, each channel has its own slice alone.
+        0: no runlists; each channel has only its own slice.
     save_places : stopped blocks whose state can be in memory at the same time (PREEMPT-4); 0:
         blocks are never stopped.
-    nested_kernels : most kernels at a time that have launched others or were launched by others,
-        and most blocks at a time that have launched some; 0: kernels cannot launch. Needs save
-        places.
+    nested_kernels : maximum number of kernels at a time that have launched others or were launched
+        by others, and of blocks at a time that have launched kernels; 0: kernels cannot launch.
+        Needs save places.
     sm_masks : the QMD of a task can disable SMs (SM_DISABLE_MASK), the first 64 of them; otherwise
         its mask must be 0.
     timing_core : SMs have the timing core, which takes time but computes nothing.
