@@ -16,7 +16,7 @@ __all__ = ["ChannelStates"]
 
 
 class ChannelStates(wiring.Component):
-    """Combines what the units know about each channel; combinational, and owns no state.
+    """Combines the state of each channel in several units; combinational, and owns no state.
 
     Members
     -------

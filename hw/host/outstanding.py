@@ -52,7 +52,8 @@ class Outstanding(wiring.Component):
                 | (semaphores.busy | ((1 << served.channel) & asked))
                 | (self.reads.reading | self.userd.writing)
             ),
-            # A channel that asks for it has had no outstanding operations since then.
+            # A cycle late, without harm: a channel that asks for this has had no outstanding
+            # operations since then.
             self.activity.all_idle.eq(
                 self.copies.all_idle & ~semaphores.changing.any() & ~tasks.some.any()
             ),

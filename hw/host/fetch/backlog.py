@@ -88,7 +88,7 @@ class Backlog(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         self._aging = Aging(m, self.now)
-        # One cycle later, as they are late; one-hot.
+        # Strobes delayed by one cycle, as they are late; one-hot.
         mask = range(self._config.channels)
         self._popped = Signal(len(mask))
         self._answered = Signal(len(mask))

@@ -334,8 +334,8 @@ class FetchUnit(wiring.Component):
         later = ~report & ~can.accept & ~can.ask
         fetch = later & can.room & ~can.drop
         opens = fetch & ~state.open & can.open & (~entry.sync_wait | can.sync)
-        # The end of a bad segment is not in flight: no read is, and the segment is still being
-        # dropped.
+        # The end of a bad segment is not in flight: no read is outstanding, and the segment is
+        # still being dropped.
         closes = later & can.room & can.drop & can.rest & state.open
         m.d.sync += [
             # JUDGE decides whether it is opened or skipped.

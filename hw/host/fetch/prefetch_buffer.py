@@ -143,8 +143,8 @@ class PrefetchBuffer(wiring.Component):
         """Move the beats of `select` one by one to the RAM's output and on to the head."""
         read, address = port
         head, served, clear = self.head, self.served, self.start.cleared
-        # Last read address, and number of beats not read before; `ahead`: a beat was read there,
-        # and the next one is behind it.
+        # `place`: last read address. `unread`: number of beats from there on. `ahead`: a beat was
+        # read there, so the next one is behind it.
         place = Signal.like(heads[0])
         unread = Signal.like(counts[0])
         ahead = Signal()

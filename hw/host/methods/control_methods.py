@@ -1,8 +1,8 @@
 """Control methods: all but settings, semaphore operations and copies; and errors (HOST-3, HOST-8).
 
 They take one cycle more than others: the action is determined in one cycle and performed in the
-next. Dwords of an inline transfer (HOST-14) are settings, except the one that fills the engine's
-buffer or completes the transfer: the engine executes that one, and writes the data.
+next. Dwords of an inline transfer (HOST-14) are settings, except the last one of each part (`room`
+is 0): the engine executes that one, and writes the part.
 """
 
 from functools import reduce

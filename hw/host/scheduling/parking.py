@@ -108,7 +108,7 @@ class Parking(wiring.Component):
     -------
     state : in, channels that are `alive`, and those that have fetched beats (`occupied`).
     pipeline : in, the method pipeline.
-    acquires : in, those of the served channel.
+    acquires : in, acquires of the served channel.
     on_chip : in, `zero` flags and updates of on-chip semaphores.
     start : in, starts of channels. The channel's group ends.
     engines : in, copy engines, as each channel finds them.
