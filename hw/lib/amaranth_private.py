@@ -1,4 +1,4 @@
-"""Parts of Amaranth 0.5 without a public name, in one place: what a new release may change.
+"""Parts of Amaranth 0.5 without a public name, in one place, as a new release may change them.
 
 A `Design` is an elaborated fragment, its `Netlist` has `FlipFlop`, `NetlistInstance` and other
 cells over `Net`; `PortDirection` is the direction of a top-level port. `find_yosys` gives the

@@ -25,7 +25,7 @@ class StreamRegister(wiring.Component):
         super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
         self._spare = Signal(shape, name="spare")
         self._full = Signal(name="full")
-        """A second payload is held."""
+        """`_spare` holds a second payload."""
 
     def elaborate(self, platform) -> Module:
         m = Module()
