@@ -87,8 +87,8 @@ def region_page(config: Config) -> data.StructLayout:
 class PageTableEntryDecoder(wiring.Component):
     """Decodes an entry into the next step of the walk, or its result. Combinational.
 
-    Of a page of 512 MiB, whose PTE is in PD1, the walker chooses the piece of 2 MiB. Its first byte
-    has to be inside memory; the walker compares the piece.
+    Of a page of 512 MiB, whose PTE is in PD1, the walker chooses the piece of 2 MiB. The first byte
+    of the page must be inside memory; the walker checks the piece.
 
     Members
     -------

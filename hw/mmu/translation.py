@@ -64,9 +64,9 @@ class Mmu(wiring.Component):
     page in its walk cache. So neither level grows or slows down. In return, the invalidation of one
     page covers the whole space while it may have such pieces (`WholeRegions`).
 
-    An invalidation reaches all parts in the same cycle. From the next cycle on no answer depends on
-    what it covers; `done` marks that cycle. Memory has to be reset together with this unit, as the
-    walker accepts the responses to all its reads.
+    An invalidation reaches all parts in the same cycle. From the next cycle on, no answer depends
+    on translations that it covers; `done` marks that cycle. Memory has to be reset together with
+    this unit, as the walker accepts the responses to all its reads.
 
     Parameters
     ----------
