@@ -31,9 +31,9 @@ class Preemption(wiring.Component):
     * on an SM whose most urgent block lacks resources, may have others stopped, and is more urgent
       than the SM's victim;
     * for a kernel that finds no SM: on the SM with the least urgent victim, among equals the one
-      with the smallest state. Only SMs count that take the kernel's blocks and are not held for an
-      earlier kernel. No stop may be in progress on any of these, and a block must have had time to
-      be placed in the room made by the last stop.
+      with the smallest state. Considers only SMs that take the kernel's blocks and are not held for
+      an earlier kernel. No stop may be in progress on any of these, and a block must have had time
+      to be placed in the room made by the last stop.
 
     A victim that has no save place, and for which none is reserved, waits for a free one that is
     not reserved.

@@ -67,7 +67,7 @@ class SavedBlocks(wiring.Component):
     With nested launches
     --------------------
     lost : out, family of a block that will not continue.
-    reserve : in, strobe: reserve a place for a block without one on an SM.
+    reserve : in, strobe: reserve a place for a block that is on an SM and has none.
     reserved : out, one cycle after `reserve`: a place is reserved, until the block ends or is
         saved.
     release : in, strobe: the last reservation is not needed.
