@@ -235,7 +235,7 @@ class GlobalPort(wiring.Signature):
 
     With nested launches
     --------------------
-    reserve : out, strobe: reserve a save place for a block without one on an SM.
+    reserve : out, strobe: reserve a save place for a block that is on an SM and has none.
     reserved : in, one cycle after `reserve`: a place is reserved, until the block ends or is saved.
     release : out, strobe: the last reservation is not needed.
     """
