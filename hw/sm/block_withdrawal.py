@@ -37,8 +37,8 @@ class BlockWithdrawal(wiring.Component):
     hold : out, no end of a warp may be accepted in this cycle.
     accepts : in, an end could be accepted, so a withdrawn warp may count in the next cycle.
     withdraw : out, one-hot strobe: no further warp of the block in this slot starts.
-    end : out, strobe: a withdrawn warp counts as ended; without `valid`, `slot` is to be looked at.
-        Only needed, and used, in a cycle after `hold`.
+    end : out, strobe: a withdrawn warp counts as ended; without `valid`, look at `slot`. Only
+        needed, and used, in a cycle after `hold`.
     withdrawn : out, with `withdraw`, for traces.
     """
 

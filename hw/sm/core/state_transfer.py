@@ -269,7 +269,8 @@ class StateTransfer(wiring.Component):
             Signal(name="ends"),
         )
         self._ended, inside = Signal.like(self._asked, name="ended"), Signal(7, name="inside")
-        """Number of completed accesses of memory; outstanding ones of shared memory."""
+        """`_ended`: number of completed accesses of memory. `inside`: outstanding accesses of
+        shared memory."""
         sends, wants = self._sent, self.wants
         m.d.comb += [
             retires.eq(retired.valid & retired.transfer),
