@@ -117,7 +117,8 @@ class JobChoice(wiring.Component):
         advanced a queue or added blocks to one."""
         self._lower = Signal()
         self._known = Signal()
-        """The victim's priority is below that of the highest list; valid if the victim is known."""
+        """`_lower`: the victim's priority is below that of the highest list; valid with `_known`:
+        the victim is known."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -96,7 +96,7 @@ class TaskLists(wiring.Component):
     area : in, memory of the lists.
     push : in, a task.
     pushed : out, strobe: result of the push.
-    pop : in, a non-empty list whose first task is to be removed.
+    pop : in, remove the first task of this list, which is not empty.
     popped : out, strobe: the task and the result.
     visit : in, a step of a visit.
     visited : out, strobe: the task and the result.
