@@ -4,8 +4,8 @@
 The only definition of their layout. Of the public block only the page directories are used: a valid
 bit and a base for each of 64 subcontexts. The subcontext number is the ASID.
 
-The limits are our own: the public block has a single limit (NV_RAMIN_ADR_LIMIT), and none at all
-since it has subcontexts. They lie where the public block ends.
+The limits are our own: the public block had a single limit (NV_RAMIN_ADR_LIMIT), and has none since
+it has subcontexts. They lie where the public block ends.
 
 Source: NVIDIA open-gpu-doc dev_ram.ref.txt (NV_RAMIN_SC_PDB_VALID, NV_RAMIN_SC_PAGE_DIR_BASE_*).
 """
