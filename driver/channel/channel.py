@@ -58,8 +58,8 @@ async def disable(control: ControlPort, indices: Iterable[int]) -> None:
 
 async def stop(control: ControlPort, indices: Iterable[int]) -> None:
     """Disable channels and wait until the hardware no longer uses their memory. All are disabled
-    first, since tasks of one may wait for resources of another's. Raises `ChannelActive` if one is
-    still active after `STOP_CYCLES`."""
+    first, since tasks of one may wait for resources held by tasks of another. Raises
+    `ChannelActive` if one is still active after `STOP_CYCLES`."""
     indices = list(indices)
     await disable(control, indices)
     for index in indices:
@@ -78,7 +78,7 @@ async def _inactive(control: ControlPort, index: int) -> None:
 async def clear_error(control: ControlPort, index: int) -> None:
     """Clear a channel's error, if there is one. An enabled channel then resumes."""
     names = ("INTR_0", "INTR_1")
-    # Both are read before a write, which may reveal the next error.
+    # Read both before writing: a write may reveal the next error.
     pending = [await control.read_channel(index, name) for name in names]
     for name, bits in zip(names, pending, strict=True):
         if bits:
@@ -142,12 +142,12 @@ class Channel(CommandChannel):
 
     async def open(self, first: Pushbuffer) -> None:
         """Map the channel's memory, write its registers and enable it, with `first` as its first
-        submission. Call once. Submissions of other callers wait meanwhile, as GP_GET is still that
-        of the channel's previous start.
+        submission. Call once. Submissions of other callers wait meanwhile, because GP_GET still
+        belongs to the channel's previous start.
 
         Raises `ChannelActive` if earlier work of the channel does not end; `OutOfAsids`;
-        `OutOfAddresses`; `OutOfMemory`. Its memory is freed then. After an interruption, `close`
-        frees it.
+        `OutOfAddresses`; `OutOfMemory`. The channel's memory is then freed; after an interruption,
+        `close` frees it.
         """
         async with self.turn():
             try:
@@ -334,7 +334,7 @@ class Channel(CommandChannel):
             await self.machine.wait_cycles(POLL_CYCLES)
 
     async def has_room(self, dwords: int) -> bool:
-        """Whether `enqueue` of so many dwords would not wait."""
+        """Whether `enqueue` of `dwords` dwords would not wait."""
         if not self._fits(dwords):
             await self._reclaim()
         return self._fits(dwords)
@@ -375,8 +375,8 @@ class Channel(CommandChannel):
         return (await self.control.read_channel_fields(self.index, "STATUS"))["WAIT"]
 
     async def objects(self) -> dict[int, int]:
-        """Data of the SET_OBJECT executed for each subchannel, the class in bits 15:0, as the
-        hardware shows it; without subchannels that have no object."""
+        """Data of the SET_OBJECT executed for each subchannel, as the hardware shows it, with the
+        class in bits 15:0. Subchannels without an object are left out."""
         words = [await self.control.read_channel(self.index, name) for name in OBJECTS]
         return {number: word for number, word in enumerate(words) if word}
 
@@ -396,7 +396,7 @@ class Channel(CommandChannel):
         cycles. Unlike a fence, this needs no support from the submitted commands.
 
         Raises `ChannelError` if the channel halts, `ChannelTimeout` if it executes nothing for
-        `patience` cycles, and the time of other groups' turns (`turn_cycles`).
+        `patience` cycles plus the time of other groups' turns (`turn_cycles`).
         """
         waited, seen = 0, -1
         while True:
@@ -433,14 +433,14 @@ class Channel(CommandChannel):
         return self.failure
 
     def _cancelled(self, failure: ChannelError) -> bool:
-        """Whether it is the end of a cancelled task."""
+        """Whether a failure is the end of a cancelled task."""
         if failure.cause is not Cause.TASK_KILLED:
             return False
         task = self.tasks.of(failure)
         return self.kills > 0 or (task is not None and task.cancelled)
 
     async def _pass(self, failure: ChannelError) -> None:
-        """Continue after a killed task, or after the launch of one, which was refused."""
+        """Continue after a killed task, or after its launch if that was refused."""
         if failure.held:
             if isinstance(failure, TaskError):
                 self.tasks.failed(failure)
@@ -472,8 +472,8 @@ class Channel(CommandChannel):
         channel continues after it.
 
         If the copy still faults, the channel stays halted and `failure` describes the new fault. If
-        another copy has failed meanwhile (`ChannelError.more`), the channel stays halted for that
-        one. Raises `RepeatError` if the copy cannot be repeated; `skip` then continues after it.
+        another copy has failed meanwhile (`ChannelError.more`), the channel stays halted for its
+        error. Raises `RepeatError` if the copy cannot be repeated; `skip` then continues after it.
         """
         failure = await self.check()
         if failure is not None and failure.repeatable:
@@ -533,7 +533,7 @@ class Channel(CommandChannel):
     async def _clear(self) -> None:
         if self.failure is not None:
             self._copies.over(await self._failed_copy(self.failure))
-        # No check meanwhile, which would read an error that is half cleared.
+        # No check meanwhile: it would read an error that is half cleared.
         async with self._checks:
             self.failure = None
             await self._continue()
@@ -545,8 +545,8 @@ class Channel(CommandChannel):
         await clear_error(self.control, self.index)
 
     async def _note_exchange(self) -> None:
-        """Note the held method as the machine has it now: its exchange may have been interrupted
-        before or after it took effect."""
+        """Note the method that the machine holds now: an exchange may have been interrupted before
+        or after it took effect."""
         held = await self.control.read_channel_fields(self.index, "METHOD0")
         data = await self.control.read_channel(self.index, "DATA0")
         executed = await self.executed()

@@ -18,7 +18,7 @@ class CommandChannel(ABC):
     """Commands of one address space, executed in order.
 
     Several callers may submit. Submissions never interleave; they are served in order of arrival,
-    also while there is no room.
+    even while there is no room.
 
     Members
     -------
@@ -26,8 +26,8 @@ class CommandChannel(ABC):
     index : number of the channel.
     failure : known error that halts it, or None.
     tasks : compute tasks that it has launched.
-    kills : kills in progress of all its tasks. While there is one, tasks that were killed do not
-        halt it, as if all were cancelled.
+    kills : number of kills of all its tasks that are in progress. Meanwhile, killed tasks do not
+        halt the channel, as if all were cancelled.
     """
 
     def __init__(self, machine: Machine, space: AddressSpace, index: int) -> None:
@@ -39,8 +39,8 @@ class CommandChannel(ABC):
 
     @property
     def turn_cycles(self) -> int:
-        """Cycles within which the channel has had a turn, while other groups of a runlist have
-        theirs; 0 with flat scheduling, or on a server's machine."""
+        """Cycles within which the channel gets a turn among the groups of a runlist; 0 with flat
+        scheduling, or on a server's machine."""
         return 0
 
     # -- submission --------------------------------------------------------------------------------
@@ -83,8 +83,8 @@ class CommandChannel(ABC):
 
     @abstractmethod
     async def raise_priority(self, priority: int) -> None:
-        """Raise the priority of the channel's compute methods to that of a launch, unless it is as
-        high already. It stays until the channel is closed. Raises `ValueError`."""
+        """Raise the priority of the channel's compute methods to that of a launch, unless it is
+        already as high. It stays raised until the channel is closed. Raises `ValueError`."""
 
     # -- progress and errors -----------------------------------------------------------------------
 
@@ -99,7 +99,7 @@ class CommandChannel(ABC):
 
     @abstractmethod
     async def waits_for(self) -> int:
-        """Reason for which its next method waits, a `hw.registers.Wait`."""
+        """Reason why its next method waits, a `hw.registers.Wait`."""
 
     @abstractmethod
     async def check(self) -> ChannelError | None:

@@ -1,7 +1,7 @@
 """Copies of a channel that are counted in counting semaphores (COPY-20), known from its commands.
 
 A channel that is closed between the count of a copy and its end would hold back all lower levels
-for ever: its counts have to be taken back.
+for ever, so its counts must be taken back.
 """
 
 from collections import Counter, deque
@@ -71,8 +71,8 @@ class CopyCounts:
             self._executed[done.address] += done.amount
 
     def resumed(self, executed: int, method: int, data: int) -> None:
-        """Note that the channel resumes with `method` as number `executed`. An addition that it
-        replaces is dropped."""
+        """Note that the channel resumes with `method` as number `executed`. If it replaces an
+        addition, that addition is dropped."""
         again = data if method == HostMethod.SEM_EXECUTE else None
         self._additions = deque(
             one for one in self._additions if one.number != executed or one.word == again
@@ -81,14 +81,15 @@ class CopyCounts:
     def outstanding(self, executed: int) -> dict[int, int]:
         """Copies counted and not taken back after `executed` methods, by address."""
         counts = Counter(self._executed)
-        if executed <= self._methods:  # otherwise METHODS is still that from before `restarted`
+        if executed <= self._methods:  # otherwise METHODS still counts from before `restarted`
             for one in self._additions:
                 counts[one.address] += one.amount if one.number < executed else 0
         return {address: count for address, count in counts.items() if count > 0}
 
     def restarted(self, executed: int) -> dict[int, int]:
-        """Count methods from 0, as the disabled channel is to be started again. Returns the copies
-        outstanding after the `executed` methods so far; they stay so until they are taken back."""
+        """Count methods from 0, before the disabled channel is started again. Returns the copies
+        outstanding after the `executed` methods so far; they remain outstanding until taken back.
+        """
         counts = self.outstanding(executed)
         self._executed = Counter(counts)
         self._additions.clear()
@@ -97,6 +98,6 @@ class CopyCounts:
         return counts
 
     def forget(self) -> None:
-        """Take nothing back."""
+        """Forget all counts, so that nothing is taken back."""
         self._executed.clear()
         self._additions.clear()

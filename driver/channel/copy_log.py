@@ -42,7 +42,7 @@ class _Side:
 
     @property
     def reach(self) -> int:
-        """Bytes from the first to the last one."""
+        """Bytes from the first to the last byte of the lines, gaps included."""
         return (self.count - 1) * self.pitch + self.width if self.count else 0
 
 
@@ -160,7 +160,7 @@ class CopyLog:
 
     def __init__(self) -> None:
         self._methods = 0
-        self._state: dict[int, int] = {}  # a copy has it as it was: replaced, never changed
+        self._state: dict[int, int] = {}  # shared with copies: replaced, never changed
         self._copies: deque[LaunchedCopy] = deque()
         self._over = -1
 

@@ -55,8 +55,8 @@ def _spans(
 
 
 def check_release(copy: LaunchedCopy) -> None:
-    """Raise `RepeatError` if the machine alone can release the copy's semaphore, or would refuse
-    to."""
+    """Raise `RepeatError` if only the machine can release the copy's semaphore, or if the machine
+    would refuse to."""
     kind, va = copy.field("semaphore"), copy.semaphore
     if kind == LaunchSemaphore.NONE:
         return
@@ -76,14 +76,14 @@ def _on_chip(va: int) -> bool:
 
 
 def _released_bytes(copy: LaunchedCopy) -> int:
-    """Bytes that the release writes, in memory that is aligned to as many."""
+    """Number of bytes that the release writes, and alignment of the semaphore."""
     if copy.field("semaphore") == LaunchSemaphore.FOUR_WORDS:
         return 16
     return 8 if copy.field("wide") else 4
 
 
 async def release(copy: LaunchedCopy, space: AddressSpace, control: ControlPort) -> None:
-    """Release the semaphore of a copy, if it has one: one that passes `check_release`. Raises
+    """Release the semaphore, if any, of a copy that passes `check_release`. Raises
     `TranslationFault`."""
     kind, va = copy.field("semaphore"), copy.semaphore
     if kind == LaunchSemaphore.NONE:

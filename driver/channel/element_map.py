@@ -1,4 +1,4 @@
-"""Elements of a remapped copy (HOST-16), for the repetition of a failed one in software."""
+"""Elements of a remapped copy (HOST-16), used to repeat a failed copy in software."""
 
 from dataclasses import dataclass
 

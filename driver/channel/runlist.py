@@ -4,8 +4,8 @@
     await device.runlist.configure(space, slice_ns=500_000, level=Interleave.HIGH)
 
 The open channels of an address space are one time-slice group (TSG). A list is written whenever a
-channel is opened or closed, or a group is configured; the machine goes on with the previous one
-until the new one is complete.
+channel is opened or closed, or a group is configured; the machine uses the previous list until the
+new one is complete.
 """
 
 from dataclasses import dataclass, field, replace
@@ -22,14 +22,14 @@ from signalbox.hw.runlists import ENTRY_BYTES, ChannelEntry, GroupEntry, Runlist
 __all__ = ["Runlist", "RunlistRefused", "switch_off"]
 
 _POLL_CYCLES = 8
-"""Cycles between two polls for the end of the machine's reading."""
+"""Cycles between two polls while the machine reads a list."""
 
 _PATIENCE_CYCLES = 1_000_000
 """Cycles after which the reading of a list counts as hung."""
 
 
 class RunlistRefused(Exception):
-    """The machine refused a runlist, or has not read it; the message names the cause."""
+    """The machine refused a runlist, or did not finish reading it; the message names the cause."""
 
 
 @dataclass
@@ -41,7 +41,7 @@ class _Group:
     channels: list[int] = field(default_factory=list)
 
     def entries(self) -> list[int]:
-        """The group in the list."""
+        """Entries of the group in the list."""
         timeout, scale = self.settings.slice_fields
         header = pack(
             GroupEntry,
@@ -60,8 +60,8 @@ async def switch_off(control: ControlPort) -> None:
 
 
 class Runlist:
-    """Time-slice groups of the open channels, one per address space. Waiting for the machine, it
-    lets other coroutines run; calls are executed in their order.
+    """Time-slice groups of the open channels, one per address space. Other coroutines run while a
+    call waits for the machine; calls are executed in order.
 
     Parameters
     ----------
@@ -116,8 +116,9 @@ class Runlist:
         slice_ns: int | None = None,
         level: Interleave | None = None,
     ) -> None:
-        """Change the slice or the level of the group of an address space; they last until it is
-        closed. Raises `ValueError`, `DeviceError` if the list does not fit, `RunlistRefused`."""
+        """Change the slice or the level of the group of an address space; they last until the
+        space is closed. Raises `ValueError`, `DeviceError` if the list does not fit,
+        `RunlistRefused`."""
         async with self._lock:
             group = self._group(space)
             before = group.settings
@@ -192,7 +193,7 @@ class Runlist:
 
     async def _submit(self, entries: list[int]) -> None:
         """Have the machine read a list, and wait until it has."""
-        # A call that was cancelled, or an earlier owner, may have left one that is being read.
+        # A cancelled call, or an earlier owner, may have left a list that is still being read.
         await self._read()
         data = b"".join(entry.to_bytes(ENTRY_BYTES, "little") for entry in entries)
         buffer = self._memory.allocate(max(1, len(data)), align=4096, name="runlist")

@@ -1,4 +1,4 @@
-"""Channels of a client: commands lie in its memory, pointers to them go to the server's queue."""
+"""Channels of a client: commands are in its memory, pointers to them go to the server's queue."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -44,7 +44,7 @@ from signalbox.hw.errors import Cause
 __all__ = ["ClientChannel", "ClientChannels", "ClientWaits"]
 
 _LONGEST = 4
-"""Longest submissions for which a channel has memory."""
+"""Memory of a channel, in submissions of the maximum length."""
 
 _DWORD = 4
 
@@ -97,7 +97,7 @@ class ClientChannel(CommandChannel):
         self._submitted += 1
         self._untaken.append(number)
         self._arena.write(data, start)
-        # Not awaited: what is under way cannot be taken back by a caller that is cancelled.
+        # Not awaited: a cancelled caller cannot take back a call that is under way.
         request = Submit(self.index, self._arena.at(start), len(dwords), sync)
         self._connection.post(request, lambda answer: self._queued(number, answer))
 
@@ -117,11 +117,11 @@ class ClientChannel(CommandChannel):
         return len(self._untaken) >= self._welcome.queue // channels
 
     def _free(self) -> None:
-        """Free the memory of submissions that the server does not read any more."""
+        """Free the memory of submissions that the server no longer reads."""
         self._segments.free(self._untaken[0] if self._untaken else self._submitted)
 
     async def ring_doorbell(self) -> None:
-        """Nothing: the server rings it."""
+        """Does nothing: the server rings the doorbell."""
 
     async def raise_priority(self, priority: int) -> None:
         """See `CommandChannel.raise_priority`."""
@@ -160,7 +160,7 @@ class ClientChannel(CommandChannel):
         await self._continue(skip=True)
 
     async def _continue(self, *, skip: bool) -> None:
-        if isinstance(self.failure, CommandsRefused):  # the server has gone on behind them
+        if isinstance(self.failure, CommandsRefused):  # the server has continued after them
             self.failure = None
             await self.check()
             return
@@ -191,12 +191,12 @@ class ClientChannel(CommandChannel):
                 self.tasks.failed(error)
 
     def _halted(self, report: ErrorReport, resumes: int) -> None:
-        """Note a failure, unless it is one that was resumed meanwhile."""
+        """Note a failure, unless the channel has been resumed after it."""
         if self.failure is None and resumes == self._resumes:
             self.failure = self._explained(report)
 
     def _explained(self, report: ErrorReport) -> ChannelError:
-        """The error, with what the client alone knows of its task and its address space."""
+        """The error, with details of its task and address space that only the client knows."""
         error = error_of(report)
         if (fault := error.fault) is not None and fault.space is not None:
             context = self.space.describe(fault.va)
@@ -271,7 +271,7 @@ class ClientChannels(Channels[ClientChannel]):
         return self._lock
 
     async def _remove(self, index: int) -> None:
-        while index in self._closing:  # by a call that was interrupted
+        while index in self._closing:  # for a call that was interrupted
             await self._connection.news()
         if index not in self._channels:
             return

@@ -23,7 +23,7 @@ _Result = TypeVar("_Result", bound=Result)
 
 
 class Link(Protocol):
-    """Carries messages to a server. Those that come back are given to `Connection.take`."""
+    """Carries messages to a server. Messages from the server are given to `Connection.take`."""
 
     def send(self, message: bytes) -> None:
         """Send a message. Raises `ServerError` if the connection has ended."""

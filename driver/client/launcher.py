@@ -20,7 +20,7 @@ __all__ = ["ClientLauncher"]
 
 
 class ClientLauncher(Launcher):
-    """Compute engine of a client's device. `spaces` : all of the client."""
+    """Compute engine of a client's device. `spaces` : all address spaces of the client."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class ClientLauncher(Launcher):
         raise _no_contexts()
 
     async def refused_child(self) -> RefusedChild | None:
-        """Raises `DeviceError`: the machine records it for all applications together."""
+        """Raises `DeviceError`: the machine has one record for all applications together."""
         raise DeviceError("refused launches of kernels are recorded for the server alone")
 
 

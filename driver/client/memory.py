@@ -1,4 +1,4 @@
-"""The machine as a client has it: its own part of the memory, and time."""
+"""A client's view of the machine: its own part of the memory, and time."""
 
 from typing import Protocol
 

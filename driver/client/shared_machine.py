@@ -33,12 +33,12 @@ __all__ = ["SharedMachine"]
 
 
 class SharedMachine:
-    """The `Owner` of a device whose machine is a server's.
+    """The `Owner` of a device whose machine belongs to a server.
 
     Parameters
     ----------
     welcome : answer to `greet`.
-    memory : the memory that the server has given.
+    memory : the client's memory, given by the server.
 
     Members
     -------
@@ -74,8 +74,8 @@ class SharedMachine:
 
     @staticmethod
     async def greet(connection: Connection, name: str, size: int = 0) -> Welcome:
-        """Tell the server who this is, and ask for `size` bytes of memory, 0: its default. Raises
-        `OutOfMemory`, `DeviceError`, `ServerError`."""
+        """Introduce the application to the server, and ask for `size` bytes of memory (0: the
+        server's default). Raises `OutOfMemory`, `DeviceError`, `ServerError`."""
         return await connection.call(Hello(PROTOCOL, name, os.getpid(), size), Welcome)
 
     async def _time_ns(self) -> int:
@@ -96,7 +96,7 @@ class SharedMachine:
         raise DeviceError("hardware channels are the server's: its clients have streams")
 
     async def close(self, *, drain: bool = False) -> None:
-        """Leave the server: what is queued is executed (`drain`) or dropped, tasks are killed,
+        """Leave the server: queued commands are executed (`drain`) or dropped, tasks are killed,
         memory is returned. Raises `ServerError`."""
         try:
             await self._connection.call(Leave(drain), Done)

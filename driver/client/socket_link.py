@@ -32,7 +32,7 @@ __all__ = ["MappedMemory", "SocketLink", "ask_status", "connect", "listens"]
 
 
 class MappedMemory:
-    """The client's part of the machine's memory: the `SharedBytes` of a descriptor."""
+    """The client's part of the machine's memory, mapped from a descriptor: its `SharedBytes`."""
 
     def __init__(self, descriptor: int, base: int, size: int) -> None:
         self._base = base
@@ -50,7 +50,7 @@ class MappedMemory:
 
 
 class SocketLink:
-    """The `Link` of a client, on an asyncio event loop. A thread reads what the server sends.
+    """The `Link` of a client, on an asyncio event loop. A thread reads the server's messages.
 
     Members
     -------
@@ -137,8 +137,8 @@ def _open(path: Path) -> Socket:
 
 
 def listens(path: Path) -> bool:
-    """Whether a server accepts connections at `path`. Raises `OSError` if that cannot be seen: no
-    permission, or a path that is too long for a socket."""
+    """Whether a server accepts connections at `path`. Raises `OSError` if that cannot be
+    determined: no permission, or a path that is too long for a socket."""
     try:
         Client(str(path), "AF_UNIX").close()
     except (FileNotFoundError, ConnectionRefusedError):
@@ -148,7 +148,7 @@ def listens(path: Path) -> bool:
 
 def connect(path: Path, name: str, size: int) -> tuple[Socket, Welcome, MappedMemory]:
     """Connect as an application and map its memory. Blocks. Raises `ServerError` without a server,
-    and what `Hello` is refused with."""
+    and the exception with which the server refuses `Hello`."""
     socket = _open(path)
     try:
         welcome = _ask(socket, Hello(PROTOCOL, name, os.getpid(), size))

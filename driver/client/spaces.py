@@ -1,4 +1,4 @@
-"""Address spaces of a client: it chooses the addresses, the server has the page tables.
+"""Address spaces of a client: the client chooses the addresses, the server has the page tables.
 
 The server carries out the changes of a client in order, even after their callers are cancelled. So
 a change is noted here when it is sent, and a mapping is removed again if its caller is cancelled.
@@ -54,7 +54,7 @@ class ClientSpace(AddressSpace):
         return super().upper + _SERVERS_BYTES
 
     async def open(self) -> None:
-        """Create the space at the server, with its first use."""
+        """Create the space at the server, on first use."""
         if not self._open:
             self._open = True
             await self._connection.call(OpenSpace(self._number, self.size), Done, self._opened)
@@ -94,8 +94,8 @@ class ClientSpace(AddressSpace):
         self._connection.post(request, answers.append)
 
     async def _invalidate(self, pages: list[Page], *, whole: bool = False) -> None:
-        """Wait for the answer to the last change, with which the server has invalidated its
-        pages. For the `whole` space the server is asked again, as it may have refused a change."""
+        """Wait for the answer to the last change; by then the server has invalidated its pages.
+        For the `whole` space, ask the server again, as it may have refused a change."""
         if whole:
             self._send(Settle(self._number))
         self._unsettled = True
@@ -128,4 +128,4 @@ class ClientSpaces(Spaces):
         return ClientSpace(self._connection, memory, name, size, self._last)
 
     async def _leave(self, space: AddressSpace) -> None:
-        """The server does so when the space ends."""
+        """Does nothing: the server does this when the space ends."""

@@ -28,17 +28,16 @@ def start_and_connect(
     path: Path, name: str, size: int, options: Sequence[str]
 ) -> tuple[Socket, Welcome, MappedMemory]:
     """`connect`. If no server listens at `path`, one is started first, which ends when its last
-    application has gone. Clients that come at the same time start one together.
+    application has gone. Clients that come at the same time share one start.
 
-    Building the machine may take minutes; what the server prints goes to a file beside the socket,
-    `.output`.
+    Building the machine may take minutes; the server's output goes to a file beside the socket,
+    with `.output` appended to its name.
 
     Parameters
     ----------
     options : of `signalbox serve`.
 
-    Raises as `connect`; `ServerError` if the server ends instead, with the last line that it has
-    printed.
+    Raises as `connect`; `ServerError` if the server ends instead, with the last line of its output.
     """
     for _ in range(_TRIES - 1):
         _ensure(path, options)
@@ -61,12 +60,13 @@ def _ensure(path: Path, options: Sequence[str]) -> None:
 
 
 def _beside(path: Path, what: str) -> Path:
-    """A file of this socket's alone: others of its folder may differ in what follows a dot."""
+    """Path of a file that belongs to this socket alone: the suffix is appended, as sockets in one
+    folder may differ only in theirs."""
     return path.with_name(f"{path.name}.{what}")
 
 
 def _opened(path: Path) -> IO[str]:
-    """A file of this user's, empty unless it was there; no link of somebody else's is followed."""
+    """Open a file, created empty for this user alone if missing; a symbolic link is refused."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     return open(os.open(path, flags, 0o600), "r+")
 
