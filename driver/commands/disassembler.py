@@ -96,7 +96,7 @@ class Method:
 
 @dataclass(frozen=True)
 class Ignored:
-    """A method that is not executed, as the sub-device mask leaves out device 0."""
+    """A method that is not executed, because the sub-device mask leaves out device 0."""
 
     method: Method
 
@@ -113,8 +113,8 @@ class Ignored:
 
 @dataclass
 class SubDevices:
-    """Sub-device masks of a channel: `active`, the mask has device 0; `stored`, so has the stored
-    mask."""
+    """Sub-device masks of a channel. `active` : the mask includes device 0. `stored` : the stored
+    mask does."""
 
     active: bool = True
     stored: bool = True
@@ -254,7 +254,7 @@ def _mem_op_text(found: dict[str, int]) -> list[str]:
 
 
 def _remap_text(value: int) -> str:
-    """Components of a remap, without those that elements do not have."""
+    """Components of a remap; components that the elements lack are left out."""
     found = unpack(RemapComponents, value)
     names = [name for name in found if name.startswith("dst_")][: found["num_dst"] + 1]
     known = {int(source): source.name for source in RemapSource}
@@ -294,7 +294,7 @@ def decode(
     """Decode one segment, in order. Dwords that cannot be decoded are yielded as `Malformed`.
 
     `objects` gives the classes bound to subchannels at the start; SET_OBJECT updates them. `masks`
-    is brought up to date; without, they are those of a new channel. After a malformed header,
+    is updated, too; by default, the masks are those of a new channel. After a malformed header,
     decoding continues with the next dword.
     """
     bound = dict(objects or {})
@@ -337,7 +337,7 @@ class MethodReader:
         self._masks = SubDevices()
 
     def read(self, dwords: Sequence[int]) -> list[Method]:
-        """The methods of the next segment that are executed."""
+        """Executed methods of the next segment."""
         found = decode(dwords, objects=self._objects, masks=self._masks)
         methods = [item for item in found if isinstance(item, Method)]
         for method in methods:

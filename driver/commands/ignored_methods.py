@@ -1,7 +1,7 @@
 """Names of compute methods that set state which the machine lacks (HOST-14).
 
-Source: NVIDIA open-gpu-doc class header clc6c0.h; methods of performance counters and spare ones
-are left out.
+Source: NVIDIA open-gpu-doc class header clc6c0.h; methods of performance counters and spare
+methods are left out.
 """
 
 __all__ = ["IGNORED_COMPUTE"]

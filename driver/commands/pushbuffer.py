@@ -344,7 +344,7 @@ class Pushbuffer:
         ----------
         pdb : page directory base (physical byte address, multiple of 4096) of the address spaces to
             invalidate; None for all spaces.
-        address : virtual address in the page, of any size, to invalidate; None for all pages.
+        address : virtual address in the page to invalidate, of any size; None for all pages.
 
         Raises `ValueError` for an `address` without `pdb`.
         """
@@ -434,7 +434,7 @@ class Pushbuffer:
         targets : contents of each destination component, 1 … 4 of them.
         size : bytes per component, 1 … 4.
         sources : components of a source element, 1 … 4.
-        const_a, const_b : constants, of which a component takes its low bytes.
+        const_a, const_b : constants; a component takes the low bytes.
 
         Raises `ValueError`.
         """
@@ -493,9 +493,9 @@ class Pushbuffer:
         )
 
     def set_local_memory(self, va: int, size: int, sms: int) -> "Pushbuffer":
-        """Set the area of local memory of the channel's tasks, until they have ended: `size` bytes
-        for each of `sms` SMs, from virtual address `va` on; both are multiples of 4096. Raises
-        `ValueError`."""
+        """Set the area of local memory of the channel's tasks, which must not shrink until they
+        have ended: `size` bytes for each of `sms` SMs, from virtual address `va` on; `size` and
+        `va` are multiples of 4096. Raises `ValueError`."""
         if va % 4096 or not 0 <= va < 1 << VA_BITS:
             raise ValueError(f"local memory at {va:#x}: a multiple of 4096 of {VA_BITS} bits")
         if size % 4096 or not 0 <= size < 1 << 40:

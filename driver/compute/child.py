@@ -17,7 +17,7 @@ class Child:
     registered in `known` by the address of its record until it is freed.
 
     As an argument of a kernel it is the address of its task record, for the instruction `launch`;
-    once it is freed, `MemoryUseError` is raised.
+    a freed one raises `MemoryUseError`.
     The record belongs to one launch at a time, as the machine may save the position of an evicted
     kernel there: kernels launch it again only after it is complete.
 

@@ -64,7 +64,7 @@ class Context:
     -------
     number : number of the hardware context.
     placement : default placement of its tasks.
-    urgency : of its tasks.
+    urgency : urgency of its tasks.
     level : its preemption level.
     block : its instance block.
     chosen : whether address spaces join it only through `Contexts.choose`.
@@ -129,8 +129,7 @@ class Contexts:
     ----------
     count : number of contexts of the machine.
     default : placement of contexts that have none of their own.
-    default_urgency : likewise.
-    default_level : likewise.
+    default_urgency, default_level : their urgency and preemption level, likewise.
     save_bytes : size of the memory for saved blocks, which all contexts share; 0 for a machine that
         cannot stop blocks.
     spaces_each : maximum number of address spaces that join one context by default.
@@ -238,15 +237,15 @@ class Contexts:
         await self._preempt(context.number, context.urgency, chosen)
 
     async def nest(self, space: AddressSpace, depth: int) -> None:
-        """Let kernels of a space's context launch others down to a nesting depth, at least, from
-        its next start on (NEST-11)."""
+        """Let kernels of a space's context launch others, to a nesting depth of at least `depth`,
+        from the context's next start on (NEST-11)."""
         context = self._members[space].context
         if depth > context.depth:
             context.depth = depth
             await self._place(context, context.placement)
 
     def check(self, context: Context) -> None:
-        """Raise `ContextError` if a context was ended, or is of another machine."""
+        """Raise `ContextError` if a context has ended, or belongs to another machine."""
         if context not in [*self]:
             raise ContextError(f"{context} was ended, or is of another machine")
 
@@ -284,7 +283,7 @@ class Contexts:
 
     async def _reset(self) -> None:
         """Reset the registers of ended contexts for the next users. The next call completes an
-        interrupted one; there is one before a number is used again."""
+        interrupted one; it is made before any number is used again."""
         async with self._lock:
             while self._ended:
                 await self._set_up(self._ended[0])
@@ -418,7 +417,7 @@ class Contexts:
             waited += _POLL_CYCLES
 
     async def switches(self) -> Switches:
-        """Read what switches have cost so far."""
+        """Read the cost of switches so far."""
         names = ("CONTEXT_STARTS", "CONTEXT_SWITCH", "BLOCKS_SAVED", "BLOCKS_RESTORED")
         return Switches(*[await self._control.read(name) for name in names])
 

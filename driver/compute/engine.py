@@ -43,8 +43,8 @@ class ComputeSettings:
     -------
     waiting : maximum number of waiting tasks of one priority in each context.
     slice_cycles : time slice of a context, in cycles.
-    timeout_cycles : cycles after the end of its slice until the tasks of a context that still have
-        blocks on SMs are killed (TASK_TIMEOUT); 0: they are waited for.
+    timeout_cycles : cycles from the end of a context's slice until its tasks that still have blocks
+        on SMs are killed (TASK_TIMEOUT); 0: never.
     placement : default placement of contexts; None for that of the environment variable
         SIGNALBOX_PLACEMENT.
     urgency : default urgency of contexts.
@@ -123,7 +123,7 @@ class ComputeEngine(Launcher):
 
     def _own_space(self) -> AddressSpace | None:
         """Create a protected address space for the task lists; None on a machine with one ASID,
-        where they are mapped in the space that has it."""
+        where they are mapped in the space that has the ASID."""
         if not self._spaces.reserved:
             return None
         return self._spaces.create("system", asid=max(self._spaces.reserved))
@@ -225,7 +225,7 @@ class ComputeEngine(Launcher):
         """Kill the tasks in progress that the request names, and wait until they have ended, each
         with an error of its channel (TASK_KILLED)."""
         async with self._kills:
-            await self._killed()  # a request whose caller was cancelled
+            await self._killed()  # an earlier request, whose caller was cancelled
             await self._control.write("TASK_KILL_RECORD", record >> 8)
             await self._control.write("TASK_KILL", SCOPE=scope, CONTEXT=context, ASID=asid)
             await self._killed()

@@ -51,8 +51,8 @@ class InstanceBlock:
         self._mark(self._valid & ~(1 << asid))
 
     def _limit(self, asid: int, limit: int) -> None:
-        """Store an address limit. Only a real one is marked, as each costs the machine a read at
-        every start of the context."""
+        """Store an address limit. Only a real limit is marked, as each marked one costs the machine
+        a read at every start of the context."""
         self._limited &= ~(1 << asid)
         if limit < (1 << VA_BITS) - 1:
             self._limited |= 1 << asid

@@ -33,9 +33,9 @@ def sizes(extent: Extent) -> tuple[int, int, int]:
 class KernelLaunch:
     """One launch; members as the parameters of `Stream.launch`, with arguments as numbers, and
     virtual address and size in bytes of each of `constants`. `done` : virtual address of the word
-    that becomes 1 when a child is complete; 0: none. `depth` : of the deepest kernels below
-    it; 1: it launches none. `pending` : most children of all kernels that are not complete;
-    0: no limit. `sms` : SMs that take its blocks; None: all.
+    that becomes 1 when a child is complete; 0: none. `depth` : nesting depth of the deepest
+    kernels below it; 1: it launches none. `pending` : maximum number of incomplete children of
+    all kernels; 0: no limit. `sms` : SMs that take its blocks; None: all.
 
     Raises `ValueError` for a negative `shared`."""
 

@@ -36,8 +36,8 @@ __all__ = ["Launcher"]
 
 
 class Launcher(ABC):
-    """Writes what the machine needs to run a kernel. Subclasses know its contexts and how tasks are
-    killed."""
+    """Loads kernels, and writes the arguments and task records of their launches. Subclasses know
+    the machine's contexts, and how tasks are killed."""
 
     def __init__(
         self, machine: Machine, info: DeviceInfo, fences: Callable[[AddressSpace], FencePool]
@@ -57,7 +57,7 @@ class Launcher(ABC):
     @abstractmethod
     async def _enter(self, space: AddressSpace, launch: KernelLaunch) -> None:
         """Make the context of a space ready for a launch. Raises `OutOfContexts`, `DeviceError` for
-        a limit that it cannot have."""
+        a limit that the machine cannot have."""
 
     @abstractmethod
     def _check_urgency(self, wanted: Urgency) -> None:
@@ -78,11 +78,11 @@ class Launcher(ABC):
 
     @abstractmethod
     async def refused_child(self) -> RefusedChild | None:
-        """The first launch of a kernel by a kernel that was refused since the last call, and how
-        many there were; None if there was none (NEST-11)."""
+        """The first launch by a kernel that was refused since the last call, with the number of
+        refused launches; None if there was none (NEST-11)."""
 
     def lineage(self, space: AddressSpace, record: int) -> Lineage:
-        """The kernel of a record, and those that launched it (NEST-10)."""
+        """The kernel of a record, and its ancestors (NEST-10)."""
         return lineage(self._machine, space, record, self._program_at)
 
     def _program_at(self, space: AddressSpace, va: int) -> Program | None:
@@ -91,8 +91,8 @@ class Launcher(ABC):
 
     async def kill_tree(self, space: AddressSpace, record: int) -> None:
         """Kill the task of a record like `kill_task`, and those of its descendants whose `Child`
-        has not been freed. A kernel that waits for its descendants only is not killed. One that is
-        just being launched may be missed; a further call kills it."""
+        has not been freed. A kernel that only waits for its descendants is not killed. A kernel
+        that is just being launched may be missed; a further call kills it."""
         await self.kill_task(space, record)
         for child in [*self._children.get(space, ())]:
             if record in self.lineage(space, child).records[1:]:
@@ -191,7 +191,7 @@ class Launcher(ABC):
     async def _load(
         self, launch: KernelLaunch, space: AddressSpace
     ) -> tuple[bytes, Program, LocalMemory | None]:
-        """Check a launch; its arguments, and its program and local memory in the space."""
+        """Check a launch. Returns its arguments, and its program and local memory in the space."""
         kernel = launch.kernel
         self._check_urgency(launch.urgency)
         disabled_sms(self._info, launch.sms)

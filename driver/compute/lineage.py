@@ -1,4 +1,4 @@
-"""Kernels above one that a kernel has launched, from task records in memory (NEST-10)."""
+"""Ancestors of a kernel that was launched by a kernel, from task records in memory (NEST-10)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -38,7 +38,8 @@ class Lineage:
         return tuple(map(Ancestor, self.names[1:], self.records[1:]))
 
     def complete(self, error: TaskError, program: Program | None) -> TaskError:
-        """The error of its first kernel, whose program is `program`, with kernels and place."""
+        """`error` of the first kernel, whose program is `program`, completed with the names of the
+        kernels and the source line."""
         name, place = program.kernel.name if program else "", ""
         if program is not None and error.warp is not None and program.holds(error.warp.at):
             place = program.line(error.warp.at)

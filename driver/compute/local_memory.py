@@ -13,8 +13,8 @@ _PAGE = 4096
 
 
 class LocalMemory:
-    """The area of an address space. It grows with the needs of kernels; earlier, smaller ones stay
-    until the space is closed, as tasks may still use them.
+    """The area of an address space. It grows with the needs of kernels; earlier, smaller areas are
+    kept until the space is closed, as tasks may still use them.
 
     Members
     -------
@@ -34,7 +34,7 @@ class LocalMemory:
         return self._space.at(self._buffers[-1])
 
     async def reserve(self, size: int) -> None:
-        """Have room for `size` bytes per thread. Raises as `AddressSpace.allocate`."""
+        """Make room for `size` bytes per thread. Raises as `AddressSpace.allocate`."""
         part = -(-size * self._threads // _PAGE) * _PAGE
         async with self._lock:
             if part > self.part:

@@ -40,7 +40,8 @@ class SmSizes(Protocol):
 
 class BlockError(ValueError):
     """A block does not fit any SM of the machine, or a launch is malformed. The message names the
-    resource; `check` is the SKEDCHECK code that the hardware would report, NONE if it has none."""
+    resource; `check` is the SKEDCHECK code that the hardware would report, NONE if there is none.
+    """
 
     def __init__(self, check: SkedCheck, message: str) -> None:
         super().__init__(message)
@@ -49,7 +50,7 @@ class BlockError(ValueError):
 
 @dataclass(frozen=True)
 class Needs:
-    """Resources that a block takes of an SM.
+    """Resources that a block needs on an SM.
 
     Members
     -------

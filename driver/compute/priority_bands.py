@@ -65,8 +65,8 @@ class PriorityBands:
 
     @property
     def table(self) -> tuple[int, ...]:
-        """Device priorities of all ranks, in advance: one band after the other is given, the last
-        one to all that are left (NEST-5)."""
+        """Device priorities of all ranks, computed in advance: bands are given out in order, the
+        last one to all remaining ranks (NEST-5)."""
         upward = self.sharing is Sharing.MOST_URGENT
         bands = range(0, self.available * self.depth, self.depth)
         if not upward:

@@ -12,7 +12,7 @@ __all__ = ["Program"]
 @dataclass(eq=False)
 class Program:
     """`kernel`, with its instructions in `buffer`, mapped in `space`. Created by
-    `ComputeEngine.load`."""
+    `Launcher.load`."""
 
     kernel: Kernel
     space: AddressSpace

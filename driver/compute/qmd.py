@@ -91,7 +91,7 @@ class TaskRecord:
     head : whether to queue it before waiting tasks of its priority.
     placement : placement of its blocks on SMs; CONTEXT for that of the context.
     urgency : what happens to blocks of lower priority while it lacks room; CONTEXT likewise.
-    disabled_sms : SMs that take none of its blocks, one bit each, of the first 64.
+    disabled_sms : mask of SMs that take none of its blocks, one bit for each of the first 64.
     releases : up to three, executed in this order on completion.
     dependent : virtual address of the record of the task on which `action` is then performed.
     """

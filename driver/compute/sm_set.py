@@ -15,17 +15,17 @@ class MaskedSms(Protocol):
 
     @property
     def sms(self) -> int:
-        """All SMs."""
+        """Number of SMs."""
         ...
 
     @property
     def masked_sms(self) -> int:
-        """SMs that a task can disable, the first ones."""
+        """Number of SMs that a task can disable: the first ones."""
         ...
 
 
 class SmSetError(ValueError):
-    """The blocks of a kernel cannot be kept to these SMs."""
+    """The blocks of a kernel cannot be restricted to these SMs."""
 
 
 def sm_numbers(wanted: Iterable[int]) -> frozenset[int]:

@@ -61,8 +61,8 @@ class TaskLists:
         self._space: AddressSpace | None = None
 
     async def place(self, space: AddressSpace, asid: int) -> None:
-        """Move the lists to `space`, unless they are already there. It must keep `asid` as long as
-        they are in it. Raises `TaskListError`, `OutOfMemory`, `OutOfAddresses`."""
+        """Move the lists to `space`, unless they are already there. The space must keep `asid` as
+        long as the lists are in it. Raises `TaskListError`, `OutOfMemory`, `OutOfAddresses`."""
         async with self._lock:
             if self._space is space:
                 return

@@ -34,7 +34,7 @@ class Waiter(Protocol):
 
 
 class Task:
-    """One launch. Created by `ComputeEngine.prepare`, for `Stream.launch`.
+    """One launch. Created by `Launcher.prepare`, for `Stream.launch`.
 
     Members
     -------
@@ -44,9 +44,9 @@ class Task:
     record : virtual address of the task record.
     failure : why the task ended without completing, or None.
     below : why the first of its descendants failed, or None.
-    nested : it may launch others.
-    launched : its launch is on a channel, so only the task's end frees its memory.
-    cancelled : it is to be killed, and then the channel continues behind it without an error.
+    nested : whether it may launch others.
+    launched : whether its launch is on a channel, so that only the task's end frees its memory.
+    cancelled : whether it is to be killed; the channel then continues behind it without an error.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Task:
 
     @property
     def ended(self) -> bool:
-        """Whether its end has been noted: its memory is free, unless it is kept."""
+        """Whether its end has been noted. Its memory is then free, unless it is kept."""
         return self._ended
 
     @property
@@ -108,7 +108,7 @@ class Task:
 
     def query(self) -> bool:
         """Whether the task has ended, with all its descendants. Raises `TaskError` or `TaskLost` if
-        it or one of them failed, as far as known: see `synchronize`."""
+        the task or a descendant is known to have failed: see `synchronize`."""
         if not self.over:
             return False
         self.end()
@@ -118,7 +118,8 @@ class Task:
 
     async def synchronize(self) -> None:
         """Wait until the task has ended, with all its descendants. Raises `ChannelError` if its
-        channel halts for any reason, `TaskError` or `TaskLost` if it or one of them failed."""
+        channel halts for any reason, `TaskError` or `TaskLost` if the task or a descendant failed.
+        """
         waiter = self._waiter
         assert waiter is not None, "it was submitted"
         if not self.over:
@@ -144,12 +145,12 @@ class Task:
         return self.fence.time_ns if self._complete else 0
 
     def keep(self) -> None:
-        """Keep its memory, so that its record identifies it, until as many calls of `give`."""
+        """Keep the task's memory, so that its record identifies it, until a matching `give`."""
         self._keepers += 1
 
     @property
     def kept(self) -> bool:
-        """Whether a `keep` has not ended."""
+        """Whether there is a `keep` without a matching `give`."""
         return self._keepers > 0
 
     def give(self) -> None:
@@ -211,7 +212,7 @@ class Tasks:
         return self._tasks.get(record)
 
     def of(self, error: ChannelError) -> Task | None:
-        """The task that has failed, or whose descendant has, or None."""
+        """The task that has failed, or that has a failed descendant; None if there is none."""
         return self.find(error.root if isinstance(error, TaskError) else error.va)
 
     def failed(self, error: TaskError) -> None:

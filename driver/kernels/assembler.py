@@ -6,8 +6,8 @@
 
 Instructions are those of `hw/sm/isa.py`. Registers are `r0` … `r254`; numbers are decimal or 0x…,
 with an optional minus sign; special registers are written like `tid.x`. `not d, a` stands for
-`xor d, a, -1`, `nop` for `mov r0, r0`, `ldc d, [4]` for `ldc d, [0][4]`, constant buffer 0. An
-offset there can be a sum: `ldc d, [A + 4]`.
+`xor d, a, -1`, `nop` for `mov r0, r0`, `ldc d, [4]` for `ldc d, [0][4]`, constant buffer 0. The
+offset of a constant can be a sum: `ldc d, [A + 4]`.
 
 `until d, [a], b` waits until the word in memory equals b in all active lanes, and leaves 0 in d. It
 stands for five instructions, which load the word every hundred cycles.

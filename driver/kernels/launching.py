@@ -35,8 +35,8 @@ refused:
 _PARAMETERS = {"FIRST": 8, "SECOND": 8, "STATUS": 8}
 
 LAUNCH_BOTH = Kernel("launch both", _FIRST + _SECOND, _PARAMETERS)
-"""Launches FIRST and SECOND, then waits for both. SECOND may be 0. If one is refused, the word at
-STATUS becomes the answer, and no further one is launched."""
+"""Launches FIRST and SECOND, then waits for both. SECOND may be 0. If a launch is refused, its
+answer is stored at STATUS, and no further kernel is launched."""
 
 LAUNCH_IN_TURN = Kernel("launch in turn", _FIRST + "    join   r5\n" + _SECOND, _PARAMETERS)
 """The same, but launches SECOND when FIRST is complete."""

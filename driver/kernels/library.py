@@ -28,7 +28,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Kernel:
-    """A program and its resource needs. Raises `ValueError` for sizes that are not as below.
+    """A program and its resource needs. Raises `ValueError` for sizes other than described below.
 
     Members
     -------
@@ -73,7 +73,7 @@ class Kernel:
 
     @cached_property
     def registers(self) -> int:
-        """Registers per thread; the hardware has no kernels without."""
+        """Registers per thread, at least 1: the hardware has no kernels without registers."""
         return max(registers(self.program), 1)
 
     def line(self, offset: int) -> str:

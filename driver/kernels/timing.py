@@ -30,14 +30,14 @@ TIMING = Kernel(
     },
 )
 """A timing task as a kernel for `Stream.launch`: its arguments are the fields of the record, with
-the flags in ACCESSES (`TimingTask.arguments`); without them its accesses are reads."""
+the flags in ACCESSES (`TimingTask.arguments`); without flags, its accesses are reads."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimingTask:
     """Behaviour of every warp of a grid: it computes, then `accesses` times accesses memory and
-    computes again, for the same time each. Or it launches kernels instead, and then waits for the
-    children of its block.
+    computes again, each time for as long. With `launch`, it launches kernels instead of accessing
+    memory, and then waits for the children of its block.
 
     Members
     -------
