@@ -105,11 +105,12 @@ class ChannelError(Exception):
     channel : channel number.
     cause : exact cause; `hw.errors.CODE_OF` gives the public interrupt.
     method : method that caused the error, a byte offset; None if there is none.
-    subchannel, data : subchannel and data of the method; `data` is the header if that is invalid.
+    subchannel, data : subchannel and data of the method; `data` is the method header if that is
+        invalid.
     held : whether the method is retried on resume; otherwise the channel continues after it.
     va : address of the error, for causes that have one.
     more : whether another copy or task of the channel has failed since; clearing this error
-        reveals that one.
+        reveals the next.
     fault : translation fault behind the causes ..._FAULT, USERD_WRITE, COPY_SEMAPHORE and TASK_...;
         None if there was none, or if its record was lost.
     object_class : class bound to the subchannel, 0 for none; None for the class that the driver
@@ -129,7 +130,7 @@ class ChannelError(Exception):
 
     @property
     def repeatable(self) -> bool:
-        """Whether a copy failed that can be repeated once its pages are mapped."""
+        """Whether a copy failed, and can be repeated once its pages are mapped."""
         released = self.cause is Cause.COPY_SEMAPHORE and self.fault is not None
         return self.cause in _COPY_FAULTS or released
 
@@ -232,7 +233,7 @@ async def read_error(control: ControlPort, channel: int) -> ChannelError | None:
     return ChannelError(
         channel,
         cause,
-        # USERD_WRITE has a method when it was REF that could not be written.
+        # USERD_WRITE has a method if REF could not be written.
         method=None if cause in _NO_METHOD and not held["VALID"] else held["ADDRESS"] * 4,
         subchannel=held["SUBCHANNEL"],
         data=data,

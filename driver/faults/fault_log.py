@@ -75,7 +75,7 @@ class FaultLog:
                 self._lost = error
 
     async def forget(self, asid: int) -> None:
-        """Drop the faults of an ASID so far: they are not its next holder's."""
+        """Drop the faults of an ASID so far: they do not belong to its next holder."""
         await self.read()
         for fault in tuple(self._faults):
             if fault.asid == asid:
@@ -129,7 +129,7 @@ class FaultLog:
 
 def _fits(fault: TranslationFault, asid: int, cause: Cause) -> bool:
     """Whether a fault can have caused an error."""
-    if not fault.hub:  # an SM, with client numbers of its own
+    if not fault.hub:  # of an SM, which has client numbers of its own
         return fault.asid == asid and cause is Cause.TASK_KERNEL
     if fault.asid != asid or fault.client not in _REQUESTERS[cause]:
         return False

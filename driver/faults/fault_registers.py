@@ -8,7 +8,7 @@ from signalbox.hw.page_tables import FAULT_RECORD_BYTES
 __all__ = ["FaultRegisters"]
 
 _POLL_CYCLES = 8
-"""Cycles between two polls for the end of a record."""
+"""Cycles between two polls while a record is written."""
 
 _PATIENCE_CYCLES = 200_000
 """Cycles after which the write of a record counts as hung."""
@@ -34,7 +34,7 @@ class FaultRegisters:
         """Stop recording and clear the interrupt. Waits for a record that is being written, which
         is lost; afterwards the buffer's memory is no longer written.
 
-        Raises `FaultBufferError` if that record does not end.
+        Raises `FaultBufferError` if the write of that record does not end.
         """
         await self._control.write("FAULT_SIZE", 0)
         waited = 0
@@ -46,7 +46,7 @@ class FaultRegisters:
         await self._control.write("FAULT_STATUS", FAULT=1, OVERFLOW=1, BUS=1)
 
     async def acknowledge(self) -> bool:
-        """Clear the interrupt, except that of an overflow; later records raise it again. Returns
+        """Clear the interrupt, except for an overflow; later records raise it again. Returns
         whether a record could not be written."""
         status = await self._control.read_fields("FAULT_STATUS")
         if status["FAULT"] or status["BUS"]:

@@ -29,17 +29,17 @@ class RefusedChild:
 
     Members
     -------
-    reason : reason, as the launching warp has read it; a plain number if unknown.
+    reason : reason, as answered to the launching warp; a plain number if unknown.
     check : failed check, if the reason is CHECK, otherwise NONE; a plain number if unknown.
     asid : address space of the kernels.
     channel : channel of the launching kernel.
     depth : depth that the child would have had.
     record : virtual address of its record; see `Child.record`.
-    count : number of refused launches since the last report, at least; at most 65,535.
+    count : lower bound of the number of refused launches since the last report, at most 65,535.
     launcher : virtual address of the record of the launching kernel.
     kernel : name of the kernel that was not launched; empty if unknown.
-    parents : the launching kernel, the one that launched that, and so on, up to that of the host;
-        empty if their records have not been read.
+    parents : the launching kernel and its ancestors, nearest first, up to the kernel launched by
+        the host; empty if their records have not been read.
     """
 
     reason: Refusal | int

@@ -50,8 +50,8 @@ class TaskError(ChannelError):
     warp : the warp that faulted; None for other causes, or if the machine recorded only warps of
         other tasks.
     place : source line of its instruction as text; empty if unknown.
-    parents : the kernel that launched it, the one that launched that, and so on, up to that of the
-        host; empty for a task of the host (NEST-10).
+    parents : the kernels above it, nearest first, up to the kernel launched by the host; empty for
+        a task of the host (NEST-10).
     """
 
     kernel: str = ""
@@ -62,7 +62,7 @@ class TaskError(ChannelError):
 
     @classmethod
     def of(cls, error: ChannelError, check: int, warp: WarpFault | None) -> "TaskError":
-        """Build a `TaskError` from `error` and what is known of its task."""
+        """Build a `TaskError` from `error`, the failed check and the faulting warp."""
         known = SkedCheck(check) if check in set(SkedCheck) else SkedCheck.NONE
         values = {field.name: getattr(error, field.name) for field in fields(ChannelError)}
         return cls(**values, check=known, warp=warp)
@@ -74,7 +74,7 @@ class TaskError(ChannelError):
 
     @property
     def root(self) -> int:
-        """Virtual address of the record of the task of the host that it belongs to."""
+        """Virtual address of the record of the host's task to which the failed task belongs."""
         return self.parents[-1].record if self.parents else self.record
 
     @property

@@ -84,7 +84,7 @@ class WarpFaults:
         return tuple(self._faults)
 
     async def forget(self, asid: int) -> None:
-        """Drop the faults of an ASID so far: they are not its next holder's."""
+        """Drop the faults of an ASID so far: they do not belong to its next holder."""
         await self.claim(asid, lambda at: True)
 
     async def read(self) -> None:

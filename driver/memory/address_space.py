@@ -33,8 +33,8 @@ class OutOfAddresses(MapError):
 
 
 class AddressSpace(ABC):
-    """Virtual addresses 0 … `size` - 1, and what is mapped there. Created by
-    `AddressSpaces.create`. Subclasses know how its page tables are changed.
+    """Virtual addresses 0 … `size` - 1, and their mappings. Created by `Spaces.create`. Subclasses
+    change its page tables.
 
     Each change returns once the machine has acknowledged it, so unmapped memory and addresses can
     be reused at once. Changes are serialized. A change that is interrupted, by a machine error or
@@ -84,8 +84,8 @@ class AddressSpace(ABC):
     @property
     @abstractmethod
     def base(self) -> int:
-        """Number of the space, unique at a time: the page directory base, a physical byte address,
-        where the driver knows it."""
+        """Number of the space, unique among open spaces: the page directory base, a physical byte
+        address, where the driver knows it."""
 
     @abstractmethod
     async def _enter(
@@ -150,8 +150,8 @@ class AddressSpace(ABC):
         size : bytes; defaults to all of the buffer's `room`.
         va : first virtual address; defaults to the lowest suitable free address from `above` up.
         page_size : 4 KiB, 64 KiB, 2 MiB or 512 MiB; defaults to the largest that divides both
-            addresses and the size, and for which there are addresses. On request the last page of
-            512 MiB may extend past the end of memory; an access there faults.
+            addresses and the size, and for which there are free addresses. On request the last page
+            of 512 MiB may extend past the end of memory; accesses past the end fault.
 
         Raises `MapError` if the range is not page-aligned, not free, or outside the address space
         or physical memory; `OutOfAddresses`; `OutOfMemory` if there is no room for a page table;
@@ -263,7 +263,7 @@ class AddressSpace(ABC):
             self.closed = True
 
     async def unmap_all(self, buffer: Buffer) -> None:
-        """Unmap every mapping of a buffer, and complete an unmapping of it that was interrupted.
+        """Unmap every mapping of a buffer, and complete an interrupted unmapping of the buffer.
         Returns at once if there is neither."""
         if not self.has(buffer) and all(one.buffer is not buffer for one in self._retiring):
             return
@@ -331,8 +331,8 @@ class AddressSpace(ABC):
     # -- addresses ---------------------------------------------------------------------------------
 
     def _page_sizes(self, pa: int, size: int, va: int | None) -> list[int]:
-        """Page sizes that divide both addresses and the size, largest first. The smallest one is
-        always among them, the largest one if all of the memory exists."""
+        """Page sizes that divide both addresses and the size, largest first. The smallest size is
+        always included, the largest only if all of the memory exists."""
         bits = pa | size | (va or 0)
         sizes = [each for each in reversed(PAGE_SIZES[1:]) if bits % each == 0]
         return [
@@ -344,7 +344,7 @@ class AddressSpace(ABC):
         self, va: int | None, size: int, page_sizes: list[int], above: int
     ) -> tuple[int, int]:
         """Start of a free range, and the first of the page sizes for which there is one. The range
-        begins at `va` if given, else it is the lowest one."""
+        begins at `va` if given; otherwise it is the lowest."""
         if size <= 0:
             raise MapError(f"size = {size}: a mapping has at least one page")
         if va is not None:
@@ -361,8 +361,8 @@ class AddressSpace(ABC):
         )
 
     def _physical(self, memory: Buffer | int, size: int) -> int:
-        """Physical address of the memory to map. Raises `MemoryUseError` if a buffer is of another
-        machine, or has no `size` bytes."""
+        """Physical address of the memory to map. Raises `MemoryUseError` if a buffer belongs to
+        another machine, or has fewer than `size` bytes."""
         if isinstance(memory, int):
             return memory
         if memory.memory.machine is not self._memory.machine:

@@ -35,7 +35,7 @@ class AddressSpaces(Spaces):
 
     Members
     -------
-    passes_on : called with an ASID before another space gets it.
+    passes_on : called with an ASID before it passes to another space.
     """
 
     def __init__(
@@ -96,8 +96,8 @@ class AddressSpaces(Spaces):
         self._own.pop(space, None)
 
     def owner(self, asid: int, base: int) -> AddressSpace | None:
-        """The space that a fault record means by `asid` and page directory base `base` (physical
-        byte address); None if the base is unknown, or its space now has another ASID."""
+        """The space of a fault record with `asid` and page directory base `base` (physical byte
+        address); None if the base is unknown, or its space now has another ASID."""
         space = self._spaces.get(base)
         return space if space is not None and space.asid in {asid, None} else None
 
@@ -141,14 +141,14 @@ class AddressSpaces(Spaces):
             self.release(space)
 
     async def invalidate_all(self) -> None:
-        """Invalidate the translations of all ASIDs. Only needed after page tables were written by
-        other means than `AddressSpace`, for example by an application."""
+        """Invalidate the translations of all ASIDs. Needed only if page tables were not written
+        through `AddressSpace`, but for example by an application."""
         await self._mmu.invalidate_all()
 
     # -- ASIDs -------------------------------------------------------------------------------------
 
     async def _bind(self, space: AddressSpace) -> None:
-        """Bind a space to an ASID, taking it from its idle holder if it has one.
+        """Bind a space to an ASID, which is taken from its idle holder if it has one.
 
         Until the bind is acknowledged both spaces count as bound to the ASID, so changes of either
         are invalidated. A failed bind leaves neither bound and the ASID free; its next bind puts
@@ -172,7 +172,7 @@ class AddressSpaces(Spaces):
                 self._holders[asid] = None if space.asid is None else space
 
     def _choose(self, space: AddressSpace) -> int:
-        """Pick an ASID for a space: its own, a free one, or that of an idle space."""
+        """Pick an ASID for a space: its own, a free one, or the ASID of an idle space."""
         if space in self._own:
             return self._own[space]
         holders = self._holders.items()

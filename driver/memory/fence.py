@@ -17,7 +17,7 @@ _PAGE_BYTES = 4096
 class Fence:
     """One fence. Every submitted release raises its value by 1, modulo 2³².
 
-    It is released in its own address space only, at `address`; other spaces acquire it at
+    A fence is released only in its own address space, at `address`; other spaces acquire it at
     `address_in`. Read `following` and call `advance` within one `Channel.turn`: otherwise values
     could be released out of order, and a waiter could miss its value.
     """
@@ -82,7 +82,7 @@ class FencePool:
         self._pages: list[FencePage] = []
 
     async def take(self) -> Fence:
-        """Allocate a fence. One that was given back goes on from its value. Raises as
+        """Allocate a fence. A fence that was given back goes on from its value. Raises as
         `AddressSpace.allocate`."""
         async with self._lock:
             if not self._free:
@@ -100,18 +100,19 @@ class FencePool:
         return [Fence(page, at) for at in reversed(range(0, _PAGE_BYTES, FENCE_BYTES))]
 
     def give(self, fence: Fence) -> None:
-        """Return a fence that has no release or acquire outstanding. Its value stays, as others may
-        still be about to look at it; values that were never released are given out again."""
+        """Return a fence that has no release or acquire outstanding. Its value is kept, as others
+        may still be about to read it; values that were never released are given out again."""
         fence.submitted = fence.value
         self._free.append(fence)
 
     def retire(self, fence: Fence) -> None:
-        """Return a fence whose last release may be outstanding: it is given out again once that has
-        been executed. Acquires of its values still succeed then, as values only rise."""
+        """Return a fence whose last release may be outstanding: the fence is given out again once
+        that release has executed. Acquires of its values still succeed then, as values only rise.
+        """
         self._retired.append(fence)
 
     def _recycle(self) -> None:
-        """Make retired fences free whose last release has been executed."""
+        """Free the retired fences whose last release has been executed."""
         outstanding: list[Fence] = []
         for fence in self._retired:
             (self._free if fence.reached(fence.submitted) else outstanding).append(fence)
@@ -119,7 +120,7 @@ class FencePool:
 
     @property
     def pages(self) -> int:
-        """Pages that are not free."""
+        """Number of pages in use."""
         return len(self._pages)
 
     def end(self) -> None:
@@ -151,7 +152,7 @@ class FencePools:
             self._pools[space].retire(fence)
 
     def forget_closed(self) -> None:
-        """Call `FencePool.end` for closed spaces: others may have mapped their pages until now."""
+        """Call `FencePool.end` for closed spaces, whose pages other spaces may have had mapped."""
         for space, pool in [*self._pools.items()]:
             if space.closed:
                 pool.end()

@@ -63,7 +63,7 @@ class PageTables:
 
     Tables are created on first use and kept until `free`, except those that a larger page replaces.
     `map`, `unmap` and `protect` return the pages whose old translations may be cached; the caller
-    must invalidate them, and after a `map` of 512 MiB pages all of the space. Until this is
+    must invalidate these pages, and the whole space after a `map` of 512 MiB pages. Until this is
     acknowledged, walks may still read replaced tables, so their memory is kept until `release`.
     """
 
@@ -263,7 +263,7 @@ class PageTables:
         return table
 
     def _below(self, place: int) -> list[int]:
-        """Addresses of the PD0 that an entry of PD1 points to, if any, and of all its tables."""
+        """Address of the PD0, if any, that an entry of PD1 points to, and of all its tables."""
         found, level = unpack(Pde, self._load(place)), DIRECTORIES[-1]
         if found["aperture"] == PdeAperture.INVALID:
             return []

@@ -60,7 +60,7 @@ class Buffer:
     def write(self, data: bytes | bytearray | np.ndarray, offset: int = 0) -> None:
         """Write bytes, or an array in C order, at byte `offset`. Raises `MemoryUseError`, and
         `TypeError` for content that is neither."""
-        # Without `memoryview`, a number would stand for that many zeros.
+        # Without `memoryview`, `bytes` of a number would be that many zeros.
         raw = data.tobytes() if isinstance(data, np.ndarray) else bytes(memoryview(data))
         self.memory.machine.memory_write(self.at(offset, len(raw)), raw)
 
@@ -94,9 +94,9 @@ class Buffer:
 
 
 def page_for(size: int) -> int:
-    """Page size, in bytes, for a buffer of `size` bytes: the largest page that the buffer fills to
-    at least a quarter, up to 2 MiB; 512 MiB if it has whole pages of that size. Larger pages need
-    fewer TLB entries, at the cost of memory."""
+    """Page size, in bytes, for a buffer of `size` bytes: the largest page, up to 2 MiB, of which
+    the buffer fills at least a quarter; 512 MiB if it consists of whole pages of that size. Larger
+    pages need fewer TLB entries, at the cost of memory."""
     *usual, largest = PAGE_SIZES
     if size and size % largest == 0:
         return largest
@@ -146,7 +146,7 @@ class Memory:
 
     def allocate_pages(self, size: int, *, name: str = "") -> Buffer:
         """Allocate a buffer of `size` bytes for mapping: whole pages of `page_for(size)` bytes, or
-        of a smaller size if there is no room for such. Raises `OutOfMemory`."""
+        smaller pages if there is no room for those. Raises `OutOfMemory`."""
         best = page_for(size)
         pages = [page for page in reversed(PAGE_SIZES) if page <= best]
         fits = (

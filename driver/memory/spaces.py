@@ -12,7 +12,7 @@ __all__ = ["Spaces"]
 
 
 class Spaces(ABC):
-    """Address spaces that exist, by `AddressSpace.base`.
+    """Existing address spaces, by `AddressSpace.base`.
 
     Parameters
     ----------
@@ -68,8 +68,8 @@ class Spaces(ABC):
 
     @abstractmethod
     async def _leave(self, space: AddressSpace) -> None:
-        """Make the machine forget a space that is to be closed. Raises `SpaceError` if it is in
-        use."""
+        """Make the machine forget a space before it is closed. Raises `SpaceError` if the space is
+        in use."""
 
     def _check_known(self, space: AddressSpace) -> None:
         if self._spaces.get(space.base) is not space:

@@ -11,12 +11,12 @@ __all__ = ["PAGE_INVALIDATION_LIMIT", "TableSpace"]
 
 PAGE_INVALIDATION_LIMIT = 16
 """Maximum number of pages that one change invalidates individually; a larger change invalidates the
-whole ASID. The size of a first-level TLB: beyond it, keeping the other entries gains less than the
-extra invalidations cost."""
+whole ASID. It is the default size of a first-level TLB: beyond it, keeping the other entries gains
+less than the extra invalidations cost."""
 
 
 class TableSpace(AddressSpace):
-    """An address space whose page tables lie in the machine's memory.
+    """An address space with page tables in the machine's memory.
 
     Parameters
     ----------

@@ -61,7 +61,7 @@ _CAUSES = {int(cause): cause for cause in FaultType}
 _ACCESSES = {int(access): access for access in AccessType}
 
 _PHYSICAL = 8
-"""Added to the access type of an access to a physical address."""
+"""Added to the access type if the access used a physical address."""
 
 
 class FaultOwner(Protocol):
@@ -82,7 +82,7 @@ class TranslationFault(Exception):
     -------
     space : name of the address space; None if unknown to the driver, or if the ASID was unbound.
     asid : ASID of the access; None if the driver found the fault itself in an unbound space.
-    va : virtual byte address; that of the page if the machine recorded the fault.
+    va : virtual byte address; the address of the page if the machine recorded the fault.
     access, cause : plain numbers where the public tables have no name.
     physical : whether `va` is a physical address.
     base : page directory base, a byte address; None if the driver found the fault itself, or if the

@@ -1,2 +1,2 @@
-"""Algorithms whose kernels launch kernels: sort, refinement, breadth-first search. Beside each its
-flat version, in which the host launches the kernels of each level."""
+"""Algorithms whose kernels launch kernels: sort, refinement, breadth-first search. Each has a flat
+version beside it, in which the host launches the kernels of each level."""

@@ -1,5 +1,5 @@
-"""Breadth-first search: a kernel launches one per level of the search, which launches others for
-the edges of vertices that have many."""
+"""Breadth-first search: a kernel launches one kernel per level of the search, which launches others
+for the edges of vertices with many edges."""
 
 from dataclasses import dataclass
 
@@ -88,7 +88,7 @@ VERTEX = f"""
     {IN_FRONTIER}
     push  r8
 """
-"""Vertex of the thread, r0; lanes with one that is in the frontier, r8, stay active. DISTANCES at
+"""Vertex of the thread, r0; only lanes with a vertex in the frontier, r8, stay active. DISTANCES at
 r4."""
 
 EDGES_OF = """
@@ -173,9 +173,9 @@ light:
         "N": 4,
     },
 )
-"""One thread per vertex. The edges of vertex v are ROWS[v] … ROWS[v + 1] of COLUMNS. A vertex of
+"""One thread per vertex. The edges of vertex v are COLUMNS[ROWS[v] … ROWS[v + 1] - 1]. A vertex of
 the frontier sets the distance of its neighbours that have not been reached. If it has a record in
-RECORDS (not 0), that child does so."""
+RECORDS (not 0), that child does so instead."""
 
 EDGES = Kernel(
     "search edges",
@@ -204,7 +204,7 @@ class BreadthFirst:
 
     Members
     -------
-    distances : of each vertex, after `run`; `UNREACHED` if there is no way.
+    distances : distance of each vertex, after `run`; `UNREACHED` if there is no path.
     """
 
     distances: Buffer
@@ -218,9 +218,9 @@ class BreadthFirst:
     ) -> "BreadthFirst":
         """Prepare the search of a graph in compressed rows: edges lead from vertex v to
         `columns[rows[v] : rows[v + 1]]`. Vertices with more than `heavy` edges have kernels of
-        their own. The nesting depth must be 3 at least.
+        their own. The nesting depth must be at least 3.
 
-        Raises `ValueError` for other arrays; and as `Stream.child` and `Device.upload`.
+        Raises `ValueError` for malformed arrays; and as `Stream.child` and `Device.upload`.
         """
         check(rows, columns)
         count = len(rows) - 1
@@ -241,8 +241,8 @@ class BreadthFirst:
             return cls(distances, count, family, {"LEVEL": level, "STATE": common["STATE"]})
 
     async def launch(self, source: int, *, priority: int | None = None) -> Task:
-        """Launch the search for the distances from vertex `source`, to be finished by
-        `Family.finish`. Raises `ValueError` if there is none, and as `Family.launch`."""
+        """Launch the search for the distances from vertex `source`; `Family.finish` waits for its
+        end. Raises `ValueError` if there is no such vertex, and as `Family.launch`."""
         start(self.distances, self._count, source)
         return await self.family.launch(BREADTH_FIRST, 1, self._args, priority=priority)
 
@@ -251,12 +251,12 @@ class BreadthFirst:
         await self.family.finish(await self.launch(source))
 
     async def free(self) -> None:
-        """Free its memory, `distances` too, once nothing runs."""
+        """Free its memory, including `distances`, once nothing runs."""
         await self.family.free()
 
 
 def check(rows: np.ndarray, columns: np.ndarray) -> None:
-    """Raises `ValueError` for other arrays than the compressed rows of a graph."""
+    """Raise `ValueError` unless the arrays are the compressed rows of a graph."""
     count = len(rows) - 1
     whole = all(one.dtype.kind in "iu" for one in (rows, columns) if one.size)
     spanning = count >= 1 and rows[0] == 0 and rows[-1] == len(columns)

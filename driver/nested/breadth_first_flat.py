@@ -1,5 +1,5 @@
 """Breadth-first search without nested launches: the host launches each level of the search, and
-reads whether it has found a vertex."""
+reads whether the level has found a vertex."""
 
 from dataclasses import dataclass
 
@@ -40,7 +40,7 @@ LIGHT_VERTICES = Kernel(
     """,
     {**_GRAPH, "N": 4, "MOST": 4},
 )
-"""LEVEL, but vertices with more than MOST edges do nothing."""
+"""As LEVEL, but vertices with more than MOST edges do nothing."""
 
 HEAVY_VERTICES = Kernel(
     "search heavy vertices",
@@ -60,8 +60,8 @@ HEAVY_VERTICES = Kernel(
     """,
     {**_GRAPH, "HEAVY": 8},
 )
-"""EDGES for the vertices whose numbers are in HEAVY, one block each; those that are not in the
-frontier do nothing."""
+"""As EDGES, for the vertices whose numbers are in HEAVY, one block each; blocks of vertices outside
+the frontier do nothing."""
 
 
 @dataclass
@@ -70,7 +70,7 @@ class FlatBreadthFirst:
 
     Members
     -------
-    distances : as those of `BreadthFirst`.
+    distances : as in `BreadthFirst`.
     """
 
     distances: Buffer
@@ -88,7 +88,7 @@ class FlatBreadthFirst:
         """Prepare the search of a graph; see `BreadthFirst.prepare`. Vertices with more than
         `heavy` edges have a block of their own.
 
-        Raises `ValueError` for other arrays, and as `Device.upload`.
+        Raises `ValueError` for malformed arrays, and as `Device.upload`.
         """
         check(rows, columns)
         count = len(rows) - 1
@@ -108,8 +108,8 @@ class FlatBreadthFirst:
             return cls(distances, count, len(vertices), workspace, state, light, own)
 
     async def run(self, source: int) -> None:
-        """Find the distances from vertex `source`. Raises `ValueError` if there is none, and as
-        `Stream.launch` and `Stream.synchronize`."""
+        """Find the distances from vertex `source`. Raises `ValueError` if there is no such vertex,
+        and as `Stream.launch` and `Stream.synchronize`."""
         start(self.distances, self._count, source)
         found, distance = True, 0
         while found:
@@ -129,5 +129,5 @@ class FlatBreadthFirst:
         await stream.synchronize()
 
     async def free(self) -> None:
-        """Free its memory, `distances` too, once nothing runs."""
+        """Free its memory, including `distances`, once nothing runs."""
         await self._workspace.free()

@@ -22,7 +22,7 @@ STATUS = """
     ldc   r25, [STATUS + 4]
     stg   [r24], r23
 """
-"""Stores r23, an answer of `launch`, as status."""
+"""Stores r23, an answer of `launch`, at STATUS."""
 
 
 class LaunchRefused(RuntimeError):
@@ -30,7 +30,7 @@ class LaunchRefused(RuntimeError):
 
     Members
     -------
-    answer : the answer to the last one that was refused: the `Refusal`, and the number of its
+    answer : answer to the last refused launch: the `Refusal`, plus the number of the failed
         check << 8.
     """
 
@@ -80,8 +80,8 @@ class Family(Workspace):
         *,
         priority: int | None = None,
     ) -> Task:
-        """Launch the root, one block; it is complete when it and all its descendants are. Raises as
-        `Stream.launch`."""
+        """Launch the root, one block; the task is complete when the root and all its descendants
+        are. Raises as `Stream.launch`."""
         self.status.write(bytes(4))
         args = {**args, "STATUS": self.status}
         return await self.stream.launch(kernel, 1, block, args, priority=priority)
@@ -92,8 +92,8 @@ class Family(Workspace):
         self.check()
 
     def check(self) -> None:
-        """Raise `LaunchRefused` if a launch by one of the kernels was refused; once the root is
-        complete."""
+        """Raise `LaunchRefused` if a launch by one of the kernels was refused. Call it once the
+        root is complete."""
         if answer := int(self.status.read(np.uint32, 1)[0]):
             raise LaunchRefused(answer)
 

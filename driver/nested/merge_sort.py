@@ -1,4 +1,4 @@
-"""Merge sort by recursion: a kernel launches one for each half, and merges the sorted halves."""
+"""Merge sort by recursion: a kernel launches two kernels that sort the halves, and merges these."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from signalbox.driver.runtime.stream import Argument, Stream
 __all__ = ["LEAF", "MERGE", "MERGE_SORT", "RANK", "MergeSort", "check"]
 
 LEAF = 32
-"""Most words that one kernel sorts alone."""
+"""Maximum number of words that one kernel sorts alone."""
 
 RANK = """
     sltu  r6, r0, r1
@@ -40,7 +40,7 @@ rank:
     stg   [r8], r10
     exit
 """
-"""Sorts r1 words at r2, at most as many as there are lanes; r0 is the lane."""
+"""Sorts r1 words at r2, at most one per lane; r0 is the lane."""
 
 MERGE = """
     shr   r16, r1, 1                # words of the left half
@@ -130,20 +130,20 @@ launched:
     {"DATA": 8, "TEMP": 8, "LEFT": 8, "RIGHT": 8, "STATUS": 8, "N": 4},
 )
 """Sorts DATA[0 … N), one warp. LEFT and RIGHT are the children for the halves, the left one of
-N / 2 words; 0: none, N is 32 at most. TEMP has room for N words."""
+N / 2 words; if they are 0, N is at most 32. TEMP has room for N words."""
 
 
 @dataclass
 class MergeSort:
-    """Sorts a buffer of unsigned words, as often as wanted. Created by `prepare`."""
+    """Sorts a buffer of unsigned words, any number of times. Created by `prepare`."""
 
     family: Family
     _args: dict[str, Argument]
 
     @classmethod
     async def prepare(cls, device: Device, stream: Stream, data: Buffer, count: int) -> "MergeSort":
-        """Prepare kernels that sort the first `count` words of `data`. The nesting depth must be
-        `depth(count)` at least.
+        """Prepare kernels that sort the first `count` words of `data`. The nesting depth must be at
+        least `depth(count)`.
 
         Raises `ValueError` for no words, or more than `data` has, and as `Stream.child` and
         `Device.upload`.
@@ -166,11 +166,11 @@ class MergeSort:
 
     @staticmethod
     def depth(count: int) -> int:
-        """Generations of kernels that sort `count` words."""
+        """Number of generations of kernels that sort `count` words."""
         return 1 if count <= LEAF else 1 + MergeSort.depth(count - count // 2)
 
     async def launch(self, *, priority: int | None = None) -> Task:
-        """Launch a sort, to be finished by `Family.finish`. Raises as `Family.launch`."""
+        """Launch a sort; `Family.finish` waits for its end. Raises as `Family.launch`."""
         return await self.family.launch(MERGE_SORT, 32, self._args, priority=priority)
 
     async def run(self) -> None:
@@ -183,7 +183,7 @@ class MergeSort:
 
 
 def check(data: Buffer, count: int) -> None:
-    """Raises `ValueError` if `data` does not have `count` words to sort."""
+    """Raise `ValueError` if `data` does not have `count` words to sort."""
     if count < 1:
         raise ValueError("there is nothing to sort")
     if count > data.size // 4:

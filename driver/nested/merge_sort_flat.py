@@ -41,7 +41,7 @@ MERGE_NODES = Kernel(
     """,
     {"DATA": 8, "TEMP": 8, "NODES": 8},
 )
-"""Merges the halves of nodes, one warp each. NODES: as those of SORT_LEAVES."""
+"""Merges the halves of nodes, one warp each. NODES: as for SORT_LEAVES."""
 
 
 @dataclass
@@ -85,8 +85,8 @@ class FlatMergeSort:
 
 
 def _levels(count: int) -> list[list[tuple[int, int]]]:
-    """First word and words of the nodes of a tree: all leaves, then the nodes that have halves, the
-    deepest ones first."""
+    """First word and number of words of the nodes of a tree, by level: all leaves, then the nodes
+    with halves, the deepest first."""
     leaves: list[tuple[int, int]] = []
     inner: list[list[tuple[int, int]]] = []
     nodes = [(0, count)]

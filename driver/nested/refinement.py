@@ -1,5 +1,5 @@
-"""Adaptive refinement: a kernel looks at a cell of a field, and launches one for each quarter only
-where the field is rough."""
+"""Adaptive refinement: a kernel examines a cell of a field, and launches a kernel for each quarter
+only where the field is rough."""
 
 from dataclasses import dataclass
 
@@ -63,8 +63,8 @@ gather:                             # those of all lanes
     ldc   r11, [TOLERANCE]
     sltu  r10, r11, r10             # it is rough
 """
-"""Becomes r10: whether the words of the cell at index r6 differ by more than TOLERANCE; r0: lane,
-r1 … r3: LOG_SIZE, mask of a column, words, r7: WIDTH."""
+"""Sets r10: whether the words of the cell at index r6 differ by more than TOLERANCE. r0: lane,
+r1 … r3: LOG_SIZE, mask of a column, number of words, r7: WIDTH."""
 
 FILL = f"""
     ldc   r4, [LEVELS]
@@ -124,7 +124,7 @@ keep:
 )
 """A cell of 2^LOG_SIZE × 2^LOG_SIZE words of FIELD, the first one at index AT, in rows of WIDTH;
 one warp. If its words differ by more than TOLERANCE, the four children at QUARTERS are launched,
-unless that is 0; otherwise the same words of LEVELS become LEVEL."""
+unless QUARTERS is 0; otherwise the same words of LEVELS become LEVEL."""
 
 
 @dataclass
@@ -146,7 +146,7 @@ class Refinement:
         cls, device: Device, stream: Stream, field: np.ndarray, tolerance: int, levels: int
     ) -> "Refinement":
         """Prepare kernels that refine `field` where words of a cell differ by more than
-        `tolerance`, down to level `levels` - 1. The nesting depth must be `levels` at least.
+        `tolerance`, down to level `levels` - 1. The nesting depth must be at least `levels`.
 
         Raises `ValueError` unless the field is a square of a power of two, at least 2^(levels - 1),
         of unsigned words; and as `Stream.child` and `Device.upload`.
@@ -178,7 +178,7 @@ class Refinement:
             return cls(result, family, await node(0, size.bit_length() - 1, 0))
 
     async def launch(self, *, priority: int | None = None) -> Task:
-        """Launch a refinement, to be finished by `Family.finish`. Raises as `Family.launch`."""
+        """Launch a refinement; `Family.finish` waits for its end. Raises as `Family.launch`."""
         return await self.family.launch(REFINE, 32, self._args, priority=priority)
 
     async def run(self) -> None:
@@ -186,12 +186,12 @@ class Refinement:
         await self.family.finish(await self.launch())
 
     async def free(self) -> None:
-        """Free its memory, `levels` too, once nothing runs."""
+        """Free its memory, including `levels`, once nothing runs."""
         await self.family.free()
 
 
 def check(field: np.ndarray, levels: int) -> None:
-    """Raises `ValueError` for a field that does not have so many levels, or has other numbers than
+    """Raise `ValueError` for a field too small for `levels` levels, or with numbers other than
     unsigned words."""
     size = len(field) if field.ndim else 0
     if field.shape != (size, size) or size & size - 1 or not 1 <= levels <= size.bit_length():

@@ -48,8 +48,8 @@ keep:
     },
     shared_per_thread=8,
 )
-"""Cells of one level as in REFINE, one warp each; CELLS has their indices. ROUGH becomes 1 for a
-cell whose words differ by more than TOLERANCE, if DIVIDE is 1; otherwise it becomes 0, and the
+"""Cells of one level as in REFINE, one warp each; CELLS has their indices. If DIVIDE is 1, ROUGH
+becomes 1 for a cell whose words differ by more than TOLERANCE; otherwise it becomes 0, and the
 cell's words of LEVELS become LEVEL."""
 
 
@@ -59,7 +59,7 @@ class FlatRefinement:
 
     Members
     -------
-    levels : as those of `Refinement`.
+    levels : as in `Refinement`.
     """
 
     levels: Buffer
@@ -105,7 +105,7 @@ class FlatRefinement:
             cells = np.add.outer(divided, corners).ravel()
 
     async def _launch(self, level: int, count: int) -> np.ndarray:
-        """Launch a level of `count` cells. Returns for each whether it is to be divided."""
+        """Launch a level of `count` cells. Returns for each cell whether to divide it."""
         fields = {
             "LOG_SIZE": self._size.bit_length() - 1 - level,
             "LEVEL": level,
@@ -117,5 +117,5 @@ class FlatRefinement:
         return self._rough.read(np.uint32, count) != 0
 
     async def free(self) -> None:
-        """Free its memory, `levels` too, once nothing runs."""
+        """Free its memory, including `levels`, once nothing runs."""
         await self._workspace.free()
