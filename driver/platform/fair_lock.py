@@ -1,4 +1,4 @@
-"""A lock for tasks that have only the machine's clock in common, not an event loop."""
+"""A lock for tasks that share only the machine's clock, not an event loop."""
 
 from collections import deque
 

@@ -36,7 +36,7 @@ class ServerError(Exception):
 
 @dataclass
 class CommandsRefused(ChannelError):
-    """The server has refused commands that would touch other applications, and gone on behind
+    """The server has refused commands that would affect other applications, and continued after
     them.
 
     Members
@@ -73,7 +73,7 @@ KINDS: dict[str, type[Exception]] = {
         ValueError,
     )
 }
-"""Exceptions that cross the connection as themselves, by name."""
+"""Exceptions that keep their class across the connection, by name."""
 
 
 def refusal(error: Exception) -> Refused:
@@ -85,12 +85,12 @@ def refusal(error: Exception) -> Refused:
 
 
 def exception_of(answer: Refused) -> Exception:
-    """The exception that an answer stands for."""
+    """The exception encoded in an answer."""
     return KINDS.get(answer.kind, ServerError)(answer.message)
 
 
 def _plain(error: Any, without: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Fields of a dataclass, numbers for members of enumerations, lists for tuples."""
+    """Fields of a dataclass, with members of enumerations as numbers and tuples as lists."""
     values = {field.name: getattr(error, field.name) for field in fields(error)}
     return {name: _value(value) for name, value in values.items() if name not in without}
 
@@ -114,7 +114,7 @@ def report(error: ChannelError) -> ErrorReport:
 
 
 def _named(kind: Any, value: Any) -> Any:
-    """Member of an enumeration, or the plain number where it has none."""
+    """Member of an enumeration, or the plain number if there is none."""
     try:
         return kind(value)
     except ValueError:
@@ -122,7 +122,7 @@ def _named(kind: Any, value: Any) -> Any:
 
 
 def error_of(message: ErrorReport) -> ChannelError:
-    """The error that a message stands for."""
+    """The error encoded in a message."""
     values: dict[str, Any] = {**message.fields, "cause": Cause(message.fields["cause"])}
     if (fault := message.fault) is not None:
         kinds = {

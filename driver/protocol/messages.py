@@ -1,8 +1,8 @@
 """Messages between client and server, in MessagePack.
 
-A client sends a `Call` and gets one `Answer` with its number; the server also sends `News` on its
-own. Data and commands lie in memory that both share: messages hold where. Numbers of spaces are the
-client's own, those of channels the machine's.
+A client sends a `Call` and gets one `Answer` with its number; the server also sends `News`
+unasked. Data and commands are in memory that both share; messages hold their addresses. The client
+chooses the numbers of its spaces; channels have the machine's numbers.
 """
 
 from typing import Annotated
@@ -55,10 +55,10 @@ __all__ = [
 ]
 
 PROTOCOL = 5
-"""Version; both sides need the same."""
+"""Version of the messages, which must be the same on both sides."""
 
 LARGEST_MESSAGE = 1 << 16
-"""Bytes of the largest message."""
+"""Maximum size of a message, in bytes."""
 
 Id = Annotated[int, msgspec.Meta(ge=0, lt=1 << 16)]
 Address = Annotated[int, msgspec.Meta(ge=0, lt=1 << 49)]
@@ -68,7 +68,7 @@ Name = Annotated[str, msgspec.Meta(max_length=64)]
 
 
 class MessageError(Exception):
-    """Bytes that are no message; the message says why."""
+    """Bytes are not a valid message; the text says why."""
 
 
 class _Message(msgspec.Struct, tag=True, forbid_unknown_fields=True):
@@ -83,9 +83,9 @@ class Hello(_Message):
 
     Members
     -------
-    name : for messages and the server's status.
+    name : name of the application, for messages and the server's status.
     process : number of its process.
-    memory : bytes of memory; 0: as much as the server gives by default.
+    memory : bytes of memory; 0: the server's default.
     """
 
     version: Count
@@ -158,12 +158,12 @@ class CloseChannel(_Message):
 
 
 class Submit(_Message):
-    """Put a pointer to commands on the client's queue: `dwords` at physical address `pa`. They stay
-    unchanged until `Taken`.
+    """Put a pointer to commands on the client's queue: `dwords` at physical address `pa`. The
+    commands must stay unchanged until `Taken`.
 
     Members
     -------
-    sync : as of `CommandChannel.enqueue`.
+    sync : as in `CommandChannel.enqueue`.
     """
 
     channel: Id
@@ -193,7 +193,8 @@ class Resume(_Message):
 
 
 class Kill(_Message):
-    """Kill the task with a record at `record`, if it is in progress. Answered once it has ended."""
+    """Kill the task with its record at `record`, if it is in progress. Answered once the task has
+    ended."""
 
     space: Id
     record: Annotated[int, msgspec.Meta(ge=0, lt=1 << 40)]
@@ -204,13 +205,13 @@ class ReadTime(_Message):
 
 
 class Wait(_Message):
-    """Answered after so many clock cycles."""
+    """Ask for an answer after `cycles` clock cycles."""
 
     cycles: Annotated[int, msgspec.Meta(ge=1, lt=1 << 32)]
 
 
 class Leave(_Message):
-    """Last call: what is queued is executed (`drain`) or dropped. Answered once nothing of the
+    """Last call: queued commands are executed (`drain`) or dropped. Answered once nothing of the
     client is left."""
 
     drain: bool
@@ -239,7 +240,7 @@ Request = (
 
 
 class Call(_Message):
-    """A call of a client, with a number of its choice."""
+    """A call of a client, with a number of the client's choice."""
 
     number: Count
     request: Request
@@ -264,13 +265,13 @@ class Welcome(_Message):
     -------
     client : its number.
     info : build parameters of the machine.
-    base, size : its memory, physical addresses.
-    channels : most channels that it can have open.
-    queue : most pointers on its queue.
-    dwords : most dwords of one pointer.
+    base, size : physical address and size of its memory.
+    channels : maximum number of open channels.
+    queue : maximum number of pointers on its queue.
+    dwords : maximum number of dwords of one pointer.
     levels : number of stream priorities.
-    depth : greatest nesting depth of kernels.
-    shared : whether its kernels run beside those of others; otherwise its context is its own.
+    depth : maximum nesting depth of kernels.
+    shared : whether its kernels run beside those of others; otherwise it has a context of its own.
     epoch : machine cycle at which PTIMER was 0.
     """
 
@@ -292,7 +293,7 @@ class Done(_Message):
 
 
 class Number(_Message):
-    """Answer to a question for a number."""
+    """A number that was asked for."""
 
     value: int
 
@@ -304,11 +305,11 @@ class Opened(_Message):
 
 
 class Seen(_Message):
-    """State of a channel, as of the members of `CommandChannel`.
+    """State of a channel, as returned by the members of `CommandChannel`.
 
     Members
     -------
-    resumes : `Resume` calls of the channel that were carried out before.
+    resumes : number of `Resume` calls of the channel carried out before.
     """
 
     resumes: int
@@ -344,11 +345,11 @@ class Taken(_Message):
 
 
 class Notified(_Message):
-    """The machine has released fences: look at yours."""
+    """The machine has released fences; the client checks its own."""
 
 
 class Halted(_Message):
-    """A channel has halted, after so many `Resume` calls of it."""
+    """A channel has halted, after `resumes` calls of `Resume`."""
 
     channel: Id
     resumes: int
@@ -367,7 +368,7 @@ Event = Failed | Halted | Notified | Taken
 
 
 class Answer(_Message):
-    """Answer to the call of that number, sent in machine cycle `cycle`."""
+    """Answer to the call with number `number`, sent in machine cycle `cycle`."""
 
     number: int
     cycle: int
@@ -375,7 +376,7 @@ class Answer(_Message):
 
 
 class News(_Message):
-    """Something that happened, sent in machine cycle `cycle`."""
+    """An event, sent in machine cycle `cycle`."""
 
     cycle: int
     event: Event

@@ -1,4 +1,4 @@
-"""Ends of connections, under threads that read from them."""
+"""Ending a connection while threads read from it."""
 
 import contextlib
 import socket
@@ -8,8 +8,8 @@ __all__ = ["shut_down"]
 
 
 def shut_down(link: Connection) -> None:
-    """End a connection for both sides. A thread that reads or writes sees its end; closing the
-    descriptor would not reach it."""
+    """End a connection for both sides. Threads that read or write are woken; closing the
+    descriptor would not wake them."""
     with (
         contextlib.suppress(OSError),
         socket.fromfd(link.fileno(), socket.AF_UNIX, socket.SOCK_STREAM) as own,

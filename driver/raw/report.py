@@ -88,9 +88,9 @@ class RawReport:
     compute : whether the machine has a compute engine.
     methods, copies : numbers of methods and copies executed.
     reference : data of the last SET_REFERENCE.
-    objects : data of SET_OBJECT, by subchannel that has an object.
+    objects : data of SET_OBJECT, by subchannel; subchannels without an object are left out.
     error : why the channel halted, or None.
-    stuck : reason for which the channel waits, or None.
+    stuck : reason why the channel waits, or None.
     acquire : the acquire that blocks the channel, or None.
     semaphores : (slot, before, after) of changed on-chip semaphores.
     changes : changed memory of the image.
@@ -331,7 +331,7 @@ _SAME_REGISTER: dict[int, int] = {
     HostMethod.SEMAPHOREB: HostMethod.SEM_ADDR_LO,
     HostMethod.SEMAPHOREC: HostMethod.SEM_PAYLOAD_LO,
 }
-"""Legacy methods, with the methods that write the same state."""
+"""Maps legacy methods to the methods that write the same state."""
 
 _LEGACY = {1: SemOp.ACQUIRE, 4: SemOp.ACQ_CIRC_GEQ, 8: SemOp.ACQ_AND}
 """Acquire operations of SEMAPHORED."""
@@ -346,8 +346,8 @@ _WANTS: dict[int | None, str] = {
 
 
 def held_acquire(dwords: Sequence[int], executed: int) -> Acquire | None:
-    """The method after the first `executed` ones, if it is an acquire; else None. The caller fills
-    in `slot` and `found`."""
+    """The method after the first `executed` methods if it is an acquire, else None. The caller
+    fills in `slot` and `found`."""
     methods = [item for item in decode(dwords) if isinstance(item, Method)]
     if executed >= len(methods):
         return None

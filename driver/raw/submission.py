@@ -149,8 +149,8 @@ def load_image(path: Path | str) -> MemoryImage:
         raise ImageError(f"{path}: cannot be read: {error}") from error
     try:
         tables = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-        repr(tables)  # fails for numbers that no message could show
-    except (ValueError, RecursionError) as error:  # also too many digits, too deep lists
+        repr(tables)  # fails for numbers too long for a message
+    except (ValueError, RecursionError) as error:  # also numbers too long, lists too deep
         raise ImageError(f"{path}: cannot be parsed: {error}") from error
     return parse_image(tables, str(path), path.parent)
 
@@ -370,7 +370,7 @@ async def _state(device: Device, channel: Channel) -> _State:
 
 
 async def _look(device: Device, space: AddressSpace, acquire: Acquire | None) -> Acquire | None:
-    """`acquire` with slot and value filled in, as it finds them now."""
+    """`acquire` with its slot and the semaphore's current value filled in."""
     if acquire is None:
         return None
     window = device.info.window
@@ -471,7 +471,7 @@ def _kept(expected: Sequence[Segment], mismatches: Sequence[Change]) -> tuple[Sp
 
 
 def _changes(space: AddressSpace, segments: Sequence[Segment]) -> tuple[Change, ...]:
-    """Ranges in which memory differs from the segments."""
+    """Ranges where memory differs from the segments."""
     found: list[Change] = []
     for segment in segments:
         data = segment.data

@@ -19,8 +19,8 @@ async def cancel(
     kill: Callable[[Task], Awaitable[None]],
 ) -> None:
     """Kill tasks until all are over. A task whose launch is still in its channel is killed once it
-    is launched, so it may run for some cycles before that, and a short one may complete. One that
-    has completed is killed, too, until its record is freed: it may have launched itself again.
+    is launched, so it may run for some cycles before that, and a short task may complete. A
+    completed task is killed, too, until its record is freed: it may have launched itself again.
 
     Parameters
     ----------
@@ -28,8 +28,8 @@ async def cancel(
     kill : kills the task if it is in progress.
 
     Raises `ChannelError` if one of `channels` halts for another reason; `ChannelTimeout` if they
-    execute no method for a long time, for example because a launch is behind a semaphore. The
-    remaining tasks are not cancelled then.
+    execute no method for a long time, for example because a launch waits for a semaphore. The
+    remaining tasks are then not cancelled.
     """
     left = [task for task in tasks if not task.ended]
     for task in left:
@@ -52,7 +52,7 @@ async def _kill_all(
     while left:
         for task in left:
             await kill(task)
-            # At once: a channel records only two errors.
+            # After every kill, as a channel records only two errors.
             await check_all(channels)
         left = [task for task in left if not task.over]
         for task in left:

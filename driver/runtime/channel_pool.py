@@ -76,7 +76,7 @@ class ChannelPool(Channels[Channel]):
         return index not in self._channels or self._channels[index].space is space
 
     def _lasts(self, index: int) -> bool:
-        """Whether a channel is open, and is not to be closed."""
+        """Whether a channel is open, and not about to be closed."""
         return index in self._ready and not self._unused(self._channels[index])
 
     async def open(self, index: int, space: AddressSpace, **options: bool) -> Channel:
@@ -121,7 +121,7 @@ class ChannelPool(Channels[Channel]):
             raise
 
     def _first_commands(self) -> Pushbuffer:
-        """Commands that bind the machine's classes."""
+        """Commands that bind the machine's object classes."""
         commands = Pushbuffer().set_object()
         if self._resources.compute is not None:
             commands.set_object(COMPUTE_SUBCHANNEL, ObjectClass.COMPUTE)

@@ -17,8 +17,8 @@ _Channel = TypeVar("_Channel", bound=CommandChannel, covariant=True)
 class Channels(Mapping[int, _Channel]):
     """Open channels, by number. Each belongs to one address space at a time.
 
-    Channels that are being opened or closed are among them, and those that an interrupted call has
-    left so: the next call that needs such a channel closes it first.
+    They include channels that are being opened or closed. If the call is interrupted, the next call
+    that needs such a channel closes it first.
 
     Parameters
     ----------
@@ -46,8 +46,8 @@ class Channels(Mapping[int, _Channel]):
         `OutOfMemory`."""
 
     async def release(self, channel: CommandChannel) -> None:
-        """End a use of a channel that has nothing of it left to execute. The end of the last use
-        closes the channel; any address space can have it then. Raises `ChannelActive`."""
+        """End a use of a channel, once its work has executed. The end of the last use closes the
+        channel; any address space can then have it. Raises `ChannelActive`."""
         if channel in self._uses:
             self._uses[channel] -= 1
         async with self._changes(channel.index):
@@ -55,7 +55,7 @@ class Channels(Mapping[int, _Channel]):
                 await self._remove(channel.index)
 
     def _unused(self, channel: CommandChannel) -> bool:
-        """Whether the last use of a channel has ended, so that it is to be closed."""
+        """Whether the last use of a channel has ended, so that it can be closed."""
         return channel in self._uses and not self._uses[channel]
 
     async def close(self, index: int) -> None:
@@ -71,4 +71,4 @@ class Channels(Mapping[int, _Channel]):
 
     @abstractmethod
     async def _remove(self, index: int) -> None:
-        """Close a channel that is there, within `_changes`. An interrupted call can be repeated."""
+        """Close an existing channel, within `_changes`. An interrupted call can be repeated."""

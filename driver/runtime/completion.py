@@ -26,7 +26,7 @@ _SERVED_ELSEWHERE_CYCLES = 4
 
 
 class Completion:
-    """Serves the interrupts of one device and wakes the tasks that wait.
+    """Serves the interrupts of one device, and wakes waiting tasks.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ class Completion:
     # -- registers ---------------------------------------------------------------------------------
 
     async def enable(self, *, errors: bool = True) -> None:
-        """Enable interrupts; those of errors only if `errors`, as a halted channel or a broken
+        """Enable interrupts; error interrupts only if `errors`, as a halted channel or a broken
         context keeps the line at 1."""
         self._errors_enabled = errors
         wanted = {"ERROR": int(errors), "TASK": int(errors)}

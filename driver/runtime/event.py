@@ -113,7 +113,7 @@ class Event:
 
     def close(self) -> None:
         """Return its fences. The event then counts as never recorded, and can be recorded again;
-        work that waits for its last record still does."""
+        work that already waits for its last record still waits for it."""
         self._fence, self._channels = None, ()
         self._retire()
 
@@ -121,12 +121,12 @@ class Event:
     async def recording(
         self, channel: CommandChannel, channels: tuple[CommandChannel, ...]
     ) -> AsyncGenerator[Fence, None]:
-        """Fence for a record that the block submits to `channel`, within its turn; the execution
-        depends on `channels`. If the block fails, nothing was submitted. Raises `EventError` for a
-        channel of another device."""
+        """Fence for a record that the `with` block submits to `channel`, within its turn; the
+        record's execution depends on `channels`. A block that fails has submitted nothing. Raises
+        `EventError` for a channel of another device."""
         if channel.machine is not self._services.machine:
             raise EventError("the event belongs to another device than the stream")
-        # Removed, so that no other record returns it meanwhile.
+        # Removed, so that no other record returns the fence meanwhile.
         fence = self._fences.pop(channel, None)
         fence = fence or await self._services.fences.of(channel.space).take()
         try:

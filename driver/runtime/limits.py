@@ -12,10 +12,10 @@ class Limit(StrEnum):
     """A limit that can be set."""
 
     NESTING_DEPTH = "nesting-depth"
-    """Levels of kernels that launch kernels, 1 … 24; 1, the default: none do."""
+    """Generations of kernels that launch kernels, 1 … 24. Default: 1, no kernel launches others."""
     PENDING_LAUNCHES = "pending-launches"
-    """Kernels that kernels have launched and that are not complete, at a time, 1 … 2048, the
-    default. A machine has room for fewer than `Config.nested_kernels`."""
+    """Maximum number of children that are not complete, 1 … 2048. Default: 2048. A machine has room
+    for fewer than `Config.nested_kernels`."""
 
 
 DEFAULTS = {Limit.NESTING_DEPTH: 1, Limit.PENDING_LAUNCHES: 2048}
@@ -28,7 +28,7 @@ class Limits:
     Parameters
     ----------
     ranks : number of stream priorities.
-    sharing : which streams share a device priority. Raises `ValueError` for another name.
+    sharing : which streams share a device priority. Raises `ValueError` for an unknown name.
     """
 
     def __init__(self, ranks: int, sharing: Sharing | str) -> None:

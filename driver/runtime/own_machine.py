@@ -74,7 +74,7 @@ class OwnMachine:
         self.control = control = ControlPort(machine)
         memory = Memory(machine, info.memory_bytes, base=_RESERVED_BYTES)
         # Reserve an ASID for the task lists if there is more than one: the last, as instance blocks
-        # only have room for low ASIDs.
+        # have room only for low ASIDs.
         own = [info.asids - 1] if info.compute and info.asids > 1 else []
         self.spaces = AddressSpaces(MmuRegisters(control), memory, info.asids, reserved=own)
         self.space: AddressSpace = self.spaces.create("device")
@@ -172,8 +172,8 @@ class OwnMachine:
         self._fault_buffer.free()
 
     async def _take_over(self) -> None:
-        """Clear the state of an earlier owner, whose channels have stopped, and set up faults and
-        compute engine."""
+        """Clear the state of an earlier owner, whose channels have stopped, and set up the fault
+        buffer and the compute engine."""
         halted = await self.completion.halted()
         for index in range(self.services.info.channels):
             if halted >> index & 1:

@@ -12,7 +12,7 @@ __all__ = ["Owner"]
 
 
 class Owner(Protocol):
-    """An open machine, as `driver.device.Device` needs it. Members that need registers raise
+    """Interface of an open machine to `driver.device.Device`. Members that need registers raise
     `DeviceError` on a shared machine."""
 
     services: Services
@@ -33,6 +33,6 @@ class Owner(Protocol):
         ...
 
     async def close(self, *, drain: bool = False) -> None:
-        """End all work and leave the machine; `drain`: once what is queued has been executed.
-        Raises as `Device.close`."""
+        """End all work and leave the machine; `drain`: execute queued work first. Raises as
+        `Device.close`."""
         ...

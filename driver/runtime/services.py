@@ -42,7 +42,7 @@ class Waits(Protocol):
 @dataclass(frozen=True)
 class Services:
     """Parts of one device. `compute` is None on a machine without a compute engine, `runlist` if
-    scheduling is flat, or a server's."""
+    scheduling is flat, or on a server's machine."""
 
     machine: Machine
     info: DeviceInfo

@@ -43,7 +43,7 @@ space."""
 
 
 class StreamError(Exception):
-    """A closed stream is used."""
+    """A closed stream was used."""
 
 
 class Stream:
@@ -54,14 +54,14 @@ class Stream:
 
     Parameters
     ----------
-    fence : fence of the stream's own.
+    fence : the stream's own fence.
     closed : called once the stream has been closed.
 
     Members
     -------
     priority : 0 (least urgent) or below.
     device_priority : priority of its launches, from the limits when its priority was set (NEST-6).
-    closed : whether it was closed, itself or with its device.
+    closed : whether it was closed, by itself or with its device.
     """
 
     def __init__(
@@ -79,14 +79,14 @@ class Stream:
         self._services = services
         self._closed = closed
         self._channel: CommandChannel | None = None
-        # Channels that it has left, with the value of its fence behind its work there.
+        # Former channels, each with the value of the fence behind the stream's work there.
         self._left: list[tuple[CommandChannel, int]] = []
-        # Value for which its next work has to wait, as it has come from another channel.
+        # Value of the fence that later work must wait for, after a change of channels.
         self._behind: int | None = None
         self._unfenced = False
         self._tasks: list[tuple[Task, CommandChannel]] = []
         self.closed = False
-        self._changes = FairLock(services.machine)  # of channel, and closing
+        self._changes = FairLock(services.machine)  # for changes of channel, and closing
 
     def __str__(self) -> str:
         return f"{self.name} (priority {self.priority}, channel {self.channel.index})"
@@ -105,9 +105,9 @@ class Stream:
     async def set_priority(self, priority: int) -> None:
         """Set the priority, clamped to the device's range, and choose a channel for it.
 
-        Order is kept: in a new channel, later work waits for the stream's earlier work. Once that
-        has ended, the next `synchronize` or change of priority releases the former channel. Raises
-        as `Device.stream`, and `ChannelActive`.
+        Order is kept: in a new channel, later work waits for the stream's earlier work. Once the
+        earlier work has ended, the next `synchronize` or change of priority releases the former
+        channel. Raises as `Device.stream`, and `ChannelActive`.
         """
         pool = self._services.channels
         priority = pool.clamp(priority)
@@ -124,8 +124,8 @@ class Stream:
             self.device_priority = device_priority
 
     async def _move(self, chosen: CommandChannel) -> None:
-        """Continue in a channel that `for_priority` has returned, behind a fence in the present one
-        if that is another. Notes which of the two is left, also after an interruption."""
+        """Continue in channel `chosen`, which `for_priority` has returned; if it is a new channel,
+        behind a fence in the present one. Notes the use to release, also after an interruption."""
         left = chosen
         try:
             async with self.turn():
@@ -137,7 +137,7 @@ class Stream:
             self._left.append((left, self.fence.submitted))
 
     async def _release_left(self) -> None:
-        """Release the channels that it has left, if its work there has ended."""
+        """Release former channels in which the stream's work has ended."""
         while ended := [one for one in self._left if self.fence.reached(one[1])]:
             self._left.remove(ended[0])
             channel, _ = ended[0]
@@ -148,7 +148,7 @@ class Stream:
     @asynccontextmanager
     async def turn(self) -> AsyncGenerator[None, None]:
         """Hold its channel's turn. The stream does not change channels meanwhile. Work in a new
-        channel comes behind that in the former one."""
+        channel waits for work in the former one."""
         while True:
             channel = self.channel
             async with channel.turn():
@@ -159,7 +159,7 @@ class Stream:
                     return
 
     async def _enqueue_wait(self) -> None:
-        """Put an acquire of the stream's fence on the ring, if its work has to wait for a former
+        """Put an acquire of the stream's fence on the ring, if later work must wait for a former
         channel."""
         if self._behind is not None:
             commands = Pushbuffer().acquire(self.fence.address, self._behind, SemOp.ACQ_CIRC_GEQ)
@@ -302,12 +302,12 @@ class Stream:
             `"drain"`, they end; `"save"`, they are stopped, saved, and continue later. Defaults to
             that of the context (PREEMPT-5).
         sms : numbers of the SMs that take its blocks, such as `range(4)`; defaults to all. Needs a
-            machine with `Config.sm_masks`. SMs from number 64 on cannot be left out. Not for its
-            children: see `child`.
+            machine with `Config.sm_masks`. SMs from number 64 on cannot be left out. Children do
+            not inherit it: see `child`.
         shared : bytes of shared memory per block in addition to the kernel's own.
         head : queue the task before waiting tasks of its priority.
-        constants : constant buffers 1 … 7 by number, each of a multiple of 16 bytes; its whole size
-            can be read. They are not copied, so they must stay until the task has ended.
+        constants : constant buffers 1 … 7 by number, each of a multiple of 16 bytes; all of its
+            bytes can be read. They are not copied, so they must stay until the task has ended.
         overlap : do not wait for the earlier work of the stream. A launch that does wait, and every
             copy, event and fence, waits for all earlier work of the channel, including that of
             other streams.
@@ -348,14 +348,14 @@ class Stream:
         done: Buffer | Mapping | None = None,
     ) -> Child:
         """Prepare a kernel that is launched by kernels of the stream's address space (NEST-10);
-        parameters as those of `launch`. Its priority is that of its parent + 1; `sms` defaults to
-        all SMs, whatever those of its parent.
+        parameters as for `launch`. Its priority is its parent's plus 1; `sms` defaults to all SMs,
+        whatever the `sms` of its parent.
 
         The first word of `done`, which must be 0 at the launch, becomes 1 when the kernel and its
-        descendants are complete, unless one has failed. So the block that has launched it can wait
-        for this child alone (`until` of `driver.kernels.assembler`).
+        descendants are complete, unless one of them has failed. So the block that has launched the
+        kernel can wait for it alone (`until` of `driver.kernels.assembler`).
 
-        How deep kernels may be nested is a limit of the device (`Device.set_limit`).
+        The nesting depth is a limit of the device (`Device.set_limit`).
 
         Raises as `launch`, and `NestingError` on a machine without nested launches, or for a kernel
         with local memory.
@@ -379,8 +379,8 @@ class Stream:
         shared: int = 0,
         constants: Values[int, Buffer | Mapping] | None = None,
     ) -> list[Child]:
-        """Prepare kernels that differ in their arguments, one for each of `args`. Their records lie
-        at equal distances, so that a loop can launch them. See `child`."""
+        """Prepare kernels that differ only in their arguments, one for each of `args`. Their
+        records are at equal distances, so that a loop can launch them. See `child`."""
         chosen = None if sms is None else sm_numbers(sms)
         launches = [
             self._described(kernel, grid, block, one, policy, chosen, shared, constants)
@@ -399,7 +399,7 @@ class Stream:
         shared: int,
         constants: Values[int, Buffer | Mapping] | None,
     ) -> KernelLaunch:
-        """What launches by the host and by kernels have in common, as numbers."""
+        """Parameters common to launches by the host and by kernels, as numbers."""
         return KernelLaunch(
             kernel=kernel,
             grid=sizes(grid),
@@ -424,7 +424,7 @@ class Stream:
             commands = Pushbuffer()
             if not overlap and not self.idle:
                 commands.wait_own()
-            if task.local is not None:  # as it is now: the area never shrinks
+            if task.local is not None:  # with its present size: the area never shrinks
                 commands.set_local_memory(task.local.va, task.local.part, task.local.sms)
             await self.enqueue(commands.launch_task(task.record))
             channel.tasks.launched(task)
@@ -483,7 +483,7 @@ class Stream:
         ended.
 
         Raises `ChannelError` if the channel halts for another reason; `ChannelTimeout` if it
-        executes no method for a long time, for example because a launch is behind a semaphore.
+        executes no method for a long time, for example because a launch waits for a semaphore.
         """
         tasks, channels = [task for task, _ in self._tasks], {one for _, one in self._tasks}
         await self._cancel(tasks, [*channels])
@@ -498,8 +498,8 @@ class Stream:
 
     async def close(self) -> None:
         """Wait until everything has ended, then release the channel, which is closed if no other
-        stream uses it. Does nothing if the stream is closed. Raises as `synchronize`, leaving the
-        stream open; `ChannelActive`."""
+        stream uses it. Does nothing if the stream is closed. Raises as `synchronize`, and then
+        leaves the stream open; `ChannelActive`."""
         async with self._changes:
             if not self.closed:
                 await self.synchronize()
@@ -512,8 +512,8 @@ class Stream:
 
     def address(self, where: Address, size: int) -> int:
         """Virtual address of `size` bytes. Raises `MemoryUseError` if a buffer or mapping is too
-        small or not in the stream's space, or if bytes from a number on are past the last
-        virtual address."""
+        small or not in the stream's space, or if bytes from a given address on extend past the
+        last virtual address."""
         if isinstance(where, Buffer):
             return self.space.at(where, 0, size)
         if isinstance(where, Mapping):
