@@ -43,7 +43,7 @@ class Peer(Protocol):
 
 
 class _ReportedTasks(Tasks):
-    """Tasks of an application's channel. The client knows them; it is told of those that fail."""
+    """Tasks of an application's channel. The client keeps track of them; it is told of failures."""
 
     def __init__(self, tell: Callable[[TaskError], None]) -> None:
         super().__init__()
@@ -56,22 +56,22 @@ class _ReportedTasks(Tasks):
 
 @dataclass(eq=False)
 class ServedChannel:
-    """A channel of an application, and the pointers that it is to execute.
+    """A channel of an application, and the pointers queued for it.
 
     Members
     -------
     waiting : pointers on the queue, oldest first, each with its place in the application's order.
     checked : commands of the oldest pointer and their number of launches, once they are checked.
-    taken : pointers that the server has read.
+    taken : number of pointers that the server has read.
     running : whether the machine may still execute something.
     refused : whether its next command waits for a place that others may hold.
     delayed : whether it waits for a copy engine that others may hold, or for semaphores.
-    tasks : tasks in progress, when last seen.
-    unseen : tasks of pointers that may not have been launched when `tasks` was read.
-    copies : copies in progress, when last seen.
-    ended, copied : tasks and copies that have ended, when last seen: in cycle `counted`.
+    tasks : number of tasks in progress, when last read.
+    unseen : number of tasks of pointers that may not have been launched when `tasks` was read.
+    copies : number of copies in progress, when last read.
+    ended, copied : numbers of tasks and copies that had ended when last read, in cycle `counted`.
     told : whether the client knows of the channel's failure.
-    resumes : calls that have resumed it.
+    resumes : number of calls that have resumed it.
     """
 
     channel: Channel
@@ -105,18 +105,18 @@ class Application:
     channels : its channels, by the machine's numbers.
     weight, priority : for the issue policy.
     group : settings of its time-slice groups, if there is a runlist.
-    calls : calls in progress.
-    issued : pointers handed to the machine.
+    calls : number of calls in progress.
+    issued : number of pointers handed to the machine.
     since : machine cycle of the last end of one of its tasks or copies, or the cycle from which it
         has been busy, `refused` or `delayed` without a break, if that is later.
     busy_since : machine cycle since which it has had tasks or copies without a break; 0: it has
         none.
-    held : machine cycle since which it is held back: nothing of it is handed on until it has no
-        tasks and copies, or nobody waits for it any more; 0: it is not.
-    waits : machine cycle in which others were last held back or ended for it, and it got a new
-        patience; it still waits for them as long as `since` is the same.
-    leaving : nothing more is accepted.
-    lost : it has gone and could not be stopped.
+    held : machine cycle since which it is held back: no pointer of it is handed on until it has no
+        tasks and copies, or nobody waits for it any more; 0: it is not held back.
+    waits : machine cycle in which others were last held back or ended for it, and its patience
+        began anew; it still waits for them as long as `since` has this value.
+    leaving : whether no more calls are accepted.
+    lost : whether it has gone but could not be stopped.
     context : context of its tasks, from its first call on.
     changes : held by calls that change spaces and channels.
     """
@@ -173,12 +173,12 @@ class Application:
 
     @property
     def queued(self) -> int:
-        """Pointers on its queue."""
+        """Number of pointers on its queue."""
         return sum(len(one.waiting) for one in self.channels.values())
 
     @property
     def tasks(self) -> int:
-        """Tasks in progress that the host has launched, at most."""
+        """Upper bound of the number of tasks in progress that the host has launched."""
         channels = self.channels.values()
         unseen = sum(one.unseen for one in channels if one.channel.failure is None)
         return unseen + sum(one.tasks for one in channels)
@@ -206,7 +206,7 @@ class Application:
 
     @property
     def busy(self) -> bool:
-        """Whether time must pass for it."""
+        """Whether simulated time must pass for it."""
         return bool(self.calls) or any(one.running for one in self.channels.values())
 
     def push(self, pointer: Pointer) -> None:

@@ -43,13 +43,13 @@ from signalbox.driver.server.work_queue import Pointer
 __all__ = ["Calls"]
 
 _WAIT_CYCLES = 1000
-"""Cycles for which a wait does not notice that its application has left."""
+"""Cycles within which a wait notices that its application has left."""
 
 _LARGEST_REPEAT = 1 << 20
-"""Bytes of the largest copy that is repeated."""
+"""Maximum size, in bytes, of a copy that is repeated."""
 
 _MOST_LINES = 4096
-"""Lines of the copy with the most lines that is repeated."""
+"""Maximum number of lines of a copy that is repeated."""
 
 _SPACES_EACH = 8
 
@@ -59,7 +59,7 @@ class Calls:
 
     Parameters
     ----------
-    owed : number of channels that are kept for applications without any.
+    owed : number of channels kept for applications without any.
     note : writes to the server's journal.
     """
 
@@ -76,7 +76,7 @@ class Calls:
         self._openings = FairLock(device.machine)
 
     async def carry_out(self, application: Application, request: Request) -> Result:
-        """Carry out a call. Raises the exception that the client is to see."""
+        """Carry out a call. Raises the exception to be sent to the client."""
         match request:
             case Submit():
                 self._submit(application, request)
@@ -90,8 +90,8 @@ class Calls:
             return await self._change(application, request)
 
     async def _change(self, application: Application, request: Request) -> Result:
-        """Carry out a call that names spaces or channels: one at a time, so that these stay the
-        application's meanwhile."""
+        """Carry out a call that names spaces or channels: one at a time, so that these belong to
+        the application throughout."""
         match request:
             case Look():
                 return await self._look(application.channel(request.channel))
@@ -112,7 +112,7 @@ class Calls:
             case CloseSpace():
                 await self._close_space(application, request.space)
             case OpenChannel():
-                async with self._openings:  # each sees what the previous one has left over
+                async with self._openings:  # each sees the channels that the previous one left
                     return await self._open(application, request)
             case CloseChannel():
                 await self.close(application, request.channel)
@@ -208,8 +208,8 @@ class Calls:
         return Opened(channel.index)
 
     def _spare(self, application: Application) -> bool:
-        """Whether an application that has a channel may open another one: each application that is
-        there, or may come, gets one first."""
+        """Whether an application that has a channel may open another: every present or future
+        application gets one first."""
         if len(application.channels) >= self._settings.channels_each:
             return False
         info, spaces = self._device.info, self._owner.spaces
@@ -218,8 +218,8 @@ class Calls:
         return min(channels, asids) > self._owed()
 
     async def _prepare(self, application: Application, channel: Channel) -> None:
-        """Run its tasks in the application's context. Those that are killed do not halt it: its
-        client hears of them."""
+        """Run the channel's tasks in the application's context. Killed tasks do not halt the
+        channel, but are reported to the client."""
         self._note(Kind.OPENED, application, channel.index)
         channel.kills += 1
         channel.tasks = application.reported(channel.index, self._device.machine.now)
@@ -230,7 +230,7 @@ class Calls:
                 await contexts.nest(channel.space, self._settings.depth)
 
     async def close(self, application: Application, index: int) -> None:
-        """Close a channel. Raises `ChannelActive`; then it is still there."""
+        """Close a channel. Raises `ChannelActive`, and then keeps the channel."""
         served = application.channel(index)
         self.drop(application, served)
         del application.channels[index]
@@ -282,8 +282,8 @@ class Calls:
             served.told, served.running = False, True
 
     async def _check_repeat(self, channel: Channel, *, skip: bool) -> None:
-        """Raise `RepeatError` for a copy whose repetition would take long: the driver does it, and
-        the server's loop waits."""
+        """Raise `RepeatError` for a copy that would take long to repeat, as the driver repeats it
+        while the server's loop waits."""
         copy = None if skip else await channel.failed_copy()
         if copy is not None and (copy.size > _LARGEST_REPEAT or copy.lines > _MOST_LINES):
             raise RepeatError(

@@ -10,7 +10,7 @@ __all__ = ["CommandError", "checked_launches"]
 _SHARED: dict[int, str] = {
     ComputeMethod.SET_CWD_SLOT_COUNT: "it limits the slots of all applications"
 }
-"""Methods with effects on other applications, and which."""
+"""Methods with effects on other applications, and these effects."""
 
 _LAUNCHES = {ComputeMethod.SEND_SIGNALING_PCAS_B, ComputeMethod.SEND_SIGNALING_PCAS2_B}
 
@@ -20,11 +20,11 @@ class CommandError(Exception):
 
 
 def checked_launches(dwords: Sequence[int]) -> int:
-    """Check a segment; returns the most tasks that it launches.
+    """Check a segment; returns the maximum number of tasks that it launches.
 
-    Methods count whatever class is bound, as that depends on earlier segments. Raises
-    `CommandError` for a method that touches other applications, or a segment whose end is missing:
-    what follows would be decoded differently by the machine.
+    Methods are checked whatever class is bound, as that depends on earlier segments. Raises
+    `CommandError` for a method that affects other applications, an invalid header, or a segment
+    that ends within a method group: the machine would decode the following dwords differently.
     """
     found = 0
     for part in decode(dwords):

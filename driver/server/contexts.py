@@ -17,7 +17,7 @@ _LONGEST = (1 << 32) - 1
 
 
 def compute_settings(settings: ServerSettings) -> ComputeSettings:
-    """Settings of the compute engine with room for all tasks of the applications in a context.
+    """Settings of the compute engine, with room in a context for all tasks of its applications.
     The server decides whether and when to end endless work."""
     tasks = settings.launches_each * (1 if settings.context_each else settings.applications)
     waiting = max(_LEAST_WAITING, 1 << (tasks - 1).bit_length())
@@ -36,7 +36,7 @@ class ServedContexts:
 
     Parameters
     ----------
-    engine : of the machine; None without SMs, and then there are no contexts.
+    engine : compute engine of the machine; None without SMs: there are no contexts then.
 
     Members
     -------
@@ -52,8 +52,8 @@ class ServedContexts:
         self._changes = FairLock(device.machine)
 
     async def provide(self, application: Application) -> None:
-        """Give an application its context, unless it has it. The universal one is created for the
-        first application. Raises `OutOfContexts`."""
+        """Give an application its context, unless it has one. The universal context is created for
+        the first application. Raises `OutOfContexts`."""
         if self._engine is None or application.context is not None:
             return
         async with self._changes:

@@ -1,6 +1,6 @@
 """Clients in the server's own process: for tests and measurements that repeat to the cycle.
 
-Messages are those of other processes, bytes for bytes; memory is the machine's.
+Messages are byte for byte those of other processes; memory is the machine's.
 """
 
 from collections import deque
@@ -15,11 +15,11 @@ from signalbox.driver.server.server import Lost, Received, Stop
 __all__ = ["LocalInbox", "LocalLink"]
 
 _IDLE_CYCLES = 16
-"""Cycles between two looks while nothing is in progress."""
+"""Cycles between two polls while nothing is in progress."""
 
 
 class LocalInbox:
-    """The `driver.server.server.Inbox` of clients in the same process. Time passes always."""
+    """The `driver.server.server.Inbox` of clients in the same process. Time always passes."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -70,7 +70,7 @@ class LocalLink:
     Members
     -------
     connection : calls of the client.
-    open : whether it has not ended.
+    open : whether the connection has not ended.
     """
 
     def __init__(self, machine: Machine, inbox: LocalInbox) -> None:
@@ -104,7 +104,7 @@ class LocalLink:
         self._taken += 1
 
     def close(self) -> None:
-        """See `Link.close`. Also what the server sees of a process that is killed."""
+        """See `Link.close`. To the server, the same as the end of a killed process."""
         if self.open:
             self.open = False
             self._inbox.put(Lost(self._peer, "its process has ended"))

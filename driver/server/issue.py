@@ -18,7 +18,7 @@ __all__ = ["Issue"]
 LOG = logging.getLogger("signalbox.server")
 
 _TURNS = 16
-"""Turns over the queues between two looks at the machine."""
+"""Turns over the queues between two polls of the machine."""
 
 
 class Issue:
@@ -26,8 +26,8 @@ class Issue:
 
     Parameters
     ----------
-    applications : those that are there, by number.
-    expel : ends the connection of a client, for a reason.
+    applications : present applications, by number.
+    expel : ends the connection of a client, for a given reason.
     note : writes to the server's journal.
 
     Members
@@ -49,8 +49,8 @@ class Issue:
         self.pushed = False
 
     async def serve(self) -> None:
-        """Serve the queues, turn by turn, until nothing more can be handed on, or it is time to
-        look at the machine again."""
+        """Serve the queues, turn by turn, until nothing more can be handed on, or the machine must
+        be polled again."""
         self.pushed = False
         stuck: set[int] = set()
         for _ in range(_TURNS):
@@ -73,11 +73,12 @@ class Issue:
             return False
 
     async def _hand_on(self, application: Application) -> bool:
-        """Hand on the oldest pointer of an application that can be; whether there was one.
+        """Hand on the oldest pointer of an application that can be handed on. Returns whether there
+        was one.
 
-        Behind a pointer without room, or with launches for which there are too few places, launches
-        wait, too: those that it waits for may need the places on the machine. So commands may wait
-        for what was submitted before them, not for later launches.
+        Behind a pointer without room, or with more launches than there are places, later launches
+        wait, too: earlier launches for which the pointer waits may need the places on the machine.
+        So commands may wait for earlier submissions, but not for later launches.
         """
         blocked = False
         for served in application.heads():
@@ -103,7 +104,7 @@ class Issue:
 
     def _checked(self, served: ServedChannel, pointer: Pointer) -> tuple[list[int], int]:
         """The commands of a channel's oldest pointer and their number of launches: read and checked
-        once, however long they are held back. Raises `CommandError`."""
+        only once, however long they are held back. Raises `CommandError`."""
         if served.checked is None:
             dwords = self._commands(pointer)
             served.checked = dwords, self._launches(dwords)
@@ -128,7 +129,7 @@ class Issue:
         self._taken(application, served)
 
     def _commands(self, pointer: Pointer) -> list[int]:
-        """A copy of the commands at a pointer, which their owner cannot change any more."""
+        """A copy of the commands at a pointer, which their owner can no longer change."""
         data = self._machine.memory_read(pointer.pa, 4 * pointer.dwords)
         return [int.from_bytes(data[at : at + 4], "little") for at in range(0, len(data), 4)]
 

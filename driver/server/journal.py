@@ -32,7 +32,7 @@ class Entry:
     Members
     -------
     cycle : machine cycle.
-    application, name, process : as of `Application`.
+    application, name, process : number, name and process of the `Application`.
     channel : number of the channel; -1 for `CAME` and `GONE`.
     """
 
@@ -49,7 +49,7 @@ Note = Callable[[Kind, Application, int], None]
 
 
 class Journal:
-    """Entries, oldest first. `now` : the present machine cycle."""
+    """Entries, oldest first. `now` : returns the current machine cycle."""
 
     def __init__(self, now: Callable[[], int]) -> None:
         self._now = now

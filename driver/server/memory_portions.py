@@ -33,8 +33,8 @@ class Pool:
         self._memory, self._settings = memory, settings
 
     def take(self, size: int, name: str) -> Portion:
-        """A portion of `size` bytes, rounded up to whole pages; 0: the most that an application can
-        have. Raises `OutOfMemory`, `ValueError` for more than that."""
+        """A portion of `size` bytes, rounded up to whole pages; 0: the maximum of an application.
+        Raises `OutOfMemory`, `ValueError` for more than the maximum."""
         most = self._settings.memory_each
         if size > most:
             raise ValueError(f"{size} bytes are more than the {most} of one application")
@@ -47,13 +47,13 @@ class Pool:
         except Exception:
             memory.free()
             raise
-        # Rings and commands of the application before are readable in the space of this one.
+        # Rings and commands of the previous application would be readable in this one's space.
         self._memory.machine.memory_write(system.address, bytes(system.room))
         first, end = system.address, system.address + system.room
         own = Memory(self._memory.machine, self._memory.size, base=first, end=end)
         return Portion(memory, system, own)
 
     def give(self, portion: Portion) -> None:
-        """Return a portion, which nothing uses any more."""
+        """Return a portion that is no longer in use."""
         portion.memory.free()
         portion.system.free()

@@ -10,17 +10,17 @@ from signalbox.hw.registers import Wait
 __all__ = ["Progress"]
 
 _FOR_OTHERS = {Wait.ENGINE_ONLY, Wait.ALL_IDLE, Wait.TURN, Wait.COMPUTE}
-"""Waits of a channel that end with the work of others, or its own."""
+"""Waits of a channel that end with work of other channels, or with its own."""
 
 _FOR_ENGINE = {Wait.ENGINE, Wait.ENGINE_TIMED}
 """Waits for a copy engine, which others may hold, or for semaphores of an acquire group."""
 
 _COUNTING_CYCLES = 4096
-"""Least number of cycles between two looks at the counters of a busy channel."""
+"""Minimum number of cycles between two reads of the counters of a busy channel."""
 
 
 class Progress:
-    """Sees how far applications are, and tells them."""
+    """Observes the progress of applications on the machine, and reports it to them."""
 
     def __init__(self, control: ControlPort, settings: ServerSettings) -> None:
         self._control = control
@@ -28,8 +28,8 @@ class Progress:
         self._counting = min(_COUNTING_CYCLES, patience // 4)
 
     async def inspect(self, application: Application, notified: int) -> None:
-        """See how far an application is, and tell it. `notified` : channels with an interrupt, a
-        bit each."""
+        """Read the progress of an application, and report it. `notified` : mask of channels with an
+        interrupt."""
         heard = False
         for index, served in list(application.channels.items()):
             stopped = served.running and not await self._runs(application, served)
@@ -49,7 +49,7 @@ class Progress:
             application.since = cycle
 
     async def _runs(self, application: Application, served: ServedChannel) -> bool:
-        """Read how far a channel is; whether it may still execute something."""
+        """Read the progress of a channel. Returns whether it may still execute something."""
         channel = served.channel
         state = await self._control.read_channel_fields(channel.index, "STATUS")
         served.tasks, served.copies = state["TASKS"], state["COPIES"]
@@ -65,7 +65,7 @@ class Progress:
         return served.running
 
     async def _count(self, application: Application, served: ServedChannel) -> None:
-        """Read how many tasks and copies of a channel have ended."""
+        """Read the numbers of tasks and copies of a channel that have ended."""
         control, index, cycle = self._control, served.channel.index, self._control.machine.now()
         served.counted = cycle
         ended = await control.read_channel(index, "TASKS")

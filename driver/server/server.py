@@ -3,10 +3,10 @@
     server = await Server.open(machine, settings, spawn=asyncio.create_task)
     await server.run()
 
-It runs on any machine and any event loop. Connections put what they receive into `inbox`, and
-`run` carries it out. Nothing that a client sends, or does not send, makes it wait: calls that take
-time run as tasks of their own. Simulated time passes while something is in progress, and stands
-still otherwise.
+The server runs on any machine and any event loop. Connections put received messages into `inbox`,
+and `run` carries them out. Nothing that a client sends, or does not send, makes the server wait:
+calls that take time run as tasks of their own. Simulated time passes while something is in
+progress, and stands still otherwise.
 """
 
 import logging
@@ -55,13 +55,13 @@ __all__ = ["Inbox", "Lost", "Received", "Server", "Stop"]
 LOG = logging.getLogger("signalbox.server")
 
 POLL_CYCLES = 64
-"""Cycles between two looks at the machine and the inbox while something is in progress."""
+"""Cycles between two polls of the machine and the inbox while something is in progress."""
 
 _CHANNELS = ChannelSettings(ring_entries=64, pushbuffer_bytes=1 << 13)
 """Settings of channels: the system memory of an application has room for several."""
 
 _MOST_CALLS = 256
-"""Calls of an application in progress; one that makes more is ended."""
+"""Maximum number of calls of an application in progress; one that makes more is ended."""
 
 _STOP_TRIES = 10
 """Attempts to stop the channels of an application that has gone."""
@@ -85,7 +85,7 @@ class Lost:
 
 @dataclass(frozen=True)
 class Stop:
-    """The server is to end."""
+    """Request to end the server."""
 
 
 class Inbox(Protocol):
@@ -96,7 +96,7 @@ class Inbox(Protocol):
         ...
 
     async def wait(self) -> None:
-        """Wait until there is something, while nothing is in progress."""
+        """Wait until the inbox is not empty, while nothing is in progress."""
         ...
 
 
@@ -105,11 +105,11 @@ class Server:
 
     Members
     -------
-    inbox : of all connections.
-    applications : those that are there, by number.
+    inbox : inbox of all connections.
+    applications : present applications, by number.
     contexts : contexts of the applications.
-    served : applications so far.
-    visited : whether any client has asked to become one.
+    served : number of applications so far.
+    visited : whether any client has asked to become an application.
     """
 
     def __init__(
@@ -171,8 +171,8 @@ class Server:
     # -- main loop ---------------------------------------------------------------------------------
 
     async def run(self, *, until_left: bool = False) -> None:
-        """Serve until a `Stop` comes; then end the applications that are there. `until_left`: or
-        until no application is left of those that have asked to come."""
+        """Serve until a `Stop` comes; then end the applications. `until_left`: also stop once at
+        least one client has asked to become an application, and no application is left."""
         while not self._ended:
             if self._idle and not (until_left and self._deserted):
                 await self.inbox.wait()
@@ -189,13 +189,13 @@ class Server:
             await self.device.machine.wait_cycles(POLL_CYCLES)
 
     def _take_in(self) -> None:
-        """Accept what has come."""
+        """Accept the items of the inbox."""
         for item in self.inbox.take():
             self._accept(item)
 
     @property
     def _deserted(self) -> bool:
-        """Whether nobody is left but applications that cannot be stopped."""
+        """Whether no applications are left, except those that cannot be stopped."""
         left = any(not one.lost for one in self.applications.values())
         return self.visited and not left and not self._running
 
@@ -239,7 +239,7 @@ class Server:
         async def counted() -> None:
             try:
                 await work
-            except Exception:  # the server goes on, whatever happens to one of its clients
+            except Exception:  # the server continues, whatever happens to one of its clients
                 LOG.exception("unexpected error")
             finally:
                 self._running -= 1
@@ -259,8 +259,8 @@ class Server:
     # -- applications ------------------------------------------------------------------------------
 
     def _first(self, peer: Peer, call: Call) -> None:
-        """Carry out a call of a connection that is not an application's yet. Does not wait: until
-        it is done, nothing else is known of the connection, not even its end."""
+        """Carry out a call of a connection that is not an application's yet. Does not wait: no
+        other message of the connection, nor its end, is handled before this call is done."""
         match call.request:
             case Hello():
                 self.visited = True
@@ -272,14 +272,14 @@ class Server:
         peer.send(encode(Answer(call.number, self.cycle, result)))
 
     def _welcome(self, peer: Peer, hello: Hello) -> Result:
-        """Make a connection an application's."""
+        """Make the client of a connection an application."""
         if hello.version != PROTOCOL:
             return Refused(
                 "ServerError", f"the server speaks version {PROTOCOL}, not {hello.version}"
             )
         try:
             application = self._enter(peer, hello)
-        except Exception as error:  # its sender hears of it, whatever it is
+        except Exception as error:  # the sender is told of any error
             return refusal(error)
         memory = application.portion.memory
         LOG.info("%s has come", application)
@@ -324,7 +324,8 @@ class Server:
 
     @property
     def most(self) -> int:
-        """Applications at a time: each needs a channel and an ASID, and perhaps a context."""
+        """Maximum number of applications at a time: each needs a channel and an ASID, and with
+        `context_each` a context."""
         info = self.device.info
         most = min(self.settings.applications, info.channels, max(1, info.asids - 1))
         if self.owner.compute is not None and self.settings.context_each:
@@ -332,12 +333,12 @@ class Server:
         return most
 
     def _owed(self) -> int:
-        """Channels kept for applications that have none, or have not come yet."""
+        """Number of channels kept for applications that have none, or have not come yet."""
         return self.most - sum(bool(one.channels) for one in self.applications.values())
 
     @property
     def free_bytes(self) -> int:
-        """Bytes of memory that no application has."""
+        """Bytes of memory not given to any application."""
         return self.device.memory.free_bytes
 
     async def _carry_out(self, application: Application, call: Call) -> None:
@@ -388,7 +389,7 @@ class Server:
             try:
                 await self._close(application)
                 break
-            except Exception as error:  # ChannelActive above all
+            except Exception as error:  # ChannelActive in most cases
                 LOG.warning("%s: attempt %d: %s", application, attempt, error)
         else:
             application.lost = True
@@ -400,8 +401,8 @@ class Server:
         LOG.info("%s has gone: %s", application, why)
 
     async def _close(self, application: Application) -> None:
-        """Close channels and spaces, then end the access to its memory. Raises `ChannelActive`,
-        `ContextError`, `OSError`; then it can be called again."""
+        """Close channels and spaces, then end the client's access to its memory. Raises
+        `ChannelActive`, `ContextError`, `OSError`; a failed call can be repeated."""
         await self._kill(application)
         for index in list(application.channels):
             await self._calls.close(application, index)
@@ -422,13 +423,13 @@ class Server:
     # -- progress ----------------------------------------------------------------------------------
 
     async def _look(self) -> None:
-        """Serve interrupts, and tell the applications what has happened."""
+        """Serve interrupts, and report progress to the applications."""
         notified = 0
         try:
             notified = await self.owner.completion.serve()
-        except Exception:  # the machine's, not one application's: told once, and then goes on
+        except Exception:  # an error of the machine, not of one application: logged once
             LOG.exception("interrupt not served")
-        # Who is seen last is seen with most places free, so each comes first in turn.
+        # The last one inspected finds most places free, so they take turns in being first.
         order = list(self.applications.values())
         self._looks += 1
         first = self._looks % max(1, len(order))
@@ -444,8 +445,8 @@ class Server:
         self._watch()
 
     def _watch(self) -> None:
-        """End work that has no end (`culprit`), except of applications whose work is being ended
-        already: their ASIDs are about to be others'."""
+        """End endless work (`culprit`), except of applications whose work is already being ended:
+        their ASIDs may soon belong to others."""
         every = self.applications.values()
         there = [one for one in every if one.lost or one.peer in self._by_peer]
         found = culprit(there, self.cycle, self.settings)
@@ -458,7 +459,7 @@ class Server:
             self._start(self._kill_tasks(found))
 
     async def _kill_tasks(self, application: Application) -> None:
-        """Kill the tasks of an application that goes on."""
+        """Kill the tasks of an application, which continues."""
         application.calls += 1
         try:
             async with application.changes:

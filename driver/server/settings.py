@@ -22,32 +22,32 @@ class ServerSettings:
 
     Members
     -------
-    applications : most applications at a time, given enough channels and ASIDs.
-    memory_each : bytes of an application's memory, unless it asks for fewer; a multiple of 4096.
-    system_each : bytes for its page tables, rings and checked commands, which it cannot access;
-        likewise.
-    channels_each : most channels of an application.
-    launches_each : most tasks of an application on the machine, launched by the host; the next
-        pointer is held back.
-    queue_each : most pointers on the queue of an application.
+    applications : maximum number of applications at a time, given enough channels and ASIDs.
+    memory_each : bytes of an application's memory, unless it asks for less; a multiple of 4096.
+    system_each : bytes for its page tables, rings and checked commands, which it cannot access; a
+        multiple of 4096.
+    channels_each : maximum number of channels of an application.
+    launches_each : maximum number of tasks of an application on the machine that the host has
+        launched; its next pointer is held back.
+    queue_each : maximum number of pointers on the queue of an application.
     policy : order in which the queues are served.
     weights : pointers per turn of applications, by name, for the policy "weighted"; default 1.
-    priorities : of applications, by name, for the policy "priority"; a higher one goes first;
-        default 0.
-    scheduling : of the channels: "flat", or "runlist", where each address space has a turn of the
-        host (HOST-7); for machines with runlists.
-    turns : turns of an address space in ns, by the application's name, for "runlist"; default that
-        of `GroupSettings`.
-    interleave : interleave levels by the application's name, likewise: "low", the default,
+    priorities : priorities of applications, by name, for the policy "priority"; the highest goes
+        first; default 0.
+    scheduling : scheduling of the channels: "flat", or "runlist", where each address space has
+        turns of the host (HOST-7); for machines with runlists.
+    turns : length of an address space's turns in ns, by the application's name, for "runlist";
+        default: that of `GroupSettings`.
+    interleave : interleave levels by the application's name, for "runlist": "low", the default,
         "medium" or "high".
-    depth : greatest nesting depth of kernels.
-    context_each : each application has a context of its own, and they run in turn (SHARE-11);
-        otherwise all are in one, and their kernels run at the same time.
-    level : with `context_each`, how the tasks of a context leave the SMs, by name. "cilp" takes a
+    depth : maximum nesting depth of kernels.
+    context_each : whether each application has a context of its own, and they run in turn
+        (SHARE-11); otherwise all are in one, and their kernels run at the same time.
+    level : with `context_each`, how the tasks of a context leave the SMs, by name. "cilp" needs a
         machine that can save blocks.
-    slice_cycles : time slice of a context, likewise.
-    patience_cycles : cycles for which an application's tasks may run without an end of any while
-        others have work, too; then they are killed. 0: for ever.
+    slice_cycles : with `context_each`, time slice of a context.
+    patience_cycles : cycles for which an application's tasks may run without any of them ending,
+        while others have work, too; then they are killed. 0: for ever.
     """
 
     applications: int = 48

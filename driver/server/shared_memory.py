@@ -9,7 +9,7 @@ import os
 __all__ = ["PAGE_BYTES", "SharedMemory"]
 
 PAGE_BYTES = 4096
-"""Sizes and offsets are multiples of this."""
+"""Unit of sizes and offsets."""
 
 # Python's `mmap` does not have all of Linux's flags.
 _MAP_FIXED, _MAP_NORESERVE = 0x10, 0x4000
@@ -18,7 +18,8 @@ _ACCESS = mmap.PROT_READ | mmap.PROT_WRITE
 _FAILED = ctypes.c_void_p(-1).value
 
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
-"""An access past the end of a file that its holder truncated would end this process (SIGBUS)."""
+"""Without these, a client could truncate the file, and the next access past its end would end this
+process (SIGBUS)."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
@@ -80,8 +81,8 @@ class SharedMemory:
         self._replace(offset, size, _PRIVATE, -1)
 
     def close(self) -> None:
-        """End the use of `view`. The bytes remain as long as a slice of `view` is held, as by a
-        simulation."""
+        """End the use of `view`. The bytes remain as long as a slice of `view` is held, for example
+        by a simulation."""
         self.view.release()
         self._memory = None
 

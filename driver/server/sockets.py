@@ -28,19 +28,20 @@ __all__ = ["SocketInbox", "SocketPeer", "SocketServer"]
 LOG = logging.getLogger("signalbox.server")
 
 _UNREAD = 4096
-"""Messages to a client that it has not read; with more the connection ends."""
+"""Maximum number of messages that a client has not read; with more the connection ends."""
 
 _CONNECTIONS = 256
-"""Connections at a time; further ones are closed at once."""
+"""Maximum number of connections at a time; further ones are closed at once."""
 
 _PAUSE_SECONDS = 0.05
-"""After a connection that could not be accepted, for lack of descriptors for example."""
+"""Pause after a connection could not be accepted, for lack of descriptors for example."""
 
 _FINISH_SECONDS = 1.0
-"""For the last answers, when the server ends."""
+"""Time for the last answers, when the server ends."""
 
 _UNTAKEN = 64
-"""Messages of a client that the server has not taken; its thread waits then."""
+"""Maximum number of messages of a client that the server has not taken; at this number, its thread
+waits."""
 
 
 class SocketInbox:
@@ -79,7 +80,7 @@ class SocketPeer:
 
     Members
     -------
-    room : counts the messages that the server may still be given.
+    room : number of further messages that the server may be given.
     """
 
     def __init__(
@@ -99,8 +100,8 @@ class SocketPeer:
         self._writer = threading.Thread(target=self._write, daemon=True)
 
     def start(self) -> None:
-        """Start the threads. Raises `RuntimeError` if there cannot be so many; then one may run
-        until the connection ends."""
+        """Start the threads. Raises `RuntimeError` if there cannot be more threads; one of the two
+        may then run until the connection ends."""
         self._reader.start()
         self._writer.start()
 
@@ -124,8 +125,8 @@ class SocketPeer:
         self._shut()
 
     def finish(self, until: float) -> None:
-        """Send what is left, and end the connection. Returns at `until` at the latest, a time of
-        `time.monotonic`: a stalled client is not waited for."""
+        """Send the remaining messages, and end the connection. Returns at `until` at the latest, a
+        time of `time.monotonic`: a stalled client is not waited for."""
         with contextlib.suppress(queue.Full):
             self._unread.put_nowait(None)
         self._writer.join(max(0, until - time.monotonic()))
@@ -141,7 +142,7 @@ class SocketPeer:
         self._shut()
 
     def _shut(self) -> None:
-        """End the connection, under its threads."""
+        """End the connection while its threads use it."""
         with self._lock:
             if not self._over:
                 shut_down(self._link)
@@ -201,7 +202,7 @@ class SocketServer:
         self._free, self._closed = threading.Semaphore(_CONNECTIONS), False
         self._peers: WeakSet[SocketPeer] = WeakSet()
         self._starts = threading.Lock()
-        """Held until a peer that starts is in `_peers`: its first message may be the last one."""
+        """Held until a starting peer is in `_peers`: its first message may be the last."""
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _remove_stale(path)
         before = os.umask(0o177)
@@ -241,7 +242,7 @@ class SocketServer:
 
     def close(self) -> None:
         """Accept no further connection, remove the socket, and end all connections once their last
-        answers are sent. A second at most is left for that."""
+        answers are sent, which may take a second at most."""
         self._closed = True
         self._listener.close()
         until = time.monotonic() + _FINISH_SECONDS
@@ -252,7 +253,7 @@ class SocketServer:
 
 
 def _remove_stale(path: Path) -> None:
-    """Remove a socket at which nobody listens any more, left by a server that was killed."""
+    """Remove a socket without a listener, left by a server that was killed."""
     if not path.is_socket():
         return
     try:

@@ -14,28 +14,28 @@ LOG = logging.getLogger("signalbox.server")
 def culprit(
     applications: Iterable[Application], cycle: int, settings: ServerSettings
 ) -> Application | None:
-    """Returns the application whose work is to be ended, or None. May hold others back.
+    """Returns the application whose work must be ended, or None. May hold others back.
 
-    Applies when several have work on the machine or wait for a place on it, and nothing of one of
-    them has ended for longer than the patience. Of those with tasks or copies of which none has
-    ended meanwhile, the one that has been busy for longest is ended, and all others get a new
-    patience.
+    Applies when several applications have work on the machine or wait for a place on it, and for
+    longer than the patience nothing of one of them has ended. Among applications with tasks or
+    copies, none of which has ended meanwhile, the one that has been busy for longest is ended, and
+    the patience of all others begins anew.
 
     An endless task or copy may hide among others of its application that end. So applications that
     have been busy for even longer are held back first: nothing more of them is handed to the
-    machine until their work there has ended, or work of those that waited for it
+    machine until their work there has ended, or work of the applications that waited for it
     (`Application.held`). Then only endless work is left, and an application whose work ends loses
-    nothing. An application is held back for at most one patience for each task that it can have: so
+    nothing. An application is held back for at most one patience for each task that it can have, so
     kernels that launch others for ever are ended, too.
 
-    An application whose commands wait for its own semaphores or repairs costs nobody anything: as
-    long as it has nothing on the machine, its patience does not run (`Application.since`). One that
-    waits for a copy engine may in fact wait for semaphores: so for it alone, only applications with
-    copies are held back.
+    An application whose commands wait for its own semaphores or repairs does not hold up others: as
+    long as it has nothing on the machine, its patience does not run (`Application.since`). An
+    application that waits for a copy engine may in fact wait for semaphores; so for such
+    applications alone, only applications with copies are held back.
     """
     working = [one for one in applications if one.busy_since or one.refused or one.delayed]
     _let_go(working)
-    # With a context each, an application runs for its part of the time only.
+    # With a context each, an application runs only for its part of the time.
     patience = settings.patience_cycles * (len(working) if settings.context_each else 1)
     longest = patience * settings.launches_each
     late = [
@@ -68,7 +68,7 @@ def _hiding(
 
 
 def _hold_back(hiding: Sequence[Application], late: Sequence[Application], cycle: int) -> None:
-    """Hold applications back; those that wait for them get a new patience."""
+    """Hold applications back; the patience of those that wait for them begins anew."""
     for one in hiding:
         if not one.held:
             LOG.info("%s: it is held back, others have waited for too long", one)
@@ -77,13 +77,13 @@ def _hold_back(hiding: Sequence[Application], late: Sequence[Application], cycle
 
 
 def _renew(waiting: Sequence[Application], cycle: int) -> None:
-    """Give applications a new patience, while others are held back or ended for them."""
+    """Begin the patience of applications anew, while others are held back or ended for them."""
     for one in waiting:
         one.since = one.waits = cycle
 
 
 def _let_go(working: Sequence[Application]) -> None:
-    """End the holding back of applications for which no other one waits."""
+    """No longer hold back applications for which no other one waits."""
     waiting = [one for one in working if one.waits and one.waits == one.since]
     for one in working:
         if all(other is one for other in waiting):

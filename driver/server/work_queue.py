@@ -26,7 +26,7 @@ class Pointer:
     channel : channel that executes them.
     pa : physical address.
     dwords : number of dwords.
-    sync : as of `CommandChannel.enqueue`.
+    sync : as in `CommandChannel.enqueue`.
     """
 
     channel: int
@@ -36,12 +36,12 @@ class Pointer:
 
 
 class Queued(Protocol):
-    """An application, as far as its turn is concerned.
+    """The part of an application that issue policies use.
 
     Members
     -------
     weight : pointers per turn.
-    priority : a higher one is served first.
+    priority : applications with a higher number are served first.
     """
 
     number: int
@@ -53,13 +53,13 @@ class IssuePolicy(Protocol):
     """Order in which the queues are served (SHARE-5, SHARE-6)."""
 
     def turn(self, waiting: Sequence[Queued]) -> Iterable[Queued]:
-        """The next turn over the applications with non-empty queues, in order of their numbers: one
-        pointer of each that is yielded, as often as it is yielded."""
+        """The next turn over the applications with non-empty queues, `waiting`, in order of their
+        numbers. Each application that is yielded may hand on one pointer, each time."""
         ...
 
 
 class RoundRobin:
-    """One pointer per non-empty queue and turn; each turn starts behind the one that was served
+    """One pointer per non-empty queue and turn; each turn starts behind the queue that was served
     first in the turn before."""
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class Weighted(RoundRobin):
 
 
 class PriorityOrder(RoundRobin):
-    """Round robin among the applications with work that have the highest priority."""
+    """Round robin among those applications with work that have the highest priority."""
 
     def turn(self, waiting: Sequence[Queued]) -> Iterator[Queued]:
         """See `IssuePolicy.turn`."""
