@@ -1,4 +1,4 @@
-"""Order in time of what a workload asks for, some of it after the ends of other work."""
+"""Order in time of a workload's requests, some of which follow the ends of other work."""
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -8,7 +8,7 @@ from typing import Protocol
 __all__ = ["Action", "Agenda", "End"]
 
 _LOOK_CYCLES = 20
-"""Cycles between two polls of work whose end something else waits for."""
+"""Cycles between two polls of work that an action waits for."""
 
 
 class End(Protocol):
@@ -31,15 +31,15 @@ class End(Protocol):
 
 @dataclass(kw_only=True)
 class Action:
-    """Something to do in a machine cycle, or later.
+    """Something to do in a given machine cycle, or later.
 
     Members
     -------
     at : earliest cycle.
-    act : does it.
+    act : carries the action out.
     stream : name of the stream to which it submits work; "" if to none.
     delay : cycles after the end of all earlier work of the stream; None: it does not wait.
-    done : end of its work; None without work.
+    done : end of the action's work; None without work.
     needs : ends of work that must be submitted before.
     """
 
@@ -52,8 +52,8 @@ class Action:
 
 
 class Agenda:
-    """Carries out actions in the order of their times. Those of a stream keep the order of `at`, so
-    one that has to wait also delays the later ones.
+    """Carries out actions in the order of their times. Actions of a stream keep the order of `at`,
+    so one that must wait also delays the later ones.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class Agenda:
             self._streams.setdefault(action.stream or number, deque()).append((number, action))
 
     async def run(self) -> None:
-        """Carry out all actions. Raises as these."""
+        """Carry out all actions. Raises as they do."""
         while self._streams:
             at, _, key = self._next()
             await self._wait_until(at)

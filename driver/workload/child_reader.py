@@ -12,8 +12,8 @@ Kernels = list[tuple[Table, KernelSpec]]
 
 
 def adopt(kernels: Kernels, limits: LimitsSpec) -> Kernels:
-    """Give each child its parent, and the stream and number of the kernel that it descends from;
-    that kernel waits for the data of all its descendants. Raises `WorkloadError`."""
+    """Give each child its parent, and the stream and number of its root: the [[kernel]] from which
+    it descends. A root waits for the data of all its descendants. Raises `WorkloadError`."""
     family = _Family(kernels, limits)
     found = [one for table, spec in kernels if spec.stream for one in family.grown(table, spec)]
     for table, spec in kernels:
@@ -64,7 +64,7 @@ class _Family:
     def _check_order(
         self, table: Table, spec: KernelSpec, family: set[str], done: set[str]
     ) -> set[str]:
-        """Check that data of the same family come from children that are complete, those of `done`.
+        """Check that data from the same family are written by complete children, those of `done`.
         Returns the names of the kernel and its descendants."""
         for key, name in spec.sources.items():
             if name in family and name not in done:

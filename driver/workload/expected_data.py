@@ -41,7 +41,7 @@ class ExpectedData:
         return self.image.reshape(-1).view(np.uint32).copy()
 
     def overwritten(self, words: np.ndarray) -> "ExpectedData":
-        """The same place with other data."""
+        """The same place in the buffer, with other data."""
         image = words.view(np.uint8).reshape(self.image.shape)
         return ExpectedData(self.buffer, self.offset, self.pitch, image, self.canvas)
 

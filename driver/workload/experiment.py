@@ -21,7 +21,7 @@ benchmarks that occupy SMs for a given time, each in its own CUDA stream.
         }
       ],
       "signalbox": {                     # optional, ignored by other programs
-        "ns_per_cycle": 100000,          # scale of time (default)
+        "ns_per_cycle": 100000,          # scale of time; this is the default
         "machine": {"sms": 2}            # members of hw.config.Config
       }
     }
@@ -37,8 +37,8 @@ Benchmarks, by the name of their module:
 
 A benchmark or kernel can have "starts": the range of seconds, from the start of the run, in which
 its first warp must start; other programs ignore it. With "use_processes", each benchmark has an
-address space of its own, and they still share the SMs, as under MPS. What concerns processors, log
-files and warm-up is ignored. The default machine has timing cores of the size of a Jetson TX2, and
+address space of its own, and they still share the SMs, as under MPS. Members about processors, log
+files and warm-up are ignored. The default machine has timing cores of the size of a Jetson TX2, and
 2 SMs; 8 if there are masks.
 """
 
@@ -93,8 +93,8 @@ _NULL = "NULL stream"
 
 @dataclass
 class _Kernel:
-    """A kernel of a benchmark. `delay` : cycles before its launch, after that of the last one;
-    `waits` : and after the end of all earlier work of the stream."""
+    """A kernel of a benchmark. `delay` : cycles from the launch of the previous kernel to its own;
+    `waits` : whether also from the end of all earlier work of the stream."""
 
     table: Table
     name: str
@@ -294,7 +294,7 @@ class _Experiment:
         return values
 
     def _sms(self, table: Table, mask: object) -> list[int]:
-        """SMs that a mask leaves."""
+        """SMs that a mask does not disable."""
         match = _MASK.fullmatch(mask) if isinstance(mask, str) else None
         if match is None:
             raise table.error(
@@ -314,7 +314,7 @@ class _Experiment:
         return left
 
     def _cycles(self, table: Table, key: str) -> int:
-        """Cycles of a time in seconds; 0 without."""
+        """A time in seconds as cycles; 0 if it is not given."""
         seconds = table.values.get(key, 0)
         if type(seconds) not in (int, float) or not 0 <= seconds < 1e9:
             raise table.error(f"{key} = {seconds!r} is not a number of seconds")
@@ -365,7 +365,7 @@ def _has_masks(benchmark: Table) -> bool:
 
 
 def _unique(name: str, taken: set[str]) -> str:
-    """The name, with a number if it is taken; from now on it is."""
+    """The name, with a number appended if it is taken. Adds the result to `taken`."""
     found, number = name, 2
     while found in taken:
         found, number = f"{name} ({number})", number + 1

@@ -41,10 +41,10 @@ __all__ = [
 ]
 
 _TOLERANCE = 20
-"""Difference of words in a cell that is not rough."""
+"""Maximum difference of words in a cell that is not rough."""
 
 _HEAVY = 40
-"""Edges of the two vertices that have most."""
+"""Number of edges of the two vertices with most edges."""
 
 
 # Inputs and results
@@ -112,8 +112,8 @@ class NestedJob:
     -------
     family : its children, and whether all of their launches were accepted.
     launch : launches its first kernel.
-    expected : its result.
-    data : a buffer of it that is not the family's, or None.
+    expected : its expected result.
+    data : its buffer that does not belong to the family, or None.
     """
 
     family: Family
@@ -168,8 +168,8 @@ class Algorithm:
 
     Members
     -------
-    kernels : all of its kernels, the first one first; their blocks have a warp at most.
-    threads : threads of the first one's only block.
+    kernels : all of its kernels, beginning with the root; their blocks have at most one warp.
+    threads : threads of the root's only block.
     least, most : limits of its size `n`.
     words : number of 32-bit words of the result, by `n`.
     depth : nesting depth that it needs, by `n` and `levels`.

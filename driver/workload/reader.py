@@ -12,9 +12,9 @@
     slice = 2000               # time slice of every channel, in cycles
 
     [limits]                   # optional; for machines with nested_kernels
-    nesting_depth = 4          # levels of kernels that launch kernels, 1 … 24; default 1. Stream
-                               # priorities of kernels are so far apart
-    pending_launches = 100     # most children that are not complete, 1 … 2048 (default)
+    nesting_depth = 4          # levels of kernels that launch kernels, 1 … 24; default 1. Also the
+                               # distance between stream priorities, in device priorities
+    pending_launches = 100     # maximum number of incomplete children, 1 … 2048 (default)
 
     [[space]]                  # optional; an address space
     name = "a"
@@ -43,7 +43,7 @@
                                # or "permutation": word numbers 0, 1, … in random order
     unmapped = "destination"   # or "source": not mapped until the copy has faulted; the driver then
                                # maps it and resumes the channel
-    repair_after = 0           # least cycles from the fault to that repair
+    repair_after = 0           # minimum cycles from the fault to that repair
 
     [[kernel]]                 # needs a machine with SMs
     name = "sums"              # default "kernel 1", …; must differ from all copies' names
@@ -61,8 +61,8 @@
     shared = 4096              # bytes of shared memory per block beyond the kernel's own; default 0
     sms = [0, 1]               # SMs that take its blocks; default: all. Needs sm_masks
     at = 100                   # at, after, count, period: as for copies
-    delay = 50                 # it is requested so many cycles after all earlier work of its stream
-                               # has ended, and not before `at`; later work of the stream follows
+    delay = 50                 # cycles from the end of all earlier work of its stream to its
+                               # request, which is not before `at`; later work of the stream follows
     starts = [900, 1200]       # range of cycles in which its first warp must start, from the start
                                # of the run
     cancel_at = 30000          # cycle in which it is cancelled if it has not ended; right after its
@@ -72,7 +72,7 @@
     [[child]]                  # a kernel that one [[kernel]] or [[child]] launches, once: "launch
     name = "half"              # both" or "launch in turn", with args = { FIRST = "half" } and
                                # perhaps SECOND. It needs a name; kernel, grid, block, args, policy,
-                               # sms: as for kernels. Others can use its data as those of a kernel
+                               # sms: as for kernels. Other work can use its data as a kernel's
 
     [[nested]]                 # an algorithm of driver/nested: its kernels launch kernels. Needs a
                                # machine with nested_kernels and save_places
@@ -82,7 +82,7 @@
     n = 200                    # words to sort; words along a side of the square field, a power of
                                # two; vertices of the graph
     levels = 3                 # of a refinement only: depth of its cells
-    seed = 7                   # of the input, which does not depend on the run's; default 0
+    seed = 7                   # seed of the input, independent of the run's seed; default 0
     priority = 5               # priority, at, after, count, period: as for kernels
 
 A dependency between two series of the same `count` is element by element: frame[2] after other[2].
@@ -90,8 +90,8 @@ A dependency on a single copy or kernel applies to the whole series. A copy's me
 the address space of its stream; all spaces allocate the same addresses. With a `source` in another
 space, that memory is mapped in both. With `timing_core`, SMs only simulate time, and the only
 kernel is "timing" (`driver/kernels/timing.py`); without ACCESSES it needs no BASE. Copies and
-kernels use the result of a [[nested]] by its name, as that of a kernel: the sorted words; the level
-of each word's cell; the distance of each vertex from the one with most edges.
+kernels use the result of a [[nested]] by its name, like a kernel's: the sorted words; the level of
+each word's cell; the distance of each vertex from the vertex with most edges.
 `driver.workload.replay` runs workloads. A file that ends in .json is a scheduling experiment
 (`driver/workload/experiment.py`).
 """
@@ -154,9 +154,9 @@ def parse(text: str, file: str = "workload", *, name: str = "") -> Workload:
 def _toml(text: str, file: str) -> dict[str, Any]:
     try:
         tables = tomllib.loads(text)
-        repr(tables)  # fails for numbers that no message could show
+        repr(tables)  # fails for numbers too long for a message
         return tables
-    except (ValueError, RecursionError) as error:  # also too many digits, too deep lists
+    except (ValueError, RecursionError) as error:  # also numbers too long, lists too deep
         raise WorkloadError(f"{file}: not TOML: {error}") from error
 
 

@@ -20,8 +20,8 @@ class WorkRecord:
     submitted : time of the doorbell.
     ready : the later of `submitted` and the end of its last dependency.
     completed : time of its end.
-    behind : series and index of all that it follows beyond its `after`, as one of them is in a NULL
-        stream; in the order of the channel's waits.
+    behind : series and index of all other work that it follows because of a NULL stream, in the
+        order of the channel's waits.
     """
 
     name: str
@@ -52,7 +52,7 @@ class CopyRecord(WorkRecord):
 class KernelRecord(WorkRecord):
     """A kernel, with the parameters of its launch. `completed` is when the event after it was
     recorded. Its task record was at virtual address `page` << 8 of address space `asid`.
-    `cancelled`: it had not ended by `KernelSpec.cancel_at`."""
+    `cancelled`: whether it was cancelled, as it had not ended by `KernelSpec.cancel_at`."""
 
     kernel: str
     asid: int
@@ -66,7 +66,7 @@ class KernelRecord(WorkRecord):
 class ChildRecord:
     """A kernel that kernels may launch, any number of times. Its task record is at virtual address
     `page` << 8 of address space `asid`. `title`: its name in the file, with its index in a series;
-    "" if it is one of an algorithm's."""
+    "" for kernels of an algorithm."""
 
     title: str
     kernel: str

@@ -67,16 +67,16 @@ class Reference:
 
     Members
     -------
-    words : least number of 32-bit words at each pointer; for the output, the exact number.
+    words : minimum number of 32-bit words at each pointer; for the output, the exact number.
     output : parameter that points to the result; "" if there is none.
     compute : applies the effect of the kernel to arrays.
     dimensions : maximum number of dimensions of grid and block.
     follows : pointer parameter whose words are indices into it (`data = "permutation"`), or "".
     optional : numbers that default to 0.
-    spare : pointers that may be missing, each with the number that then has to be 0.
-    ends : it ends by itself; otherwise it must be cancelled.
-    children : parameters that are kernels which it launches, the first of them always.
-    ordered : it launches each child when the one before is complete.
+    spare : pointers that may be missing, each with the number that must then be 0.
+    ends : whether it ends by itself; otherwise it must be cancelled.
+    children : parameters that are kernels to launch; the first is required.
+    ordered : whether it launches each child only when the previous one is complete.
     status : parameter that points to a word for the answer to a refused launch, or "".
     """
 

@@ -71,7 +71,7 @@ class Repairs:
         )
 
     async def take_away(self, copy: tuple[str, int], stream: Stream, va: int, after: int) -> None:
-        """Unmap the mapping at `va` in the space of a copy's stream, until the copy faults on
+        """Remove the mapping at `va` in the space of a copy's stream, until the copy faults on
         it."""
         mapping = stream.space.find(va)
         assert mapping is not None, "a workload maps all its memory at first"
@@ -114,7 +114,7 @@ class Repairs:
         return found
 
     async def _repair(self, channel: CommandChannel, error: ChannelError) -> None:
-        """Restore the missing mapping and resume the channel, if that is due."""
+        """Restore the missing mapping and resume the channel, if the repair is due."""
         missing, fault, machine = self._find(error), error.fault, self._device.machine
         assert fault is not None, "without its record nothing explains an error"
         faulted = self._device.cycle_of(fault.time_ns)

@@ -46,8 +46,8 @@ _LISTS = "task lists"
 
 @dataclass(kw_only=True)
 class _Work:
-    """A copy or kernel of the run; `expected` is its result, None if it has none. `behind` : keys
-    of the work of other streams that it follows because of a NULL stream."""
+    """A copy or kernel of the run. `expected` : its result; None if it has none. `behind` : keys of
+    the work of other streams that it follows because of a NULL stream."""
 
     request: Request
     stream: Stream
@@ -58,7 +58,7 @@ class _Work:
 
     @property
     def is_child(self) -> bool:
-        """Whether a kernel launches it, and not the driver."""
+        """Whether it is launched by a kernel instead of the driver."""
         return False
 
     def check(self) -> None:
@@ -78,8 +78,8 @@ class _Copy(_Work):
 @dataclass(kw_only=True)
 class _Kernel(_Work):
     """A kernel with all its arguments. If the driver launches it, with its task and its record's
-    address >> 8 once it is submitted; otherwise it is prepared as a `child`. `status` : what it
-    writes if a child is refused."""
+    address >> 8 once it is submitted; otherwise it is prepared as a `child`. `status` : word that
+    it writes if a child is refused."""
 
     spec: KernelSpec
     args: dict[str, int]
@@ -135,7 +135,7 @@ class Replay:
         self._buffers: list[Buffer] = []
         self._repairs = Repairs(device)
         self._latest: dict[str, tuple[str, int]] = {}
-        """By stream: the key of what was submitted to it last."""
+        """Key of the last work submitted, by stream."""
 
     def finished(self) -> int:
         """Number of copies and kernels that have ended. May be called at any time during the
@@ -278,8 +278,8 @@ class Replay:
                 await self._repairs.attend(error)
 
     async def _place(self, request: Request, parent: _Kernel | None = None) -> None:
-        """Allocate and fill the memory of a copy or kernel, in the address space of its stream. A
-        child ends, for others, with the kernel that it descends from."""
+        """Allocate and fill the memory of a copy or kernel, in the address space of its stream. To
+        other work, a child ends with the [[kernel]] from which it descends."""
         spec = request.spec
         if isinstance(spec, CopySpec):
             work = await self._place_copy(request, spec)
@@ -416,8 +416,8 @@ class Replay:
         work.submitted = self._device.machine.now()
 
     def _before(self, name: str) -> tuple[tuple[str, int], ...]:
-        """Keys of what was submitted last to each other stream and is in order with stream `name`:
-        all of a space is with its NULL stream."""
+        """Keys of the last work submitted to each other stream that is ordered with stream `name`:
+        a NULL stream is ordered with all streams of its space."""
         specs = {spec.name: spec for spec in self._workload.streams}
         mine = specs[name]
         return tuple(
@@ -511,7 +511,7 @@ class Replay:
                 yield _child_record(work.child, work.stream, title)
 
     def _times(self, work: _Work, start: int) -> dict[str, Any]:
-        """Times of finished work, in cycles from machine cycle `start`, and what it was behind."""
+        """Times of finished work, in cycles from machine cycle `start`, and its `behind`."""
         needs = (*work.request.needs, *work.behind)
         ready = max([work.submitted, *(self._work[key].done.cycle for key in needs)])
         return {

@@ -119,7 +119,7 @@ class KernelSpec:
     """One [[kernel]], a series of `count` equal launches.
 
     `args` are numbers; for pointers the names of the copies and kernels that write the data; for
-    kernels that it launches, their names. `cancel_at` : cycle in which those that have not ended
+    kernels that it launches, their names. `cancel_at` : cycle in which launches that have not ended
     are cancelled, or None. `shared` : bytes per block beyond the kernel's own. `sms` : SMs that
     take its blocks; None: all. `delay` : cycles from the end of all earlier work of the stream to
     its launch; None: it does not wait. `starts` : first and last cycle in which its first warp may
@@ -161,7 +161,7 @@ class KernelSpec:
 
     @property
     def numbers(self) -> dict[str, int]:
-        """Numeric arguments; optional ones default to 0, and so do pointers without use."""
+        """Numeric arguments; optional numbers and unused pointers default to 0."""
         given = {name: value for name, value in self.args.items() if isinstance(value, int)}
         unused = [name for name in self.reference.spare if name not in self.args]
         return dict.fromkeys((*self.reference.optional, *unused), 0) | given
@@ -180,8 +180,8 @@ class KernelSpec:
 
     @property
     def before(self) -> tuple[str, ...]:
-        """Names of all copies and kernels that must end first; of a child, the kernel that launches
-        it, which does so when that is the case."""
+        """Names of all copies and kernels that must end first. For a child: only its parent, which
+        launches the child once the work that it needs has ended."""
         if self.parent is not None:
             return (self.parent,)
         return tuple(dict.fromkeys((*self.after, *self.sources.values())))
@@ -207,7 +207,8 @@ class KernelSpec:
 class NestedSpec:
     """One [[nested]], a series of `count` runs of an algorithm, each with another input.
 
-    `n` is the size of the input; `levels`, of a refinement; `seed`, of the input.
+    `n` is the size of the input, `levels` the number of levels of a refinement, `seed` the seed of
+    the input.
     """
 
     name: str
@@ -258,7 +259,7 @@ Spec = CopySpec | KernelSpec | NestedSpec
 
 @dataclass(frozen=True)
 class Workload:
-    """A checked workload; `name` is that of its file."""
+    """A checked workload; `name` is the name of its file."""
 
     name: str
     config: Config
@@ -272,7 +273,7 @@ class Workload:
 
     @property
     def launches(self) -> tuple[KernelSpec | NestedSpec, ...]:
-        """All that the driver launches: kernels, and algorithms with nested launches."""
+        """All work launched by the driver: kernels, and algorithms with nested launches."""
         return (*(one for one in self.kernels if one.parent is None), *self.nested)
 
     @property
@@ -298,8 +299,8 @@ class Request:
 
 
 def requests(work: Sequence[Spec]) -> list[Request]:
-    """All copies and kernels in order of request, each after its dependencies and no earlier than
-    they are requested. Dependencies must have no cycles."""
+    """All copies and kernels in order of request, each after its dependencies, and requested no
+    earlier than these. Dependencies must have no cycles."""
     by_name = {spec.name: spec for spec in work}
     found: dict[tuple[str, int], Request] = {}
     chains: dict[str, int] = {}  # length of the longest chain of dependencies of each series
