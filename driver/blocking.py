@@ -1,13 +1,13 @@
-"""The driver for plain scripts: the same calls, each of which waits for its end.
+"""The driver for scripts without asyncio: the same calls, which block until they are done.
 
     with blocking.connect("server.socket") as device:
         stream = device.stream()
         ...
         stream.synchronize()
 
-What has to be awaited elsewhere returns once it is done. Objects of the driver that calls return
-block in the same way; numbers, arrays, buffers and errors are as ever. Threads can share a device;
-calls that have not returned by the end of the `with` block, and later ones, raise `ServerError`.
+Driver objects that calls return block in the same way; numbers, arrays, buffers and errors are as
+with asyncio. Threads can share a device; calls that have not returned by the end of the `with`
+block, and later ones, raise `ServerError`.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ _WRAPPED = Device, Stream, Event, Task, AddressSpace
 
 
 class Blocking:
-    """An object of the driver, whose coroutines are run on an event loop until they end.
+    """An object of the driver whose coroutines are run on an event loop until they end.
 
     It has the members of `inner`, and equals others of the same `inner`.
     """
@@ -86,7 +86,7 @@ def _result(call: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> 
 
 
 def _plain(value: Any) -> Any:
-    """The object that the driver knows."""
+    """The driver's object behind a `Blocking`; other values unchanged."""
     return value._inner if isinstance(value, Blocking) else value
 
 
@@ -111,7 +111,7 @@ def connect(
         try:
             yield Blocking(device, loop)
         except BaseException:
-            with suppress(ServerError):  # the first error is the one to be told
+            with suppress(ServerError):  # the first error is the one to report
                 _result(device.close(), loop)
             raise
         _result(device.close(), loop)

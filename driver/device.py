@@ -6,7 +6,7 @@
     await stream.synchronize()
 
 Streams run in address spaces: the device's own (`Device.space`), or others (`create_space`). All
-build parameters are read from the hardware's registers; nothing is assumed.
+build parameters are read from the hardware's registers; none is assumed.
 """
 
 import asyncio
@@ -95,12 +95,11 @@ class Device:
         scheduling : "flat": each channel has a time slice of its own. "runlist": the channels of
             one address space at a time have a turn (`runlist`).
 
-        Raises `DeviceError` for an unsupported machine, one with too few counting semaphores, or
-        one without runlists for "runlist";
-        `PolicyError` if the policy does not fit the channels; `PlacementError` for a bad
-        environment variable; `ChannelActive`, `TaskListError` or `FaultBufferError` if a channel, a
-        task or a fault record of an earlier owner does not end; `RunlistRefused` if a runlist does
-        not.
+        Raises `DeviceError` for an unsupported machine, one with too few counting semaphores, or,
+        for "runlist", one without runlists; `PolicyError` if the policy does not fit the channels;
+        `PlacementError` for a bad environment variable; `ChannelActive`, `TaskListError` or
+        `FaultBufferError` if a channel, a task or a fault record of an earlier owner does not end;
+        `RunlistRefused` if the reading of a runlist does not.
         """
         if isinstance(machine, str | Path):
             if policy or settings or compute or scheduling != "flat":
@@ -119,12 +118,13 @@ class Device:
         """Become a client of the server at `path`, a local socket (SHARE-1).
 
         Streams, events, memory, launches and errors are as on a machine of one's own. Registers,
-        hardware channels and contexts are the server's: they raise `DeviceError`.
+        hardware channels and contexts belong to the server: their use raises `DeviceError`.
 
         Parameters
         ----------
-        name : of the application, for messages and the server's status; default: of the program.
-        memory : bytes; 0: as much as the server gives by default.
+        name : name of the application, for messages and the server's status; default: that of the
+            program.
+        memory : bytes of memory; 0: the server's default.
         start : options of `signalbox serve` for a server that is started if there is none, and ends
             with its last application (`driver.client.start`). None: nothing is started.
 
@@ -144,9 +144,9 @@ class Device:
         """Kill all tasks, close all channels and address spaces, disable and clear interrupts, and
         free the driver's own memory. Buffers are not freed. The device cannot be used afterwards;
         a further call does nothing.
-        `drain`: what streams have submitted is executed first.
+        `drain`: work submitted to streams is executed first.
 
-        A client leaves its server; all of its memory is returned. Raises `ServerError` then.
+        A client leaves its server and returns all of its memory; this can raise `ServerError`.
 
         Raises `ChannelActive` if a channel does not stop; the other channels are closed, but
         nothing else is. Raises `FaultBufferError` if a fault record does not end; the fault buffer
@@ -161,7 +161,7 @@ class Device:
 
     @property
     def control(self) -> ControlPort:
-        """Control port. Raises `DeviceError` if the registers are another process's."""
+        """Control port. Raises `DeviceError` if the registers belong to another process."""
         return self._owner.control
 
     @property
@@ -216,7 +216,7 @@ class Device:
         return space
 
     async def kill(self, context: Context) -> None:
-        """Kill all tasks of a context's address spaces, and those that they launch meanwhile, so
+        """Kill all tasks of a context's address spaces, and tasks that these launch meanwhile, so
         `Task.synchronize` raises a `TaskError` for them; other commands are executed. Returns once
         the tasks launched before the call have ended.
 
@@ -295,9 +295,9 @@ class Device:
 
     def set_limit(self, limit: Limit | str, value: int) -> None:
         """Set a limit. The nesting depth determines the device priorities of streams created, or
-        given a priority, from then on (NEST-1). It is also that of kernels that launch others, in
+        given a priority, from then on (NEST-1). It also bounds the depth of nested kernels, in
         contexts that start to run from then on (NEST-11): set it before the first launch. The limit
-        of pending launches is that of the whole machine, from the next launch on. Raises
+        of pending launches applies to the whole machine, from the next launch on. Raises
         `ValueError` for an unknown limit, or a value out of range."""
         self._services.limits[limit] = value
 
@@ -309,7 +309,7 @@ class Device:
         self, priority: int = 0, *, space: AddressSpace | None = None, name: str = ""
     ) -> Stream:
         """Create a stream in `space` (default: the device's). A lower `priority` is more urgent; it
-        is clamped to `stream_priority_range`, and determines the device priority of its launches.
+        is clamped to `stream_priority_range`, and determines the device priority of launches.
 
         Raises as `ChannelPool.for_priority`: `DeviceError` if other spaces hold all channels of
         that priority, `OutOfAsids`, `OutOfMemory`, …
