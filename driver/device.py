@@ -216,7 +216,7 @@ class Device:
         return space
 
     async def kill(self, context: Context) -> None:
-        """Kill all tasks of a context's address spaces, and tasks that these launch meanwhile, so
+        """Kill all tasks of a context's address spaces, and tasks launched there meanwhile, so
         `Task.synchronize` raises a `TaskError` for them; other commands are executed. Returns once
         the tasks launched before the call have ended.
 

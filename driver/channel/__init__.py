@@ -1,1 +1,1 @@
-"""Hardware channels: ring, settings, priority policies, recovery of failed copies."""
+"""Hardware channels: ring, settings, priority policies, runlists, repetition of failed copies."""

@@ -26,8 +26,8 @@ class CommandChannel(ABC):
     index : number of the channel.
     failure : known error that halts it, or None.
     tasks : compute tasks that it has launched.
-    kills : number of kills of all its tasks that are in progress. Meanwhile, killed tasks do not
-        halt the channel, as if all were cancelled.
+    kills : number of calls in progress that kill all its tasks. Meanwhile, killed tasks do not halt
+        the channel, as if all were cancelled.
     """
 
     def __init__(self, machine: Machine, space: AddressSpace, index: int) -> None:

@@ -493,9 +493,9 @@ class Pushbuffer:
         )
 
     def set_local_memory(self, va: int, size: int, sms: int) -> "Pushbuffer":
-        """Set the area of local memory of the channel's tasks, which must not shrink until they
-        have ended: `size` bytes for each of `sms` SMs, from virtual address `va` on; `size` and
-        `va` are multiples of 4096. Raises `ValueError`."""
+        """Set the area of local memory of the channel's tasks: `size` bytes for each of `sms` SMs,
+        from virtual address `va` on; `size` and `va` are multiples of 4096. It must not shrink
+        until the tasks have ended. Raises `ValueError`."""
         if va % 4096 or not 0 <= va < 1 << VA_BITS:
             raise ValueError(f"local memory at {va:#x}: a multiple of 4096 of {VA_BITS} bits")
         if size % 4096 or not 0 <= size < 1 << 40:

@@ -1,4 +1,4 @@
-"""Merge sort by recursion: a kernel launches two kernels that sort the halves, and merges these."""
+"""Merge sort by recursion: a kernel launches one kernel per half, and merges the sorted halves."""
 
 from dataclasses import dataclass
 

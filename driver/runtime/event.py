@@ -81,8 +81,8 @@ class Event:
             await stream.submit(Pushbuffer().acquire(address, value, SemOp.ACQ_CIRC_GEQ))
 
     async def synchronize(self) -> None:
-        """Wait until the last record has been executed. Raises `EventError` for an event made with
-        interrupt=False; otherwise as `Completion.wait_fence`."""
+        """Wait until the last record has been executed. Raises `EventError` if it has not, and the
+        event was made with interrupt=False; otherwise as `Completion.wait_fence`."""
         if not self.interrupt and not self.query():
             raise EventError("the event was made with interrupt=False: synchronize its stream")
         fence = self._fence

@@ -28,7 +28,7 @@ class ServerSettings:
         multiple of 4096.
     channels_each : maximum number of channels of an application.
     launches_each : maximum number of tasks of an application on the machine that the host has
-        launched; its next pointer is held back.
+        launched; further launches are held back.
     queue_each : maximum number of pointers on the queue of an application.
     policy : order in which the queues are served.
     weights : pointers per turn of applications, by name, for the policy "weighted"; default 1.

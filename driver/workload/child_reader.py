@@ -12,7 +12,7 @@ Kernels = list[tuple[Table, KernelSpec]]
 
 
 def adopt(kernels: Kernels, limits: LimitsSpec) -> Kernels:
-    """Give each child its parent, and the stream and number of its root: the [[kernel]] from which
+    """Give each child its parent, and the stream and count of its root: the [[kernel]] from which
     it descends. A root waits for the data of all its descendants. Raises `WorkloadError`."""
     family = _Family(kernels, limits)
     found = [one for table, spec in kernels if spec.stream for one in family.grown(table, spec)]
