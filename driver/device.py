@@ -99,7 +99,8 @@ class Device:
         for "runlist", one without runlists; `PolicyError` if the policy does not fit the channels;
         `PlacementError` for a bad environment variable; `ChannelActive`, `TaskListError` or
         `FaultBufferError` if a channel, a task or a fault record of an earlier owner does not end;
-        `RunlistRefused` if the reading of a runlist does not.
+        `RunlistRefused` if the reading of a runlist does not; `ValueError` for settings together
+        with a path.
         """
         if isinstance(machine, str | Path):
             if policy or settings or compute or scheduling != "flat":

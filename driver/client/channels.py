@@ -83,7 +83,8 @@ class ClientChannel(CommandChannel):
         return self._welcome.dwords
 
     async def enqueue(self, dwords: Sequence[int], *, sync: bool = False) -> None:
-        """See `CommandChannel.enqueue`. Waits while the server's queue is full."""
+        """See `CommandChannel.enqueue`. Waits while the channel's share of the server's queue, or
+        its memory, is full."""
         if len(dwords) > self.largest_segment:
             raise ValueError(
                 f"{len(dwords)} dwords are more than the {self.largest_segment} of one submission"

@@ -80,7 +80,7 @@ class SocketPeer:
 
     Members
     -------
-    room : number of further messages that the server may be given.
+    room : semaphore that counts the further messages that the server may be given.
     """
 
     def __init__(
