@@ -70,7 +70,8 @@ def _sample(request: pytest.FixtureRequest) -> tuple[str, ...]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark Icarus tests as nightly unless they are marked `smoke`, those with both marks, too."""
+    """Mark Icarus tests as nightly unless they are marked `smoke`, which outweighs a `nightly`
+    mark."""
     for item in items:
         chosen = item.callspec.params if hasattr(item, "callspec") else {}
         if chosen.get("simulator") == "icarus":

@@ -23,7 +23,7 @@ class Error:
     Members
     -------
     late : a copy or a task failed; else a method was refused.
-    method, data : METHOD0 and DATA0.
+    method, data : values of METHOD0 and DATA0.
     more : another copy or task has failed since.
     """
 
@@ -54,7 +54,7 @@ class Error:
 def of_method(
     cause: Cause, check: SkedCheck, va: int, address: int, subchannel: int, data: int, held: bool
 ) -> Error:
-    """Error of a method, `address` in bytes; not `held` if a header or an entry is bad."""
+    """Error of a method; `address` in bytes. `held` is false for a bad header or entry."""
     method = _METHOD0.pack(ADDRESS=address >> 2, SUBCHANNEL=subchannel, VALID=held)
     return Error(cause, check, va, False, method, data)
 
@@ -89,7 +89,8 @@ class Channel:
     acquire_failed: bool = False
 
     def noted(self, error: Error) -> "Channel":
-        """`error` was recorded. A refused method behind an error is held, and executed again."""
+        """`error` was recorded. A method refused while an error is shown is not recorded: it is
+        held, and executed again."""
         match self.errors:
             case ():
                 return replace(self, errors=(error,))
@@ -116,7 +117,7 @@ class Channel:
         return Channel(enabled=True, errors=self.errors[method:])
 
     def counted(self, name: str, value: int | None = None) -> "Channel":
-        """A tally goes up by 1, or to `value`."""
+        """A tally was incremented, or set to `value`."""
         now = (self.tallies[name] + 1) % (1 << 32) if value is None else value
         return replace(self, tallies={**self.tallies, name: now})
 

@@ -1,8 +1,8 @@
 """Waits for compute methods and outstanding tasks, from the contract of `ComputeWaits`.
 
 The model is cycle-accurate: `show` returns the outputs of a cycle, `step` advances to the next. A
-turn is an object that refers to the wait it was given to, so a later wait of the same channel
-cannot be taken for it.
+turn is an object that refers to its wait, so it cannot be mistaken for the turn of a later wait of
+the same channel.
 """
 
 from collections import Counter
@@ -32,16 +32,16 @@ MOST_TASKS = 4032
 """Number of outstanding tasks at which a channel's next method waits."""
 
 OFFERED = 7
-"""Cycles from `ask` to the offer, if no method is before it."""
+"""Cycles from `ask` to the offer of its method, if no other method comes first."""
 
 FAIR_TURN = 16
-"""Every 16th turn is that of the oldest method, whatever the priorities."""
+"""Every 16th turn goes to the oldest method, whatever the priorities."""
 
 AGAIN = 2
-"""Least cycles from a `drop` to the channel's next `ask`, unless the wait was complete."""
+"""Minimum cycles from a `drop` to the channel's next `ask`, unless the wait was complete."""
 
 _WAITS = 2
-"""Cycles from `ask` to the first in which the channel can be chosen."""
+"""Cycles from `ask` until the channel can be chosen."""
 
 _COUNTED = 2
 """Cycles from an event to its effect on counts and waits, and to its interrupt."""
@@ -122,7 +122,7 @@ class Inputs:
     setting : a channel's new priority.
     taken : the offered method, if there is one, is taken.
     ended : the task whose completion is taken.
-    on : bit per channel: it is enabled.
+    on : bit per channel, 1 if it is enabled.
     """
 
     stamps: tuple[int, ...] = ()
@@ -145,7 +145,7 @@ class Outputs:
 
     Members
     -------
-    why : of the channel selected in the previous cycle; None unless its wait is over.
+    why : result of the channel selected in the previous cycle; None unless its wait is over.
     hears : the completion of a task would be taken.
     ended : channel of the task that has ended, and whether it has failed.
     """
@@ -166,7 +166,7 @@ class Outputs:
 
 @dataclass(eq=False)
 class _Wait:
-    """Wait of a channel, from `asked` until it is dropped. `has_turn`: now or before."""
+    """Wait of a channel, from `asked` until it is dropped. `has_turn` : has or has had the turn."""
 
     channel: int
     method: Method
@@ -179,7 +179,7 @@ class _Wait:
 
 @dataclass(eq=False)
 class _Turn:
-    """A turn, from the cycle of the choice to one after its answer."""
+    """A turn, from the cycle of the choice to the cycle after its answer."""
 
     wait: _Wait
     chosen: int
@@ -196,7 +196,7 @@ class WaitsModel:
     now : number of cycles so far.
     waits : waits of channels, complete or not, that have not been dropped.
     turn : turn in progress.
-    results : of the last answer to each channel.
+    results : result of the last answer to each channel.
     selected : channel selected in the previous cycle.
     met : number of times each situation was met.
     """
@@ -213,7 +213,7 @@ class WaitsModel:
         self._offers = OFFERED - _WAITS - steps
         self._turns = 0
         self._priorities = [0] * channels
-        # Stamps and priorities of earlier cycles.
+        # Stamps and priorities of the last `steps` cycles, oldest first.
         self._orders = [((0,) * channels, (0,) * channels)] * steps
         self._dropped: list[_Wait] = []
         self._asked: int | None = None
@@ -223,7 +223,8 @@ class WaitsModel:
         self._fails = False
         self._failed: Failure | None = None
         self._epoch = 0
-        # Per epoch and per channel; those of earlier cycles; changes that are not visible yet.
+        # Outstanding tasks per epoch, per channel, and per channel in earlier cycles; changes that
+        # are not visible yet.
         self._epochs, self._counts = [0, 0], [0] * channels
         self._past = [(0,) * channels] * (steps + 1)
         self._changes: list[tuple[int, Task, int]] = []
@@ -314,8 +315,8 @@ class WaitsModel:
         self.now += 1
 
     def _choose(self) -> None:
-        """Give the turn to the first channel in order, among those that waited `steps` cycles ago;
-        to none if that one has dropped its wait, unless in the previous cycle."""
+        """Give the turn to the first channel in order, among those that waited `steps` cycles ago.
+        If that channel has dropped its wait before the previous cycle, no channel gets the turn."""
         seen = self.now - self._steps
         eager = {
             wait.channel: wait
@@ -340,8 +341,8 @@ class WaitsModel:
         self.met["chosen before others"] += len(free) > 1
 
     def _first(self, free: list[int]) -> int:
-        """The next channel: of the highest priority, except in every 16th turn, then with the
-        oldest stamp, then the lowest."""
+        """The next channel: highest priority first (ignored in every 16th turn), then oldest stamp,
+        then lowest number."""
         stamps, priorities = self._orders[0]
         middle = stamps[free[0]] + _STAMPS // 2
 

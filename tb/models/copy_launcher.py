@@ -210,7 +210,8 @@ class LauncherModel:
         return 0 if home is None else len(self.copies[home])
 
     def _room(self, channel: int) -> bool | None:
-        """A copy can follow the channel's running one; none follows a copy with an interrupt."""
+        """Whether another copy can be queued behind the channel's latest one; never behind a copy
+        with an interrupt. None without an outstanding copy."""
         home = self.home(channel)
         if home is None:
             return None
@@ -218,7 +219,8 @@ class LauncherModel:
         return home not in self.offered and not self.copies[home][-1].interrupt and not full
 
     def _finishes(self, now: Inputs) -> int | None:
-        """Engine whose completion is accepted: in turn, and none while a record waits."""
+        """Engine whose completion is accepted: engines take turns; none is accepted while a record
+        waits."""
         engines = [(self._first + i) % len(self.copies) for i in range(len(self.copies))]
         offers = [engine for engine in engines if now.done[engine] is not None]
         return offers[0] if offers and self._failed is None else None
@@ -248,7 +250,7 @@ class LauncherModel:
         return self.owners.index(channel) if channel in self.owners else self._free()[0]
 
     def _chosen(self, now: Inputs) -> int | None:
-        """Engine that is reserved."""
+        """Engine that is reserved in this cycle."""
         free = self._free()
         asks = now.reserve is not None and now.reserve not in self.owners
         return free[0] if asks and free else None

@@ -83,7 +83,7 @@ _ASKS = {
 """Actions that wait for another unit."""
 
 _TRANSFERS = (ComputeMethod.LAUNCH_DMA, ComputeMethod.LOAD_INLINE_DATA)
-"""Methods whose answer tells how an inline transfer goes on."""
+"""Methods whose answer tells how an inline transfer continues."""
 
 _WORD = (1 << 32) - 1
 
@@ -186,7 +186,7 @@ class Now:
 
 @dataclass
 class _Known:
-    """What the execution knows about its channel: one cycle old."""
+    """Knowledge of the execution about its channel, one cycle old."""
 
     copying: bool = False
     able: bool = False
@@ -225,13 +225,13 @@ class ExecutionModel:
         self._compute = config.compute
         self._slots = 1 << config.semaphore_bits
         self._known = _Known()
-        # Of the previous cycle: time, the deadline has passed, state was loaded.
+        # Of the previous cycle: time; whether the deadline had passed; whether state was loaded.
         self._before = (0, 0)
         self._past = self._fresh = False
         # Outstanding request; channel for which it was made ahead in the previous cycle.
         self._port: _Request | None = None
         self._foreseen: int | None = None
-        # Per channel with a failed acquire, its request.
+        # Request of each channel with a failed acquire.
         self._again: dict[int, dict[str, Any]] = {}
         self._found: Verdict | None = None
         self._out: dict[str, Any] = {}
@@ -354,7 +354,7 @@ class ExecutionModel:
 
     @property
     def _unsettled(self) -> bool:
-        """Whether the deadline has passed is not known yet."""
+        """It is not known yet whether the deadline has passed."""
         return self.state.failed and self._fresh
 
     def _semaphore(self, op: Operation, answer: tuple[bool, str] | None) -> None:
@@ -387,7 +387,7 @@ class ExecutionModel:
         return self.state.settings.va >> 4 & 0xFFF & (self._slots - 1)
 
     def _in_group(self) -> None:
-        """Decided from the zero flags and the group of this cycle."""
+        """An acquire that is decided by the zero flags and the group of this cycle."""
         if self._now.leave:
             self._meet("group: leave")
             return
@@ -408,8 +408,9 @@ class ExecutionModel:
             self._decide(False, "group", Wait.ENGINE)
 
     def _on_chip(self, op: Operation, waits: bool, counter: bool) -> None:
-        """Requested from the semaphore unit; an acquire that waits for an engine only with one.
-        `counter` : it is a counting semaphore, which leaves the group if it is changed."""
+        """An operation requested from the semaphore unit; an acquire with `waits` is requested only
+        while an engine is available. `counter` : a counting semaphore, which leaves the group if
+        the operation changes it."""
         if op.acquires and self._now.leave:
             self._meet("chip: leave")
         elif waits and not self._known.able:
@@ -430,7 +431,7 @@ class ExecutionModel:
             elif self._port is None:
                 self._event("watch", index=self._slot)
             else:
-                self._event("watch")  # replaced by that of the request
+                self._event("watch")  # replaced by the watch of the request
             if self._port is None:
                 fields = {**op.fields, "asid": self._config.asid}
                 self._port = _Request(fields)
@@ -440,8 +441,9 @@ class ExecutionModel:
                 self._meet("chip: behind a dropped request")
 
     def _in_memory(self, op: Operation, waits: bool) -> None:
-        """Begun, and collected when it has ended. With `waits`, an acquire that holds counts only
-        if it was read with an engine that can take the copy at once."""
+        """An operation in memory: begun, and collected when it has ended. With `waits`, a
+        successful acquire counts only if its value was read while an engine could take the copy at
+        once."""
         able, confirms = self._known.able and self._now.held, waits and self.state.confirm
         if self._known.ended:
             passed, _ = self._now.result
@@ -541,8 +543,8 @@ class ExecutionModel:
                 self._meet("request waits")
 
     def _claim(self) -> None:
-        """The channel that is loaded takes the response to the request made ahead, if its acquire
-        may be decided."""
+        """The channel being loaded takes the response to the request made ahead, if its acquire may
+        be decided."""
         now, channel = self._now, self._now.channel
         assert now.load is not None
         engine = channel in now.able or self._config.early_waits
@@ -691,8 +693,8 @@ class ExecutionModel:
             self._meet(f"control: {action.name}")
 
     def _over(self, action: Action, method: Method) -> bool:
-        """Whether nothing is left to wait for; WFI of this channel only (SCOPE 0) waits for
-        nothing else, that of all for everything."""
+        """Whether nothing is left to wait for. WFI with SCOPE 0 (this channel) has no further
+        waits; with SCOPE 1 (all) it waits until everything is idle."""
         if action == Action.IDLE:
             scope = "ALL" if method.data & 1 else "channel"
             over = scope == "channel" or self._now.all_idle or self._known.over
@@ -735,7 +737,8 @@ class ExecutionModel:
         return engine and bound == ObjectKind.COMPUTE
 
     def _learn(self) -> None:
-        """Knowledge for the next cycle: that of this one, and what the channel did itself."""
+        """Knowledge for the next cycle: inputs of this one, updated by the channel's own
+        actions."""
         now, channel, out = self._now, self._now.channel, self._out
         self._known = _Known(
             channel in now.copying or out["launch"] is not None,

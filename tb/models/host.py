@@ -153,7 +153,7 @@ class Channel:
     halted, va, blamed : cause of the halt, address, and method that caused it.
     holds : whether that method is held, to be executed again.
     blocked : whether it waits for a semaphore.
-    received : number of the doorbell since which it has had work.
+    received : number of the doorbell that gave it its present work.
     mask, stored_mask : sub-device masks.
     objects : data of SET_OBJECT, by subchannel.
     """
@@ -296,8 +296,8 @@ class HostModel:
         return usable and self.busy(index)
 
     def _halt(self, index: int, refusal: Refusal) -> None:
-        """Record an error. A bad header or ring entry has no method, and a copy that has begun is
-        over; after these the channel resumes with the next one. Any other method is held."""
+        """Record an error. After a bad header or ring entry, which has no method, or a failed copy,
+        which is over, the channel resumes with the next method. Any other method is held."""
         channel, held = self.channels[index], self.channels[index].pending
         channel.halted, channel.va = refusal.cause, refusal.va
         channel.blamed, channel.holds = held, held is not None and held.cause is Cause.NONE

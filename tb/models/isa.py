@@ -71,8 +71,8 @@ class Children:
 @dataclass
 class Launch:
     """Parameters that all blocks share. `buffers` : address and bytes of constant buffers 1 … 7, by
-    number. `local` : bytes of local memory per thread. `children` : of a machine with nested
-    launches."""
+    number. `local` : bytes of local memory per thread. `children` : present on a machine with
+    nested launches."""
 
     memory: Memory
     program: int
@@ -103,7 +103,7 @@ class Warp:
     mask: np.ndarray
     registers: np.ndarray
     local: list[dict[int, int]] = field(default_factory=lambda: [{} for _ in range(32)])
-    """Words of each lane's local memory, by offset; those that were not written are missing."""
+    """Words of each lane's local memory, by offset; words that were never written are missing."""
     stack: list[np.ndarray] = field(default_factory=list)
     ended: bool = False
     failure: tuple[int, int, int | None] | None = None
@@ -278,7 +278,7 @@ class _Machine:
         self.write(np.full(32, self.launch.memory.word(va)))
 
     def _addresses(self) -> list[tuple[int, int]]:
-        """Lane and address of each active lane's access."""
+        """Number and access address of each active lane."""
         base = self.pair(self.a)
         return [
             (int(lane), (int(base[lane]) + self.offset) & (1 << 64) - 1)
@@ -330,7 +330,7 @@ class _Machine:
             self.shared[at : at + 4] = int(words[lane]).to_bytes(4, "little")
 
     def _offsets(self) -> list[tuple[int, int]]:
-        """Lane and offset in local memory of each active lane's access."""
+        """Number of each active lane, and the offset of its access in local memory."""
         if not self.launch.local:
             raise Failure(INSTRUCTION)
         base = self.reg(self.a)

@@ -9,7 +9,8 @@ __all__ = ["Block", "Joined", "Kernel", "Over"]
 
 @dataclass(eq=False)
 class Block:
-    """A block; `children` : those that are not complete; `failed` : one of the others has."""
+    """A block. `children` : children that are not complete. `failed` : a complete child has
+    failed."""
 
     kernel: "Kernel"
     children: set["Kernel"] = field(default_factory=set)
@@ -47,7 +48,8 @@ class Block:
 
 @dataclass(eq=False)
 class Kernel:
-    """A kernel; `families` : blocks with children that are not over together with these."""
+    """A kernel. `families` : blocks that have launched children, until block and children are
+    over."""
 
     parent: Block | None = None
     families: set[Block] = field(default_factory=set)
@@ -66,7 +68,7 @@ class Kernel:
             yield Over(self, self.failed)
 
     def done(self, *, failed: bool = False) -> Iterator["Over | Joined"]:
-        """It is complete, and its releases are made. Yields what follows."""
+        """The kernel is complete, and has made its releases. Yields what follows."""
         self.failed |= failed
         if self.parent is not None:
             yield from self.parent.complete(self)

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 __all__ = ["OFFERED", "Begin", "Inputs", "Outputs", "QueueModel", "Result"]
 
 OFFERED = 5
-"""Cycles from `begin` to the offer of an operation, if none is before it."""
+"""Cycles from `begin` to the offer of an operation, if no other comes first."""
 
 
 @dataclass(frozen=True)
 class Begin:
-    """An operation; `request`: all its bits; `changes`: it is not an acquire."""
+    """An operation. `request` : all its bits. `changes` : true unless it is an acquire."""
 
     channel: int
     request: int
@@ -56,7 +56,7 @@ class Outputs:
 
     Members
     -------
-    result : of the channel in `peek`; None without one, where it has no meaning.
+    result : result of the channel in `peek`; None (no meaning) if that channel has no result.
     request : the request offered, if any.
     awaits : the response is accepted; None if no operation is outstanding.
     """
@@ -77,7 +77,7 @@ class QueueModel:
     now : number of cycles so far.
     queue : operations that have not ended, in order.
     asked : the first of them was accepted by the semaphore unit.
-    results : of channels that have not seen them.
+    results : results that their channels have not collected.
     met : number of cycles with each situation.
     """
 
@@ -87,13 +87,13 @@ class QueueModel:
         self.asked = False
         self.results: dict[int, Result] = {}
         self.met: Counter[str] = Counter()
-        # Last cycle without, and first cycle with, a certain offer of the first operation.
+        # First cycles in which the first operation may, and must, be offered.
         self._early, self._late = 0, 0
         self._offered = False
 
     def show(self, now: Inputs, *, offered: bool) -> Outputs:
-        """Outputs of the cycle. `offered` : a request is offered, which applies where both are
-        allowed."""
+        """Outputs of the cycle. `offered` : whether a request is offered; decides in cycles in
+        which both are allowed."""
         waits = bool(self.queue) and not self.asked
         must = waits and (self._offered or self.now >= self._late)
         may = waits and self.now >= self._early

@@ -144,8 +144,8 @@ def bound_to(objects: list[ObjectKind], subchannel: int) -> ObjectKind:
 
 
 def kind(method: Method, objects: list[ObjectKind]) -> Kind:
-    """Kind of a method, with these objects bound to the subchannels. Methods of the copy class need
-    a copy object; without, they are control methods, which refuse them."""
+    """Kind of a method, with these objects bound to the subchannels. Without a copy object, methods
+    of the copy class are control methods, and are refused."""
     if method.cause != Cause.NONE:
         return Kind.CONTROL
     if method.place in HOST_STATE:
@@ -189,7 +189,7 @@ def _replaced(value: int, low: int, width: int, part: int) -> int:
 
 @dataclass
 class Settings:
-    """What state methods and SET_OBJECT have set.
+    """Settings made by state methods and SET_OBJECT.
 
     Members
     -------
@@ -348,8 +348,8 @@ class Inline:
 
     Members
     -------
-    open : it lacks dwords.
-    room : LOAD_INLINE_DATA that set state, before the one that the engine executes.
+    open : more dwords are expected.
+    room : number of LOAD_INLINE_DATA that still set state; the next one is executed by the engine.
     failed : the last LOAD_INLINE_DATA was refused.
     ended : another compute method was refused.
     dropped : the rest of its data is ignored.
@@ -374,7 +374,7 @@ class Inline:
         return self._drop() if method.place == ComputeMethod.LAUNCH_DMA else self
 
     def replaced(self, *, again: bool) -> "Inline":
-        """After a refused method has been replaced. `again` : by itself."""
+        """After a refused method has been replaced. `again` : the same method is executed again."""
         return self._drop() if self.ended or (self.failed and not again) else self
 
     def _drop(self) -> "Inline":
@@ -382,9 +382,9 @@ class Inline:
 
 
 class Action(Enum):
-    """Action of a control method. `BARRIER`: none, but after the channel's copies. `SET`, `IGNORE`,
-    `COMPUTE`: of a compute method, which sets state of the engine, has no effect in this design, or
-    is executed by the engine."""
+    """Action of a control method. `BARRIER`: none, but only after the channel's copies. `SET`,
+    `IGNORE`, `COMPUTE`: a compute method that sets state of the engine, has no effect in this
+    design, or is executed by the engine."""
 
     REFUSE = auto()
     NOTHING = auto()
@@ -402,8 +402,8 @@ class Action(Enum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """Action of a control method; `cause`: of REFUSE; `object`: of BIND; `idle`: it waits for the
-    channel's tasks."""
+    """Action of a control method. `cause`, `object` : of a REFUSE, of a BIND. `idle` : the method
+    waits for the channel's tasks."""
 
     action: Action
     cause: Cause = Cause.NONE

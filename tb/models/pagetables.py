@@ -30,7 +30,7 @@ class Sparse:
 
 @dataclass(frozen=True)
 class Fault:
-    """FAULT_TYPE 0 … 15, and the number of entries read until then."""
+    """FAULT_TYPE 0 … 15, and the number of entries read up to the fault."""
 
     code: int
     reads: int
@@ -122,7 +122,7 @@ class _Walk:
         return self.page(self.read(at + 8 * (va >> 12 & 511)), va, 1 << 12)
 
     def page(self, pte: int, va: int, size: int) -> Translation | Sparse:
-        """A page has to be inside memory; of one of 512 MiB, the 2 MiB around the address."""
+        """A page must lie inside memory; of a 512 MiB page, only the 2 MiB around the address."""
         if not pte & 1:
             if pte >> 3 & 1:
                 raise _End(Sparse())

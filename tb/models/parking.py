@@ -80,12 +80,12 @@ class Inputs:
 
     Members
     -------
-    states : of each channel, those that it has.
+    states : states that each channel has.
     zero : counting semaphores that are 0.
     served : the channel being served, or None.
-    wait : it is let go with this wait, or continues (`Wait.NONE`).
-    lasts : it is let go with its present wait, or, if it has none, with `wait`; never together
-        with `watch`.
+    wait : the served channel is parked with this wait, or continues (`Wait.NONE`).
+    lasts : the served channel is parked with its present wait, or, if it has none, with `wait`;
+        never together with `watch`.
     watch : index of the semaphore whose acquire the served channel has requested.
     joins, leaves : counting semaphore that joins or leaves the served channel's group.
     update : index of the semaphore operated on.
@@ -137,8 +137,8 @@ class ParkingModel:
         self._served: int | None = None
         # Last update of each semaphore.
         self._updated: dict[int, int] = {}
-        # Of the previous cycle: groups that held, channel that another semaphore joined, and the
-        # semaphore that leaves a channel's group in this one.
+        # Of the previous cycle: channels whose groups held, and the channel whose group was joined
+        # by a semaphore; channel and semaphore that leaves its group in this cycle.
         self._held: frozenset[int] = frozenset()
         self._joined: int | None = None
         self._leaves: tuple[int, int] | None = None
@@ -217,7 +217,7 @@ class ParkingModel:
         return latest >= since + 2
 
     def _lacks_engine(self, channel: int) -> bool:
-        """Nothing but an engine is missing; there may be one."""
+        """The channel waits only for an engine; one may be available."""
         match self.waits[channel]:
             case Wait.ENGINE:
                 return channel in self._held and channel != self._joined

@@ -6,21 +6,21 @@ from typing import Any
 __all__ = ["Remap", "remap_refused"]
 
 _NAMES = ("X", "Y", "Z", "W", "A", "B", "no", "reserved")
-"""Contents of a component, by their code."""
+"""Sources of a destination component, by code."""
 
 _SOURCES = "XYZW"
 
 
 @dataclass(frozen=True)
 class Remap:
-    """Contents of the elements of a copy, which have `sources` components of `size` bytes at the
-    source, and one per name in `targets` at the destination.
+    """Elements of a copy. At the source they have `sources` components of `size` bytes; at the
+    destination, one component per name in `targets`.
 
     Members
     -------
     targets : per destination component, one of `X`, `Y`, `Z`, `W` (components of the source), `A`,
         `B` (constants), `no` (unchanged).
-    unused : the same of the components that the elements do not have.
+    unused : the same for the components that the elements do not have.
     """
 
     targets: tuple[str, ...]
@@ -58,7 +58,7 @@ class Remap:
 
     @property
     def refused(self) -> bool:
-        """Whether a component has contents that do not exist."""
+        """Whether a component selects a source that does not exist."""
         return any(name not in (*_SOURCES[: self.sources], "A", "B", "no") for name in self.targets)
 
     @property
@@ -72,7 +72,7 @@ class Remap:
         return self.size * len(self.targets)
 
     def element(self, source: bytes, old: bytes) -> bytes:
-        """A destination element, from that of the source and its contents so far."""
+        """A destination element, from the source element and its own contents so far."""
         size, found = self.size, b""
         constants = {"A": self.const_a, "B": self.const_b}
         for number, name in enumerate(self.targets):

@@ -1,7 +1,7 @@
 """Timers of parked channels, from the contract of `RetryTimers`.
 
-The comparison of a timer may be late, so the model tells for each channel whether it has expired,
-or has not, or may have.
+A timer may be compared late, so the model tells for each channel whether its timer has expired, has
+not expired, or may have expired.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 __all__ = ["CYCLE_BITS", "UNIT_BITS", "Arm", "Timer", "TimersModel"]
 
 CYCLE_BITS, UNIT_BITS = 24, 32
-"""Bits in which the times are compared; `due` lies less than half of that range ahead."""
+"""Bits in which the times are compared; `due` lies less than half of this range ahead."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Timer:
     Members
     -------
     since : cycle of `arm`.
-    passed : first cycle in which its time has come, or None.
+    passed : first cycle at or after its `due` time, or None.
     """
 
     arm: Arm
@@ -53,7 +53,7 @@ class TimersModel:
         self._expired: set[int] = set()
 
     def show(self, cycles: int, units: int) -> tuple[bool | None, ...]:
-        """Whether the timer of each channel has expired at this time; None: it may have."""
+        """Whether each channel's timer has expired at this time; None if it may have."""
         for timer in self.timers.values():
             if timer.passed is None and _passed(timer.arm, cycles, units):
                 timer.passed = self.now
@@ -77,12 +77,13 @@ class TimersModel:
         timer = self.timers.get(channel)
         if timer is None or timer.passed is None:
             return False
-        # A timer is late by `_late` at most; one armed less than that before its time may be later.
+        # An expiry is seen up to `_late` cycles late, counted from `_late` after `arm` at the
+        # earliest.
         latest = max(timer.passed, timer.since + self._late) + self._late
         return True if channel in self._expired or self.now >= latest else None
 
 
 def _passed(arm: Arm, cycles: int, units: int) -> bool:
-    """The time of the timer has come; times are circular."""
+    """Whether the timer's `due` time has come; times are circular."""
     time, bits = (units, UNIT_BITS) if arm.units else (cycles, CYCLE_BITS)
     return (time - arm.due) % (1 << bits) < 1 << bits - 1

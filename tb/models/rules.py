@@ -1,6 +1,6 @@
 """Scheduling rules, checked on a trace independently of the hardware's implementation.
 
-Pass events in order to `Rules.see`. It raises `AssertionError` with rule, cycle and channel.
+Pass all events of a run to `Rules.check`. It raises `AssertionError` with rule, cycle and channel.
 """
 
 from collections import defaultdict
@@ -130,7 +130,7 @@ class Rules:
         self._match()
 
     def _match(self) -> None:
-        """Writes have the order of the host's operations (COPY-1, COPY-9)."""
+        """Semaphore writes occur in the order of the host's operations (COPY-1, COPY-9)."""
         self.seen = [write for write in self.seen if write[0] not in self.engine_releases]
         self.expected = [write for write in self.expected if write[0] not in self.engine_releases]
         while self.expected and self.seen:
@@ -150,9 +150,8 @@ class Rules:
         )
 
     def _start(self, event: trace.Start) -> None:
-        """COPY-13: no other copy has started on this engine since the last acquire. If the channel
-        waited for something else in between, its group of counting semaphores must still be
-        zero."""
+        """COPY-13: no copy of another channel has started on this engine since the last acquire,
+        unless the channel's group of counting semaphores is still zero."""
         channel = self.channels[event.channel]
         self.copies += 1
         if channel.acquired:

@@ -1,4 +1,4 @@
-"""Runlists in memory, and what the loader has to make of their bytes (HOST-7, spec 3.4).
+"""Runlists in memory, and the result of loading their bytes (HOST-7, spec 3.4).
 
 The bytes are written and parsed here, from the specification alone.
 """
@@ -14,7 +14,7 @@ BYTES = 16
 """Bytes per entry."""
 
 MOST = 128
-"""Most channels of a TSG."""
+"""Maximum number of channels of a TSG."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ class Reading:
     Members
     -------
     words : the complete TSGs before the bad entry, in order.
-    error, entry : why the list is refused, and the number reported with it; NONE: it is good.
-    looked : number of entries that have to be read.
+    error, entry : cause of refusing the list (NONE if it is good), and the number reported with it.
+    looked : number of entries that must be read.
     start : number of the word that has the first turn.
-    channels : bit for each channel that is in a TSG.
+    channels : mask of the channels that are in a TSG.
     """
 
     words: list[Word] = field(default_factory=list)
@@ -77,8 +77,8 @@ def read_list(
     ----------
     content : its entries.
     offset : number of the entry whose TSG has the first turn.
-    channels : channels built.
-    room : most TSGs.
+    channels : number of channels of the machine.
+    room : maximum number of TSGs.
     unreadable : numbers of entries that memory does not return.
     """
     reading = Reading()

@@ -26,7 +26,7 @@ class Inputs:
     -------
     served : the channel being served, or None.
     eligible : channels that have a turn; None: all.
-    take : the target will be served from the next cycle on.
+    take : the target is served from the next cycle on.
     slice : slice of the channel that was taken in the previous cycle.
     """
 
@@ -132,7 +132,7 @@ class SchedulerModel:
         return oldest if oldest in self._rivals(now) - {now.served} else None
 
     def _goes_on(self, now: Inputs) -> bool:
-        """The holder can proceed, and does not have to make room for another channel."""
+        """The floor's holder can proceed, and need not make room for another channel."""
         return self.floor in now.able and not (self._over() and self._rivals(now))
 
     def _target(self, now: Inputs) -> int | None:
@@ -158,8 +158,8 @@ class SchedulerModel:
         if self._because("no turn", not now.may(now.served)):
             return True
         if self._holder_served(now):
-            # The end is known in the last cycle of a slice, but not in the first cycle of a renewed
-            # one.
+            # The end of a slice is known in its last cycle, but not in the first cycle of a renewed
+            # slice.
             ends = self.now >= self._last and self.now != self._renewed_at
             return self._because("holder's slice", ends and other and not self._copies(now))
         back = self._because("holder is back", self.floor in now.able and not self._over())
@@ -201,9 +201,8 @@ class SchedulerModel:
             self._last, self._renewed_at = self.now + self._length, self.now + 1
 
     def _take(self, now: Inputs) -> None:
-        """The target gets the pipeline and a guest's slice. A new slice begins, with the floor for
-        the target, unless the holder of the floor has a copy running or continues within its
-        slice."""
+        """The target gets the pipeline and a guest's slice. It also gets the floor, with a new
+        slice, unless the holder of the floor has a copy running or continues within its slice."""
         target = self._target(now)
         self._guest_last = math.inf
         if self._copies(now) or (target == self.floor and not self._over()):
@@ -214,7 +213,7 @@ class SchedulerModel:
 
 
 def _oldest(channels: frozenset[int], stamps: Sequence[int]) -> int | None:
-    """The channel with the oldest stamp, the lowest one if equal. Stamps span at most half the
+    """The channel with the oldest stamp; the lowest such channel. Stamps span at most half the
     modulus."""
     if not channels:
         return None

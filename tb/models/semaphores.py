@@ -89,7 +89,7 @@ class SemaphoreMemory:
     Members
     -------
     slots : number of on-chip semaphores.
-    counting : how many of the first are checked for underflow and overflow.
+    counting : number of first slots that are checked for underflow and overflow.
     values, stamps : 64-bit payload and timestamp of each slot.
     memory : bytes outside the window, by (ASID, address); missing ones are 0.
     """

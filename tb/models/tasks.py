@@ -60,7 +60,7 @@ FIELDS = {
     "program_high": (1568, 17),
     "local_high": (1600, 24),
 }
-"""First bit and width; of the fields of constant buffers, those of buffer 0."""
+"""First bit and width of each field; for constant buffers, only the fields of buffer 0."""
 
 BUFFER_BITS = 64
 """Distance of the fields of one constant buffer from those of the previous one."""
@@ -86,7 +86,8 @@ class Machine:
 
 @dataclass(frozen=True)
 class LocalArea:
-    """Area of a channel's local memory: address, bytes and number of the SMs' parts."""
+    """Area of a channel's local memory: address, bytes, and number of SMs that have a part of
+    it."""
 
     va: int = 0
     size: int = 0
@@ -167,11 +168,12 @@ def judge(
     area: LocalArea | None = None,
 ) -> Task | int | None:
     """The task of a record; or the SKEDCHECK number of its first error; or None if it has another
-    version, uses features that are not modelled, or has no block, or no SM for it.
+    version, uses features that are not modelled, has no block or 2^32 or more, or has disabled all
+    SMs.
 
     `area`: local memory of the channel, None if it has set none. `entered`: the task has been
-    accepted before. `decrements`: its dependence counter is about to be decremented. The record
-    does not tell where a queue continues; then `first` and `blocks` are 0.
+    accepted before. `decrements`: its dependence counter is about to be decremented. For a queue,
+    `first` and `blocks` are 0: the record does not tell where a queue continues.
     """
     of = {name: word >> low & (1 << width) - 1 for name, (low, width) in FIELDS.items()}
     grid = of["grid_x"], of["grid_y"], of["grid_z"]
@@ -224,7 +226,7 @@ def judge(
 
 
 def _no_sm(mask: int, machine: Machine) -> bool:
-    """Whether all SMs are disabled; those from number 64 on cannot be."""
+    """Whether all SMs are disabled; SMs from number 64 on cannot be disabled."""
     return all(number < 64 and mask >> number & 1 for number in range(machine.sms))
 
 

@@ -45,15 +45,15 @@ class Timing:
 
     @staticmethod
     def pattern(number: int, warp: int, access: int) -> bytes:
-        """The value that a store writes to each 8 bytes."""
+        """Value that a store writes to every 8 bytes."""
         return struct.pack("<IHBB", number, access, warp, 0x80)
 
 
 def stop_bound(beats: int, warps: int, latency: int, *, sm_warps: int, under_way: int) -> int:
-    """Most cycles from the acceptance of a stop until a block of so many warps is saved, if the
-    port takes each beat at once (PREEMPT-6): the access under way, behind those of other warps; a
-    turn of the timer; the beats of the state, with at most so many `under_way`; the last write of
-    the warps and that of the block; some cycles per warp, and for the whole."""
+    """Maximum cycles from the acceptance of a stop until a block of `warps` warps is saved, if the
+    port takes each beat at once (PREEMPT-6). Sum of: the access under way, behind those of other
+    warps; a turn of the timer; the beats of the state, at most `under_way` at a time; the last
+    writes of the warps and of the block; some cycles per warp, and some constant ones."""
     access, turn = latency + 2 * sm_warps, 1 << max(1, (sm_warps - 1).bit_length())
     beat = max(1, -(-(latency + 5) // under_way))
     return access + turn + beats * beat + 2 * (latency + 10) + 5 * warps + 30

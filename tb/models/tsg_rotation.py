@@ -1,7 +1,7 @@
 """Turns of the time-slice groups of a runlist, from the rules in `hw/host/scheduling/README.md`.
 
 The model is cycle-accurate: `show` returns the outputs of a cycle, `step` advances to the next. It
-knows the lists themselves, and of the words only which one is asked for.
+knows the lists themselves, and checks only which of their words is requested.
 """
 
 from collections import Counter
@@ -39,8 +39,8 @@ class Runlist:
 
 @dataclass(frozen=True)
 class Work:
-    """Channels that can proceed, have something to do, and wait for a failed acquire that leaves
-    the TSG; the served channel, if any."""
+    """Channels that can proceed (`ready`), have something to do (`working`), and wait for a failed
+    acquire that gives up the TSG's turn (`yielding`); the served channel, if any."""
 
     ready: frozenset[int] = frozenset()
     working: frozenset[int] = frozenset()
@@ -48,7 +48,8 @@ class Work:
     served: int | None = None
 
     def detains(self, channel: int) -> bool:
-        """Whether its TSG must not leave before the end of its slice because of this channel."""
+        """Whether this channel keeps its TSG from giving up the turn before the end of the
+        slice."""
         waits = channel in self.working and channel not in self.yielding
         return waits or channel in self.ready or channel == self.served
 
@@ -71,10 +72,10 @@ class Outputs:
     Members
     -------
     eligible : channels that may be served.
-    tsgid : of the TSG that has the turn, or None.
+    tsgid : id of the TSG that has the turn, or None.
     groups, listed : number of TSGs of the active list, and its channels.
     half : half of the words that the active list is in.
-    asks : place whose word is wanted in the next cycle.
+    asks : place whose word is requested for the next cycle.
     accepts : the new list is accepted.
     """
 
@@ -104,9 +105,9 @@ class _Turn:
 
 @dataclass
 class _Search:
-    """Search for the next TSG, over and over from place `origin` on. `asks` : place to look at
-    next; `sees` : the one whose word is there in this cycle; `found` : place of the next TSG;
-    `vain` : a pass over all places has found none."""
+    """Repeated search for the next TSG, from place `origin` on. `asks` : place to look at next;
+    `sees` : place whose word has arrived in this cycle; `found` : place of the next TSG; `vain` : a
+    pass over all places has found none."""
 
     origin: int = 0
     asks: int = 0
@@ -124,7 +125,7 @@ class RotationModel:
     channels : their number.
     runlist : the active list.
     turn : the present one, if any.
-    search : for the next TSG.
+    search : search for the next TSG.
     decided : number of decisions, by their reasons.
     """
 
@@ -136,7 +137,7 @@ class RotationModel:
     _half: int = 0
     _all: bool = True
     _work: Work = field(default_factory=Work)
-    """All channels may be served; the work of the previous cycle."""
+    """Of the previous cycle: whether all channels may be served, and the work."""
 
     def show(self, now: Inputs) -> Outputs:
         """Outputs of the cycle."""
@@ -187,7 +188,7 @@ class RotationModel:
         return bool(self.runlist.groups[place].channels & self._work.ready)
 
     def _accepts(self, now: Inputs) -> bool:
-        """A new list begins when the round is over."""
+        """A new list is accepted when the round is over."""
         return now.offer is not None and (not now.enable or (self._free() and self._round_over()))
 
     def _round_over(self) -> bool:
@@ -204,8 +205,8 @@ class RotationModel:
         return can and now.enable and self._free() and not self._accepts(now)
 
     def _seek(self, *, moves: bool) -> None:
-        """Look at one place per cycle, until one other than that of the turn can proceed; then
-        begin again, as the places before it may be able to proceed meanwhile."""
+        """Look at one place per cycle, until a TSG other than the one with the turn can proceed;
+        then begin again, as TSGs at earlier places may have become able to proceed."""
         search, count = self.search, len(self.runlist.groups)
         if moves:
             assert search.found is not None
@@ -221,7 +222,7 @@ class RotationModel:
             search.sees, search.asks = search.asks, (search.asks + 1) % count
 
     def _pass_time(self, now: Inputs) -> None:
-        """The slice stands still while a channel of another TSG is served; YIELD ends it."""
+        """The slice does not advance while a channel of another TSG is served; YIELD ends it."""
         served, turn = now.work.served, self.turn
         if turn is None:
             return

@@ -28,7 +28,7 @@ def axi4lite(dut: Any, port: str) -> AxiLiteBus:
 
 def pause(end: Any, density: float, numbers: Random) -> None:
     """Pause every channel of a manager or subordinate, such as `AxiLiteMaster` or `AxiSlave`, in a
-    random fraction of cycles, `density`."""
+    random fraction `density` of all cycles."""
     write, read = end.write_if, end.read_if
     for channel in (
         write.aw_channel,

@@ -21,8 +21,8 @@ C = TypeVar("C", bound=wiring.Component)
 
 @cache
 def component(kind: Callable[..., C], *arguments: Any, **options: Any) -> C:
-    """A component that gives names and shapes of ports. It is created once per simulation: all
-    tests together would take longer to create theirs than to simulate."""
+    """A component that gives names and shapes of ports. It is created once per simulation: creating
+    one per test would take longer than all simulations."""
     return kind(*arguments, **options)
 
 
@@ -119,14 +119,14 @@ class Testbench:
         return None
 
     def run(self) -> None:
-        """Let cycles pass in the background from now on. Then several tasks of a test can wait at
-        the same time, with `steps` and `until`; none calls `step`."""
+        """Let cycles pass in the background from now on. Several tasks of a test can then wait at
+        the same time, with `steps` and `until`; none of them may call `step`."""
         self._passed = Event()
         cocotb.start_soon(self._run(self._passed))
 
     async def _run(self, passed: Event) -> None:
         while True:
-            await NullTrigger()  # the waiting tasks first, so that they drive this cycle
+            await NullTrigger()  # waiting tasks run first, so that they drive this cycle
             await self.step()
             passed.set()
             passed.clear()

@@ -37,19 +37,19 @@ TIMING = replace(COMPUTE, timing_core=True)
 """A compute engine with timing cores."""
 
 SAVING = replace(COMPUTE, save_places=6)
-"""A compute engine that saves stopped blocks; it has as many block slots."""
+"""A compute engine that saves stopped blocks, with one save place per block slot."""
 
 NESTED = replace(SAVING, save_places=32, nested_kernels=60)
 """A compute engine with nested launches."""
 
 FEW_PLACES = replace(NESTED, save_places=3)
-"""One in which fewer blocks can wait than the SMs have room for."""
+"""An engine in which fewer blocks can wait than the SMs have room for."""
 
 ONE_PLACE = replace(NESTED, save_places=1)
-"""One in which a single block can wait."""
+"""An engine in which only one block can wait."""
 
 MASKS = replace(SAVING, sms=3, save_places=9, sm_masks=True)
-"""One whose tasks can disable SMs."""
+"""An engine whose tasks can disable SMs."""
 
 _ROOM = {"save_places": 96, "nested_kernels": 200}
 TREES = {
@@ -67,7 +67,7 @@ ENGINES = {
     "ONE_PLACE": ONE_PLACE,
     **TREES,
 }
-"""Those of `tb.units.compute.testbench`, which the variable WORK_CONFIG selects."""
+"""Engines of `tb.units.compute.testbench`, selected by the variable WORK_CONFIG."""
 
 METADATA = {
     "tiny": CONFIGS["tiny"],
@@ -110,4 +110,4 @@ RUNLISTS = {
     "default": Config(runlist_entries=5),
     "large": replace(CONFIGS["large"], runlist_entries=64),
 }
-"""Hosts with runlists; the second has few enough channels and places for all their cases."""
+"""Hosts with runlists; "narrow" has few enough channels and places to cover all their cases."""

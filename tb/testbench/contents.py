@@ -88,7 +88,8 @@ class Contents:
                 self.write(space, address + lane, lanes[lane : lane + 1])
 
     def status(self, space: Space, low: int, high: int, *, write: bool) -> MemoryStatus:
-        """Status of an access from `low` to `high` (exclusive): that of the highest number."""
+        """Status of an access from `low` to `high` (exclusive): the highest of all failing
+        addresses hit."""
         hits = [
             one.status for one in self.failing if one.write == write and one.hits(space, low, high)
         ]

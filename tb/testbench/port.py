@@ -11,16 +11,16 @@ __all__ = ["Port"]
 
 
 class Port:
-    """Drives or samples a port. It must be the only one that writes to it, as it does not repeat a
-    value."""
+    """Drives or samples a port. Must be the port's only driver, as it does not drive an unchanged
+    value again."""
 
     def __init__(self, handle: Any, name: str, shape: ShapeLike) -> None:
         """`handle` : the signal in the simulator. `name` : for messages."""
         self.record = Record(shape)
         self._read, self._write = reader(handle), driver(handle, self.record.width)
-        self._text, self._bits = "", 0  # as read last
+        self._text, self._bits = "", 0  # of the last read
         self._driven: int | None = None
-        self._number: int | None = None  # value given last, if it was a number
+        self._number: int | None = None  # last value driven, if it was a number
         self._flag: tuple[str, int] | None = None  # bit that must not be undefined: name, place
         if self.record.width == 1:
             self._flag = name, 0
@@ -30,7 +30,7 @@ class Port:
     def set(self, value: Any) -> None:
         """Drive a value, as described by `Record.pack`, from now on."""
         is_number = isinstance(value, int)
-        if is_number and value == self._number:  # in most cycles
+        if is_number and value == self._number:  # true in most cycles
             return
         word = self.record.pack(value)
         self._number = value if is_number else None
@@ -39,7 +39,7 @@ class Port:
             self._write(word)
 
     def get(self) -> Any:
-        """The current value, as described by `Record`. Raises as `bits`."""
+        """The current value, as described by `Record`. Raises the same errors as `bits`."""
         bits = self.bits()
         return self.record.unpack(bits) if isinstance(bits, int) else self.record.unpack_text(bits)
 

@@ -50,7 +50,7 @@ class Record:
 
         Raises `KeyError` for an unknown field, `AssertionError` for a value that does not fit.
         """
-        if isinstance(value, int) and 0 <= value <= self._largest:  # most are
+        if isinstance(value, int) and 0 <= value <= self._largest:  # most values are
             return int(value)
         if self.fields and isinstance(value, _FIELDS):
             return self._pack_fields(value)
@@ -90,8 +90,8 @@ class Record:
         return eval(f"lambda word: {self._expression(0, members)}", {"members": members})
 
     def _expression(self, start: int, members: list[Callable[[int], Any]]) -> str:
-        """Expression of the value whose bits begin at `start` in `word`. `members` : functions that
-        give members of enumerations, to which it refers."""
+        """Expression of the value whose bits begin at `start` in `word`. `members` : receives the
+        functions that the expression calls to get members of enumerations."""
         if self.fields:
             values = {
                 name: field._expression(start + offset, members)

@@ -146,7 +146,7 @@ class WriteServer(_Server, Participant):
         self._open: deque[Burst] = deque()
         self._beats: list[dict[str, Any]] = []
         self.pending = 0
-        # Samples beats before requests: no beat belongs to a request of the same cycle.
+        # Beats are sampled before requests: no beat belongs to a request of the same cycle.
         take = (lambda: bool(self._open) and pace()) if early else pace
         self.beat = Sink(tb, f"{port}__beat", take, self._take)
         super().__init__(tb, port, contents, pace, latency, limit)
