@@ -1,1 +1,2 @@
-"""Proofs: `python -m signalbox.tb.proofs.run`. Modules by unit of `hw`, with proofs in `PROOFS`."""
+"""Proofs: `python -m signalbox.tb.proofs.run`. One module per unit of `hw`, which lists its proofs
+in `PROOFS`."""

@@ -24,8 +24,8 @@ SPACES = Config(channels=1, semaphores=8, counters=1, asids=4)
 
 
 class AsidGenerationsProof(Proof):
-    """For any one entry of any one of four address spaces; with resets at any time, after which RAM
-    has arbitrary contents. There are no entries after a reset."""
+    """For any one entry of any one of four address spaces; with resets at any time. After a reset,
+    RAM has arbitrary contents, and there are no entries."""
 
     name = "mmu.asid_generations"
     shows = (
@@ -87,8 +87,8 @@ class AsidGenerationsProof(Proof):
         m.d.comb += Cover(again & entry.there & entry.ended & ~row.closed)
 
     def _turn(self, m: Module, dut: Any, asid: Signal, cleaned: Signal, restart: Any) -> Signal:
-        """Count sweeps of other spaces while the space is closed. Returns whether one has just been
-        opened."""
+        """Count sweeps of other spaces while the space is closed. Returns whether another space has
+        just been opened."""
         others, ahead = Signal(3, name="others"), Signal(SPACES.asid_bits, name="ahead")
         m.d.comb += ahead.eq(asid - dut.swept)
         with m.If(~dut.row[0].closed | restart):

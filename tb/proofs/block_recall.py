@@ -72,7 +72,7 @@ class RecallProof(Proof):
         self._moves(m, dut)
 
     def _inspect(self, inside: Inside) -> None:
-        """Look into submodules."""
+        """Get the internal signals of submodules."""
 
     def _recalls(self, m: Module, dut: BlockRecall) -> None:
         """One recall at a time, of the SM whose block is claimed, after a pause."""
@@ -142,7 +142,8 @@ class RecallProof(Proof):
 
 
 class MaskedRecallProof(RecallProof):
-    """SMs return blocks of the claimed row alone, whose mask stays while a block of it moves."""
+    """SMs return only blocks of the claimed row. The row's mask stays the same while a block of it
+    moves."""
 
     name = "placement.masked_recall"
     shows = (
@@ -190,7 +191,7 @@ class MaskedRecallProof(RecallProof):
         ]
 
     def _another(self, m: Module, claims: Value, row: Value, mask: Value, another: Any) -> None:
-        """That of the second one before it is claimed."""
+        """The mask of the second block is read before it is claimed."""
         dut, inside = self._dut, self._other
         candidate = inside.signal("candidate", another.claim.shape())
         source, disabled = inside.signal("source"), inside.signal("disabled")

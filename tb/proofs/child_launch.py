@@ -73,7 +73,8 @@ class ChildLaunchProof(Proof):
             inside.signal("action", LaunchAction) == LaunchAction.CHILD
         )
         self._born = Signal(kernel_kin(CONFIG), name="born")
-        """Place of the child in the kernel tree, until it is launched or the place given back."""
+        """Place of the child in the kernel tree, until the child is launched or the place is given
+        back."""
         self._reserved = Signal(name="reserved_place")
         """A save place is reserved for the launching block."""
         self._verdict = dut.launched.verdict.refusal
@@ -104,7 +105,7 @@ class ChildLaunchProof(Proof):
         ]
 
     def _inherit(self, m: Module) -> None:
-        """What a child has from its parent."""
+        """Properties that a child inherits from its parent."""
         dut, parent, lists = self._dut, self._parent, self._inside.submodule("lists")
         level, push = parent.level + 1, lists.push.p
         with m.If(self._bears & self._is(*_BEARS, *_GOES)):
@@ -123,8 +124,8 @@ class ChildLaunchProof(Proof):
             ]
 
     def _trace(self, m: Module) -> None:
-        """The place of a child in the kernel tree goes with it, or is given back once. The save
-        place that is reserved for its parent's block is kept only if the block has a family."""
+        """The place of a child in the kernel tree is passed on with it, or given back once. The
+        save place reserved for its parent's block is kept only if the block has a family."""
         dut, inside, bears = self._dut, self._inside, self._bears
         kins, lists, born = inside.submodule("kins"), inside.submodule("lists"), self._born
         answered, accepted = dut.launched.valid & bears, Signal(name="accepted")
@@ -154,7 +155,7 @@ class ChildLaunchProof(Proof):
             m.d.sync += self._reserved.eq(0)
 
     def _ways(self, m: Module) -> None:
-        """What is known in each state."""
+        """Invariants of each state."""
         inside, bears, depth = self._inside, self._bears, self._parent.task.depth
         row, refusal = inside.submodule("kins").row, self._dut.launched.verdict.refusal
         deep = (depth >= self._dut.nesting) | (depth >= NESTING)
@@ -171,7 +172,7 @@ class ChildLaunchProof(Proof):
         self._places(m)
 
     def _is_born(self, kin: data.View) -> Value:
-        """This is the place of the child, if it has one."""
+        """Whether `kin` is the place of the child, if it has one."""
         born = self._born
         return (kin.known == born.known) & (~born.known | (kin.kernel == born.kernel))
 

@@ -55,7 +55,7 @@ class FlopQueueProof(Proof):
             m.d.comb += Assert(pops < pushes)
             with m.If(pops == chosen):
                 m.d.comb += Assert(dut.o.payload == word)
-        # Soon, a queue that is not empty offers a word, and one that is not full accepts one.
+        # Soon, a non-empty queue offers a word, and a queue that is not full accepts one.
         quiet = Signal(range(latency + 1))
         m.d.sync += quiet.eq(Mux(push | pop, 0, Mux(quiet == latency, quiet, quiet + 1)))
         with m.If(quiet == latency):

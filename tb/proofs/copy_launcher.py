@@ -63,8 +63,8 @@ class LauncherProof(Proof):
         owner, home = inside.signal("owner"), inside.signal("home")
         reserved = inside.signal("reserved")
 
-        # Model of an engine: a queue of copies, all of one channel; one may not have been handed
-        # over.
+        # Model of an engine: a queue of copies, all of one channel; the last may not have been
+        # handed over yet.
         taken = [Signal(5, name=f"taken_{e}") for e in engines]
         whose = [Signal(CONFIG.channel_bits, name=f"whose_{e}") for e in engines]
         ends = []

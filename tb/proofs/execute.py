@@ -52,8 +52,8 @@ class Points:
     requests, control : inside of these parts.
     known : see `ServedChannel`.
     operation : the held semaphore method.
-    ask : strobe: its operation is requested from the semaphore unit.
-    ahead : strobe: that of the candidate.
+    ask : strobe: the operation of the held method is requested from the semaphore unit.
+    ahead : strobe: the operation of the candidate is requested.
     unclaimed : the response in flight was requested ahead.
     again : per channel, its acquire was requested, and failed.
     """
@@ -75,8 +75,8 @@ class Points:
 
 
 def surround(m: Module, execute: Execute) -> Value:
-    """Leave the surroundings of `Execute` unconstrained, except that only a launch makes copies
-    run. Returns the channels whose copies could run in the previous cycle."""
+    """Leave the environment of `Execute` unconstrained, except that only a launch makes copies run.
+    Returns the channels whose copies could run in the previous cycle."""
     drive(m, execute.control, "control", "setting")
     drive(m, execute.time, "time")
     drive(m, execute.on_chip, "on_chip", "zero")
@@ -102,7 +102,7 @@ def surround(m: Module, execute: Execute) -> Value:
 
 
 def drive_pipeline(m: Module, pipeline: MethodPipeline) -> None:
-    """Make what the pipeline is told of channels and their choice arbitrary."""
+    """Give arbitrary values to the pipeline's inputs about channels and their choice."""
     drive(m, pipeline.state, "state", "alive", "occupied")
     drive(m, pipeline.choice, "choice", "target", "found", "leave", "stay")
     drive(m, pipeline.head, "head", "valid")
@@ -335,8 +335,8 @@ class OrderProof(Proof):
         return (code != SemOp.RELEASE) & (code != SemOp.REDUCTION)
 
     def _foreseen(self, m: Module, execute: Execute) -> None:
-        """A request made ahead changes nothing, and only in the next cycle it may become a request
-        of the served channel."""
+        """A request made ahead changes nothing, and may become a request of the served channel only
+        in the next cycle."""
         points, service, progress = self._points, execute.service, execute.progress
         idle, unclaimed, request = points.idle, points.unclaimed, execute.semaphore.request
         fresh, foreseen, whose, keeps = (
@@ -369,7 +369,7 @@ class OrderProof(Proof):
                 m.d.comb += Assert((done.method.address != name >> 2) | ~copying)
         with m.If(launch.valid):
             m.d.comb += [Assert(launch.behind == copying), Assert(~dut.service.quit)]
-        # The answer to an on-chip operation goes to the method that requested it.
+        # The answer to an on-chip operation goes to the method that requested the operation.
         method, place = dut.service.step.method, execute.progress.state.settings.semaphore
         asks = (method.address == HostMethod.SEM_EXECUTE >> 2) | (
             method.address == HostMethod.SEMAPHORED >> 2

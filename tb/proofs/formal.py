@@ -92,10 +92,10 @@ class Machine:
 
 class Inside:
     """Access to registers, wires, state machines and submodules of a component by their names in
-    the RTL, for invariants: what SystemVerilog gives to a module by `bind`.
+    the RTL, for invariants; like `bind` in SystemVerilog.
 
-    Proofs use nothing else of a component but its public members. A signal without a telling name
-    gets one in `hw`, with `name=`.
+    Apart from this, proofs use only public members of a component. A signal without a descriptive
+    name gets one in `hw`, with `name=`.
 
     Create it before the component becomes a submodule.
     """
@@ -153,8 +153,8 @@ def arbitrary(m: Module, target: Any, name: str) -> None:
 
 
 def surround(m: Module, port: Any, name: str, *, but: Collection[str] = ()) -> None:
-    """Leave the inputs of a component, or those of a stream from its other end, unconstrained,
-    except those in the members `but`."""
+    """Leave the inputs of a component, or the signals of a stream that its other end drives,
+    unconstrained, except in the members `but`."""
     for path, member, signal in port.signature.flatten(port):
         if member.flow is In and path[0] not in but:
             arbitrary(m, signal, "_".join(map(str, (name, *path))))

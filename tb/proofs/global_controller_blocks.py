@@ -256,8 +256,8 @@ class BlocksProof(Proof):
                 m.d.comb += Assert(count == away)
 
     def _sm(self, m: Module, n: int, holds: Holdings, link: Any) -> tuple:
-        """Blocks of one SM: those of the row that are offered to it, are on it, or whose end is on
-        its way; and all with their end on its way."""
+        """Blocks of one SM: of the row, the blocks that are offered to it, are on it, or have their
+        end under way; of all rows, the blocks with their end under way."""
         every, mine = Signal(AMOUNT, name=f"every_{n}"), Signal(AMOUNT, name=f"mine_{n}")
         all_leave, leave = self._leaving[n], Signal(AMOUNT, name=f"leave_{n}")
         is_mine = anything(m, 1, f"frees_mine_{n}")

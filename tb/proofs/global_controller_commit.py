@@ -73,7 +73,7 @@ class CommitProof(Proof):
         arbitrary(m, port.stopped.ready, "told")
 
     def _bars(self, m: Module) -> list[Value]:
-        """SMs to which no block of a decision goes; per step, as `_steps`."""
+        """SMs on which a decision places no block; per step, as `_steps`."""
         bars = [self._dut.kernels.barred if self.masks else Const(0, TWO_SMS.sms)]
         for n in range(1, len(self._steps)):
             bars.append(Signal(TWO_SMS.sms, name=f"barred_{n}"))
@@ -194,7 +194,7 @@ class CommitProof(Proof):
 
 
 class MaskedCommitProof(CommitProof):
-    """No block of a decision goes to some SMs, any ones."""
+    """Decisions place no blocks on certain SMs, chosen by the solver."""
 
     name = "placement.masked_commit"
     shows = (

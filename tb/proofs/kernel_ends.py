@@ -29,19 +29,19 @@ ENDED, FAILED, DISOWNED = range(3)  # kinds of ends
 
 
 class Stage(enum.Enum, shape=3):
-    """Way of a kernel of the tree, once it ends."""
+    """Progress of a kernel of the tree, once it ends."""
 
     LIVES = 0
     GIVEN = 1
     """Its end is stored; the tree has not been told yet."""
     WAITS = 2
-    """For its descendants."""
+    """Waits for its descendants."""
     COMPLETE = 3
-    """As the tree has reported."""
+    """Reported as complete by the tree."""
     READ = 4
     OFFERED = 5
     RELEASES = 6
-    """`TaskEnd` has it."""
+    """`TaskEnd` makes its releases."""
     DONE = 7
     """The tree has not been told yet."""
 
@@ -50,7 +50,7 @@ class KernelEndsProof(Proof):
     """Shows what becomes of the end of any kernel of the tree; the solver chooses the kernel.
     Assumed: it ends once, and the tree reports it once after that (see `nested.kernel_tree`);
     `TaskEnd` has one kernel at a time. The queues are replaced by sets, any member of which may
-    come next, and turns are any (see `lib.arbiter`)."""
+    come next, and turns are arbitrary (see `lib.arbiter`)."""
 
     name = "nested.kernel_ends"
     shows = (
@@ -110,7 +110,7 @@ class KernelEndsProof(Proof):
                     ]
 
     def _pass(self, m: Module) -> None:
-        """The tree reports it; it is read, and goes on."""
+        """The tree reports the kernel; its stored end is read, and passed on."""
         dut, inside = self._dut, self._inside
         over, item = dut.over, inside.signal("item", self._end.shape())
         queue = inside.submodule("over")
@@ -184,7 +184,7 @@ class KernelEndsProof(Proof):
         stays(m, queue.o, Assume, "next_done")
 
     def _tell(self, m: Module) -> None:
-        """The tree is told of the end, and when it is done, in any order of turns."""
+        """The tree is told when the kernel ends and when it is done, in any order of turns."""
         tree, turns = self._dut.tree, self._inside.submodule("turns")
         held = Signal(2, name="held_grant")
         m.d.sync += held.eq(Mux(turns.advance, 0, turns.grant))
@@ -233,7 +233,7 @@ class KernelEndsProof(Proof):
             ]
 
     def _others(self, m: Module, kept: data.View) -> None:
-        """The same holds for the other kernels: what is read names the kernel that was asked."""
+        """The same holds for other kernels: the entry read names the kernel that was requested."""
         inside, queue = self._inside, self._inside.submodule("over")
         number, item = inside.signal("number"), inside.signal("item", kept.shape())
 

@@ -28,13 +28,13 @@ _kernel = data.StructLayout({
     "ended": 1,
     "over": 1,
 })
-"""`alive`: from its first launch, or from its own as a `child` of `family`, until it is done.
-`over`: it was reported as complete. `depth`: that of its parent plus 1, modulo more than the length
-of any cycle."""
+"""`alive`: until the kernel is done; from its first launch on, or for a `child` of `family` from
+its own launch on. `over`: reported as complete. `depth`: depth of its parent plus 1, with a modulus
+greater than the length of any cycle."""
 
 _family = data.StructLayout({"open": 1, "kernel": range(NODES), "waits": 1})
-"""Family of a block of `kernel`, which is not over while it is `open`. `waits`: it is to be told
-when all its children are done."""
+"""Family of a block of `kernel`; the block is not over while the family is `open`. `waits`: the
+block must be told when all its children are done."""
 
 _LAUNCHING = ("LAUNCH", "KERNEL", "FAMILY", "COUNT", "CHILD")
 
@@ -44,9 +44,9 @@ class KernelTreeProof(Proof):
     Blocks launch, leave and ask, and kernels end and are done, in any order that the machine
     allows. The lists of free nodes are replaced by sets, any node of which may come next.
 
-    The memories equal the model: a launch that is refused changes neither, and the numbers of
-    children and families are those of the model. The parent of each child is in the tree, and its
-    depth is one less, so there is no cycle.
+    The memories equal the model: a refused launch changes neither, and the numbers of children and
+    families agree. The parent of each child is in the tree, and its depth is one less, so there is
+    no cycle.
     """
 
     name = "nested.kernel_tree"
@@ -171,7 +171,7 @@ class KernelTreeProof(Proof):
         return self._families[child.family].kernel
 
     def _rest(self, m: Module) -> None:
-        """Before a request is accepted, all that follows from the earlier ones has been told."""
+        """A request is accepted only after all consequences of earlier ones have been reported."""
         with m.If(self._dut.i.ready):
             for number, kernel in enumerate(self._kernels):
                 families = Cat(
@@ -217,7 +217,7 @@ class KernelTreeProof(Proof):
         return free
 
     def _nodes(self, m: Module) -> None:
-        """Nodes in use: those of the tree, and those that are given or given back at the moment."""
+        """Nodes in use: the nodes of the tree, and nodes being given or given back."""
         inside, kernels, families = self._inside, self._kernels, self._families
         self._kernel, self._family = inside.signal("kernel"), inside.signal("family")
         known, related = inside.signal("known"), inside.signal("related")
@@ -232,7 +232,7 @@ class KernelTreeProof(Proof):
             | (self._is("PARENT", "CHILD DONE") & (self._family == n))
             for n in range(NODES)
         ]
-        """A child of this family is done, but still counted there."""
+        """A child of this family is done, but still counted in it."""
         free = self._free(m, "free_kernels"), self._free(m, "free_families")
         used = [Signal(NODES, name=f"used_{n}") for n in range(2)]
         self._used_kernels, self._used_families = used
@@ -263,7 +263,7 @@ class KernelTreeProof(Proof):
             ]
 
     def _rows(self, m: Module) -> None:
-        """Contents of the memories, but for numbers."""
+        """Contents of the memories, except for counts."""
         kernels, families = self._read["kernels"], self._read["families"]
         for n, (kernel, port) in enumerate(zip(self._kernels, kernels, strict=True)):
             row, this = port.data, self._kernel == n
@@ -332,7 +332,7 @@ class KernelTreeProof(Proof):
             m.d.comb += Assert(~self._used_families[n] | alive | new)
 
     def _ways(self, m: Module) -> None:
-        """What is known in each state."""
+        """Invariants of each state."""
         asked, launching = self._asked, self._launching
         known, related = self._inside.signal("known"), self._inside.signal("related")
         kind, states = self._inside.signal("kind", TreeEvent), ("WAIT", *_LAUNCHING, "TELL")

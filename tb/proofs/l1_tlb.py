@@ -48,7 +48,7 @@ class Points:
     Members
     -------
     tags, pages : the entries.
-    used : the one used in the last cycle.
+    used : the entry used in the last cycle.
     entering, held : contents of the first and of the second step.
     before : the last cycle's invalidation.
     gone, outdated, accepts, unanswered, withdrawn : single bits, `gone` per entry.
@@ -116,7 +116,7 @@ class L1TlbProof(Proof):
         return (asid == self._asid) & overlap(vpn, size, self._vpn, PageSize.SMALL)
 
     def _specify(self, m: Module, dut: L1Tlb, asker: Any) -> Any:
-        """The last result for the chosen page, if it may still be used: on its way to the entries
+        """The last result for the chosen page, while it may be used: on its way to the entries
         (`coming`), and stored there."""
         layout = data.StructLayout({"valid": 1, "page": page(CONFIG)})
         coming, known = Signal(layout, name="coming"), Signal(layout, name="known")

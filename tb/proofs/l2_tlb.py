@@ -59,10 +59,10 @@ class Points:
 
     Members
     -------
-    waiting : change that waits.
+    waiting : waiting change.
     goes : it enters in this cycle.
     looked, read, acting, leaving : pipeline steps.
-    same, hits : per page size and way: the entry is for the page; it also counts.
+    same, hits : per page size and way: the entry is for the page; it is also current.
     written : set and ways written in this cycle.
     """
 
@@ -554,7 +554,7 @@ class L2TlbProof(Proof):
         self._found(m)
 
     def _found(self, m: Module) -> None:
-        """A look-up that leaves with the page has the known result."""
+        """A look-up that leaves with the page returns the known result."""
         leaving, taken = self._points.leaving, self._taken[4]
         probes = leaving.valid & (leaving.kind == Kind.PROBE)
         walks = leaving.valid & (leaving.kind == Kind.WALKED)

@@ -136,7 +136,7 @@ class FabricReadsProof(Proof):
         return ended
 
     def _meant(self, m: Module, beat: stream.Interface, index: int) -> stream.Interface:
-        """`beat` without the data of faults, which have no meaning and may change."""
+        """`beat` without the data of faults, which have no meaning and may change while offered."""
         view = beat.signature.flip().create(path=(f"meant_{index}",))
         m.d.comb += [
             view.valid.eq(beat.valid),

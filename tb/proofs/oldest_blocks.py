@@ -25,9 +25,9 @@ WINDOW = CONFIG.queue_window
 
 class OldestBlocksProof(Proof):
     """For any row, chosen by the solver, with a window of four. Blocks of the row are placed and
-    end in any order; the row begins and closes only when all have ended, and in the cycle after an
-    end at the earliest; or it closes and drops the others. `told` is the position of the oldest
-    unfinished block as it was taken."""
+    end in any order. The row begins and closes only when all have ended, in the cycle after an end
+    at the earliest; or it closes and drops its unfinished blocks. `told` is the position of the
+    oldest unfinished block that was last taken."""
 
     name = "task_unit.oldest_blocks"
     shows = (

@@ -92,7 +92,7 @@ class PassedKernelsProof(Proof):
             mask.eq(AnyConst(len(mask))),
             Assume(row < CONFIG.rows),
             Assume((dut.served.row != row) | (dut.served.disabled == mask)),
-            Assume(~dut.served.disabled.all()),  # a kernel for which no SM is left is not opened
+            Assume(~dut.served.disabled.all()),  # a kernel whose SMs are all disabled is not opened
             Assume(~loads | (dut.served.row == last)),
             Assert(~dut.passed.bit_select(row, 1) | ~(~mask & ~held).any()),
             Assert(~held.all()),
@@ -110,7 +110,8 @@ class PassedKernelsProof(Proof):
         ]
 
     def _wait(self, m: Module, dut: PassedKernels) -> None:
-        """The kernel that waited last has its patience until it is passed over, sent or opened."""
+        """The kernel that waited last keeps its patience until it is passed over, sent or
+        opened."""
         most, refused = patience(CONFIG), Signal(name="refused_before")
         waited, now = Signal(range(most + 1), name="waited"), Signal(range(most + 1), name="has")
         row, mine = Signal.like(dut.served.row, name="waiting_row"), Signal(name="waits_again")
@@ -128,7 +129,7 @@ class PassedKernelsProof(Proof):
         self._begun = waited != 0
         self._over = refused & (~dut.served.saves | (now == most))
         self._stays = (dut.waits & (now != most)) | self._over
-        """No turn ends: the served kernel is patient, or is passed over just now."""
+        """No turn ends: the served kernel is patient, or is being passed over."""
         m.d.comb += [
             Assert((self._left + waited == most) & (self._mine == mine) & (self._row == row)),
             Assert(~dut.passes | self._over | dut.at_once),
@@ -139,9 +140,9 @@ class PassedKernelsProof(Proof):
         held, least, longest = self._held.any(), least_turn(CONFIG), longest_turn(CONFIG)
         since, changed = Signal(range(longest + 1), init=longest, name="since_pass"), Signal()
         calm = Signal(range(least + 1), init=least, name="calm")
-        """Cycles of those behind, until they have had the least turn."""
+        """Cycles of the kernels behind it, until they have had their minimum turn."""
         own, late = ~dut.served.disabled, Signal(name="changed_late")
-        """After the last decision for the served kernel began."""
+        """Set after the last decision for the served kernel has begun."""
         passes = dut.passes & self._over
         news = (dut.grows & self._kept).any() | (
             passes & ~dut.at_once & ~dut.begins & (late | (dut.grows & own).any())
@@ -176,12 +177,12 @@ class PassedKernelsProof(Proof):
         ]
 
     def _ends_turn(self, dut: PassedKernels, over: Value) -> Value:
-        """Kernels passed over before are not passed over at once any more."""
+        """Kernels that were passed over are no longer passed over at once."""
         self._ends = dut.again | self._found | (dut.restart & over & ~self._stays)
         return self._ends
 
     def _end(self, m: Module, dut: PassedKernels) -> None:
-        """All are served again if no kernel is left, and the last decision is complete."""
+        """All kernels are served again when none is left and the last decision is complete."""
         decided = len(fan_ins(CONFIG.sms)) + 3
         since = Signal(range(decided + 1), init=decided, name="since_decision")
         m.d.sync += since.eq(Mux(dut.begins, 0, since + (since != decided)))

@@ -78,7 +78,7 @@ class Holdings:
 
 def moves(m: Module, inside: Inside) -> data.View:
     """Blocks that move between SMs, as `placement.recall` shows: after a pause, to another SM that
-    accepts one. The unit has to be abstract. Returns the move."""
+    accepts one. The unit must be abstract. Returns the move."""
     recall, paused = inside.submodule("recall"), Signal(3, name="paused")
     move = recall.move
     m.d.sync += paused.eq(Cat(recall.pause, paused))
@@ -407,7 +407,7 @@ class BlockNumbersProof(Proof):
         m.d.sync += since.eq(Mux(opens, 1, since + (since.any() & ~since.all())))
         count, grid, at = self._model(m, dut, mine, opens)
         # A stored position includes flags for the end of its line and of its plane; a stored grid
-        # has the last but one index of both, and a flag for a single one.
+        # has the last index but one of both, and a flag for a single index.
         last = [(grid[name] - 1)[: len(grid[name])] for name in ("x", "y")]
         place = Cat(at, *(at[name] == end for name, end in zip("xy", last, strict=True)))
         compared = Cat(*((end - 1)[: len(end)] for end in last), *(end == 0 for end in last))
@@ -504,7 +504,7 @@ class BlockNumbersProof(Proof):
 
 
 class DisabledProof(Proof):
-    """A decision for a kernel for which the SM is disabled, or not, after any other."""
+    """A decision for a kernel that may have disabled the SM, after any other decision."""
 
     name = "placement.disabled"
     shows = "an SM that is disabled for a kernel is no candidate for its blocks and shows no flags"
@@ -528,7 +528,7 @@ class DisabledProof(Proof):
 
 
 class GrowingRowProof(Proof):
-    """The needs of a kernel stay, and no block is sent to the SM."""
+    """The needs of a kernel do not change, and no block is sent to the SM."""
 
     name = "placement.growing_row"
     shows = (
@@ -559,7 +559,7 @@ class GrowingRowProof(Proof):
 
     @staticmethod
     def _changes(m: Module, dut: SmRow) -> None:
-        """The reasons for which it says so."""
+        """Every reason for which the row reports a change."""
         ready, heard = Signal(name="was_ready"), Signal(init=1, name="was_heard")
         highest = Signal.like(dut.highest, name="was_highest")
         news, changed = Signal(name="news"), Signal(name="has_changed")

@@ -40,22 +40,22 @@ READING = ("READ", "LOOK")
 KEEPING = ("WEIGH", "COMPARE", "CHANGE")
 CHANGED = ("NEAR", "FAR", "TOTAL", "COUNT", "DECIDE")
 CHOSEN = (*READING, *KEEPING, *CHANGED, "DONE")
-"""Groups of states: the table searches; reads the queue; holds the queue as it was; holds the queue
-as changed by the request; knows which queue it is."""
+"""Groups of states: the table searches; reads the queue; holds the unchanged queue; holds the queue
+as changed by the request; knows the queue."""
 
 
 class QueueTableProof(Proof):
     """For any place of a table of two, chosen by the solver, with narrow counts and two contexts.
     The number of entries appended at once fits into a count.
 
-    Assumptions on the task unit: its inputs do not change during a request, and no queue leaves
-    then. Assumptions on the queue in that place: TAKE is requested if the last answer sent the
-    queue to a list, DRAIN if it is in a row, UNDO directly after the APPEND that sent it to its
-    list, RECALL if it is open. A stopped row continues at one of the blocks that it got, or after
-    them. A record that enters has been checked, so its entries have room. Requests for other
-    places, `runs`, and the leaving of queues are unconstrained. `oldest` models the oldest
-    unfinished block of the queue's row: it moves at any time, ADVANCE gives it or an earlier one,
-    and DRAIN comes when there is none.
+    Assumptions on the task unit: during a request its inputs do not change, and no queue leaves.
+    Assumptions on the queue in that place: TAKE is requested if the last answer sent the queue to a
+    list, DRAIN if it is in a row, UNDO directly after the APPEND that sent it to its list, RECALL
+    if it is open. A stopped row continues at one of the blocks given to it, or after them. A record
+    that enters has been checked, so its entries have room. Requests for other places, `runs`, and
+    the leaving of queues are unconstrained. `oldest` models the oldest unfinished block of the
+    queue's row: it moves at any time, ADVANCE gives it or an earlier one, and DRAIN comes when
+    there is none.
 
     Attributes
     ----------
@@ -189,7 +189,7 @@ class QueueTableProof(Proof):
             ]
 
     def _moved(self, request: data.View) -> Value:
-        """The oldest unfinished block as the request gives it: at or after the last known one."""
+        """The oldest unfinished block given by the request: at or after the last known one."""
         done = self._kept.done
         return (done + (request.oldest - done)[: len(request.oldest)])[:BLOCKS]
 
@@ -471,7 +471,7 @@ class QueueTableProof(Proof):
                 ]
 
     def _search(self, m: Module) -> None:
-        """Of the places compared so far: those that match, free ones, and contexts that have a
+        """Of the places compared so far: matching places, free places, and contexts that have a
         queue."""
         dut, held, places = self._dut, self._held, range(self.places)
         inside = self._inside
@@ -505,7 +505,7 @@ class QueueTableProof(Proof):
         self._find(m, fits, has)
 
     def _stride(self, m: Module, fits: Signal) -> None:
-        """Progress of the search: each step but the first two has compared a queue."""
+        """Progress of the search: every step except the first two has compared a queue."""
         dut, found = self._dut, self._inside.signal("found")
         back, fitting = Signal.like(dut.queue, name="compared_last"), Signal(name="fits_last")
         with m.If(self._state.ongoing("SEEK")):
@@ -543,7 +543,7 @@ class QueueTableProof(Proof):
         return own(place.task, place.context) == own(dut.task, dut.context)
 
     def _ends(self, m: Module) -> None:
-        """A resting queue that has to end is reported until it leaves, two cycles late."""
+        """A resting queue that must end is reported until it leaves, two cycles late."""
         dut, leave, ending = self._dut, self._dut.leave, self._inside.signal("ending_queues")
         told, rests = Signal(name="told_to_end"), Signal(name="rests")
         rested, left = Signal(2, name="rested"), Signal(2, name="has_left")
@@ -576,7 +576,7 @@ def blocks(queue: data.View) -> Value:
 
 
 class QueueTableThreeProof(QueueTableProof):
-    """With a third place, there is one that is not reserved for any context."""
+    """With three places: the third is not reserved for any context."""
 
     name = "task_unit.queue_table_three"
     cover = 0

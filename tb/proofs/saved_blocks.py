@@ -35,13 +35,13 @@ class Owner(enum.Enum, shape=3):
     FREE = 0
     """Nobody."""
     STOP = 1
-    """A stop, to which it was given."""
+    """The stop to which it was given."""
     ROW = 2
     """The list of `row`."""
     LEAVING = 3
     """A list that leaves its row."""
     TASK = 4
-    """A list that a task keeps, whose first place is `list`."""
+    """A list kept by a task, with first place `list`."""
     SM = 5
     """A block of `row` on an SM."""
 
@@ -59,7 +59,7 @@ _owned = data.StructLayout({
 class SavedBlocksProof(Proof):
     """Shows what becomes of saved blocks and their places. Assumed: stops are answered with places
     that were given, or with those of restored blocks; rows that open or close have no blocks on
-    SMs; `pause` and `busy` are kept to."""
+    SMs; `pause` and `busy` are respected."""
 
     name = "placement.saved_blocks"
     shows = (
@@ -98,11 +98,11 @@ class SavedBlocksProof(Proof):
         self._counts(m, dut)
 
     def _owns(self, owner: Owner, row: Value) -> Value:
-        """Whether such an owner of this row has a place."""
+        """Whether a place has this owner in this row."""
         return Cat((one.owner == owner) & (one.row == row) for one in self._places).any()
 
     def _stops(self, m: Module, dut: SavedBlocks) -> None:
-        """A stop gets a place, and answers with it; or with that of a restored block."""
+        """A stop gets a place, and answers with it or with the place of a restored block."""
         place, stopped = dut.place, dut.stopped
         answer, one = stopped.p, self._places[stopped.p.save_place]
         m.d.comb += Assume(stopped.p.save_place < PLACES)
@@ -231,8 +231,9 @@ class SavedBlocksProof(Proof):
 
 
 class ReservedPlacesProof(SavedBlocksProof):
-    """Shows that reserved places can be had. Assumed, besides: blocks reserve places, and end or
-    are saved; a place that is not spare is given only to a block for which one is reserved."""
+    """Shows that reserved places are available when needed. Further assumptions: blocks reserve
+    places, and end or are saved; a place that is not spare is given only to a block with a
+    reservation."""
 
     name = "placement.reserved_places"
     shows = (

@@ -86,7 +86,7 @@ class _Slice:
     -------
     started : whether a slice has begun at all.
     elapsed, length : cycles since it began, from 1 to 15; its length.
-    ends : it is over in this or the next cycle; meaningless while a slice begins.
+    ends : the slice is over in this or the next cycle; meaningless while a slice begins.
     """
 
     def __init__(
@@ -222,10 +222,11 @@ class SchedulerProof(Proof):
         copying: Value,
         rivals: Value,
     ) -> tuple[Value, Value, Value]:
-        """The holder's slice, new for a new holder or after the end of its slice, and renewed while
-        it is alone; and a guest's slice, new at each service.
+        """The holder's slice begins with a new holder or after its own end, and is renewed while
+        the holder is alone. A guest's slice begins with each service.
 
-        Returns whether they are over in this or the next cycle, and whether there ever was one.
+        Returns whether each slice is over in this or the next cycle, and whether any slice has ever
+        begun.
         """
         over, restarted = inside.signal("over"), inside.signal("renewed")
         begins, target = Signal(), Signal(2)
@@ -274,7 +275,7 @@ class SchedulerProof(Proof):
         """Leaving depends on the previous cycle. The holder leaves if its slice is over, none of
         its copies run, and another channel can proceed. A guest leaves if the holder can proceed
         within its slice, if the floor is free, or if its own slice is over and another channel can
-        proceed. Both leave without a turn."""
+        proceed. Either also leaves when it has no turn."""
         holder_ends, guest_ends, started = ends
         busy = ((1 << dut.served.channel) | (1 << dut.floor.channel) * dut.floor.valid)[:3]
         others = (dut.parked.ready & dut.turns.eligible & ~busy).any()

@@ -24,9 +24,9 @@ ROWS = CONFIG.rows
 
 
 class SlotTableProof(Proof):
-    """The task unit does one thing at a time, with a row from a choice that is valid after the last
-    change. `busy` models the kernel status register table: a row gets blocks when it opens, or more
-    while it runs, and loses them at any time."""
+    """The task unit does one job at a time, with a row from a choice made after the last change.
+    `busy` models the kernel status register table: a row gets blocks when it opens, or more while
+    it runs, and loses them at any time."""
 
     name = "task_unit.slot_table"
     shows = (
@@ -118,8 +118,8 @@ class SlotTableProof(Proof):
         self._kills(m)
 
     def _kills(self, m: Module) -> None:
-        """Of the rows with blocks, those to be stopped for a kill: those that run, and those whose
-        last stop left saved blocks."""
+        """Rows with blocks that must be stopped for a kill: rows that run, and rows whose last stop
+        left saved blocks."""
         dut, dropped, due = self._dut, Signal(ROWS, name="saves_none"), Signal(2, name="were_due")
         waits = Signal(ROWS, name="to_be_stopped")
         for number, state in enumerate(self._states):

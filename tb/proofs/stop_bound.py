@@ -27,7 +27,7 @@ __all__ = ["PROOFS"]
 
 CONFIG = replace(TWO_SMS, save_places=2, data_width=512)
 WHOLE = replace(CONFIG, sm_registers=65536, sm_shared=228 * 1024)
-"""With the largest states."""
+"""With the largest states of warps and blocks."""
 
 _LINES = 8
 """Lines of a unit of shared memory."""
@@ -46,8 +46,8 @@ _FIND = ("LOOK", "PLACE", "LINES", "OFFER")
 
 
 class After(NamedTuple):
-    """Facts in a state of a job: idle cycles, steps and waits so far; a limit of the
-    count of instructions in this state; another fact."""
+    """Facts in a state of a job: numbers of idle cycles, steps and waits so far; exclusive limit of
+    the instruction count in this state; a further fact."""
 
     state: str
     idle: Value | int
@@ -137,7 +137,7 @@ class StopProof(Proof):
         begins, left = port.begin.valid, Signal(4, name="cycles_left")
         looks = self._looked == encode(stop.slot)
         m.d.comb += left.eq(1 + (self._go.any() | begins))
-        # Of a withdrawal, the most cycles from here on, at the stopped block or at another.
+        # Maximum remaining cycles of a withdrawal, at the stopped block or at another.
         with m.If(self._mine):
             m.d.comb += left.eq(6)
             for name, here, elsewhere in (
@@ -167,13 +167,13 @@ class StopProof(Proof):
 
 class SaveProof(Proof):
     """Each cycle of a job of the supplied core's `StateTransfer` is one of three kinds. In a step,
-    an instruction is accepted. In a wait, the one that is offered is not, or there is no room for
-    its access; or instructions have not retired, accesses have not completed, or the receiver of a
-    result does not accept it. All others are idle. The tables say for each state how many idle
-    cycles and steps there have been, and how often the job waited for instructions or accesses.
+    an instruction is accepted. In a wait, the offered instruction is not accepted, or there is no
+    room for its access; or instructions have not retired, accesses have not completed, or a result
+    is not accepted. All other cycles are idle. The tables say for each state how many idle cycles
+    and steps there have been, and how often the job waited for instructions or accesses.
 
-    The executor retires only instructions that are under way, and memory completes only such
-    accesses; fewer are under way than the counters hold. A warp has registers.
+    The executor retires only instructions under way, and memory completes only accesses under way;
+    the counters do not overflow. Every warp has registers.
     """
 
     name = "sm.save"
@@ -220,8 +220,8 @@ class SaveProof(Proof):
         self._choice(m, dut, inside)
 
     def _under_way(self, m: Module, dut: StateTransfer, inside: Inside) -> tuple[Any, ...]:
-        """Instructions, accesses of memory and of shared memory that are under way; and whether the
-        only instruction retires."""
+        """Numbers of instructions, memory accesses and shared memory accesses under way; and
+        whether the only instruction retires."""
         sent, retires = dut.o.valid & dut.o.ready, dut.retired.valid & dut.retired.transfer
         ends, shared = dut.done.valid & dut.done.what.transfer, dut.done.shared
         asked, ended = inside.signal("asked"), inside.signal("ended")
@@ -295,8 +295,8 @@ class SaveProof(Proof):
         return [After(state, n, 0, 0, 1, self._unit == 0) for n, state in enumerate(states, 1)]
 
     def _save(self) -> list[After]:
-        """A warp is saved in 11 idle cycles, as the last state takes one. Its stores are not waited
-        for."""
+        """A warp is saved in 11 idle cycles, including one in the last state. The job does not wait
+        for its stores."""
         count, masks, registers = self._count, self._masks, self._registers
         all_ = _WORDS + 2 * masks
         return [
@@ -326,7 +326,7 @@ class SaveProof(Proof):
         ]
 
     def _close(self) -> list[After]:
-        """A block is saved in 9 idle cycles and 3 per unit. Nothing of a killed row is."""
+        """A block is saved in 9 idle cycles and 3 per unit. Nothing of a killed row is saved."""
         count, units = self._count, self._units
         idle, steps = 5 + 3 * units, 2 * _LINES * units
         drops, all_ = self._steps == 0, steps + _WORDS + 1
@@ -386,8 +386,8 @@ class SaveProof(Proof):
         ]
 
     def _choice(self, m: Module, dut: StateTransfer, inside: Inside) -> None:
-        """A choice is made at once: a warp if there is room among those on their way, a block when
-        these have arrived."""
+        """A choice is made at once: a warp if another can be under way, a block when all of its
+        warps have arrived."""
         issued, closing = inside.signal("issued"), inside.signal("closing_blocks")
         could, state = Signal(name="could_save"), self._state.ongoing
         warps = (dut.saving & ~issued).any() & inside.submodule("way").i.ready
@@ -402,8 +402,8 @@ class SaveProof(Proof):
 
 
 class TimingSaveProof(Proof):
-    """Of the timing core's `StateTransfer`, what saves. A warp is handed over only while not all
-    of them wait; the last beat of a state is answered once, after it was accepted.
+    """Saving part of the timing core's `StateTransfer`. A warp is handed over only while not all
+    warps wait; the last beat of a state is answered once, after its acceptance.
     """
 
     name = "sm.timing_save"

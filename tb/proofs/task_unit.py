@@ -239,7 +239,7 @@ class TasksProof(Proof):
             Assert(~self._begins(Job.VISIT) | ~self._visits(Place.QUEUE)),
             Assert(~self._is("JUDGE", "KILL") | self._sweep.visit.valid),
             Assert(~(self._is(*VISIT_STATES) & (launches | holds))),
-            # As required by `task_unit.slot_table`.
+            # Required by `task_unit.slot_table`.
             Assert(~(slots.stopped.valid | slots.closed.valid) | (row == told)),
             Assert(~(launches & holds) | self._is("IDLE")),
             Assert(

@@ -62,8 +62,8 @@ class RotationProof(Proof):
         self._reach(m, dut, inside, masks, work)
 
     def _words(self, m: Module, dut: TsgRotation) -> Array:
-        """The words of the active list; a new list has arbitrary ones. The TSGID is the place.
-        Returns the channels of each."""
+        """The words of the active list; words of a new list are arbitrary. The TSGID is the place.
+        Returns the channels of each word."""
         masks = Array(Signal(CONFIG.channels, name=f"spec_mask_{n}") for n in range(PLACES))
         drive(m, dut.list, "list", "valid", "payload")
         stays(m, dut.list, Assume, "list")
@@ -157,8 +157,8 @@ class RotationProof(Proof):
     def _reach(
         self, m: Module, dut: TsgRotation, inside: Inside, masks: Array, work: data.View
     ) -> None:
-        """A TSG, at any one place, with a channel that stays ready: turns of others since then, and
-        cycles in which no TSG was found."""
+        """For a TSG, at any one place, with a channel that stays ready: count turns of other TSGs
+        since then, and cycles in which no TSG was found."""
         scan, seen, fresh, origin = self._search(inside)
         found = inside.signal("next", next_turn(CONFIG))
         mine = Signal(CONFIG.runlist_bits, name="mine")

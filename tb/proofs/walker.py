@@ -61,11 +61,11 @@ WAIT = 6 * (FIRST + SECOND) + AROUND
 """Cycles from request to result."""
 
 _NAMES = (35, 26, 17, 9, 4, 0)
-"""By `Depth`: lowest of the page number bits that identify an entry."""
+"""By `Depth`: lowest page number bit that identifies an entry."""
 _TABLES = (VPN_BITS, 35, 26, 17, 9, 9)
-"""By `Depth`: lowest of the page number bits that identify its table."""
+"""By `Depth`: lowest page number bit that identifies its table."""
 _REGION = 9
-"""Lowest of the page number bits that identify a largest page."""
+"""Lowest page number bit that identifies a page of the largest size."""
 
 _OLD = 31
 """Bit of a physical address that only outdated data may have set; and its position in an entry."""
@@ -73,7 +73,7 @@ _OLD_IN_ENTRY, _SPARSE_IN_ENTRY = 27, 3
 
 
 class _Mark:
-    """Another mark that only outdated data may have, chosen by the solver."""
+    """A further mark, chosen by the solver, that only outdated data may have."""
 
     def __init__(self, m: Module) -> None:
         mark = Signal(2, name="mark")
@@ -202,8 +202,8 @@ class WalkerProof(Proof):
         self._left = inside.signal("left", walk_ending(CONFIG, TAG))
 
     def _look_at_reads(self, m: Module, inside: Inside) -> None:
-        """The reads that have been added, oldest first; `_owed` is their number. Memory has not
-        taken the last `_unasked` of them; `_asks` are the addresses of those."""
+        """The reads that have been added, oldest first; `_owed` is their number. Memory has not yet
+        taken the last `_unasked` of them, whose addresses are `_asks`."""
         pending = self._pending
         asks, order = inside.submodule("asks"), inside.submodule("order")
         width = len(pending.added)
@@ -252,7 +252,7 @@ class WalkerProof(Proof):
     # -- specification -----------------------------------------------------------------------------
 
     def _is(self, one: Any) -> Value:
-        """Whether it is for the page."""
+        """Whether a request or result is for the page."""
         return (one.asid == self._asid) & (one.vpn == self._vpn)
 
     def _invalidated(self, m: Module) -> None:
@@ -575,7 +575,7 @@ class WalkerProof(Proof):
                         )
 
     def _trusts(self, n: int) -> Value:
-        """Whether no data of this walk may be outdated, as far as they are for the page."""
+        """Whether the walk's data for the page cannot be outdated."""
         region = (self._pages[n].vpn >> _REGION) == (self._vpn >> _REGION)
         return self._fresh & ~self._stale[n] & (~self._before[n] | region)
 
@@ -632,7 +632,7 @@ class WalkerProof(Proof):
                 m.d.comb += Assert(~row.table[_OLD - 8])
 
     def _reached(self, m: Module) -> None:
-        """Results, and walks on their way, that count after the invalidation."""
+        """Results, and walks under way, that are valid after the invalidation."""
         result = self._dut.result
         counts = result.valid & self._fresh & self._is(self._waiting)
         on_way = [
@@ -732,7 +732,7 @@ class WalkerWaitsProof(WalkerProof):
 
     def _turn(self, n: int) -> Value:
         """Upper bound of the cycles, including this one, until the walk has found its next read: a
-        beat has precedence, and one other walk does not have two at once."""
+        beat has precedence, and the one other walk never has two turns in a row."""
         beat, comes = self._level != 0, self._unasked != 0
         turn = Mux(self._chosen.valid, 7, Mux(self._grant[n], 6, 8))
         for one, cycles in (
@@ -797,7 +797,7 @@ class WalkerWaitsProof(WalkerProof):
             m.d.comb += Assert(age == 0)
 
     def _must_not_follow(self, m: Module, n: int, has_to: Value) -> None:
-        """A walk that must not follow any more does not follow, nor is about to."""
+        """A walk that must no longer follow does not follow, and is not about to."""
         here, next_ = self._here, self._next
         alone, used = self._alone[n], ~(self._sets[State.FREE][n] | self._sets[State.ENTER][n])
         m.d.comb += [

@@ -35,8 +35,8 @@ _PORT = re.compile(
 
 @dataclass(frozen=True)
 class _Port:
-    """A port of `width` bits, with its Verilog and C++ declarations. If it is the payload of a
-    stream, `valid` is the stream's valid port, and the value is held while that is 0."""
+    """A port of `width` bits, with its Verilog and C++ declarations. For the payload of a stream,
+    `valid` names the stream's valid port; the value is held while it is 0."""
 
     name: str
     width: int

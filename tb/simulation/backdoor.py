@@ -106,7 +106,7 @@ class ProcessBackdoor:
     size : bytes of the contents.
     shared : replaces the contents.
 
-    Raises `MemoryError` if there are not so many bytes.
+    Raises `MemoryError` if `size` bytes cannot be allocated.
     """
 
     def __init__(self, program: ctypes.CDLL, size: int, shared: SharedMemory | None = None) -> None:
@@ -140,5 +140,5 @@ class ProcessBackdoor:
 
 
 _simulated: list[memoryview] = []
-"""Every shared memory that was handed over. Held until the simulation ends, as the simulation and
-earlier backdoors point into it."""
+"""All shared memories passed to `open_backdoor`. Held until the simulation ends, as the simulation
+and earlier backdoors point into them."""

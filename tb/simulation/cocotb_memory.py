@@ -177,8 +177,8 @@ async def write_rate(dut):
 @cocotb.test(timeout_time=100, timeout_unit="us")
 @cocotb.parametrize(later=[-1, 0, 1])
 async def read_beside_write(dut, later: int):
-    """A beat that is read and written at the same edge is read as it was before. `later` : cycles
-    from the write to the read."""
+    """A beat read and written at the same edge is read with its old contents. `later` : cycles from
+    the write to the read."""
     memory = await start(dut)
     memory.write(0, bytes(BEAT))
     dut.read_latency.value = dut.write_latency.value = 10

@@ -61,7 +61,8 @@ async def legal(dut):
 
 @cocotb.test(timeout_time=10, timeout_unit="us")
 async def read(dut):
-    """The contents are zero; with `SHARED`, they have so many bytes, which are too few."""
+    """The contents are zero. With `SHARED`, its value is the number of bytes, which is too
+    small."""
     if shared := os.environ.get(SHARED):
         size = dut.BYTES.value.to_unsigned()
         with pytest.raises(ValueError, match=f"has {size} bytes, the shared one {shared}"):

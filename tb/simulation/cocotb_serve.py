@@ -55,7 +55,7 @@ async def serve(dut):
 
 
 def _give_up(server: Server, inbox: SocketInbox) -> None:
-    """End a server that nobody has turned to: its starter was killed meanwhile."""
+    """End a server to which nobody has connected: its starter was killed meanwhile."""
 
     def stop() -> None:
         if not server.visited:

@@ -31,8 +31,9 @@ _LOOK_CYCLES = 2000
 _REPORT_SECONDS = 1.0
 
 _PATIENCE_CYCLES = 100_000
-"""Basis of the maximum number of cycles without an end of a copy or kernel, or a placed block. The
-duration of the largest copy, the time of the last request and the longest repair are added."""
+"""Base of the maximum number of cycles without a finished copy or kernel or a placed block, to
+which the duration of the largest copy, the time of the last request and the longest repair are
+added."""
 
 _KINDS: dict[type[Exception], str] = {
     VerifyError: "failed",
@@ -134,7 +135,7 @@ class _Watch:
                 reported = moment
 
     async def _ended(self) -> tuple[int, int]:
-        """Numbers of finished copies and kernels, and of placed blocks, as a kernel may take
+        """Number of finished copies and kernels, and number of placed blocks: a kernel may take
         long."""
         blocks = await self._blocks.read("BLOCKS") if self._blocks else 0
         return self._replay.finished(), blocks
@@ -144,7 +145,7 @@ class _Watch:
 
 
 def _rate(earlier: tuple[int, float], later: tuple[int, float]) -> float:
-    """Cycles per second between two moments."""
+    """Cycles per second between two points in time."""
     return (later[0] - earlier[0]) / (later[1] - earlier[1])
 
 

@@ -60,7 +60,7 @@ def verilog(design: wiring.Component, name: str, folder: Path, *, noisy: bool = 
     folder.mkdir(parents=True, exist_ok=True)
     with lock(file.with_suffix(".lock")):
         if file.exists():
-            # Otherwise Amaranth warns about each part that it was never used.
+            # Otherwise Amaranth warns that the parts were never used.
             warnings.simplefilter("ignore", UnusedElaboratable)
         else:
             fresh = file.with_suffix(".new")

@@ -1,4 +1,4 @@
-"""Warps on the SMs, as a trace tells of them."""
+"""Warps on the SMs, reconstructed from a trace."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ __all__ = ["Residents"]
 
 
 class Residents:
-    """Follows the warps on all SMs. Those of a stopped block are there until its state is saved.
+    """Follows the warps on all SMs. Warps of a stopped block stay there until its state is saved.
 
     Members
     -------

@@ -106,14 +106,14 @@ def simulate(
     top : top module; the design itself by default.
     parameters : parameters of the top module.
     public : "module.variable" patterns of variables to expose to cocotb, besides the ports of the
-        design if it is the top module. Verilator hides all others; Icarus shows everything.
-    watched : as `public`, for variables that cocotb only reads; these cost less speed.
+        design if it is the top module. Verilator hides other variables; Icarus shows everything.
+    watched : the same for variables that cocotb only reads; these slow the simulation down less.
     apart : on Verilator, compile each module shared by several instances (`hw.lib.shared`) once, as
         its own model (`tb.simulation.apart`). For large designs. Their insides appear in no
         waveform.
-    process_memory : the contents of module `memory` are bytes of the simulation's process. The
-        test accesses them directly, and can share them with other processes
-        (`tb.simulation.backdoor`). The design has one such module. On Verilator only.
+    process_memory : the contents of module `memory` are bytes of the simulation's process. The test
+        accesses them directly, and can share them with other processes (`tb.simulation.backdoor`).
+        The design must have one such module. On Verilator only.
     minimum : minimum number of tests that must run.
     build_args : further arguments of the simulator's compiler.
     plusargs : arguments of the simulation, such as "+trace=FILE".

@@ -21,7 +21,7 @@ JOB = "SIGNALBOX_SERVE"
 """Environment variable with the job, for `cocotb_serve`."""
 
 OUTCOME = "served.json"
-"""File with what the server found at its end, in the run folder."""
+"""File with the server's outcome, in the run folder."""
 
 SOCKET = SIM_BUILD / "server" / "socket"
 
@@ -30,14 +30,15 @@ _ENDS = signal.SIGINT, signal.SIGTERM
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a server found at its end.
+    """State of a machine when its server ended.
 
     Members
     -------
-    served : applications.
+    served : number of applications served.
     cycle : last cycle.
-    left : bytes of memory that were not returned.
-    journal, trace : entries, and the file with the machine's trace; empty without a journal.
+    left : bytes of memory that were not freed.
+    journal, trace : entries of the journal, and file with the machine's trace; empty without a
+        journal.
     """
 
     served: int
@@ -60,7 +61,7 @@ def serve(
 
     Parameters
     ----------
-    until_left : or until its last application has gone.
+    until_left : also end when the last application has left.
     journal : keep a journal and a trace.
 
     Raises `ConfigError`, `RuntimeError` if a tool is missing or the design does not build,
@@ -79,7 +80,7 @@ def serve(
         "journal": journal,
         "settings": asdict(settings),
     }
-    # The simulation has handlers of its own, and ends by itself.
+    # The simulation has its own handlers, and ends by itself.
     before = {number: signal.signal(number, _pass_on(process)) for number in _ENDS}
     try:
         folder = simulate_top(
@@ -99,8 +100,8 @@ def serve(
 
 
 def _pass_on(process: Path) -> Any:
-    """Handler that passes a signal on to the simulation; while it is being built, it ends this
-    process."""
+    """Handler that passes a signal on to the simulation; while the simulation is being built, the
+    handler ends this process."""
 
     def handler(number: int, _: object) -> None:
         if not process.exists():

@@ -34,8 +34,8 @@ SIZES = {
         ("narrow", _NARROW),
     )
 }
-"""The default machine has runlists, which are off after reset and then cost no cycle: it is
-measured against the same recorded cycles."""
+"""Machines by name. The default machine has runlists: they are off after reset, cost no cycle then,
+and so do not change the recorded cycles."""
 
 COMPUTE = replace(
     configs.COMPUTE,
@@ -49,10 +49,10 @@ COMPUTE = replace(
 """A machine with a compute engine that fills up quickly."""
 
 SAVING = replace(COMPUTE, save_places=6)
-"""The same, but it saves stopped blocks; it has as many block slots."""
+"""The same machine, which saves stopped blocks, with one save place per block slot."""
 
 NESTED = replace(COMPUTE, save_places=32, nested_kernels=60)
-"""The same, with nested launches."""
+"""The same machine with nested launches."""
 
 
 def options(config: Config) -> list[str]:

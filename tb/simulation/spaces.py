@@ -11,7 +11,7 @@ from signalbox.tb.simulation.machine import SimMachine
 __all__ = ["LAST", "TABLES_AT", "RawSpaces"]
 
 TABLES_AT = 0x60_0000
-"""First byte of the memory for page tables, as large as a page of 2 MiB."""
+"""Address of the memory for page tables, which is 2 MiB large."""
 
 LAST = (1 << VA_BITS) - 1
 """The last virtual address."""

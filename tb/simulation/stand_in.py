@@ -1,4 +1,4 @@
-"""A design with the ports of the top level, small enough that each of its events is known."""
+"""A design with the ports of the top level, so small that all its events are known."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring

@@ -60,8 +60,8 @@ def test_any_difference(exported: list, tmp_path: Path) -> None:
 def test_other_sources(
     folder: str, kinds: list, exported: list, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A design of `hw` is exported again after changes of `hw` only, one of the tests after
-    both."""
+    """A design of `hw` is exported again only after changes of `hw`; a design of `tb`, after
+    changes of either."""
     source = tmp_path / "sources" / "a.py"
     source.parent.mkdir()
     monkeypatch.setattr(exports, folder, source.parent)

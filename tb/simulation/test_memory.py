@@ -69,7 +69,7 @@ def test_read_before_backdoor(simulator: str):
 
 @ON_VERILATOR
 def test_missing_bytes(simulator: str, capfd: pytest.CaptureFixture[str]):
-    """The first access ends the simulation if it was not given all bytes."""
+    """The first access ends the simulation if its memory has too few bytes."""
     env = {SHARED: str(BYTES // 2)}
     with pytest.raises(AssertionError):
         run(simulator, FAULTS, testcase="read", process_memory=True, env=env)
@@ -83,7 +83,7 @@ def test_only_verilator_has_it():
 
 
 def test_not_built_for_it():
-    """Neither is this process."""
+    """A process without such a memory is refused; this one has none."""
     with pytest.raises(RuntimeError, match=r"not built with simulate\(process_memory=True\)"):
         open_backdoor(None, SharedMemory(4096))
 
@@ -99,7 +99,7 @@ def test_outside(address: int, count: int):
 
 
 def test_earlier_memory_is_kept():
-    """Backdoors that were opened before the next one still point into it."""
+    """A memory is kept after the next one replaces it, as earlier backdoors still point into it."""
     shared = SharedMemory(4096)
     kept = weakref.ref(shared._memory)
     ProcessBackdoor(Mock(), 4096, shared)

@@ -119,13 +119,13 @@ def test_waves(simulator: str):
 @pytest.mark.parametrize("split", [(), ("--output-split", "100")], ids=["small", "large"])
 def test_library_is_compiled_once(monkeypatch: pytest.MonkeyPatch, split: tuple[str, ...]):
     """A second build on Verilator reuses the compiled run-time library and headers of the first,
-    whether the design is compiled as one file or, as large ones are, as several."""
+    whether the design is compiled as one file or, like large designs, as several."""
     fresh = SIM_BUILD / "runner-library"
     monkeypatch.setattr(runner, "SIM_BUILD", fresh)
     for _ in range(2):
         shutil.rmtree(fresh, ignore_errors=True)
         fresh.mkdir()
-        # An argument that selects no cached library of other builds.
+        # An argument for which no other build has cached a library.
         options = {"simulator": "verilator", "build_args": (*split, f"-DSPLIT={len(split)}")}
         simulate(Counter(), TESTS, name="runner", **options)
     (log,) = fresh.glob("builds/*/build.log")

@@ -23,9 +23,9 @@ def tiers(
     smoke: Collection[Any] | Mapping[Any, Sequence[str]] = (),
     nightly: Collection[Any] = (),
 ) -> list[Any]:
-    """`values` for `pytest.mark.parametrize`. In `make test`, Verilator runs all values but those
-    of `nightly`, and Icarus only those of `smoke`; a value may be in both. If `smoke` is a mapping,
-    it names the cocotb tests that Icarus runs for each value.
+    """`values` for `pytest.mark.parametrize`. In `make test`, Verilator runs all values except
+    those in `nightly`, and Icarus only those in `smoke`; a value may be in both. If `smoke` is a
+    mapping, it names the cocotb tests that Icarus runs for each value.
 
     Raises `ValueError` if a value of `smoke` or `nightly` is not in `values`.
     """

@@ -168,7 +168,7 @@ def simulate_top(design: Design, tests: str, *, simulator: str, name: str, **opt
 
 
 def _visible(waves: bool) -> bool:
-    """Whether the insides of modules are looked at, which `tb.simulation.apart` hides."""
+    """Whether the insides of modules must be visible, which `tb.simulation.apart` hides."""
     return waves or waves_wanted() or bool(os.environ.get(COVERAGE))
 
 

@@ -194,7 +194,7 @@ class TaskLaunched:
 
 @dataclass(frozen=True, slots=True)
 class TaskOpened:
-    """The task has a slot from now on: kernel row `row`. Its blocks may be placed."""
+    """The task has a slot, kernel row `row`. Its blocks may be placed."""
 
     cycle: int
     row: int
@@ -257,8 +257,8 @@ class BlockStop:
 
 @dataclass(frozen=True, slots=True)
 class BlockStopped:
-    """Block (x, y, z) of kernel row `row` has left `sm`. `saved`: its state is; otherwise it had
-    never begun."""
+    """Block (x, y, z) of kernel row `row` has left `sm`. `saved` : its state is saved; otherwise it
+    had never begun."""
 
     cycle: int
     sm: int
@@ -363,7 +363,7 @@ _READERS: dict[str, tuple[type, tuple[Callable, ...]]] = {
 
 
 def parse(lines: Iterable[str]) -> Iterator[Event]:
-    """Events of a trace, in order. Raises `ValueError` with the line that is not an event."""
+    """Events of a trace, in order. Raises `ValueError` with a line that is not an event."""
     for number, line in enumerate(lines, 1):
         try:
             cycle, word, *values = line.split()
@@ -377,6 +377,6 @@ def parse(lines: Iterable[str]) -> Iterator[Event]:
 
 
 def read(file: Path) -> list[Event]:
-    """All events of a trace file. Raises as `parse`."""
+    """All events of a trace file. Raises the same errors as `parse`."""
     with file.open() as lines:
         return list(parse(lines))

@@ -10,7 +10,7 @@ __all__ = ["TraceFile"]
 
 
 class TraceFile:
-    """Events since it was opened. Created by `open`."""
+    """Events since the trace file was opened. Created by `open`."""
 
     def __init__(self, machine: SimMachine) -> None:
         self._machine, self._path = machine, Path(TRACE)
@@ -19,7 +19,7 @@ class TraceFile:
 
     @classmethod
     async def open(cls, machine: SimMachine) -> "TraceFile":
-        """Leave out everything before now."""
+        """Open the trace, leaving out everything before now."""
         await _flush(machine)
         return cls(machine)
 
@@ -35,7 +35,7 @@ class TraceFile:
 
 
 async def _flush(machine: SimMachine) -> None:
-    """Write events that wait in the simulator's buffer."""
+    """Write the events in the simulator's buffer to the file."""
     machine.dut.monitor.flush.value = 1
     await machine.wait_cycles(3)
     machine.dut.monitor.flush.value = 0

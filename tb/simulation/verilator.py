@@ -43,8 +43,8 @@ _HEADERS = "headers.h"
 """Header that every compiled file includes first; it is precompiled once for all builds."""
 
 _LESS = ("-fno-tree-dse", "--param=sccvn-max-alias-queries-per-access=20")
-"""Options for GCC, with which it searches less for stores to one place. In Verilator's long
-functions that took a third of its time, and did not make the simulation faster."""
+"""GCC options that limit its search for stores to the same place. In Verilator's long functions
+this search took a third of the compile time, and did not make the simulation faster."""
 
 
 def _flags(options: Sequence[str] = ()) -> str:
@@ -84,7 +84,7 @@ _FOLDER = re.compile(r"[A-Za-z0-9_./+@%=:,~-]+")
 
 @cache
 def environment(waves: bool = False) -> dict[str, str]:
-    """Environment variables with which `verilator` and its makefiles work.
+    """Environment variables that `verilator` and its makefiles need.
 
     Raises `RuntimeError` if there is no Verilator of at least 5.036, or if a folder's path has
     characters that its makefiles do not accept.
@@ -121,7 +121,7 @@ def _accepted(text: str, options: Sequence[str] = ()) -> bool:
 
 def _fst(root: Path) -> dict[str, str]:
     """Variables for compiling the waveform writer: none if the host has the headers of liblz4 and
-    zlib, else those for our replacements."""
+    zlib, else variables that select our replacements."""
     if _accepted("#include <lz4.h>\n#include <zlib.h>\n"):
         return {}
     folder = _program(root)
@@ -183,8 +183,8 @@ def arguments(waves: bool, coverage: bool) -> list[str]:
     if waves:
         chosen += ["--trace-fst", "--trace-structs"]
     if coverage:
-        # Coverage keeps vectors whole, so that their parts look like a loop. Other builds find real
-        # loops.
+        # With coverage, vectors are not split, so that their parts look like a loop. Builds without
+        # coverage find real loops.
         chosen += ["--coverage-line", "--coverage-toggle", "-Wno-UNOPTFLAT"]
     return chosen
 
@@ -199,9 +199,9 @@ def process_memory() -> list[str]:
 
 
 def write_public(build: Path, public: Sequence[str], watched: Sequence[str]) -> Path:
-    """Write the control file that exposes "module.variable" patterns to cocotb: those of `public`
-    to read and write, those of `watched` to read. Logic that depends on `public` is evaluated in
-    each step."""
+    """Write the control file that exposes "module.variable" patterns to cocotb: `public` for
+    reading and writing, `watched` for reading. Logic that depends on `public` is evaluated in each
+    step."""
     lines = ["`verilator_config"]
     for kind, patterns in (("public_flat_rw", public), ("public_flat_rd", watched)):
         for pattern in patterns:
@@ -222,9 +222,9 @@ def _runtime(arguments: Sequence[str], env: Mapping[str, str]) -> Path:
 
 
 def restore_runtime(build: Path, arguments: Sequence[str], env: Mapping[str, str]) -> None:
-    """Put the common headers into a new build folder, and the precompiled headers and the compiled
-    library if they are cached; then only the design is compiled. `arguments` : of Verilator. `env`
-    : from `environment`."""
+    """Put the common headers into a new build folder, and, if they are cached, the precompiled
+    headers and the compiled library, so that only the design is compiled. `arguments` : arguments
+    of Verilator. `env` : from `environment`."""
     for suffix in ("", ".fast", ".slow"):  # if the compiler rejects precompiled headers
         (build / f"{_HEADERS}{suffix}").write_text(_INCLUDED)
     # The cached files depend on files that are written next, so `make` must see them as newer.

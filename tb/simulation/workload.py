@@ -66,7 +66,7 @@ _BUILD_SECONDS = 10.0
 
 
 _NESTED_TIMES, _NESTED_BYTES = 4, 1 << 18
-"""Memory of an algorithm with nested launches: so many times its result, and so many bytes more."""
+"""Memory of an algorithm with nested launches: multiple of its result, and bytes added."""
 
 
 Record = TypeVar("Record", KernelRecord, ChildRecord)
@@ -144,7 +144,7 @@ def machine(workload: Workload) -> Config:
 
 
 def with_save_places(workload: Workload) -> Workload:
-    """The workload on a machine that can stop blocks: if it could not, with a save place for each
+    """The workload on a machine that can stop blocks. A machine that cannot gets one save place per
     block slot. Raises `WorkloadError` without kernels."""
     config = workload.config
     if not workload.launches:
@@ -173,7 +173,8 @@ def simulate_workload(
     ----------
     file : workload file.
     policy : a `kind` of `driver.workload.specs.PolicySpec`.
-    urgency : of all contexts, on the machine of `with_save_places`.
+    urgency : urgency of all contexts, on the machine of `with_save_places`; default: as in the
+        file.
     seed : seed of the random data.
     simulator : "verilator" or "icarus".
     waves : record a waveform.
@@ -215,7 +216,7 @@ def simulate_workload(
 
 
 def read_run(folder: Path, workload: Workload) -> Run:
-    """Read the result of a simulation of `workload` from its folder. Raises as
+    """Read the result of a simulation of `workload` from its folder. Raises the same errors as
     `simulate_workload`."""
     outcome = json.loads((folder / RESULT).read_text())
     if "error" in outcome:
@@ -238,7 +239,7 @@ def read_run(folder: Path, workload: Workload) -> Run:
 
 
 def _with_keys(record: dict[str, Any]) -> dict[str, Any]:
-    """A record of work, with the keys of that before it as tuples again."""
+    """A record of work, with the keys of its predecessors turned back into tuples."""
     return {**record, "behind": tuple((name, index) for name, index in record["behind"])}
 
 
