@@ -1,2 +1,2 @@
 """Benchmarks: cycles of the whole machine, measured from its trace and compared with recorded
-ones."""
+cycles."""

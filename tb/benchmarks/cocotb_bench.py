@@ -25,8 +25,8 @@ FAR = 100
 PAGE = 4096
 
 SAMPLES, LOW_COPIES = 96, 320
-"""Number of urgent copies, each submitted at a different time within a low copy; and a sufficient
-number of low copies."""
+"""Numbers of copies: urgent ones, each submitted at a different time within a low copy; and low
+ones, enough for all of these."""
 
 
 def one_nop() -> Pushbuffer:
@@ -87,7 +87,7 @@ async def switch(tb: MachineTestbench, first: RawChannel, target: int, payload: 
 
 @cocotb.test(**LIMIT)
 async def switch_when_blocked(dut):
-    """A failed acquire of any semaphore, and of a counting one before a copy."""
+    """A failed acquire of any semaphore, and of a counting semaphore before a copy."""
     tb = await MachineTestbench.start(dut)
     report(switch_blocked=await switch(tb, await tb.channel(0), semaphore(SLOT), 1))
     tb = await MachineTestbench.start(dut, counting=1)

@@ -44,7 +44,7 @@ class Host(SimMachine):
 
 
 class Job(ABC):
-    """Input of an algorithm, which both versions work on.
+    """Input of both versions of an algorithm.
 
     Members
     -------
@@ -59,7 +59,7 @@ class Job(ABC):
 
     @abstractmethod
     async def run(self) -> None:
-        """Run it, and check its result."""
+        """Run the prepared version, and check its result."""
 
 
 class Sort(Job):
@@ -116,8 +116,8 @@ JOBS = {"merge sort": Sort, "refinement": Refine, "breadth-first search": Search
 
 
 async def measured(host: Host, trace: TraceFile, job: Job) -> tuple[int, int]:
-    """Run a job. Returns the cycles from the first doorbell to the end of the last kernel, and how
-    often the host waited."""
+    """Run a job. Returns the cycles from the first doorbell to the end of the last kernel, and the
+    number of times that the host waited."""
     begun, before = host.now(), host.waits
     await job.run()
     events = [event for event in await trace.events() if event.cycle >= begun]
@@ -130,7 +130,7 @@ async def measured(host: Host, trace: TraceFile, job: Job) -> tuple[int, int]:
 @cocotb.test(**LIMIT)
 @cocotb.parametrize((("name", "size", "latency"), CASES))
 async def versions(dut: Any, name: str, size: int, latency: int) -> None:
-    """Both versions of an algorithm, each a first time to fill the caches."""
+    """Both versions of an algorithm, each run once before to fill the caches."""
     job = JOBS[name](np.random.default_rng(SEED), size)
     host = await Host.start(dut)
     dut.memory.read_latency.value = dut.memory.write_latency.value = latency

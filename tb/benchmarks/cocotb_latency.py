@@ -24,8 +24,8 @@ def policy_of(series: str) -> Policy:
 
 
 async def latency(dut, series: str, number: int, size: int) -> int:
-    """Cycles from the doorbell of an urgent copy to its end. It is submitted while the first of
-    `number` low copies runs, all of which were received earlier."""
+    """Cycles from the doorbell of an urgent copy to its end. The urgent copy is submitted while the
+    first of `number` low copies runs; the host has received all of these."""
     policy, slice_cycles = policy_of(series), SERIES[series].slice_cycles
     tb = await MachineTestbench.start(dut, counting=policy.semaphores)
     low = await tb.copy_channel(LOW, slice_cycles=slice_cycles)

@@ -51,8 +51,9 @@ _CLOCK = assemble("""
 
 @dataclass
 class Clocks:
-    """A kernel of one thread that stores when it began; or when it launched `children`, when the
-    last one was answered, when all were complete, and the answers."""
+    """A kernel of one thread. Without children, it stores the time at which it began; with
+    `children`, the times at which it launched them, got the last answer, and all were complete, and
+    the answers."""
 
     number: int
     children: tuple[Launch, ...] = ()
@@ -92,7 +93,7 @@ class Clocks:
 @cocotb.test()
 @cocotb.parametrize(count=COUNTS, latency=LATENCIES)
 async def launches(dut: Any, count: int, latency: int) -> None:
-    """A warp launches children and waits for them; a first time, to fill the caches."""
+    """A warp launches children and waits for them; run once before to fill the caches."""
     tb = ComputeTestbench(dut, latency, pace=1.0)
     tb.context(0, range(CONFIG.asids), nesting=2)
     await tb.start()

@@ -36,7 +36,7 @@ PARENT = Kernel(
 
 
 def span(events: list[Event], channel: int, since: int) -> int:
-    """Cycles from the first doorbell of a channel from a moment on to the end of its last
+    """Cycles from a channel's first doorbell at or after cycle `since` to the end of its last
     kernel."""
     own = [e for e in events if isinstance(e, Doorbell | TaskOver) and e.channel == channel]
     rung = next(e.cycle for e in own if isinstance(e, Doorbell) and e.cycle >= since)
@@ -49,7 +49,7 @@ def span(events: list[Event], channel: int, since: int) -> int:
 @cocotb.parametrize(way=list(WAYS), length=LENGTHS)
 async def urgent_parent(dut: Any, way: str, length: int) -> None:
     """An urgent kernel with children, first on the idle machine to fill the caches, then beside a
-    kernel that fills it."""
+    kernel that fills the machine."""
     machine = await SimMachine.start(dut)
     device = await Device.open(machine, PriorityPolicy(2))
     device.set_limit(Limit.NESTING_DEPTH, 2)
@@ -66,7 +66,7 @@ async def urgent_parent(dut: Any, way: str, length: int) -> None:
     args = dict(zip(PARENT.parameters, children, strict=True))
 
     async def launch() -> int:
-        """Launch the urgent kernel, and wait for it. Returns when."""
+        """Launch the urgent kernel, and wait for it. Returns the cycle of the launch."""
         for one in sums:
             one.write(bytes(4 * WORDS))
         begun = machine.now()

@@ -19,7 +19,7 @@ FILLER = CONFIG.rows - 1
 
 
 async def start(dut) -> PlacementTestbench:
-    """A testbench with the same random numbers in each measurement. (Its own ones depend on the
+    """A testbench with the same random numbers in each measurement. (By default they depend on the
     name of the test.)"""
     tb = PlacementTestbench(dut, CONFIG)
     tb.random.seed(0)
@@ -37,7 +37,7 @@ async def full(dut) -> PlacementTestbench:
 
 
 async def opened(tb: PlacementTestbench, count: int, blocks: int, runs: tuple[int, int]) -> None:
-    """Open `count` kernels with `blocks` blocks each, which wait."""
+    """Open `count` kernels with `blocks` waiting blocks each."""
     for row in range(count):
         await tb.opened(Kernel(row, 5, blocks, 1, 1, runs=runs))
     await tb.steps(20)

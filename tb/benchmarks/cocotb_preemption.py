@@ -50,7 +50,7 @@ LOW, HIGH = 1, 10
 """Priorities of the low kernel and of urgent ones."""
 
 SLOT = 7
-"""The semaphore that the channels of both contexts wait for."""
+"""The semaphore for which the channels of both contexts wait."""
 
 
 async def begin(tb: MachineTestbench, saves: bool) -> tuple[Computer, list[RawChannel], list]:
@@ -64,7 +64,7 @@ async def begin(tb: MachineTestbench, saves: bool) -> tuple[Computer, list[RawCh
 async def arrive(
     tb: MachineTestbench, channel: RawChannel, tasks: list[Task], moments: list[int]
 ) -> None:
-    """Launch tasks at these moments, in cycles after the last event so far."""
+    """Launch each task at its moment, in cycles after the last event so far."""
     begun = (await tb.all_events())[-1].cycle
     for at, task in zip(moments, tasks, strict=True):
         await tb.wait(max(1, begun + at - tb.now()))
@@ -82,7 +82,7 @@ async def filled(tb: MachineTestbench, channel: RawChannel, task: Task) -> None:
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(way=list(WAYS), low=list(LOWS))
 async def response(dut, way: str, low: str):
-    """Urgent kernels arrive while the machine is full. They have run before, so that their
+    """Urgent kernels arrive while the machine is full. They have run once before, so that their
     translations are cached."""
     tb = await MachineTestbench.start(dut)
     computer, (first, second), spaces = await begin(tb, WAYS[way])

@@ -49,7 +49,7 @@ def in_order(levels: Sequence[Interleave]) -> list[Group]:
 
 
 async def busy_turns(dut, order: Sequence[Group], cycles: int) -> list[Turn]:
-    """Turns in some cycles, of busy groups."""
+    """Turns of busy groups during `cycles` cycles."""
     lists = await RunlistTestbench.start(dut, *order)
     for number in sorted({one.tsgid for one in order}):
         await busy(lists.tb, number)
@@ -59,8 +59,9 @@ async def busy_turns(dut, order: Sequence[Group], cycles: int) -> list[Turn]:
 
 
 async def shares(dut, order: Sequence[Group]) -> dict[int, int]:
-    """Methods of each group in whole rounds, in thousandths. Consecutive turns of a group are one
-    in the trace, so rounds are counted from the first turn of the rarest group on."""
+    """Share of each group in the methods of whole rounds, in thousandths. The trace merges
+    consecutive turns of a group, so rounds are counted from the first turn of the rarest group
+    on."""
     found = await busy_turns(dut, order, 8 * len(order) * SLICE)
     count = Counter(one.tsgid for one in order)
     rarest = min(count, key=lambda tsgid: count[tsgid])
@@ -111,7 +112,7 @@ async def gaps(dut, far: int, cycles: int):
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(count=LISTS)
 async def loading(dut, count: int):
-    """From the submission of a list to the first method."""
+    """Cycles from the submission of a list to the first method."""
     lists = await RunlistTestbench.start(dut)
     tb = lists.tb
     channel = await tb.channel(0)
@@ -126,7 +127,7 @@ async def loading(dut, count: int):
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(level=list(Interleave))
 async def urgent(dut, level: Interleave):
-    """From the doorbell of a group to its first method, while others are busy."""
+    """Cycles from the doorbell of a group to its first method, while others are busy."""
     levels = [*[Interleave.LOW] * BUSY_GROUPS, level]
     tb = (await RunlistTestbench.start(dut, *in_order(levels))).tb
     for number in range(BUSY_GROUPS):

@@ -49,9 +49,9 @@ class Running:
 
     Members
     -------
-    asid : of its only space.
+    asid : ASID of its only space.
     channel : its only channel.
-    pushed : cycles in which its pointers came.
+    pushed : cycles in which its pointers arrived.
     """
 
     does: Application
@@ -95,7 +95,7 @@ class Session:
         await Combine(*(cocotb.start_soon(self._work(one)) for one in several))
 
     async def _work(self, one: Running) -> None:
-        """Push each kernel when the last one has ended."""
+        """Push each kernel when the previous one has ended."""
         does = one.does
         fields = {name.upper(): value for name, value in vars(does.timing).items()}
         args = {name: fields[name] for name in TIMING.parameters}
@@ -104,7 +104,7 @@ class Session:
             await task.synchronize()
 
     async def end(self, several: list[Running]) -> list[Event]:
-        """Events so far; then everything ends."""
+        """End everything. Returns the events so far."""
         events = await self.trace.events()
         for one in several:
             pushes = (entry for entry in self.journal.entries if entry.kind is Kind.PUSHED)
@@ -140,7 +140,7 @@ class Outcome:
 
 
 def outcome(events: list[Event], several: list[Running]) -> Outcome:
-    """Check that each kernel has run once, all its blocks and warps, and measure."""
+    """Check that each kernel has run once, with all its blocks and warps, and measure."""
     found = lives(events)
     waits, ends = [], []
     for one in several:

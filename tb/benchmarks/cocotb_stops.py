@@ -22,7 +22,7 @@ URGENT = Grid(blocks=1, warps=SAVING.sm_warps, timing=Timing(cycles=50), barrier
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(size=SIZES, latency=LATENCIES)
 async def stops(dut, size: Size, latency: int):
-    """On each SM there is one block; an urgent block needs all of an SM."""
+    """Each SM runs one block; an urgent block needs a whole SM."""
     tb = await MachineTestbench.start(dut, read_latency=latency, write_latency=latency)
     computer = await Computer.start(tb, log_size=LOG_SIZE, area=SAVE_AREA)
     await computer.preempt(0, saves=True)

@@ -52,7 +52,7 @@ async def spaces(dut):
 
 
 def stream(number: int) -> tuple[list[Look], list[Look]]:
-    """Look-ups of one class: those for warm-up, and those to be measured."""
+    """Look-ups of one class: for warm-up, and for measurement."""
     kind = CLASSES[number]
     pages = sequence(kind.pages, kind.warm + kind.length)
     warm = [Look(number, page * PAGE) for page in pages[: kind.warm]]

@@ -32,7 +32,7 @@ PAGES = 64
 """Pages per space: more than the first level holds, but all together fit into the second level."""
 
 LATER = 20_000
-"""Cycle by which everything before it has ended."""
+"""Cycle by which all earlier look-ups have ended."""
 
 
 def start(dut) -> Scenario:
@@ -69,8 +69,8 @@ async def first_level(dut):
 
 @cocotb.test(**LIMIT)
 async def second_level(dut):
-    """Clients look up pages that are in the second level only: a single look-up; as many as may
-    wait, all at once; and continuously."""
+    """Clients look up pages that are in the second level only: a single look-up; as many as can
+    wait, all at once; and a continuous stream."""
     scenario = start(dut)
     warm = [around(n, PAGES, PAGES) for n in CLIENTS]
     alone = await scenario.play([*warm[0], Look(0, 0, LATER)])

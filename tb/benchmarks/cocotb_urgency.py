@@ -34,8 +34,8 @@ LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 WIDE = Placement.WIDE.value
 
 SETTLE = 100
-"""Cycles by which a warp may start later than the event that it waits for: decision, transfer to
-the SM, start of earlier warps."""
+"""Maximum cycles from the event for which a warp waits to its start: decision, transfer to the SM,
+start of earlier warps."""
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Scene:
 
 
 async def play(dut, policy: Policy, length: int) -> Scene:
-    """Urgent kernels arrive while the machine is full. They have run before, so that their
+    """Urgent kernels arrive while the machine is full. They have run once before, so that their
     translations are cached."""
     tb = await MachineTestbench.start(dut)
     computer = await Computer.start(tb, log_size=LOG_SIZE)
@@ -79,7 +79,7 @@ async def play(dut, policy: Policy, length: int) -> Scene:
 
 
 def check(name: str, scene: Scene, length: int) -> None:
-    """The machine was full all the time, and the policy was the intended one."""
+    """Check that the machine was full all the time, and that the intended policy was in effect."""
     assert len({placed.sm for placed in scene.other.placed}) == 4
     assert scene.other.ended > max(life.last for life in scene.urgent)
     steps = {placed.step for life in scene.urgent for placed in life.placed}

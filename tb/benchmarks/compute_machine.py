@@ -25,10 +25,10 @@ MACHINE = Config(
     memory_bytes=MEMORY_BYTES,
     trace=True,
 )
-"""Each SM has 16 hardware warps and 8 block slots; TLBs have their default size."""
+"""Machine whose SMs have 16 hardware warps and 8 block slots each; TLBs have their default size."""
 
 SAVING = replace(MACHINE, save_places=2 * MACHINE.sms * MACHINE.sm_blocks)
-"""The same, but it saves stopped blocks: all those of two contexts."""
+"""The same machine, which saves stopped blocks: room for all blocks of two contexts."""
 
 SAVE_AREA = SAVING.save_places * SAVING.place_bytes
 """Bytes of its memory for saved blocks."""

@@ -1,5 +1,5 @@
-"""Algorithms whose kernels launch kernels against their flat versions: measurements, table and
-plot."""
+"""Algorithms whose kernels launch kernels, compared with their flat versions: measurements, table
+and plot."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +16,7 @@ SIZES = {
     "refinement": ("words a side", 16, 32),
     "breadth-first search": ("vertices", 48, 192),
 }
-"""Units of what each algorithm works on; a small number of them and a large one."""
+"""Unit of each algorithm's input; a small and a large size in these units."""
 
 CASES = tuple(
     case
@@ -26,7 +26,7 @@ CASES = tuple(
 """Algorithm, size and memory latency of the runs."""
 
 REACTIONS = (0, 1000)
-"""Cycles that the host needs from an interrupt until it acts."""
+"""Cycles from an interrupt until the host acts."""
 
 WAYS = {"nested": "nested", **{f"flat {n}": f"flat, host reacts in {n}" for n in REACTIONS}}
 
@@ -83,7 +83,8 @@ def table(values: Mapping[str, int]) -> str:
 
 
 def _row(values: Mapping[str, int], name: str, size: int, latency: int) -> list[object]:
-    """Cells of one run: cycles, ratios, round trips, and the reaction at which both are equal."""
+    """Cells of one run: cycles, ratios, round trips, and the reaction time at which both versions
+    are equal."""
     nested, *flat = [values[key(way, name, size, latency)] for way in WAYS]
     trips = values[waits_key(name, size)] - 1
     equal = round((nested - flat[0]) / trips) if trips else "–"

@@ -144,7 +144,7 @@ async def until_over(tb: MachineTestbench, count: int, limit: int = 200_000) -> 
 
 def once(life: Life, grid: Grid) -> None:
     """Check that the task has ended, every block was placed once and every warp started once.
-    Blocks that were stopped are placed once more for each time, and their warps may start again."""
+    Stopped blocks are placed once more for each stop, and their warps may start again."""
     assert life.over and life.refusal is Refusal.NONE, life
     blocks = Counter(placed.block for placed in life.placed)
     assert blocks == Counter([*range(grid.blocks), *life.stopped]), blocks

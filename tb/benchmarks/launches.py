@@ -12,7 +12,7 @@ LATENCIES = (16, 64, 200)
 
 NUMBERS = {0: "cold", 2: "warm"}
 """The measured launches of a task: the first and the third. The first comes directly after a bind
-of its address space; after that, even the second launch finds no translations."""
+of its address space; even the second launch still finds no cached translations."""
 
 STEPS = {
     "doorbell": "doorbell → the task unit takes the launch",

@@ -1,5 +1,5 @@
-"""Priorities of streams whose kernels launch others: levels for streams, and an urgent parent
-beside low work; table and plot."""
+"""Priorities of streams whose kernels launch others: number of levels for streams, and an urgent
+parent beside low work; tables and plot."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,7 +30,7 @@ BLOCKS, THREADS = 6 * WAVES, 64
 """Blocks of the low kernel, and threads of each: six blocks fill the machine."""
 
 WORDS = 64
-"""Sums that each of the two children of the urgent kernel makes."""
+"""Sums computed by each of the urgent kernel's two children."""
 
 WAYS = {"bands": "its stream's priority", "lowest": "lowest priority"}
 """Priority of the urgent parent."""

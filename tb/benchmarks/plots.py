@@ -9,8 +9,8 @@ __all__ = ["Panel", "save_plot"]
 
 @dataclass(frozen=True)
 class Panel:
-    """A panel. `across` : label of the x axis. `lines` : values at `places`, or at the first of
-    them, by label."""
+    """A panel. `across` : label of the x axis. `lines` : by label, values at all `places` or at the
+    first ones."""
 
     title: str
     across: str
@@ -22,7 +22,7 @@ def save_plot(
     file: Path, title: str, upward: str, panels: Sequence[Panel], legend: str | None = None
 ) -> None:
     """Plot panels, which share the y axis with the label `upward`. `legend` : title of the legend,
-    which stands in the first panel, and in those that have other lines."""
+    which is shown in the first panel, and in panels with other lines."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -64,13 +64,13 @@ LOWS = {
     **{f"{length}, all alike": Timing(cycles=length) for length in LENGTHS},
     ENDLESS: Timing(cycles=1 << 31),
 }
-"""Low kernels. Spread: over a range of about the size of the mean."""
+"""Low kernels. "spread": durations over a range about as large as their mean."""
 
 ARRIVALS = (0.6, 0.93, 1.27, 1.61)
 """Arrivals of urgent kernels, in multiples of the length, after the start of the first low warp."""
 
 PATIENCE = 50_000
-"""Cycles of waiting for an urgent kernel among warps that never end."""
+"""Cycles to wait for an urgent kernel among warps that never end."""
 
 PACE = 10_000
 """Unit of `ARRIVALS` if warps never end."""
@@ -106,24 +106,24 @@ SWITCHES = {
 # Loss of throughput
 
 LOSS = ("alone", *WAYS)
-"""Without urgent kernels, and with them."""
+"""Without urgent kernels, and with them in each way."""
 
 LOSS_CYCLES, LOSS_WAVES = 5000, 10
-"""Mean duration of a low warp; and low blocks on each place of the machine."""
+"""Mean duration of a low warp; and number of low blocks per place of the machine."""
 
 LOSS_URGENT, LOSS_STEP = 9, 4600
 """Urgent blocks, and cycles from one to the next; the last one comes while low blocks still wait.
-The block with the smallest state is stopped first. It may have few warps left, so that another one
-follows: about one in ten is stopped in all."""
+The block with the smallest state is stopped first. It may have few warps left, so that another
+block must be stopped: in all, about one in ten is stopped."""
 
 
 def low_grid(low: str) -> Grid:
-    """Kernel that fills the machine for longer than urgent ones arrive."""
+    """Kernel that fills the machine until after the last urgent arrival."""
     return Grid(blocks=4 * WAVE, warps=WARPS, timing=LOWS[low])
 
 
 def urgent_grid() -> Grid:
-    """Kernel with one block per SM, that is soon over."""
+    """Short kernel with one block per SM."""
     return Grid(blocks=SAVING.sms, warps=WARPS, timing=URGENT)
 
 
@@ -138,7 +138,7 @@ def loss_grid() -> Grid:
 
 
 def loss_urgent() -> Grid:
-    """Kernel of one block, that is soon over."""
+    """Short kernel of one block."""
     return Grid(blocks=1, warps=WARPS, timing=URGENT)
 
 

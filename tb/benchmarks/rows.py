@@ -15,7 +15,7 @@ _SHARE = 0.98
 
 @dataclass(frozen=True)
 class Row:
-    """One measurement. `budget` : maximum, `least` : minimum, None if there is none."""
+    """One measurement. `budget`, `least` : maximum and minimum, each None if there is none."""
 
     what: str
     budget: int | None = None

@@ -24,7 +24,7 @@ __all__ = [
 _LOW, _MEDIUM, _HIGH = Interleave
 
 SLICE = 500
-"""Cycles of a slice, if nothing else is said."""
+"""Cycles of a slice by default."""
 
 LEVELS = (
     (_LOW, _LOW),
@@ -40,7 +40,7 @@ SLICES = (250, 500, 1000)
 """Slices of busy groups of level LOW, in cycles."""
 
 SHORT = 10
-"""Shortest slice, in cycles, as the unit is set."""
+"""Shortest slice, in cycles, with the unit used here."""
 
 FAR = (1, 4, 8)
 """Distances in the list between two busy groups."""
@@ -72,7 +72,8 @@ def level_key(levels: tuple[Interleave, ...], place: int) -> str:
 
 
 def slice_key(cycles: int) -> str:
-    """Share of the group with this slice among `SLICES`, likewise."""
+    """Share of the group with this slice, among groups with `SLICES`, in thousandths of the
+    methods."""
     return key("share by slice", cycles)
 
 

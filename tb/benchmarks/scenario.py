@@ -21,7 +21,7 @@ __all__ = ["PAGE", "START", "Command", "Look", "Run", "Scenario"]
 PAGE = 4096
 
 START = 1000
-"""First cycle for look-ups: by then all spaces are bound, and all sets have been cleared."""
+"""First cycle for look-ups: all spaces are bound and all sets cleared by then."""
 
 _TABLES = MEMORY_BYTES // 2
 """Address of the first table; pages are below."""

@@ -1,4 +1,5 @@
-"""Many applications: in one universal context, and each in its own, in turn (SHARE-11)."""
+"""Many applications: all in one universal context, and each in its own context, in turn
+(SHARE-11)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -62,13 +63,14 @@ CASES = tuple((way, count) for way, most in _MOST.items() for count in COUNTS if
 """Ways, and numbers of applications. A machine has 16 contexts at most."""
 
 KERNELS = 4
-"""Kernels of an application, one after the other: each is pushed when the last one has ended."""
+"""Kernels of an application, one after the other: each is pushed when the previous one has
+ended."""
 
 
 @dataclass(frozen=True)
 class Application:
-    """Kernels of an application: so many, of `blocks` blocks of `warps` warps, each of which
-    computes as `timing` says."""
+    """An application with `kernels` kernels of `blocks` blocks of `warps` warps, each with
+    `timing`."""
 
     kernels: int
     blocks: int
@@ -77,12 +79,12 @@ class Application:
 
 
 SMALL = Application(KERNELS, 2, 4, TimingTask(cycles=6000, spread=2047))
-"""It fills a sixteenth of the machine's warps."""
+"""A small application, which fills a sixteenth of the machine's warps."""
 
 MEASURES = ("makespan", "use", "first", "fair", "changes", "change")
-"""Cycles; warps in use, in thousandths of the machine's; cycles from a push to the first warp,
-mean; end of the first application, in thousandths of the end of the last; changes of context, and
-cycles of each, mean."""
+"""Total cycles; warps in use, in thousandths of all warps; mean cycles from a push to the first
+warp; end of the first application, in thousandths of the end of the last; changes of context, and
+mean cycles of a change."""
 
 # Idle applications
 
@@ -165,14 +167,14 @@ def residences(events: Iterable[Event]) -> Iterator[Residence]:
 
 
 def use(found: Sequence[Residence], span: int) -> int:
-    """Warps in use during `span` cycles, in thousandths of the machine's."""
+    """Warps in use during `span` cycles, in thousandths of the machine's warps."""
     warps = MACHINE_SHARED.sms * MACHINE_SHARED.sm_warps
     return round(1000 * sum(one.ended - one.began for one in found) / (warps * span))
 
 
 def timeline(found: Sequence[Residence], begun: int, end: int, names: Mapping[int, str]) -> str:
-    """A line for each SM, with the name of the application that is on it in the middle of each part
-    of the time, or a point."""
+    """A line per SM: for each interval, the name of the application that is on the SM in the middle
+    of the interval, or a point."""
     lines = []
     for sm in range(MACHINE_SHARED.sms):
         row = ""

@@ -3,10 +3,9 @@
 Clients and commands are read from files, memory answers after a fixed number of cycles, and events
 are written to a trace; no Python runs per cycle. A test can access these names of module `stage`:
 
-    clk       input
-    load      1: reset, and read all files; a run begins when it returns to 0, and `now` counts
-    latency   cycles from a read of memory to its beat, at least 1
-    idle      everything was answered and acknowledged; the trace is complete one cycle later
+    clk input load 1: reset, and read all files; when it returns to 0, a run begins and `now` counts
+    latency cycles from a read of memory to its beat, at least 1 idle everything was answered and
+    acknowledged; the trace is complete one cycle later
 """
 
 import os

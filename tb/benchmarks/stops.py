@@ -31,8 +31,8 @@ class Size:
 
     @property
     def bytes(self) -> int:
-        """Bytes of its state: a line for the fates of its warps and one for each warp, shared
-        memory, and registers as they are allocated."""
+        """Bytes of its state: a line for the fates of its warps, a line for each warp, shared
+        memory, and registers as allocated."""
         unit = REGISTER_UNIT // WARP_THREADS
         registers = -(-self.registers // unit) * unit
         return STATE_LINE * (1 + self.warps * (1 + registers)) + self.shared
@@ -51,7 +51,7 @@ class Size:
         )
 
     def bound(self, latency: int) -> int:
-        """Most cycles in which its core saves it, as tested for the core alone."""
+        """Maximum cycles in which a core saves it, as tested for the core alone."""
         return stop_bound(
             self.bytes // SAVING.beat_bytes,
             self.warps,
@@ -70,7 +70,7 @@ SIZES = (
     Size(1, 128, 0),
     Size(6, 20, 8192),
 )
-"""By bytes of state."""
+"""Stopped blocks, in order of their bytes of state."""
 
 _WHAT = {"free": "told → free", "start": "sent → urgent warp"}
 

@@ -29,7 +29,7 @@ def measure(module: str) -> dict[str, int]:
 
 
 def test_cycles_are_as_recorded():
-    """Cycles are as recorded, so that no change makes a row worse unnoticed."""
+    """Cycles are as recorded, so that no change makes a row worse without notice."""
     compare(measure("cocotb_bench"), list(ROWS))
 
 

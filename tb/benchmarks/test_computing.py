@@ -1,7 +1,7 @@
 """Measures launches, urgent kernels, tasks of many address spaces and preemption on the whole
 machine with timing cores, and compares the cycles with the recorded ones, as `test_bench` does.
 
-All tests belong to `make bench`, as building a machine takes minutes, once.
+All tests belong to `make bench`, as building the machine takes minutes the first time.
 """
 
 import json
@@ -68,7 +68,7 @@ def test_computing(what: ModuleType, page: str, title: str) -> None:
 
 @pytest.mark.bench
 def test_preemption() -> None:
-    """Cycles of stops, and what they bring and cost, are as recorded."""
+    """Cycles of stops, and their gain and cost, are as recorded."""
     measured = measure("cocotb_stops", SAVING) | measure("cocotb_preemption", SAVING)
     if recording():
         preemption.plot(measured, DOCS / "preemption.png")

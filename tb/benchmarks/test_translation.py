@@ -1,4 +1,4 @@
-"""Measures translation alone, in cycles, and compares with the recorded ones, as `test_bench` does.
+"""Measures translation alone, and compares its cycles with the recorded ones, as `test_bench` does.
 
 `make bench` shows the rows with their budgets, and the tables.
 """
@@ -37,7 +37,7 @@ def test_translation():
 
 @pytest.mark.bench
 def test_streams():
-    """Hit rates and run times are as recorded: of a stream, by number of spaces and sizes; of
+    """Hit rates and run times are as recorded: for one stream, by number of spaces and sizes; for
     spaces of several hit classes, alone and together."""
     measured: dict[str, int] = {}
     for sizes in (*streams.SPACES, streams.INTERFERENCE):

@@ -26,8 +26,8 @@ __all__ = [
 ]
 
 LENGTHS = (100, 300, 1000, 3000, 10_000)
-"""Mean duration of the low kernel's warps in cycles; the durations are spread evenly over a range
-of about the same size."""
+"""Mean duration of the low kernel's warps in cycles; durations are spread evenly over a range about
+as large as the mean."""
 
 LOW_WARPS, WAVES = 5, 8
 LOW_BLOCKS = 12 * WAVES

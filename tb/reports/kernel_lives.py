@@ -1,7 +1,7 @@
 """Activity of kernels, blocks, warps and SMs during a run, derived from its trace and its records.
 
-Cycles count from the start of the run. `Lost` is raised if the trace and the records disagree, so
-that a block which never ran, or ran twice, is detected even if the results are correct.
+Cycles count from the start of the run. `Lost` is raised if trace and records disagree, so that a
+block that never ran, or ran twice, is detected even if the results are correct.
 """
 
 from collections import Counter, deque
@@ -48,7 +48,7 @@ class WarpLife:
 
 @dataclass
 class ChildLaunch:
-    """Launch of a kernel by a block, asked for in cycle `start` and answered in cycle `end`;
+    """Launch of a kernel by a block, requested in cycle `start` and answered in cycle `end`;
     `child` is None if it was refused."""
 
     start: int
@@ -58,7 +58,7 @@ class ChildLaunch:
 
     @property
     def name(self) -> str:
-        """Title of the child, or why the launch was refused."""
+        """Title of the child, or the reason for refusing the launch."""
         if self.child is None:
             return f"refused launch: {self.refusal.name}"
         return f"launch of {self.child.title}"
@@ -66,10 +66,10 @@ class ChildLaunch:
 
 @dataclass
 class BlockLife:
-    """A block of a kernel on an SM: it was placed in cycle `placed`, ran on SM `sm`, to which it
-    came by `step`, and got block slot `slot` when its first warp started. If it was stopped, its
-    warps were saved from cycle `saving` on, and it left in cycle `saved`, -1 otherwise; it then
-    `restores` on the SM where it continues. `launches` are those of children, in order."""
+    """A block of a kernel on an SM: placed in cycle `placed` by `step`, it ran on SM `sm`, in block
+    slot `slot` from the start of its first warp on. If it was stopped, its warps were saved from
+    cycle `saving` on, and it left in cycle `saved`; both are -1 otherwise. `restores` : it was
+    restored here after a stop. `launches` : launches of children, in order."""
 
     kernel: "KernelLife"
     at: tuple[int, int, int]
@@ -100,15 +100,15 @@ class KernelLife:
 
     Members
     -------
-    record : of a child, that of the kernel which the driver launched, with the child's own kernel,
-        sizes, task record and priority.
-    title : its name, with its index in a series; of a child that has none, its parent's and its
-        number.
-    parent : the kernel that launched it; None: the driver did.
-    launched : when the task unit began its launch; of a child, when its parent asked for it.
-    opened : when it got a slot; several cycles if it was evicted.
-    over : when it was over.
-    blocks : blocks in the order in which they were placed; a restored one again.
+    record : for a child, the record of its root kernel, with the child's own kernel, sizes, task
+        record and priority.
+    title : its name, with its index in a series; for a child without a name, its parent's title and
+        its number.
+    parent : the kernel that launched it; None if the driver did.
+    launched : when the task unit began its launch; for a child, when its parent requested it.
+    opened : each cycle in which it got a slot: several if it was evicted.
+    over : when it ended.
+    blocks : blocks in the order of placement; a restored block appears again.
     sms : SMs that may take its blocks, if known.
     """
 
@@ -143,7 +143,8 @@ class KernelLife:
 
     @property
     def first_warp(self) -> WarpLife:
-        """The warp that started first; if it was cancelled before that, none at its end."""
+        """The warp that started first; if no warp started before it was cancelled, a placeholder at
+        its end."""
         warps = (warp for block in self.blocks for warp in block.warps)
         none = WarpLife(-1, -1, self.over, self.over)
         return min(warps, key=lambda warp: warp.start, default=none)
@@ -160,7 +161,7 @@ class KernelLife:
 
     @property
     def stops(self) -> list[BlockLife]:
-        """Its blocks that were stopped and saved, as often as they were."""
+        """Its blocks that were stopped and saved, once per stop."""
         return [block for block in self.blocks if block.saved >= 0]
 
     @property
@@ -175,7 +176,7 @@ class KernelLife:
 
     def check(self) -> None:
         """Raise `Lost` unless each of its blocks ran exactly once, with all its warps, on an SM
-        that may take it; of a cancelled one, those that ran."""
+        that may take it. Blocks of a cancelled kernel ran at most once, maybe with fewer warps."""
         if min(self.launched, self.over) < 0 or not self.opened:
             raise Lost(f"{self.title}: it was not launched and ended")
         for block in self.blocks if self.sms is not None else []:
@@ -365,7 +366,7 @@ class _Reader:
         self._placed[block.sm].append(block)
 
     def _stopped(self, cycle: int, sm: int, kernel: KernelLife, at: tuple[int, int, int]) -> None:
-        """A block has left its SM. If it had not begun there, it was as if never placed there."""
+        """A block has left its SM. If it had not begun, it counts as never placed there."""
         for block in self._placed[sm]:
             if block.kernel is kernel and block.at == at:
                 self._placed[sm].remove(block)
@@ -389,7 +390,7 @@ class _Reader:
         raise Lost(f"{kernel.title} {at}: it moved, although no SM had it")
 
     def _warp(self, cycle: int, event: trace.WarpStarted) -> None:
-        """Add a warp; the first warp of a block tells its slot."""
+        """Add a warp; the first warp of a block determines its slot."""
         key = event.sm, event.slot
         if event.index == 0:
             # A more urgent block may start before one that was placed earlier.
@@ -414,7 +415,7 @@ class _Reader:
         self._done.kernels.sort(key=lambda kernel: kernel.launched)
         for life in (*self._done.kernels, *(one for left in self._coming.values() for one in left)):
             life.check()
-            # Of a cancelled kernel, blocks may have been dropped.
+            # A cancelled kernel may have dropped blocks.
             life.blocks = [block for block in life.blocks if block.warps]
         for sm in self._done.sms:
             sm.measure()

@@ -102,8 +102,8 @@ def lives_table(done: KernelActivity) -> str:
 
 
 def children_table(done: KernelActivity) -> str:
-    """Kernels that kernels launched, by the kernel that they descend from and by depth, with cycles
-    from each launch to the first warp and to the end; "" if there were none."""
+    """Kernels launched by kernels, by root kernel and depth, with cycles from each launch to the
+    first warp and to the end; "" if there were none."""
     levels: dict[tuple[str, int], list[KernelLife]] = {}
     for kernel in done.kernels:
         if kernel.parent is not None:
@@ -123,8 +123,8 @@ def children_table(done: KernelActivity) -> str:
 
 
 def stops_table(done: KernelActivity) -> str:
-    """Blocks that were stopped and saved, by kernel, with those of all its descendants together; ""
-    if there were none."""
+    """Blocks that were stopped and saved, by kernel, including all its descendants; "" if there
+    were none."""
     groups: dict[str, list[KernelLife]] = {}
     for kernel in done.kernels:
         title = kernel.title if kernel.parent is None else f"{kernel.root.title}: descendants"

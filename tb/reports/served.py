@@ -5,9 +5,8 @@
 Each application is a process of Perfetto. Its tracks are: the pointers on its queue, its warps on
 the SMs, and its tasks, on as many tracks as run at the same time. The machine is a process, too:
 each block slot of an SM shows the owner of its block, and each SM the number of its warps. An arrow
-leads from a task to its first block. Kernels that were launched by kernels are tasks of their
-parent's application, from their first block to their last. A stopped block stays until its state is
-saved.
+leads from a task to its first block. Kernels launched by kernels are tasks of their parent's
+application, from their first block to their last. A stopped block stays until its state is saved.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -37,7 +36,7 @@ MACHINE = "machine"
 QUEUE = "pointers on the queue"
 
 _LATER = 1 << 62
-"""End of what has not ended."""
+"""Cycle of an end that has not come yet."""
 
 Values = list[tuple[int, int]]
 """(cycle, value) at each change."""
@@ -70,7 +69,7 @@ class _Task:
 
 @dataclass(eq=False)
 class _Application:
-    """An application, and what became of its work."""
+    """An application, and the progress of its work."""
 
     first: Entry
     gone: int = _LATER
@@ -81,8 +80,8 @@ class _Application:
 
 @dataclass(eq=False)
 class _Block:
-    """A block on an SM while any of its warps is there. `flows` : arrow from its task, to the first
-    block."""
+    """A block on an SM, while any of its warps is there. `flows` : the arrow from its task, for the
+    task's first block."""
 
     owner: _Application
     task: _Task
@@ -93,7 +92,7 @@ class _Block:
     stopped: bool = False
 
     def ended(self, end: int) -> int:
-        """Cycle of its last warp's end; `end` while some are there."""
+        """Cycle in which its last warp ended; `end` while warps are there."""
         return end if self.warps else self.last
 
 
@@ -160,7 +159,7 @@ class _Reader:
         return task
 
     def _opened(self, cycle: int, row: int, asid: int, page: int) -> None:
-        """A row is another task's from now on. A child's is the first that is known of it."""
+        """A row belongs to another task from now on. For a child this is the first event."""
         known = self._spaces.get((asid, page))
         if known is None and asid in self._holders:
             owner = self._holders[asid]
@@ -223,7 +222,7 @@ def _application(process: Process, one: _Application, end: int) -> None:
 
 
 def _lanes(tasks: Sequence[_Task]) -> list[list[_Task]]:
-    """The tasks on as few tracks as possible, so that those of a track do not overlap."""
+    """The tasks on as few tracks as possible, without overlaps on a track."""
     lanes: list[list[_Task]] = []
     for task in tasks:
         free = (lane for lane in lanes if lane[-1].over <= task.launched)

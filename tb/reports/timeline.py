@@ -55,10 +55,10 @@ TRANSLATION = "translation"
 """Name of the track group of translation."""
 
 SAVING = "state is saved"
-"""Name of the slice inside that of a stopped block."""
+"""Name of the slice inside the slice of a stopped block."""
 
 INVALIDATIONS, FAULTS = "invalidations", "faults"
-"""Names of its tracks of instants."""
+"""Names of the group's tracks of instants."""
 
 _RUN_FLOWS = 1 << 32
 """Number of flow ids reserved for each run."""
@@ -181,8 +181,8 @@ class _Run:
                 process.instant(track, cycle, f"halted: {cause}")
 
     def _kernels(self) -> None:
-        """Kernels, one track per stream, as kernels of a stream do not overlap; and as many for
-        those of each depth as are needed."""
+        """Kernels: one track per stream, as kernels of a stream do not overlap; and, for their
+        descendants, as many tracks per depth as needed."""
         process, kernels = self._process, self._activity.compute.kernels
         group = process.track(KERNELS) if kernels else 0
         for stream in dict.fromkeys(kernel.record.stream for kernel in kernels):
@@ -220,7 +220,7 @@ class _Run:
                 span = launch.start, launch.end, launch.name
                 process.slice(tracks[block.slot], *span, flows=arrow)
             if block.saved >= 0:
-                # A launch under way goes on while the other warps are being saved.
+                # A launch in progress continues while the other warps are being saved.
                 begin = max([block.saving, *(launch.end for launch in block.launches)])
                 process.slice(tracks[block.slot], begin, block.saved, SAVING)
         warps = [(block, warp) for block in sm.blocks for warp in block.warps]

@@ -69,7 +69,7 @@ _TITLES = {"priority": WITH, "count-first": WITH, "none": WITHOUT}
 """Name of the run under each policy."""
 
 _PREEMPTION = {Urgency.SAVE: "with save", Urgency.DRAIN: "with drain"}
-"""Name of the run with each urgency, if it was chosen."""
+"""Name of the run with each urgency, if an urgency was chosen."""
 
 _FEW_SMS = 4
 """Maximum number of SMs for the shorter estimate of the build time."""

@@ -5,8 +5,8 @@
 Runs tests (default: directed and random tests of the whole machine at its default size) on builds
 with coverage, adds up the counts, prints a table by module, and lists unreached points in
 `sim_build/coverage/missing.txt`. `tb/tools/coverage.toml` names the points that cannot or need not
-be reached, each with a reason. Temporaries of the Verilog exporter are not counted; the lines that
-use them are.
+be reached, each with a reason. Temporaries of the Verilog exporter are not counted, but the lines
+that use them are.
 """
 
 import fnmatch

@@ -1,6 +1,6 @@
-"""Everything that decides the results of a test file, except the seed.
+"""Everything that determines the results of a test file, except the seed.
 
-Comments and docstrings do not: a change of these leaves results valid.
+Comments and docstrings are not part of it: changing them leaves results valid.
 """
 
 import ast
@@ -27,7 +27,7 @@ _EVERYWHERE = {("tb", "simulation"), *((top,) for top in _FOLDERS[:2])}
 
 
 def code(text: bytes) -> str:
-    """A Python file without comments, docstrings and form."""
+    """A Python file without comments, docstrings and formatting."""
     return ast.dump(_tree(text))
 
 
@@ -67,9 +67,9 @@ def digest(test: Path) -> str:
 
 @cache
 def files(test: Path) -> frozenset[Path]:
-    """Python files of the project on which a test file depends: what it and `conftest.py` import,
-    modules whose names stand in their strings, and the same of all of these. The start of a name,
-    as in f"signalbox.tb.units.copy.{name}", stands for all modules of the folder."""
+    """Python files of the project on which a test file depends: modules that it and `conftest.py`
+    import or name in strings, and, recursively, modules that these import or name. The start of a
+    name, as in f"signalbox.tb.units.copy.{name}", stands for all modules of the folder."""
     found: set[Path] = set()
     waiting = [test, ROOT / "tb" / "conftest.py"]
     while waiting:
@@ -97,8 +97,8 @@ def _names(node: ast.AST) -> Iterator[str]:
 
 
 def _module(name: str) -> Iterator[Path]:
-    """Files that run when a module of the project, or a member of one, is imported; for the start
-    of a name, those of all modules that it may be."""
+    """Files that run when a module of the project, or a member of a module, is imported; for the
+    start of a name, the files of all modules that it may name."""
     package, *parts = name.split(".")
     folder = ROOT
     for part in parts if package == "signalbox" else ():

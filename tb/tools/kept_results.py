@@ -2,11 +2,11 @@
 
     pytest -p signalbox.tb.tools.kept_results --keep-results FILE
 
-FILE has a line for each test that passed: its name, the digest of all that its results depend on
-(`tb.tools.dependencies`), its seed and the results of its cocotb tests. If the digest is still the
-same, the test is reported as passed, with these results and the property `kept`, which tells the
-seed. Tests in `tb/tools` look at all files of the project, and those of `examples` import modules
-that are outside it, so they always run. With `SIGNALBOX_AGAIN=1`, all do.
+FILE has a line for each test that passed: its name, the digest of everything that its results
+depend on (`tb.tools.dependencies`), its seed and the results of its cocotb tests. If the digest is
+still the same, the test is reported as passed, with these results and the property `kept`, which
+contains the seed. Tests in `tb/tools` read all files of the project, and tests in `examples` import
+modules from outside it, so these always run. With `SIGNALBOX_AGAIN=1`, all tests run.
 """
 
 import json
@@ -30,7 +30,7 @@ KEPT = "kept"
 """Name of the property in the JUnit file."""
 
 _DIGEST = "digest"
-"""The same, for the digest of a test that was not kept."""
+"""Name of the property with the digest of a test that was not kept."""
 
 _OPTION = "--keep-results"
 
@@ -56,21 +56,21 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class KeptResults:
-    """Skips what is known to pass, and remembers what passes. `writes` : this process does the
-    latter; of those of pytest-xdist, only one."""
+    """Skips tests that are known to pass, and remembers tests that pass. `writes` : whether this
+    process writes the file; only one process of pytest-xdist does."""
 
     def __init__(self, file: Path, *, writes: bool) -> None:
         self._file, self._writes = file, writes
         reads = file.exists() and os.environ.get(AGAIN, "0") in {"", "0"}
         lines = file.read_text().splitlines() if reads else []
-        whole = [line for line in lines if line.endswith("}")]  # not if a run was killed
+        whole = [line for line in lines if line.endswith("}")]  # a killed run leaves a cut line
         self._known = {one.test: one for one in (_Passed(**json.loads(line)) for line in whole)}
         self._fresh: dict[str, _Passed] = {}
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None]:
-        """After others have chosen tests: those that are known only report, the others with the
-        digest of the code that is about to be tested."""
+        """After other plugins have selected tests: known tests only report their results; the
+        others get the digest of the code about to be tested."""
         yield
         for item in items:
             known, now = self._known.get(item.nodeid), _digest(item.nodeid)
@@ -82,7 +82,7 @@ class KeptResults:
                 item.user_properties.append((_DIGEST, now))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Write a test that has passed when it is torn down."""
+        """Write a passed test to the file when it is torn down."""
         properties = [(str(name), str(value)) for name, value in report.user_properties]
         now = dict(properties).get(_DIGEST)
         if self._writes and report.when == "call" and report.passed and now:

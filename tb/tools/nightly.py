@@ -4,15 +4,16 @@
         [PART...]
 
 Without names, all parts run one after another. A part fails if it takes longer than an hour, or
-than `--limit`, for slow or busy machines. Its outcome and output are kept in `sim_build/nightly/`.
-A part that has passed on the current sources, here or recorded, is not repeated, and of the other
-parts no test that has passed here on the same code (`kept_results`). So an interrupted run can be
-continued, and a change of one unit costs the tests of that unit. With `--again`, all are repeated.
+than `--limit` (for slow or busy machines). Its outcome and output are kept in `sim_build/nightly/`.
+A part that has passed on the current sources, here or as recorded, is not repeated; in other parts,
+tests that have passed here on the same code are not repeated (`kept_results`). So an interrupted
+run can be continued, and a change of one unit costs only the tests of that unit. With `--again`,
+everything is repeated.
 
 At the end, all known results are printed and written to `sim_build/nightly/page.md`: parts with
 their seeds, commits, counts and times, and whether each requirement is shown. Results of other
-sources are shown as such. `--record` also writes results and page to `docs/`, to be committed: so a
-night can be spread over several machines and days.
+sources are marked as such. `--record` also writes results and page to `docs/`, to be committed, so
+a nightly run can be spread over several machines and days.
 """
 
 import argparse
@@ -64,7 +65,7 @@ class Part:
     commands : returns the commands for a seed.
     limit : seconds for all commands together.
     later : offset of the part's seed from the seed of the run.
-    pages : its result depends on the pages, too.
+    pages : whether its result also depends on the pages.
     """
 
     about: str
@@ -94,7 +95,7 @@ _EVERY_SIZE = ("--dist", "worksteal", "-m", "not (bench or soak)", "--ignore", _
 
 
 def _sizes(simulator: str, other: str, count: int) -> dict[str, Part]:
-    """Every size on one simulator, the tests dealt out to `count` parts."""
+    """Every size on one simulator, with the tests split into `count` parts."""
 
     def share(number: int) -> Part:
         dealt = ["--splits", str(count), "--group", str(number)]
@@ -111,7 +112,7 @@ def _mutants(seed: int) -> list[list[str]]:
 
 
 def _seeds(number: int) -> Part:
-    """The simulating tests of every change, with further seeds."""
+    """The simulating tests of `make test`, with further seeds."""
     about = f"{SEEDS} further seeds on Verilator"
     name, first = f"seeds_{number}", number * SEEDS
     repeated = ("--dist", "worksteal", "-k", _SIMULATED, "--seeds", str(SEEDS))
@@ -149,7 +150,7 @@ PARTS = {
         lambda _: [_pytest("bench", "-m", "bench", "--dist", "loadfile")],
     ),
 }
-"""Parts in the order in which they run: those that fail soonest come first."""
+"""Parts in the order in which they run: parts that fail soonest come first."""
 
 _SIMULATORS = [name for name in PARTS if name.startswith(("verilator", "icarus"))]
 _SHOWING = (*_SIMULATORS, "soak", "exports", "bench", "proofs")
@@ -193,7 +194,7 @@ def _shown(name: str) -> dict[str, bool]:
 
 
 def _before(name: str) -> str:
-    """How many tests of the part were not repeated; "" for none."""
+    """Text with the number of tests of the part that were not repeated; "" for none."""
     try:
         properties = ElementTree.parse(_junit(name)).iter("property")
     except (FileNotFoundError, ElementTree.ParseError):

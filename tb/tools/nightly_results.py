@@ -39,7 +39,7 @@ _PAGES = (
     ":!CONTRIBUTING.md",
     ":!LICENSE",
 )
-"""Files that change no result, except of a part that reads the pages."""
+"""Files that affect no result, except of parts that read the pages."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def _write(outcome: Outcome, folder: Path) -> None:
 
 def known(parts: Iterable[str], counts: Callable[[Outcome], bool]) -> dict[str, Outcome]:
     """The last result of each part that has one, here or recorded. A result that applies to the
-    present sources is preferred. `counts` : tells whether a result does."""
+    present sources is preferred. `counts` : whether a result applies to them."""
     found: dict[str, Outcome] = {}
     for part, folder in product(parts, (FOLDER, RECORDED)):
         file = folder / f"{part}.json"
@@ -94,17 +94,17 @@ def record(outcomes: Iterable[Outcome], text: str) -> None:
 
 
 def present_commit() -> str:
-    """Hash of the commit, with "+" if there are uncommitted changes besides recorded results, or no
-    repository."""
+    """Hash of the commit, with "+" if there are uncommitted changes besides recorded results; or a
+    text for no repository."""
     changes = _git("status", "--porcelain", "--", ".", *_apart())
     head = _git("rev-parse", "HEAD")
     return head + "+" * bool(changes) if head else "unknown+"
 
 
 def same_sources(one: str, other: str, *, pages: bool = False) -> bool:
-    """Whether two commits differ in nothing that can change a result: in pages, comments and
-    docstrings alone, or, with `pages`, not at all. A tree with uncommitted changes has the sources
-    of no commit."""
+    """Whether two commits differ in nothing that can change a result: only in pages, comments and
+    docstrings, or, with `pages`, not at all. A tree with uncommitted changes is the same as no
+    commit."""
     if "+" in one + other:
         return False
     if one == other:

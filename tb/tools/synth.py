@@ -96,7 +96,7 @@ def _fabric(config: Config) -> MemoryFabric:
 
 
 def _saving(config: Config) -> Config:
-    """The same machine, but it saves stopped blocks: all those of two contexts."""
+    """The same machine, which saves stopped blocks: room for all blocks of two contexts."""
     return replace(config, save_places=2 * config.sms * config.sm_blocks)
 
 

@@ -11,7 +11,7 @@ from signalbox.tb.folders import ROOT
 from signalbox.tb.tools.command_help import COMMANDS, help_text
 
 FOLDERS = ("docs", "driver", "examples", "hw", "tb")
-"""Folders that contain pages, and folders whose paths are checked. The top folder has pages too."""
+"""Folders that contain pages, and whose paths are checked. The top folder contains pages too."""
 
 LINES = 200
 """Maximum number of lines of the README."""

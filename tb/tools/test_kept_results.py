@@ -1,4 +1,4 @@
-"""Kept results: what a test depends on, and tests that are not repeated."""
+"""Kept results: dependencies of a test, and tests that are not repeated."""
 
 from pathlib import Path
 
@@ -12,15 +12,15 @@ pytest_plugins = "pytester"
 
 
 def test_code():
-    """Comments, docstrings and form do not count; all else does."""
+    """Comments, docstrings and formatting do not count; everything else does."""
     old = code(b'"""Text."""\nA = 1\n"""One."""\ndef f():\n    """No statement."""\n')
     assert old == code(b"A = (1)  # one\ndef f(): 'other'")
     assert old != code(b"A = 2\ndef f(): pass") and old != code(b'"""Text."""\nB = 1\ndef f(): 1')
 
 
 def test_files():
-    """Imports count, direct and indirect ones, and modules named in strings, as those of cocotb
-    are; other units do not."""
+    """Direct and indirect imports count, and modules named in strings, such as cocotb modules;
+    other units do not."""
     found = {
         file.relative_to(ROOT).as_posix() for file in files(ROOT / "tb/units/copy/test_copy.py")
     }
@@ -63,8 +63,9 @@ def test_torn(torn):
 
 @pytest.mark.parametrize("jobs", [(), pytest.param(("-n", "2"), marks=pytest.mark.nightly)])
 def test_kept(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, jobs: tuple[str, ...]):
-    """What has passed is not repeated until its code changes, and is reported with the results of
-    its cocotb tests; what has failed is repeated. The code is that from before the run."""
+    """Passed tests are not repeated until their code changes, and are reported with the results of
+    their cocotb tests; failed tests are repeated. The recorded digest is that of the code before
+    the run."""
     (pytester.path / "digest").write_text("1")
     monkeypatch.setenv("SIGNALBOX_SEED", "7")
     pytester.makeconftest(

@@ -45,7 +45,7 @@ def test_commands(target: str):
 
 
 def test_types_of_every_folder():
-    """`make lint` looks at the types of all folders of `tb` but that of the units."""
+    """`make lint` checks the types in all folders of `tb` except `units`."""
     included = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pyright"]["include"]
     folders = {str(file.parent.relative_to(ROOT)) for file in ROOT.glob("tb/*/__init__.py")}
     assert folders - {*included} == {"tb/units"}

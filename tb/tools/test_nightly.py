@@ -98,7 +98,7 @@ def test_older_results_are_shown(folder: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_results_of_other_machines(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    """Recorded results count where nothing else is known, on commits with the same sources."""
+    """Recorded results count if nothing else is known, on commits with the same sources."""
     assert nightly.main(["--seed", "1", "--record", "good"]) == 0
     monkeypatch.setattr(nightly, "present_commit", lambda: "xyz")
     assert nightly.main(["--seed", "4", "good"]) == 0
@@ -111,7 +111,7 @@ def test_results_of_other_machines(folder: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_night_of_several_days(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    """Results of other sources are recorded beside those of the present ones."""
+    """Results of other sources are recorded beside results of the present sources."""
     monkeypatch.setattr(nightly, "same_sources", lambda one, other, **_: one == other)
     nightly.main(["--seed", "1", "good"])
     monkeypatch.setattr(nightly, "present_commit", lambda: "def")
@@ -122,8 +122,8 @@ def test_a_night_of_several_days(folder: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_same_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Pages and docstrings change nothing, except for parts that read them; recorded results never
-    do."""
+    """Changes of pages and docstrings affect only parts that read them; changes of recorded results
+    affect none."""
     for name, path in (("ROOT", "."), ("RECORDED", "docs/nightly"), ("PAGE", "docs/nightly.md")):
         monkeypatch.setattr(nightly_results, name, tmp_path / path)
 
@@ -179,7 +179,7 @@ def test_results_of_tests(folder: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_kept_results(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    """The count of tests that were not repeated is shown; with `again`, all are."""
+    """The number of tests that were not repeated is shown; with `again`, all are repeated."""
     junit = folder / "good.xml"
     text = '<testcase><properties><property name="kept" value="seed 1"/></properties></testcase>'
     write = f"open({str(junit)!r}, 'w').write({text!r}); print('2 passed')"

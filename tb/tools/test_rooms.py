@@ -55,8 +55,8 @@ def paths(edges: set[tuple[str, str]]) -> set[tuple[str, str]]:
 
 @pytest.mark.parametrize("package", ["hw", "driver"])
 def test_arrows_are_the_imports(package: str):
-    """Every arrow of the picture is an import, every import follows from arrows, and no arrow from
-    others; run `make rooms` after a change of the imports."""
+    """Every arrow of the picture is an import, every import follows from arrows, and no arrow
+    follows from others; run `make rooms` after a change of the imports."""
     name = rf"{package}\.(\w+)"
     drawn = {*re.findall(f'id="{name}-{name}"', rooms.OUT.read_text())}
     written, reached = imports(package), paths(drawn)

@@ -1,4 +1,4 @@
-"""Mutants of `hw` and `driver`: small errors in the source that a test has to detect.
+"""Mutants of `hw` and `driver`: small errors in the source that a test must detect.
 
     make mutate ARGS='[--sample N] [--seed N] [--jobs N] [--proofs] [--list] PATH[:LINE] ...'
 
@@ -6,5 +6,5 @@
 hardware mutant is an input of a multiplexer that a plusarg controls, so all mutants of a unit are
 in one build; a mutant that changes the elaboration is built separately. `plugin` loads the changed
 sources into pytest. `run` runs the tests of a unit (`units.toml`) for one mutant after another.
-Survivors that do not show a gap in the tests are listed in `explained.toml`, with the reason.
+Survivors that do not indicate a gap in the tests are listed in `explained.toml`, with the reason.
 """

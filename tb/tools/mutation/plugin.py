@@ -1,8 +1,8 @@
 """Loads changed sources of `hw` and `driver`; for pytest (`-p`) and for proofs.
 
-Environment: `SIGNALBOX_MUTANTS` names a JSON file with the active mutants, which maps for each
-source file the number within the file to the number at run time. `SIGNALBOX_REACHED` names a file
-for the numbers of the mutants that the run reached, one line per design.
+Environment: `SIGNALBOX_MUTANTS` names a JSON file with the active mutants: for each source file, a
+map from the number within the file to the number at run time. `SIGNALBOX_REACHED` names a file for
+the numbers of the mutants that the run reached, one line per design.
 """
 
 import importlib.abc
@@ -109,7 +109,7 @@ def _switch_hardware(active: str) -> None:
 
     def with_plusarg(*arguments: Any, plusargs: Sequence[str] = (), **options: Any) -> Path:
         chosen = [*plusargs, f"+mutant={switch.ALIVE}"]
-        # Not apart, as plusargs do not reach separate models.
+        # No separate models (`apart`), as plusargs do not reach them.
         return simulate(*arguments, plusargs=chosen, **options | {"apart": False})
 
     export.Fragment = types.SimpleNamespace(get=with_number)  # type: ignore[assignment]

@@ -254,7 +254,7 @@ def _score(counts: Counter[str]) -> str:
 
 
 def explanations() -> dict[tuple[str, str, str], str]:
-    """Reasons why mutants do not show a gap, by file, text of the line and change."""
+    """Reasons why mutants do not indicate a gap, by file, text of the line and change."""
     read = tomllib.loads((HERE / "explained.toml").read_text()).get("mutant", [])
     return {(one["file"], one["text"], one["change"]): one["why"] for one in read}
 

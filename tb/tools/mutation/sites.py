@@ -85,7 +85,7 @@ def changed(path: Path, active: Mapping[int, int]) -> ast.Module:
 
 
 def _first(statement: ast.stmt) -> bool:
-    """Whether a statement has to stay at the start of a module."""
+    """Whether a statement must stay at the start of a module."""
     text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
     return text or (isinstance(statement, ast.ImportFrom) and statement.module == "__future__")
 
@@ -104,7 +104,7 @@ class _Sites(ast.NodeTransformer):
         self.found.append((getattr(node, "lineno", 0), change))
         return self._active.get(len(self.found) - 1)
 
-    # Places without mutants
+    # Nodes without mutants
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         self._functions += 1
