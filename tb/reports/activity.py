@@ -171,7 +171,7 @@ class _Reader:
         self._needs = {request.key: request.needs for request in requests(result.workload.work)}
         self._channel_of = {(r.name, r.index): r.channel for r in records}
         for spec in result.workload.kernels:
-            if spec.parent:  # others wait for its data until its parent, which is listed before it, ends
+            if spec.parent:  # others wait for its data until its parent (listed before it) ends
                 for index in range(spec.count):
                     parent, child = (spec.parent, index), (spec.name, index)
                     self._names[child] = self._names[parent]
