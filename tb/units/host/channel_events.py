@@ -19,16 +19,16 @@ __all__ = ["Events", "Inputs"]
 _CAUSES = [*CODE_OF]
 
 _SPACING = 3
-"""Cycles between refused methods, at least: the pipeline changes channels."""
+"""Minimum cycles between refused methods: the pipeline changes channels."""
 
 _LATE = 2
 """Cycles after its halt in which a method of a channel may still be refused."""
 
 _OFTEN = 0.3
-"""Probability of events in rare moments."""
+"""Probability of events at rare moments."""
 
 _MOST = 8
-"""Number of outstanding copies, and tasks, of a channel."""
+"""Maximum number of outstanding copies, and of outstanding tasks, of a channel."""
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Inputs:
     errors: dict[str, Error] = field(default_factory=dict)
 
     def of(self, port: str, channel: int) -> dict[str, Any] | None:
-        """Fields of a strobe or a waiting failure, if it is there for this channel."""
+        """Fields of a strobe or a waiting failure, if there is one for this channel."""
         found = getattr(self, port) if "failed" in port else self.strobes.get(port)
         return found if found and found["channel"] == channel else None
 
@@ -64,11 +64,11 @@ class Events:
     pace : probability of events.
     quiet : whether operations only end.
     moment : channel that is being resumed or started: its operations often fail now; or None.
-    copies, tasks : number of outstanding ones per channel.
+    copies, tasks : number outstanding per channel.
     flood : channel whose copies fail one after another, so that failures of tasks wait; or None.
 
-    One channel at a time has a method that waits for its operation; it waits on when the channel is
-    halted or switched off, and may be refused then.
+    One channel at a time has a method that waits for its operation. The method keeps waiting when
+    the channel is halted or switched off, and may then be refused.
     """
 
     def __init__(self, config: Config, numbers: Random) -> None:
@@ -89,7 +89,8 @@ class Events:
         self._rested = _SPACING
 
     def saw(self, enabled: int, halted: int, *taken: str) -> None:
-        """Outputs of the cycle: channels, and which failures were taken."""
+        """Note outputs of the cycle: enabled and halted channels, and the ports of failures that
+        were taken."""
         self._alive.append(enabled & ~halted)
         for port in taken:
             self._failing[port] = None
@@ -131,7 +132,7 @@ class Events:
         return self._numbers.random() < often * self.pace
 
     def _state(self) -> dict[str, int]:
-        """Other state that STATUS, GP_PUT and GP_GET show."""
+        """Other state shown in STATUS, GP_PUT and GP_GET."""
         numbers, channels = self._numbers, self._config.channels
         waits = (numbers.choice([*Wait]).value for _ in range(channels))
         return {
@@ -215,8 +216,8 @@ class Events:
                 self._asking = channel
         self._resume(found, channel)
         self._rested += 1
-        # The channel of a failure that is taken in this cycle: at no other moment is it as likely
-        # that a method is refused together with it.
+        # Often the channel of a failure that is taken in this cycle: otherwise a method would
+        # rarely be refused together with it.
         late = [fields["channel"] for fields in self._failing.values() if fields]
         if late and self._refuses(late[0]) and numbers.random() < _OFTEN:
             self._refuse(found, late[0])
@@ -224,7 +225,7 @@ class Events:
             self._refuse(found, channel)
 
     def _answer(self, found: Inputs) -> None:
-        """The method that waits is executed or refused."""
+        """The waiting method is executed or refused."""
         numbers, channel = self._numbers, self._asking
         assert channel is not None
         self._resume(found, channel)

@@ -6,7 +6,7 @@ __all__ = ["Goal"]
 
 
 class Goal(enum.Enum):
-    """Situations to be met."""
+    """Situations that the test must meet."""
 
     METHOD_ERROR = "a method error was recorded"
     COPY_ERROR = "a copy error was recorded"

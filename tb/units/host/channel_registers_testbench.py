@@ -29,11 +29,11 @@ SEEN = 3
 """Cycles from a change of a channel's state to the first write that can depend on it."""
 
 BEFORE = 4
-"""Cycles from an event to the first read that shows it, at most. A read shows the state of some
-cycle from this number before its acceptance until its response begins."""
+"""Maximum cycles from an event to the first read that shows it. A read shows the state of some
+cycle between this number of cycles before its acceptance and the beginning of its response."""
 
 _OFTEN = 0.3
-"""Probability of an access to a channel that is off to start it."""
+"""Probability that an access to a channel that is off starts it."""
 
 LIMIT = 5000
 """Limit of an access, in cycles."""
@@ -81,7 +81,7 @@ class ChannelRegistersTestbench(Testbench):
     Members
     -------
     channels : the model.
-    met : how often each goal was met.
+    met : number of times each goal was met.
     """
 
     def __init__(self, dut: Any) -> None:
@@ -115,16 +115,16 @@ class ChannelRegistersTestbench(Testbench):
         self._executed = -1
         self._ready, self._restarting = 0.5, 0
         self._answered = False
-        """The response was checked, and is held."""
+        """Whether the response was checked, and is held."""
 
     def missing(self, enough: int) -> list[str]:
         """Goals not met often enough."""
-        # With one channel, its own failed copies are outstanding as long as its tasks wait.
+        # With only one channel, its own failed copies are outstanding while its tasks wait.
         goals = {*Goal} - ({Goal.FAILURE_WAITS} if CONFIG.channels == 1 else set())
         return [goal.value for goal in Goal if goal in goals and self.met[goal] < enough]
 
     def change_pace(self) -> None:
-        """Other busy channels, and another frequency of events."""
+        """Choose other busy channels, and another frequency of events."""
         numbers, channels = self.random, range(CONFIG.channels)
         self.events.busy = numbers.sample(channels, min(len(channels), numbers.randint(1, 3)))
         self.events.pace = numbers.choice((0.01, 0.05, 0.2, 0.5))
@@ -193,7 +193,7 @@ class ChannelRegistersTestbench(Testbench):
         return self.random.random() < self._ready
 
     def _edits(self) -> bool:
-        """Whether a change to a context is accepted: often in the cycle in which a failure ends or
+        """Whether a change of a context is accepted: often in the cycle in which a failure ends or
         is recorded."""
         inputs = self._inputs
         if self._phase == "reset" and self._turn:
@@ -417,7 +417,7 @@ class ChannelRegistersTestbench(Testbench):
         """The channel of a pending CLEAR_FAULTED is resumed."""
         self._resumed = self.get("edit__payload")["channel"]
         pending = self._pending[self._resumed]
-        # It was chosen 5 cycles ago; a later one is another one.
+        # Its error was chosen 5 cycles ago; a later error is another one.
         rest = [at for at in pending if at >= self.cycle - 5]
         assert len(rest) < len(pending), f"channel {self._resumed} is resumed without a reason"
         assert self._past[-SEEN].channels[self._resumed].errors
@@ -427,7 +427,7 @@ class ChannelRegistersTestbench(Testbench):
         self._enter("edit")
 
     def _edited(self, inputs: Inputs) -> None:
-        """A change to a context is offered."""
+        """A change of a context is offered."""
         turn = self._turn
         edit = self.get("edit__payload")
         resets = self._phase == "reset"
@@ -469,7 +469,7 @@ class ChannelRegistersTestbench(Testbench):
         self._rewritten.discard(channel)
 
     def _clear(self, inputs: Inputs) -> None:
-        """The error is cleared in this cycle; all of them at a start."""
+        """The error is cleared in this cycle; at a start, all errors are."""
         turn = self._turn
         channel = turn.channel if turn else self._resumed
         model = self.channels[channel]

@@ -1,4 +1,4 @@
-"""Order of arrival: each doorbell has its place, none is lost or mistaken for a new one
+"""Order of arrival: each doorbell has its place, and none is lost or mistaken for a new one
 (COPY-5)."""
 
 import os
@@ -30,7 +30,7 @@ class ArrivalsTestbench(Testbench):
     -------
     now : number of doorbells so far.
     records : (put, stamp) of each channel, oldest first.
-    last : stamp of each channel's record that was removed last.
+    last : stamp of the record removed last, per channel.
     """
 
     def __init__(self, dut: Any) -> None:
@@ -77,8 +77,8 @@ class ArrivalsTestbench(Testbench):
         return self.get("order__stamps")[channel]
 
     def check(self) -> None:
-        """Check the stamp of each channel's head; stamps older than two eras only have to be at
-        least as old."""
+        """Check the stamp of each channel's head; a stamp older than two eras need only show an age
+        of two to four eras."""
         stamps = self.get("order__stamps")
         for channel, records in enumerate(self.records):
             known = records[0][1] if records else self.last[channel]
@@ -91,7 +91,7 @@ class ArrivalsTestbench(Testbench):
 
 @cocotb.test(**LIMIT)
 async def every_record_in_order(dut):
-    """Stamps are correct with random doorbells, ends of entries and restarts, some in the same
+    """Stamps are correct with random doorbells, ends of entries and restarts, one event per
     cycle."""
     tb = await ArrivalsTestbench(dut).start()
     numbers = tb.random

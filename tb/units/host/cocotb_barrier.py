@@ -50,8 +50,9 @@ class BarrierTestbench(Testbench):
         finish: int | None = None,
         changing: bool = False,
     ) -> int:
-        """One cycle, with channels that begin and drop waits, engines that start and finish copies,
-        and whether a semaphore operation is in flight. Returns the waits that are over."""
+        """One cycle, with a channel that begins and one that drops a wait, engines that start and
+        finish copies, and a semaphore operation in flight or not. Returns the waits that are
+        over."""
         now = self.cycle
         if ask is not None:
             self._ask.send(channel=ask)
@@ -96,7 +97,7 @@ class BarrierTestbench(Testbench):
 
 @cocotb.test(**LIMIT)
 async def two_epochs(dut):
-    """Waits are correct with random copies on all engines, operations and waits, without idle
+    """Waits are correct with random copies on all engines, operations and waits, with few idle
     periods."""
     tb = await BarrierTestbench(dut).start()
     numbers = tb.random
@@ -127,8 +128,7 @@ async def two_epochs(dut):
 
 @cocotb.test(**LIMIT)
 async def later_copies_do_not_count(dut):
-    """Later copies, on this engine and others, may continue after the wait; earlier ones may
-    not."""
+    """Later copies may continue after the wait; earlier ones may not."""
     tb = await BarrierTestbench(dut).start()
     last = CONFIG.copy_engines - 1
     await tb.step(start=0)

@@ -10,14 +10,14 @@ from signalbox.tb.units.host.channel_registers_testbench import ChannelRegisters
 LIMIT = {"timeout_time": 50, "timeout_unit": "ms"}
 
 ENOUGH = 2
-"""Number of times that each goal has to be met; once on Icarus."""
+"""Number of times that each goal must be met."""
 
 
 @cocotb.test(**LIMIT)
 async def any_events(dut):
     """With random accesses, refused methods, failed copies and tasks, resumptions and starts, and
-    with back-pressure, all outputs are those of the model in every cycle; then all registers of all
-    channels are."""
+    with back-pressure, all outputs equal those of the model in every cycle; at the end, so do all
+    registers of all channels."""
     tb = await ChannelRegistersTestbench(dut).start()
     rounds, enough = Rounds(fewer(50, 5), 1500), fewer(ENOUGH, ENOUGH)
     while rounds.more(not tb.missing(enough), tb.missing(enough)):

@@ -1,5 +1,5 @@
-"""State of the channels that several units determine (HOST-7, COPY-13): every combination for one
-channel, among any states of the others."""
+"""State of channels derived from several units (HOST-7, COPY-13): every combination for one
+channel, among random states of the others."""
 
 import os
 from itertools import product
@@ -33,7 +33,7 @@ FACTS = frozenset({*PORTS, "waiting"})
 
 
 def expected(facts: frozenset[str]) -> set[str]:
-    """Outputs of a channel about which these facts are true."""
+    """Outputs of a channel for which these facts are true."""
     alive = "enabled" in facts and "halted" not in facts
     idle = not facts & {"occupied", "waiting", "served"}
     found = {

@@ -42,7 +42,7 @@ CONFIG = CONFIGS[os.environ.get("SIZE", "default")]
 CHANNELS, LAST = CONFIG.channels, CONFIG.channels - 1
 
 STEPS = 1 if CHANNELS <= 16 else 2
-"""Cycles that a choice among the channels takes."""
+"""Cycles of a choice among the channels."""
 
 STAMPS = 1 << STAMP_BITS
 
@@ -63,7 +63,7 @@ STROBES = {
 }
 
 CHILDREN = Refusal.DEPTH, Refusal.ROOM
-"""Refusals of nested launches, of which the host does not hear."""
+"""Refusals of nested launches, which are not reported to the host."""
 GOOD = (Refusal.NONE,)
 BAD = tuple(one for one in Refusal if one not in (*GOOD, *CHILDREN))
 """Results of tasks."""
@@ -78,7 +78,7 @@ def offer_of(payload: dict[str, Any]) -> Offer:
 
 
 class ComputeWaitsTestbench(Testbench):
-    """Asks as the execution of methods does, models the compute engine, and compares every cycle
+    """Requests like the execution of methods, models the compute engine, and compares every cycle
     with the model.
 
     Members
@@ -120,7 +120,7 @@ class ComputeWaitsTestbench(Testbench):
     # -- events ------------------------------------------------------------------------------------
 
     def ask(self, channel: int) -> tuple[int, Method]:
-        """A method of the channel waits: a new one, unless it waits already."""
+        """A method of the channel waits: a new one, unless one waits already."""
         if channel not in self.methods:
             self.methods[channel] = self.method()
         return channel, self.methods[channel]
@@ -169,7 +169,7 @@ class ComputeWaitsTestbench(Testbench):
         return self.cycle >= self.dropped[channel] + AGAIN
 
     def end(self, task: Task, *refusals: Refusal) -> None:
-        """Task `task` ends, with one of these results, when the design hears of it."""
+        """Task `task` ends, with one of these results, once the design accepts its end."""
         numbers = self.random
         refusal, check = numbers.choice(refusals), numbers.choice([*SkedCheck])
         ended = Ended(task, numbers.getrandbits(32), refusal, check, numbers.random() < 0.5)
@@ -181,7 +181,7 @@ class ComputeWaitsTestbench(Testbench):
 
     @property
     def ending(self) -> int:
-        """Number of tasks that have ended, but not been heard."""
+        """Number of tasks whose end has not been accepted yet."""
         return len(self._ends)
 
     # -- one cycle ---------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ class ComputeWaitsTestbench(Testbench):
             self.launched = None
 
     def _drive(self, now: Inputs) -> dict[str, Any]:
-        """Drive all inputs. Returns those that pass through."""
+        """Drive all inputs. Returns the inputs that pass through."""
         send = {name: strobe.send for name, strobe in self._strobes.items()}
         if now.ask is not None:
             send["ask"](channel=now.ask[0], **now.ask[1]._asdict())
@@ -303,7 +303,7 @@ class ComputeWaitsTestbench(Testbench):
         return await self.step()
 
     async def launch(self, channel: int, count: int) -> None:
-        """`count` tasks of the channel begin, by other tasks."""
+        """`count` tasks of the channel begin, launched by other tasks."""
         for _ in range(count):
             self.tasks.append(task := Task(channel, self.random.getrandbits(1)))
             await self.step(began=task)
@@ -311,8 +311,8 @@ class ComputeWaitsTestbench(Testbench):
 
 @cocotb.test(**LIMIT)
 async def latency(dut):
-    """A method with none before it is offered 7 cycles after `ask`, and stays until it is taken;
-    the wait is over 2 cycles after the answer."""
+    """If no other method is before it, a method is offered 7 cycles after `ask`, and stays until it
+    is taken; the wait is over 2 cycles after the answer."""
     tb = await ComputeWaitsTestbench(dut).start()
     for channel in range(CHANNELS):
         for patience in (0, 1, 7):
@@ -337,8 +337,8 @@ async def latency(dut):
 
 
 async def wait_all(tb: ComputeWaitsTestbench, first: int) -> list[int]:
-    """All channels wait, while the method of `first` is in execution; commands of the others are
-    received, and methods executed, in random orders. Returns the others, oldest command first."""
+    """All channels wait while the method of `first` is in execution. The other channels receive
+    commands and begin to wait in random orders. Returns them, oldest command first."""
     order = tb.random.sample(range(CHANNELS), CHANNELS)
     tb.receive(*order)
     await tb.step(ask=tb.ask(first))
@@ -347,12 +347,12 @@ async def wait_all(tb: ComputeWaitsTestbench, first: int) -> list[int]:
     others = [channel for channel in order if channel != first]
     for channel in tb.random.sample(others, len(others)):
         await tb.step(ask=tb.ask(channel))
-    await tb.steps(STEPS)  # until the last one takes part in the choice
+    await tb.steps(STEPS)  # until the last channel takes part in the choice
     return others
 
 
 async def next_turn(tb: ComputeWaitsTestbench) -> int:
-    """Answer the method in execution; the channel of the next one."""
+    """Answer the method in execution. Returns the channel of the next one."""
     (last,) = (await tb.answer()).over
     await tb.step(drop=tb.drop(last))
     taken = await tb.until_taken()
@@ -362,8 +362,9 @@ async def next_turn(tb: ComputeWaitsTestbench) -> int:
 
 @cocotb.test(**LIMIT)
 async def by_age(dut):
-    """The next turn is that of the channel whose command was received least recently, in whichever
-    order channels came to wait and had turns before; equal stamps: the lowest channel."""
+    """The next turn goes to the channel whose command was received least recently, whatever the
+    order in which channels began to wait and had earlier turns; with equal stamps, to the lowest
+    channel."""
     tb = await ComputeWaitsTestbench(dut).start()
     for first in (LAST, 0, LAST // 2):
         order = await wait_all(tb, first)
@@ -378,8 +379,8 @@ async def by_age(dut):
 
 @cocotb.test(**LIMIT)
 async def by_priority(dut):
-    """A channel of higher priority goes before all others, however late its command; in every 16th
-    turn, the oldest command does."""
+    """A channel of higher priority comes first, however late its command; in every 16th turn, the
+    oldest command comes first."""
     tb = await ComputeWaitsTestbench(dut).start()
     priorities = [tb.random.randrange(64) for _ in range(CHANNELS)]
     await tb.prioritise(priorities)
@@ -399,7 +400,7 @@ async def by_priority(dut):
 
 @cocotb.test(**LIMIT, skip=CHANNELS < 2)
 async def never_passed_for_ever(dut):
-    """The oldest method has its turn after at most 16 others, although it is of the lowest priority
+    """The oldest method has its turn after at most 16 others, although it has the lowest priority
     and these ask again at once."""
     tb = await ComputeWaitsTestbench(dut).start()
     low = 0
@@ -418,8 +419,8 @@ async def never_passed_for_ever(dut):
 
 @cocotb.test(**LIMIT)
 async def results(dut):
-    """The result of a method, complete or refused, is there from the first cycle of `over`, and for
-    as long as the method waits, if its channel was selected in the previous cycle."""
+    """The result of a method, complete or refused, is shown from the first cycle of `over` until
+    the wait is dropped, if its channel was selected in the previous cycle."""
     tb = await ComputeWaitsTestbench(dut).start()
     answers: dict[int, Answer] = {}
     for throughout in (False, True):
@@ -446,8 +447,8 @@ async def results(dut):
 
 @cocotb.test(**LIMIT)
 async def dropped(dut):
-    """A wait dropped at any time is not over. Its method is completed if it had the turn; the
-    channel's next method has a turn of its own."""
+    """A wait dropped at any time never becomes over. Its method is completed if it had the turn;
+    the channel's next method gets its own turn."""
     tb = await ComputeWaitsTestbench(dut).start()
     sweep = [(delay, pause) for delay in range(1, 16) for pause in (AGAIN, 3, 4, 5, 12)]
     for delay, pause in some(sweep, 8):
@@ -479,8 +480,8 @@ async def dropped(dut):
 
 @cocotb.test(**LIMIT)
 async def full(dut):
-    """A channel's method waits while the channel has 4,032 tasks; those of others do not. Random
-    behaviour near this limit is that of the model."""
+    """A channel's method waits while the channel has 4,032 tasks; methods of other channels do not.
+    Random behaviour near this limit equals that of the model."""
     tb = await ComputeWaitsTestbench(dut).start()
     await tb.launch(LAST, MOST_TASKS - 1)
     await tb.step(ask=tb.ask(LAST))
@@ -546,9 +547,9 @@ async def epochs(dut):
 
 @cocotb.test(**LIMIT)
 async def epochs_of_methods(dut):
-    """A method of the epoch before the present one is outstanding from its offer to its answer, and
-    then its task, if it launches one: an epoch that could end meanwhile would be followed by one
-    with the tag of the task."""
+    """A method of the previous epoch is outstanding from its offer to its answer, and then its
+    task, if it launches one: if the epoch could end meanwhile, the next one would get the tag of
+    the task."""
     tb = await ComputeWaitsTestbench(dut).start()
     for epoch, launches in ((0, True), (1, True), (0, False)):
         tb.ready = False
@@ -577,7 +578,7 @@ async def epochs_of_methods(dut):
 
 @cocotb.test(**LIMIT)
 async def failures(dut):
-    """A failed task, with each cause, is shown until it is taken; no other end is heard
+    """A failed task, with each cause, is shown until it is taken; no other end is accepted
     meanwhile."""
     tb = await ComputeWaitsTestbench(dut).start()
     tb.on = 1 << LAST
@@ -603,8 +604,8 @@ async def failures(dut):
 
 @cocotb.test(**LIMIT)
 async def killed(dut):
-    """A task that was killed because its channel is disabled has ended, but not failed; with any
-    other reason it has failed (PREEMPT-7)."""
+    """A task that was killed because its channel is disabled has ended, but not failed; for any
+    other reason, it has failed (PREEMPT-7)."""
     tb = await ComputeWaitsTestbench(dut).start()
     tb.on = 0
     for refusal in BAD:
@@ -651,8 +652,8 @@ TOGETHER = ["chosen before others", "chosen before an older one", "chosen before
 
 @cocotb.test(**LIMIT)
 async def as_the_model(dut):
-    """Random behaviour of all channels and of the engine is as the model in every cycle, until each
-    situation was met many times."""
+    """Random behaviour of all channels and of the engine equals the model in every cycle, until
+    each situation was met many times."""
     tb = await ComputeWaitsTestbench(dut).start()
     met, goals = tb.model.met, [*SITUATIONS, *(TOGETHER if CHANNELS > 1 else ())]
     goals += ["dropped while it is chosen"] if MANY else []

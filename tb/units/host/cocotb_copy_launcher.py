@@ -48,8 +48,8 @@ class Engine:
     Members
     -------
     accepts : it accepts a command; effective from the next `step`.
-    error : of its next completion, or None while it copies; likewise.
-    va : of the failure.
+    error : error of its next completion, or None while it copies; likewise.
+    va : address of the failure.
     """
 
     copies: list[int]
@@ -120,7 +120,7 @@ class CopyLauncherTestbench(Testbench):
             self.drive(**{port + name: value for name, value in inputs.items()})
 
     def _shown(self, expected: Outputs) -> Outputs:
-        """Outputs; None where the model expects no meaning, or nothing is valid."""
+        """Outputs; None where they have no meaning in the model, or nothing is valid."""
 
         def meant(shown: list[bool], wanted: tuple[bool | None, ...]) -> tuple[bool | None, ...]:
             return tuple(
@@ -188,7 +188,7 @@ class CopyLauncherTestbench(Testbench):
         return Launch(channel, behind, interrupt, command)
 
     async def launch(self, channel: int, **options: bool) -> Outputs:
-        """Start a copy; the engine accepts it in the next cycle, if it does."""
+        """Start a copy; the engine may accept it in the next cycle."""
         shown = await self.step(launch=self.copy(channel, **options))
         await self.step()
         return shown
@@ -202,9 +202,9 @@ class CopyLauncherTestbench(Testbench):
 
 @cocotb.test(**LIMIT)
 async def copies_end_in_order(dut):
-    """Copies behind a running one go to its engine, as many as allowed, as soon as it has accepted
-    the previous one; each ends by itself. None follows a copy with an interrupt, which is reported
-    with its own end."""
+    """Copies behind a running one go to its engine, up to the limit, each as soon as the engine has
+    accepted the previous one; each end is reported. None follows a copy with an interrupt, which is
+    reported with the copy's own end."""
     tb = await CopyLauncherTestbench(dut).start()
     for channel in range(CHANNELS):
         await tb.launch(channel)
@@ -232,9 +232,9 @@ async def copies_end_in_order(dut):
 
 @cocotb.test(**SEVERAL)
 async def reservations(dut):
-    """COPY-13: no other channel's copy starts on a reserved engine, until the reservation is
-    released, its channel does not work, or its copy has started; `reserve` in that cycle keeps
-    it."""
+    """COPY-13: no other channel's copy starts on a reserved engine until the reservation is
+    released, its channel stops working, or its copy has started; `reserve` in the cycle in which
+    the channel stops working keeps it."""
     tb = await CopyLauncherTestbench(dut).start()
     everyone = frozenset(range(CHANNELS))
     for channel, ends in product(range(CHANNELS), ("release", "idle", "launch", "renewed")):
@@ -343,7 +343,7 @@ SITUATIONS = [
 
 @cocotb.test(**LIMIT)
 async def as_the_model(dut):
-    """Random launches, reservations, completions and failures behave as the model in every cycle,
+    """Random launches, reservations, completions and failures behave like the model in every cycle,
     until each situation was met many times."""
     tb = await CopyLauncherTestbench(dut).start()
     met = tb.model.met

@@ -114,8 +114,8 @@ async def begin(dut: Any, config: ChannelConfig | None = None) -> ExecuteTestben
 @cocotb.test(**LIMIT)
 async def state_methods(dut):
     """HOST-3, HOST-8: each state method of the host and of the copy class takes one cycle, with any
-    data, also while copies and tasks of the channel run; each sets its own state, of its channel
-    only. YIELD alone ends the slice, with two of its operations."""
+    data, also while copies and tasks of the channel run; each sets only its own state, of its own
+    channel. Only YIELD ends the slice, with two of its operations."""
     tb = await begin(dut)
     for channel in {0, LAST}:
         one = await tb.place(channel, state(), copies=2, tasks=True)
@@ -135,9 +135,9 @@ async def state_methods(dut):
 
 @cocotb.test(**LIMIT)
 async def own_copies_first(dut):
-    """COPY-1, COPY-4: all other methods, refused ones included, wait for the channel's copies
-    without any effect, and execute when these have ended; but SET_OBJECT and methods without
-    effect, which do not wait."""
+    """COPY-1, COPY-4: all other methods, including refused ones, wait for the channel's copies
+    without any effect, and no longer when these have ended. SET_OBJECT and methods without effect
+    do not wait."""
     tb = await begin(dut, ChannelConfig(privileged=True))
     tb.all_idle = True
     release = pack(SemaphoreExecute, operation=SemOp.RELEASE)
@@ -209,9 +209,9 @@ async def tasks_first(dut):
 
 @cocotb.test(**LIMIT)
 async def operations_on_chip(dut):
-    """HOST-4: each operation of both methods is requested once, with its data, and done when it is
-    answered; an acquire that fails parks until an update. Every error of the unit is a refusal at
-    the semaphore's address."""
+    """HOST-4: each operation of both methods is requested once, with its data, and is done when it
+    is answered; a failed acquire parks until an update. Every error of the unit is a refusal at the
+    semaphore's address."""
     for copies, early in product((False, True), repeat=2):
         tb = await begin(dut, ChannelConfig(early_waits=early))
         methods = [
@@ -254,7 +254,7 @@ async def unknown_operations(dut):
 async def groups(dut):
     """COPY-9, COPY-13: an acquire of 0 of a counting semaphore, also with EARLY_WAITS, joins the
     group; it passes in a cycle in which the whole group holds and an engine is able, and reserves
-    that engine. Without the engine it waits for it; a group that does not hold fails. If the
+    that engine. Without an engine it waits for one; if the group does not hold, it fails. If the
     channel must let go, nothing happens."""
     for early, timed in product((False, True), repeat=2):
         tb = await begin(dut, ChannelConfig(early_waits=early, timed=timed, timeout=100))
@@ -305,12 +305,12 @@ async def others_join_no_group(dut):
 @cocotb.test(**LIMIT)
 async def changed_semaphores(dut):
     """COPY-13: a counting semaphore that the channel itself changes leaves its group. A change at
-    any other address takes none out, also if it is refused because nothing is there."""
+    any other address removes none, even if it is refused because no semaphore is there."""
     tb = await begin(dut)
     slots, left = 1 << CONFIG.semaphore_bits, []
 
     def look() -> None:
-        """Note what left the group in the cycle before."""
+        """Note the semaphore that left the group in the previous cycle."""
         event = tb.get("acquires__unguard")
         if event["valid"]:
             left.append((event["channel"], event["counter"], event["all"]))
@@ -335,9 +335,9 @@ async def changed_semaphores(dut):
 
 @cocotb.test(**LIMIT)
 async def engine_first(dut):
-    """COPY-13: without an engine, an acquire on chip that is in no group is not even requested, if
-    its channel has a copy object and no EARLY_WAITS; nor is any, if the channel must let go.
-    Releases and reductions are."""
+    """COPY-13: without an engine, an on-chip acquire in no group is not even requested if its
+    channel has a copy object and no EARLY_WAITS; no acquire is if the channel must let go. Releases
+    and reductions are requested in any case."""
     for copies, early, leave in product((False, True), repeat=3):
         tb = await begin(dut, ChannelConfig(early_waits=early))
         tb.leave = leave
@@ -359,7 +359,7 @@ async def engine_first(dut):
 @cocotb.test(**LIMIT)
 async def in_memory(dut):
     """HOST-4: each operation in memory is begun, the channel waits for its end, and then its result
-    counts: an acquire that fails is retried, any error is a refusal."""
+    counts: a failed acquire is retried, any error is a refusal."""
     for copies in (False, True):
         tb = await begin(dut, ChannelConfig(retry=0x7F00, early_waits=True, asid=CONFIG.asids - 1))
         for op, result in product(SemOp, (PASSED, FAILED, *((False, one) for one in ERRORS))):
@@ -385,9 +385,9 @@ async def in_memory(dut):
 
 @cocotb.test(**LIMIT)
 async def confirmed_in_memory(dut):
-    """COPY-13: an acquire in memory that holds is read again with an engine reserved, and passes
-    only if the engine and the group are still there; it keeps its engine meanwhile. While the
-    channel must let go, it is not begun again."""
+    """COPY-13: a successful acquire in memory is read again with an engine reserved, and passes
+    only if the engine is still available; it keeps its engine meanwhile. It is begun again only
+    with an engine and while the group holds, and not while the channel must let go."""
     tb = await begin(dut)
     for op in (one for one in SemOp if one not in CHANGES):
         tb.result = PASSED
@@ -419,9 +419,9 @@ async def confirmed_in_memory(dut):
 
 @cocotb.test(**LIMIT)
 async def time_outs(dut):
-    """COPY-7: an acquire that fails has a deadline, a time-out after its first failure; it keeps
-    it when it fails again before, and is refused when it fails from then on. Its deadline is not
-    compared before the second cycle of a service. In a group, it leaves the group."""
+    """COPY-7: a failed acquire has a deadline, one time-out after its first failure. It keeps the
+    deadline when it fails again earlier, and is refused when it fails at the deadline or later;
+    then it leaves its group. The deadline is not compared before the second cycle of a service."""
     timeout = 50
     for engine, kind in product((True, False), KINDS):
         tb = await begin(dut, ChannelConfig(timeout=timeout, timed=True, early_waits=not engine))
@@ -450,8 +450,8 @@ async def time_outs(dut):
 
 @cocotb.test(**LIMIT)
 async def time_outs_without_engine(dut):
-    """COPY-13: the deadline of an acquire on chip that lacks an engine runs, if it has failed
-    before; if it has not, there is none."""
+    """COPY-13: the deadline of an on-chip acquire that lacks an engine runs if the acquire has
+    failed before; otherwise there is none."""
     tb = await begin(dut, ChannelConfig(timeout=50, timed=True))
     for fails, after in product((False, True), (10, 60)):
         own, method = acquire("chip")
@@ -471,9 +471,9 @@ async def time_outs_without_engine(dut):
 
 @cocotb.test(**LIMIT)
 async def refused_after_a_failure(dut):
-    """COPY-7, COPY-13: an acquire that has failed, or held in memory without an engine, and is then
-    refused leaves nothing to the one in its place: the time-out of that, also of itself repeated,
-    begins with its first failure, and in memory it is first read without an engine."""
+    """COPY-7, COPY-13: an acquire that is refused after it has failed, or has held in memory
+    without an engine, leaves no state for its replacement, even for the same acquire repeated: the
+    time-out begins with the first failure, and in memory it is first read without an engine."""
     timeout = 50
     tb = await begin(dut, ChannelConfig(timeout=timeout, timed=True))
 
@@ -486,7 +486,7 @@ async def refused_after_a_failure(dut):
             shown = await tb.serve(LAST)
         return shown
 
-    # The context of channel `last` is still in the registers, or is read.
+    # The registers still hold the context of `LAST`, if `last` is `LAST`; otherwise it is read.
     for kind, last in product(("chip", "memory"), {0, LAST}):
         own, method = acquire(kind)
         one = await tb.place(LAST, own, method=method)
@@ -516,8 +516,8 @@ async def refused_after_a_failure(dut):
 
 @cocotb.test(**LIMIT)
 async def untimed(dut):
-    """Without TIMEOUT_ENABLE, a failed acquire has no deadline and no timer, but for its retry in
-    memory."""
+    """Without TIMEOUT_ENABLE, a failed acquire has no deadline, and no timer except for its retry
+    in memory."""
     tb = await begin(dut, ChannelConfig(timeout=1, retry=5))
     tb.answer = tb.result = FAILED
     for kind in KINDS:
@@ -535,9 +535,9 @@ async def untimed(dut):
 
 @cocotb.test(**LIMIT)
 async def requested_ahead(dut):
-    """COPY-3, COPY-7: a failed acquire on chip is requested again in the cycle in which its channel
-    is selected, and then not once more. Its response is dropped if another channel is served, or
-    the acquire may not be decided; then it is requested once the port is free."""
+    """COPY-3, COPY-7: a failed on-chip acquire is requested again in the cycle in which its channel
+    is selected, and only once. Its response is dropped if another channel is served, or the acquire
+    may not be decided; then it is requested when the port is free."""
     tb = await begin(dut)
     for case in ("claimed", "leave", "copying", "no engine", "other", "late"):
         own, method = acquire("chip")
@@ -594,8 +594,7 @@ async def forgotten(dut):
 
 @cocotb.test(**LIMIT)
 async def refused_launches(dut):
-    """HOST-8: each copy that is not modelled, not allowed or empty is refused with its cause, after
-    the channel's copies and tasks."""
+    """HOST-8: each copy that is not modelled, not allowed or empty is refused with its cause."""
     for privileged in (False, True):
         tb = await begin(dut, ChannelConfig(privileged=privileged))
         barred = Cause.NONE if privileged else Cause.METHOD_PRIVILEGED
@@ -641,9 +640,9 @@ async def refused_launches(dut):
 
 @cocotb.test(**LIMIT)
 async def launches(dut):
-    """COPY-1, COPY-9: a copy starts only while its group holds, on an engine that can take it, or,
+    """COPY-1, COPY-9: a copy starts only while its group holds: on an engine that can take it, or,
     if it is pipelined and has no interrupt, behind the channel's running copy while there is room
-    and the slice lasts; never if the channel must let go at once. It ends its group."""
+    and the slice lasts; never if the channel must let go at once. Its start ends the group."""
     tb = await begin(dut)
     for held, able, queue, copies, spent, quits in product((False, True), repeat=6):
         tb.held, tb.spent, tb.quit = held, spent, quits
@@ -669,8 +668,8 @@ async def launches(dut):
 
 @cocotb.test(**LIMIT)
 async def copy_ends_as_another_starts(dut):
-    """COPY-4: if the running copy ends in the cycle in which one would start behind it, the launch
-    waits one more cycle for the engine."""
+    """COPY-4: if the running copy ends in the cycle in which another would start behind it, the
+    launch waits one more cycle for the engine."""
     tb = await begin(dut)
     for spent, quits, able, multi in product((False, True), repeat=4):
         method = launch(transfer=2) if multi else launch()
@@ -699,7 +698,7 @@ async def copy_ends_as_another_starts(dut):
 
 @cocotb.test(**LIMIT)
 async def control_methods(dut):
-    """HOST-3, HOST-8: each control method does what it is for, or is refused with its cause."""
+    """HOST-3, HOST-8: each control method has its effect, or is refused with its cause."""
     kinds = {f"s{number}": kind for number, kind in enumerate(ObjectKind)}
     for privileged in (False, True):
         tb = await begin(dut, ChannelConfig(privileged=privileged))
@@ -721,7 +720,7 @@ ASKING = (HostMethod.MEM_OP_D, HostMethod.WFI, *ACTS)
 
 
 def control_cases(privileged: bool) -> list[tuple[Method, Cause]]:
-    """Control methods with the cause of their refusal; to subchannels with objects by number."""
+    """Control methods with the causes of their refusals; subchannel numbers are object kinds."""
     barred = Cause.NONE if privileged else Cause.METHOD_PRIVILEGED
     built = Cause.NONE if CONFIG.compute else Cause.OBJECT_CLASS
     none, copy, software, compute = (kind.value for kind in ObjectKind)
@@ -785,8 +784,8 @@ HEADER_CAUSES = (Cause.HEADER_RESERVED, Cause.HEADER_RANGE, Cause.ENTRY_RANGE, C
 @cocotb.test(**LIMIT)
 async def waits_for_units(dut):
     """HOST-3: WFI of scope ALL, an invalidation and a compute method ask their unit, park, and are
-    done, or refused, when it is over; then they ask no more. WFI need not ask if nothing is
-    outstanding, nor with the channel's own scope."""
+    done or refused when the wait is over; then they no longer ask. WFI does not ask if nothing is
+    outstanding, or with the channel's own scope."""
     tb = await begin(dut, ChannelConfig(privileged=True, asid=CONFIG.asids - 1, context=9))
     own = State(Settings(objects(s3=ObjectKind.COMPUTE)))
     invalidate = Method(HostMethod.MEM_OP_D, pack(MemOpD, operation=MemOp.MMU_TLB_INVALIDATE))
@@ -823,8 +822,9 @@ async def waits_for_units(dut):
 @cocotb.test(**LIMIT)
 async def inline_transfers(dut):
     """HOST-14: LAUNCH_DMA opens a transfer; its data are settings while the engine has room, then
-    one is executed. Any other compute method ends it, is refused once, and drops the data that are
-    left; so does software that replaces a refused one. Other channels are not affected."""
+    the next one is executed. Any other compute method ends the transfer, is refused once, and drops
+    the remaining data; so does software that replaces a refused method. Other channels are not
+    affected."""
     tb = await begin(dut)
     compute = objects(s3=ObjectKind.COMPUTE)
     launch, data = (Method(place, 3, 3) for place in (ComputeMethod.LAUNCH_DMA, LOAD))
@@ -832,7 +832,7 @@ async def inline_transfers(dut):
     one = await tb.place(LAST, State(Settings(compute)))
 
     async def runs(method: Method, answer: tuple[bool, int] | None = None) -> dict[str, Any]:
-        """Execute a method; one that the engine executes is answered."""
+        """Execute a method. `answer` : the engine executes it, with this answer."""
         one.method = method
         shown = await tb.serve(LAST)
         if answer is not None:
@@ -844,7 +844,7 @@ async def inline_transfers(dut):
 
     async def refused(method: Method, why: Refusal | None = None, times: int = 1) -> None:
         """Execute a method that is refused: by the engine, or for its order. It is executed again
-        if a failed copy or task of the same cycle is the error recorded."""
+        if the recorded error is a failed copy or task of the same cycle."""
         one.method = method
         if why is not None:
             assert (await tb.serve(LAST))["park"] == Wait.COMPUTE
@@ -889,21 +889,22 @@ async def inline_transfers(dut):
 
 @cocotb.test(**LIMIT)
 async def refused_by_the_engine(dut):
-    """HOST-9: the engine is told when software puts another method in the place of one that it has
-    refused; not when that is repeated, and not of methods that it did not refuse."""
+    """HOST-9: the engine is told when software replaces a method that the engine has refused by
+    another one; not when the same method is repeated, and not for methods that the engine did not
+    refuse."""
     tb = await begin(dut)
     own = State(Settings(objects(s3=ObjectKind.COMPUTE)))
     method, undefined = Method(ComputeMethod.SEND_SIGNALING_PCAS2_B, 2, 3), Method(0x0C)
     skips = []
 
     def look() -> None:
-        """Note what was skipped in the cycle before."""
+        """Note the channel of a method skipped in the previous cycle."""
         event = tb.get("compute__skip")
         if event["valid"]:
             skips.append(event["channel"])
 
     tb.live = look
-    # The context of channel `last` is still in the registers, or is read.
+    # The registers still hold the context of `LAST`, if `last` is `LAST`; otherwise it is read.
     for last in {0, LAST}:
         one = await tb.place(LAST, own, method=method)
         for instead in (method, Method(HostMethod.NOP), method, undefined):
@@ -923,8 +924,8 @@ async def refused_by_the_engine(dut):
 
 @cocotb.test(**LIMIT)
 async def references(dut):
-    """HOST-3, COPY-4: SET_REFERENCE writes its value once, and is done when it is served again,
-    when that is in memory. If it could not be written, the method is refused, and written again
+    """HOST-3, COPY-4: SET_REFERENCE writes its value once, and is done when it is served again with
+    the value in memory. If the value could not be written, the method is refused, and writes again
     when it is repeated. A start or another method ends it."""
     tb = await begin(dut)
     for channel, fails, ends in product({0, LAST}, (0, 1, 2), ("", "reset", "replace")):
@@ -952,8 +953,8 @@ async def references(dut):
 
 @cocotb.test(**SEVERAL)
 async def states_of_channels(dut):
-    """COPY-1: each channel has its own state, wherever others are served between its methods; a
-    start clears that of its channel only."""
+    """COPY-1: each channel has its own state, even if others are served between its methods; a
+    start clears only the state of its channel."""
     tb = await begin(dut)
     states = []
     for channel in range(CHANNELS):
@@ -1052,8 +1053,8 @@ SITUATIONS = [
 
 @cocotb.test(**LIMIT)
 async def as_the_model(dut):
-    """Random methods, conditions, lettings-go and edits behave as the model in every cycle, until
-    each situation of a sample was met; with one channel many are rare, and the sample is
+    """Random methods, conditions, edits and ends of services behave like the model in every cycle,
+    until each situation of a sample was met; with one channel many are rare, so the sample is
     smaller."""
     tb = await begin(dut)
     met, share = tb.model.met, 4 if CHANNELS > 1 else 8
@@ -1105,7 +1106,7 @@ class Play:
             await tb.select(tb.served)
 
     async def anew(self, channel: int) -> None:
-        """Another channel, in its middle."""
+        """Another channel, in the middle of its work."""
         tb, numbers = self.tb, self.random
         live, tb.live = tb.live, lambda: None
         candidate, tb.candidate = tb.candidate, None
@@ -1184,7 +1185,7 @@ class Play:
         )
 
     def progress(self, one: Channel, *, served: bool) -> None:
-        """What a channel waits for comes, or goes."""
+        """Conditions that a channel waits for become true, or false."""
         numbers = self.random
         if one.copies and (self.often("ends") or (served and numbers.random() < 0.1)):
             one.copies -= numbers.choice((1, one.copies))
@@ -1213,8 +1214,8 @@ class Play:
     # -- actions -----------------------------------------------------------------------------------
 
     async def act(self, last: int) -> int:
-        """Serve or edit a channel, or let a cycle pass. Returns the channel that was served, if any
-        and last."""
+        """Serve or edit a channel, or let a cycle pass. Returns the channel served in the end, if
+        any."""
         tb, numbers = self.tb, self.random
         ready = [c for c, one in enumerate(tb.channels) if one.alive and one.ready]
         channel = numbers.choice(ready) if ready else -1
@@ -1247,7 +1248,7 @@ class Play:
             one.alive = True
 
     async def serve(self, channel: int, *, kept: bool) -> None:
-        """Serve the channel, for several methods if it can go on."""
+        """Serve the channel, for several methods if it can continue."""
         tb, one, numbers = self.tb, self.tb.channels[channel], self.random
         if one.method is None:
             one.method = self.method(one)
@@ -1330,4 +1331,4 @@ ILLEGAL = {
     "vpr_mode": 3,
     "reserved": 15,
 }
-"""Bits without which a copy is legal."""
+"""Bits that make a copy illegal, by field."""

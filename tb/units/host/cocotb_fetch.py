@@ -64,8 +64,8 @@ async def pending_without_a_gap(dut):
 
 @cocotb.test(**LIMIT)
 async def sync_waits_for_execution(dut):
-    """A segment with SYNC = WAIT is read once everything before it was fetched and executed, and
-    soon after. No other segment and no other channel waits for that (1.1)."""
+    """A segment with SYNC = WAIT is read soon after everything before it was fetched and executed,
+    and not earlier. No other segment and no other channel waits for this (1.1)."""
     tb = await FetchTestbench(dut).start()
     ends = 0, CONFIG.channels - 1
     for latency, channels, length in product((1, 40), (ends, ends[::-1]), (1, BURST, 3 * BURST)):
@@ -129,8 +129,8 @@ async def rest_of_a_bad_segment_is_dropped(dut):
 
 @cocotb.test(**LIMIT)
 async def starts_from_an_empty_ring(dut):
-    """A channel that starts again has none of the prefetched entries; those of another channel
-    remain, regardless of what was prefetched before."""
+    """A channel that starts again has none of its prefetched entries; entries of another channel
+    remain, whatever was prefetched before."""
     tb = await FetchTestbench(dut).start()
     ring, other = Ring(tb, 0), Ring(tb, CONFIG.channels - 1)
     await other.open()
@@ -160,7 +160,7 @@ async def starts_from_an_empty_ring(dut):
 
 @cocotb.test(**LIMIT)
 async def goes_on_when_there_is_room(dut):
-    """The next burst of a segment is read as soon as the prefetch buffer has room for it."""
+    """The next burst of a segment is read as soon as the prefetch buffer has room."""
     tb = await FetchTestbench(dut, latency=40).start()
     ring = Ring(tb, 0)
     await ring.open()

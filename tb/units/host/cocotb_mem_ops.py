@@ -1,5 +1,5 @@
-"""Invalidations by methods (HOST-3, ASID-9): correct commands, in turn, each ending its own
-wait."""
+"""Invalidations by methods (HOST-3, ASID-9): commands are correct, take turns, and end their own
+wait each."""
 
 import os
 from typing import Any, Self
@@ -23,7 +23,7 @@ ALL_VA, TARGETED = 0x09, 0x0A
 PDB_ALL = 1
 
 SETTLED = 7
-"""Cycles from `ask` to a command, if there is none before it."""
+"""Cycles from `ask` to its command, if no other comes first."""
 
 Command = tuple[MmuOperation, int, int]
 """Operation, base, page; unused ones are 0."""
@@ -43,7 +43,7 @@ def command_of(a: int, b: int, c: int, d: int) -> Command | None:
 
 class Mmu(Participant):
     """Model of the MMU, which takes a command if `ready`, and acknowledges it `delay` cycles later.
-    Checks that no other is offered before.
+    Checks that no other is offered before then.
 
     Members
     -------
@@ -99,13 +99,13 @@ class MemOpsTestbench(Testbench):
 
     async def start(self) -> Self:
         await super().start()
-        # The RAMs' contents after a reset belong to no channel.
+        # After a reset, the RAMs' contents belong to no channel.
         for channel in range(CONFIG.channels):
             await self.step(clear={"channel": channel})
         return self
 
     async def step(self, **events: dict[str, Any]) -> tuple[int, int]:
-        """One cycle with these events. Returns which waits are over, and which are refused."""
+        """One cycle with these events. Returns the waits that are over, and the refused ones."""
         for name, fields in events.items():
             self._strobes[name].send(**fields)
         await super().step()
@@ -114,7 +114,7 @@ class MemOpsTestbench(Testbench):
         return over, refused
 
     async def execute(self, channel: int, *words: int, first: int = MEM_OP_A) -> None:
-        """Execute MEM_OP_A, B, C, or the first of them."""
+        """Execute methods with these data: MEM_OP_A, B and C, or as many from `first` on."""
         for number, word in enumerate(words):
             method = {"valid": 1, "address": first // 4 + number, "data": word}
             await self.step(executed={"channel": channel, "method": method})
@@ -137,8 +137,8 @@ class MemOpsTestbench(Testbench):
 
 @cocotb.test(**LIMIT)
 async def every_scope(dut):
-    """For all combinations of operation, PDB and size, with random other fields, the command is the
-    specified one, or none; it is over exactly when it is acknowledged."""
+    """With random operations and arguments, the command is the specified one, or none; its wait is
+    over exactly when it is acknowledged."""
     tb = await MemOpsTestbench(dut).start()
     numbers, mmu, seen = tb.random, tb.mmu, set()
     for turn in range(400):
@@ -172,7 +172,7 @@ async def every_scope(dut):
 @cocotb.test(**LIMIT)
 async def in_turn(dut):
     """All channels invalidate repeatedly, with back-pressure and long acknowledgements: each gets
-    its command, after at most one of each other channel."""
+    its command, after about one of each other channel at most."""
     tb = await MemOpsTestbench(dut).start()
     numbers, mmu = tb.random, tb.mmu
     asked, rounds = {}, [0] * CONFIG.channels
@@ -209,8 +209,8 @@ async def in_turn(dut):
 
 @cocotb.test(**LIMIT)
 async def dropped(dut):
-    """A wait dropped at any time does not end. The channel's next command has its own arguments,
-    and its wait does not end with the old one."""
+    """A dropped wait does not end, whenever it is dropped. The channel's next command has its own
+    arguments, and its wait does not end with the old one."""
     tb = await MemOpsTestbench(dut).start()
     mmu, last = tb.mmu, CONFIG.channels - 1
     for ready in (False, True):

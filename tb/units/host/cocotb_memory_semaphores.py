@@ -44,7 +44,7 @@ class MemorySemaphoresTestbench(Testbench):
     Members
     -------
     ready : the semaphore unit accepts a request; effective from the next `step`.
-    peek : channel whose result is looked at; likewise.
+    peek : channel whose result is shown; likewise.
     """
 
     def __init__(self, dut: Any) -> None:
@@ -94,7 +94,7 @@ class MemorySemaphoresTestbench(Testbench):
         return shown
 
     def operation(self, channel: int, *operations: SemOp) -> Begin:
-        """One of these operations, by default any, with random parameters."""
+        """A random one of these operations (default: of all), with random parameters."""
         operation = self.random.choice(operations or (*SemOp,))
         request = REQUEST.replaced(self.random.getrandbits(REQUEST.width), operation=operation)
         return Begin(channel, request, operation in CHANGES)
@@ -110,8 +110,8 @@ class MemorySemaphoresTestbench(Testbench):
 
 @cocotb.test(**LIMIT)
 async def latency(dut):
-    """An operation with none before it is offered 5 cycles after `begin`, and stays until it is
-    accepted; its channel is busy until its response."""
+    """If no other operation is before it, an operation is offered 5 cycles after `begin`, and stays
+    until it is accepted; its channel is busy until its response."""
     tb = await MemorySemaphoresTestbench(dut).start()
     for channel in range(CHANNELS):
         for patience in (0, 1, 7):
@@ -195,7 +195,7 @@ ALONE = [one for one in SITUATIONS if "another" not in one and not one.startswit
 
 @cocotb.test(**LIMIT)
 async def as_the_model(dut):
-    """Random operations of all channels behave as the model in every cycle, until each situation
+    """Random operations of all channels behave like the model in every cycle, until each situation
     was met many times."""
     tb = await MemorySemaphoresTestbench(dut).start()
     met, goals = tb.model.met, SITUATIONS if CHANNELS > 2 else [*ALONE, "begins alone"]

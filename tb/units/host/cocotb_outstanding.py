@@ -26,15 +26,15 @@ ACTIVE = {
 """Ports with a bit per channel that has an outstanding operation."""
 
 BUSY = {"tasks__some", "semaphores__changing"}
-"""Those with operations for which WFI of scope ALL waits; copies have a port of their own."""
+"""Ports with operations for which WFI of scope ALL waits; copies have their own port."""
 
 OTHERS = {"reads__busy", "engines__able", "engines__keeping", "engines__queue"}
-"""Ports that do not matter."""
+"""Ports that must have no effect."""
 
 
 async def check(tb: Testbench, channels: dict[str, int], *, idle: bool, served: int | None) -> None:
-    """Show operations per port and channel, and check the outputs, one cycle later. `idle`: there
-    is no copy. `served`: channel with an operation in the semaphore unit."""
+    """Show operations per port and channel, and check the outputs one cycle later. `idle` : there
+    is no copy. `served` : channel with an operation in the semaphore unit."""
     names = sorted(ACTIVE | BUSY | OTHERS)
     inputs: dict[str, Any] = {name: channels.get(name, 0) for name in names}
     tb.drive(
@@ -55,8 +55,8 @@ async def check(tb: Testbench, channels: dict[str, int], *, idle: bool, served: 
 
 @cocotb.test(**LIMIT)
 async def each_kind(dut):
-    """Each kind of operation makes its own channel active, and those that others wait for make the
-    host not idle."""
+    """Each kind of operation makes its own channel active, and operations that WFI waits for make
+    the host not idle."""
     tb = await Testbench(dut, component(Outstanding, CONFIG)).start()
     for channel in range(CHANNELS):
         for name in sorted(ACTIVE | BUSY | OTHERS):

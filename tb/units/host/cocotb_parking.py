@@ -50,16 +50,16 @@ ENDS = {
     for wait, reasons in ENDS_WITH.items()
     if wait != Wait.TURN
 }
-"""States that end each wait; those of `BUSY` by ending themselves."""
+"""States that end each wait; states in `BUSY` by ending themselves."""
 
 BUSY = frozenset({"copying", "tasks", "referring"})
 """States of operations that have not ended."""
 
 BEFORE = frozenset({"alive", *BUSY})
-"""States in which nothing that a channel may wait for has happened."""
+"""States before all events that a channel may wait for."""
 
 AFTER = frozenset({*STATES} - BUSY)
-"""States in which all of it has happened."""
+"""States after all of these events."""
 
 SOME = sorted({0, CHANNELS // 2, CHANNELS - 1})
 """Some channels."""
@@ -72,8 +72,8 @@ class ParkingTestbench(Testbench):
     -------
     states : of every channel, effective from the next `step`.
     zero : counting semaphores that are 0, likewise.
-    served : the channel served in the next `step`, or None; between two services is a cycle
-        without.
+    served : the channel served in the next `step`, or None; between two services there is a cycle
+        without a service.
     begins : no channel was served in the previous cycle.
     """
 
@@ -143,12 +143,12 @@ class ParkingTestbench(Testbench):
         return shown
 
     async def after(self, cycles: int) -> Outputs:
-        """The outputs of the last of `cycles` cycles without events."""
+        """Let `cycles` cycles pass without events. Returns the outputs of the last one."""
         await self.steps(cycles - 1)
         return await self.step()
 
     async def serve(self, channel: int, **events: Any) -> None:
-        """The first cycle of a service, after a cycle without."""
+        """The first cycle of a service, after a cycle without a service."""
         self.served = None
         await self.step()
         self.served = channel
@@ -164,8 +164,8 @@ class ParkingTestbench(Testbench):
 
 @cocotb.test(**LIMIT)
 async def every_wait(dut):
-    """A channel waits until its own condition is true, whatever happens to others and whatever
-    else it could wait for; its condition wakes it at once, unless it is halted."""
+    """A channel waits until its own condition is true, whatever the state of others and its other
+    conditions; its condition wakes it at once, unless it is halted."""
     tb = await ParkingTestbench(dut).start()
     for wait, channel in product(ENDS, range(CHANNELS)):
         tb.zero = {*range(COUNTERS)}
@@ -196,8 +196,8 @@ async def turns(dut):
 
 @cocotb.test(**LIMIT)
 async def waits_go_on(dut):
-    """A service of one cycle with `lasts` leaves a channel its wait, or gives it the new one if it
-    had none; without `lasts`, the new wait replaces any."""
+    """With `lasts`, a service of one cycle keeps the channel's wait, or sets the new one if it had
+    none; without `lasts`, the new wait replaces any other."""
     tb = await ParkingTestbench(dut).start()
     for wait, channel in product(Wait, SOME):
         for lasts in (False, True):
@@ -209,9 +209,9 @@ async def waits_go_on(dut):
 
 @cocotb.test(**LIMIT)
 async def updates(dut):
-    """COPY-10: an update of the watched semaphore from two cycles after `watch` on wakes the
-    channel, while it is served or parked, and is not lost while it waits for something else.
-    Earlier ones and those of other semaphores do not."""
+    """COPY-10: an update of the watched semaphore two cycles after `watch` or later wakes the
+    channel, whether it is served or parked, and is not lost while it waits for something else.
+    Earlier updates, and updates of other semaphores, do not wake it."""
     tb = await ParkingTestbench(dut).start()
     for channel, index, other in product(SOME, (0, INDICES - 1, 1), (False, True)):
         for delay in range(7):
@@ -233,7 +233,8 @@ async def updates(dut):
 
 @cocotb.test(**LIMIT)
 async def watches_change(dut):
-    """A new watch replaces the old one with all its updates; its first cycle belongs to neither."""
+    """A new watch replaces the old one and all its updates; an update in its first cycle counts for
+    neither."""
     tb = await ParkingTestbench(dut).start()
     for old, new in product((1, 2), (1, 2)):
         for delay in range(4):
@@ -249,8 +250,8 @@ async def watches_change(dut):
 
 @cocotb.test(**LIMIT)
 async def groups(dut):
-    """COPY-13: `held` covers exactly the group of the served channel, in the cycle itself; a
-    semaphore joins in the next cycle and leaves in the one after."""
+    """COPY-13: `held` covers exactly the group of the served channel, without delay; a semaphore
+    joins it in the next cycle, and leaves it a cycle later than that."""
     tb = await ParkingTestbench(dut).start()
     for channel, counter in product(SOME, range(COUNTERS)):
         tb.zero = {*range(COUNTERS)} - {counter}
@@ -276,7 +277,7 @@ async def groups(dut):
 
 @cocotb.test(**LIMIT)
 async def starts(dut):
-    """The group of a channel that starts ends in any cycle around a service, and no other's."""
+    """A start ends the group of its channel, and no other group, in any cycle around a service."""
     tb = await ParkingTestbench(dut).start()
     for channel, counter, delay in product(SOME, {0, COUNTERS - 1}, range(6)):
         for cleared in {channel, (channel + 1) % CHANNELS}:
@@ -293,9 +294,9 @@ async def starts(dut):
 
 @cocotb.test(**LIMIT)
 async def groups_wake(dut):
-    """Rule 7: a channel that waits for its group and an engine wakes a cycle after its group holds;
-    one that waits for an engine with a group that holds wakes a cycle after it ceases to hold.
-    Neither is decided in the cycle after a semaphore joined."""
+    """Rule 7: a channel that waits for its group and an engine wakes a cycle after its group begins
+    to hold; a channel that waits for an engine while its group holds wakes a cycle after the group
+    ceases to hold. Neither is decided in the cycle after a semaphore joined."""
     tb = await ParkingTestbench(dut).start()
     for channel, counter, wait in product(
         SOME, {0, COUNTERS - 1}, (Wait.ENGINE, Wait.ENGINE_TIMED)
@@ -321,7 +322,7 @@ async def groups_wake(dut):
 
 @cocotb.test(**LIMIT)
 async def as_the_model(dut):
-    """Random services, states and events behave as the model in every cycle, until each situation
+    """Random services, states and events behave like the model in every cycle, until each situation
     was met many times."""
     tb = await ParkingTestbench(dut).start()
     met = tb.model.met
@@ -392,7 +393,7 @@ def acted(
 
 
 def waits(tb: ParkingTestbench, events: dict[str, Any]) -> list[Wait]:
-    """Waits with which the served channel may be let go. It waits for an update only after the
+    """Waits with which the served channel may be parked. It waits for an update only after the
     response to its acquire, at least a cycle after `watch`."""
     watches = events["watch"] is None and tb.served in tb.model.watching
     return [wait for wait in Wait if watches or wait != Wait.ONCHIP]

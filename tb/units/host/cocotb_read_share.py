@@ -36,7 +36,7 @@ async def random_bursts(dut):
 
 @cocotb.test(**LIMIT)
 async def first_client_first(dut):
-    """If both have a request, that of client 0 passes."""
+    """If both clients have a request, client 0 comes first."""
     tb = await ShareTestbench(dut).start()
     for client in tb.clients:
         for _ in range(DEPTH):
@@ -47,8 +47,8 @@ async def first_client_first(dut):
 
 @cocotb.test(**LIMIT)
 async def offer_stays(dut):
-    """A request that was offered to memory stays, although one of client 0 comes; then that one
-    follows."""
+    """A request of client 1 that was offered to memory stays, even if client 0 requests meanwhile;
+    then client 0 comes next."""
     tb = await ShareTestbench(dut).start()
     for delay in range(1, 6):
         tb.memory.request.pace = lambda: False
@@ -64,8 +64,8 @@ async def offer_stays(dut):
 
 @cocotb.test(**LIMIT)
 async def depth(dut):
-    """So many bursts can be outstanding, and at most one more. Further ones wait until a burst
-    ends; none gets lost."""
+    """`DEPTH` bursts can be outstanding, or one more. Further bursts wait until a burst ends; none
+    is lost."""
     tb = await ShareTestbench(dut).start()
     tb.memory.beat.pace = lambda: False
     for client in tb.clients:
@@ -80,8 +80,7 @@ async def depth(dut):
 
 @cocotb.test(**LIMIT, skip=DEPTH < 4)
 async def rate(dut):
-    """A request passes in every cycle, and a beat in every cycle; a request in the cycle in which
-    the client asks."""
+    """A request and a beat pass in every cycle; a request passes in the cycle of its offer."""
     tb = await ShareTestbench(dut).start()
     for number in (0, 1):
         client = tb.clients[number]

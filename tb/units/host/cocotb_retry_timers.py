@@ -22,7 +22,7 @@ CONFIG = CONFIGS[os.environ.get("SIZE", "default")]
 CHANNELS = CONFIG.channels
 
 LATE = CHANNELS + 3
-"""Cycles by which a timer may be late."""
+"""Maximum cycles by which a timer may be late."""
 
 WORD = 1 << 32
 
@@ -61,13 +61,14 @@ class RetryTimersTestbench(Testbench):
         return self.expired
 
     async def after(self, cycles: int) -> frozenset[int]:
-        """The channels whose timer has expired in the last of `cycles` cycles without events."""
+        """Let `cycles` cycles pass without events. Returns the channels whose timer has expired in
+        the last one."""
         await self.steps(cycles)
         return self.expired
 
     def arm(self, channel: int, ahead: int, *, units: bool = False) -> Arm:
-        """A timer `ahead` of the present time. In cycles, higher bits are random, as they do not
-        count."""
+        """A timer that is due `ahead` after the present time. In cycles, the unused higher bits are
+        random."""
         if units:
             return Arm(channel, True, (self.units + ahead) % WORD)
         high = self.random.getrandbits(32) >> CYCLE_BITS << CYCLE_BITS
@@ -76,8 +77,8 @@ class RetryTimersTestbench(Testbench):
 
 @cocotb.test(**LIMIT)
 async def in_cycles(dut):
-    """A timer in cycles expires at its time and at most `channels` + 3 cycles later, also when the
-    counter of cycles wraps, and stays expired until it is armed or disarmed. One whose time has
+    """A timer in cycles expires at its time or at most `channels` + 3 cycles later, also when the
+    counter of cycles wraps, and stays expired until it is armed or disarmed. A timer whose time has
     long passed expires soon."""
     tb = await RetryTimersTestbench(dut).start()
     for channel in range(CHANNELS):
@@ -100,8 +101,8 @@ async def in_cycles(dut):
 
 @cocotb.test(**LIMIT)
 async def in_units(dut):
-    """A timer in units expires only when their time has come, also when it wraps, whatever the
-    cycles are, or soon if it has long passed."""
+    """A timer in units expires only when its time in units has come, also when units wrap, whatever
+    the cycles are; if its time has long passed, it expires soon."""
     tb = await RetryTimersTestbench(dut).start()
     for channel in range(CHANNELS):
         for start, ahead in ((0, 1), (WORD - 1, 1), (WORD - 2, 3), (5, (1 << UNIT_BITS - 1) - 1)):
@@ -120,7 +121,8 @@ async def in_units(dut):
 
 @cocotb.test(**LIMIT)
 async def stopped_in_time(dut):
-    """A timer armed or disarmed again in any cycle around its time is as new."""
+    """A timer armed again in any cycle around its time behaves like a new one; a timer disarmed
+    there does not expire."""
     tb = await RetryTimersTestbench(dut).start()
     for channel in sorted({0, CHANNELS // 2, CHANNELS - 1}):
         for delay in range(3 * LATE + 2):
@@ -136,7 +138,7 @@ async def stopped_in_time(dut):
 
 @cocotb.test(**LIMIT)
 async def as_the_model(dut):
-    """Random timers of all channels behave as the model in every cycle, until each situation was
+    """Random timers of all channels behave like the model in every cycle, until each situation was
     met many times."""
     tb, met = await RetryTimersTestbench(dut).start(), Counter[str]()
     goals = ["expired in cycles", "expired in units", "past", "armed before its time"]

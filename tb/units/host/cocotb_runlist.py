@@ -50,7 +50,7 @@ OTHERS = [wait for wait in Wait if wait not in {*POLLS, *LACKS}]
 
 class RunlistTestbench(Testbench):
     """Submits lists in memory, and plays the channels. Checks in every cycle that the channels that
-    may be served are those of a TSG of the active list, and when RUNLIST_ACQUIRE is raised.
+    may be served form a TSG of the active list, and that RUNLIST_ACQUIRE is raised when it must be.
 
     Members
     -------
@@ -58,12 +58,12 @@ class RunlistTestbench(Testbench):
     ready, working, polling, lacking, holding : sets of channels, likewise; none of `polling` is in
         `lacking`.
     served : the served channel, or None; likewise.
-    failed : channels whose latest acquire has failed, after their latest method, and whether with
+    failed : channels whose latest acquire has failed after their latest method; True if with
         ACQUIRE_SWITCH_TSG.
-    lately : channels with an acquire that has failed after the latest method of any.
-    active, submitted : TSGs of the active list, and those of the one that is pending, if any.
+    lately : channels with an acquire that has failed after the latest method of any channel.
+    active, submitted : TSGs of the active list, and of the pending list, if any.
     turn : TSGID of the TSG that had the turn in the last cycle, or None.
-    eligible : channels that could be served in it.
+    eligible : channels that could be served in the last cycle.
     met : number of events.
     """
 
@@ -149,13 +149,13 @@ class RunlistTestbench(Testbench):
         self._see_acquire()
 
     def _wait(self, channel: int) -> Wait:
-        """Any wait of its kind."""
+        """A random wait of the channel's kind."""
         if channel in self.polling:
             return self.random.choice(POLLS)
         return self.random.choice(LACKS if channel in self.lacking else OTHERS)
 
     def _see_list(self) -> None:
-        """A list is active from the cycle on in which it is no longer pending."""
+        """A list becomes active in the first cycle in which it is no longer pending."""
         state, refused = self.get("control__state"), self.get("control__refused")
         pending, submit = state["pending"], self.get("control__submit")
         if self.submitted is not None and not pending and not submit["valid"]:
@@ -177,8 +177,8 @@ class RunlistTestbench(Testbench):
             assert self.eligible in (frozenset(), EVERYONE)
 
     def _see_acquire(self) -> None:
-        """RUNLIST_ACQUIRE is raised one cycle after everything that has work waits; likewise with
-        idle engines."""
+        """RUNLIST_ACQUIRE is raised one cycle after all channels with work have come to wait; its
+        `idle` form when, besides, everything is idle."""
         starved, idle = self._starved, self._starved and self.all_idle
         expected = (starved and not self._was_starved, idle and not self._was_idle)
         acquire = self.get("control__acquire")
@@ -201,7 +201,7 @@ class RunlistTestbench(Testbench):
         self._polled = self.polling | (self._polled & {self.served})
 
     def _waits_only(self) -> bool:
-        """Some channel of the list waits, and no other one of it has anything to do."""
+        """Whether some channel of the list waits, and none of its other channels has work."""
         listed = {channel for group in self.active for channel in group.channels}
         polls = self.polling | self._polled
         vain = (polls & self.lately) | (EVERYONE - polls - self.ready)
@@ -209,14 +209,14 @@ class RunlistTestbench(Testbench):
         return bool(listed & waiting) and not listed & self.working - waiting
 
     def yields(self, channel: int) -> bool:
-        """Whether the channel lets others have the turn."""
+        """Whether the channel yields the turn to others."""
         if channel in self.lacking:
             return channel not in self.holding and self.failed.get(channel, True)
         return self.failed.get(channel, False)
 
     async def activate(self, *groups: Group, first: int = 0, disable: bool = True) -> None:
-        """Submit a list, and wait until it is active and has its first turn. `disable` : it becomes
-        active whoever has the turn."""
+        """Submit a list, and wait until it is active and has its first turn. `disable` : disable
+        runlists meanwhile, so that it becomes active whoever has the turn."""
         self.enable = not disable
         self.submit(*groups, first=first)
         await self.step()
@@ -238,7 +238,7 @@ def long(tsgid: int, *channels: int) -> Group:
 
 @cocotb.test(**SEVERAL)
 async def in_order(dut):
-    """A list in memory leads to turns in its order, from OFFSET on; the list before stays active
+    """A list in memory leads to turns in its order, from OFFSET on; the previous list stays active
     and complete until then."""
     tb = await RunlistTestbench(dut).start()
     tb.state(*range(4), names=READY)
@@ -270,8 +270,8 @@ async def refused_lists(dut):
 
 @cocotb.test(**SEVERAL)
 async def failed_acquires(dut):
-    """A channel lets its TSG leave from an acquire that fails with ACQUIRE_SWITCH_TSG to its next
-    method, also while it polls; not if it fails without."""
+    """A channel lets its TSG give up the turn from an acquire that fails with ACQUIRE_SWITCH_TSG
+    until its next method, also while it is served again; not if the acquire fails without it."""
     tb = await RunlistTestbench(dut).start()
     for yields in (True, False, True):
         tb.state(0, 1, names=READY)
@@ -285,7 +285,7 @@ async def failed_acquires(dut):
         tb.served = None
         assert await tb.stays() == (not yields)
 
-        # Served again, it fails again, unless it executes a method.
+        # Served again, it still yields, unless it executes a method.
         for progress in (False, True):
             tb.state(1, names=IDLE)
             tb.state(0, names=READY)
@@ -303,7 +303,8 @@ async def failed_acquires(dut):
 @cocotb.test(**SEVERAL)
 async def acquires(dut):
     """RUNLIST_ACQUIRE is raised once when the last channel of the list with work fails an acquire
-    with ACQUIRE_SWITCH_TSG, and again after a channel could proceed; not for channels outside."""
+    with ACQUIRE_SWITCH_TSG, and again after a channel could proceed; channels outside the list do
+    not count."""
     tb = await RunlistTestbench(dut).start()
     tb.state(0, 1, names=READY)
     tb.state(3, names=WAITS)  # not in the list
@@ -333,7 +334,7 @@ async def acquires(dut):
 @cocotb.test(**SEVERAL)
 async def copies_without_their_group(dut):
     """A channel that waits for an engine yields the turn if its acquire group does not hold, unless
-    an acquire of it has failed without ACQUIRE_SWITCH_TSG."""
+    one of its acquires has failed without ACQUIRE_SWITCH_TSG."""
     tb = await RunlistTestbench(dut).start()
     for failed in (None, False, True):
         for holding in (False, True):
@@ -381,8 +382,8 @@ async def polls(dut):
 
 @cocotb.test(**SEVERAL)
 async def yields_the_turn(dut):
-    """YIELD ends the slice of the served channel's TSG; a channel whose number is left of the
-    latest service does not count as served."""
+    """YIELD ends the slice of the served channel's TSG, but only while a channel is being
+    served."""
     tb = await RunlistTestbench(dut).start()
     for serving in (True, False):
         tb.state(0, 1, names=READY)
@@ -441,7 +442,7 @@ async def some_time(tb: RunlistTestbench) -> None:
 
 
 async def other_list(tb: RunlistTestbench) -> None:
-    """A bad list is refused, and a good one accepted, whoever has the turn."""
+    """Submit a list, bad or good, which is refused or accepted whoever has the turn."""
     tb.enable = False
     for cut in (True, False):
         await tb.until(lambda: tb.submitted is None, "no list is pending")

@@ -1,4 +1,4 @@
-"""Runlists from memory (HOST-7): every list is offered as it is, or refused with its first bad
+"""Runlists from memory (HOST-7): every list is offered unchanged, or refused with its first bad
 entry."""
 
 from typing import Any
@@ -40,14 +40,15 @@ def random_list(tb: LoaderTestbench, groups: int) -> List:
 
 
 def full(tb: LoaderTestbench) -> List:
-    """A good list of as many small TSGs as there is room for; few if there is much."""
+    """A good list of small TSGs that fills the room; of few if there is much room."""
     groups = (random_group(tb, tb.random.randint(1, 5)) for _ in range(min(ROOM, 9)))
     return [entry for group in groups for entry in group]
 
 
 @cocotb.test(**LIMIT)
 async def good_lists(dut):
-    """A good list is offered once, after all of its words; its turns begin at any of its TSGs."""
+    """A good list is offered once, after all of its words; its turns may begin at any of its
+    TSGs."""
     tb = await begin(dut)
     for groups in [*range(min(ROOM, 8) + 1), ROOM]:
         entries = random_list(tb, groups)
@@ -59,8 +60,9 @@ async def good_lists(dut):
 
 @cocotb.test(**LIMIT)
 async def rate(dut):
-    """An entry takes two cycles once its data is there, a burst the latency of memory, and in a
-    machine of 64 bits one cycle more; a list two, and one from its submission to its read."""
+    """An entry takes two cycles once its data have arrived; a burst takes the memory latency
+    besides, and one more cycle with a 64-bit bus; a list, two cycles, and one from its submission
+    to its first read."""
     tb = await begin(dut)
     for latency in (1, 2, 30):
         tb.hurry()
@@ -74,8 +76,8 @@ async def rate(dut):
 
 @cocotb.test(**LIMIT)
 async def most_channels(dut):
-    """A TSG has up to 128 entries of channels, of which several may be of the same one. An empty
-    one, and longer ones, are refused with their header."""
+    """A TSG has up to 128 channel entries, several of which may name the same channel. Empty and
+    longer TSGs are refused at their header."""
     tb = await begin(dut)
     for length in (0, 1, 2, 127, 128, 129, 160, 255):
         error = {True: RunlistError.ZERO_LENGTH, False: RunlistError.NONE}[length == 0]
@@ -93,7 +95,7 @@ async def most_channels(dut):
 @cocotb.test(**LIMIT)
 async def cut_short(dut):
     """A list that ends inside a TSG is an overflow, at its length; shortened to whole TSGs it is
-    good. A longer one ends with a channel outside any TSG."""
+    good. With one more channel entry, it is refused for a channel outside any TSG."""
     tb = await begin(dut)
     entries = full(tb)
     whole = {*heads(entries), 0}
@@ -108,7 +110,7 @@ async def cut_short(dut):
 
 @cocotb.test(**LIMIT)
 async def wrong_kinds(dut):
-    """A header inside a TSG, and a channel outside, are refused, wherever they are."""
+    """A header inside a TSG, and a channel outside any TSG, are refused, wherever they are."""
     tb = await begin(dut)
     entries = full(tb)
     first = {*heads(entries)}
@@ -141,7 +143,7 @@ async def wrong_channels(dut):
 
 @cocotb.test(**LIMIT)
 async def room(dut):
-    """A list has as many TSGs as were built; the header of a further one is refused."""
+    """A list has at most as many TSGs as were built; the header of a further one is refused."""
     tb = await begin(dut)
     most = [entry for _ in range(ROOM) for entry in random_group(tb, 1)]
     for more in (0, 1, 3):
@@ -162,8 +164,8 @@ async def several_pages(dut):
 
 @cocotb.test(**LIMIT)
 async def offsets(dut):
-    """OFFSET names a header of the list; anything else is refused, with itself as the entry. That
-    of a list without entries is 0."""
+    """OFFSET names a header of the list; any other offset is refused, and reported as the entry.
+    For a list without entries, it is 0."""
     tb = await begin(dut)
     assert (await tb.check([])).words == []
     entries = full(tb)
@@ -183,8 +185,8 @@ async def offsets(dut):
 
 @cocotb.test(**LIMIT)
 async def order_of_errors(dut):
-    """Of several reasons for refusing an entry the first counts, in the order of `read_list`; an
-    earlier entry counts before a later one, and a bad entry before a bad offset."""
+    """Of several reasons for refusing an entry, the first in the order of `read_list` counts; an
+    earlier entry precedes a later one, and a bad entry precedes a bad offset."""
     tb = await begin(dut)
     inside = [group_entry(2), channel_entry(0)]
     most = [entry for _ in range(ROOM) for entry in random_group(tb, 1)]
@@ -205,7 +207,7 @@ async def order_of_errors(dut):
 
 
 def positions(low: int, size: int) -> list[int]:
-    """Numbers of the beats, of `size` bytes, with the entry at byte `low`."""
+    """Numbers of the beats of `size` bytes that contain the entry at byte `low`."""
     return list(range(low // size, (low + BYTES - 1) // size + 1))
 
 
@@ -235,8 +237,7 @@ async def memory_fails(dut):
 
 @cocotb.test(**LIMIT)
 async def fails_behind_the_end(dut):
-    """Entries behind the end of the list do not count, even if they cannot be read by themselves,
-    and whatever they are."""
+    """Memory behind the end of the list does not matter, even if it cannot be read."""
     tb = await begin(dut)
     for length in (1, 2, 4, 5, 6):
         entries = random_group(tb, length)
@@ -251,9 +252,9 @@ async def fails_behind_the_end(dut):
 
 @cocotb.test(**LIMIT)
 async def one_at_a_time(dut):
-    """A list that is submitted while another is being read is refused as PENDING, in whichever
-    cycle it comes; the other one does not notice. In the cycle in which the other one is refused,
-    only that refusal is reported. One that comes when it is accepted, or later, is read."""
+    """A list that is submitted in any cycle while another is being read is refused as PENDING,
+    without an effect on the other. In the cycle in which the other is refused, only that refusal is
+    reported. A list submitted when the other is accepted, or later, is read."""
     tb = await begin(dut)
     good = random_group(tb, 6)
     for entries in (good, [*good, channel_entry(0)], good[:-1], []):
@@ -269,8 +270,8 @@ async def one_at_a_time(dut):
 async def against(
     tb: LoaderTestbench, entries: List, wanted: Reading, delay: int, span: int
 ) -> None:
-    """Submit a list, and another one, a bad one, `delay` cycles later. No list is pending any more
-    `span` cycles after the first one."""
+    """Submit a list, and a bad one `delay` cycles later. The first list alone would be pending for
+    `span` cycles."""
     refusals, lists = len(tb.outputs.refusals), len(tb.lists.taken)
     tb.submit(entries)
     await tb.steps(delay)
@@ -291,8 +292,8 @@ async def against(
 
 @cocotb.test(**LIMIT)
 async def offers(dut):
-    """A list is pending, and offered, until it is accepted. One that is submitted meanwhile
-    replaces it, also if it is bad."""
+    """A list is pending, and offered, until it is accepted. A list submitted meanwhile replaces it,
+    even if it is bad."""
     tb = await begin(dut)
     for bad in (False, True):
         tb.lists.pace = lambda: False
@@ -327,7 +328,7 @@ def break_memory(tb: LoaderTestbench, length: int) -> None:
 @cocotb.test(**LIMIT)
 async def random_lists(dut):
     """Good and mutated lists, with random offsets and failing memory, are read as by the model;
-    good ones after each refusal."""
+    after each refusal, so is a good list."""
     tb = await begin(dut)
     numbers, met = tb.random, dict.fromkeys(RunlistError, 0)
     del met[RunlistError.PENDING]
@@ -355,7 +356,7 @@ async def random_lists(dut):
 
 @cocotb.test(**LIMIT, skip=ROOM < 510)
 async def longest(dut):
-    """A list of 65,535 entries is read to its end; an offset of its last TSG is found."""
+    """A list of 65,535 entries is read to its end; an offset at its last TSG is found."""
     tb = await begin(dut)
     tb.hurry()
     entries: List = []

@@ -39,7 +39,8 @@ class SchedulerTestbench(Testbench):
     ready, eligible, copying, keeping, wanting : sets of channels, effective from the next `step`.
     stamps, slices : of every channel.
     served : the channel served in the next `step`, or None.
-    first : its service begins in that cycle, or its context is changed; it executes nothing.
+    first : the served channel executes nothing in the next `step`: its service begins, or its
+        context is changed.
     """
 
     def __init__(self, dut: Any) -> None:
@@ -69,7 +70,7 @@ class SchedulerTestbench(Testbench):
         )
 
     def _drive(self, now: Inputs) -> None:
-        """Payload without its strobe is random."""
+        """Drive all inputs. Payload without its strobe is random."""
         numbers = self.random
         self.drive(
             parked__ready=mask(now.ready),
@@ -160,15 +161,15 @@ class SchedulerTestbench(Testbench):
         await self.serve(1)
 
     async def leaves(self, cycles: int) -> int | None:
-        """Number of cycles before `leave`, within `cycles` cycles; None if it does not come."""
+        """Number of cycles before `leave`; None if it is not raised within `cycles` cycles."""
         shown = [one.leave for one in await self.watch(cycles)]
         return shown.index(True) if any(shown) else None
 
 
 @cocotb.test(**SEVERAL)
 async def guests_go_when_the_holder_is_back(dut):
-    """Rule 4: a guest continues until the holder can proceed within its slice; then it leaves in
-    the next cycle, and the holder is the target."""
+    """Rule 4: a guest continues until the holder can proceed within the holder's slice; then it
+    leaves in the next cycle, and the holder is the target."""
     tb = await SchedulerTestbench(dut).start()
     for copying in ({0}, set[int]()):
         await tb.guest(2)
@@ -182,8 +183,8 @@ async def guests_go_when_the_holder_is_back(dut):
 @cocotb.test(**SEVERAL)
 async def guests_go_when_the_floor_is_free(dut):
     """Rule 5: a guest continues after the end of the holder's slice until the holder's copy has
-    ended; then it leaves in the next cycle, even if only itself can take the floor, and does so. It
-    does not leave while the slice lasts."""
+    ended; then it leaves in the next cycle, even if no other channel can take the floor, which it
+    then takes itself. It does not leave while the slice lasts."""
     tb = await SchedulerTestbench(dut).start()
     tb.slices[0] = 30
     await tb.guest()
@@ -202,8 +203,8 @@ async def guests_go_when_the_floor_is_free(dut):
 
 @cocotb.test(**SEVERAL)
 async def guests_have_slices(dut):
-    """Rule 5: a guest's slice lasts for the set time, and longer while no other can proceed; each
-    service has a new one."""
+    """Rule 5: a guest's slice lasts for the set time, and longer while no other channel can
+    proceed; each service has a new slice."""
     tb = await SchedulerTestbench(dut).start()
     for length in SLICES:
         tb.slices[1] = length
@@ -241,8 +242,8 @@ async def guests_yield_their_own_slice(dut):
 
 @cocotb.test(**SEVERAL)
 async def slices_of_the_holder(dut):
-    """COPY-5, COPY-8: the holder's slice lasts for the set time; while no other can proceed it is
-    followed, one cycle later, by another of the same length."""
+    """COPY-5, COPY-8: the holder's slice lasts for the set time; while no other channel can proceed
+    it is followed, one cycle later, by another of the same length."""
     tb = await SchedulerTestbench(dut).start()
     for length in (*SLICES, LONG):
         tb.slices[0] = length
@@ -300,8 +301,8 @@ async def patience(dut):
 
 @cocotb.test(**SEVERAL)
 async def turns(dut):
-    """HOST-7: the served channel must let go in the cycle after it has lost its turn, with or
-    without another that can proceed. Only channels that have a turn are served."""
+    """HOST-7: the served channel must leave in the cycle after it has lost its turn, with or
+    without another channel that can proceed. Only channels that have a turn are served."""
     tb = await SchedulerTestbench(dut).start()
     everyone = {*range(CHANNELS)}
     for begin in (tb.holder, tb.guest):
@@ -321,8 +322,9 @@ async def turns(dut):
 
 @cocotb.test(**SEVERAL)
 async def no_turn_no_floor(dut):
-    """A holder without a turn loses the floor to the next channel, even with a running copy, and at
-    once if it is not served. Until it lets go, its slice allows no further copy."""
+    """A holder that is not served loses the floor as soon as it has no turn, even with a running
+    copy: to the next channel, if there is one. If it is served, its slice allows no further copy
+    until it leaves."""
     tb = await SchedulerTestbench(dut).start()
     everyone = {*range(CHANNELS)}
     for others in ((), (1,)):
@@ -350,7 +352,7 @@ async def no_turn_no_floor(dut):
 
 @cocotb.test(**LIMIT)
 async def as_the_model(dut):
-    """Random channels, copies, slices and services behave as the model in every cycle, until each
+    """Random channels, copies, slices and services behave like the model in every cycle, until each
     rule has decided many times."""
     tb = await SchedulerTestbench(dut).start()
     rules = ["slice anew", "holder again", "no turn"]
@@ -403,7 +405,7 @@ async def some_time(tb: SchedulerTestbench, *, lasting: bool) -> None:
 
 async def some_cycle(tb: SchedulerTestbench, act: str, ends: bool, obeys: float) -> None:
     """One cycle in which the served channel acts, or its service ends. `obeys` : probability that
-    it ends when the channel has to leave."""
+    the service ends when the channel must leave."""
     numbers, served = tb.random, tb.served
     if served is None:
         edit = numbers.choice((*[None] * 20, *range(CHANNELS)))

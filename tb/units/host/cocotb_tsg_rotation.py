@@ -38,7 +38,7 @@ NEXT = 3
 """Shortest turn, in cycles: until the next place of the list is known and has the turn."""
 
 FOUND = 2 + ENTRIES
-"""Most cycles until any other place is known."""
+"""Maximum cycles until any other place is known."""
 
 STATES = {
     "nothing": (),
@@ -50,7 +50,7 @@ STATES = {
 
 
 class RotationTestbench(Testbench):
-    """Has the words of the lists, and compares every cycle with the model.
+    """Provides the words of the lists, and compares every cycle with the model.
 
     Members
     -------
@@ -159,7 +159,7 @@ class RotationTestbench(Testbench):
 
     async def begin(self, *groups: Group, ready: set[int], start: int = 0) -> None:
         """Make a list active, with these channels able to proceed, and wait until its first turn
-        begins, whose first cycle is the next one."""
+        begins in the next cycle."""
         self.ready, self.working, self.yielding, self.served = {*ready}, {*ready}, set(), None
         self.enable = False
         self.offer(Runlist(groups, start))
@@ -183,8 +183,8 @@ def group(tsgid: int, *channels: int, **slice: int) -> Group:
 
 @cocotb.test(**SEVERAL)
 async def slices(dut):
-    """A slice lasts for exactly (TIMEOUT << SCALE) units, TIMEOUT 0 and units of 0 cycles counting
-    as 1; the next TSG has the turn in the second cycle after its last one."""
+    """A slice lasts for exactly (TIMEOUT << SCALE) units, where TIMEOUT 0 and units of 0 cycles
+    count as 1; the next TSG has the turn from the second cycle after it on."""
     tb = await RotationTestbench(dut).start()
     for timeout, scale, unit in (
         *((0, 0, 0), (1, 0, 1), (2, 0, 1), (7, 0, 0), (1, 3, 1), (0, 4, 1), (255, 0, 1)),
@@ -200,7 +200,7 @@ async def slices(dut):
 @cocotb.test(**SEVERAL)
 async def in_turn(dut):
     """TSGs with a channel that can proceed have the turn in the order of the list, from its start
-    on, one that is listed twice twice; others are passed over."""
+    on; a TSG listed twice has it twice. Others are passed over."""
     tb = await RotationTestbench(dut).start()
     slice = {"timeout": 20}
     groups = {9: group(9, 3, **slice), 8: group(8, 0, **slice), 7: group(7, 1, **slice)}
@@ -216,16 +216,16 @@ async def in_turn(dut):
 
 
 def changes(turns: list[Any]) -> list[Any]:
-    """Each turn once."""
+    """The turns, without repetitions in a row."""
     return [one for one, _ in itertools.groupby(turns)]
 
 
 @cocotb.test(**SEVERAL)
 async def left_early(dut):
-    """A TSG is left before the end of its slice when no channel of it has anything to do, or all
-    that have wait for failed acquires with ACQUIRE_SWITCH_TSG; not while one is served, can
-    proceed or waits otherwise. The turn changes in the cycle after the decision, which is made
-    from the state of the previous cycle."""
+    """A TSG loses the turn before the end of its slice when none of its channels has work, or all
+    channels with work wait for failed acquires with ACQUIRE_SWITCH_TSG; not while a channel is
+    served, can proceed, or waits for anything else. The turn changes in the cycle after the
+    decision, which is based on the state of the previous cycle."""
     tb = await RotationTestbench(dut).start()
     groups = (group(1, 0, 2), group(2, 1))
     for working, yielding, leaves in (
@@ -246,8 +246,8 @@ async def left_early(dut):
 
 @cocotb.test(**SEVERAL)
 async def nobody_else(dut):
-    """Without another TSG that can proceed the turn does not change; the slice stays over until
-    there is one."""
+    """The turn does not change while no other TSG can proceed; the slice stays over until one
+    can."""
     tb = await RotationTestbench(dut).start()
     for timeout in (1, 30, 90):
         first = group(1, 0, timeout=timeout)
@@ -269,8 +269,8 @@ async def nobody_else(dut):
 
 @cocotb.test(**SEVERAL)
 async def expires(dut):
-    """YIELD of a channel of the TSG ends its slice at once; that of a channel of another TSG, which
-    still has to let go, does not."""
+    """YIELD of one of its own channels ends a TSG's slice at once; YIELD of a channel of another
+    TSG, which has yet to leave, does not."""
     tb = await RotationTestbench(dut).start()
     for who, leaves in ((0, True), (3, False), (None, False)):
         await tb.begin(group(1, 0, 2), group(2, 1), ready={0, 1})
@@ -282,7 +282,7 @@ async def expires(dut):
 
 @cocotb.test(**SEVERAL)
 async def stands_still(dut):
-    """The slice stands still while a channel of another TSG is served."""
+    """The slice does not advance while a channel of another TSG is served."""
     tb = await RotationTestbench(dut).start()
     for length, before, foreign in ((20, 0, 30), (20, 5, 1), (20, 19, 7), (10, 9, 300)):
         await tb.begin(group(1, 0, timeout=length), group(2, 1), ready={0, 1})
@@ -295,9 +295,9 @@ async def stands_still(dut):
 
 @cocotb.test(**SEVERAL)
 async def new_lists(dut):
-    """A new list is accepted when the turn could change, even if no other TSG could have it: at the
-    end of the slice, or when nothing detains the TSG; and at once if no TSG has the turn. Then no
-    channel may be served, until the first one of the new list that can proceed."""
+    """A new list is accepted when the turn may change, even if no other TSG could have it: at the
+    end of the slice, or when nothing keeps the TSG; at once if no TSG has the turn. After that no
+    channel may be served until a TSG of the new list that can proceed has the turn."""
     tb = await RotationTestbench(dut).start()
     await tb.begin(group(1, 0, timeout=50), group(2, 1), ready={0})
     tb.offer(Runlist((group(5, 2), group(6, 0, 3)), 1))
@@ -346,7 +346,7 @@ async def disabled(dut):
 
 @cocotb.test(**LIMIT)
 async def as_the_model(dut):
-    """Random lists, work and services behave as the model in every cycle, until each rule has
+    """Random lists, work and services behave like the model in every cycle, until each rule has
     decided many times."""
     tb = await RotationTestbench(dut).start()
     goals = ["list at once", "list at a change", "list while disabled", "list waits", "expire"]
@@ -364,8 +364,8 @@ async def as_the_model(dut):
 
 @dataclass(frozen=True)
 class Odds:
-    """Probabilities per cycle of a part of the random test. `obeys` : that a channel lets go when
-    it may not be served."""
+    """Probabilities per cycle of a part of the random test. `obeys` : probability that a channel
+    leaves when it may not be served."""
 
     changes: float
     lists: float
@@ -389,7 +389,7 @@ def some_odds(numbers: Random) -> Odds:
 
 
 def some_list(numbers: Random) -> Runlist:
-    """A list of some TSGs, in any order, with channels of their own or of others."""
+    """A list of some TSGs, in any order, whose channels may overlap."""
     count = numbers.choice((numbers.randint(0, ENTRIES), min(3, ENTRIES), ENTRIES, ENTRIES))
     groups = [some_group(numbers) for _ in range(numbers.randint(1, max(1, count)))]
     listed = tuple(numbers.choice(groups) for _ in range(count))
@@ -404,7 +404,7 @@ def some_group(numbers: Random) -> Group:
 
 
 def some_state(tb: RotationTestbench, channel: int) -> None:
-    """A channel gets another state; sometimes one that makes no sense."""
+    """A channel gets another state, sometimes an impossible one."""
     numbers = tb.random
     names = STATES[numbers.choice([*STATES])]
     if numbers.random() < 0.1:

@@ -1,5 +1,5 @@
-"""Testbench of the execution of methods: serves channels as the method pipeline does, stands for
-everything around, and compares every cycle with the model."""
+"""Testbench of the execution of methods: serves channels as the method pipeline does, models the
+environment, and compares every cycle with the model."""
 
 import os
 from collections.abc import Callable
@@ -88,7 +88,7 @@ def window(slot: int) -> int:
 
 @dataclass
 class Channel:
-    """A channel, and what the units around know about it.
+    """A channel, including its state in the units around.
 
     Members
     -------
@@ -96,15 +96,15 @@ class Channel:
     method : held method, or None.
     alive : enabled and not halted.
     refused : its method was refused.
-    wait : it is parked with this wait.
+    wait : wait with which it is parked.
     copies : outstanding copies.
     able, queue, tasks : see `EngineStatus` and `Execute`.
     result : of its outstanding operation in memory: passed, name of the error.
     ended : that operation has ended.
     write : its write of REF is outstanding.
-    unwritten : the last one has failed.
+    unwritten : the last write has failed.
     asking : units that it waits for.
-    over : units that it need not wait for any more.
+    over : units that it no longer needs to wait for.
     uninvalidated, why : refusal of its invalidation, of its compute method.
     """
 
@@ -128,7 +128,7 @@ class Channel:
 
     @property
     def ready(self) -> bool:
-        """What it waits for has come; for an engine, its group, or an update, that may be so."""
+        """Its wait has ended; a wait for an engine, its group or an update may have."""
         match self.wait:
             case Wait.COPIES:
                 return not self.copies
@@ -146,7 +146,7 @@ class Channel:
 class ExecuteTestbench(Testbench):
     """Serves channels.
 
-    `serve` serves one until it is let go. All conditions are those of the cycle that begins; they
+    `serve` serves one until it is parked. All conditions are those of the cycle that begins; they
     change only where a test, or `live`, changes them.
 
     Members
@@ -159,9 +159,9 @@ class ExecuteTestbench(Testbench):
     zero : counting semaphores that are 0.
     cycles, units : present time.
     answer : next response of the semaphore unit: passed, name of an error.
-    result : of the next operation in memory, likewise.
+    result : result of the next operation in memory, likewise.
     latency : cycles from its acceptance of a request to the response.
-    progress : inline transfer that the compute engine answers, open and room; None: random.
+    progress : the compute engine's answers about an inline transfer, open and room; None: random.
     live : called at the beginning of each cycle; changes conditions at random.
     """
 
@@ -181,7 +181,7 @@ class ExecuteTestbench(Testbench):
         self.live: Any = lambda: None
         self._setting = Strobe(self, "control__setting")
         self._answers: int | None = None  # cycle of the response
-        self._kept = False  # the registers hold the served channel's state, not yet saved
+        self._kept = False  # the registers hold the served channel's state, which is not saved yet
         self._select = 0
         self.serving = self._edits = self._gap = False
         offset, acquire = self.ports["progress__state"].record.fields["acquire"]
@@ -227,7 +227,7 @@ class ExecuteTestbench(Testbench):
     async def edit(
         self, channel: int, *, reset: bool = False, method: Method | None = None
     ) -> None:
-        """Change the channel's context from outside: reset it, or replace its method, or let it
+        """Change the channel's context from outside: reset it, replace its method, or let it
         continue."""
         one = self.channels[channel]
         self._edits = True
@@ -247,7 +247,7 @@ class ExecuteTestbench(Testbench):
     # -- service -----------------------------------------------------------------------------------
 
     async def select(self, channel: int) -> None:
-        """A cycle in which no channel is served, and this one will be."""
+        """A cycle in which no channel is served, and this one is selected."""
         self._select, self.serving = channel, False
         await self._cycle(ahead=True)
         self.serving = True
@@ -265,8 +265,8 @@ class ExecuteTestbench(Testbench):
         self._kept, self._gap = True, False
 
     async def serve(self, channel: int, *, kept: bool = False) -> dict[str, Any]:
-        """Serve the channel from its selection until its held method has an outcome, or it is let
-        go. Returns the outputs of the last cycle."""
+        """Serve the channel from its selection until its held method has an outcome, or the channel
+        leaves. Returns the outputs of the last cycle."""
         if not kept:
             self._kept = False
         await self.select(channel)
@@ -274,7 +274,7 @@ class ExecuteTestbench(Testbench):
         return await self.execute()
 
     async def execute(self) -> dict[str, Any]:
-        """Execute the held method. After one that did more than set state, the pipeline lets a
+        """Execute the held method. After a method that did more than set state, the pipeline lets a
         cycle pass, which the execution does not need."""
         one, was = self.channels[self.served], True
         one.wait = Wait.NONE
@@ -487,7 +487,7 @@ class ExecuteTestbench(Testbench):
     def _compare_ports(
         self, check: Callable[[str, Any, Any], None], expected: dict[str, Any], now: Now
     ) -> None:
-        """What other units are told of waits and events."""
+        """Compare the outputs to other units about waits and events."""
         for name, port in (("reserve", "slices__reserves"), ("launch", "slices__launches")):
             check(port, bool(self.get(port)), expected[name] is not None)
         acquire, failed = expected["acquire"], self.get("group__failed")
@@ -506,7 +506,7 @@ class ExecuteTestbench(Testbench):
             check(name, self.get(f"waits__{name}"), wanted)
 
     def _react(self, one: Channel, out: dict[str, Any], responded: bool) -> None:
-        """The units around, as far as they must react."""
+        """Let the units around react, where they must."""
         if self.serving:
             one.state = self.model.state
         if responded:
@@ -534,7 +534,7 @@ class ExecuteTestbench(Testbench):
 
 
 def _those(channels: list[Channel], name: str) -> frozenset[int]:
-    """The channels with this member."""
+    """Channels for which this member is true."""
     return frozenset(c for c, channel in enumerate(channels) if getattr(channel, name))
 
 

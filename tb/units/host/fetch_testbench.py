@@ -42,7 +42,7 @@ class Ring:
         self.put = 0
 
     async def open(self, limit2: int = 5) -> None:
-        """Write the channel's registers, let it start from an empty ring, and enable it."""
+        """Write the channel's registers, start it with an empty ring, and enable it."""
         tb = self.tb
         settings = {"GP_BASE": self.base, "GP_BASE_HI": limit2 << 16, "USERD": self.userd}
         for name, value in {**settings, "USERD_HI": 0, "CONFIG": 0}.items():
@@ -86,7 +86,7 @@ class Ring:
 
 
 class FetchTestbench(Testbench):
-    """Takes what the unit fetches as the prefetch buffer and the method pipeline do.
+    """Takes the fetched data like the prefetch buffer and the method pipeline.
 
     Members
     -------
@@ -96,7 +96,7 @@ class FetchTestbench(Testbench):
     enabled : channels that may fetch.
     slow : channels whose beats are currently not taken.
     executing : channels that have not finished the dwords taken last.
-    dwords, causes : dwords and causes taken, per channel; a cause makes its channel slow.
+    dwords, causes : dwords and causes taken, per channel. A cause adds its channel to `slow`.
     pending : STATUS.PENDING of each channel in the cycle that has ended.
     announced : (channel, put, stamp).
     """
@@ -144,7 +144,7 @@ class FetchTestbench(Testbench):
         self._see(drained)
 
     async def until_rest(self, *channels: int) -> None:
-        """Step until the channels are no longer pending; then nothing of them must remain."""
+        """Step until the channels are no longer pending, and check that nothing of them remains."""
         await self.step()
         await self.until(lambda: not any(self.pending[number] for number in channels), "rest")
         assert not any(self._buffers[number] for number in channels)
@@ -167,7 +167,7 @@ class FetchTestbench(Testbench):
         return len(self._buffers[channel])
 
     def _pop(self) -> None:
-        """Take a beat, of the first channel that has one and is not slow."""
+        """Take a beat of the first channel that has one and is not slow."""
         for channel, buffer in enumerate(self._buffers):
             if buffer and channel not in self.slow:
                 beat = buffer.popleft()

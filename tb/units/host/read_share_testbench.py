@@ -27,14 +27,15 @@ SPACES = ((0, 1), (2, 0))
 
 
 class Order(Participant):
-    """Follows the requests and beats. Checks in each cycle that a request passes exactly when it
+    """Follows the requests and beats. Checks in each cycle that a request passes exactly when one
     can, and that it is the right one.
 
     Members
     -------
     outstanding : bursts whose last beat has not passed.
-    most : the largest number of them so far.
-    overtaken : cycles in which client 0 had to let a request of client 1 pass, as it was offered.
+    most : maximum of `outstanding` so far.
+    overtaken : cycles in which client 0 had to let a request of client 1 pass that was already
+        offered.
     owners : client of each burst.
     beats : per client, its beats.
     """
@@ -101,7 +102,7 @@ class Client:
         self._asked: list[tuple[int, int]] = []
 
     def ask(self, beats: int) -> None:
-        """Request a burst of so many beats at a random place."""
+        """Request a burst of `beats` beats at a random place."""
         tb = self._tb
         asid, physical = space = tb.random.choice(SPACES)
         size = beats * CONFIG.beat_bytes
@@ -130,7 +131,7 @@ class ShareTestbench(Testbench):
     Members
     -------
     memory : server of the shared port.
-    clients : the two.
+    clients : the two clients.
     order : the rules of each cycle.
     failing : share of bursts that fail.
     """

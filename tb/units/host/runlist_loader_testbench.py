@@ -81,7 +81,7 @@ class LoaderTestbench(Testbench):
     memory : server of the memory port.
     outputs : strobes.
     lists : sink of the lists that are offered.
-    page : of the list submitted last.
+    page : page of the list submitted last.
     """
 
     timeout = 200_000
@@ -111,7 +111,7 @@ class LoaderTestbench(Testbench):
         await self.until(lambda: not self.outputs.pending, "no list is pending")
 
     async def check(self, entries: List, offset: int = 0, *, page: int | None = None) -> Reading:
-        """Submit a list; its reading is that of the model. Returns it."""
+        """Submit a list, and compare its reading with that of the model. Returns the reading."""
         refusals, lists = len(self.outputs.refusals), len(self.lists.taken)
         self.submit(entries, offset, page=page)
         wanted = self.wanted(entries, offset)
@@ -120,7 +120,8 @@ class LoaderTestbench(Testbench):
         return wanted
 
     def compare(self, wanted: Reading, refusals: int, lists: int) -> None:
-        """The list has the wanted outcome, after so many refusals and lists before it."""
+        """Check that the list has the wanted outcome. `refusals`, `lists` : numbers of earlier
+        refusals and lists."""
         seen = [one[1:] for one in self.outputs.refusals[refusals:]]
         assert seen == ([(wanted.error, wanted.entry)] if wanted.error else [])
         assert [*self.outputs.words.values()] == wanted.words
@@ -129,7 +130,7 @@ class LoaderTestbench(Testbench):
         self.check_bursts(-(-wanted.looked // 4))
 
     def check_bursts(self, count: int) -> None:
-        """The list was read in so many bursts, in order."""
+        """Check that the list was read in `count` bursts, in order."""
         bursts = [(one.space, one.va, one.beats) for one in self.memory.bursts]
         beats = BURST // CONFIG.beat_bytes
         first = self.page << 12
@@ -137,7 +138,7 @@ class LoaderTestbench(Testbench):
         assert not any(one.request["atomic"] for one in self.memory.bursts)
 
     def wanted(self, entries: List, offset: int) -> Reading:
-        """Reading of the model, with memory as it fails now."""
+        """Reading of the model, with the present failures of memory."""
         bad = {number for number in range(len(entries)) if self._unreadable(number)}
         whole = b"".join(entries)
         return read_list(whole, offset, channels=CONFIG.channels, room=ROOM, unreadable=bad)

@@ -22,7 +22,7 @@ def random_group(numbers: Random, channels: int, length: int) -> List:
 
 
 def random_list(numbers: Random, channels: int, groups: int) -> List:
-    """A good list. Its TSGs are small, few have 128 channels."""
+    """A good list. Its TSGs are mostly small; few have 128 channels."""
     entries: List = []
     for _ in range(groups):
         length = 128 if numbers.random() < 0.03 else numbers.randint(1, 5)
@@ -39,14 +39,14 @@ Mutation = Callable[[Random, List], List]
 
 
 def flip(numbers: Random, entries: List) -> List:
-    """A bit of an entry."""
+    """Flip a bit of an entry."""
     place, bit = numbers.randrange(len(entries)), numbers.randrange(8 * BYTES)
     value = int.from_bytes(entries[place], "little") ^ 1 << bit
     return [*entries[:place], value.to_bytes(BYTES, "little"), *entries[place + 1 :]]
 
 
 def relabel(numbers: Random, entries: List) -> List:
-    """A bit of the fields that are checked."""
+    """Flip a bit of a field that is checked."""
     place = numbers.randrange(len(entries))
     bit = numbers.choice((0, 1, *range(32, 40), *range(64, 76)))
     value = int.from_bytes(entries[place], "little") ^ 1 << bit
@@ -54,7 +54,7 @@ def relabel(numbers: Random, entries: List) -> List:
 
 
 def resize(numbers: Random, entries: List) -> List:
-    """The length of a TSG."""
+    """Change the length of a TSG."""
     place = numbers.choice(heads(entries))
     entry = bytearray(entries[place])
     entry[4] = numbers.choice((0, entry[4] - 1, min(entry[4] + 1, 255), 128, 129, 255))
@@ -62,7 +62,7 @@ def resize(numbers: Random, entries: List) -> List:
 
 
 def exchange(numbers: Random, entries: List) -> List:
-    """Two entries change places."""
+    """Exchange two entries."""
     one, two = (numbers.randrange(len(entries)) for _ in range(2))
     entries = [*entries]
     entries[one], entries[two] = entries[two], entries[one]
@@ -70,12 +70,12 @@ def exchange(numbers: Random, entries: List) -> List:
 
 
 def cut(numbers: Random, entries: List) -> List:
-    """The end of the list is missing."""
+    """Remove the end of the list."""
     return entries[: numbers.randrange(len(entries))]
 
 
 def extend(numbers: Random, entries: List) -> List:
-    """Further TSGs follow."""
+    """Append further TSGs."""
     return entries + random_list(numbers, 1, numbers.randint(1, 3))
 
 
