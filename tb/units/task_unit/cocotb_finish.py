@@ -29,10 +29,11 @@ RELEASE = {
     "size": (62, 2),
     "payload": (64, 64),
 }
-"""First bit, relative to the release's, and width (spec page 60, appendix A)."""
+"""First bit, relative to that of the release, and width (spec page 60, appendix A)."""
 FIRST = (768, 896, 1664)
 HOST_NUMBER = {0: 5, 1: 0, 2: 1, 3: 6, 4: 7, 5: 3, 6: 4, 7: 2}
-"""Reductions: from the QMD's encoding to the semaphore unit's (spec 2.1; header clc6c0qmd.h)."""
+"""Encoding of each reduction for the semaphore unit, by its encoding in the QMD (spec 2.1; header
+clc6c0qmd.h)."""
 
 
 def release(which: int, **fields: int) -> int:

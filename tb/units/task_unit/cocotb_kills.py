@@ -25,7 +25,7 @@ from signalbox.tb.units.task_unit.task_testbench import (
 KILLED = Refusal.KILLED
 
 SWEEP = 20 * CONFIG.rows
-"""More cycles than a visit of all rows, queues and lists takes while few tasks are there."""
+"""More cycles than a visit of all rows, queues and lists takes if there are few tasks."""
 
 
 class KillTestbench(QueueTestbench):
@@ -70,7 +70,7 @@ class KillTestbench(QueueTestbench):
         assert task.outcome == "ended"
 
     async def die(self, tasks: Sequence[Task], limit: int) -> None:
-        """Step until all of these are over; each must have been killed."""
+        """Step until all these tasks are over, and check that each was killed."""
         await self.until(lambda: all(map(over, tasks)), "all killed", limit)
         assert all(self.killed(tasks))
 
@@ -111,8 +111,8 @@ def crowd(count: int, channels: Sequence[int], **fields: Any) -> list[Task]:
 
 @cocotb.test()
 async def channel_switched_off(dut: Any) -> None:
-    """Tasks of a disabled channel are killed in rows and lists, although no slot gets free; those
-    of other channels stay where they are, and run in their order."""
+    """Tasks of a disabled channel are killed in rows and lists, although no slot becomes free;
+    tasks of other channels stay where they are, and run in their order."""
     tb = await KillTestbench(dut).start()
     tasks = crowd(3 * CONFIG.slots, (3, 6))
     await tb.launch_all(tasks)
@@ -128,7 +128,7 @@ async def channel_switched_off(dut: Any) -> None:
 
 @cocotb.test()
 async def rows_of_others(dut: Any) -> None:
-    """`kill` is given for the rows of the tasks to be killed, and for no other."""
+    """`kill` is 1 for the rows of the tasks to be killed, and for no others."""
     tb = await KillTestbench(dut).start()
     tasks = crowd(CONFIG.slots, (3, 6))
     await tb.launch_all(tasks)
@@ -147,8 +147,8 @@ async def rows_of_others(dut: Any) -> None:
 
 @cocotb.test()
 async def overdue(dut: Any) -> None:
-    """When a leaving context is overdue, its tasks with blocks on SMs fail. Those whose blocks have
-    ended do not, and waiting ones wait on (PREEMPT-1)."""
+    """When a leaving context is overdue, its tasks with blocks on SMs fail. Tasks whose blocks have
+    ended do not, and waiting tasks keep waiting (PREEMPT-1)."""
     tb = await KillTestbench(dut).start()
     tasks = crowd(2 * CONFIG.slots, (3, 6))
     await tb.launch_all(tasks)
@@ -182,8 +182,8 @@ async def overdue(dut: Any) -> None:
 
 @cocotb.test()
 async def late_row(dut: Any) -> None:
-    """A row that opens while the context is overdue is killed, too: nothing keeps it from leaving
-    (PREEMPT-1)."""
+    """A row that opens while the context is overdue is killed, too: nothing keeps the context from
+    leaving (PREEMPT-1)."""
     for delay in range(0, 120, 3):
         tb = await KillTestbench(dut, place=1.0).start()
         task = Task(1, priority=5, asid=1, channel=3, blocks=4)
@@ -201,7 +201,7 @@ async def late_row(dut: Any) -> None:
 
 @cocotb.test()
 async def queues(dut: Any) -> None:
-    """Queues of a disabled channel are killed, whether they rest, run or wait; those of other
+    """Queues of a disabled channel are killed, whether they rest, run or wait; queues of other
     channels remain."""
     tb = await KillTestbench(dut).start()
     rest, other = (Queue(n, priority=5, asid=n, channel=2 + n % 2) for n in (1, 2))
@@ -227,8 +227,8 @@ async def queues(dut: Any) -> None:
 
 @cocotb.test()
 async def progress_of_a_queue(dut: Any) -> None:
-    """OUTER_GET of a queue does not follow blocks that ended because it was killed, and moves of
-    other queues are not held up by it (ASID-26)."""
+    """OUTER_GET of a killed queue does not follow blocks that ended because of the kill, which does
+    not delay moves of other queues (ASID-26)."""
     tb = await KillTestbench(dut, place=1.0).start()
     dies, other = (Queue(n, priority=5, asid=n, channel=2 + n, first=5) for n in (1, 2))
     await tb.launch_all([dies, other])
@@ -255,12 +255,12 @@ async def progress_of_a_queue(dut: Any) -> None:
 
 @cocotb.test()
 async def woken_queues(dut: Any) -> None:
-    """Queues of a disabled channel to which others append at any moment are killed, although all
-    slots are held: entries do not bring them back."""
+    """Queues of a disabled channel are killed although all slots are held and others append to them
+    at any moment: entries do not bring them back."""
     for delay in range(cocotb.RANDOM_SEED % 40, SWEEP, 40):
         tb = await KillTestbench(dut).start()
         fillers = crowd(CONFIG.slots, (7,))
-        numbers = range(CONFIG.slots + 1, CONFIG.slots + 4)  # behind those of the others
+        numbers = range(CONFIG.slots + 1, CONFIG.slots + 4)  # above the numbers of the others
         queues = [Queue(n, priority=4, asid=n, channel=3) for n in numbers]
         await tb.launch_all([*fillers, *queues])
         await tb.until(lambda tb=tb: len(tb.held) == CONFIG.slots, "slots are full")
@@ -273,7 +273,7 @@ async def woken_queues(dut: Any) -> None:
 
 @cocotb.test()
 async def launches(dut: Any) -> None:
-    """A disabled channel launches nothing, by whatever action (ASID-25)."""
+    """A disabled channel launches nothing, whatever the action (ASID-25)."""
     tb = await KillTestbench(dut).start()
     tb.switch_off(4)
     task = Task(1, 5, asid=1, channel=4)
@@ -322,7 +322,7 @@ async def requested(dut: Any, scope: str, place: str) -> None:
 
 
 class Twin(Task):
-    """A task whose record is at the address of task 1, in another space."""
+    """A task whose record is at the same address as that of task 1, in another space."""
 
     @property
     def page(self) -> int:
@@ -331,7 +331,8 @@ class Twin(Task):
 
 @cocotb.test()
 async def same_record_elsewhere(dut: Any) -> None:
-    """A request for a task names its address space, too."""
+    """A request to kill a task names its address space, too: the same record elsewhere is not
+    killed."""
     tb = await KillTestbench(dut).start()
     task, twin = Task(1, 5, asid=1, blocks=4), Twin(2, 5, asid=2, blocks=4)
     await tb.launch_all([task, twin])
@@ -345,9 +346,9 @@ async def same_record_elsewhere(dut: Any) -> None:
 
 @cocotb.test()
 async def on_its_way_to_a_slot(dut: Any) -> None:
-    """A request is accepted when the last task that it names is over, which was on its way from its
-    list to a slot at the end of the sweep: so it is for one of the lengths of the list, as visits
-    of rows and tasks that get slots take turns, and the list is the last one of the sweep."""
+    """A request is accepted only when its last task is over, even if this task was on its way from
+    its list to a slot at the end of the sweep. Visits of rows and tasks that get slots take turns,
+    and the list is the last one of the sweep, so one of the list's lengths leads to this case."""
     context = CONFIG.contexts - 1
     for count in range(CONFIG.rows - 4, CONFIG.rows + 8):
         tb = await KillTestbench(dut).start()
@@ -398,8 +399,8 @@ async def refused_meanwhile(dut: Any) -> None:
 
 @cocotb.test()
 async def ending_tasks(dut: Any) -> None:
-    """A request waits for tasks that are ending, and then for their launches, which are refused:
-    nothing named comes back behind it."""
+    """A request waits for tasks that are ending, and then for their launches, which are refused: no
+    named task comes back after it."""
     tb = await KillTestbench(dut).start()
     chain = Task(1, 5, asid=7, channel=3, blocks=1)
     tb.drive(finishing=1)
@@ -420,8 +421,8 @@ async def ending_tasks(dut: Any) -> None:
 
 @cocotb.test()
 async def one_more_end(dut: Any) -> None:
-    """Tasks of others that end one after another do not hold a request up: it waits for the one
-    that is ending, and the one behind it."""
+    """Other tasks that end one after another do not delay a request for ever: it waits for the one
+    that is ending, and for the one after it."""
     tb = await KillTestbench(dut).start()
     tasks = [Task(n, 5, asid=n, channel=3, blocks=1) for n in (1, 2)]
     tb.drive(finishing=1)
@@ -440,8 +441,8 @@ async def one_more_end(dut: Any) -> None:
 
 @cocotb.test()
 async def lists_without_memory(dut: Any) -> None:
-    """If the memory of the lists fails, tasks in them are not killed there but when they get a
-    slot, or lost, as they would be without a kill; rows are killed."""
+    """If the memory of the lists fails, tasks in lists are killed only when they get a slot, or
+    lost as without a kill; tasks in rows are killed."""
     tb = await KillTestbench(dut).start()
     tasks = crowd(CONFIG.slots + 2, (3,))
     await tb.launch_all(tasks)
@@ -456,8 +457,8 @@ async def lists_without_memory(dut: Any) -> None:
 @cocotb.test()
 @cocotb.parametrize(place=[0, 1, 2], write=[True, False])
 async def lists_without_memory_for_a_while(dut: Any, place: int, write: bool) -> None:
-    """A task that cannot be read, or marked, in its list is visited again, and the request is
-    accepted only when it is over; wherever in its list it is."""
+    """A task that cannot be read or marked in its list, at any place, is visited again, and the
+    request is accepted only when the task is over."""
     tb = await KillTestbench(dut).start()
     tasks = crowd(CONFIG.slots + 3, (3,))
     await tb.launch_all(tasks)
@@ -477,8 +478,8 @@ async def lists_without_memory_for_a_while(dut: Any, place: int, write: bool) ->
 
 @cocotb.test()
 async def random_kills(dut: Any) -> None:
-    """Whenever channels are switched off and requests name tasks, those are killed, and all others
-    end with every block run once."""
+    """When channels are switched off and requests name tasks at random, these tasks are killed, and
+    all others end with every block run once."""
     tb = await KillTestbench(dut, place=0.4, end=0.4).start()
     rng, rounds = tb.random, Rounds(150)
     tasks: list[Task] = []
@@ -517,7 +518,7 @@ async def random_kills(dut: Any) -> None:
 async def _launch_some(
     tb: KillTestbench, live: Sequence[Task], number: int, channels: Sequence[int]
 ) -> list[Task]:
-    """Launch a task on each channel, with address spaces that no live task has."""
+    """Launch a task on each channel, in address spaces without live tasks."""
     rng = tb.random
     free = sorted(set(range(1, CONFIG.asids)) - {one.asid for one in live})
     tasks = [

@@ -16,7 +16,7 @@ WITH_PLACES = {"skip": not CONFIG.preemption}
 
 
 async def switch(tb: TaskTestbench, *, to: int) -> None:
-    """The context leaves, and another one is active."""
+    """The context leaves, and another becomes active."""
     tb.drive(leave=1)
     tb.late = 0
     await tb.step()
@@ -28,7 +28,7 @@ async def switch(tb: TaskTestbench, *, to: int) -> None:
 
 
 async def fill(tb: TaskTestbench, **fields: int) -> list[Task]:
-    """All slots are held, by tasks whose records have these fields."""
+    """Fill all slots with tasks whose records have these fields."""
     tasks = [
         Task(number, priority=5, blocks=20 + number, channel=2 + number % 2, fields=fields)
         for number in range(CONFIG.slots)
@@ -42,7 +42,7 @@ async def fill(tb: TaskTestbench, **fields: int) -> list[Task]:
 
 
 async def saved(tb: TaskTestbench, tasks: list[Task]) -> None:
-    """All blocks of the tasks are placed and none ends; then their context leaves."""
+    """Let all blocks of the tasks be placed and none end; then let their context leave."""
     tb.rows.end, tb.rows.place = 0.0, 1.0
     rows = tb.rows.rows.values()
     await tb.until(lambda: not any(row.left for row in rows), "all blocks placed", 4 * TIMEOUT)
@@ -87,7 +87,7 @@ async def wait_for_idle_of_a_fault(dut: Any) -> None:
 @cocotb.test(**WITH_PLACES)
 async def saved_blocks_return(dut: Any) -> None:
     """At level CILP, a context leaves although no block ends; its tasks return with all their
-    blocks, also those without others."""
+    blocks, even tasks that have only saved blocks."""
     tb = await TaskTestbench(dut, level=CILP).start()
     tasks = await fill(tb)
     await saved(tb, tasks)
@@ -102,8 +102,8 @@ async def saved_blocks_return(dut: Any) -> None:
 
 @cocotb.test(**WITH_PLACES)
 async def resume_position_of_an_earlier_launch(dut: Any) -> None:
-    """A task all of whose blocks were placed has no resume position: what its record had there when
-    it was launched does not matter when it returns."""
+    """A task all of whose blocks were placed has no resume position: a position left in its record
+    at its launch does not matter when it returns."""
     tb = await TaskTestbench(dut, level=CILP).start()
     tasks = await fill(tb, resume_x=5000)
     await saved(tb, tasks)
@@ -132,8 +132,8 @@ async def evicted_with_their_blocks(dut: Any) -> None:
 @cocotb.test(**WITH_PLACES)
 @cocotb.parametrize(runs=[False, True])
 async def unreadable_when_it_returns(dut: Any, runs: bool) -> None:
-    """The saved blocks of a task whose record is unreadable when it is to return are dropped;
-    others return. The record changes while the task runs, or when it is in its list."""
+    """If a task's record is unusable when the task is about to return, its saved blocks are
+    dropped; others return. The record changes while the task runs, or when it is in its list."""
     tb = await TaskTestbench(dut, level=CILP).start()
     tasks = await fill(tb)
     bad = tasks[1]
@@ -153,14 +153,14 @@ async def unreadable_when_it_returns(dut: Any, runs: bool) -> None:
 
 
 FORM = {"registers": 3, "shared": 1024, "block_x": 33, "barriers": 1}
-"""Fields of a record on which the form of saved blocks depends, each with another value."""
+"""Record fields on which the form of saved blocks depends, each with a changed value."""
 
 
 @cocotb.test(**WITH_PLACES)
 @cocotb.parametrize(name=[*FORM, "program_low"])
 async def record_changed_when_it_returns(dut: Any, name: str) -> None:
-    """A task with saved blocks fails if its record asks for blocks of another form when it is to
-    return: they might load what others have saved in their places (PREEMPT-10). All else may
+    """A task with saved blocks fails if its record asks for blocks of another form when the task is
+    about to return: they might load state that others have saved (PREEMPT-10). Other fields may
     change."""
     tb = await TaskTestbench(dut, level=CILP).start()
     tasks = await fill(tb)
@@ -204,8 +204,8 @@ async def killed_after_eviction(dut: Any) -> None:
 @cocotb.test(**WITH_PLACES)
 @cocotb.parametrize(off=[(2, 3), (2,)])
 async def killed_in_their_lists(dut: Any, off: tuple[int, ...]) -> None:
-    """The saved blocks of tasks that are killed in their lists, as their channels are disabled, are
-    dropped; others return."""
+    """When channels are disabled, their tasks are killed in their lists and lose their saved
+    blocks; others return."""
     tb = await TaskTestbench(dut, level=CILP).start()
     tasks = await fill(tb)
     chosen = [task for task in tasks if task.channel in off]
@@ -221,8 +221,8 @@ async def killed_in_their_lists(dut: Any, off: tuple[int, ...]) -> None:
 
 @cocotb.test(**WITH_PLACES)
 async def without_a_save_area(dut: Any) -> None:
-    """A context without a save area stops no blocks, whatever its level and its records say: it
-    leaves when they have ended."""
+    """A context without a save area stops no blocks, whatever its level and records: it leaves when
+    its blocks have ended."""
     tb = await TaskTestbench(dut, place=1.0, end=0.0, level=CILP, area=False).start()
     for number, urgency in enumerate((0, 1, 2, 3)):
         tb.submit(Task(number, priority=5, blocks=20 + number, fields={"urgency": urgency}))
@@ -237,9 +237,9 @@ async def without_a_save_area(dut: Any) -> None:
 
 @cocotb.test(**WITH_PLACES)
 async def random_levels(dut: Any) -> None:
-    """Contexts of any level in turn, with tasks of any size and priority, some of whose channels
-    are disabled now and then: each block of the others ends once, no list of saved blocks is
-    lost."""
+    """With contexts of any level in turn, and tasks of any size and priority, some of whose
+    channels are disabled at times, each block of the other tasks ends once, and no list of saved
+    blocks is lost."""
     tb = await TaskTestbench(dut, place=0.5, end=0.1).start()
     rng, rounds, lists, number = tb.random, Rounds(12), 0, 0
     while rounds.more(lists > 10, lists):

@@ -36,7 +36,7 @@ class ListsTestbench(Testbench):
 
     Members
     -------
-    size, room : places of a list, and those for tasks that do not return.
+    size, room : places of a list, and places for tasks other than returning ones.
     contents, write : memory, and its server of writes.
     model : tasks of each list.
     pending : list being visited, and its tasks still to be visited.
@@ -72,7 +72,7 @@ class ListsTestbench(Testbench):
         return self._found(await self._answer("popped"))
 
     def _found(self, answer: dict[str, Any]) -> tuple[ListOutcome, dict[str, int]]:
-        """Outcome and task, whose second word is checked."""
+        """Outcome and task. Checks the task's second word."""
         if answer["outcome"] is DONE and CONFIG.preemption:
             expected, word = _second(POINTER.pack(answer["task"]))["second"], answer["second"]
             assert word["saved"] == expected["saved"] or not answer["task"]["saved"]
@@ -112,7 +112,7 @@ class ListsTestbench(Testbench):
         return task
 
     def _clear(self, where: Level) -> None:
-        """A list of dropped tasks only is empty."""
+        """A list that contains only dropped tasks is empty."""
         if all(task & DROPPED for task in self.model[where]):
             self.model[where].clear()
             if self.pending[0] == where:
@@ -125,7 +125,7 @@ class ListsTestbench(Testbench):
         return self._found(answer) if step is not ListVisit.DROP else (answer["outcome"], {})
 
     async def visits(self, where: Level, *, first: bool) -> int | None:
-        """Visit the first or the next task, and check it. Returns the task, None if there is
+        """Visit the first or the next task, and check it. Returns the task, or None if there is
         none."""
         if first:
             self.pending = where, deque(self.model[where])
@@ -146,7 +146,7 @@ class ListsTestbench(Testbench):
 
 
 def _second(task: int) -> dict[str, dict[str, dict[str, int]]]:
-    """The second word that a task has in these tests; without preemption, nothing."""
+    """The second word of a task in these tests; empty without preemption."""
     if not CONFIG.preemption:
         return {}
     place, low = task % TASK % CONFIG.save_places, task % TASK
@@ -165,8 +165,8 @@ def _level(where: Level) -> dict[str, int]:
 
 @cocotb.test()
 async def order(dut: Any) -> None:
-    """Tasks are pushed at the tail in order and at the head before all; levels and contexts are
-    separate (ASID-23)."""
+    """Tasks pushed at the tail keep their order, and tasks pushed at the head precede all others;
+    levels and contexts are separate (ASID-23)."""
     tb = await ListsTestbench(dut, log_size=6).start()
     places = [(CONFIG.contexts - 1, 63), (0, 0), (0, 63), (CONFIG.contexts - 1, 5)]
     for number in range(4):
@@ -180,8 +180,8 @@ async def order(dut: Any) -> None:
 
 @cocotb.test()
 async def full(dut: Any) -> None:
-    """A full list refuses, loses nothing, and does not affect its neighbours; returning tasks find
-    room."""
+    """A full list refuses tasks, loses none, and does not affect its neighbours; returning tasks
+    find room."""
     tb = await ListsTestbench(dut, log_size=6).start()
     for where in ((0, 7), (0, 8), (0, 6)):
         for task in range(tb.room + 2):
@@ -210,7 +210,7 @@ async def longest(dut: Any) -> None:
 
 @cocotb.test()
 async def memory_fails(dut: Any) -> None:
-    """A task that cannot be written is not in the list; one that cannot be read is lost and
+    """A task that cannot be written is not in the list; a task that cannot be read is lost and
     reported."""
     tb = await ListsTestbench(dut, log_size=6).start()
     everywhere = range(BASE, BASE + (1 << 20))
@@ -229,8 +229,8 @@ async def memory_fails(dut: Any) -> None:
 
 @cocotb.test()
 async def dropped(dut: Any) -> None:
-    """A visit reads the tasks of a list in order; dropped ones keep their places until they are
-    popped, and a list without others is empty (PREEMPT-7)."""
+    """A visit reads the tasks of a list in order; dropped tasks keep their places until they are
+    popped, and a list of dropped tasks is empty (PREEMPT-7)."""
     tb = await ListsTestbench(dut, log_size=6).start()
     where = (CONFIG.contexts - 1, 9)
     assert await tb.visits(where, first=True) is None
@@ -259,8 +259,8 @@ async def dropped(dut: Any) -> None:
 
 @cocotb.test()
 async def visited_under_way(dut: Any) -> None:
-    """Tasks may be pushed and popped between the steps of a visit: it reads each task of its
-    beginning that is still in the list, and no other."""
+    """Tasks may be pushed and popped between the steps of a visit: it reads each task that was in
+    the list when it began and still is, and no other."""
     tb = await ListsTestbench(dut, log_size=6).start()
     where = (0, 20)
     for task in range(1, 5):
@@ -279,7 +279,7 @@ async def visited_under_way(dut: Any) -> None:
 
 @cocotb.test()
 async def emptied_under_way(dut: Any) -> None:
-    """A visit ends with a list of which only dropped tasks are left."""
+    """A visit ends when only dropped tasks are left in its list."""
     tb = await ListsTestbench(dut, log_size=6).start()
     where = (0, 20)
     for task in range(1, 4):
@@ -298,7 +298,7 @@ async def emptied_under_way(dut: Any) -> None:
 
 @cocotb.test()
 async def visits_without_memory(dut: Any) -> None:
-    """A task that cannot be read is passed over; one that cannot be dropped stays."""
+    """A visit passes over a task that cannot be read; a task that cannot be dropped stays."""
     tb = await ListsTestbench(dut, log_size=6).start()
     where, everywhere = (0, 3), range(BASE, BASE + (1 << 20))
     for task in range(1, 4):
@@ -317,7 +317,8 @@ async def visits_without_memory(dut: Any) -> None:
 
 @cocotb.test()
 async def latency(dut: Any) -> None:
-    """An operation takes 8 cycles plus memory's latency."""
+    """An operation takes at most 13 cycles plus memory's latency, including steps of the
+    testbench."""
     tb = await ListsTestbench(dut, log_size=6, latency=(20, 20)).start()
     await tb.step()
     took = []
@@ -331,7 +332,7 @@ async def latency(dut: Any) -> None:
 
 @cocotb.test()
 async def random_operations(dut: Any) -> None:
-    """Random operations are correct for any speed of memory."""
+    """Random operations are correct with random memory latencies and pauses."""
     tb = await ListsTestbench(dut, log_size=6, share=0.6, latency=(0, 9)).start()
     rng = tb.random
     places = [(rng.randrange(CONFIG.contexts), rng.randrange(CONFIG.levels)) for _ in range(4)]
@@ -351,8 +352,9 @@ async def random_operations(dut: Any) -> None:
 
 @cocotb.test(skip=not CONFIG.preemption)
 async def second_words(dut: Any) -> None:
-    """Saved blocks are in a second word behind their task; if it cannot be accessed, the task is
-    not in the list, or lost, as with the first one. A dropped task keeps its own."""
+    """Saved blocks are in a second word behind their task. If it cannot be written, the task is not
+    in the list; if it cannot be read, the task is lost; as with the first word. A dropped task
+    keeps its second word."""
     tb = await ListsTestbench(dut, log_size=6, latency=(20, 20)).start()
     where, task = (0, 3), SAVED | RESUMED | 37
     begun = tb.cycle

@@ -158,7 +158,7 @@ async def every_check(dut: Any) -> None:
     ]
     for fields in right:
         assert isinstance(await tb.compare(**fields), Task), fields
-    tb.drive(resumed=0)  # a previous resume position does not matter for a new launch
+    tb.drive(resumed=0)  # an old resume position does not matter for a new launch
     await tb.read(record(**LEGAL | {"resume_x": 7, "resume_y": 1}))
     task = tb.verdict()
     assert isinstance(task, Task) and task.first == (0, 0, 0) and task.blocks == 6
@@ -166,8 +166,8 @@ async def every_check(dut: Any) -> None:
 
 @cocotb.test()
 async def masks(dut: Any) -> None:
-    """A machine with masks refuses one that disables all its SMs; bits of others have no effect. A
-    machine without refuses every mask."""
+    """A machine with masks refuses a mask that disables all its SMs; bits of other SMs have no
+    effect. A machine without masks refuses every mask except 0."""
     tb = await MetadataTestbench(dut).start()
     sms, masks = CONFIG.sms, CONFIG.sm_masks
     every, ones = (1 << sms) - 1, (1 << 64) - 1
@@ -189,7 +189,7 @@ async def masks(dut: Any) -> None:
 
 @cocotb.test()
 async def local_memory(dut: Any) -> None:
-    """Both sizes together have to fit the part of the channel's area that each SM has (HOST-15)."""
+    """Both sizes together must fit into each SM's part of the channel's area (HOST-15)."""
     tb = await MetadataTestbench(dut).start()
     threads = 32 << (CONFIG.sm_warps - 1).bit_length()
     part = -(-128 * threads // 4096) * 4096
@@ -220,8 +220,8 @@ QUEUE = {"is_queue": 1, "queue_size": 64, "entries_log": 2}
 
 @cocotb.test()
 async def queues(dut: Any) -> None:
-    """Size and pointers of a queue's record are checked (ASID-26); for an open queue, the machine's
-    pointers apply."""
+    """Size and pointers of a queue's record are checked (ASID-26); for an open queue, only the size
+    is, as the machine's pointers apply."""
     tb = await MetadataTestbench(dut).start()
     for fields in ({}, {"inner_put": 64}, {"entries_log": 6}, {"queue_size": 1 << 24}):
         assert isinstance(await tb.compare(**QUEUE | fields), Task), fields
@@ -238,7 +238,8 @@ async def queues(dut: Any) -> None:
 
 @cocotb.test()
 async def dependence(dut: Any) -> None:
-    """A counter to be decremented must not be 0; any other must be 0 (HOST-10)."""
+    """A counter about to be decremented must not be 0; any other must be 0, except after the task
+    was accepted (HOST-10)."""
     tb = await MetadataTestbench(dut).start()
     tb.drive(decrements=1)
     for count in (1, 2, 65535):

@@ -64,7 +64,7 @@ async def child_of_a_kernel(dut: Any) -> None:
 
 @cocotb.test()
 async def above_the_host(dut: Any) -> None:
-    """Children of a kernel of priority 63 go before it, each generation before the one before, in
+    """Children of a kernel of priority 63 precede it, and each generation precedes its parents, in
     slots and in lists."""
     tb = await NestedTestbench(dut).start()
     chain = [await running(tb, priority=63)]
@@ -111,7 +111,8 @@ async def no_room_in_the_tree(dut: Any) -> None:
 @cocotb.test()
 async def no_save_place(dut: Any) -> None:
     """A block for which no save place can be reserved launches nothing, and the tree is not asked
-    (NEST-12): its wait might not end. One that has a place, or has launched before, does."""
+    (NEST-12): its wait might not end. A block that has a place, or has launched before, can
+    launch."""
     tb = await NestedTestbench(dut).start()
     parent = await running(tb)
     await tb.until(lambda: len(tb.rows.rows[parent.row or 0].running) >= 3, "three blocks run")
@@ -130,7 +131,7 @@ async def no_save_place(dut: Any) -> None:
 
 @cocotb.test()
 async def bad_records(dut: Any) -> None:
-    """A child with a bad record, or that is a queue, or whose record cannot be read, is refused
+    """A child that has a bad record, is a queue, or has a record that cannot be read is refused
     with the reason, and gives its place in the tree back."""
     tb = await NestedTestbench(dut).start()
     parent, refused = await running(tb), []
@@ -173,8 +174,8 @@ async def full_list(dut: Any) -> None:
 
 @cocotb.test()
 async def killed_parent(dut: Any) -> None:
-    """A kernel that is to end early launches nothing; its accepted children are killed as their
-    channel is disabled, too."""
+    """A kernel that is about to be killed launches nothing; its accepted children are killed, too,
+    as their channel is disabled."""
     tb = await NestedTestbench(dut).start()
     parent, child = await running(tb, channel=2), Kernel(2, priority=0, blocks=5)
     assert await bear(tb, child, parent) is ACCEPTED
@@ -188,8 +189,8 @@ async def killed_parent(dut: Any) -> None:
 @cocotb.test()
 async def killed_in_a_list(dut: Any) -> None:
     """Children of an evicted kernel go to their lists; when their channel is disabled, they are
-    killed there, and so are the parent and a child that is about to be launched. Each end names its
-    kernel in the tree."""
+    killed there. The parent is killed, too, and refuses a further child. Each end names its kernel
+    in the tree."""
     tb = await NestedTestbench(dut).start()
     parent = await running(tb, channel=2)
     for number in range(10, 10 + CONFIG.slots):
@@ -209,8 +210,8 @@ async def killed_in_a_list(dut: Any) -> None:
 
 @cocotb.test()
 async def evicted_parent(dut: Any) -> None:
-    """A kernel that was evicted keeps its place in the tree, and so do its children: also in a
-    list, and if it has saved blocks."""
+    """An evicted kernel keeps its place in the tree, and so do its children, even in a list and
+    with saved blocks."""
     tb = await NestedTestbench(dut, level=CILP).start()
     parent = await running(tb)
     first = Kernel(2, priority=0, blocks=5)
@@ -232,8 +233,8 @@ async def evicted_parent(dut: Any) -> None:
 @cocotb.test()
 @cocotb.parametrize(kill=[False, True])
 async def slow_links(dut: Any, kill: bool) -> None:
-    """A child that ends or fails before its record names its parent is reported after that, and no
-    parent is lost if the writes are slower than launches."""
+    """A child that ends or fails before its record names its parent is reported after the record
+    does, and no parent is lost if the writes are slower than launches."""
     tb = await NestedTestbench(dut).start()
     parent = await running(tb, channel=2)
     tb.write_delay = TIMEOUT // 3
@@ -249,8 +250,8 @@ async def slow_links(dut: Any, kill: bool) -> None:
 
 @cocotb.test()
 async def link_of_another(dut: Any) -> None:
-    """A child ends before the record of another one names its parent, but not before its own one
-    does, which is written after that."""
+    """A child may end before the record of another child names its parent, but not before its own
+    record does, even if that is written later."""
     tb = await NestedTestbench(dut).start()
     parent, first = await running(tb), Kernel(2, priority=0, blocks=1)
     assert await bear(tb, first, parent) is ACCEPTED
@@ -270,8 +271,8 @@ async def link_of_another(dut: Any) -> None:
 @cocotb.test()
 async def random_trees(dut: Any) -> None:
     """Kernels of any priority launch others, some of which are refused: each block of each kernel
-    ends once, each end names its kernel in the tree, and the tree gets the place of each refused
-    child back."""
+    ends once, each end names its kernel in the tree, and each refused child gives its place in the
+    tree back."""
     tb = await NestedTestbench(dut, place=0.5, end=0.2, level=CILP).start()
     rng, rounds, kernels = tb.random, Rounds(30), list[Kernel]()
     tb.limit(6)

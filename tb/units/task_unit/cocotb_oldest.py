@@ -15,13 +15,14 @@ from signalbox.tb.testbench.strobe import Strobe
 CONFIG = OLDEST[os.environ["OLDEST_CONFIG"]]
 WINDOW, ROWS = CONFIG.queue_window, CONFIG.rows
 QUIET = 3
-"""Cycles from the last end of a row to its next `begin`, at least."""
+"""Minimum cycles from the last end of a row to its next `begin`."""
 
 
 @dataclass
 class Row:
-    """A row. Blocks from `told` on are unfinished as far as is known, `next` is the first that was
-    not placed, `running` ones have not ended. A row without a queue ends blocks of any number."""
+    """A row. Blocks from `told` on are unfinished as far as was told; `next` is the first block
+    that was not placed; `running` blocks have not ended. A row without a queue ends blocks with any
+    numbers."""
 
     number: int
     follows: bool = False
@@ -31,7 +32,7 @@ class Row:
     ended: int = 0
     """Cycle of the last end."""
     due: int | None = None
-    """Cycle in which the oldest block had moved."""
+    """Cycle in which the oldest block moved."""
 
     @property
     def oldest(self) -> int:
@@ -57,7 +58,7 @@ class OldestTestbench(Testbench):
         self._event = -1  # cycle of the last begin or close, in which no move is taken
         self._pace, self._takes = self.share(share), False
         self.late = 0
-        """Most cycles until a move was told."""
+        """Maximum cycles until a move was told."""
 
     def changes(self) -> bool:
         """A row begins or closes in this cycle."""
@@ -81,14 +82,15 @@ class OldestTestbench(Testbench):
         row.follows, row.told, row.next, row.due = True, number, number, None
 
     def close(self, row: Row, *, drops: bool = False) -> None:
-        """`drops` : its blocks do not end any more."""
+        """`drops` : its unfinished blocks never end."""
         assert drops or not row.running
         self._event = row.ended = self.cycle
         self._close.send(row=row.number, drops=drops)
         row.follows, row.due, row.running = False, None, []
 
     def clears(self, row: Row) -> bool:
-        """Whether the row must not begin yet; up to date two cycles after `close`."""
+        """Whether the row is being cleared and must not begin yet; valid from two cycles after
+        `close` on."""
         return bool(self.get("clears") >> row.number & 1)
 
     def place(self, row: Row) -> None:
@@ -124,8 +126,8 @@ class OldestTestbench(Testbench):
 
 @cocotb.test()
 async def out_of_order(dut: Any) -> None:
-    """Blocks of a window that end in reverse order move the oldest block once, in order each
-    time."""
+    """Blocks of a window that end in reverse order move the oldest block once; blocks that end in
+    order move it each time."""
     tb = await OldestTestbench(dut).start()
     row = tb.rows[1]
     tb.begin(row, 5)
@@ -144,8 +146,9 @@ async def out_of_order(dut: Any) -> None:
 
 @cocotb.test()
 async def begins_anew(dut: Any) -> None:
-    """A row begins with any block, and no move of its past is told: neither of another queue, nor
-    of a task without a queue, nor of blocks that were not looked at when all had ended."""
+    """A row begins with any block, and no earlier move of the row is told: neither of another
+    queue, nor of a task without a queue, nor of blocks that had not been looked at when all had
+    ended."""
     tb = await OldestTestbench(dut).start()
     row = tb.rows[0]
     for _ in range(40):
@@ -177,9 +180,9 @@ async def begins_anew(dut: Any) -> None:
 
 @cocotb.test(skip=not CONFIG.preemption)
 async def dropped(dut: Any) -> None:
-    """After a queue of which some blocks never ended, none of the next queue's blocks counts as
-    ended before it has, in any of its windows; others go on meanwhile. A row that lost no block, or
-    that had no queue, may begin at once."""
+    """If some blocks of a queue never ended, no block of the row's next queue counts as ended too
+    early, in any of its windows; other rows continue meanwhile. A row that lost no block, or had no
+    queue, may begin at once."""
     tb = await OldestTestbench(dut).start()
     # No other test has used the row before: its first bits are 1 when their blocks have ended.
     row, other, look = tb.rows[2], tb.rows[-1], 2 * (ROWS + WINDOW) + 8
@@ -192,7 +195,7 @@ async def dropped(dut: Any) -> None:
         for _ in range(count):
             tb.place(row)
         ended = tb.random.sample(row.running, tb.random.randrange(count // 2, count))
-        if turn == 0:  # so that the first clearing has to do with each bit
+        if turn == 0:  # so that the first clearing affects each bit
             ended = row.running[1:]
         for block in ended:
             tb.end(row, block)
@@ -227,7 +230,7 @@ async def dropped(dut: Any) -> None:
 
 @cocotb.test()
 async def random_rows(dut: Any) -> None:
-    """With any number of queues at once, each move is told in time, and in the end all of them."""
+    """With any number of queues at once, each move is told in time, and in the end all are told."""
     tb = await OldestTestbench(dut, share=0.5).start()
     rng, rounds = tb.random, Rounds(6000)
     while rounds.more(tb.moves > 100, tb.moves):
@@ -245,7 +248,7 @@ async def random_rows(dut: Any) -> None:
         for one in tb.rows:
             if one.follows and one.next < one.told + WINDOW and rng.random() < 0.5:
                 tb.place(one)
-        rests = row if tb.changes() else None  # its blocks end from the next cycle on
+        rests = row if tb.changes() else None  # its blocks may end from the next cycle on
         busy = [one for one in tb.rows if (one.running or not one.follows) and one is not rests]
         if busy and rng.random() < 0.8:
             one = rng.choice(busy)

@@ -40,7 +40,7 @@ async def appended_while_it_runs(dut: Any) -> None:
 @cocotb.test()
 async def rests(dut: Any) -> None:
     """A queue without work holds no slot, and continues when entries arrive. Blocks take several
-    entries, the last one the remainder (ASID-26)."""
+    entries, the last block the remainder (ASID-26)."""
     tb = await QueueTestbench(dut, place=0.5, end=0.5).start()
     queue = Queue(1, priority=5, asid=1, size=16, per_block=4)
     assert await tb.did(tb.ask(queue)) is ACCEPTED
@@ -63,7 +63,8 @@ async def rests(dut: Any) -> None:
 
 @cocotb.test()
 async def more_than_its_size(dut: Any) -> None:
-    """The total is not limited by the queue's size; appending waits for OUTER_GET (ASID-26)."""
+    """The total number of entries is not limited by the queue's size; an append beyond OUTER_GET
+    plus the size is refused until OUTER_GET has moved (ASID-26)."""
     tb = await QueueTestbench(dut, place=0.5, end=0.5).start()
     queue = Queue(1, priority=5, asid=1, size=8, per_block=2)
     assert await tb.did(tb.ask(queue)) is ACCEPTED
@@ -82,11 +83,11 @@ async def more_than_its_size(dut: Any) -> None:
 
 
 SOON = 150
-"""Cycles in which OUTER_GET follows one queue while nothing else happens."""
+"""Maximum cycles until OUTER_GET follows a queue while nothing else happens."""
 
 
 async def _running(tb: QueueTestbench, queue: Queue, count: int) -> Opened:
-    """Step until `count` blocks of the queue run, and no more come. Returns its row."""
+    """Step until `count` blocks of the queue run, and check that no more come. Returns its row."""
 
     def row() -> Opened | None:
         return None if queue.row is None else tb.rows.rows[queue.row]
@@ -101,7 +102,8 @@ async def _running(tb: QueueTestbench, queue: Queue, count: int) -> Opened:
 @cocotb.test()
 async def oldest_block(dut: Any) -> None:
     """OUTER_GET follows the oldest unfinished block, in whatever order blocks end. At most a window
-    of them is placed; others follow as it moves, without the queue leaving its row (ASID-26)."""
+    of blocks is placed; others follow as the window moves, without the queue leaving its row
+    (ASID-26)."""
     tb = await QueueTestbench(dut, place=1.0, end=0.0).start()
     queue = Queue(1, priority=5, asid=1, size=4 * WINDOW, per_block=2, first=4 * WINDOW)
     assert await tb.did(tb.ask(queue)) is ACCEPTED
@@ -172,7 +174,7 @@ async def kept_full(dut: Any) -> None:
 
 @cocotb.test()
 async def others_go_on(dut: Any) -> None:
-    """While queues advance all the time, launches are accepted and tasks get slots."""
+    """While queues advance continuously, launches are accepted and tasks get slots."""
     tb = await QueueTestbench(dut, place=1.0, end=0.3).start()
     queues = [Queue(n, priority=5, asid=1 + n, size=256, first=256) for n in range(6)]
     for queue in queues:
@@ -267,7 +269,7 @@ async def closed_in_any_place(dut: Any) -> None:
 
 @cocotb.test()
 async def closed_in_absence(dut: Any) -> None:
-    """A resting queue ends for its own context, also while another one runs (ASID-26)."""
+    """A resting queue ends for its own context, even while another context runs (ASID-26)."""
     tb = await QueueTestbench(dut, place=0.5, end=0.5).start()
     queue = Queue(1, priority=5, asid=1)
     assert await tb.did(tb.ask(queue)) is ACCEPTED
@@ -327,7 +329,7 @@ async def no_room_in_its_list(dut: Any) -> None:
 
 @cocotb.test()
 async def faulty(dut: Any) -> None:
-    """A queue with a failed warp ends, and no other does."""
+    """A queue with a failed warp fails, and no other does."""
     tb = await QueueTestbench(dut, place=0.1, end=0.1).start()
     queue, other = (Queue(n, priority=5, asid=n, size=64, first=20) for n in (1, 2))
     for one in (queue, other):
@@ -353,7 +355,7 @@ def _counter(tb: QueueTestbench, task: Task) -> int:
 
 @cocotb.test()
 async def dependence(dut: Any) -> None:
-    """A task is launched when its counter reaches 0; below that is an error (HOST-10)."""
+    """A task is launched when its counter reaches 0; a further decrement is an error (HOST-10)."""
     tb = await QueueTestbench(dut, place=0.5, end=0.5).start()
     task = Task(1, priority=5, asid=1, blocks=7, fields={"dependence": 3, "placement": 2})
     assert await tb.did(tb.ask(task)) is UNDERFLOW, "it must be 0 to be scheduled"
@@ -429,7 +431,8 @@ async def counter_cannot_be_written(dut: Any, status: MemoryStatus) -> None:
 @cocotb.test()
 @cocotb.parametrize(status=[MemoryStatus.BUS, MemoryStatus.FAULT])
 async def counter_cannot_be_put_back(dut: Any, status: MemoryStatus) -> None:
-    """The refusal has the original reason, not that of the failed write."""
+    """If a counter cannot be restored after a refusal, the refusal has its original reason, not
+    that of the failed write."""
     tb = await QueueTestbench(dut, place=0.0, end=0.5).start()
     for number in range(CONFIG.slots + (1 << LOG_SIZE) - CONFIG.rows):
         ask = tb.ask(Task(100 + number, priority=4, asid=2, blocks=1))
@@ -448,7 +451,7 @@ async def counter_cannot_be_put_back(dut: Any, status: MemoryStatus) -> None:
 @cocotb.test()
 @cocotb.parametrize(status=[MemoryStatus.BUS, MemoryStatus.FAULT])
 async def place_cannot_be_written(dut: Any, status: MemoryStatus) -> None:
-    """A task that loses its slot and whose position cannot be written fails, and no other does
+    """A task that loses its slot fails if its position cannot be written, and no other does
     (ASID-25)."""
     tb = await QueueTestbench(dut, place=0.0, end=0.5).start()
     low = [Task(n, priority=2 + (n > 0), asid=1 + n, blocks=9) for n in range(CONFIG.slots)]
@@ -487,8 +490,8 @@ async def progress_cannot_be_written(dut: Any, status: MemoryStatus) -> None:
 
 @cocotb.test()
 async def progress_can_be_written_later(dut: Any) -> None:
-    """If OUTER_GET cannot be written while blocks run, this is reported when all have ended, unless
-    it was written in between (ASID-26)."""
+    """A failed write of OUTER_GET while blocks run is not reported if OUTER_GET is written before
+    all blocks have ended (ASID-26)."""
     tb = await QueueTestbench(dut, place=1.0, end=0.0).start()
     queue = Queue(1, priority=5, asid=1, size=64, first=WINDOW)
     assert await tb.did(tb.ask(queue)) is ACCEPTED
@@ -508,7 +511,7 @@ async def progress_can_be_written_later(dut: Any) -> None:
 
 @cocotb.test()
 async def limited_slots(dut: Any) -> None:
-    """A context's tasks hold no more slots than its limit; 0 means all (HOST-9)."""
+    """A context's tasks hold no more slots than its limit; limit 0 means all slots (HOST-9)."""
     tb = await QueueTestbench(dut, place=0.0).start()
 
     async def limit(count: int) -> None:

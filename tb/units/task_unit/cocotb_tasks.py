@@ -35,7 +35,8 @@ async def into_free_slots(dut: Any) -> None:
 
 @cocotb.test()
 async def highest_list_first(dut: Any) -> None:
-    """Waiting tasks get slots by level, in order within a level, head insertion first (ASID-23)."""
+    """Waiting tasks get slots by level, in order within a level, tasks inserted at the head first
+    (ASID-23)."""
     tb = await TaskTestbench(dut, place=0.0).start()
     for number in range(CONFIG.slots):
         tb.submit(Task(number, priority=63, blocks=number + 1))
@@ -117,7 +118,7 @@ async def record_changes_while_it_waits(dut: Any) -> None:
 
 @cocotb.test()
 async def full_list(dut: Any) -> None:
-    """A full list refuses; others have room, and so do evicted tasks."""
+    """A full list refuses tasks; other lists have room, and evicted tasks find room."""
     tb = await TaskTestbench(dut, place=0.02).start()
     for number in range(CONFIG.slots):
         tb.submit(Task(number, priority=4, blocks=200 + number))
@@ -134,7 +135,7 @@ async def full_list(dut: Any) -> None:
 
 @cocotb.test()
 async def ends_that_nobody_takes(dut: Any) -> None:
-    """Tasks that end one after another wait for each other; none is lost (ASID-24)."""
+    """Ends of tasks that nobody takes wait for each other; none is lost (ASID-24)."""
     tb = await TaskTestbench(dut, place=1.0, end=1.0).start()
     tb.ended.pace = lambda: False
     for number in range(CONFIG.slots):
@@ -185,7 +186,7 @@ async def room_for_the_evicted(dut: Any) -> None:
 
 @cocotb.test()
 async def contexts(dut: Any) -> None:
-    """Nothing runs before its context is active; when a context leaves, so do its tasks, which
+    """No task runs before its context is active; when a context leaves, so do its tasks, which
     continue when it returns (ASID-21)."""
     if CONFIG.contexts == 1:
         return

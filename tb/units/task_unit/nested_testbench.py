@@ -18,8 +18,8 @@ PARENT = 224
 
 @dataclass
 class Kernel(Task):
-    """A task that may launch others. `node`: its number in the tree; `families`: those of its
-    blocks; `restored`: blocks that have save places; `parent`, `block`: the block that launched
+    """A task that may launch others. `node` : its number in the tree; `families` : families of its
+    blocks; `restored` : blocks that have save places; `parent`, `block` : the block that launched
     it."""
 
     node: int | None = None
@@ -35,11 +35,11 @@ class Kernel(Task):
 
 
 class Tree(Participant):
-    """The kernel tree: gives nodes and families, or none while `full`; checks what is asked.
+    """The kernel tree: gives nodes and families, or none while `full`, and checks the requests.
 
     Members
     -------
-    full : it refuses.
+    full : it refuses launches.
     asks : number of launches so far.
     gave : its last answer, if it was LAUNCHED; a test may remove it.
     ends : numbers of children that were disowned.
@@ -105,7 +105,7 @@ class NestedTestbench(TaskTestbench):
         super().__init__(dut, place, end, **options)
         self.tree = Tree(self)
         self._reserved = 0
-        """Blocks that have launched kernels, and have no save place."""
+        """Blocks that have launched kernels and have no save place."""
         self.limit(24)
 
     def limit(self, depth: int) -> None:
@@ -124,7 +124,7 @@ class NestedTestbench(TaskTestbench):
         child.priority, child.depth = parent.priority + 1, parent.depth + 1
         child.asid, child.channel, child.context = parent.asid, parent.channel, parent.context
         child.epoch = parent.epoch
-        child.fields.setdefault("group", self.random.randrange(64))  # does not matter (NEST-10)
+        child.fields.setdefault("group", self.random.randrange(64))  # has no effect (NEST-10)
         self.know(child)
         self.offered.append(child)
         family = parent.families.get(block)
@@ -137,13 +137,13 @@ class NestedTestbench(TaskTestbench):
         })
 
     def runs(self, kernel: Kernel) -> bool:
-        """Blocks of the kernel are running, and it may launch."""
+        """Whether blocks of the kernel are running, and it may launch."""
         if kernel.row is None or kernel.outcome not in ("runs", "leaves", "returns"):
             return False
         return bool(self._idle(kernel))
 
     def killed(self, kernel: Kernel) -> bool:
-        """It has failed, or its row is marked."""
+        """Whether it has failed, or its row is marked."""
         marked = kernel.row is not None and self.get("kill") >> kernel.row & 1
         return bool(marked) or kernel.outcome == "failed"
 
@@ -162,7 +162,7 @@ class NestedTestbench(TaskTestbench):
         super()._launched(verdict, nothing)
 
     def _answered(self, child: Kernel, parent: Kernel) -> None:
-        """A launch by a block: its family, and the numbers that the tree gave."""
+        """A launch by a block was answered: note its family, and the numbers given by the tree."""
         assert parent.row is not None
         self.rows.held.remove((parent.row, child.block))
         gave, self.tree.gave = self.tree.gave, None
@@ -185,7 +185,7 @@ class NestedTestbench(TaskTestbench):
         super()._failed(got)
 
     def _check_kin(self, got: dict[str, Any]) -> None:
-        """The end of a kernel names its number in the tree, if it has one."""
+        """Check that the end of a kernel names its number in the tree, if it has one."""
         kernel = self._named(got["task"])
         assert isinstance(kernel, Kernel)
         assert got["task"]["epoch"] == kernel.epoch and got["context"] == kernel.context
@@ -201,7 +201,8 @@ class NestedTestbench(TaskTestbench):
         return int.from_bytes(stored, "little")
 
     async def finish(self) -> None:
-        """See `TaskTestbench.finish`. The records of refused children have not been changed."""
+        """As `TaskTestbench.finish`; also check that the records of refused children are
+        unchanged."""
         await super().finish()
         for kernel in self.tasks.values():
             assert isinstance(kernel, Kernel)

@@ -37,13 +37,13 @@ class Queue(Task):
     taken: int = 0
     """Blocks given to rows."""
     faulty: bool = False
-    """It is killed or had a fault: its further blocks may end early."""
+    """It was killed or had a fault: its remaining blocks may end early."""
     processed: int = 0
-    """Entries before its oldest unfinished block; of a faulty one, before that happened."""
+    """Entries before its oldest unfinished block; for a faulty queue, as of the kill or fault."""
     freed: int = 0
     """OUTER_GET as last seen."""
     awaited: deque[tuple[int, int]] = field(default_factory=deque)
-    """Values that OUTER_GET has to reach, with the cycles in which they were due at once."""
+    """Values that OUTER_GET must reach, each with the cycle in which its block ended."""
 
     def __post_init__(self) -> None:
         self.put = self.first
@@ -88,7 +88,7 @@ class QueueTestbench(TaskTestbench):
     most : maximum number of tasks in slots.
     limit_of_lag : most cycles from the end of a queue's oldest block to OUTER_GET in memory; not
         checked while the memory fails.
-    lag : the most seen.
+    lag : the longest so far.
     """
 
     limit_of_lag = 3000
@@ -110,7 +110,7 @@ class QueueTestbench(TaskTestbench):
         start: int | None = None,
         behind: bool = False,
     ) -> Ask:
-        """Make a request after the earlier ones. A task to be scheduled gets its record written."""
+        """Make a request after the earlier ones. Writes the record of a task to be scheduled."""
         ask = Ask(task, action, count)
         if action is LaunchAction.SCHEDULE:
             self.know(task)
@@ -188,7 +188,7 @@ class QueueTestbench(TaskTestbench):
     # -- expectations -----------------------------------------------------------------------------
 
     def _full(self, queue: Queue) -> bool:
-        """The window of its row has no room for further blocks."""
+        """Whether the window of its row has no room for further blocks."""
         return queue.taken * queue.per_block >= self.freed(queue) + WINDOW * queue.per_block
 
     def _launched(self, verdict: Verdict, nothing: int) -> None:
@@ -249,7 +249,7 @@ class QueueTestbench(TaskTestbench):
         task.outcome = "failed"
 
     async def finish(self) -> None:
-        """Step until the unit is idle; then everything must be done, once."""
+        """Step until the unit is idle, and check that everything was done, once."""
         await self.until(lambda: all(ask.verdict is not None for ask in self.asks), "answers")
         await self.steps(3)
         await self.until(lambda: self.get("idle"), "idle", 40 * TIMEOUT)
@@ -262,7 +262,7 @@ class QueueTestbench(TaskTestbench):
                 assert not isinstance(task, Queue) or self.freed(task) == task.put, task
 
     async def rest(self, queue: Queue) -> None:
-        """Step until the queue has done everything and holds no slot."""
+        """Step until the queue has done all its work and holds no slot."""
         await self.until(
             lambda: queue.row is None and len(queue.done) == queue.total, f"{queue.number} rests"
         )

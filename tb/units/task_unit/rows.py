@@ -20,10 +20,10 @@ ENDLESS = ((1 << 32) - 1, 1, 1)
 
 @dataclass
 class Opened:
-    """An open row, with `left` blocks to be placed, from number `next` on; `running` ones have not
-    ended. `back` ones were saved and are to be placed again; `saved` ones were saved in it.
-    `stops`: it may have others stopped. `disabled` : SMs that take none of its blocks, one bit
-    each. `kept`: its task keeps saved blocks."""
+    """An open row, with `left` blocks to be placed, from number `next` on; `running` blocks have
+    not ended; `back` blocks were saved and must be placed again; `saved` blocks were saved in this
+    row. `stops` : it may have others stopped. `disabled` : SMs that take none of its blocks, one
+    bit each. `kept` : its task keeps saved blocks."""
 
     row: int
     priority: int
@@ -46,12 +46,12 @@ class Opened:
 
     @property
     def oldest(self) -> int:
-        """The first block that has not ended."""
+        """Number of the first block that has not ended."""
         return min(self.running, default=self.next)
 
 
 class Rows(Participant):
-    """The kernel status register table.
+    """Model of the kernel status register table.
 
     In each cycle a block of some row is placed with probability `place`, one ends with
     probability `end`, and one of a row that leaves is saved with probability `save`. Hooks are
@@ -61,10 +61,10 @@ class Rows(Participant):
     Members
     -------
     rows : open rows by number.
-    lists : lists of saved blocks that tasks keep, by their first place.
+    lists : lists of saved blocks kept by tasks, by their first places.
     held : blocks that neither end nor are saved, as (row, block).
-    full : there is no save place that can be reserved.
-    reservations : save places that are reserved.
+    full : no save place can be reserved.
+    reservations : number of reserved save places.
     """
 
     def __init__(self, tb: Testbench, config: Config, place: float, end: float) -> None:
@@ -116,7 +116,7 @@ class Rows(Participant):
 
     @property
     def reported(self) -> bool:
-        """All ends of blocks have been reported."""
+        """Whether all ends of blocks have been reported."""
         return not self._over
 
     def _ended(self) -> dict[str, int]:
@@ -159,7 +159,7 @@ class Rows(Participant):
         self.added(row, word["blocks"])
 
     def _check(self, row: Opened) -> None:
-        """Blocks of a queue are close enough to the oldest one to be followed."""
+        """Check that the blocks of a queue are close enough to the oldest one to be followed."""
         if row.grid == ENDLESS:
             assert row.next + row.left - row.oldest <= self._window, "too many blocks"
 
@@ -178,7 +178,7 @@ class Rows(Participant):
             row.saved, row.back = [*row.saved, *row.back], []
 
     def _keep(self, number: int) -> None:
-        """The saved blocks of a drained row go with its task."""
+        """The saved blocks of a drained row leave it with its task."""
         row = self.rows[number]
         assert row.stopped and not row.running and not row.back
         place = self._tb.random.randrange(self._config.save_places)
@@ -197,7 +197,7 @@ class Rows(Participant):
         self.closed(row)
 
     def _work(self) -> None:
-        """Place a block, end a block, save a block of a row that leaves."""
+        """Place a block, end a block, and save a block of a row that leaves."""
         rows, random = list(self.rows.values()), self._tb.random
         ready = [row for row in rows if row.left or row.back]
         if ready and random.random() < self.place:

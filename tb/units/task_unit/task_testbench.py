@@ -85,8 +85,8 @@ _DRAIN, _SAVE = 1, 2
 
 
 class TaskTestbench(Testbench):
-    """The unit and its environment. Events of rows are compared with the model of lists and slots
-    at that time, as the unit does one thing at a time.
+    """The unit and its environment. As the unit does one thing at a time, events of rows are
+    compared with the model of lists and slots when they occur.
 
     Members
     -------
@@ -99,7 +99,7 @@ class TaskTestbench(Testbench):
     off : disabled channels.
     write_delay : further cycles of each write.
     stops : its tasks may have blocks of lower priority stopped.
-    save_area : the context has one.
+    save_area : whether the context has a save area.
     late : number of tasks that got a slot after their context had to leave; at most one may be in
         progress.
     """
@@ -176,7 +176,7 @@ class TaskTestbench(Testbench):
             self._launched(_verdict(answer), answer["nothing"])
 
     async def finish(self) -> None:
-        """Step until the unit is idle; then nothing may be left (no false idle)."""
+        """Step until the unit is idle, and check that nothing is left (no false idle)."""
         await self.until(lambda: not self.offered, "launches accepted", 40 * TIMEOUT)
         await self.steps(3)
         await self.until(lambda: self.get("idle"), "idle", 40 * TIMEOUT)
@@ -231,7 +231,7 @@ class TaskTestbench(Testbench):
         self.running.add(row.row)
 
     def _is(self, row: Opened, task: Task) -> bool:
-        """ASID and size identify a task, where necessary."""
+        """Whether the row belongs to the task; identified by ASID and size where necessary."""
         return row.asid == task.asid and row.grid[0] == task.blocks
 
     def _stopped(self, row: Opened) -> None:
@@ -274,7 +274,7 @@ class TaskTestbench(Testbench):
         task.outcome = "ended"
 
     def _fails(self, task: Task) -> None:
-        if task.row is None:  # it was first in its list and could not be read, or was killed
+        if task.row is None:  # it was first in its list, and could not be read or was killed
             where = self.lists[task.context, task.priority]
             assert where[0] is task or self.verdicts[task.number] is Refusal.KILLED
             where.remove(task)

@@ -42,13 +42,13 @@ def test_tasks(simulator: str, name: str) -> None:
     ),
 )
 def test_levels(simulator: str, name: str) -> None:
-    """With nested launches, and where there are none, as without; with SM masks, too."""
+    """Levels, with and without nested launches, and with SM masks."""
     run(simulator, "levels", name, minimum=2 if name == "default" else 9)
 
 
 @pytest.mark.parametrize("name", tiers(["default", "nested"], nightly=["default"]))
 def test_queues(simulator: str, name: str) -> None:
-    """Queues and dependences; with nested launches as without."""
+    """Queues and dependences, with and without nested launches."""
     run(simulator, "queues", name, minimum=28)
 
 
