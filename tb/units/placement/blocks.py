@@ -1,7 +1,7 @@
 """Checks every placed or moved block, and every decision without an SM (PLACE-1 … 10).
 
-The model has its own tables, based on requests and freed resources, with one state per cycle. The
-only property of the design that it uses is the number of cycles of a decision.
+The model has its own tables, derived from requests and freed resources, with one state per cycle.
+It relies on only one property of the design: the number of cycles of a decision.
 """
 
 from collections import Counter, deque
@@ -22,7 +22,7 @@ STEPS = (WHOLE, WARP, LOWER)
 
 
 def rounds(sms: int) -> int:
-    """Cycles that a choice among `sms` SMs takes."""
+    """Cycles of a choice among `sms` SMs."""
     return next(n for n in range(9) if 3**n >= sms)
 
 
@@ -35,9 +35,9 @@ def place(word: Mapping[str, int]) -> Place:
 class Left:
     """The model's row of an SM: available resources, blocks, and the spaces served last.
 
-    `number` is that of the SM. `sent` is the number of blocks sent. `top` is the highest level
-    (priority + 1) of the SM's last complete report, and of the blocks sent since. `claimed` is the
-    level of the claimed block: one slot is kept from those below.
+    `number` is the number of the SM, `sent` the number of blocks sent. `top` is the highest level
+    (priority + 1) in the SM's last complete report and among the blocks sent since. `claimed` is
+    the level of the claimed block: one slot is kept free of lower ones.
     """
 
     number: int
@@ -76,7 +76,7 @@ class Left:
         return all(other.priority < kernel.priority for other in self.kernels)
 
     def refuses(self, kernel: Kernel) -> bool:
-        """Whether it qualifies by no step, as far as its current work is known."""
+        """Whether the SM qualifies by no step, as far as its current work is known."""
         whole, warp = self.qualifies(kernel, WHOLE), self.qualifies(kernel, WARP)
         lower = self.open_to(kernel) and self.top <= kernel.priority
         return not (whole or warp or lower)
@@ -91,11 +91,11 @@ class Blocks(Participant):
     Members
     -------
     table : the model's rows of the SMs.
-    last : SM of the last block of each kernel row.
-    log : (cycle, row, SM, step) of every block. The cycle is that of its commit, one before its
-        link is valid.
+    last : SM of the last block, by kernel row.
+    log : (cycle, row, SM, step) of every block. The cycle is that of the commit, one before the
+        SM's link is valid.
     refused : flags of each decision without an SM: registers, warps, shared, slots, lower.
-    masked : number of blocks of kernels that some SM does not take, by step.
+    masked : number of placed blocks of kernels that some SM does not take, by step.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Blocks(Participant):
         self.refused: list[tuple[int, ...]] = []
         self._decision = rounds(config.sms) + 1
         self._depth = self._decision + 1
-        # SM table, free links, `last` and kernels that wait, at the beginning of recent cycles.
+        # SM table, free links, `last` and waiting kernels at the beginning of recent cycles.
         self._history: deque[tuple[list[Left], list[bool], dict[int, int], list[Kernel]]] = deque(
             maxlen=self._depth
         )
@@ -145,8 +145,9 @@ class Blocks(Participant):
                     row.kernels.remove(sm.ended[-1])
 
     def _claim(self, claims: Sequence[Mapping[str, int]]) -> None:
-        """Apply the claims. Each is told to all SMs that take the block but its own, which keeps a
-        slot, too; a second one not to those of the first. Without masks, there is one at most."""
+        """Apply the claims. Each is told to all SMs that take the block except its own, which also
+        keeps a slot; a second claim is not told to SMs of the first. Without masks, there is at
+        most one."""
         told = {n: claim for n, claim in enumerate(claims) if claim["valid"]}
         for n, claim in told.items():
             if not self._sms[n].masks:
@@ -162,8 +163,8 @@ class Blocks(Participant):
                     row.claimed = max(row.claimed, claim["level"])
 
     def _hear(self, taken: int | None) -> None:
-        """Apply the reports of the last cycle, except that of SM `taken`, to which a block was sent
-        in that cycle, as it does not include this block."""
+        """Apply the reports of the last cycle, except the report of SM `taken`: it does not include
+        the block that was sent there in that cycle."""
         for n, (row, sm) in enumerate(zip(self.table, self._sms, strict=True)):
             highest, received = sm.heard
             if n != taken and row.sent % 64 == received:
@@ -191,8 +192,8 @@ class Blocks(Participant):
 
     @staticmethod
     def _held(kernel: Kernel, waiting: Sequence[Kernel]) -> set[int]:
-        """Sets of SMs, one bit each, that kernels before this one may keep while they wait for
-        them: those that others do not wait for."""
+        """Possible sets of SMs, one bit each, kept by earlier kernels that wait for them: any of
+        these kernels may be keeping its SMs."""
         sets = {0}
         for other in waiting:
             if other.disabled and _goes_before(other, kernel):
@@ -201,8 +202,8 @@ class Blocks(Participant):
 
     @staticmethod
     def _lacks(kernel: Kernel, table: list[Left]) -> tuple[bool, ...]:
-        """Resources that no SM for it has: registers, warps, shared memory, a block slot; lower
-        work."""
+        """Resources that no SM for the kernel has: registers, warps, shared memory, a block slot;
+        lower work."""
         rows = [row for row in table if kernel.allows(row.number)]
         amounts = [
             all(row.amounts[n] < need for row in rows) for n, need in enumerate(kernel.whole)
@@ -261,7 +262,7 @@ class Blocks(Participant):
         self._sms[sm].coming = block
 
     def _check_move(self, placed: dict[str, Any], commit: int) -> None:
-        """Check a block that its SM has returned, and that goes to another one."""
+        """Check a block that its SM has returned, and that goes to another SM."""
         sm, row, at = placed["sm"], placed["row"], place(placed["at"])
         (source,) = (n for n, one in enumerate(self._sms) if one.returned)
         block, target = self._sms[source].returned, self._sms[sm]
@@ -279,7 +280,7 @@ class Blocks(Participant):
         self._send(block, sm, MOVED, commit)
 
     def _follows(self, row: int, sm: int) -> bool:
-        """Whether the block may follow another one to its SM without a decision."""
+        """Whether the block may follow the previous one to its SM without a decision."""
         return bool(self.log) and self.log[-1][1:3] == (row, sm)
 
     def _check_decision(self, kernel: Kernel, sm: int, step: Step, commit: int) -> None:
@@ -295,7 +296,7 @@ class Blocks(Participant):
         assert "" in wrong, wrong[0]
 
     def _wrong(self, kernel: Kernel, sm: int, step: Step, commit: int, open_: list[int]) -> str:
-        """What is wrong with a decision among the SMs `open_`; "" if nothing is."""
+        """Error of a decision among the SMs `open_`; "" if it is right."""
         table, _, last, _ = self._history[0]
         qualified = {
             n: next(s for s in STEPS if table[n].qualifies(kernel, s))

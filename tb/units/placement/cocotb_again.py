@@ -19,17 +19,17 @@ OTHERS = ONE - 1
 """The last SM, and all others."""
 
 AGAIN = 2 * (rounds(SMS) + 9) + rounds(SMS) + 1
-"""Most cycles from a change of its SM until a block is placed whose kernel was passed over, with
-none before it: until the decision, and for that."""
+"""Maximum cycles from a change of its SM until a block of a passed-over first kernel is placed:
+until the decision begins, and for the decision."""
 
 SOON = 36
-"""Most cycles for that if none behind it finds an SM."""
+"""The same if no kernel behind it finds an SM."""
 
 
 @cocotb.test(**LIMIT)
 async def is_served_again(dut):
-    """While the many short blocks of a later kernel find room on other SMs all the time, a kernel
-    that was passed over is served again within a bound."""
+    """While many short blocks of a later kernel continuously find room on other SMs, a passed-over
+    kernel is served again within a bound."""
     tb = await start(dut)
     part = Kernel(0, 3, disabled=OTHERS, runs=LONG)
     first = Kernel(1, 1, 1, WARPS, 1, barrier=True, disabled=OTHERS)
@@ -54,7 +54,8 @@ async def is_served_again(dut):
 
 @cocotb.test(**LIMIT)
 async def is_served_when_its_link_is_free(dut):
-    """So is a kernel whose SM has not accepted its last block, once it has."""
+    """A passed-over kernel whose SM has not accepted its last block is served again within a bound
+    once the SM has accepted it."""
     tb = await start(dut)
     tb.slow = {SMS - 1}
     blocker = Kernel(0, 3, disabled=OTHERS, runs=LONG)
@@ -74,8 +75,8 @@ async def is_served_when_its_link_is_free(dut):
 
 @cocotb.test(**LIMIT)
 async def soon_if_none_else(dut):
-    """A kernel that was passed over is served again as soon as none is behind it, or that finds no
-    SM either."""
+    """A passed-over kernel is served again soon if no kernel is behind it, or the one behind it
+    finds no SM either."""
     for stuck in (False, True):
         tb = await start(dut)
         await tb.opened(Kernel(0, 3, SMS, WARPS, 1, runs=LONG))

@@ -1,7 +1,7 @@
-"""Blocks that wait in groups of SMs of their own move, each within its group (PLACE-5).
+"""Waiting blocks, each with its own group of SMs, move within their groups (PLACE-5).
 
-The SMs of a group are two. The first one runs less urgent work, so a block waits there; the second
-one runs more urgent work."""
+A group has two SMs. The first runs less urgent work, so a block waits there; the second runs more
+urgent work."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ from signalbox.tb.units.placement.testbench import PlacementTestbench
 
 GROUPS = min(SMS // 2, 7)
 IN_TURN = GROUPS * (TURN + 40)
-"""Most cycles until each group has had its turn."""
+"""Maximum cycles until each group has had its turn."""
 
 
 def only(*sms: int) -> int:
@@ -33,7 +33,7 @@ def only(*sms: int) -> int:
 
 
 async def begin(dut: Any, groups: int) -> tuple[PlacementTestbench, list[Kernel]]:
-    """A block waits in each of so many groups, and needs all warps of an SM."""
+    """Let a block that needs all warps of an SM wait in each of `groups` groups."""
     tb = await start(dut)
     for row, priority in enumerate((1, 9)):
         sms = range(row, 2 * GROUPS, 2)
@@ -52,8 +52,8 @@ async def begin(dut: Any, groups: int) -> tuple[PlacementTestbench, list[Kernel]
 
 @cocotb.test(**LIMIT)
 async def beside_the_first_claim(dut: Any) -> None:
-    """While one block waits in its group, another one moves in its own; its SM keeps room for it
-    from less urgent ones until it fits."""
+    """While one block waits in its group, another moves within its own; the target SM keeps room
+    free of less urgent blocks until it fits."""
     tb, (first, second) = await begin(dut, 2)
     small = Kernel(9, 0, 3, disabled=only(3), runs=LONG)
     await tb.opened(small)
@@ -71,7 +71,8 @@ async def beside_the_first_claim(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def each_in_turn(dut: Any) -> None:
-    """Blocks of any number of groups move to SMs that idle, within a bound."""
+    """In each of many groups, the waiting block moves to an SM that has become idle, within a
+    bound."""
     tb, kernels = await begin(dut, GROUPS)
     for n in reversed(range(GROUPS)):
         await tb.steps(7 * n)
@@ -84,8 +85,9 @@ async def each_in_turn(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def room_for_both(dut: Any) -> None:
-    """An SM keeps room for a block while one of its own, claimed second, moves to another group:
-    what is less urgent starts there neither before nor after (rule 7 of the SMs)."""
+    """An SM keeps room for a claimed block while one of its own blocks, claimed second, moves to
+    another SM: less urgent blocks start in that room neither before nor after the move (rule 7 of
+    the SMs)."""
     for number in range(6):
         tb = await start(dut)
         await tb.opened(Kernel(0, 0, 2, WARPS, 1, runs=LONG, disabled=only(0, 1)))

@@ -21,7 +21,7 @@ BITS = CONFIG.masked_sms
 
 @cocotb.test(**LIMIT)
 async def keeps_those_without_a_bit(dut: Any) -> None:
-    """A kernel that waits keeps also the SMs without a bit in its mask, which cannot be disabled
+    """A waiting kernel also keeps the SMs without a bit in its mask, which cannot be disabled
     (PLACE-6)."""
     tb = await start(dut)
     part = Kernel(0, 3, SMS, WARPS - 1, 1, runs=LONG)  # leaves a warp of each SM

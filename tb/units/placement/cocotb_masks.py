@@ -20,9 +20,9 @@ from signalbox.tb.units.placement.kernel import AFFINITY, DEEP, WIDE, Kernel
 
 @cocotb.test(**LIMIT)
 async def waits_for_its_sm(dut):
-    """A kernel waits for the SM that takes its blocks while others are empty, and so do younger
-    and less urgent ones for that SM (PLACE-6). Others go to other SMs meanwhile. Only lacks of that
-    SM are reported."""
+    """A kernel waits for the only SM that takes its blocks although others are empty, and so do
+    younger and less urgent kernels for that SM (PLACE-6). Other kernels go to other SMs meanwhile.
+    Only missing resources of that SM are reported."""
     tb = await start(dut)
     kernel = Kernel(0, 1, 3, WARPS, REGISTERS // WARPS, runs=LONG, disabled=0b011)
     await tb.opened(kernel)
@@ -51,7 +51,7 @@ async def waits_for_its_sm(dut):
 
 @cocotb.test(**LIMIT)
 async def every_policy(dut):
-    """Whatever the policy, blocks are on the SMs that take them, all of these."""
+    """With every policy, blocks fill all SMs that take them, and no others."""
     for policy in (WIDE, DEEP, AFFINITY):
         for disabled in range(1, (1 << SMS) - 1):
             tb = await start(dut)
@@ -66,7 +66,8 @@ async def every_policy(dut):
 
 @cocotb.test(**LIMIT)
 async def urgent_where_it_may(dut):
-    """Step C, too, takes an SM for the kernel, although others run less urgent work."""
+    """Step C, too, chooses only an SM that takes the kernel's blocks, although others also run less
+    urgent work."""
     tb = await start(dut)
     await fill(tb, 0, 1)
     urgent = Kernel(1, 9, 1, disabled=0b101, runs=LONG)
@@ -77,8 +78,8 @@ async def urgent_where_it_may(dut):
 
 @cocotb.test(**LIMIT)
 async def moves_where_it_may(dut):
-    """A block that waits does not move to an SM that does not take it: that one keeps no room for
-    it, and no slot. It moves to one that takes it (PLACE-5)."""
+    """A waiting block does not move to an SM that does not take it, which keeps no room and no slot
+    for it. It moves to an SM that takes it (PLACE-5)."""
     tb = await start(dut)
     await fill(tb, 0, 1)
     urgent = Kernel(1, 9, 1, disabled=0b001, runs=LONG)
@@ -116,8 +117,8 @@ async def mask_of_the_row(dut):
 
 @cocotb.test(**LIMIT)
 async def lets_others_move(dut):
-    """A block that waits on the only SM that takes it keeps no less urgent one on another SM from
-    moving (PLACE-5)."""
+    """A block that waits on the only SM that takes it does not keep a less urgent block on another
+    SM from moving (PLACE-5)."""
     tb = await start(dut)
     await fill(tb, 0, 1)
     pinned, other = Kernel(1, 9, disabled=0b110, runs=LONG), Kernel(2, 5, runs=LONG)
@@ -137,9 +138,9 @@ async def lets_others_move(dut):
 
 @cocotb.test(**LIMIT)
 async def keeps_its_sms(dut):
-    """While a kernel waits for its SM, no later one goes there, although it would fit; those that
-    find no other SM either keep it from nothing. Its row, reopened, waits for all SMs if its kernel
-    does (PLACE-6)."""
+    """While a kernel waits for its SM, no later kernel goes there, even if it fits; later kernels
+    that find no SM do not affect it. A kernel in its reopened row that takes all SMs waits for all
+    (PLACE-6)."""
     tb = await start(dut)
     part = Kernel(0, 3, SMS, WARPS - 1, 1, runs=LONG)  # leaves a warp of each SM
     first = Kernel(1, 1, 1, WARPS, 1, barrier=True, disabled=0b011)

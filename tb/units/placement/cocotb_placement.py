@@ -24,8 +24,8 @@ OPEN_LATENCY, FREED_LATENCY = 5 + rounds(SMS), 3 + rounds(SMS)
 """Cycles until a block is valid at an SM; it is logged one cycle earlier."""
 
 MOVE_LATENCY = 12 + 6
-"""Bound of the cycles from an SM's room for the claimed block until that is valid there; the
-models of the SMs take up to six cycles to return it."""
+"""Maximum cycles from the time an SM has room for the claimed block until the block is valid there;
+the models of the SMs take up to six cycles to return it."""
 
 
 async def start(dut) -> PlacementTestbench:
@@ -35,7 +35,7 @@ async def start(dut) -> PlacementTestbench:
 async def fill(
     tb: PlacementTestbench, row: int, priority: int, runs: tuple[int, int] = LONG
 ) -> Kernel:
-    """Fill every SM with one block, of the maximum number of warps."""
+    """Fill every SM with one block of the maximum number of warps."""
     kernel = Kernel(row, priority, SMS, WARPS, REGISTERS // WARPS, runs=runs)
     await tb.opened(kernel)
     await tb.steps(SETTLED)
@@ -89,8 +89,8 @@ async def room_for_two_warps(dut):
 
 @cocotb.test(**LIMIT)
 async def only_to_lower_work(dut):
-    """Page 30, example 4: step C places only on an SM with less urgent work, not with equal or
-    higher work whose kernel has nothing left to distribute."""
+    """Page 30, example 4: step C places a block only on an SM with less urgent work, not on one
+    with equal or more urgent work whose kernel has nothing left to distribute."""
     tb = await start(dut)
     low = Kernel(0, 1, 1, WARPS, 1, runs=LONG)
     await tb.opened(low)
@@ -113,8 +113,8 @@ async def only_to_lower_work(dut):
 
 @cocotb.test(**LIMIT)
 async def moves_to_room(dut):
-    """A block that waits on its SM moves to the SM that first has room for it, and begins there
-    within a bound, although its own SM never has room (PLACE-5)."""
+    """A block that waits on its SM moves to the first SM that has room for it, within a bound,
+    although its own SM never has room (PLACE-5)."""
     for target in range(SMS):
         tb = await start(dut)
         await fill(tb, 0, 1)
@@ -139,7 +139,7 @@ async def moves_to_room(dut):
 
 @cocotb.test(**LIMIT)
 async def most_urgent_moves_first(dut):
-    """Of the waiting blocks, the most urgent one has the room, wherever that appears (PLACE-5)."""
+    """The most urgent waiting block gets the room, wherever it appears (PLACE-5)."""
     tb = await start(dut)
     await fill(tb, 0, 1)
     kernels = [Kernel(n, 3 + n, 1, 1, 1, runs=LONG) for n in range(1, SMS)]
@@ -157,7 +157,8 @@ async def most_urgent_moves_first(dut):
 
 @cocotb.test(**LIMIT)
 async def equals_move_by_number(dut):
-    """Of equally urgent blocks that wait, that on the SM of the lowest number has the room."""
+    """Of equally urgent waiting blocks, the block on the SM with the lowest number gets the
+    room."""
     tb = await start(dut)
     await fill(tb, 0, 1)
     kernels = [Kernel(n, 9, 1, 1, 1, runs=LONG) for n in range(1, SMS)]
@@ -217,8 +218,8 @@ async def block_slots(dut):
 
 @cocotb.test(**LIMIT)
 async def priorities_then_age(dut):
-    """PLACE-1: the highest priority is first, and equal ones in the order of opening; a row that
-    closed and reopened is the youngest."""
+    """PLACE-1: the highest priority comes first, equal priorities in the order of opening; a row
+    that closed and reopened is the youngest."""
     tb = await start(dut)
     await fill(tb, 9, 63)
     for row, priority in ((3, 5), (0, 5), (5, 63), (2, 4), (1, 5), (4, 62)):
@@ -325,8 +326,8 @@ async def batch_waits_for_its_sm(dut):
 
 @cocotb.test(**LIMIT)
 async def affinity_returns(dut):
-    """ASID-31: blocks go to an SM that runs or last ran the space while it has room; then to the
-    least loaded one."""
+    """ASID-31: blocks go to an SM that runs or last ran the space while it has room, then to the
+    least loaded SM."""
     tb = await start(dut)
     half = WARPS // 2
     for space in range(SMS):
@@ -347,7 +348,7 @@ async def affinity_returns(dut):
 
 @cocotb.test(**LIMIT)
 async def one_sm_does_not_take(dut):
-    """An SM that does not accept its block delays no other SM."""
+    """An SM that does not accept its block does not hold up other SMs."""
     tb = await start(dut)
     tb.slow = {1}
     await tb.opened(Kernel(0, 5, SMS * SLOTS, 1, 1, runs=LONG))
@@ -360,8 +361,8 @@ async def one_sm_does_not_take(dut):
 
 @cocotb.test(**LIMIT)
 async def stop_at_any_moment(dut):
-    """ASID-25: at any time `stop` returns the blocks that have not been sent; the row can continue
-    elsewhere."""
+    """ASID-25: at any time, `stop` returns number and position of the blocks that have not been
+    sent; another row can continue with them."""
     tb = await start(dut)
     for count, delay in enumerate(reversed(range(24)), 1):
         policy = (WIDE, DEEP, AFFINITY)[delay % 3]
@@ -403,7 +404,7 @@ async def add_at_any_moment(dut):
 
 @cocotb.test(**LIMIT)
 async def drained_when_all_have_ended(dut):
-    """A row is drained exactly when its last block has ended."""
+    """A row is not drained before its last block has ended, and is soon after."""
     tb = await start(dut)
     await tb.opened(Kernel(0, 5, SMS, 1, 1, runs=LONG))
     await tb.steps(SETTLED)
@@ -417,8 +418,8 @@ async def drained_when_all_have_ended(dut):
 
 @cocotb.test(**LIMIT)
 async def ends_that_are_behind(dut):
-    """A row is not drained while ends of its blocks are pending, also if these are more than the
-    block slots."""
+    """A row is not drained while ends of its blocks are pending, even if more are pending than
+    there are block slots."""
     tb = await start(dut)
     for sm in tb.sms:
         sm.tardy = True

@@ -40,7 +40,7 @@ def random_kernel(numbers: Random, row: int) -> Kernel:
 
 
 def random_mask(numbers: Random) -> int:
-    """Disabled SMs, never all of them; those with a bit in the mask."""
+    """A random mask of disabled SMs, never all; only SMs with a bit in the mask."""
     some = numbers.sample(
         range(CONFIG.masked_sms), min(numbers.randrange(CONFIG.sms), CONFIG.masked_sms)
     )
@@ -94,8 +94,8 @@ async def random_work(dut):
 
 @cocotb.test(**LIMIT)
 async def random_moves(dut):
-    """While less urgent blocks fill all SMs, urgent ones wait there and move to SMs with room; rows
-    open, get blocks, stop and close meanwhile, and SMs may be slow (PLACE-5)."""
+    """While less urgent blocks fill all SMs, urgent blocks wait there and move to SMs with room;
+    meanwhile rows open, get blocks, stop and close, and SMs may be slow (PLACE-5)."""
     tb = await PlacementTestbench(dut, CONFIG).start()
     numbers, rounds, moved, masked = tb.random, Rounds(60), 0, 0
     most, few = (20 if CONFIG.sms > 2 else 5), (5 if CONFIG.sm_masks and CONFIG.sms > 2 else -1)
@@ -130,7 +130,7 @@ async def random_moves(dut):
 
 
 def filling_kernel(row: int) -> Kernel:
-    """Blocks that take all warps of an SM, and run until there is one in each SM."""
+    """A kernel whose blocks take all warps of an SM, and run until there is one on each SM."""
     warps, slower = CONFIG.sm_warps, max(1, CONFIG.sms // 5)
     runs = (20 * slower, 200 * slower)
     return Kernel(row, 1, 2 * CONFIG.sms, warps, CONFIG.register_units // warps, runs=runs)

@@ -1,4 +1,4 @@
-"""Kernels behind some that wait for their SM, while decisions are dropped again and again."""
+"""Kernels behind others that wait for their SM, while decisions are dropped repeatedly."""
 
 from itertools import cycle, pairwise
 
@@ -24,21 +24,22 @@ OTHERS = (1 << LAST) - 1
 """All SMs but the last one, one bit each."""
 
 PASSED = rounds(SMS) + 4 + patience(CONFIG)
-"""Most cycles until a kernel that may have blocks stopped is passed over."""
+"""Maximum cycles until a kernel that may have blocks stopped is passed over."""
 
 MANY, TURNS = 5, 14
-"""Kernels before that one, and urgent kernels in turn."""
+"""Number of waiting kernels, and of urgent kernels in turn."""
 
 LEAST = (MANY + 1 + rounds(SMS) + 12) + 2 * rounds(SMS) - 2
-"""Cycles from a restart until a kernel behind them has a block placed, if all are passed over at
-once, and for the urgent one."""
+"""Cycles from a restart until a kernel behind the waiting ones has a block placed, if these are all
+passed over at once; including the urgent kernel."""
 
 ONE_MORE = rounds(SMS) + 4
-"""Most cycles more if kernels are passed over: one decision at a time for the last block."""
+"""Maximum additional cycles if kernels are passed over: one decision at a time for the last
+block."""
 
 DROPPED = 2 * rounds(SMS) + 8
-"""Most cycles from a request, which drops all decisions, until a block of the first kernel is
-placed: one decision may fail, as two blocks in a row do not go to one SM."""
+"""Maximum cycles from a request, which drops all decisions, until a block of the first kernel is
+placed. One decision may fail, as two consecutive blocks do not go to the same SM."""
 
 
 def only(sm: int) -> int:
@@ -63,9 +64,9 @@ async def begin(
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(every=[LEAST, LEAST + 2, 3 * PASSED], changes=[False, True])
 async def beside_urgent_ones(dut, every: int, changes: bool):
-    """A kernel has room on its SM in a bound, although those before it are too many to be passed
-    over between two urgent kernels, or even one of them is; with `changes`, their SM changes all
-    the time."""
+    """A kernel gets room on its SM within a bound, although between two urgent kernels there is not
+    enough time to pass over all kernels before it, or even one; with `changes`, their SM changes
+    all the time."""
     assert MANY * PASSED > every
     for phase in range(0, every // 2, 3):
         tb = await begin(dut, MANY, changes=changes)
@@ -91,8 +92,8 @@ async def beside_urgent_ones(dut, every: int, changes: bool):
 
 @cocotb.test(**LIMIT)
 async def one_cycle_for_each(dut):
-    """After a restart, each kernel that was passed over costs those behind it one cycle, but for
-    the first one of a turn."""
+    """After a restart, each passed-over kernel costs the kernels behind it one cycle, except the
+    first kernel of a turn."""
     took: dict[int, list[int]] = {}
     for count in (0, 1, 3, 5):
         tb = await begin(dut, count)
@@ -120,13 +121,14 @@ async def one_cycle_for_each(dut):
     assert least[0] <= DROPPED and least[1] <= DROPPED + ONE_MORE
     for count, gaps in took.items():
         assert least[count] <= least[1] + max(0, count - 1)
-        longest = least[count] + 2  # but for the first one of a turn
+        longest = least[count] + 2  # except for the first kernel of a turn
         assert all(min(pair) <= longest for pair in pairwise(gaps)), (count, gaps)
 
 
 @cocotb.test(**LIMIT)
 async def not_for_ever(dut):
-    """If restarts leave those behind no turn, the first kernel is served again within a bound."""
+    """Even if restarts leave no turn for the kernels behind it, the first kernel is served again
+    within a bound."""
     count, every = 3, DROPPED + 3
     tb = await begin(dut, count, saves=False)
     behind = Kernel(6, 3, 100_000, disabled=only(1), runs=(0, 0))
@@ -147,7 +149,7 @@ async def not_for_ever(dut):
 @cocotb.test(**LIMIT)
 async def fails_meanwhile(dut):
     """A decision that fails while kernels are passed over at once makes its kernel wait: no later
-    one takes its SM."""
+    kernel takes its SM."""
     for count in (2, 3, 4):
         for gap in range(4):
             tb = await begin(dut, count)
@@ -172,7 +174,7 @@ async def fails_meanwhile(dut):
 
 @cocotb.test(**LIMIT)
 async def one_block_each(dut):
-    """While no kernel waits, kernels with one block each have it placed in consecutive cycles, as
+    """While no kernel waits, kernels with one block each are placed in consecutive cycles, as
     without masks."""
     tb = await start(dut)
     kernels = [Kernel(row, 1, disabled=only(row % SMS), runs=LONG) for row in range(9)]

@@ -26,7 +26,8 @@ ROWS = 4
 
 @dataclass(frozen=True)
 class Saved:
-    """A block in a list. `restores` : its state is at the place. `family` : of its children."""
+    """A block in a list. `restores` : its state is at the place. `family` : family of its
+    children."""
 
     at: tuple[int, int, int]
     place: int
@@ -41,14 +42,14 @@ class SavedTestbench(Testbench):
     -------
     free : free places.
     out : places of blocks on SMs.
-    given : those given with stops in progress; reserved ones only to blocks with children.
+    given : places given with stops in progress; reserved places only to blocks with children.
     reservations : places reserved for blocks on SMs.
     lists : saved blocks of each row, the next one last.
     kept : lists that their tasks have kept, by their first places.
-    lost : families of blocks that were dropped, as far as the unit has not told.
-    open, ceased : rows that are open; those of them that drop their blocks.
+    lost : families of dropped blocks that the unit has not reported yet.
+    open, ceased : open rows, and open rows that drop their blocks.
     met : number of events of each kind.
-    ends : no more events begin, but all free places are taken.
+    ends : no further events begin, except that all free places are taken.
     """
 
     timeout = 5_000
@@ -60,7 +61,7 @@ class SavedTestbench(Testbench):
         self.given: list[tuple[int, bool]] = []
         self.reservations = 0
         self._asked = self._reserves = False
-        """A place is to be reserved: in the last cycle; in this one."""
+        """Whether a place is to be reserved: in the last cycle; in this cycle."""
         self._changed = 0
         """Cycle in which places or reservations changed last."""
         self.lists: dict[int, list[Saved]] = {row: [] for row in range(ROWS)}
@@ -69,11 +70,11 @@ class SavedTestbench(Testbench):
         self.ceased: set[int] = set()
         self.lost: set[int] = set()
         self._families = set(range(CONFIG.nested_kernels))
-        """Free ones."""
+        """Free families."""
         self.met: Counter[str] = Counter()
         self.ends = False
         self._blocks: Counter[int] = Counter()
-        """Undistributed saved blocks of each row, as the unit has told."""
+        """Undistributed saved blocks of each row, as reported by the unit."""
         self._ahead = self._last = 0
         self._paused = True
         self._push: tuple[int, Saved] | None = None
@@ -90,18 +91,19 @@ class SavedTestbench(Testbench):
             Sink(self, "lost", lambda: self.random.random() < self._pace(0.2), self._lose)
 
     def _wants_place(self) -> bool:
-        """A block is to be stopped: any one if a place is spare, otherwise one with children."""
+        """A place is wanted for a block to be stopped: any block if a place is spare, otherwise one
+        with children."""
         spare = self.cycle > self._changed + 1 and self.get("spare") and not self._reserves
         able = not CONFIG.nested or self.ends or spare or self.reservations > self._reserved
         return bool(able) and self.random.random() < self._pace(0.3)
 
     @property
     def _reserved(self) -> int:
-        """Reserved places that have been given with stops."""
+        """Number of reserved places given with stops."""
         return sum(reserved for _, reserved in self.given)
 
     def _give(self, place: int) -> None:
-        """A place for a block that is to be stopped."""
+        """Take a place for a block that is to be stopped."""
         assert place in self.free, f"place {place} is in use"
         reserved = not self.get("spare") and not self.ends
         assert reserved or self.ends or len(self.free) > self.reservations - self._reserved
@@ -120,7 +122,7 @@ class SavedTestbench(Testbench):
         self.met["lost"] += 1
 
     def _drop(self, blocks: list[Saved]) -> None:
-        """The unit frees the places of a list, and tells the families."""
+        """The unit frees the places of a list, and reports the families."""
         self.free.update(block.place for block in blocks)
         self._changed = self.cycle
         self.lost.update(block.family for block in blocks if block.family is not None)
@@ -149,7 +151,7 @@ class SavedTestbench(Testbench):
         self._last, self._paused = self._ahead, bool(self.get("pause"))
 
     def _reserve(self) -> None:
-        """A block launches its first child, or is refused after that; or one that has children
+        """A block launches its first child, or its launch is then refused; or a block with children
         ends."""
         if not CONFIG.nested:
             return
@@ -163,8 +165,8 @@ class SavedTestbench(Testbench):
             self._changed = self.cycle
 
     def _check_reservations(self) -> None:
-        """A place is spare if more are free than are reserved, and each reserved one is free until
-        it is given."""
+        """Check that a place is spare if more are free than reserved, and that each reserved place
+        is free until it is given."""
         if not CONFIG.nested:
             return
         if self._asked and self.get("reserved"):
@@ -183,14 +185,14 @@ class SavedTestbench(Testbench):
             assert self.get("spare") == (len(self.free) > self.reservations)
 
     def _takes(self) -> bool:
-        """Send a block of the selected row, if it has a saved one and may."""
+        """Send a block of the selected row, if it has a saved block and may."""
         row = self._last
         often = 0.9 if self._freeing else 0.3
         self._freeing = max(0, self._freeing - 1)
         return not self._paused and self._blocks[row] > 0 and self.random.random() < often
 
     def _check(self, takes: bool) -> None:
-        """Outputs of the cycle that has ended."""
+        """Check outputs of the cycle that has ended."""
         row, first = self._last, self.get("first")
         blocks = self.lists[row]
         settled = not (self._paused or self.get("pause") or self._after)
@@ -225,8 +227,8 @@ class SavedTestbench(Testbench):
                 self.lists[row].append(block)
 
     def _pace(self, share: float) -> float:
-        """Places come and return fast while the unit still lists those that are free after
-        reset."""
+        """Share of events: places come and return fast while the unit still lists the places that
+        are free after reset."""
         return 1.0 if self.ends or self.cycle < EARLY else share
 
     def _events(self, busy: bool) -> None:
@@ -290,11 +292,11 @@ class SavedTestbench(Testbench):
 
     @property
     def _running(self) -> list[int]:
-        """Rows with blocks on SMs: not those that are drained."""
+        """Rows with blocks on SMs: not drained ones."""
         return [row for row in self.open if row != self._keeping]
 
     def _rows(self) -> None:
-        """Open, close or stop a row, or take back its blocks; or drop a list that was kept."""
+        """Open, close or stop a row, or take back its blocks; or drop a kept list."""
         numbers, closed = self.random, [row for row in range(ROWS) if row not in self.open]
         chance = numbers.random()
         self._after = 3 if chance < 0.10 else 0
@@ -338,7 +340,7 @@ class SavedTestbench(Testbench):
 
     @property
     def held(self) -> set[int]:
-        """Places that are in use."""
+        """Places in use."""
         lists = [*self.lists.values(), *self.kept.values()]
         given = {place for place, _ in self.given}
         return {block.place for blocks in lists for block in blocks} | {*self.out} | given
@@ -352,9 +354,9 @@ def _family(block: dict[str, Any]) -> int | None:
 
 @cocotb.test(timeout_time=10, timeout_unit="ms")
 async def random_lists(dut: Any) -> None:
-    """Blocks are saved, sent again, kept with their tasks and dropped, in any order: the next one
+    """Blocks are saved, sent again, kept with their tasks and dropped, in any order: the next block
     of each row is that of the model, no place is lost or used twice, and each family of a dropped
-    block is told once."""
+    block is reported once."""
     tb = await SavedTestbench(dut).start()
     wanted = ["saved", "taken", "kept", "adopted", "dropped", "discarded", "ended", "none"]
     if CONFIG.nested:

@@ -1,4 +1,4 @@
-"""Stops of rows while their blocks are saved and placed again (PREEMPT-3, ASID-25)."""
+"""Stops of rows whose blocks are being saved and placed again (PREEMPT-3, ASID-25)."""
 
 import ast
 import os
@@ -32,7 +32,7 @@ class StopsTestbench(Testbench):
     left, kept : answers to `stop` and `keep`.
     blocks : blocks on the SM.
     placed : number of times that each block was placed, by its number.
-    ends : blocks on the SM end.
+    ends : whether blocks on the SM end.
     """
 
     def __init__(self, dut: Any) -> None:
@@ -42,9 +42,9 @@ class StopsTestbench(Testbench):
         self.ends = False
         self._received = 0
         self._freed = 0
-        """Blocks whose resources are to be reported."""
+        """Number of blocks whose freed resources have yet to be reported."""
         self._ending: list[int] = []
-        """Those whose end is to be reported."""
+        """Blocks whose end has yet to be reported."""
         self.open, self.stop, self.keep, self.discard, self.close = (
             Source(self, f"port__{name}") for name in ("open", "stop", "keep", "discard", "close")
         )
@@ -96,9 +96,9 @@ class StopsTestbench(Testbench):
 @cocotb.test(timeout_time=5, timeout_unit="ms")
 @cocotb.parametrize(drops=[False, True])
 async def stops_in_any_cycle(dut: Any, drops: bool) -> None:
-    """A row is stopped while one of its blocks goes to the list of saved ones, waits there, or is
-    placed again: the answer gives the blocks that were never placed, and the saved one is placed
-    once more, or stays in the list if the row drops it."""
+    """If a row is stopped while one of its blocks goes to the list of saved blocks, waits there, or
+    is placed again, the answer gives the blocks that were never placed, and the saved block is
+    placed once more; if the row drops its blocks, it may stay in the list."""
     tb = await StopsTestbench(dut).start()
     tb.drive(port__drops=drops)
     again = set()

@@ -1,4 +1,4 @@
-"""Kernels that have blocks stopped, and that some SMs do not take (PLACE-6, PREEMPT-5)."""
+"""Kernels that have blocks stopped, and whose blocks some SMs do not take (PLACE-6, PREEMPT-5)."""
 
 from typing import Any
 
@@ -25,17 +25,18 @@ from signalbox.tb.units.placement.testbench import PlacementTestbench
 LAST = SMS - 1
 OTHERS = (1 << LAST) - 1
 ONE = 1 << LAST
-"""The last SM; all others, and this one, one bit each."""
+"""The last SM: all others, and this one, as masks."""
 
 DECIDED = rounds(SMS) + 8
-"""Most cycles from the opening of a row, or from a pass, until a decision for its kernel fails."""
+"""Maximum cycles from the opening of a row, or from a pass, until a decision for its kernel
+fails."""
 
 PLACED = rounds(SMS) + 8 + 8
-"""Most cycles from an answer until the next block is stopped: the lists change, and a block may be
-placed in the room."""
+"""Maximum cycles from an answer until the next block is stopped: the lists change, and a block may
+be placed in the new room."""
 
 ASKED = DECIDED + patience(CONFIG)
-"""Most cycles until the kernel has a block stopped, or is passed over."""
+"""Maximum cycles until the kernel has a block stopped, or is passed over."""
 
 
 BUSY = 6 * ASKED
@@ -43,14 +44,14 @@ BUSY = 6 * ASKED
 
 
 class Stops(Participant):
-    """SMs with victims of the lowest level. One that is told to stop its block ends one, and says
-    that there was none to be stopped.
+    """SMs with victims of the lowest level. An SM that is told to stop its block ends one instead,
+    and answers that there was none to stop.
 
     Members
     -------
     told : SMs that were told, in order.
-    busy : SMs with an urgent block for which they stop one after the other, without an end: cycles
-        until they answer, and from then on until the next victim.
+    busy : SMs that endlessly stop one block after the other for an urgent block, with the cycles
+        until the answer and from there until the next victim.
     """
 
     def __init__(self, tb: PlacementTestbench) -> None:
@@ -100,7 +101,7 @@ async def begin(dut: Any) -> tuple[PlacementTestbench, Stops]:
 
 
 async def fill(tb: PlacementTestbench, row: int, priority: int, disabled: int = 0) -> None:
-    """Fill all block slots of the SMs that take its blocks."""
+    """Fill all block slots of the SMs that are not disabled."""
     sms = SMS - disabled.bit_count()
     kernel = Kernel(row, priority, sms * SLOTS, 1, 1, runs=LONG, disabled=disabled)
     await tb.opened(kernel)
@@ -110,7 +111,7 @@ async def fill(tb: PlacementTestbench, row: int, priority: int, disabled: int = 
 
 @cocotb.test(**LIMIT)
 async def behind_one_passed_over(dut: Any) -> None:
-    """A kernel has a block stopped although one before it waits for its SM."""
+    """A kernel has a block stopped although a kernel before it waits for its SM."""
     tb, stops = await begin(dut)
     await fill(tb, 0, 0)
     first = Kernel(1, 5, disabled=OTHERS)
@@ -128,7 +129,7 @@ async def behind_one_passed_over(dut: Any) -> None:
 @cocotb.test(**LIMIT)
 async def keeps_its_sm_alone(dut: Any) -> None:
     """A kernel that may have blocks stopped, and waits for its SM, does not keep others from other
-    SMs. When there is a victim on its own, it has it stopped."""
+    SMs. It has a victim on its own SM stopped as soon as there is one."""
     tb, stops = await begin(dut)
     await fill(tb, 0, 9, OTHERS)
     first = Kernel(1, 5, disabled=OTHERS, saves=True)
@@ -154,8 +155,8 @@ async def keeps_its_sm_alone(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def one_after_another(dut: Any) -> None:
-    """A kernel behind one that was passed over has one block stopped after the other, although
-    blocks end on the SM of the first one meanwhile."""
+    """A kernel behind a passed-over one has one block stopped after the other, although blocks end
+    on the first one's SM meanwhile."""
     tb, stops = await begin(dut)
     await fill(tb, 0, 0, ONE)
     await fill(tb, 1, 9, OTHERS)
@@ -176,8 +177,8 @@ async def one_after_another(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def while_others_stop(dut: Any) -> None:
-    """A kernel has a block stopped on its SM while another one stops blocks all the time, whenever
-    it comes."""
+    """A kernel that comes at any time has a block stopped on its SM, although another SM stops
+    blocks all the time."""
     for phase in range(0, BUSY, 3):
         tb, stops = await begin(dut)
         await fill(tb, 0, 0)
@@ -194,7 +195,7 @@ async def while_others_stop(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def alone(dut: Any) -> None:
-    """So has one whose only block may go to all SMs."""
+    """A kernel whose only block may go to all SMs has a block stopped."""
     tb, stops = await begin(dut)
     await fill(tb, 0, 0)
     stops.victims(*range(SMS))
@@ -206,7 +207,7 @@ async def alone(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def none_if_there_is_room(dut: Any) -> None:
-    """A kernel that was passed over has no block stopped when its SM has room, whenever that is."""
+    """A passed-over kernel has no block stopped if its SM gets room, at any time."""
     for delay in range(ASKED):
         tb, stops = await begin(dut)
         await fill(tb, 0, 0)
@@ -225,8 +226,8 @@ async def none_if_there_is_room(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def never_on_held_sms(dut: Any) -> None:
-    """Whenever the order starts anew, a kernel has no block stopped on an SM that is held for one
-    before it."""
+    """Even if the order restarts at any time, a kernel has no block stopped on an SM that is kept
+    for a kernel before it."""
     for delay in range(ASKED):
         tb, stops = await begin(dut)
         await fill(tb, 0, 0)

@@ -1,4 +1,4 @@
-"""Victims for a kernel that finds no SM, where some SMs do not take its blocks (PREEMPT-5)."""
+"""Victims for a kernel that finds no SM, if some SMs do not take its blocks (PREEMPT-5)."""
 
 import ast
 import os
@@ -18,7 +18,7 @@ DECIDED = 2
 """Cycles from the choice of an SM until it is told."""
 
 CHOSEN = 12
-"""Most cycles from a change of the victims until the first stop."""
+"""Maximum cycles from a change of the victims until the first stop."""
 
 
 class VictimsTestbench(Testbench):
@@ -27,7 +27,7 @@ class VictimsTestbench(Testbench):
     Members
     -------
     levels : level of each SM's victim, 0 without one.
-    waits : level of the kernel that waits, 0 without one.
+    waits : level of the waiting kernel, 0 without one.
     barred : SMs to which none of its blocks goes, one bit each.
     stopped : SMs that were told to stop a block since the last change, in order.
     """
@@ -43,7 +43,7 @@ class VictimsTestbench(Testbench):
         self.drive(spare=1)
 
     def change(self, levels: list[int], waits: int, barred: int) -> None:
-        """Other victims, and another kernel, from this cycle on."""
+        """Show other victims, and another kernel, from this cycle on."""
         self.levels, self.waits, self.barred = levels, waits, barred
         self.stopped = []
         for sm, level in enumerate(levels):
@@ -69,8 +69,8 @@ class VictimsTestbench(Testbench):
 
 @cocotb.test()
 async def least_urgent_of_its_own(dut: Any) -> None:
-    """The least urgent victim among the SMs for the kernel is stopped, whatever others have; none
-    is if these have no less urgent one."""
+    """The least urgent victim on the SMs that take the kernel's blocks is stopped, whatever other
+    SMs have; none is stopped if these SMs have no block less urgent than the kernel."""
     tb = await VictimsTestbench(dut).start()
     numbers, rounds, met = tb.random, Rounds(150), 0
     while rounds.more(met > 40, met):
@@ -93,8 +93,8 @@ async def least_urgent_of_its_own(dut: Any) -> None:
 
 @cocotb.test()
 async def changing_masks(dut: Any) -> None:
-    """When another kernel is served, no block is stopped on an SM that does not take that one, even
-    if its victim was the best for the kernel before."""
+    """When another kernel is served, no block is stopped on an SM that does not take its blocks,
+    even if the victim there was the best for the previous kernel."""
     tb = await VictimsTestbench(dut).start()
     numbers, stops = tb.random, 0
     for _ in range(1500):

@@ -17,7 +17,7 @@ ENDS_WAITING = 8
 
 @dataclass(eq=False)
 class Block:
-    """A block on an SM, or on its way there. `running` : cycles in which its warps end."""
+    """A block on an SM, or on its way there. `running` : cycles in which its running warps end."""
 
     kernel: Kernel
     at: Place
@@ -43,14 +43,15 @@ class Sm(Participant):
     coming : block at the link.
     blocks : accepted blocks with warps that have not ended.
     ended : kernels of ended blocks whose end has not been reported.
-    told : rows and numbers of blocks whose end has been reported to the controller, but not by it.
+    told : rows and numbers of blocks whose end has been reported to the controller, but not passed
+        on by it.
     freed : resources freed in this cycle: registers, warps, shared memory, block; None if there are
         none.
     report, heard : highest level and number of received blocks as reported in this cycle, and in
         the last one.
     waiting : the block reported as waiting.
-    masks : with SM masks, so a claim names the row of the block.
-    room : it keeps room for that block.
+    masks : whether there are SM masks, so that a claim names the row of the block.
+    room : whether it keeps room for the claimed block.
     returned : block that was returned, and has not been sent to another SM.
     """
 
@@ -109,12 +110,12 @@ class Sm(Participant):
             self._row = claim["row"] if self.masks else None
 
     def _outranked(self) -> bool:
-        """Whether the claimed block is more urgent than all with warps to start."""
+        """Whether the claimed block is more urgent than all blocks with warps to start."""
         top = max((one.kernel.priority + 1 for one in self.blocks if one.unstarted), default=0)
         return self._claim is not None and top < self._claim[0]
 
     def _spares(self, block: Block) -> bool:
-        """Whether the block continues although room is kept."""
+        """Whether the block may start warps although room is kept."""
         assert self._claim is not None
         return block.begun and (block.kernel.barrier or self._free[2] < self._claim[3])
 

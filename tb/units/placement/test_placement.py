@@ -34,7 +34,8 @@ def place(simulator: str, tests: str, config: Config, name: str, **options: Any)
 
 
 def place_masked(simulator: str, tests: str, sms: int, name: str, **options: Any) -> None:
-    """With SM masks, and preemption. Each size is built once for all tests."""
+    """Run a test module on a machine with SM masks and preemption. Each size is built once for all
+    tests."""
     config = Config(slots=8, spare_rows=2, sms=sms, asids=8, save_places=8, sm_masks=True, **SIZES)
     if sms > 16:
         options["build_args"] = FAST_BUILD[simulator]
@@ -59,7 +60,7 @@ def test_masks(simulator: str) -> None:
 
 @pytest.mark.parametrize("sms", tiers([3, 4, 9, 33], nightly=[4, 9, 33]))
 def test_stops(simulator: str, sms: int) -> None:
-    """Choices among SMs that take longer than those of victims, or less long."""
+    """Choices among SMs take longer than choices of victims, or less long."""
     place_masked(simulator, "cocotb_stops", sms, f"stops-{sms}", minimum=7)
 
 
@@ -78,14 +79,14 @@ def test_restarts(simulator: str, sms: int) -> None:
 )
 @pytest.mark.parametrize("tests", ["cocotb_random", "cocotb_many"])
 def test_masks_of_many(simulator: str, tests: str) -> None:
-    """Two SMs have no bit in the mask."""
+    """On a machine with two SMs that have no bit in the mask."""
     config = Config(slots=8, spare_rows=2, sms=66, asids=4, sm_masks=True, **SIZES)
     place(simulator, tests, config, "masks-66", build_args=FAST_BUILD[simulator])
 
 
 @pytest.mark.nightly
 def test_again(simulator: str) -> None:
-    """Enough SMs and slots for a block per cycle."""
+    """On a machine with enough SMs and slots for a block per cycle."""
     sizes = SIZES | {"sm_blocks": 16, "sm_warps": 16}
     config = Config(slots=4, spare_rows=2, sms=8, asids=2, sm_masks=True, **sizes)
     place(simulator, "cocotb_again", config, "again", minimum=3)
@@ -109,7 +110,7 @@ def test_victims(simulator: str, sms: int) -> None:
     "simulator", ["icarus", pytest.param("verilator", marks=pytest.mark.soak)], indirect=True
 )
 def test_random_of_many(simulator: str) -> None:
-    """Verilator takes minutes to build this many SMs."""
+    """On a machine of 132 SMs, which Verilator takes minutes to build."""
     config = Config(slots=16, spare_rows=4, sms=132, asids=8, **SIZES)
     place(simulator, "cocotb_random", config, "random-132", build_args=FAST_BUILD[simulator])
 
@@ -121,7 +122,7 @@ def test_exports(name: str) -> None:
 
 @pytest.mark.parametrize("masks", tiers([False, True], nightly=[True]))
 def test_cost_of_masks(masks: bool) -> None:
-    """Nothing of SM masks is built without them."""
+    """Without SM masks, none of the registers for them is built."""
     config = replace(CONFIGS["tiny"], sms=3, save_places=4, sm_masks=masks)
     text = export.verilog(GlobalController(config), "dut")
     names = {"passed", "spent", "woken", "masks", "pinned", "tried", "grows", "was_ready"}
@@ -131,7 +132,7 @@ def test_cost_of_masks(masks: bool) -> None:
 
 @pytest.mark.parametrize("masks", tiers([False, True], smoke=[False], nightly=[True]))
 def test_directed(simulator: str, masks: bool) -> None:
-    """Also with SM masks that are not used."""
+    """With and without SM masks, which are not used."""
     config = Config(slots=8, spare_rows=2, sms=3, asids=8, sm_masks=masks, **SIZES)
     place(simulator, "cocotb_placement", config, f"directed{'-masks' * masks}", minimum=21)
 

@@ -111,7 +111,7 @@ class PlacementTestbench(Testbench):
                 assert not any(row == one for sm in self.sms for one, _ in sm.told), "ends missing"
         if (ended := self.get("port__ended"))["valid"]:
             end = ended["row"], ended["number"]
-            # Numbers wrap, so SMs may report the same; any of them will do.
+            # Numbers wrap, so several SMs may report the same block; any of them will do.
             waiting = [sm.told for sm in self.sms if end in sm.told]
             assert waiting, f"{end} has not ended"
             waiting[0].remove(end)
@@ -123,7 +123,7 @@ class PlacementTestbench(Testbench):
         self.answers.append((kernel.row, answer["blocks"], at))
 
     def drained(self, row: int) -> bool:
-        """Whether the design reported it in the last cycle, with all requests taken into
-        account."""
+        """Whether the design reported the row as drained in the last cycle, with all requests taken
+        into account."""
         said = self.get("port__drained") >> row & 1
         return bool(said) and self.cycle > self.kernels[row].filled + 1
