@@ -37,7 +37,7 @@ ONE_FAILS = Kernel(
     """,
     {"CYCLES": 4},
 )
-"""Warp 1 of block (1, 1) fails after CYCLES cycles, at `pop` without a mask; the others never
+"""Warp 1 of block (1, 1) fails after CYCLES cycles, at `pop` without a mask; other warps never
 end."""
 
 ENDLESS = Kernel("endless", "again: bra again", {})
@@ -47,8 +47,8 @@ IS_QUEUE = 1 << 136 | 64 << 160
 
 
 def two_contexts(tb: ComputeTestbench) -> list[set[int]]:
-    """Assign the even address spaces to context 0 and the odd ones to context 1. Returns those of
-    each."""
+    """Assign the even address spaces to context 0 and the odd ones to context 1. Returns the spaces
+    of each."""
     spaces = [set(range(number, CONFIG.asids, 2)) for number in range(2)]
     for number, asids in enumerate(spaces):
         tb.context(number, asids)
@@ -120,8 +120,8 @@ async def slices_have_their_length(dut: Any) -> None:
 
 @cocotb.test()
 async def past_its_slice(dut: Any) -> None:
-    """A task with a warp that never ends keeps its context on the SMs for the slice and the
-    time-out, no longer. It fails; the others of its context do not, and end in later turns
+    """Tasks with a warp that never ends keep their context on the SMs for the slice and the
+    time-out, no longer. They fail; other tasks of the context do not, and end in later turns
     (PREEMPT-1)."""
     limit, leaving = 2000, 300
     tb = ComputeTestbench(dut, slice_cycles=SLICE)
@@ -164,8 +164,8 @@ async def urgent_task(dut: Any) -> None:
 
 @cocotb.test()
 async def not_tied_to_an_sm(dut: Any) -> None:
-    """An urgent block that was sent to an SM whose blocks run on for long begins on the other SM,
-    whose warps end all the time (PLACE-5)."""
+    """An urgent block that was sent to an SM with long blocks begins on the other SM, whose warps
+    end all the time (PLACE-5)."""
     longest, busy = 0, Job(SPIN, (400, 1, 1), (64, 1, 1), {"CYCLES": 300})
     for turn in range(6):
         tb = ComputeTestbench(dut)
@@ -187,8 +187,9 @@ async def not_tied_to_an_sm(dut: Any) -> None:
 
 @cocotb.test()
 async def urgent_tasks(dut: Any) -> None:
-    """Tasks that wait only for the ends of their blocks hold all slots: urgent tasks, as many as
-    have room on the SMs, run at once, although the rows of the others remain occupied (ASID-24)."""
+    """While tasks that wait only for the ends of their blocks hold all slots, as many urgent tasks
+    as have room on the SMs run at once, although the rows of the others remain occupied
+    (ASID-24)."""
     tb = await ComputeTestbench(dut).start()
     long = Job(SPIN, (1, 1, 1), (32, 1, 1), {"CYCLES": 8000})
     low = [Launch(n, long, asid=1, priority=1) for n in range(CONFIG.slots)]
@@ -276,9 +277,9 @@ async def queues(dut: Any) -> None:
 
 @cocotb.test()
 async def queue_kept_full(dut: Any) -> None:
-    """A producer that appends an entry whenever OUTER_GET makes room for it keeps all blocks of a
-    short queue running: once the first ones have ended, it loses only the time in which a block
-    starts and ends, and its successor is appended (ASID-26)."""
+    """A producer that appends an entry whenever OUTER_GET makes room keeps all blocks of a short
+    queue running: once the first blocks have ended, it loses only the time in which a block starts
+    and ends and its successor is appended (ASID-26)."""
     tb = await ComputeTestbench(dut).start()
     size, entries, cycles = 4, fewer(40, 2), 400
     queue = Launch(0, Job(SPIN, (1, 1, 1), (32, 1, 1), {"CYCLES": cycles}), asid=1)
@@ -322,9 +323,9 @@ async def one_task_faults(dut: Any) -> None:
 
 @cocotb.test()
 async def fault_ends_warps_of_every_sm(dut: Any) -> None:
-    """When a warp faults, its block and number are told, and all warps of its task end, on every
-    SM, though they would run forever.
-    The tasks that waited for their place follow, with correct results (ASID-5)."""
+    """When a warp faults, its block and number are reported, and all warps of its task end, on
+    every SM, although they would run forever. The tasks that waited for room follow, with correct
+    results (ASID-5)."""
     tb = await ComputeTestbench(dut).start()
     blocks = CONFIG.sms * CONFIG.sm_blocks
     grid = 2, blocks // 2, 1

@@ -1,5 +1,5 @@
-"""Kernels that launch kernels, with few save places: a block launches only if it could wait
-elsewhere than on an SM, so that all waits end (NEST-12, NEST-15)."""
+"""Kernels that launch kernels, with few save places: a block launches only if it could wait off the
+SMs, so that all waits end (NEST-12, NEST-15)."""
 
 from itertools import pairwise
 from typing import Any
@@ -35,7 +35,8 @@ async def finish(tb: NestedTestbench, lines: list[list[Launch]]) -> int:
 @cocotb.test()
 @cocotb.parametrize(length=[2, DEPTH])
 async def few_places(dut: Any, length: int) -> None:
-    """More parents than there is room for on SMs, and than there are save places."""
+    """With more parents than room on the SMs and than save places, some launches are refused, and
+    all waits end."""
     tb = await NestedTestbench(dut).start()
     lines = [tb.chain(length, asid=1 + n) for n in range(2 * CONFIG.sms * CONFIG.sm_blocks)]
     for line in lines:
@@ -51,9 +52,9 @@ async def few_places(dut: Any, length: int) -> None:
 @cocotb.test()
 @cocotb.parametrize(turn=range(3))
 async def beside_others(dut: Any, turn: int) -> None:
-    """All places are reserved for blocks that wait. Beside them are blocks of lower priority that
-    have no place, and whose warps cannot all start, as children lack registers. The children get
-    those of the waiting blocks."""
+    """All places are reserved for waiting blocks. Beside them are blocks of lower priority without
+    a place, whose warps cannot all start, as the children lack registers. The children get the
+    registers of the waiting blocks."""
     tb = NestedTestbench(dut)
     tb.random.seed(tb.random.random() + turn)
     await tb.start()
@@ -76,8 +77,8 @@ async def beside_others(dut: Any, turn: int) -> None:
 @cocotb.test()
 @cocotb.parametrize(turn=range(2))
 async def blocks_of_many_warps(dut: Any, turn: int) -> None:
-    """Kernels of different priorities, whose blocks have up to four warps, with and without
-    barriers: blocks that can be stopped are found beside others that lack a place."""
+    """With kernels of different priorities, whose blocks have up to four warps, with and without
+    barriers, blocks that can be stopped are found beside others that lack a place."""
     tb = NestedTestbench(dut)
     tb.random.seed(tb.random.random() + turn)
     await tb.start()
@@ -93,7 +94,7 @@ async def blocks_of_many_warps(dut: Any, turn: int) -> None:
 
 @cocotb.test()
 async def all_places_again(dut: Any) -> None:
-    """Reservations end with their blocks, killed ones too: each time, all blocks of a chain can
+    """Reservations end with their blocks, even killed ones: each time, all blocks of a chain can
     wait."""
     tb = await NestedTestbench(dut).start()
     for turn in range(6 * CONFIG.save_places):

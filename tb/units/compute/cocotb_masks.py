@@ -1,5 +1,5 @@
-"""Tasks that disable SMs (HOST-10): each has an address space of its own, which a disabled SM must
-not access."""
+"""Tasks that disable SMs (HOST-10): each has its own address space, which a disabled SM must not
+access."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -17,7 +17,7 @@ from signalbox.tb.units.compute.testbench import CONFIG, ComputeTestbench
 def pinned(
     number: int, job: Job, sms: Iterable[int], priority: int = 0, context: int = 0
 ) -> Launch:
-    """A task for these SMs alone, in the address space of its number."""
+    """A task for these SMs only, in the address space with its number."""
     return Launch(number, job, number, priority, context, more=only_on(sms))
 
 
@@ -39,9 +39,9 @@ def saved(tb: ComputeTestbench) -> dict[int, set[int]]:
 
 @cocotb.test()
 async def stops_where_it_may(dut: Any) -> None:
-    """An urgent task has blocks stopped on the SM that takes its blocks, not on others, although
-    these are less urgent. A stopped block returns to an SM that takes it, although another one has
-    been free for long (PREEMPT-3, PREEMPT-5)."""
+    """An urgent task has blocks stopped on the SM that takes its blocks, not on others with less
+    urgent blocks. A stopped block returns to an SM that takes it, although another SM has been free
+    for long (PREEMPT-3, PREEMPT-5)."""
     tb = ComputeTestbench(dut)
     tb.context(0, range(CONFIG.asids), saves=True)
     await tb.start()

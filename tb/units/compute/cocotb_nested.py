@@ -16,8 +16,8 @@ from signalbox.tb.units.compute.testbench import CONFIG
 @cocotb.test()
 @cocotb.parametrize(joins=[True, False])
 async def generations(dut: Any, joins: bool) -> None:
-    """A chain as long as the limit allows: the last generation is over first (example 4), also if
-    blocks do not wait; parents that do read what their children have stored (NEST-13)."""
+    """In a chain as long as the limit allows, the last generation is over first (example 4), even
+    if blocks do not wait; parents that wait read the results of their children (NEST-13)."""
     tb = await NestedTestbench(dut).start()
     line = tb.chain(DEPTH, asid=3, joins=joins)
     tb.launch(line[-1])
@@ -28,8 +28,8 @@ async def generations(dut: Any, joins: bool) -> None:
 
 @cocotb.test()
 async def too_deep(dut: Any) -> None:
-    """The launch by a kernel at the limit does not happen: its warp reads the error code, goes on,
-    and nothing else is disturbed (NEST-11, example 5)."""
+    """A launch by a kernel at the limit does not happen: its warp reads the error code and
+    continues, and nothing else is disturbed (NEST-11, example 5)."""
     tb = await NestedTestbench(dut).start()
     child, *line = tb.chain(DEPTH + 1, asid=3)
     tb.refuse(line[0], child, Refusal.DEPTH.value)
@@ -57,7 +57,8 @@ async def bad_record(dut: Any) -> None:
 
 @cocotb.test()
 async def many_children(dut: Any) -> None:
-    """A block with many children, of which some have children, beside kernels of the host."""
+    """A block with a child that has a child with many children, beside kernels of the host: all
+    results are right."""
     tb = await NestedTestbench(dut).start()
     leaves = [tb.kernel(asid=3) for _ in range(6)]
     child = tb.kernel(*leaves, asid=3)
@@ -71,8 +72,9 @@ async def many_children(dut: Any) -> None:
 
 @cocotb.test()
 async def child_first(dut: Any) -> None:
-    """A child is more urgent than all kernels that wait when it is launched, and goes before them;
-    only those whose blocks are on SMs already may end earlier (NEST-14). So does a grandchild."""
+    """A child is more urgent than all kernels that wait at its launch, and precedes them; only
+    kernels whose blocks are already on SMs may end earlier (NEST-14). The same holds for a
+    grandchild."""
     tb = await NestedTestbench(dut).start()
     line = tb.chain(3, asid=3)
     others = [tb.kernel(asid=3, priority=line[-1].priority) for _ in range(30)]
@@ -88,8 +90,8 @@ async def child_first(dut: Any) -> None:
 
 @cocotb.test()
 async def waiting_everywhere(dut: Any) -> None:
-    """More parents than the SMs have room for, each of which waits for a child that waits for one:
-    waiting blocks give way, every wait ends (NEST-12)."""
+    """With more parents than the SMs have room for, each waiting for a child that waits for its own
+    child, waiting blocks give way, and every wait ends (NEST-12)."""
     tb = await NestedTestbench(dut).start()
     lines = [tb.chain(3, asid=1 + n) for n in range(2 * CONFIG.sms * CONFIG.sm_blocks)]
     for line in lines:
@@ -104,8 +106,8 @@ async def waiting_everywhere(dut: Any) -> None:
 @cocotb.test()
 @cocotb.parametrize(turn=range(2))
 async def killed_anywhere(dut: Any, turn: int) -> None:
-    """Some channels are disabled while their kernels run, wait on SMs, in save places and in lists:
-    all of these go, whatever their generation, and nothing remains of them; others are not
+    """If channels are disabled while their kernels run or wait, on SMs, in save places and in
+    lists, kernels of all generations are killed, and nothing remains of them; other kernels are not
     disturbed."""
     tb = NestedTestbench(dut)
     tb.random.seed(tb.random.random() + turn)
@@ -132,7 +134,8 @@ async def killed_anywhere(dut: Any, turn: int) -> None:
 @cocotb.test()
 @cocotb.parametrize(turn=range(3))
 async def random_trees(dut: Any, turn: int) -> None:
-    """Random trees of kernels: those whose blocks wait have the right results."""
+    """In random trees of kernels, all results are right; parents that do not wait have none from
+    their children."""
     tb = NestedTestbench(dut)
     tb.random.seed(tb.random.random() + turn)
     await tb.start()

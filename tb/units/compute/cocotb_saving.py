@@ -17,16 +17,16 @@ SLICE = 3000
 """Cycles that a context runs while another waits."""
 
 KILLED = 5000
-"""Most cycles from a kill request until the task is over."""
+"""Maximum cycles from a kill request until the task is over."""
 
 LEAVING = 4000
-"""Most cycles in which a context of level CILP leaves, and the next one begins to run."""
+"""Maximum cycles in which a context of level CILP leaves and the next begins to run."""
 
 
 @cocotb.test()
 async def urgent_among_endless(dut: Any) -> None:
-    """SMs are full of warps that take very long: an urgent task is over after a few thousand
-    cycles, and the others still compute what they should."""
+    """On SMs full of warps that take very long, urgent tasks are over long before these, and the
+    others still compute the right results."""
     tb = ComputeTestbench(dut)
     tb.context(0, range(CONFIG.asids), saves=True)
     await tb.start()
@@ -52,7 +52,8 @@ async def urgent_among_endless(dut: Any) -> None:
 
 @cocotb.test()
 async def one_victim_for_one_block(dut: Any) -> None:
-    """SMs without a free block slot: an urgent task of one block has one block stopped."""
+    """On SMs without a free block slot, an urgent task of one block has exactly one block
+    stopped."""
     tb = ComputeTestbench(dut)
     tb.context(0, range(CONFIG.asids), saves=True)
     await tb.start()
@@ -74,8 +75,8 @@ async def one_victim_for_one_block(dut: Any) -> None:
 
 @cocotb.test()
 async def killed_after_eviction(dut: Any) -> None:
-    """A task that lost its slot while blocks of it were saved is killed soon, although endless
-    blocks of more urgent tasks hold all SMs (PREEMPT-7)."""
+    """A task that lost its slot while its blocks were saved is killed soon, although endless blocks
+    of more urgent tasks hold all SMs (PREEMPT-7)."""
     tb = ComputeTestbench(dut)
     tb.context(0, range(CONFIG.asids), saves=True)
     await tb.start()
@@ -109,7 +110,7 @@ async def killed_after_eviction(dut: Any) -> None:
 @cocotb.test()
 async def contexts_in_turn(dut: Any) -> None:
     """At level CILP, contexts whose warps take very long run in turn, each for little more than its
-    slice, and all compute what they should (PREEMPT-8)."""
+    slice, and all compute the right results (PREEMPT-8)."""
     tb = ComputeTestbench(dut, slice_cycles=SLICE)
     for number in range(2):
         tb.context(number, range(number, CONFIG.asids, 2), level=PreemptionLevel.CILP)
@@ -128,8 +129,8 @@ async def contexts_in_turn(dut: Any) -> None:
 @cocotb.test()
 @cocotb.parametrize(turn=range(4))
 async def random_tasks(dut: Any, turn: int) -> None:
-    """Tasks of random priorities in two contexts of random levels, at random times, have blocks of
-    others stopped, again and again: all results are correct."""
+    """If tasks of random priorities in two contexts of random levels, launched at random times, may
+    have blocks of others stopped repeatedly, all results are correct."""
     tb = ComputeTestbench(dut, slice_cycles=4000)
     numbers = tb.random
     numbers.seed(numbers.random() + turn)

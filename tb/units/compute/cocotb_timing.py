@@ -22,8 +22,8 @@ RECORD, DATA = 0x1_2345_6780, 0x10_0000_0000
 
 @dataclass
 class Stores:
-    """A grid whose warps write `count` private beats each, and compute for `cycles`, and up to 31
-    more. Blocks have `shared` bytes of shared memory."""
+    """A grid whose warps write `count` private beats each, and compute for `cycles` to `cycles` +
+    31 cycles before the first beat and after each. Blocks have `shared` bytes of shared memory."""
 
     grid: tuple[int, int, int]
     warps: int
@@ -73,8 +73,8 @@ def once(tb: ComputeTestbench, tasks: list[Launch]) -> None:
 
 @cocotb.test()
 async def every_block_once(dut: Any) -> None:
-    """Tasks of several spaces, contexts and priorities, more than there are slots, are evicted and
-    continue (ASID-25, ASID-27)."""
+    """With tasks of several spaces, contexts and priorities, more than slots, some are evicted and
+    continue, and every block runs once (ASID-25, ASID-27)."""
     tb = await ComputeTestbench(dut, slice_cycles=1500).start()
     grids = ((17, 1, 1), (3, 4, 2), (1, 9, 1), (2, 1, 7))
     tasks = [

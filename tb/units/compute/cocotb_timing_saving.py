@@ -14,15 +14,15 @@ SLICE = 3000
 """Cycles that a context runs while another waits."""
 
 LEAVING = 2500
-"""Most cycles in which a context of level CILP leaves, and the next one begins to run."""
+"""Maximum cycles in which a context of level CILP leaves and the next begins to run."""
 
 URGENT = 2500
-"""Most cycles of an urgent task, with those in which others are stopped."""
+"""Maximum cycles of an urgent task, including those in which others are stopped."""
 
 
 @cocotb.test()
 async def urgent_among_long(dut: Any) -> None:
-    """SMs are full of warps that compute for very long: an urgent task is over soon, and the others
+    """On SMs full of warps that compute for very long, an urgent task is over soon, and the others
     take no longer than their time and the interruptions."""
     tb = ComputeTestbench(dut)
     tb.context(0, range(CONFIG.asids), saves=True)
@@ -74,8 +74,8 @@ async def contexts_in_turn(dut: Any) -> None:
 @cocotb.test()
 @cocotb.parametrize(turn=range(4))
 async def random_tasks(dut: Any, turn: int) -> None:
-    """Tasks of random priorities in two contexts of random levels, at random times, have blocks of
-    others stopped, again and again: each access is made once."""
+    """If tasks of random priorities in two contexts of random levels, launched at random times, may
+    have blocks of others stopped repeatedly, each access is made once."""
     tb = ComputeTestbench(dut, slice_cycles=4000)
     numbers = tb.random
     numbers.seed(numbers.random() + turn)

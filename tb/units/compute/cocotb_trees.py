@@ -23,8 +23,8 @@ class Trees(NestedTestbench):
     Members
     -------
     roots : kernels of the host.
-    loose : kernels whose results are unknown: killed ones, those above them, and those below, which
-        may never be launched.
+    loose : kernels whose results are unknown: killed kernels, their ancestors, and their
+        descendants, which may never be launched.
     """
 
     def __init__(self, dut: Any, turn: int) -> None:
@@ -35,7 +35,7 @@ class Trees(NestedTestbench):
         self._kills = Source(self, "control__kill")
 
     def grow(self, asid: int, depth: int = 1, *, faults: float = 0.0) -> Launch:
-        """A tree; its kernels fault with this probability."""
+        """A tree whose kernels fault with probability `faults`."""
         rng, children = self.random, list[Launch]()
         if depth < DEPTH and rng.random() < 0.5:
             children = [self.grow(asid, depth + 1, faults=faults)]
@@ -62,7 +62,7 @@ class Trees(NestedTestbench):
         return bool(known) and kernel.over is None
 
     def kill(self, kernel: Launch) -> None:
-        """Kill a kernel, if it is in progress; those below it go on."""
+        """Kill a kernel, if it is in progress; its descendants continue."""
         self._kills.put({"scope": KillScope.TASK, "asid": kernel.asid, "page": kernel.page})
         self.unsure(kernel)
         below = [kernel]
@@ -86,8 +86,8 @@ class Trees(NestedTestbench):
         await self.until(lambda: self.get("control__idle"), "all waits end", 400_000)
 
     def check_trees(self) -> None:
-        """Each kernel is over once, after those below it; each of its blocks has run once, its
-        results are those of its children, and its record names its parent."""
+        """Check that each kernel was over once, after its descendants, that each of its blocks has
+        run once, its results include its children's, and its record names its parent."""
         place = {number: n for n, number in enumerate(self.order)}
         known = {one.number: one for one in self.tasks.values()}
         for number, one in known.items():
@@ -114,7 +114,7 @@ class Trees(NestedTestbench):
 @cocotb.test()
 @cocotb.parametrize(turn=range(4))
 async def random_trees(dut: Any, turn: int) -> None:
-    """Trees with warps that fault."""
+    """Random trees, in some of whose kernels a warp faults, end with the expected results."""
     tb = await Trees(dut, turn).start()
     for n in range(ROOTS):
         tb.roots.append(tb.grow(1 + n % (CONFIG.asids - 1), faults=0.1))
@@ -129,8 +129,8 @@ async def random_trees(dut: Any, turn: int) -> None:
 @cocotb.test()
 @cocotb.parametrize(turn=range(4))
 async def random_kills(dut: Any, turn: int) -> None:
-    """Kernels of any generation are killed by name, while trees run: all others of them go on, all
-    waits end, and trees without such a kernel are not disturbed."""
+    """If kernels of any generation are killed by name while trees run, the other kernels of these
+    trees continue, all waits end, and trees without a killed kernel are not disturbed."""
     tb = await Trees(dut, turn).start()
     rng = tb.random
     for n in range(ROOTS):
@@ -147,8 +147,8 @@ async def random_kills(dut: Any, turn: int) -> None:
 
 @cocotb.test()
 async def whole_trees(dut: Any) -> None:
-    """All kernels of the channels of some trees are killed, as their channels are disabled: nothing
-    of these trees is left, and the others are not disturbed."""
+    """If the channels of some trees are disabled, all kernels of these trees are killed, nothing of
+    them is left, and other trees are not disturbed."""
     tb = await Trees(dut, 0).start()
     for n in range(ROOTS):
         tb.roots.append(tb.grow(1 + n % (CONFIG.asids - 1)))

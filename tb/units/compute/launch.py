@@ -17,7 +17,7 @@ _LOWER = 672
 
 
 def only_on(sms: Iterable[int]) -> int:
-    """Bits of a record for a task of these SMs alone; it also disables SMs that there are not."""
+    """Bits of a record for a task of these SMs only; they also disable SMs that do not exist."""
     return (~mask(sms) & 0xFFFF_FFFF) << _LOWER
 
 
@@ -40,7 +40,7 @@ class Launch:
     -------
     more : additional bits of the record.
     accepted : cycle in which its launch was accepted.
-    refused : its launch was refused.
+    refused : whether its launch was refused.
     over : cycle in which it was over.
     verdict : its verdict when it was over.
     """

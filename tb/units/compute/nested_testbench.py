@@ -1,5 +1,5 @@
-"""Testbench of the compute engine with kernels that launch kernels, and check what their children
-have computed."""
+"""Testbench of the compute engine with kernels that launch kernels and use their children's
+results."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -89,9 +89,9 @@ class Sum:
     -------
     unseen : child whose launch is refused.
     answers : sum of the answers.
-    warps : of the block; the others last `cycles`. `barrier` : they start together.
+    warps : warps of the block; the others last `cycles`. `barrier` : they start together.
     delay : cycles until its first launch.
-    blocks : of the grid, at most 16.
+    blocks : blocks of the grid, at most 16.
     faults : its first warp faults, instead of storing its results.
     """
 
@@ -122,7 +122,7 @@ class Sum:
 
     @property
     def fails(self) -> bool:
-        """It or a descendant of it faults."""
+        """Whether it or a descendant faults."""
         return self.faults or any(job.fails for job in self._below)
 
     @property
@@ -172,7 +172,7 @@ class Sum:
 
 
 class NestedTestbench(ComputeTestbench):
-    """Numbers kernels, so that the children of a block follow one another.
+    """Numbers kernels so that the children of a block have consecutive numbers.
 
     Members
     -------
@@ -190,8 +190,8 @@ class NestedTestbench(ComputeTestbench):
     def kernel(
         self, *children: Launch, asid: int, priority: int = 5, joins: bool = True, **shape: int
     ) -> Launch:
-        """A kernel that launches `children`, which were made just before, in order. `shape` :
-        warps and times, see `Sum`. With SM masks, it is for SMs of its own."""
+        """A kernel that launches `children`, which were made just before, in order. `shape` : warps
+        and times, see `Sum`. With SM masks, each kernel has its own set of SMs."""
         numbers = [child.number for child in children]
         assert numbers == list(range(self._next - len(numbers), self._next)), numbers
         job = Sum(self._next, children, self.random.getrandbits(32), joins, **shape)
@@ -209,8 +209,8 @@ class NestedTestbench(ComputeTestbench):
     def chain(
         self, length: int, asid: int, *, priority: int = 5, joins: bool = True, mixed: bool = False
     ) -> list[Launch]:
-        """Kernels each of which launches the one before. `mixed` : with up to four warps, some with
-        a barrier."""
+        """A chain of kernels, each of which launches the one before it. `mixed` : with up to four
+        warps, some with a barrier."""
         line: list[Launch] = []
         while len(line) < length:
             shape = self._shape() if mixed else {}
@@ -224,7 +224,7 @@ class NestedTestbench(ComputeTestbench):
         return {"warps": rng.randint(1, 4), "cycles": cycles, "barrier": barrier}
 
     def answers(self, kernel: Launch) -> int:
-        """Sum of the answers to its launches, as it has stored it."""
+        """Sum of the answers to its launches, as stored by the kernel."""
         stored = self.contents.read((kernel.asid, 0), _RESULTS + 16 * kernel.number + 4, 4)
         return int.from_bytes(stored, "little")
 
@@ -246,8 +246,8 @@ class NestedTestbench(ComputeTestbench):
         return number
 
     def check_all(self) -> None:
-        """All kernels but refused ones are over, each child before its parent (NEST-12). Their
-        results are right, their records name their parents."""
+        """Check that all kernels except refused ones are over, each child before its parent
+        (NEST-12), that their results are right, and that their records name their parents."""
         place = {number: n for n, number in enumerate(self.order)}
         pages = {one.number: one.page for one in self.tasks.values()}
         for child, parent in self.parents.items():

@@ -11,7 +11,7 @@ __all__ = ["places_written", "state_writes", "turns"]
 
 async def turns(tb: ComputeTestbench, tasks: Sequence[Launch], most: int) -> list[int]:
     """Step until all tasks are over, before cycle `most`. Returns the cycles from each start of a
-    context to the next; there are at least eight."""
+    context to the next, at least eight numbers."""
     starts: list[tuple[int, int]] = []
     while any(task.over is None for task in tasks):
         context, active = tb.get("control__context"), tb.get("control__active")

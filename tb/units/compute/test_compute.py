@@ -12,7 +12,7 @@ from signalbox.tb.testbench.configs import ENGINES, MASKS, NESTED, SAVING, TIMIN
 
 @pytest.mark.parametrize("name", tiers(["COMPUTE", "NESTED"], nightly=["COMPUTE"]))
 def test_compute(simulator: str, name: str) -> None:
-    """Kernels that launch none, with and without the hardware for those that do."""
+    """Kernels that launch none, with and without the hardware for nested launches."""
     simulate(
         ComputeEngine(ENGINES[name]),
         "signalbox.tb.units.compute.cocotb_compute",

@@ -56,7 +56,8 @@ class ComputeTestbench(Testbench):
     def __init__(
         self, dut: Any, latency: int = 8, slice_cycles: int = 2000, pace: float = 0.95
     ) -> None:
-        """`latency` : of all memory, which accepts a share `pace` of all beats at once."""
+        """`latency`, `pace` : latency of all memory, and fraction of the cycles in which it accepts
+        or offers beats."""
         super().__init__(dut, component(ComputeEngine, CONFIG))
         self.drive(
             control__area={"asid": SYSTEM, "base": AREA >> 12, "log_size": 6},
@@ -94,7 +95,7 @@ class ComputeTestbench(Testbench):
             self.context(number, range(CONFIG.asids))
 
     def _release_port(self, port: str, pace: Pace) -> None:
-        """Accept releases, which always pass."""
+        """Answer releases; they always pass."""
         response = Source(self, f"{port}__response", pace)
 
         def release(request: dict[str, Any]) -> None:
@@ -113,8 +114,9 @@ class ComputeTestbench(Testbench):
         level: PreemptionLevel = PreemptionLevel.CTA,
         nesting: int = 1,
     ) -> None:
-        """Write an instance block. `saves` : its tasks may have blocks of lower priority
-        stopped. `level` : how its tasks leave. `nesting` : depth of its deepest kernels."""
+        """Write an instance block. `saves` : its tasks may have blocks of lower priority stopped.
+        `level` : preemption level at which its tasks leave. `nesting` : depth of its deepest
+        kernels."""
         instance = 0x7_0000 + number
         setting = {"instance": instance, "placement": placement}
         setting |= {"saves": saves, "level": level, "nesting": nesting}
@@ -199,7 +201,7 @@ class ComputeTestbench(Testbench):
             assert np.array_equal(got, words), (task.number, str(task.job))
 
     async def finish(self) -> None:
-        """Step until the engine is idle; then every task must be over."""
+        """Step until the engine is idle, and check that every task is over."""
         await self.until(lambda: not self.waiting, "launches answered")
         await self.steps(5)
         await self.until(lambda: self.get("control__idle"), "idle")

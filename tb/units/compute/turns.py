@@ -41,7 +41,7 @@ class TurnWatch(Participant):
         """`servers` : memory of the SMs."""
         self.turns: list[Turn] = []
         self._tb, self._servers = tb, servers
-        self._seen = [0] * len(servers)  # accesses that are recorded in `turns`
+        self._seen = [0] * len(servers)  # number of accesses recorded in `turns`
         self._bound: set[int] = set()
         tb.join(self)
 

@@ -70,8 +70,8 @@ async def no_room_for_a_block(dut):
 
 @cocotb.test(**LIMIT)
 async def room_for_two_warps(dut):
-    """Page 30, example 2: with room for two warps of a block, but not for all, it is placed by step
-    B, once."""
+    """Page 30, example 2: with room for two of its warps, but not for all, a block is placed by
+    step B, once; a block with a barrier is not."""
     tb = await start(dut)
     for row in range(SMS):
         await tb.opened(Kernel(row, 7, 1, 1, REGISTERS - 12, runs=LONG))

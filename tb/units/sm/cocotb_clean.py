@@ -17,7 +17,8 @@ from signalbox.tb.units.sm.programs import ARGUMENTS, DATA, PROGRAM
 WARPS, UNITS = CONFIG.sm_warps, CONFIG.register_units // CONFIG.sm_warps
 REGISTERS = 4 * UNITS
 OUT = 32
-"""Results of each thread, in words; so many registers or words of shared memory are looked at."""
+"""Results of each thread, in words: number of registers or words of shared memory examined at
+once."""
 
 HEAD = """
     s2r r0, tid.x
@@ -81,8 +82,9 @@ WRITES = (
 
 @cocotb.test(**LIMIT)
 async def first_write_of_some_lanes(dut):
-    """The lanes that the first instruction to write a register leaves out keep 0, whatever
-    instruction it is, also if it leaves out whole rows, and those of a later one."""
+    """Lanes that the first instruction to write a register leaves out keep 0, for every
+    instruction, even if it leaves out whole rows; so do lanes that a later instruction leaves
+    out."""
     tb = await CoreTestbench(dut).start()
     masks = (0x1, 0x8000_0000, 0x00FF_FF00, 0xFFFF_FFFF, 0, tb.random.getrandbits(32))
     for mask in masks:
@@ -98,7 +100,7 @@ async def first_write_of_some_lanes(dut):
 
 @cocotb.test(**LIMIT)
 async def shared_memory_is_clean(dut):
-    """All words of shared memory that a block has not stored are 0."""
+    """All words of shared memory that a block has not written are 0."""
     tb = await CoreTestbench(dut).start()
     for first in range(0, CONFIG.sm_shared, 128 * OUT):
         await fill(tb)
@@ -110,12 +112,12 @@ async def shared_memory_is_clean(dut):
 
 @cocotb.test(**LIMIT)
 async def stores_of_some_words(dut):
-    """Stores keep the other words of their line 0, and those that were stored before, also if rows
-    of an instruction or of two warps store to one line in consecutive cycles."""
+    """Stores do not change other words of their line, which stay 0 or as stored before, even if
+    rows of an instruction or of two warps store to one line in consecutive cycles."""
     tb = await CoreTestbench(dut).start()
     lanes = CONFIG.lanes
     places = (
-        f"shr r4, r4, {lanes.bit_length() - 1}",  # a row's lanes the same, rows differ
+        f"shr r4, r4, {lanes.bit_length() - 1}",  # one place per row of lanes
         "shr r4, r4, 4",
         f"mul r4, r4, {tb.random.getrandbits(16) | 1}",
         "and r4, r4, 5",
@@ -137,8 +139,8 @@ async def stores_of_some_words(dut):
 
 @cocotb.test(**LIMIT)
 async def loads_beside_first_stores(dut):
-    """A word that one warp stores while another loads its line is what it was or what it becomes,
-    never what was left in it."""
+    """A word that one warp stores while another loads its line is read as 0 or as the stored value,
+    never as the previous block's contents."""
     tb = await CoreTestbench(dut).start()
     for _ in range(4):
         await fill(tb)

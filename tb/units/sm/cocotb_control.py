@@ -41,9 +41,9 @@ def make(
     local: int = 0,
     program: int = PROGRAM,
 ) -> Launch:
-    """A launch of `text` with 8 registers and pointers: to data, to a page with bus errors that is
-    followed by a good one, and to an unmapped page. The last warp has two threads fewer. Of the
-    further constant buffers, 3 is good, 5 empty, 6 unmapped, 7 unreadable; others are not valid."""
+    """A launch of `text` with 8 registers and three pointers: to data, to a page with bus errors
+    followed by a good page, and to an unmapped page. The last warp has two threads fewer. Further
+    constant buffers: 3 is good, 5 empty, 6 unmapped, 7 unreadable; others are not valid."""
     memory = Memory()
     pages = (DATA, BROKEN, MISSING, 0)
     words = [half for va in pages for half in (va & 0xFFFF_FFFF, va >> 32)]
@@ -60,7 +60,7 @@ def make(
 
 
 SAME_LINE = PROGRAM ^ PROGRAM_LINES // 2 * LINE_BYTES
-"""Program of row 1 in the line of the cache that a program of row 0 at PROGRAM has."""
+"""Address of a program of row 1 that uses the same cache line as a program of row 0 at PROGRAM."""
 
 POINTERS = "ldc r2, [0]\nldc r3, [4]\n"
 WORDS = "ldc r2, [8]\nldc r3, [12]\ns2r r4, lane\nlea r2, r2, r4, 2\n"
@@ -239,7 +239,7 @@ ENDLESS = {
 
 @cocotb.test(**LIMIT)
 async def kill(dut):
-    """Warps of a killed kernel end soon, whatever they execute; those of another row continue."""
+    """Warps of a killed kernel end soon, whatever they execute; warps of another row continue."""
     tb = await CoreTestbench(dut).start()
     tb.port.latency = (3, 20)
     for name in chosen(ENDLESS, 3):
@@ -275,8 +275,8 @@ async def kill_before_all_have_started(dut):
 
 @cocotb.test(**LIMIT)
 async def ends_in_turn(dut):
-    """If ends are accepted so slowly that new warps end meanwhile, a warp waits for at most one of
-    each other hardware warp."""
+    """If ends are accepted so slowly that new warps end meanwhile, a warp waits for at most one end
+    of each other hardware warp."""
     tb = await CoreTestbench(dut).start()
     tb.port.latency = (1, 3)
     launch = make("exit", warps=1)
@@ -298,7 +298,8 @@ async def ends_in_turn(dut):
 @cocotb.test(**LIMIT)
 async def barriers_hold_all(dut):
     """No warp passes a barrier before every warp that has not ended arrives; earlier stores to
-    memory are then visible. Warps that have ended, normally or with a fault, are not waited for."""
+    memory are then visible. A barrier does not wait for warps that have ended, normally or with a
+    fault."""
     tb = await CoreTestbench(dut).start()
     text = f"""
         s2r r0, warp
@@ -337,7 +338,7 @@ async def barriers_hold_all(dut):
 
 @cocotb.test(**LIMIT)
 async def waits_last(dut):
-    """WAIT takes the given time and little more; the lowest active lane counts."""
+    """WAIT takes the given time and little more; the value of the lowest active lane counts."""
     tb = await CoreTestbench(dut).start()
     times = (0, 1, 50, 300)
     text = ["s2r r1, lane", "sub r1, r1, 5", "max r1, r1, 0", "push r1", POINTERS]
@@ -356,7 +357,7 @@ async def waits_last(dut):
 
 @cocotb.test(**LIMIT)
 async def new_words_drop_lines(dut):
-    """Cached lines of a row's program and arguments are dropped when its words are sent again, also
+    """Cached lines of a row's program and arguments are dropped when its words are sent again, even
     after a warp that waited for them was killed."""
     tb = await CoreTestbench(dut).start()
     numbers = tb.random
@@ -382,8 +383,8 @@ async def new_words_drop_lines(dut):
 
 @cocotb.test(**LIMIT)
 async def rows_share_the_cache(dut):
-    """Four kernels of one program, a quarter of the cache long, with arguments at one address, do
-    not evict each other's lines: each kernel reads each line once."""
+    """Four kernels with the same program, a quarter of the cache long, and arguments at the same
+    address do not evict each other's lines: each kernel reads each line once."""
     tb = await CoreTestbench(dut).start()
     rounds = PROGRAM_LINES // 4 * LINE_BYTES // INSTRUCTION_BYTES - 8
     body = f"mov r1, {3 * ROUNDS}\ntop: ldc r2, [0]\nldc r3, [28]\n" + "add r4, r4, r1\n" * rounds
@@ -400,9 +401,9 @@ async def rows_share_the_cache(dut):
 
 @cocotb.test(**LIMIT)
 async def fill_without_its_warp(dut):
-    """While a warp waits for an argument, another kernel displaces its program line; then it finds
-    its program unreadable or changed, and does not look the argument up again. Other warps get
-    their arguments nonetheless."""
+    """While a warp waits for an argument, another kernel displaces its program line; the warp then
+    finds its program unreadable or changed, and does not look the argument up again. Other warps
+    still get their arguments."""
     tb = await CoreTestbench(dut).start()
     pages = {PROGRAM // Memory.PAGE, ARGUMENTS // Memory.PAGE}
     for lost in ("program", "argument", "nothing"):
@@ -435,8 +436,8 @@ async def fill_without_its_warp(dut):
 
 @cocotb.test(**LIMIT)
 async def lanes_stay_busy(dut):
-    """With enough warps, one row of lanes executes per cycle; else each warp's next instruction
-    begins `ROUND` cycles after the last row of the previous one."""
+    """With enough warps, one row of lanes executes per cycle; with fewer, each warp's next
+    instruction begins `ROUND` cycles after the last row of the previous one."""
     tb = await CoreTestbench(dut).start()
     rounds, length, warps = 5 * ROUNDS, 16, min(4, CONFIG.sm_warps)
     body = "add r2, r2, r3\n" * (length - 2)

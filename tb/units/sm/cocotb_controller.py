@@ -18,8 +18,8 @@ LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 
 
 def kernels(numbers: Random, size: Size, count: int) -> list[Kernel]:
-    """Random kernels. Blocks fit into an empty SM, except that some without a barrier have more
-    warps than fit at a time; some need all of a resource."""
+    """Random kernels. Blocks fit into an empty SM, except that some blocks without a barrier have
+    more warps than fit at a time; some blocks need all of a resource."""
     found = []
     for row in range(count):
         warps = numbers.choice([1, 1, 2, 3, size.warps, numbers.randint(1, size.warps)])
@@ -93,8 +93,8 @@ async def whole_resources(dut):
 
 @cocotb.test(**LIMIT)
 async def random_kills(dut):
-    """Whenever rows are killed, blocks of theirs end without starting all their warps, and those of
-    others run as if they had never been there (PREEMPT-7)."""
+    """Blocks of rows killed at any time end without starting all their warps, and blocks of other
+    rows run as if these had never been there (PREEMPT-7)."""
     numbers = Random(cocotb.RANDOM_SEED)
     tb = await ControllerTestbench(dut).start()
     ended = numbers.choice([0.02, 1.0])
@@ -103,7 +103,7 @@ async def random_kills(dut):
     for kernel in known:
         await tb.describe(kernel)
     withdrawn, rounds = 0, Rounds(60)
-    # With one slot, a block waits for nothing, and is not found in time.
+    # With one slot, blocks do not wait, and none is found in time.
     while rounds.more(withdrawn > 20 or tb.size.blocks == 1, withdrawn):
         usable = [kernel for kernel in known if kernel.row not in tb.killed]
         sent = [tb.send(tb.random.choice(usable))[0] for _ in range(4)]
@@ -156,9 +156,9 @@ async def killed_in_any_slot(dut):
 
 @cocotb.test(**LIMIT)
 async def random_claims(dut):
-    """While room is claimed for a block of another SM, warps start as the rules say, and room is
-    reported if it is there. Blocks are recalled at any moment: those that have not begun leave, and
-    all others run as if they had never been there (PLACE-5)."""
+    """While room is claimed for a block of another SM, warps start by the rules, and room is
+    reported when there is room. Blocks are recalled at any moment: blocks that have not begun
+    leave, and all others run as if these had never been there (PLACE-5)."""
     numbers = Random(cocotb.RANDOM_SEED)
     tb = await ControllerTestbench(dut).start()
     tb.pace = Pace(begin=0.7, start=0.7, runs=(1, numbers.choice([10, 50])))
@@ -189,8 +189,8 @@ async def random_claims(dut):
 
 @cocotb.test(**LIMIT)
 async def recalled_by_row(dut):
-    """A recall takes the most urgent block if that has the needs of the claimed one; with SM masks
-    only if it is of the same row, as others may not go where the claimed one goes (PLACE-5)."""
+    """A recall takes the most urgent block if it has the needs of the claimed one; with SM masks,
+    only if it is of the same row, as other blocks may not be allowed on the target SM (PLACE-5)."""
     tb = await ControllerTestbench(dut).start()
     size = tb.size
     holder = Kernel(0, 63, warps=min(size.warps, size.registers))
@@ -212,9 +212,9 @@ async def recalled_by_row(dut):
 
 @cocotb.test(**LIMIT)
 async def keeps_room_over_a_recall(dut):
-    """With SM masks, a block is recalled from an SM that keeps room for another one: it leaves,
-    although the SM is busy with killed ones, and nothing less urgent starts before or after
-    (rule 7)."""
+    """With SM masks, a block is recalled from an SM that keeps room for another block: it leaves,
+    although the SM is busy with killed blocks, and nothing less urgent starts before or after (rule
+    7)."""
     tb = await ControllerTestbench(dut).start()
     size = tb.size
     if not size.masks:

@@ -87,7 +87,8 @@ def job_launch(job: Job) -> Launch:
 
 @cocotb.test(**LIMIT)
 async def kernels(dut):
-    """Results of each supplied kernel equal numpy's, with several running in different rows."""
+    """Results of each supplied kernel that fits (two if ROUNDS is 1) equal numpy's, with several
+    running in different rows."""
     tb = await CoreTestbench(dut).start()
     jobs = [job for job in JOBS if fits(job_launch(job))]
     assert len(jobs) >= 3
@@ -107,8 +108,8 @@ async def kernels(dut):
 
 
 def buffer_launch(numbers: Random, valid: Collection[int], at: int) -> Launch:
-    """A kernel that stores the first and the last word of each of these constant buffers, the
-    first of which is at `at`."""
+    """A kernel that stores the first and last word of each of these constant buffers, which begin
+    at `at`."""
     memory, buffers, lines = Memory(), {}, ["ldc r2, [0]", "ldc r3, [4]"]
     for place, number in enumerate(valid):
         size = 16 * numbers.choice((1, 2, 4, 5, 300, 8191))
@@ -125,8 +126,8 @@ def buffer_launch(numbers: Random, valid: Collection[int], at: int) -> Launch:
 
 @cocotb.test(**LIMIT)
 async def constant_buffers(dut):
-    """First and last word of each constant buffer, up to the largest size, in two rows at once; a
-    row's next kernel has others, and none of the previous ones (HOST-15)."""
+    """Kernels read the first and last word of each constant buffer, up to the largest size, in two
+    rows at once; a row's next kernel has only its own buffers (HOST-15)."""
     tb = await CoreTestbench(dut).start()
     numbers, every = tb.random, range(1, 8)
     await against_model(tb, {0: buffer_launch(numbers, every, BUFFERS)})
@@ -173,8 +174,8 @@ LOCAL = """
 
 @cocotb.test(**LIMIT)
 async def local_memory(dut):
-    """Words of each thread are where the area, SM, hardware warp and lane say, for the smallest and
-    a large size; warps and rows do not disturb each other (HOST-15)."""
+    """Each thread's words are at the place given by area, SM, hardware warp and lane, for the
+    smallest and a large size; warps and rows do not disturb each other (HOST-15)."""
     tb = await CoreTestbench(dut).start()
     numbers, warps = tb.random, min(3, CONFIG.sm_warps)
     for size in (32, numbers.choice((48, 1024, 65_536))):
@@ -222,7 +223,7 @@ def operation_lines(numbers: Random) -> list[str]:
 @cocotb.test(**LIMIT)
 async def every_operation(dut):
     """Results of every operation equal the interpreter's, in every lane, for random operands and
-    corners."""
+    corner cases; of some operations if ROUNDS is 1."""
     tb = await CoreTestbench(dut).start()
     numbers = tb.random
     lines = operation_lines(numbers)

@@ -22,9 +22,10 @@ CONFIG: Config = SIZES[os.environ["SM_CONFIG"]]
 
 @dataclass
 class Block:
-    """A block in a slot. `children`: those that are not complete; `failed`: one of the others has
-    failed; `told`: the SM knows so. `launches`: it waits for an answer. `unknown`: it has arrived
-    with a family, in cycle `arrival`, and not been told yet. `restored`: it has a save place."""
+    """A block in a slot. `children` : children that are not complete; `failed` : a complete child
+    has failed; `told` : the SM has been told that all are complete. `launches` : it waits for an
+    answer. `unknown` : it has arrived with a family, in cycle `arrival`, about which the SM has not
+    been told yet. `restored` : it has a save place."""
 
     family: int | None = None
     children: int = 0
@@ -67,10 +68,10 @@ class FamiliesTestbench(Testbench):
         self._answers, self._joined = Strobe(self, "link__answer"), Strobe(self, "link__joined")
         self._seen = (0, 0)
         self._due: tuple[int, Refusal] | None = None
-        """Expected in the next cycle: waits and failed; the answer."""
+        """Expected in the next cycle: waits and failures; the answer."""
         Sink(self, "link__launch", self.share(0.5), self._asks)
         self._asking: deque[Block] = deque()
-        """Blocks that have asked, and have not been answered."""
+        """Blocks whose request has not been answered."""
         Sink(self, "link__notice", self.share(0.1), self._notices)
 
     def launch(self, slot: int) -> None:
@@ -125,7 +126,7 @@ class FamiliesTestbench(Testbench):
     def _notices(self, word: dict[str, Any]) -> None:
         if word["asks"]:
             self.met["asked"] += 1
-            # Unless it is over meanwhile.
+            # Unless it has ended meanwhile.
             every = (*self.blocks, *self.away)
             self._asking.extend(one for one in every if one.family == word["family"])
             return
@@ -193,7 +194,7 @@ class FamiliesTestbench(Testbench):
             self._join(block)
 
     def _join(self, block: Block) -> None:
-        if block.arrival != self.cycle:  # else it is told again, as it asks
+        if block.arrival != self.cycle:  # otherwise it is told again, as it asks
             block.unknown, block.told = False, block.failed
         self._joined.send(family=block.family, failed=block.failed)
         self.met["joined"] += 1

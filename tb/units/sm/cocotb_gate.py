@@ -29,11 +29,12 @@ SPACE = Record(space_word)
 
 
 class GateTestbench(Testbench):
-    """Sends random payloads, and checks those that leave. After the reset all rows are described.
+    """Sends random payloads, and checks the payloads that leave. All rows are described after the
+    reset.
 
     Members
     -------
-    sinks : sinks of the payloads that leave, by the stream on which these enter.
+    sinks : sinks of the payloads that leave, by the stream on which they enter.
     """
 
     def __init__(self, dut: Any) -> None:
@@ -104,8 +105,8 @@ class GateTestbench(Testbench):
 
 @cocotb.test(**LIMIT)
 async def rows_name_spaces(dut):
-    """Requests get their row's ASID, in order and without loss, at any pace, also after new
-    words."""
+    """Requests get their row's ASID, in order and without loss, at any pace, even after new words
+    of a row."""
     tb = await GateTestbench(dut).start()
     counts, rounds = dict.fromkeys(tb.sinks, 0), Rounds(6)
     while rounds.more(min(counts.values()) > 100, counts):
@@ -117,7 +118,8 @@ async def rows_name_spaces(dut):
 
 @cocotb.test(**LIMIT)
 async def rate(dut):
-    """One request of each kind passes per cycle, one cycle later, and one beat, two later."""
+    """One request of each kind passes per cycle, with a latency of one cycle, and one write beat,
+    with a latency of two."""
     tb = await GateTestbench(dut).start()
     await tb.play(200, 1.0)
     for name, sink in tb.sinks.items():

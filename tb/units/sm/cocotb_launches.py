@@ -21,7 +21,7 @@ KEY = 0, (0, 0, 0)
 """First block of row 0."""
 
 RECORD, FAILING, REFUSED = 0x12_3456_8900, 0x12_3456_8B00, 0x12_3456_9800
-"""Records of a child, of one that fails, of one that is refused."""
+"""Records of three children: one that succeeds, one that fails, one that is refused."""
 
 
 def address(va: int) -> str:
@@ -44,7 +44,7 @@ def launched(launch: Launch) -> int:
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(rate=[0, 0.003])
 async def random_programs(dut: Any, rate: float) -> None:
-    """Random kernels that launch others compute as their description says, whether their blocks are
+    """Random kernels that launch others compute the interpreter's results, whether their blocks are
     stopped or not; each launch happens once."""
     tb = await LaunchingTestbench(dut).start()
     tb.rate = rate
@@ -81,7 +81,7 @@ async def random_programs(dut: Any, rate: float) -> None:
 @cocotb.test(**LIMIT)
 async def every_answer(dut: Any) -> None:
     """The result of `launch` is 0, the refusal, or the number of a check, in all active lanes, and
-    nothing else changes; `join` tells of a child that has failed (NEST-11)."""
+    nothing else changes; `join` reports a failed child (NEST-11)."""
     tb = await LaunchingTestbench(dut).start()
     lines = ["mul r1, r0, 128\nlea r2, r2, r1, 0"]
     for n, va in enumerate((RECORD, REFUSED, FAILING, REFUSED + 0x800, REFUSED + 0x900)):
@@ -98,7 +98,7 @@ async def every_answer(dut: Any) -> None:
 @cocotb.test(**LIMIT)
 async def join_waits(dut: Any) -> None:
     """`join` returns within a few cycles of the end of the last child, and reads no memory
-    meanwhile. Without children it does not wait; a block that ends does not, either."""
+    meanwhile. Without children it does not wait; nor does a block that ends without `join`."""
     tb = await LaunchingTestbench(dut).start()
     tb.holds, tb.port.latency = True, (1, 2)
     text = f"{address(RECORD)}\nlaunch r6, [r4]\nlaunch r6, [r4]\njoin r7\nstg [r2], r6"
@@ -126,7 +126,7 @@ async def join_waits(dut: Any) -> None:
 @cocotb.test(**LIMIT)
 async def killed_while_waiting(dut: Any) -> None:
     """A warp of a killed row that waits for children ends, and so does one that waits for an
-    answer, when it is given; others of the core go on."""
+    answer, once it is given; other warps of the core continue."""
     tb = await LaunchingTestbench(dut).start()
     tb.holds = True
     for lines in ("launch r6, [r4]\njoin r7", "top: launch r6, [r4]\nbra top"):
@@ -146,9 +146,9 @@ async def killed_while_waiting(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def wrong_operands(dut: Any) -> None:
-    """A misaligned or far record and registers that do not exist end the warp, with the address,
-    and so does a launch in a kernel with local memory; none happens. Without an active lane there
-    is none, either."""
+    """A misaligned or out-of-range record, and registers that do not exist, end the warp with the
+    address, and so does a launch in a kernel with local memory; no launch happens. Without an
+    active lane nothing happens."""
     tb = await LaunchingTestbench(dut).start()
     far, odd = 1 << 40, RECORD + tb.random.choice((1, 4, 128))
     cases = (

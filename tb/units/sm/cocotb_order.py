@@ -36,7 +36,7 @@ class OrderTestbench(Testbench):
     -------
     table : the current blocks, by slot.
     comes : slot and block that enter in this cycle.
-    chosen : number of choices of the first, and of the last, among at least two blocks.
+    chosen : numbers of choices of the first and of the last block, among at least two blocks.
     """
 
     def __init__(self, dut: Any) -> None:

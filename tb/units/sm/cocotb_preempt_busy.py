@@ -18,10 +18,10 @@ BUSY = {
 }
 
 START = 200
-"""Cycles in which a warp starts, at most."""
+"""Maximum cycles until a warp starts."""
 
 SAVE = 2500
-"""Cycles in which two warps without shared memory are saved, at most."""
+"""Maximum cycles until two warps without shared memory are saved."""
 
 
 @cocotb.test(**LIMIT)

@@ -34,7 +34,7 @@ WAIT_AT = 21
 """First bit of the wait in the second word of a warp's state."""
 
 BOUND = 4000 * SLOW
-"""Cycles in which a killed row ends."""
+"""Maximum cycles until a killed row ends."""
 
 
 def victim(*, barrier: bool = False) -> Launch:
@@ -44,7 +44,8 @@ def victim(*, barrier: bool = False) -> Launch:
 
 
 def fullest(most: int = CONFIG.sm_warps) -> tuple[int, int]:
-    """Warps, at most so many, of a block that needs all registers, and their registers."""
+    """Number of warps, at most `most`, of a block that needs all registers, and registers of each
+    thread."""
     warps = next(n for n in range(most, 0, -1) if CONFIG.register_units % n == 0)
     return warps, 4 * CONFIG.register_units // warps
 
@@ -70,8 +71,8 @@ def filling() -> Launch:
 
 
 async def fills(tb: PreemptingTestbench) -> None:
-    """All resources are free, and the core works: a block that needs them all computes what it
-    should."""
+    """Check that all resources are free and the core works: a block that needs all computes its
+    results."""
     launch = filling()
     wanted = computed(launch)
     faults = len(tb.faults)
@@ -110,7 +111,7 @@ class Neighbour:
 
 
 async def gone(tb: PreemptingTestbench) -> None:
-    """The blocks of the killed row end."""
+    """Wait until the blocks of the killed row have ended."""
 
     def blocks() -> list[int]:
         return [slot for slot, block in tb.slots.items() if block.task.row == VICTIM]
@@ -119,7 +120,7 @@ async def gone(tb: PreemptingTestbench) -> None:
 
 
 async def ended(tb: PreemptingTestbench) -> None:
-    """After the kill: everything ends, and nothing is lost."""
+    """After the kill: check that everything ends, and nothing is lost."""
     await gone(tb)
     await tb.rest()
     tb.tasks.clear()
@@ -182,7 +183,7 @@ async def kill_in(
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(phase=[*PHASES], barrier=[False, True])
 async def kills(dut, phase, barrier):
-    """The row of a block is killed: the block ends soon, what it held is free, and other rows are
+    """The row of a block is killed: the block ends soon, its resources are free, and other rows are
     not disturbed."""
     tb = await PreemptingTestbench(dut).start()
     for _ in range(2 * ROUNDS):
@@ -193,8 +194,8 @@ async def kills(dut, phase, barrier):
 
 
 def line(kind: str, launch: Launch) -> int:
-    """Number of a line in the place of a block: of fates, shared memory, or of the second warp its
-    state or a register."""
+    """Number of a line in the place of a block: of its fates or shared memory, or of the state or a
+    register of its second warp."""
     shared, state = launch.shared // STATE_LINE, lines_of(launch, 1)[0]
     return {"fates": 0, "shared": 1 + shared - 1, "state": state, "register": state + 2}[kind]
 
@@ -245,7 +246,7 @@ async def bus_errors(dut, kind, restores):
 
 @cocotb.test(**LIMIT)
 async def undefined_wait(dut):
-    """A warp whose state says a wait that there is not, as memory may after a failed save, is
+    """A warp whose state contains an undefined wait, as may be in memory after a failed save, is
     killed like any other."""
     tb = await PreemptingTestbench(dut).start()
     for _ in range(ROUNDS):
@@ -265,8 +266,8 @@ async def undefined_wait(dut):
 @cocotb.test(**LIMIT)
 async def fault_waits(dut):
     """A bus error of a saved warp stays offered until it is taken, however much is saved meanwhile:
-    hundreds of accesses of the warps that follow. Again and again, so that counts of accesses wrap
-    while it waits."""
+    hundreds of accesses of the following warps. Repeated, so that counts of accesses wrap while it
+    waits."""
     tb = await PreemptingTestbench(dut).start()
     warps, registers = fullest(min(CONFIG.sm_warps, 4))
     launch = make("top: bra top", warps=warps)
@@ -302,8 +303,8 @@ async def fault_of_the_first(tb: PreemptingTestbench, launch: Launch) -> None:
 
 @cocotb.test(**LIMIT)
 async def each_failing_save(dut):
-    """Several warps of a block cannot be saved. Each of them is reported once, with its number, and
-    no other one, however many fail while an earlier fault waits or is taken."""
+    """If several warps of a block cannot be saved, each of them and no other is reported once, with
+    its number, however many fail while an earlier fault waits or is taken."""
     tb = await PreemptingTestbench(dut).start()
     launch = make("top: bra top", warps=min(CONFIG.sm_warps, 6), shared=0)
     launch.registers = 4
@@ -335,16 +336,15 @@ def some_lines(tb: PreemptingTestbench, launch: Launch, indices: list[int]) -> l
 
 
 def breaks(tb: PreemptingTestbench, task: Task, kind: str) -> None:
-    """A line of the place that the block of the task has, or is to get, can no longer be
-    accessed."""
+    """Make a line inaccessible in the place that the block of the task has, or is about to get."""
     page = tb.places.get((task.row, (0, 0, 0)), tb.next_place)
     tb.state.bad_lines = {page * 4096 // STATE_LINE + line(kind, task.launch)}
 
 
 @cocotb.test(**LIMIT)
 async def faults_are_not_lost(dut):
-    """Warps that fault while another row's blocks are saved and restored all report it, with bus
-    errors of the state among the faults, and slow acceptance."""
+    """All warps that fault while another row's blocks are saved and restored report it, even with
+    bus errors of the state among the faults, and with slow acceptance."""
     tb = await PreemptingTestbench(dut).start()
     tb.port.latency = (1, 6)
     for _ in range(ROUNDS):

@@ -29,16 +29,16 @@ def spinning(warps: int, registers: int, shared: int, masks: int) -> Launch:
 
 
 def lines(launch: Launch) -> int:
-    """Lines that are written."""
+    """Number of lines that are written."""
     registers = -(-launch.registers // 4) * 4
     return 1 + launch.shared // STATE_LINE + launch.warps * (1 + registers)
 
 
 def bound(launch: Launch, masks: int, latency: int) -> int:
-    """The longest access under way, behind those of other warps; all lines at the speed of the
-    port, which has at most `OUTSTANDING` accesses; a number of cycles per warp, per mask of a warp
-    and per unit of shared memory; and twice the latency of the last write, of the warps and of the
-    rest."""
+    """Maximum cycles of a stop. Sum of: the longest access under way, behind those of other warps;
+    all lines at the speed of the port, with at most `OUTSTANDING` accesses; some cycles per warp,
+    per mask of a warp and per unit of shared memory; and the latencies of two last writes, of the
+    warps and of the rest."""
     units = launch.shared // 1024
     warp = 6 * ROWS + 80 + masks * (ROWS + 4)
     unit = 10 * ROWS + 40
@@ -51,7 +51,7 @@ def bound(launch: Launch, masks: int, latency: int) -> int:
 
 @cocotb.test(**LIMIT)
 async def stop_until_saved(dut):
-    """Blocks with more or less state, at several latencies."""
+    """Stops of blocks with more or less state, at several latencies, are within the bound."""
     tb = await PreemptingTestbench(dut).start()
     most = CONFIG.sm_warps - CONFIG.sm_warps % 2
     sizes = [(1, 8, 0, 0), (1, 64, 0, 0), (1, 8, 0, 8), (most, 8, 0, 0), (1, 8, 4096, 0)]
@@ -69,7 +69,7 @@ async def stop_until_saved(dut):
 
 
 async def measured(tb: PreemptingTestbench, launch: Launch, latency: int) -> int:
-    """Most cycles of several stops."""
+    """Maximum cycles of several stops."""
     found = []
     for _ in range(3):
         tb.port.latency = (latency, latency)

@@ -23,10 +23,11 @@ SHARE = int(os.environ.get("SHARE", "100" if ROUNDS == 1 else "24"))
 """`every_cycle` stops in every `SHARE`th cycle."""
 
 OFFSET = int(os.environ.get("OFFSET", "-1"))
-"""From this cycle on; by default, from a random one."""
+"""First of these cycles; by default, a random one."""
 
 OWN = "s2r r0, tid.x\ns2r r1, warp\nldc r2, [0]\nldc r3, [4]\nlea r2, r2, r0, 2\n"
-"""r0: the thread's number; r1: the warp's; r2:r3: the thread's word of memory."""
+"""r0: number of the thread; r1: number of the warp; r2:r3: address of the thread's word of
+memory."""
 
 SHORT = f"""
     {OWN}
@@ -77,7 +78,7 @@ def agree(launch: Launch, wanted: Memory, when: object) -> None:
 
 
 def accesses(tb: PreemptingTestbench) -> Counter[tuple[str, int]]:
-    """How often kernels accessed each place in their data; forgets them."""
+    """Number of accesses of kernels to each place in their data. Forgets the accesses."""
     found: Counter[tuple[str, int]] = Counter()
     for name, sink in (("read", tb.port.read), ("write", tb.port.write)):
         found.update(
@@ -114,8 +115,8 @@ async def rest(tb: PreemptingTestbench) -> None:
 
 
 async def stop(tb: PreemptingTestbench, task: Task, limit: int = 6000 * SLOW) -> None:
-    """Stop the block of the task, and wait until it is saved. It is held until it is added to
-    `tb.tasks` again."""
+    """Stop the block of the task, and wait until it is saved. It stays saved until the task is
+    added to `tb.tasks` again."""
     (slot,) = (slot for slot in tb.stoppable if tb.slots[slot].task is task)
     tb.stop(slot)
     tb.tasks.remove(task)
@@ -130,8 +131,8 @@ async def go_on(tb: PreemptingTestbench, task: Task) -> None:
 
 @cocotb.test(**LIMIT)
 async def every_cycle(dut):
-    """A kernel stopped once, in any of its cycles, makes each access once and computes what an
-    undisturbed one computes."""
+    """A kernel stopped once, in any of its cycles, makes each access once and computes the same as
+    an undisturbed one."""
     tb = await PreemptingTestbench(dut).start()
     tb.port.latency = (10, 10)
     seed = tb.random.getrandbits(32)
@@ -183,7 +184,7 @@ async def endless_kernels(dut):
 
 @cocotb.test(**LIMIT)
 async def loops_go_on(dut):
-    """A kernel that waits for a word of memory, and is stopped meanwhile, sees it and ends."""
+    """A kernel that polls a word of memory, and is stopped meanwhile, sees the word and ends."""
     tb = await PreemptingTestbench(dut).start()
     text = f"{OWN}top: ldg r4, [r2 + 2048]\nbnone r4, top\nstg [r2], r4\nexit"
     for _ in range(ROUNDS):
@@ -204,8 +205,8 @@ async def loops_go_on(dut):
 
 @cocotb.test(**LIMIT)
 async def waits_keep_their_time(dut):
-    """A warp whose block is stopped while it waits waits for the requested time, and longer by no
-    more than the time in which it was stopped, and a little."""
+    """A warp whose block is stopped during its wait waits for the requested time plus the time in
+    which it was stopped, and little more."""
     tb = await PreemptingTestbench(dut).start()
     tb.port.latency = (5, 5)
     slow = max(1, 4 // CONFIG.lanes)  # so that both warps are stopped while they wait
@@ -259,8 +260,8 @@ out:
 
 @cocotb.test(**LIMIT)
 async def barriers(dut):
-    """A block of which one warp has ended, one waits at a barrier and one is on its way there is
-    stopped again and again; the barrier still holds both."""
+    """A block with one warp that has ended, one that waits at a barrier and one on its way there is
+    stopped repeatedly; the barrier still holds both."""
     tb = await PreemptingTestbench(dut).start()
     for _ in range(2 * ROUNDS):
         launch = make(BARRIERS, warps=3, barrier=True)
@@ -280,7 +281,7 @@ async def barriers(dut):
 
 
 def nested(depth: int = 8) -> str:
-    """Each lane adds a bit for each branch that it takes."""
+    """A program in which each lane adds a bit for each branch that it takes."""
     lines = [OWN, "s2r r6, lane", "mov r4, 0"]
     for n in range(depth):
         lines += [f"add r5, r6, {n}", "and r5, r5, 7", "push r5", f"add r4, r4, {1 << n}"]
@@ -291,7 +292,7 @@ def nested(depth: int = 8) -> str:
 
 @cocotb.test(**LIMIT)
 async def nested_masks(dut):
-    """Warps with up to eight masks are stopped again and again."""
+    """Warps with up to eight masks are stopped repeatedly, and compute the same."""
     tb = await PreemptingTestbench(dut).start()
     tb.port.latency = (2, 8)
     for _ in range(2 * ROUNDS):
@@ -372,7 +373,7 @@ def shared_launch(seed: int) -> Launch:
 
 @cocotb.test(**LIMIT)
 async def shared_memory(dut):
-    """Two blocks that need all shared memory alternate."""
+    """Two blocks that each need all shared memory alternate, and compute the same."""
     tb = await PreemptingTestbench(dut).start()
     tb.port.latency = (2, 9)
     launches = {row: shared_launch(tb.random.getrandbits(32)) for row in range(2)}

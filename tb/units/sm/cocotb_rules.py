@@ -12,7 +12,7 @@ from signalbox.tb.units.sm.model import Block, Kernel
 LIMIT = {"timeout_time": 5, "timeout_unit": "ms"}
 
 FULL = Kernel(0, 0, warps=16)
-"""Takes all hardware warps, and little else."""
+"""A kernel whose block takes all hardware warps, and little else."""
 
 
 async def full(dut, *kernels: Kernel) -> ControllerTestbench:
@@ -39,7 +39,8 @@ async def end_one(tb: ControllerTestbench, row: int = 0) -> int:
 
 @cocotb.test(**LIMIT)
 async def most_urgent_first(dut):
-    """Blocks of higher priority start first, equal ones in order of arrival (PLACE-20)."""
+    """Blocks of higher priority start first, blocks of equal priority in order of arrival
+    (PLACE-20)."""
     low, middle, high = (Kernel(row, priority, 2) for row, priority in ((1, 1), (2, 7), (3, 63)))
     tb = await full(dut, low, middle, high)
     blocks = [tb.send(kernel)[0] for kernel in (middle, low, high, middle, high, low)]
@@ -72,8 +73,8 @@ async def looks_until_a_warp_is_free(dut):
 
 @cocotb.test(**LIMIT)
 async def chooses_again(dut):
-    """If a more urgent block arrives around the end of a warp for which another one waits, it gets
-    that warp if it was accepted no later than the end, but may have to be chosen first
+    """A more urgent block that arrives around the end of a warp for which another block waits gets
+    the warp if it was accepted no later than the end, maybe after some cycles for a new choice
     (PLACE-22)."""
     low, high = Kernel(1, 1), Kernel(2, 2)
     tb = await full(dut, low, high)
@@ -120,7 +121,7 @@ async def rate(dut):
 @cocotb.test(**LIMIT)
 async def ends(dut):
     """A warp's registers and hardware warp are free two cycles after its end was accepted; its
-    block's shared memory and slot, four cycles after the last warp's; then `highest` falls
+    block's shared memory and slot, four cycles after the last warp's end; then `highest` falls
     (PLACE-24, 25)."""
     tb = await ControllerTestbench(
         dut, (one := Kernel(0, 9, 3, 4, 5), low := Kernel(1, 2, 1))
@@ -151,8 +152,9 @@ async def ends(dut):
 
 @cocotb.test(**LIMIT)
 async def barrier_blocks_start_whole(dut):
-    """A block with a barrier at the head waits until all of it fits, and nothing is given to others
-    meanwhile; then it has everything at once, regardless of later blocks (PLACE-26)."""
+    """The most urgent block, if it has a barrier, waits until all of it fits, and less urgent
+    blocks get nothing meanwhile; then it gets everything at once, regardless of later blocks
+    (PLACE-26)."""
     tb = await full(
         dut, whole := Kernel(1, 5, 8, 4, 3, True), low := Kernel(2, 4, 1), high := Kernel(3, 6, 16)
     )
@@ -194,8 +196,8 @@ async def barrier_blocks_among_others(dut):
 
 @cocotb.test(**LIMIT)
 async def lack_of_shared_memory(dut):
-    """If a block lacks shared memory, blocks that have it continue, and no other block begins;
-    otherwise they would wait for each other (rule 3)."""
+    """If a block lacks shared memory, blocks that hold some continue, and no other block begins;
+    otherwise blocks would wait for each other (rule 3)."""
     holds, wants = Kernel(1, 1, 4, 1, 30), Kernel(2, 5, 1, 1, 30)
     other = Kernel(3, 4, 1)
     tb = await full(dut, holds, wants, other)
@@ -233,7 +235,8 @@ async def barrier_goes_on(dut):
 @cocotb.test(**LIMIT)
 async def barrier_blocks_in_turns(dut):
     """If blocks with a barrier arrive while less urgent ones start, warps of the latest and of the
-    earliest begun one start in turn, then those of the next; all get theirs (rule 4, PLACE-26)."""
+    earliest begun block start in turn, then warps of the next; all blocks become resident (rule 4,
+    PLACE-26)."""
     kernels = [Kernel(n, n, warps, 2, 1, True) for n, warps in enumerate((7, 4, 3, 2))]
     tb = await ControllerTestbench(dut, kernels).start()
     together, rounds = 0, Rounds(12)
@@ -274,8 +277,8 @@ async def second_worked_example(dut):
 
 @cocotb.test(**LIMIT)
 async def third_worked_example(dut):
-    """On an SM full of work of priority 1, with more waiting, a block of priority 5 gets the first
-    hardware warp that is freed."""
+    """On an SM full of work of priority 1, with more of it waiting, a block of priority 5 gets the
+    first freed hardware warp."""
     tb = await ControllerTestbench(dut, (low := Kernel(0, 1, 5), high := Kernel(1, 5, 2))).start()
     tb.hold = {0}
     blocks = tb.send(low, 6)
@@ -339,9 +342,9 @@ async def occupancy(dut):
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(barrier=[False, True])
 async def killed_while_it_waits(dut, barrier: bool):
-    """A block of a killed row that waits for resources, which are never free, is over within a
-    bound, and so is one of which some warps run. What they would have taken is told to be free;
-    others of the same priority stay where they are, and start later (PREEMPT-7)."""
+    """A block of a killed row that waits for resources that are never free is over within a bound,
+    and so is a block with some running warps. The resources they would have taken are reported as
+    free; other blocks of the same priority stay, and start later (PREEMPT-7)."""
     waits, other = Kernel(1, 5, 9, 2, 3, barrier), Kernel(2, 5, 3, 1, 1)
     partly = Kernel(3, 6, 10, 1, 2)
     tb = await full(dut, waits, other, partly)
@@ -370,8 +373,8 @@ async def killed_while_it_waits(dut, barrier: bool):
 
 @cocotb.test(**LIMIT)
 async def room_beside_a_barrier_block(dut):
-    """While the warps of a begun block with a barrier start, room for a more urgent block of
-    another SM stays: they take nothing (rule 7)."""
+    """While the warps of a begun block with a barrier start, reported room for a more urgent block
+    of another SM stays: these warps take none of it (rule 7)."""
     whole, claimed = Kernel(1, 1, 8, 2, 3, barrier=True), Kernel(2, 5)
     tb = await ControllerTestbench(dut, (whole, claimed)).start()
     for pace in (0.2, 1.0):

@@ -17,7 +17,7 @@ from signalbox.tb.units.sm.stop_kernels import computed, endless, some_kernel, w
 LIMIT = {"timeout_time": 40, "timeout_unit": "ms"}
 
 MOST = 5
-"""Stops of a block."""
+"""Maximum number of stops of a block."""
 
 MANY = 40
 """Rounds in which some state is saved."""
@@ -26,15 +26,15 @@ ROUNDS = int(os.environ.get("ROUNDS", "1"))
 
 
 CALM = 2 * CONFIG.sm_blocks + 2 * CONFIG.shared_units + 10
-"""Cycles after which the victim is the right one."""
+"""Cycles after a change until the victim is the right one."""
 
 STATE_BUS = 9
 """Cause, as in `CoreCause`."""
 
 
 class Stopping(SmTestbench):
-    """Stops the victim in a fraction of the cycles; now and then, all blocks of some rows are to
-    leave. Checks the victim. Kills a row that faults."""
+    """Stops the victim in a fraction of the cycles; at times, all blocks of some rows must leave.
+    Checks the victim. Kills a row that faults."""
 
     rate = 0.0
 
@@ -57,7 +57,8 @@ class Stopping(SmTestbench):
 
 
 def check_order(tb: SmTestbench) -> None:
-    """No block that has been there for some time is to be stopped sooner than the victim."""
+    """Check that no block that has been there for some time must be stopped sooner than the
+    victim."""
     found = tb.get("link__victim")
     # A block without a state has not begun.
     helps = found["state"] > 0 and found["level"] <= tb.lacking
@@ -68,7 +69,7 @@ def check_order(tb: SmTestbench) -> None:
 
 
 def check_victim(tb: SmTestbench) -> None:
-    """The victim is one of those that the contract of `BlockStop` names."""
+    """Check that the victim is one of those allowed by the contract of `BlockStop`."""
     found, victims = tb.get("link__victim"), tb.victims
     assert found["valid"] == bool(victims), (found, victims)
     if victims:
@@ -78,7 +79,7 @@ def check_victim(tb: SmTestbench) -> None:
 
 
 async def free(tb: Stopping) -> None:
-    """All blocks end, and then nothing is in use."""
+    """Wait until all blocks have ended, and check that nothing is in use."""
     await tb.until(lambda: not tb.busy, "all blocks end", 500_000)
     tb.rate = 0
     await tb.until(lambda: not tb.busy, "the last stop is answered")
@@ -103,8 +104,8 @@ def agree(launch: Launch, wanted: Memory) -> None:
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(eager=[1.0, 0.4])
 async def random_programs(dut, eager):
-    """Random kernels of several priorities, with more blocks than fit; until some state was
-    saved."""
+    """Random kernels of several priorities, with more blocks than fit, compute the interpreter's
+    results, until some state was saved."""
     tb = await Stopping(dut).start()
     tb.port.eager = eager
     numbers = tb.random
@@ -128,8 +129,9 @@ async def random_programs(dut, eager):
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(breaks=[False, True])
 async def kills_and_faults(dut, breaks):
-    """One of two rows is killed at any time, or when a line of the save area has bus errors: all of
-    its blocks end, the other row computes what it should, and the next kernels run."""
+    """One of two rows is killed at any time, or each row that reports a bus error of the save area:
+    all of its blocks end, a row that was not killed computes its results, and the next kernels
+    run."""
     tb = await Stopping(dut).start()
     numbers = tb.random
     for _ in range(ROUNDS):
@@ -165,9 +167,9 @@ def bad_lines(tb: Stopping) -> set[int]:
 
 @cocotb.test(**LIMIT)
 async def levels(dut):
-    """A stop whose level is not above that of the victim finds none; with the next level the victim
-    is stopped, and then the next one, as `check_victim` says. A block of a row that leaves is
-    stopped at any level."""
+    """A stop with a level not above the victim's finds none; with the next level the victim is
+    stopped, and then the next victim (see `check_victim`). A block of a row that leaves is stopped
+    at any level."""
     tb = await Stopping(dut).start()
     tb.holds = True
     rows = min(CONFIG.sm_blocks, CONFIG.save_places)
@@ -191,7 +193,7 @@ async def levels(dut):
 
 
 async def stops_at_levels(tb: Stopping) -> None:
-    """Stop the next block, whose priority decides unless it is to leave."""
+    """Stop the next block: only with a level above its own, unless it must leave."""
     victims = tb.victims
     leaves, level = victims[0].task.row in tb.leave, victims[0].priority + 1
     for above in [-level] if leaves else [tb.random.randint(-level, 0), 1]:
@@ -208,10 +210,9 @@ async def stops_at_levels(tb: Stopping) -> None:
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(local=[False, True])
 async def stops_what_holds(dut, local):
-    """The most urgent block lacks the shared memory that a less urgent one holds; another one has
-    not begun, and holds nothing. The first one is stopped; if it cannot be, as it has local memory,
-    none is stopped for the lack, and the other one is the victim for the sake of others
-    (PREEMPT-5)."""
+    """The most urgent block lacks the shared memory that a less urgent block holds; a third block
+    has not begun, and holds nothing. The holder is stopped. If it cannot be, as it has local
+    memory, no lack is reported, and the third block is the victim of other stops (PREEMPT-5)."""
     tb = await Stopping(dut).start()
     tb.holds = True
     whole = endless(1, CONFIG.sm_shared)
@@ -241,7 +242,7 @@ async def stops_what_holds(dut, local):
 
 @cocotb.test(**LIMIT)
 async def local_memory_stays(dut):
-    """A block with local memory is not stopped, neither for others nor because its row leaves; it
+    """A block with local memory is not stopped, neither for others nor because its row leaves, but
     ends. The block beside it is stopped (HOST-15)."""
     tb = await Stopping(dut).start()
     tb.holds = True

@@ -21,9 +21,9 @@ from signalbox.tb.units.sm.timing_launches import (
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 
 LAP = 1 << max(1, (CONFIG.sm_warps - 1).bit_length())
-"""Cycles of a round over all warps."""
+"""Cycles of one round over all warps."""
 EACH = LAP + 5
-"""Maximum number of additional cycles of a computation with its following access."""
+"""Maximum number of additional cycles of a computation and the access after it."""
 
 
 def check_spans(spans: list[Span], task: Launch, row: int) -> None:
@@ -73,7 +73,7 @@ async def every_warp_once(dut, eager):
 
 @cocotb.test(**LIMIT)
 async def addresses_and_numbers_of_big_grids(dut):
-    """Every bit of the factors is used, and addresses wrap at 49 bits."""
+    """Addresses use every bit of their factors, and wrap at 49 bits."""
     tb = await CoreTestbench(dut).start()
     numbers = tb.random
     grid = (0x3_1235, 0x2F0D, 3)
@@ -105,8 +105,8 @@ async def addresses_and_numbers_of_big_grids(dut):
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(store=[0, 1])
 async def durations(dut, store):
-    """A warp takes the time of its computations and accesses, and little more, next to others.
-    Stores are waited for too."""
+    """A warp takes the time of its computations and accesses, stores included, and little more,
+    next to other warps."""
     tb = await CoreTestbench(dut).start()
     extra = []
     for latency, count in ((5, 4), (200, 2), (60, 0)):

@@ -43,7 +43,7 @@ async def unreadable_records(dut):
 
 @cocotb.test(**LIMIT)
 async def first_beat_of_a_record(dut):
-    """A bus error in the first beat of a record is reported as such, whatever the others say."""
+    """A bus error in the first beat of a record is reported, whatever the other beats contain."""
     tb = await CoreTestbench(dut).start()
     task = launch(Timing(1, 1, WIDTH, DATA, 0xFFFF_FFFF, 0xFFFF_FFFF), warps=1)
     tb.port.bad[RECORD // PAGE] = 0
@@ -54,7 +54,7 @@ async def first_beat_of_a_record(dut):
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(store=[0, 1], broken=[False, True])
 async def failing_accesses(dut, store, broken):
-    """A warp with a failed access reports the kind and address and ends; the others run to their
+    """A warp with a failed access reports its kind and address and ends; other warps run to their
     end."""
     tb = await CoreTestbench(dut).start()
     warps, count = min(3, CONFIG.sm_warps), 5
@@ -90,8 +90,8 @@ ENDLESS = {
 
 @cocotb.test(**LIMIT)
 async def kill(dut):
-    """Warps of a killed row end within two rounds and their access, without a fault; those of
-    another row continue. A warp that starts later ends as fast."""
+    """Warps of a killed row end within two rounds after their access, without a fault; warps that
+    start later end as fast. The row's next kernel runs normally."""
     tb = await CoreTestbench(dut).start()
     tb.port.latency = (10, 30)
     for name, timing in ENDLESS.items():
@@ -117,7 +117,7 @@ async def kill(dut):
 @cocotb.test(**LIMIT)
 async def new_words_drop_records(dut):
     """The next task of a row follows its own record, after its predecessor ended normally or was
-    killed, also while that one's record was being read."""
+    killed, even while the predecessor's record was being read."""
     tb = await CoreTestbench(dut).start()
     numbers = tb.random
     for n in range(6):
@@ -141,8 +141,8 @@ async def new_words_drop_records(dut):
 
 @cocotb.test(**LIMIT)
 async def words_that_come_too_soon(dut):
-    """Words that arrive, against the rules, while the record is being read drop it: the new one is
-    used."""
+    """Words that arrive, against the rules, while the record is being read drop this record: the
+    new one is used."""
     tb = await CoreTestbench(dut).start()
     tb.port.latency = (60, 60)
     for delay in range(0, 42, 3):

@@ -22,7 +22,7 @@ RECORDS = 0x12_3456_0000
 """First record of a child."""
 
 LAUNCHES = 2
-"""Flags of a record: launches in place of loads."""
+"""Value of a record's `store` field: launches instead of loads."""
 
 
 class TimingLaunches(LaunchingTestbench):
@@ -60,7 +60,8 @@ def parent(count: int = 1, blocks: int = 1, warps: int = 1, cycles: int = 5, **m
 @cocotb.parametrize(rate=[0, 0.01])
 async def every_launch_once(dut: Any, rate: float) -> None:
     """Each warp launches its records, in order, and ends when its children are complete, whether
-    its block is stopped or not, and whatever the answers; others make their accesses meanwhile."""
+    its block is stopped or not, and whatever the answers; other tasks make their accesses
+    meanwhile."""
     tb = await TimingLaunches(dut).start()
     tb.rate = rate
     numbers = tb.random
@@ -95,7 +96,7 @@ async def every_launch_once(dut: Any, rate: float) -> None:
 
 
 def check_spans_of(tb: TimingLaunches, task: Launch, row: int) -> None:
-    """Each warp has run to its end; a stopped one more than once."""
+    """Check that each warp has run to its end; warps of stopped blocks may have several spans."""
     ended = {(one.at, one.index) for one in tb.spans if one.row == row}
     assert ended == {(at, warp) for at, _, warp in warps_of(task)}
     if not tb.rate:
@@ -104,8 +105,8 @@ def check_spans_of(tb: TimingLaunches, task: Launch, row: int) -> None:
 
 @cocotb.test(**LIMIT)
 async def ends_after_its_children(dut: Any) -> None:
-    """A warp ends within a turn of the last completion, and reads no memory while it waits; one
-    that launches nothing does not wait, and neither does one whose launches are refused."""
+    """A warp ends within a turn of the last completion, and reads no memory while it waits; a warp
+    that launches nothing, or whose launches are refused, does not wait."""
     tb = await TimingLaunches(dut).start()
     tb.holds, tb.port.latency, tb.latency = True, (1, 2), (1, 2)
     timing = Timing(2, LAUNCHES, 256, RECORDS + 256, 5)
@@ -155,8 +156,8 @@ async def waits_for_its_own(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def nobody_waits_for_an_answer(dut: Any) -> None:
-    """While a launch waits for its answer, and others for their turn, accesses of other warps go
-    on, and their warps end."""
+    """While a launch waits for its answer, and other launches for their turn, other warps continue
+    their accesses, and end."""
     tb = await TimingLaunches(dut).start()
     tb.answers, tb.latency, tb.port.latency = False, (1, 1), (5, 5)
     warps = max(1, CONFIG.sm_warps - 1)
@@ -174,8 +175,8 @@ async def nobody_waits_for_an_answer(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def killed_while_waiting(dut: Any) -> None:
-    """A warp of a killed row ends that waits for children, or for an answer once it is given; one
-    of another row goes on."""
+    """A warp of a killed row ends if it waits for children, or for an answer once it is given; a
+    warp of another row continues."""
     tb = await TimingLaunches(dut).start()
     tb.holds = True
     tb.latency = 30, 300
@@ -198,8 +199,8 @@ async def killed_while_waiting(dut: Any) -> None:
 
 
 async def all_want_to_launch(tb: TimingLaunches, warps: int) -> None:
-    """A block of so many warps that all come to a launch; one is in progress until
-    `tb.answers`."""
+    """Let all warps of a block with `warps` warps come to a launch; one launch stays in progress
+    until `tb.answers`."""
     tb.answers, tb.latency, tb.port.latency = False, (1, 1), (5, 5)
     tb.launch(Task(0, parent(2, warps=warps)))
     await tb.until(lambda: tb.launched, "a launch", 1000)
@@ -208,8 +209,8 @@ async def all_want_to_launch(tb: TimingLaunches, warps: int) -> None:
 
 @cocotb.test(**LIMIT)
 async def killed_among_many(dut: Any) -> None:
-    """Warps of a killed row that wait for their turn to launch end at once, the one whose launch is
-    in progress after the answer; no further one is made."""
+    """Warps of a killed row that wait for their turn to launch end at once, and the warp whose
+    launch is in progress ends after the answer; no further launch is made."""
     tb = await TimingLaunches(dut).start()
     warps = CONFIG.sm_warps
     await all_want_to_launch(tb, warps)
@@ -225,7 +226,8 @@ async def killed_among_many(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def stopped_among_many(dut: Any) -> None:
-    """A block is saved after the launch in progress; its warps make the others when it goes on."""
+    """A block is saved after the launch in progress; its warps make the other launches when it
+    continues."""
     tb = await TimingLaunches(dut).start()
     await all_want_to_launch(tb, CONFIG.sm_warps)
     (slot,) = tb.slots
@@ -245,8 +247,8 @@ async def stopped_among_many(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def wrong_records(dut: Any) -> None:
-    """A misaligned or far record ends its warp with the cause, the address and the launches made; a
-    kernel with local memory must not launch any."""
+    """A misaligned or out-of-range record ends its warp with the cause, the address and the number
+    of launches; a kernel with local memory must not launch."""
     tb = await TimingLaunches(dut).start()
     odd, far = RECORDS + tb.random.choice((1, 4, 128)), 1 << 40
     cases = (
@@ -267,7 +269,7 @@ async def wrong_records(dut: Any) -> None:
 
 
 def parent_at(base: int, local: int = 0) -> Launch:
-    """A task whose warp launches the records at `base` and behind it."""
+    """A task whose warp launches the record at `base` and the records behind it."""
     task = launch(Timing(2, LAUNCHES, 256, base, 5))
     task.local = local
     return task

@@ -60,7 +60,7 @@ class Neighbour:
 
 
 async def fills(tb: PreemptingTestbench) -> None:
-    """All resources are free, and the core works: a block that needs them all runs."""
+    """Check that all resources are free and the core works: a block that needs all of them runs."""
     warps = next(n for n in range(CONFIG.sm_warps, 0, -1) if CONFIG.register_units % n == 0)
     timing = Timing(2, 1, WIDTH, DATA, 5, 0, 0, 2 * WIDTH)
     registers = 4 * CONFIG.register_units // warps
@@ -70,7 +70,7 @@ async def fills(tb: PreemptingTestbench) -> None:
 
 
 async def ended(tb: PreemptingTestbench) -> None:
-    """After the kill: everything ends, and nothing is lost."""
+    """After the kill: check that everything ends, and nothing is lost."""
     await gone(tb)
     await tb.rest()
     tb.tasks.clear()
@@ -81,7 +81,7 @@ async def ended(tb: PreemptingTestbench) -> None:
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(phase=[*PHASES], barrier=[False, True])
 async def kills(dut, phase, barrier):
-    """The row of a block is killed: the block ends soon, what it held is free, and other rows are
+    """The row of a block is killed: the block ends soon, its resources are free, and other rows are
     not disturbed."""
     tb = await PreemptingTestbench(dut).start()
     for _ in range(2 * ROUNDS):
@@ -94,7 +94,7 @@ async def kills(dut, phase, barrier):
 
 @cocotb.test(**LIMIT)
 async def stop_of_a_killed_row(dut):
-    """Nothing of the block is saved."""
+    """If a block of a killed row is stopped, nothing of it is saved."""
     tb = await PreemptingTestbench(dut).start()
     for _ in range(2 * ROUNDS):
         tb.port.latency = (60, 90)
@@ -142,8 +142,8 @@ async def bus_errors(dut, kind, restores):
 
 @cocotb.test(**LIMIT)
 async def failing_accesses(dut):
-    """Warps of blocks that are stopped again and again report a failing access once, with its
-    number, and end; what they did before is done once."""
+    """Warps of blocks that are stopped repeatedly report a failing access once, with its number,
+    and end; their earlier accesses are made once."""
     tb = await Stopping(dut).start()
     for _ in range(ROUNDS):
         tb.rate = 0.02
@@ -170,7 +170,7 @@ async def failing_accesses(dut):
 
 @cocotb.test(**LIMIT)
 async def unreadable_when_it_returns(dut):
-    """A saved block whose record cannot be read any more: its warps report it, except for those
+    """If the record of a saved block can no longer be read, its warps report this, except those
     that had ended."""
     tb = await PreemptingTestbench(dut).start()
     warps, reported = min(4, CONFIG.sm_warps), 0

@@ -17,7 +17,7 @@ LIMIT = {"timeout_time": 60, "timeout_unit": "ms"}
 
 
 def bound(task: Launch, latency: int) -> int:
-    """Most cycles for the state of a task's block."""
+    """Maximum cycles for the state of a task's block."""
     return stop_bound(
         lines(task) * STATE_LINE // WIDTH,
         task.warps,
@@ -29,7 +29,7 @@ def bound(task: Launch, latency: int) -> int:
 
 @cocotb.test(**LIMIT)
 async def stop_until_saved(dut):
-    """Blocks with more or less state, at several latencies."""
+    """Stops of blocks with more or less state, at several latencies, are within the bound."""
     tb = await PreemptingTestbench(dut).start()
     most = 4 * (CONFIG.register_units // CONFIG.sm_warps)
     sizes = [(1, 8, 0), (1, 64, 0), (CONFIG.sm_warps, min(8, most), 0), (1, 8, CONFIG.sm_shared)]
@@ -47,7 +47,7 @@ async def stop_until_saved(dut):
 
 
 async def measured(tb: PreemptingTestbench, task: Launch, latency: int) -> int:
-    """Most cycles of several stops."""
+    """Maximum cycles of several stops."""
     for _ in range(3):
         tb.port.latency = (latency, latency)
         one = await begin(tb, task, 2)

@@ -1,5 +1,5 @@
-"""Blocks of the timing core that stop and continue do what undisturbed ones do, in the same time
-(PREEMPT-9)."""
+"""Blocks of the timing core that stop and continue do the same as undisturbed ones, in the same
+time (PREEMPT-9)."""
 
 import os
 from collections import Counter, deque
@@ -38,12 +38,12 @@ HEAD = 16
 """Bytes of a line with a state, or with the fates of a block."""
 
 START = 24
-"""Cycles from the last step of a warp to the first write of its state, at most; likewise from the
+"""Maximum cycles from the last step of a warp to the first write of its state; likewise from the
 last read to its next step."""
 
 
 def agree(tb: PreemptingTestbench, row: int, task: Launch, wanted: Counter[int]) -> None:
-    """Each access was made once."""
+    """Check that each access was made once."""
     expected = (Counter(), wanted) if timing_of(task).store else (wanted, Counter())
     assert made(tb, row) == expected
 
@@ -51,7 +51,7 @@ def agree(tb: PreemptingTestbench, row: int, task: Launch, wanted: Counter[int])
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(eager=[1.0, 0.4])
 async def random_stops(dut, eager):
-    """Random kernels whose blocks are stopped again and again make the accesses of undisturbed
+    """Random kernels whose blocks are stopped repeatedly make the same accesses as undisturbed
     ones, and write the same."""
     tb = await Stopping(dut).start()
     tb.port.eager = eager
@@ -105,8 +105,8 @@ async def every_cycle(dut, store):
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(count=[0, 2])
 async def time_is_kept(dut, count):
-    """A warp stopped again and again computes for its time, neither less nor more than the cycles
-    in which it is saved, restored, and looked at once."""
+    """A warp stopped repeatedly computes for its time, not less, and not longer by more than the
+    cycles of saving, restoring and one round."""
     tb = await PreemptingTestbench(dut).start()
     for _ in range(2 * ROUNDS):
         latency = tb.random.choice((5, 40))
@@ -149,7 +149,7 @@ def active(tb: PreemptingTestbench, latency: int) -> int:
 
 
 def lines(tb: PreemptingTestbench, task: Task) -> dict[str, set[int]]:
-    """Numbers of the lines with the state of a block: those with a head, and the others."""
+    """Numbers of the lines with the state of a block: lines with a head, and all lines."""
     first = tb.places[task.row, (0, 0, 0)] * 4096 // STATE_LINE
     shared, registers = 8 * task.shared, 4 * task.units
     warps = [first + 1 + shared + n * (1 + registers) for n in range(task.launch.warps)]
@@ -159,8 +159,8 @@ def lines(tb: PreemptingTestbench, task: Task) -> dict[str, set[int]]:
 
 @cocotb.test(**LIMIT)
 async def size_of_the_state(dut):
-    """A state has the size that the task describes: each of its beats is written once, and read
-    once; nothing else of the place changes."""
+    """A state has the size given by the task: each of its lines is written once and read once, and
+    nothing else in the place changes."""
     tb = await PreemptingTestbench(dut).start()
     numbers = tb.random
     for _ in range(2 * ROUNDS):
@@ -194,7 +194,7 @@ async def size_of_the_state(dut):
 
 
 def transferred(sink: Sink) -> Counter[int]:
-    """Lines of states that were accessed, each in one burst; forgets them."""
+    """Lines of states that were accessed, each in one burst. Forgets the accesses."""
     accesses = [one for _, one in sink.taken if one["physical"]]
     assert all((one["beats"] + 1) * WIDTH == STATE_LINE for one in accesses)
     found = Counter(one["va"] // STATE_LINE for one in accesses)
@@ -204,7 +204,7 @@ def transferred(sink: Sink) -> Counter[int]:
 
 
 def check_page(page: int, before: bytes, content: bytes, state: dict[str, set[int]]) -> None:
-    """A state consists of the heads of lines, and of zeros."""
+    """Check that a state consists of the heads of lines, and of zeros."""
     for n in range(4096 // STATE_LINE):
         line, part = page * 4096 // STATE_LINE + n, slice(n * STATE_LINE, (n + 1) * STATE_LINE)
         if line not in state["all"]:

@@ -91,14 +91,15 @@ class Seen:
 
 @dataclass(frozen=True)
 class _Decision:
-    """The correct decision of one cycle: a start, if any, and the priority of the most urgent block
+    """The correct decision in a cycle: a start, if any, and the priority of the most urgent block
     with warps to start."""
 
     start: tuple[Block, bool] | None = None
     head: int = -1
 
     def still(self, arrived: list[Block]) -> tuple[Block, bool]:
-        """The start, which must still be correct after these blocks have arrived (PLACE-22)."""
+        """The start; asserts that it is still correct after these blocks have arrived
+        (PLACE-22)."""
         assert self.start, "nothing could be started"
         higher = self.higher(arrived)
         assert not higher, f"{higher} should be chosen, and not {self.start}"
@@ -125,7 +126,7 @@ class ControllerTestbench(Testbench):
     seen : events so far.
     rows : finished blocks that have not been reported: row, and low bits of x.
     killed : rows that are killed.
-    returned : answers to recalls: blocks, and None for those that returned none.
+    returned : answers to recalls: blocks, or None for a recall that returned none.
     """
 
     timeout = 2_000
@@ -218,7 +219,7 @@ class ControllerTestbench(Testbench):
 
     async def recall(self, kernel: Kernel) -> Block | None:
         """Claim a block of the kernel that waits here, and recall it. With SM masks, the claim of
-        another SM's block goes on in the next cycle."""
+        another SM's block continues in the next cycle."""
         self.drive(link__claim={"valid": 0, **self._claim_of(kernel)}, link__recall=1)
         self._recalled, answers = True, len(self.returned)
         await self.step()
@@ -229,7 +230,7 @@ class ControllerTestbench(Testbench):
         return self.returned[-1]
 
     def kill(self, row: int) -> None:
-        """Kill a row: none of its blocks is sent any more, and its warps end at any time."""
+        """Kill a row: no further block of it is sent, and its warps end at any time."""
         self.todo = [block for block in self.todo if block.kernel.row != row]
         self.killed.add(row)
         self.drive(kill=mask(self.killed))
@@ -432,8 +433,8 @@ class ControllerTestbench(Testbench):
             self._slots += 1
 
     def _room(self) -> None:
-        """Room is reported one cycle late, unless the start of a warp took resources. It may pause
-        when a block has arrived or was withdrawn."""
+        """Check that room is reported, one cycle late, unless the start of a warp took resources.
+        The report may pause when a block has arrived or was withdrawn."""
         told = self.get("link__room")
         right = self._had_room and self._took != self._now
         pauses = self._arrivals[self._now - 1] or self._now - self._withdrew <= 2
@@ -442,7 +443,7 @@ class ControllerTestbench(Testbench):
         self._had_room = self.model.room()
 
     def _waits(self) -> None:
-        """The most urgent block is reported while it waits, with what it needs."""
+        """Check that the most urgent block is reported while it waits, with its needs."""
         told, waiting = self.get("link__waits"), self.model.waiting()
         lacks = waiting and not waiting[0].begun and not self.model.fits(waiting[0])
         head = waiting[0] if lacks and waiting[0] is not self._first else None

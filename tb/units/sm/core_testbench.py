@@ -35,7 +35,7 @@ _NEEDS, _SPACE = Record(kernel_needs), Record(space_word)
 @dataclass(frozen=True)
 class Fault:
     """A warp that could not continue. `cause` : number of a `CoreCause`. `index` : number of the
-    warp in its block, in which faults may differ and be equal."""
+    warp in its block, which is ignored in comparisons."""
 
     row: int
     cause: int
@@ -145,7 +145,7 @@ class CoreTestbench(Testbench):
 
     Members
     -------
-    port : its memory, whose pace applies to faults and ends, too.
+    port : its memory, whose pace also applies to faults and ends.
     tasks : tasks whose blocks begin when there is room.
     memories : memory of each row.
     slots, warps : blocks by slot; slot and register units of each running warp.
@@ -229,7 +229,8 @@ class CoreTestbench(Testbench):
         return self.memories[request["row"]]
 
     def _report(self, fault: dict[str, Any]) -> None:
-        """A warp that faults has not ended. State may belong to one that is not on the SM."""
+        """Check that a warp that faults has not ended. A fault of saved state may belong to a warp
+        that is not on the SM."""
         slot, index = fault.pop("slot"), fault["index"]
         if fault["cause"] is not CoreCause.STATE_BUS:
             mine = [warp for warp, (where, _) in self.warps.items() if where == slot]
@@ -287,7 +288,7 @@ class CoreTestbench(Testbench):
         self._begin.put({"slot": slot, **self.beginning(self.slots[slot])})
 
     def beginning(self, block: Running) -> dict[str, Any]:
-        """The block, for the core."""
+        """The block as described to the core."""
         where = dict(zip("xyz", block.at, strict=True))
         return {"row": block.task.row, "at": where, "shared": block.task.shared}
 

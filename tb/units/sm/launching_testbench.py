@@ -25,7 +25,7 @@ def verdict(va: int) -> dict[str, Any]:
 
 
 def result(va: int) -> int:
-    """The same, as the result of `launch`."""
+    """The same answer, as the result of `launch`."""
     answer = verdict(va)
     return answer["refusal"].value | answer["check"] << 8
 
@@ -35,8 +35,8 @@ CHILDREN = Children(result, lambda va: (va >> 8) % 4 == 3)
 
 @dataclass
 class Child:
-    """A child of the block `key`, with its record at `va`. It is complete in cycle `due`, but a
-    `patient` one not while its block is being stopped."""
+    """A child of the block `key`, with its record at `va`. It is complete in cycle `due`; a
+    `patient` child, not while its block is being stopped."""
 
     key: Key
     va: int
@@ -53,9 +53,9 @@ class LaunchingTestbench(Stopping):
     launched : addresses of the records, by block.
     answers : whether launches are answered; while it is false, one stays in progress.
     holds : whether children stay incomplete.
-    latency : most cycles until an answer, and until a child is complete.
-    children : those that are not complete.
-    failed : blocks of which a child has failed.
+    latency : maximum cycles until an answer, and until a child is complete.
+    children : children that are not complete.
+    failed : blocks with a failed child.
     stopped_waiting : blocks that were saved while they had children.
     """
 
@@ -84,7 +84,7 @@ class LaunchingTestbench(Stopping):
         self._asked.append((self.cycle + 1 + self.random.randrange(self.latency[0]), key, va))
 
     def _stop_waiting(self) -> None:
-        """Stop a block that has children, more often than others are stopped."""
+        """Stop blocks that have children more often than others."""
         if self.random.random() < 20 * self.rate:
             able = (slot for slot in self.stoppable if self.has_children(self.key(slot)))
             blocks = [slot for slot in able if self.stops[self.key(slot)] < 2 * MOST]

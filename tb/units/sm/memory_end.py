@@ -20,15 +20,15 @@ SM_PORTS = ("read__request", "read__beat", "write__request", "write__beat", "wri
 
 
 class MemoryEnd:
-    """No server of the library: a read returns the contents of its cycle, and request and beat of a
-    write come in either order.
+    """Memory side of the ports. Not based on the servers of the library, as a read returns the
+    contents of its cycle, and request and beat of a write come in either order.
 
     Members
     -------
     memory : finds the memory accessed by a request.
     latency : range of the cycles from a request to its answer.
     eager : fraction of cycles in which requests are accepted, and answers begin.
-    bad : for each page, the beat of each burst with a bus error, modulo the burst's length.
+    bad : by page, number of the beat with a bus error in each burst, modulo the burst's length.
     read, write : sinks of the requests.
     writing : addresses of the writes that have not been answered, oldest first.
     """

@@ -50,7 +50,7 @@ class Sm:
     -------
     capacity, left : total and available `registers`, `warps`, `shared` and `slots`.
     blocks : resident blocks, in order of arrival.
-    running : block of each busy hardware warp.
+    running : block by busy hardware warp.
     turn : whether the last start was of the most urgent block.
     claim : level (priority + 1) and needs of the first warp of a claimed block, or None.
     """
@@ -133,13 +133,13 @@ class Sm:
         return freed
 
     def withdraw(self, block: Block) -> int:
-        """Start no further warp of a block. Returns their number."""
+        """Start no further warps of a block. Returns the number of warps that have not started."""
         assert block.waits and not (block.kernel.barrier and block.begun)
         block.withdrawn = block.kernel.warps - block.started
         return block.withdrawn
 
     def drop(self, block: Block) -> dict[str, int]:
-        """End a withdrawn warp. Returns the resources it does not need, which it never had."""
+        """End a withdrawn warp. Returns the resources it no longer needs, which it never had."""
         block.ended += 1
         return {"registers": block.kernel.registers, "warps": 1}
 

@@ -18,7 +18,7 @@ _FIRST = 0x40
 
 
 class StateMemory(Memory):
-    """Memory in which an access to one of `bad_lines`, numbers of 128 bytes, is a bus error."""
+    """Memory in which accesses to `bad_lines`, numbers of lines of 128 bytes, are bus errors."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,12 +34,12 @@ class PreemptingTestbench(CoreTestbench):
     Members
     -------
     state : physical memory with the places.
-    places : first page of the place of each block that has one, by row and position.
+    places : first page of each block's place, by row and position of the block.
     stopping : slots of blocks being stopped.
     saved : number of blocks saved.
-    stops : how often each block was stopped, by row and position.
-    waits : of each saved block, the cycles in which its stop was accepted and it was saved.
-    most : warps that may run at the same time.
+    stops : number of stops of each block, by row and position.
+    waits : for each save, the cycles in which the stop was accepted and the block was saved.
+    most : maximum number of warps that run at the same time.
     killed : killed rows.
     """
 
@@ -63,7 +63,7 @@ class PreemptingTestbench(CoreTestbench):
 
     @property
     def stoppable(self) -> list[int]:
-        """Slots of blocks of which a warp has started, and that can be stopped."""
+        """Slots of blocks that have started a warp and can be stopped."""
         return [
             slot
             for slot, block in self.slots.items()
@@ -83,12 +83,12 @@ class PreemptingTestbench(CoreTestbench):
 
     @property
     def next_place(self) -> int:
-        """First page of the next place that a block gets."""
+        """First page of the place that the next block gets."""
         return self._free[-1]
 
     def kill(self, row: int) -> None:
-        """Kill a row, whose blocks outside of the core are gone. Of a block without a barrier no
-        further warps start; its first one always does."""
+        """Kill a row; its blocks outside of the core are gone. A block without a barrier starts no
+        further warps except its first one."""
         self.killed.add(row)
         self._drive_kill()
         self.tasks = [task for task in self.tasks if task.row != row]
@@ -103,7 +103,7 @@ class PreemptingTestbench(CoreTestbench):
                 self.check(slot)
 
     def revive(self) -> None:
-        """No row is killed any more."""
+        """End all kills."""
         self.killed.clear()
         self._drive_kill()
 
@@ -137,7 +137,7 @@ class PreemptingTestbench(CoreTestbench):
         super()._end(warp)
 
     def _check_written(self, block: Running, index: int) -> None:
-        """A saved warp ends when its state is in memory."""
+        """Check that a saved warp ends only when its state is in memory."""
         launch, page = block.task.launch, self.places[self._key(block)]
         size = 1 + -(-launch.registers // 4) * 4
         shared = -(-launch.shared // SHARED_UNIT) * SHARED_UNIT // STATE_LINE

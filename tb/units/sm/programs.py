@@ -1,7 +1,7 @@
 """Random programs whose results do not depend on the order of warps.
 
 Each thread has `WORDS` private words of memory, as many of shared memory, and `LOCAL_WORDS` of
-local memory; it reads those of other threads only between barriers. At the end it stores its
+local memory; it reads words of other threads only between barriers. At the end it stores its
 registers.
 """
 
@@ -35,8 +35,8 @@ ARGUMENT_WORDS = 24
 
 class Writer:
     """Writes a program. `buffers` : number of words of each constant buffer. `local` : whether it
-    uses local memory. `launches` : whether it launches kernels; `alone` : with one warp only, so
-    that the results of its joins are known."""
+    uses local memory. `launches` : whether it launches kernels; `alone` : whether it has only one
+    warp, so that the results of its joins are known."""
 
     def __init__(
         self,
@@ -136,8 +136,8 @@ class Writer:
             self.loop(depth, masks)
 
     def nest(self, d: str) -> None:
-        """Launch a kernel, whose record may depend on the lane; or wait for the children. No offset
-        takes the address below 0."""
+        """Launch a kernel, whose record may depend on the lane; or wait for the children. Addresses
+        never fall below 0."""
         numbers = self.numbers
         if numbers.random() < 0.4:
             self.say(f"join {d}", *(() if self.alone else (f"mov {d}, 0",)))

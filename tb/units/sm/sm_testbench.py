@@ -28,9 +28,9 @@ _PAGES = CONFIG.place_bytes // 4096
 
 @dataclass(eq=False)
 class Work:
-    """A block. `place` : of its state, if it has one. `begun` : it has begun since it was sent.
-    `since` : cycle in which it came, began, its row was to leave or to stay, or places without
-    reservation were there or not."""
+    """A block. `place` : place of its state, if it has one. `begun` : it has begun since it was
+    sent. `since` : last cycle in which it came or began, its row had to leave or stay, or the
+    presence of unreserved places changed."""
 
     task: Task
     at: tuple[int, int, int]
@@ -53,25 +53,25 @@ class Work:
 
 
 class SmTestbench(Testbench):
-    """Sends blocks while a slot is free, whatever else they need.
+    """Sends blocks while a slot is free, whatever their other needs.
 
     Members
     -------
     port : the memory.
     state : physical memory with the places.
     memories : memory of each row, which is also its ASID.
-    waiting : blocks that are to be sent.
+    waiting : blocks to be sent.
     holds : stopped blocks are not sent again.
     there : blocks sent, by row and position.
-    charged : what they need, less what was freed.
+    charged : their needs, less the freed resources.
     places : free places.
     stopped : number of blocks saved; without a state; stops that found none.
     answers : block of each stop, None if it found none.
-    leave : rows whose blocks are to leave.
+    leave : rows whose blocks must leave.
     lacking : priority of the most urgent block, if it lacks resources and may have others stopped.
-    calm : cycles since blocks last came, began, left, or were to leave.
+    calm : cycles since blocks last came, began, left, or were told to leave.
     faults : faults reported.
-    killed : rows.
+    killed : killed rows.
     """
 
     timeout = 20_000
@@ -144,12 +144,12 @@ class SmTestbench(Testbench):
         self.drive(kill=sum(1 << one for one in self.killed))
 
     def revive(self) -> None:
-        """No row is killed any more."""
+        """End all kills."""
         self.killed.clear()
         self.drive(kill=0)
 
     def leaves(self, rows: set[int]) -> None:
-        """The blocks of these rows are to leave."""
+        """Tell the blocks of these rows to leave."""
         self.calm = 0
         for work in self.there.values():
             if work.task.row in rows ^ self.leave:
@@ -171,30 +171,30 @@ class SmTestbench(Testbench):
             work.since = self.cycle
 
     def able(self, work: Work) -> bool:
-        """The block can be stopped."""
+        """Whether the block can be stopped."""
         return not work.task.launch.local and (self.spare or work.place is not None)
 
     def rank(self, work: Work) -> tuple[bool, bool, int, int]:
-        """The lower, the sooner it is to be stopped."""
+        """Rank of the block; the lowest is stopped first."""
         helps = work.begun and work.priority < self.lacking
         return work.task.row not in self.leave, not helps, work.priority, work.state
 
     @property
     def victims(self) -> list[Work]:
-        """Blocks of which one is to be stopped next; never one with local memory, and none without
-        a save place while there is no spare one."""
+        """Blocks one of which must be stopped next: never with local memory, and none without a
+        save place while no place is spare."""
         able = [work for work in self.there.values() if self.able(work)]
         least = min(map(self.rank, able), default=None)
         return [work for work in able if self.rank(work) == least]
 
     @property
     def beginning(self) -> bool:
-        """Whether some block has not begun, as far as the core has told."""
+        """Whether some block has not begun, as reported by the core."""
         return not all(work.begun for work in self.there.values())
 
     @property
     def still(self) -> bool:
-        """No block is on its way to or from the SM."""
+        """Whether no block is on its way to or from the SM."""
         return self._inside == len(self.there) and not self._stops
 
     async def step(self) -> None:

@@ -59,7 +59,7 @@ def endless(warps: int, shared: int) -> Launch:
 
 
 def with_local_memory(cycles: int) -> Launch:
-    """A kernel of one warp that takes about so many cycles and has local memory."""
+    """A kernel of one warp that takes about `cycles` cycles and has local memory."""
     if CONFIG.timing_core:
         return replace(timing_launches.launch(Timing(cycles=cycles), warps=1, shared=0), local=32)
     return make(f"wait {cycles}\nexit", warps=1, shared=0, local=32)

@@ -64,7 +64,7 @@ def test_one_lane(simulator: str, tests: str, minimum: int) -> None:
 @TESTS
 @ON_VERILATOR
 def test_all_lanes(simulator: str, tests: str, minimum: int) -> None:
-    """The build takes minutes."""
+    """Cores with 32 lanes; the build takes minutes."""
     run("all", tests, minimum, simulator)
 
 

@@ -93,7 +93,7 @@ def test_no_core(factory, message: str):
 
 
 class EndlessBlocks(wiring.Component):
-    """Has the SM port but for what concerns stopped blocks."""
+    """Has the SM port without the members for stopped blocks."""
 
     def __init__(self, config: Config) -> None:
         members = dict(SmPort(replace(config, save_places=0)).flip().members)
@@ -101,7 +101,7 @@ class EndlessBlocks(wiring.Component):
 
 
 def test_core_that_cannot_stop_blocks():
-    """A core without `stop` and `saved` is used without save places only."""
+    """A core without `stop` and `saved` is accepted only without save places."""
     assert isinstance(Sm(CONFIG, EndlessBlocks).core, EndlessBlocks)
     with pytest.raises(CoreError, match=r"stop.*is missing"):
         Sm(replace(CONFIG, save_places=4), EndlessBlocks)

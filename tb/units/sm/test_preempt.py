@@ -56,7 +56,7 @@ def test_preempt(simulator: str, design: type[wiring.Component], tests: str, min
 
 @ON_VERILATOR
 def test_stops(simulator: str) -> None:
-    """With every change, one round in a whole SM."""
+    """One round in a whole SM, with every change."""
     run("four", Sm, "stops", 8, simulator, rounds=1)
 
 
@@ -73,7 +73,7 @@ def test_one_lane(simulator: str, design: type[wiring.Component], tests: str, mi
 def test_all_lanes(
     simulator: str, design: type[wiring.Component], tests: str, minimum: int
 ) -> None:
-    """The build takes minutes."""
+    """Cores with 32 lanes; the build takes minutes."""
     run("all", design, tests, minimum, simulator)
 
 
@@ -93,8 +93,8 @@ def test_many_warps(simulator: str) -> None:
 
 @ON_VERILATOR
 def test_late_faults(simulator: str) -> None:
-    """More accesses follow a failed one than half of the count of accesses, or further ones fail
-    while it waits."""
+    """After a failed access, more accesses follow than half of the range of their count, or further
+    ones fail while it waits."""
     sizes = {**fields("four"), "save_places": 4, **NESTED}
     simulate(
         Core(Config(**sizes)),
@@ -123,7 +123,7 @@ def test_every_cycle(simulator: str, offset: int) -> None:
 
 
 def test_launches(simulator: str) -> None:
-    """Kernels that launch others; with every change, one round."""
+    """Kernels that launch others, one round with every change."""
     run("four", Core, "launches", 6, simulator, rounds=1, **NESTED)
 
 

@@ -115,7 +115,7 @@ def run_stops(
 
 @STOPS
 def test_stops(simulator: str, design: type[wiring.Component], tests: str, minimum: int) -> None:
-    """With every change, one round."""
+    """Stops of blocks, one round with every change."""
     run_stops("six", design, tests, minimum, simulator, rounds=1)
 
 

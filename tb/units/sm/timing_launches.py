@@ -1,4 +1,4 @@
-"""Kernels of timing cores, and what they do to memory."""
+"""Kernels of timing cores, and their effects on memory."""
 
 import itertools
 import struct
@@ -70,7 +70,7 @@ def accesses(task: Launch, timing: Timing) -> Counter[int]:
 
 
 def made(tb: CoreTestbench, row: int) -> tuple[Counter[int], Counter[int]]:
-    """Loads and stores of a row, without those of its record and of states."""
+    """Loads and stores of a row, except those of its record and of states."""
     loads, stores = (
         Counter(
             request["va"]
@@ -113,8 +113,8 @@ def random_timing(numbers: Random, task_warps: int) -> Timing:
 def random_launch(
     numbers: Random, blocks: int, warps: int = CONFIG.sm_warps, cycles: int = 300
 ) -> Launch:
-    """A task of blocks with at most as many warps, of random timing and needs, whose warps compute
-    for up to as many cycles between accesses. A block fits into the SM."""
+    """A task of blocks with at most `warps` warps, with random timing and needs, whose warps
+    compute for up to `cycles` cycles between accesses. A block fits into the SM."""
     warps = numbers.randint(1, warps)
     timing = random_timing(numbers, warps)
     if numbers.random() < 0.5:
