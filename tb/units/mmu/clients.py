@@ -18,8 +18,8 @@ OK, BUS, FAULT = MemoryStatus
 class Burst:
     """A burst and its answer: beats (data, status) of a read, or the status of a write.
 
-    `beats` are (data, strobe) of a write; `cycles` are the clock edges at which the offer began,
-    and at which every answer was taken.
+    `beats` : (data, strobe) of each beat of a write. `cycles` : cycle in which the offer began,
+    then cycles in which answers were taken.
     """
 
     va: int
@@ -39,7 +39,7 @@ class _Client(Participant):
     Members
     -------
     todo : bursts that have not been offered.
-    waiting : bursts that were taken and are not answered.
+    waiting : bursts that were taken and not answered yet.
     answers : sink of the answers.
     """
 
@@ -87,7 +87,7 @@ class _Client(Participant):
         self._offered = None
 
     def _answer(self, data: int, status: MemoryStatus, *, last: bool) -> None:
-        """An answer to the oldest burst."""
+        """Take an answer to the oldest burst."""
         burst = self.waiting[0]
         burst.answer.append((data, status))
         burst.cycles.append(self.tb.cycle + 1)
@@ -105,7 +105,7 @@ class ReadClient(_Client):
 
     def _take(self, beat: dict[str, Any]) -> None:
         assert self.waiting, f"{self.prefix}: an unexpected beat"
-        data = 0 if beat["status"] is FAULT else beat["data"]  # else may be undefined
+        data = 0 if beat["status"] is FAULT else beat["data"]  # a fault's data may be undefined
         self._answer(data, beat["status"], last=beat["last"])
 
 

@@ -184,7 +184,8 @@ async def faults_keep_the_order(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def a_flood_of_faults_leaves_the_bus_to_others(dut):
-    """Clients that only fault cost the others less than a cycle each per burst."""
+    """Clients whose bursts all fault hardly slow down another client: less than one cycle each per
+    burst of its own."""
     tb = await FabricTestbench(dut, memory="shuffling").start()
     for flood in tb.readers[:2]:
         flood.todo.extend(Burst(MEMORY, 1) for _ in range(200))
@@ -199,7 +200,8 @@ async def a_flood_of_faults_leaves_the_bus_to_others(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def unloaded_latency(dut):
-    """AR and AW take 3 cycles from the offer, W takes 4; the answer takes one more cycle."""
+    """Latency from a client's offer is 3 cycles to AR and AW, and 4 to W; from the bus's response
+    to the client's, it is one cycle."""
     tb = await FabricTestbench(dut, memory="shuffling").start()
     await tb.steps()
     tb.readers[0].todo.append(Burst(0, 1))

@@ -31,7 +31,7 @@ async def begin(dut: Any, **options: Any) -> MemorySystemTestbench:
 
 
 async def fault(tb: MemorySystemTestbench, count: int = 1, client: int = 0) -> list[Event]:
-    """Reads that fault, one after another, each with a different address."""
+    """Let reads fault, one after another, each at a different address."""
     first = tb.faults.count
     reads = [Burst(first + number << 12, 1, asid=0) for number in range(count)]
     tb.readers[client].todo.extend(reads)
@@ -153,7 +153,8 @@ async def clear_buffer_and_compare(tb: MemorySystemTestbench, count: int) -> Non
 
 @cocotb.test(**LIMIT)
 async def disabled(dut):
-    """Without a buffer, records are counted, and the first since the last clear can be read."""
+    """With the buffer disabled, records are counted, and the first since the last clear can be
+    read."""
     tb = await begin(dut)
     await enable(tb, 0)
     before = bytes(tb.store.content)
@@ -190,9 +191,9 @@ async def cleared_in_any_cycle(dut, offset):
 
 
 async def move(tb: MemorySystemTestbench, base: int, pause: int | None) -> int:
-    """Disable the buffer, and enable it elsewhere `pause` cycles later, or, if None, when no record
-    of the old one is in flight; its contents are then ignored. Returns the last cycle in which it
-    was enabled."""
+    """Disable the buffer, and enable it elsewhere `pause` cycles later; if None, when no record for
+    the old buffer is in flight, whose contents are then cleared. Returns the last cycle in which
+    the old buffer was enabled."""
     old, begun = tb.get("faults__base") << 12, tb.cycle
     tb.drive(faults__enable=0)
     await tb.steps()
@@ -209,10 +210,10 @@ async def move(tb: MemorySystemTestbench, base: int, pause: int | None) -> int:
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(pause=[1, 2, 9, None])
 async def moved_in_any_cycle(dut, pause):
-    """The buffer may be disabled, moved and enabled in any cycle while a record is written (in
-    Icarus in some of them): PUT counts the record in the buffer that contains it, else it is
-    counted as dropped; the next one is in the new buffer. After `busy` nothing is written to the
-    old one."""
+    """The buffer may be disabled, moved and enabled in any cycle (on Icarus, in some cycles) while
+    a record is written: PUT counts the record in the buffer that contains it, or else it is counted
+    as dropped; the next record is in the new buffer. After `busy`, nothing is written to the old
+    buffer."""
     tb = await begin(dut)
     tb.bus.latency = 6
     ways = []
@@ -232,7 +233,7 @@ async def moved_in_any_cycle(dut, pause):
         _, dropped, status = state(tb)
         lost = event.record is None
         assert dropped == before + lost
-        # A report in the cycle after that was counted before.
+        # A report in the next cycle was counted earlier.
         ways.append("lost" if lost else "old" if event.cycle <= begun + 1 else "new")
         if status & OVERFLOW:
             assert lost
@@ -269,8 +270,8 @@ async def nothing_bound(dut):
 
 @cocotb.test(**LIMIT)
 async def physical(dut):
-    """Physical addresses need no space; those beyond the end of memory are reported with distinct
-    access types."""
+    """Physical addresses need no space; accesses beyond the end of memory are reported with
+    distinct access types."""
     tb = await begin(dut)
     end = 1 << 49
     for va in (0, 0x1000, MEMORY - 4096, MEMORY, MEMORY + 0x5000, 1 << 40, end - 4096):
@@ -356,7 +357,7 @@ async def together(dut):
 
 @cocotb.test(**LIMIT)
 async def bus_errors(dut):
-    """Data that the bus refuses is not a fault: its beats have status BUS, and there is no
+    """Data refused by the bus are not a fault: their beats have status BUS, and there is no
     record."""
     tb = await begin(dut)
     tables = tb.tables()

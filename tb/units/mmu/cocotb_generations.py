@@ -1,5 +1,5 @@
 """Generations of address spaces, compared with their rules in every cycle: advances in any cycles,
-also back to back, of the same space and of others, while spaces are swept (ASID-8, ASID-9)."""
+even back to back, of the same space and of others, while spaces are swept (ASID-8, ASID-9)."""
 
 import os
 from collections import defaultdict
@@ -34,8 +34,8 @@ class GenerationsTestbench(Testbench):
     rows : row of each space.
     ends : the space whose generation ends, and its next row.
     sweeps : the space being swept.
-    cleaned : the space that is to be opened.
-    opened : how often a space was opened.
+    cleaned : the space that will be opened.
+    opened : number of times that a space was opened.
     since, idle : for each closed space, the spaces swept since, and the number of cycles without a
         sweep.
     """
@@ -52,7 +52,8 @@ class GenerationsTestbench(Testbench):
         self.idle: dict[int, int] = defaultdict(int)
 
     async def step(self, advance: int | None = None, clean: bool = False) -> None:
-        """One cycle. `advance` : a space. `clean` : no entry of the space being swept is left."""
+        """One cycle. `advance` : space whose generation ends. `clean` : no entry of the space being
+        swept is left."""
         asids = [self.random.randrange(ASIDS) for _ in range(2)]
         clean = clean and self.sweeps is not None
         if advance is not None:
@@ -105,8 +106,8 @@ class GenerationsTestbench(Testbench):
 
 @cocotb.test()
 async def random_generations(dut: Any) -> None:
-    """Rows are correct with random advances, also in successive cycles, of the same space and of
-    another."""
+    """Rows are correct with random advances, even in successive cycles, of the same space and of
+    others."""
     tb = await GenerationsTestbench(dut).start()
     numbers = tb.random
     rounds, last, behind = Rounds(400), None, {True: 0, False: 0}

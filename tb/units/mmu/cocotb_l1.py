@@ -1,7 +1,7 @@
 """First-level TLB: every answer is a current translation, and hits are fast (ASID-3, -4, -8 … -11).
 
-The next level and the page tables are modelled in Python: a dictionary per address space, with the
-cycles from and to which a page may be used.
+The next level and the page tables are modelled in Python: a list of pages, with the cycles from and
+to which each may be used.
 """
 
 import functools
@@ -75,8 +75,8 @@ class Look:
 
 
 class L1Testbench(Testbench):
-    """Drives the unit and models the next level. Its results are no `Source`: they come in any
-    order, and each follows the tables until it is taken.
+    """Drives the unit and models the next level. Results do not come from a `Source`: they come in
+    any order, and each follows the tables until it is taken.
 
     Members
     -------
@@ -89,8 +89,8 @@ class L1Testbench(Testbench):
     asked : (cycle, asid, page number) of every miss.
     done : answered look-ups.
     waiting : look-ups without an answer, by tag.
-    fresh : look-ups that were taken, and neither answered nor reported as waiting.
-    waited : the waiting ones of `waiting`, by `id`.
+    fresh : look-ups that were taken, but neither answered nor reported as waiting.
+    waited : look-ups in `waiting` that were reported as waiting, by `id`.
     """
 
     timeout = 20_000
@@ -115,7 +115,7 @@ class L1Testbench(Testbench):
 
     @staticmethod
     def sparse(va: int) -> bool:
-        """Whether an unmapped page at `va` is a sparse one."""
+        """Whether an unmapped page at `va` is sparse."""
         return bool(va >> 13 & 1)
 
     # Page tables
@@ -132,7 +132,7 @@ class L1Testbench(Testbench):
     # Cycles
 
     def look(self, *looks: Look) -> None:
-        """Look up, one after the other."""
+        """Queue look-ups, one after the other."""
         for one in looks:
             self.request.put(functools.partial(self._issue, one))
 
@@ -170,8 +170,7 @@ class L1Testbench(Testbench):
         self.waiting[request["tag"]["number"]] = self._entered = self._offered
 
     def _result(self) -> tuple[int, int, int, int] | None:
-        """Offer the oldest result that is due, from the tables of the current cycle. Returns its
-        miss."""
+        """Offer the oldest due result, from the tables of the current cycle. Returns its miss."""
         due = next((miss for miss in self.misses if miss[0] <= self.cycle), None)
         self.drive(result__valid=due is not None)
         if due is None:
@@ -323,8 +322,8 @@ async def as_good_as_pseudo_lru(dut):
 
 @cocotb.test(**LIMIT)
 async def hits_under_misses(dut):
-    """While there is room for two more misses, hits are answered in the next cycle, one per cycle;
-    with room for one, in every second cycle."""
+    """While there is room for two more misses, hits are answered one per cycle; with room for one
+    more, one in every second cycle."""
     tb = await L1Testbench(dut).start()
     page = tb.map(Mapping(1, 0, 0, 0x5000))
     tb.look(Look(1, 0))
@@ -349,7 +348,8 @@ async def hits_under_misses(dut):
 
 @cocotb.test(**LIMIT)
 async def one_page_is_asked_for_once(dut):
-    """Look-ups of a page that has been requested do not request it again; all get it (ASID-4)."""
+    """Look-ups of a page that has already been requested do not request it again, and all get it
+    (ASID-4)."""
     tb = await L1Testbench(dut).start()
     tb.map(Mapping(3, 0, 0, 0x7000))
     tb.latency = (50, 50)
@@ -362,7 +362,7 @@ async def one_page_is_asked_for_once(dut):
 @cocotb.test(**LIMIT, skip=MISSES < 4)
 async def followers_are_not_forgotten(dut):
     """If a result is out of date when it arrives, and its requester then hits a smaller page, the
-    followers are looked up again too."""
+    followers are also looked up again."""
     tb = await L1Testbench(dut).start()
     for early in range(8):
         tb.mappings.clear()
@@ -450,8 +450,8 @@ async def scopes(dut):
 
 @cocotb.test(**LIMIT)
 async def others_lose_nothing(dut):
-    """If a page replaces one of another space, which is invalidated in any cycle around that, by
-    scope of space or page, the new one remains (ASID-9)."""
+    """If a page replaces a page of another space that is invalidated in any cycle around the
+    replacement, by space or by page, the new page remains (ASID-9)."""
     tb = await L1Testbench(dut).start()
     tb.latency = (8, 8)
     old = [tb.map(Mapping(1, n << 12, 0, n << 12)) for n in range(ENTRIES)]
@@ -476,7 +476,7 @@ async def others_lose_nothing(dut):
 
 @cocotb.test(**LIMIT)
 async def anything(dut):
-    """Every answer is current, for look-ups of every kind while pages come, change and go."""
+    """Every answer is current, for look-ups of every kind, while pages come, change and go."""
     tb = await L1Testbench(dut).start()
     numbers, rounds = tb.random, Rounds(20)
     kinds: set[tuple[Outcome, int]] = set()
@@ -500,7 +500,7 @@ async def anything(dut):
 
 
 REGION_BITS = 23
-"""Addresses of the random test have this many bits, which is four of the largest pages."""
+"""Number of address bits in the random test: four pages of the largest size."""
 
 
 def random_look(tb: L1Testbench) -> Look:
@@ -518,7 +518,7 @@ def random_look(tb: L1Testbench) -> Look:
 
 
 async def random_change(tb: L1Testbench) -> None:
-    """Map a page, or unmap one with a sufficient invalidation."""
+    """Map a page, or unmap a page with a sufficient invalidation."""
     numbers = tb.random
     size = numbers.choice((0, 0, 0, 1, 2))
     asid = numbers.randrange(3)

@@ -70,8 +70,8 @@ class Look:
 
 
 class L2Testbench(Testbench):
-    """Drives the unit and models walks. Their results are no `Source`: they come in any order, and
-    each follows the tables until it is taken.
+    """Drives the unit and models walks. Their results do not come from a `Source`: they come in any
+    order, and each follows the tables until it is taken.
 
     Members
     -------
@@ -188,15 +188,14 @@ class L2Testbench(Testbench):
             self.done.append(look)
 
     def _retire(self, now: int, scope: Scope, asid: int = 0, vpn: int = 0) -> None:
-        """Record that pages that have left the tables may not be used after cycle `now`."""
+        """Note that pages that have left the tables may not be used after cycle `now`."""
         for one in self.mappings:
             named = scope == ALL or (one.asid == asid and (scope == ASID or one.has(asid, vpn)))
             if named and one not in self.tables:
                 one.gone = min(one.gone, now)
 
     async def removed(self) -> None:
-        """Step until no page is being removed, beginning with the cycle after which this is
-        visible."""
+        """Step until no page is being removed; one cycle first, until a removal is visible."""
         await self.step()
         await self.until(lambda: not self.get("removing"), "no page is being removed")
 
@@ -209,7 +208,7 @@ class L2Testbench(Testbench):
         return done
 
     async def look(self, *pages: Mapping) -> list[Look]:
-        """Look up pages, each at a random address within."""
+        """Look up pages, each at a random address within it."""
         for one in pages:
             inside = self.random.getrandbits(SHIFTS[one.size]) if one.size else 0
             first = one.vpn >> SHIFTS[one.size] << SHIFTS[one.size]
@@ -236,7 +235,7 @@ class L2Testbench(Testbench):
 
 
 def spread(tb: L2Testbench, asid: int, count: int, size: int = SMALL) -> list[Mapping]:
-    """Contiguous pages, which are in different sets in turn."""
+    """Contiguous pages, which go to all sets in turn."""
     return [tb.map(asid, n << SHIFTS[size], size) for n in range(count)]
 
 
@@ -261,8 +260,8 @@ async def a_look_up_every_cycle(dut):
 
 @cocotb.test(**LIMIT)
 async def walks_and_look_ups_share_the_pipeline(dut):
-    """The result of a walk takes one cycle from look-ups, and is output 6 cycles later; one is
-    taken every second cycle."""
+    """The result of a walk takes one cycle from look-ups, and is output 6 cycles later; a result is
+    accepted in every second cycle at most."""
     tb = await L2Testbench(dut).start()
     known = spread(tb, 0, SETS)
     await tb.look(*known)
@@ -287,7 +286,7 @@ async def one_set_filled_at_once(dut):
     known = tb.map(0, 0)
     await tb.look(known)
     bits = SETS.bit_length() - 1
-    # All in the same set, which is another one.
+    # All in the same set, which is not that of `known`.
     pages = [tb.map(0, 1 | (n << 2 * bits)) for n in range(WAYS)]
     tb.latency = (30, 30)
     looks = await tb.look(*pages, *[known] * 60)
@@ -345,8 +344,8 @@ async def scopes(dut):
 
 @cocotb.test(**LIMIT)
 async def effective_in_one_cycle(dut):
-    """A look-up in progress or in any cycle after an invalidation never gets an older result.
-    Look-ups of other spaces are answered all the time (ASID-8, ASID-9)."""
+    """A look-up in progress at an invalidation, or in any cycle after it, never gets an older
+    result. Look-ups of other spaces still hit (ASID-8, ASID-9)."""
     tb = await L2Testbench(dut).start()
     other = CONFIG.asids - 1
     for scope, offset in itertools.product((ONE, ASID, ALL), range(-5, 12)):
@@ -369,9 +368,9 @@ async def effective_in_one_cycle(dut):
 
 @cocotb.test(**LIMIT)
 async def any_address_of_a_page(dut):
-    """A page of any size is mapped, or replaced, in any cycle of a look-up, and another of its
-    addresses is invalidated: from the next cycle on, every result is the new page, or RETRY for a
-    look-up before (ASID-9)."""
+    """A page of any size is mapped or replaced in any cycle of a look-up, and another of its
+    addresses is invalidated: from the next cycle on, every result is the new page, or RETRY for an
+    earlier look-up (ASID-9)."""
     tb = await L2Testbench(dut).start()
     vpn, retried = 0x4_0000, Counter[tuple[int, str]]()
     states = ("absent", "mapped", "cached")
@@ -401,8 +400,8 @@ async def any_address_of_a_page(dut):
 
 @cocotb.test(**LIMIT)
 async def numbers_come_round(dut):
-    """After far more invalidations of a space than there are generations, with one page each, no
-    page is found again; other spaces keep theirs (ASID-8, ASID-9)."""
+    """After far more invalidations of a space than there are generations, with a new page before
+    each, no old page is found; other spaces keep their pages (ASID-8, ASID-9)."""
     tb = await L2Testbench(dut).start()
     old = []
     other = spread(tb, CONFIG.asids - 1, SETS) if CONFIG.asids > 1 else []
@@ -427,8 +426,8 @@ async def numbers_come_round(dut):
 
 @cocotb.test(**LIMIT, skip=CONFIG.asids < 4)
 async def what_counts_no_more_goes_first(dut):
-    """If sets are full with two spaces and one is invalidated, the pages of a third replace its
-    entries and not those of the other (ASID-11)."""
+    """If two spaces fill the sets and one is invalidated, pages of a third space replace its
+    entries, and none of the other space (ASID-11)."""
     tb = await L2Testbench(dut).start()
     half = ENTRIES // 2
     first, second = spread(tb, 1, half), spread(tb, 2, half)
@@ -479,7 +478,7 @@ async def as_good_as_pseudo_lru(dut):
 
 @cocotb.test(**LIMIT)
 async def random_(dut):
-    """No result is of a page that was gone, while pages of all sizes come and go and are
+    """No result is a page that was already gone, while pages of all sizes come and go and are
     invalidated by any scope, immediately or later, with look-ups in progress."""
     tb = await L2Testbench(dut).start()
     numbers, hits, asids = tb.random, 0, min(CONFIG.asids, 8)

@@ -1,5 +1,5 @@
-"""Binds and invalidations with the whole of virtual memory: what they wait for, what they do not
-affect, and refusals (ASID-8, ASID-9)."""
+"""Binds and invalidations with the whole of virtual memory: their waits, their effects on others,
+and refusals (ASID-8, ASID-9)."""
 
 import itertools
 from collections.abc import Coroutine
@@ -34,7 +34,7 @@ LONGEST = min(256, 4096 // BEAT)
 async def begin(
     dut: Any, spaces: int = 2, pages: int = 4
 ) -> tuple[MemorySystemTestbench, list[Tables]]:
-    """A testbench with some spaces, each with its own small pages at the same addresses from 0
+    """A testbench with `spaces` spaces, each with its own small pages at the same addresses from 0
     on."""
     tb = await MemorySystemTestbench(dut).start()
     tables = [tb.tables() for _ in range(spaces)]
@@ -65,7 +65,7 @@ def command(tb: MemorySystemTestbench, how: str, tables: list[Tables]) -> Corout
 
 
 async def served_meanwhile(tb: MemorySystemTestbench, task: Any, asid: int, client: int) -> None:
-    """Check that another client continues in a space that is not covered by a waiting command."""
+    """Check that another client is served in a space while a command waits."""
     for page in range(4):
         reads, writes = tb.readers[client], tb.writers[client]
         reads.todo.append(Burst(page << 12, 2, asid=asid))
@@ -82,7 +82,7 @@ async def served_meanwhile(tb: MemorySystemTestbench, task: Any, asid: int, clie
     how=["all", "asid", "page", "base", "bind", "unbind"], writes=[False, True], count=[1, LONGEST]
 )
 async def waits_for_the_bus(dut, how, writes, count):
-    """A command waits for a burst whose response does not come; another space, and a client with
+    """A command waits for an earlier burst without a response; another space, and another client's
     later bursts, are served meanwhile."""
     tb, tables = await begin(dut)
     port = (tb.writers if writes else tb.readers)[0]
@@ -109,7 +109,7 @@ async def waits_for_the_bus(dut, how, writes, count):
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(how=["all", "asid", "page", "base", "bind", "unbind"], writes=[False, True])
 async def waits_for_the_client(dut, how, writes):
-    """A command waits until the client has accepted the data that it requested."""
+    """A command waits until the client has accepted the responses to its bursts."""
     tb, tables = await begin(dut)
     port = (tb.writers if writes else tb.readers)[0]
     port.answers.pace = lambda: False
@@ -128,7 +128,7 @@ async def waits_for_the_client(dut, how, writes):
 
 @cocotb.test(**LIMIT)
 async def requesters_take_turns(dut):
-    """Two requesters with endless commands are served in turn."""
+    """Two requesters that always have a command are served in turn."""
     tb, _ = await begin(dut)
     order: list[int] = []
 
@@ -187,8 +187,8 @@ async def exact(dut):
 
 @cocotb.test(**LIMIT)
 async def by_base(dut):
-    """By page directory base, exactly the spaces with this base are invalidated, including the
-    first and the last."""
+    """An invalidation by page directory base affects exactly the spaces with this base, including
+    the first and the last space."""
     tb, tables = await begin(dut, spaces=2)
     sets = [{0}, {ASIDS - 1}, {0, 1}, {0, 1, ASIDS - 1}, {1, ASIDS - 1}, set()]
     asids = sorted({0, 1, 2, ASIDS - 1})
@@ -201,7 +201,7 @@ async def by_base(dut):
 async def check_by_base(
     tb: MemorySystemTestbench, tables: Tables, chosen: set[int], asids: list[int], scope: int
 ) -> None:
-    """Only spaces with these tables are walked again."""
+    """Check that only spaces with these tables are walked again."""
 
     async def read(asid: int) -> int:
         before = len(tb.bus.reads_of.get(0, []))
@@ -224,9 +224,9 @@ async def check_by_base(
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(latency=[0, 9], how=["bind", "page"])
 async def reused(dut, latency, how):
-    """Page 20, example 4: if an ASID gets other tables, or a page another address, in every
-    other cycle (in Icarus in some) of walks that fill all slots, no access uses the old ones after
-    the acknowledgement (ASID-8)."""
+    """Page 20, example 4: if an ASID gets other tables, or a page another address, in every other
+    cycle (on Icarus, in some cycles) of walks that fill all slots, no access uses the old ones
+    after the acknowledgement (ASID-8)."""
     tb = MemorySystemTestbench(dut)
     tb.bus.latency = latency
     await tb.start()
@@ -244,7 +244,7 @@ async def reused(dut, latency, how):
         await tb.steps(offset)
         await change(tb, spaces, how)
         for client, page in itertools.product(range(CLIENTS), range(4)):
-            # Data cached wrongly would be used now.
+            # Wrongly cached data would be used now.
             tb.readers[client].todo.append(Burst(page << 12, 1, asid=2))
         assert status(await tb.finish()) == {OK}
     assert tb.counts["page"] == len(offsets) * 12 * CLIENTS
@@ -264,8 +264,8 @@ async def change(tb: MemorySystemTestbench, spaces: list[Tables], how: str) -> N
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(size=[1 << 16, 1 << 21])
 async def limit_inside_a_page(dut, size):
-    """A page that extends beyond the limit is refused, regardless of cached data; one that ends at
-    the limit is not."""
+    """A page that extends beyond the limit is refused, regardless of cached data; a page that ends
+    at the limit is not."""
     tb = await MemorySystemTestbench(dut).start()
     tables = tb.tables()
     for va in (0, 2 * size):

@@ -68,7 +68,7 @@ class Walks:
         assert event.cause == code, (burst, event, wanted)
 
     def check_record(self, burst: Burst, event: Event) -> None:
-        """There are no records, as these would change tables."""
+        """No record to check: records are disabled, as they would change tables."""
         raise AssertionError(event)
 
 
@@ -84,7 +84,7 @@ def permission(found: Translation | Sparse, kind: int) -> int | None:
 
 
 def garbage(rng: Random, count: int, style: str) -> bytes:
-    """Words of tables: random, or such that many point to memory."""
+    """Words of tables: random, or chosen so that many point into memory."""
     numbers = np.random.default_rng(rng.getrandbits(64))
     words = numbers.integers(0, 1 << 64, count, dtype=np.uint64)
     if style == "random":
@@ -120,7 +120,7 @@ async def point(tb: MemorySystemTestbench, asid: int, root: int) -> None:
 
 
 def candidates(tb: MemorySystemTestbench, asid: int, wanted: int) -> list[int]:
-    """Addresses, half of which reach deep levels."""
+    """Random addresses, half of which reach deep levels."""
     walks, rng = tb.history, tb.random
     chosen, far = [], []
     for _ in range(60 * wanted):
@@ -176,7 +176,8 @@ async def random_words(dut, style, share):
     level=["PD3", "PD2", "PD1", "PD0", "PT 64K", "PT 4K"], style=["random", "mixed"]
 )
 async def one_level(dut, level, style):
-    """The same for valid tables except for one, which has random words."""
+    """With valid tables except for one level, which has random words, nothing hangs and accesses
+    agree with the tables."""
     tb = await begin(dut)
     tb.memory_write(GARBAGE.start, garbage(tb.random, len(GARBAGE) // 8, "pages"))
     pages = [(0, 12), (0x1000, 12), (0x10_0000, 16), (0x20_0000, 21), (1 << 40, 12), (1 << 48, 16)]
@@ -198,7 +199,7 @@ async def one_level(dut, level, style):
 
 @cocotb.test(**LIMIT)
 async def cannot_be_read(dut):
-    """Each level in turn cannot be read, or lies beyond the end of memory, which is reported."""
+    """If the tables of any one level cannot be read, the access is reported as poisoned."""
     tb = await begin(dut)
     tables = tb.tables()
     tables.map(0, 0x80_0000, 1 << 12)

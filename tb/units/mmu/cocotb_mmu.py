@@ -47,7 +47,7 @@ CONFIG = Config(
 )
 TAG = data.StructLayout({"number": 12})
 MISSES = 4
-"""Number of look-ups that may wait in one first level."""
+"""Number of look-ups that can wait in one first level."""
 
 PAGE, FAULT, SPARSE, RETRY = Outcome
 ALL, ASID, ONE = Scope
@@ -64,7 +64,8 @@ NEVER = float("inf")
 
 @dataclass
 class Mapping:
-    """A page of a space, in the tables from cycle `born` on, and used until `gone` at most."""
+    """A page of a space, which is in the tables from cycle `born` on, and may be used until
+    `gone`."""
 
     page: Page
     asid: int
@@ -93,8 +94,8 @@ class Look:
 
 
 class MmuTestbench(Testbench):
-    """Drives the unit and models memory and software. Memory is no `ReadServer`: a read returns the
-    bytes of the cycle in which it was accepted.
+    """Drives the unit and models memory and software. Memory is not a `ReadServer`, as a read
+    returns the bytes of the cycle in which it was accepted.
 
     Members
     -------
@@ -164,7 +165,7 @@ class MmuTestbench(Testbench):
         if tables is not None:
             self.bound[asid] = tables
             for page in tables.pages():
-                # It may be found as soon as the bind is in progress.
+                # Its pages may be found as soon as the bind is in progress.
                 self.pages.append(Mapping(page, asid, begun))
             self.unbound[asid][-1] = (begun, self.cycle)
 
@@ -183,8 +184,8 @@ class MmuTestbench(Testbench):
         await self.command(scope=scope, asid=asid, vpn=va >> 12)
 
     async def command(self, **values: Any) -> None:
-        """Send a command and wait for its acknowledgement. Then covered pages that had left the
-        tables earlier may not be used."""
+        """Send a command and wait for its acknowledgement. After that, covered pages that had left
+        the tables earlier may not be used."""
         covered = []
         for one in self.pages:
             vpn = values.get("vpn", 0)
@@ -259,8 +260,8 @@ class MmuTestbench(Testbench):
     # Checks
 
     def check(self, look: Look) -> None:
-        """Check that a page valid at that time agrees with the answer; or for a fault, that there
-        was a time without a page."""
+        """Check that the answer agrees with a page valid at that time; for a fault, that there was
+        a time without a page."""
         mine = [
             one
             for one in self.pages
@@ -298,7 +299,7 @@ class MmuTestbench(Testbench):
 
 @cocotb.test(**LIMIT)
 async def miss_cycles(dut):
-    """A hit in the second level takes 11 cycles more than one in the first."""
+    """A hit in the second level takes 11 cycles more than a hit in the first."""
     tb = await MmuTestbench(dut).start()
     await tb.bind(0, tb.tables())
     tb.map(0, 0, 0x5000, 1 << 12)
@@ -393,8 +394,8 @@ async def one_fault_stops_one(dut):
 @cocotb.test(**LIMIT)
 async def a_burst_locks_nobody_out(dut):
     """While all other clients miss endlessly, misses of one client are answered within the stated
-    bound: at most the possible number of waiting walks precede it, each as long as five reads (page
-    20)."""
+    bound: each is preceded by at most the number of walks that can wait, each as long as five reads
+    (page 20)."""
     tb = await MmuTestbench(dut).start()
     tb.latency = (30, 30)
     for asid in range(2):
@@ -422,7 +423,7 @@ async def a_burst_locks_nobody_out(dut):
 
 @cocotb.test(**LIMIT)
 async def pages_invalidated_one_after_the_other(dut):
-    """Each of several back-to-back commands is executed (ASID-9)."""
+    """All of several back-to-back invalidations of pages are executed (ASID-9)."""
     tb = await MmuTestbench(dut).start()
     await tb.bind(2, tb.tables())
     for n in range(8):
@@ -441,8 +442,8 @@ async def pages_invalidated_one_after_the_other(dut):
 @cocotb.test(**LIMIT)
 async def largest_pages(dut):
     """The TLBs hold the pieces of a page of 512 MiB (HOST-17). The invalidation of any of its
-    addresses covers all of them, in every first level; a space without such a page, or without it
-    any more, keeps all other translations when a page is invalidated."""
+    addresses covers all pieces, in every first level; a space without such a page, or that no
+    longer has one, keeps all other translations when a page is invalidated."""
     tb = await MmuTestbench(dut).start()
     for asid in range(2):
         await tb.bind(asid, tb.tables())
@@ -500,8 +501,8 @@ async def largest_pages(dut):
 
 @cocotb.test(**LIMIT)
 async def largest_page_replaced(dut):
-    """A page of 512 MiB is replaced, and another of its addresses invalidated, in any cycle of its
-    first access: afterwards every client has the new page."""
+    """If a page of 512 MiB is replaced, and another of its addresses invalidated, in any cycle of
+    its first access, every client has the new page afterwards."""
     tb = await MmuTestbench(dut).start()
     await tb.bind(0, tb.tables())
     tb.map(0, LARGEST, 0, WHOLE)
@@ -521,7 +522,8 @@ async def largest_page_replaced(dut):
 
 
 def address(tb: MmuTestbench) -> int:
-    """One of 36 pages in three regions of 2 MiB, or somewhere in a region of 512 MiB."""
+    """An address in one of 36 pages in three regions of 2 MiB, or anywhere in a region of 512
+    MiB."""
     if tb.random.random() < 0.25:
         return LARGEST + (tb.random.choice((0, 1, 7, 8, 255)) << 21) + tb.random.randrange(1 << 21)
     region = tb.random.choice((0, 1 << 21, 0x1_2345 << 21))
@@ -561,7 +563,7 @@ def ask(tb: MmuTestbench, client: int, count: int) -> None:
 
 @cocotb.test(**LIMIT)
 async def random_(dut):
-    """All answers are correct while pages of all sizes come and go, spaces are bound again, and
+    """All answers are correct while pages of all sizes come and go, spaces are rebound, and
     invalidations of any scope occur, with all clients active and memory of varying speed (ASID-1 …
     ASID-9)."""
     tb = await MmuTestbench(dut).start()

@@ -36,7 +36,7 @@ ERRORS = {"overflow": 1, "bus": 1}
 
 
 class Marked(Contents):
-    """Contents that mark the addresses to which anything was written."""
+    """Contents that note all addresses that were written."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,9 +48,9 @@ class Marked(Contents):
 
 
 class RecorderTestbench(Testbench):
-    """Reports faults, with buffer `OLD`, which is never full. Checks that `busy` is 1 from the
-    request of a write to its answer, and that a record is at the place counted by PUT or was
-    dropped.
+    """Reports faults, at first with buffer `OLD`; no buffer is ever full. Checks that `busy` is 1
+    from the request of a write to its answer, and that a record is at the place counted by PUT or
+    was dropped.
 
     Members
     -------
@@ -72,7 +72,7 @@ class RecorderTestbench(Testbench):
         self.set_buffer(OLD, on=False)
 
     def _delayed(self, sink: Sink) -> Pace:
-        """A pace: once an offer has waited for the delay."""
+        """A pace: true once an offer has waited for the delay."""
         waited = 0
 
         def pace() -> bool:
@@ -147,9 +147,9 @@ class RecorderTestbench(Testbench):
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(delay=[0, 3], status=[0, 1])
 async def switched_in_any_cycle(dut: Any, delay: int, status: int) -> None:
-    """The buffer may be disabled, and enabled in the same place or elsewhere, in any cycle while a
+    """The buffer may be disabled, and enabled at the same place or elsewhere, in any cycle while a
     record is written: offers to memory are held, and the record is at the place counted by PUT, or
-    counted as dropped. The next one is in the new buffer."""
+    counted as dropped. The next record is in the new buffer."""
     tb = await RecorderTestbench(dut, delay).start()
     ways = {"before": 0, "lost": 0, "after": 0}
     for new, pause, offset in itertools.product((OLD, NEW), (1, 2, 4, 9), range(50)):

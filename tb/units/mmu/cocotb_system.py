@@ -49,7 +49,7 @@ FRAMES = 12
 
 
 class Software:
-    """One requester's part of the software, with some spaces, whose tables it changes endlessly."""
+    """One requester's part of the software, which endlessly changes the tables of its spaces."""
 
     def __init__(self, tb: MemorySystemTestbench, requester: int, asids: list[int]) -> None:
         self.tb, self.rng = tb, tb.random
@@ -70,7 +70,7 @@ class Software:
 
     def frame(self, size: int) -> int:
         if size == WHOLE:
-            # All of memory, and addresses past its end.
+            # All of memory, and addresses beyond its end.
             return 0
         frames = range(DATA.start, DATA.stop - size + 1, size)
         chosen = [*frames[:FRAMES], *(one for one in frames if one in BAD)][: FRAMES + 1]
@@ -98,7 +98,7 @@ class Software:
         return {name: name != "atomics"}
 
     async def unmap(self, asid: int) -> None:
-        """Unmap a page; usually followed by an invalidation, or by another page in its place
+        """Unmap a page, usually followed by an invalidation; another page may take its place
         first."""
         tables, rng = self.tables[asid], self.rng
         pages = list(tables.pages()) if tables else []
@@ -134,7 +134,7 @@ class Software:
         return sum(one is tables for one in self.tables.values()) > 1
 
     async def rebind(self, asid: int) -> None:
-        """Bind other tables or none; unused old ones become garbage."""
+        """Bind other tables or none; the old tables, if unused, become garbage."""
         old = self.tables[asid]
         tables = None if self.rng.random() < 0.1 else self.tb.tables()
         if tables is not None:
@@ -163,7 +163,7 @@ class Software:
         await self.tb.bind(asid, tables, limit=limit, requester=self.requester)
 
     async def invalidate(self, asid: int) -> None:
-        """Invalidate anything, without need."""
+        """Invalidate something without need."""
         rng = self.rng
         tables = self.tables[asid]
         await self.tb.invalidate(
@@ -193,7 +193,8 @@ class Software:
 
 
 def inside(rng: Random, size: int) -> int:
-    """An offset in a page of that size; in one of all of memory, outside tables and records."""
+    """An offset in a page of that size; in a page that covers all of memory, outside tables and
+    records."""
     if size < WHOLE:
         return rng.randrange(size)
     part = DATA if rng.random() < 0.8 else range(MEMORY, size)
@@ -275,7 +276,7 @@ def accesses(tb: MemorySystemTestbench) -> int:
 @cocotb.parametrize(share=[0.4, 0.8, 1.0])
 async def random_system(dut, share):
     """Whatever software does, every burst agrees with a page of its space valid at that time, and
-    no older data is used or in flight after an acknowledgement."""
+    no outdated translation is used, or in flight, after an acknowledgement."""
     tb = await MemorySystemTestbench(dut, share=share, records=8).start()
     programs = [Software(tb, 0, [0, 1]), Software(tb, 1, [2])]
     parts = [*programs, Traffic(tb, programs)]

@@ -34,7 +34,7 @@ PAGE, FAULT, SPARSE, RETRY = Outcome
 ALL, ASID, ONE = Scope
 OK, BUS, OUTSIDE = MemoryStatus
 SIZES = (1 << 12, 1 << 16, 1 << 21)
-"""Sizes of translations; a page of 512 MiB has pieces of the largest."""
+"""Sizes of translations; a page of 512 MiB has pieces of the largest size."""
 WHOLE = 1 << 29
 LEVELS = (47, 38, 29, 21, 12)
 TABLES = 64
@@ -46,7 +46,7 @@ def directory(at: int) -> int:
 
 
 def dual(big: int | None, small: int | None) -> tuple[int, int]:
-    """Both halves of an entry of PD0."""
+    """Both halves of a PD0 entry."""
     return (
         0 if big is None else 1 << 1 | big >> 8 << 4,
         0 if small is None else 1 << 1 | small >> 12 << 8,
@@ -60,8 +60,9 @@ def leaf(pa: int, **bits: int) -> int:
 
 
 class WalkerTestbench(Testbench):
-    """Drives the unit and models memory and ASID table. Memory is no `ReadServer`: its words are
-    generated, each can fail alone, and a read returns those of the cycle in which it was accepted.
+    """Drives the unit and models memory and ASID table. Memory is not a `ReadServer`, as words are
+    generated and can fail individually, and a read returns the words of the cycle in which it was
+    accepted.
 
     Members
     -------
@@ -125,7 +126,7 @@ class WalkerTestbench(Testbench):
             base = (address & -(WIDTH // 8)) + beat * WIDTH // 8
             words = [self.load(base + 8 * i) for i in range(WIDTH // 64)]
             data = sum((word or 0) << 64 * i for i, word in enumerate(words))
-            # Only the requested words have to be readable.
+            # Only the requested words must be readable.
             first = (address - base) // 8 if beats == 1 else 0
             wanted = words[first : first + (2 if _is_dual(address) else 1)]
             status = BUS if None in wanted else OK
@@ -203,7 +204,7 @@ class WalkerTestbench(Testbench):
         return PAGE, SIZES.index(size), found.pa, *map(int, bits)
 
     def given(self, vpn: int, end: dict[str, Any]) -> tuple:
-        """The same for a result."""
+        """Outcome of a result, in the form of `expected`."""
         outcome = end["outcome"]
         if outcome is PAGE:
             page = end["page"]
@@ -283,8 +284,8 @@ def chain(tb: WalkerTestbench, asid: int, va: int, *, root: int, pte: int) -> li
 @cocotb.test(**LIMIT)
 async def fixed_cost(dut):
     """A single walk takes 5 cycles from request to first read, 2 from an entry to the next read,
-    and 6 to the result. Another walk in the region of the same PD0 reads only that and the page
-    table."""
+    and 6 from the last entry to the result. Another walk in the same PD0 region reads only PD0 and
+    the page table."""
     tb = await WalkerTestbench(dut).start()
     va = 0x1_2345_6789_A000
     at = chain(tb, 2, va, root=0x100000, pte=leaf(0x5000, privileged=1))
@@ -310,8 +311,8 @@ async def fixed_cost(dut):
 
 @cocotb.test(**LIMIT)
 async def any_tables(dut):
-    """With random tables, partly nonsense, several spaces, and slow and fast memory, every request
-    has one result, equal to the reference."""
+    """With random, partly nonsensical tables, several spaces, and slow and fast memory, every
+    request has one result, equal to the reference."""
     tb = await WalkerTestbench(dut).start()
     counts: Counter = Counter()
     settings = (
@@ -356,9 +357,9 @@ async def kinds(dut):
 
 @cocotb.test(**LIMIT)
 async def largest_pages(dut):
-    """A PTE in PD1 maps 512 MiB (HOST-17). The first walk reads three entries; later ones, of any
-    piece, read none and take 7 cycles, until their region is invalidated. Other spaces and regions
-    do not see the page."""
+    """A PTE in PD1 maps 512 MiB (HOST-17). The first walk reads three entries; later walks, of any
+    piece, read none and take 7 cycles, until the region is invalidated. Other spaces and regions do
+    not see the page."""
     tb = await WalkerTestbench(dut).start()
     va = 0x1_2345 << 29
     directory_1 = chain(tb, 1, va, root=0x100000, pte=0)[2]
@@ -388,9 +389,9 @@ async def largest_pages(dut):
 
 @cocotb.test(**LIMIT)
 async def refused_largest_pages(dut):
-    """A page of 512 MiB outside memory, of another kind or in another aperture faults, and a space
-    with such pages still has its limit. Of a page or limit in part inside, the pieces of 2 MiB
-    inside can be used, also from the walk cache."""
+    """A page of 512 MiB outside memory, of another kind or in another aperture faults. If only a
+    part of the page lies within memory or the space's limit, the 2 MiB pieces inside can be used,
+    also from the walk cache."""
     tb = await WalkerTestbench(dut).start()
     page = chain(tb, 1, 0, root=0x100000, pte=0)[2]
     last = MEMORY - 1 & -WHOLE
@@ -435,12 +436,12 @@ async def refused_largest_pages(dut):
 
 @cocotb.test(**LIMIT)
 async def walks_in_flight(dut):
-    """As many reads are in flight as there are walks; each entry is read once for all."""
+    """As many reads are in flight as there are walks; entries shared by walks are read once."""
     tb = await WalkerTestbench(dut).start()
     random_tables(tb, 0.0)
     tb.spaces = {0: (0, (1 << 37) - 1)}
     tb.latency = (200, 200)
-    # All share PD3 and PD2; after that each has its own region.
+    # All walks share PD3 and PD2; below, each has its own region.
     tb.ask(*((0, n << 17) for n in range(WALKS)))
     tb.check(await tb.rest())
     assert tb.most >= WALKS
@@ -450,8 +451,8 @@ async def walks_in_flight(dut):
 
 @cocotb.test(**LIMIT)
 async def late_comers_join(dut):
-    """A walk for the same page, of any size, in any cycle of another walk, needs no further reads
-    (ASID-4)."""
+    """A walk for the same page, of any size, that begins in any cycle of another walk needs no
+    further reads (ASID-4)."""
     tb = await WalkerTestbench(dut).start()
     tb.latency = (20, 20)
     at = chain(tb, 1, 0, root=0x100000, pte=leaf(0x7000))
@@ -476,7 +477,7 @@ async def late_comers_join(dut):
 
 @cocotb.test(**LIMIT)
 async def pages_are_walked_once(dut):
-    """Continuous walks of one page, or of one large page, read each entry once."""
+    """As many walks as can be in progress, of one page or one large page, read each entry once."""
     tb = await WalkerTestbench(dut).start()
     at = chain(tb, 1, 0, root=0x100000, pte=leaf(0x7000))
     cases = ((dual(None, 0x110000), 5, 0), ((leaf(0x200000), 0), 4, 7), (None, 3, 0x1007))
@@ -495,7 +496,7 @@ async def pages_are_walked_once(dut):
 
 @cocotb.test(**LIMIT)
 async def faults_are_not_shared(dut):
-    """A walk that followed one that faults reads the entry itself: the page may have been mapped
+    """A walk that followed a faulting walk reads the entry itself: the page may have been mapped
     meanwhile."""
     tb = await WalkerTestbench(dut).start()
     at = chain(tb, 1, 0, root=0x100000, pte=0)
@@ -510,8 +511,8 @@ async def faults_are_not_shared(dut):
 
 @cocotb.test(**LIMIT)
 async def faults_hold_up_nobody(dut):
-    """Walks of an empty directory follow each other in vain while new ones arrive: each waits for
-    one read of another walk and for its own."""
+    """Walks of an empty directory follow each other in vain while new ones arrive: each waits only
+    for one read of another walk and for its own read."""
     tb = await WalkerTestbench(dut).start()
     tb.spaces[1] = 0x100000, (1 << 37) - 1
     for latency in range(3, 15):
@@ -524,9 +525,9 @@ async def faults_hold_up_nobody(dut):
 
 @cocotb.test(**LIMIT)
 async def empty_tables_hold_up_nobody(dut):
-    """Walks of a region whose tables exist and map nothing, or only sparse pages, follow each other
-    down while new ones arrive: a walk that relied on another for the absence of a larger page
-    restarts once, and none is sent back."""
+    """Walks of a region with tables that map nothing, or only sparse pages, follow each other down
+    while new ones arrive, and end within a bound: a walk that relied on another for the absence of
+    a larger page restarts once, and none is sent back."""
     tb = await WalkerTestbench(dut).start()
     big, small = 0x120000, 0x110000
     cases = (
@@ -550,8 +551,8 @@ async def empty_tables_hold_up_nobody(dut):
 
 @cocotb.test(**LIMIT)
 async def larger_pages_mapped_meanwhile(dut):
-    """A page of 64 KiB is mapped while another walk reads PD0, or the page's missing entry. A later
-    request does not fault, even if it follows that read: a new page needs no invalidation."""
+    """A page of 64 KiB is mapped while a walk reads PD0, or the page's missing entry. A later
+    request finds the page, even if it follows that read: a new page needs no invalidation."""
     tb = await WalkerTestbench(dut).start()
     tb.latency = (40, 40)
     big, small = 0x120000, 0x110000
@@ -573,8 +574,8 @@ async def larger_pages_mapped_meanwhile(dut):
 
 @cocotb.test(**LIMIT)
 async def invalidations(dut):
-    """Tables change while they are walked. From the cycle after the invalidation, no result that it
-    covers is from the old tables; spaces that it does not cover lose none."""
+    """Tables change while they are walked. From the cycle after the invalidation, no result covered
+    by it is from the old tables; results of other spaces are not retried."""
     tb = await WalkerTestbench(dut).start()
     tb.latency = (1, 25)
     vpn = 0x12345
@@ -616,10 +617,10 @@ async def invalidations(dut):
 
 @cocotb.test(**LIMIT)
 async def any_address_of_a_page(dut):
-    """A page of any size is mapped, or replaced, in any cycle of a walk, also while its result is
-    not taken, and another of its addresses is invalidated: from the next cycle on, every result is
-    the new page, or RETRY for a walk that began before (ASID-9). Only where a page of 512 MiB was
-    missing, such a walk may still fault."""
+    """A page of any size is mapped or replaced in any cycle of a walk, even while its result is not
+    taken, and another of its addresses is invalidated: from the next cycle on, every result is the
+    new page, or RETRY for a walk that began before (ASID-9). Only if a page of 512 MiB was missing,
+    such a walk may still fault."""
     tb = await WalkerTestbench(dut).start()
     vpn, big, small = 0x4_0000, 0x120000, 0x110000
     first, second = WHOLE, 2 * WHOLE
@@ -658,8 +659,8 @@ async def any_address_of_a_page(dut):
 
 @cocotb.test(**LIMIT)
 async def bind_in_every_cycle(dut):
-    """A space gets other tables in any cycle of a walk, while other walks begin: no walk that
-    begins afterwards uses the former tables (ASID-8; page 20, example 4)."""
+    """If a space gets other tables in any cycle of a walk, while other walks begin, no later walk
+    uses the former tables (ASID-8; page 20, example 4)."""
     tb = await WalkerTestbench(dut).start()
     tb.latency = (9, 9)
     vpn = 0x5_4321

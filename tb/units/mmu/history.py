@@ -43,8 +43,8 @@ PIECE = 1 << 21
 """Largest part of a page that is translated at once."""
 
 CLIENTS, SMS = (int(os.environ.get(name, "0")) for name in ("CLIENTS", "SMS"))
-"""Number of clients other than translation, and how many of them, the last ones, are SMs; the one
-before those is the task unit."""
+"""Number of clients other than translation, and number of SMs among them. The SMs are the last
+clients, preceded by the task unit."""
 
 
 @dataclass
@@ -116,8 +116,8 @@ def refusal(kind: int, *, privileged: bool, read_only: bool, atomics: bool) -> i
 
 @dataclass(eq=False)
 class Mapping:
-    """A page in the tables of a space from cycle `born` until `dead`; certainly found from `sure`
-    on, used until `gone` at most. Sparse if `pa` is None."""
+    """A page in the tables of a space from cycle `born` until `dead`. It is certainly found from
+    `sure` on, and may be used until `gone`. Sparse if `pa` is None."""
 
     asid: int
     va: int
@@ -133,13 +133,13 @@ class Mapping:
     gone: float = NEVER
 
     def end(self, va: int) -> int:
-        """Last address of the page; of one of 512 MiB, of its 2 MiB around `va`. Limit and end of
-        memory apply to all of them."""
+        """Last address of the page; for a page of 512 MiB, of its 2 MiB piece around `va`. Limit
+        and end of memory apply to the whole piece."""
         return va | min(self.size, PIECE) - 1
 
     def within(self, va: int) -> bool:
-        """Whether the limit allows an access: a page has to end below it, but sparse pages are not
-        cached."""
+        """Whether the limit allows an access: a page must end below it; for sparse pages, which are
+        not cached, only the address counts."""
         return (va if self.pa is None else self.end(va)) <= self.last
 
     def past(self, va: int, memory_bytes: int) -> bool:
@@ -167,7 +167,7 @@ class _Bound:
 
 
 class History:
-    """Everything that the software did.
+    """All actions of the software.
 
     Parameters
     ----------
@@ -223,7 +223,7 @@ class History:
         return [self._add(asid, bound, page, row.since, NEVER) for page in tables.pages()]
 
     def acknowledge(self, old: Iterable[Mapping | Row], now: float) -> None:
-        """These are no longer used."""
+        """These rows and pages are no longer used."""
         for one in old:
             if isinstance(one, Row):
                 one.until = min(one.until, now)
@@ -234,7 +234,8 @@ class History:
         return [asid for asid, bound in self.bound.items() if bound.row.base == base]
 
     def covered(self, asids: Iterable[int], va: int | None) -> list[Mapping]:
-        """Mappings of these spaces that have left the tables; with `va`, only those around it."""
+        """Mappings of these spaces that have left the tables; with `va`, only the ones that contain
+        it."""
         mine = [one for asid in asids for one in self.mappings.get(asid, [])]
         return [one for one in mine if one.dead < NEVER and (va is None or one.has(va))]
 
@@ -275,7 +276,7 @@ class History:
         return in_time and page == address // 4096 and one.refuses(kind) is None
 
     def check_fault(self, burst: Burst, kind: int, event: Event) -> None:
-        """Check that the cause existed at some time."""
+        """Check that the cause of the fault existed at some time."""
         mine, cause, rows = self._mine(burst), event.cause, self._rows(burst)
         if burst.physical:
             assert cause == REGION and burst.va >= self._memory, (burst, event)

@@ -14,8 +14,8 @@ __all__ = ["Identity", "IdentityFabric"]
 
 
 class Identity(wiring.Component):
-    """Translates each virtual address to the same physical address; beyond `config.memory_bytes` it
-    faults.
+    """Translates each virtual address to the same physical address; addresses beyond
+    `config.memory_bytes` fault.
 
     Each client has one look-up per cycle, answered in the next. Since memory consists of whole
     pages and a burst stays within one, the first byte decides for the burst.

@@ -1,4 +1,4 @@
-"""Sequences of pages as in programs, for comparing replacement policies (ASID-11)."""
+"""Sequences of pages similar to those of programs, for comparing replacement policies (ASID-11)."""
 
 from collections.abc import Iterator
 from random import Random

@@ -26,7 +26,7 @@ def test_fabric(simulator: str, width: int) -> None:
 
 
 def test_reads_ahead(simulator: str) -> None:
-    """Page tables are read for as many walks concurrently as there may be."""
+    """As many reads of page tables can be in flight as there can be walks."""
     options = {"physical": 1, "physical_reads": 32}
     simulate(
         IdentityFabric(Config(), readers=2, writers=2, **options),

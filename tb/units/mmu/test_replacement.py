@@ -1,10 +1,10 @@
-"""The model of tree pseudo-LRU, against results by hand (ASID-11)."""
+"""The model of tree pseudo-LRU, against results worked out by hand (ASID-11)."""
 
 from signalbox.tb.models.replacement import PseudoLru
 
 
 def test_by_hand() -> None:
-    """With four ways, it replaces the less recently used place of the less recently used half."""
+    """With four ways, the less recently used place of the less recently used half is replaced."""
     model = PseudoLru(4)
     assert [model.access(key) for key in "ABCDABCD"] == [False] * 4 + [True] * 4
     assert model.access("A")
@@ -28,7 +28,7 @@ def test_empty_places_go_first() -> None:
 
 
 def test_sets_are_apart() -> None:
-    """A full set replaces nothing in another one."""
+    """Accesses to a full set replace nothing in another set."""
     model = PseudoLru(2, sets=2)
     model.access("A", 1)
     assert not any(model.access(key, 0) for key in range(8))

@@ -57,7 +57,7 @@ def test_l2(simulator: str, entries: int, ways: int, asids: int, bits: int) -> N
 
 @pytest.mark.parametrize(("asids", "bits"), tiers([(4, 2), (5, 3)], smoke=[(4, 2)]))
 def test_generations(simulator: str, asids: int, bits: int) -> None:
-    """With 5 spaces there are 8 rows."""
+    """Generations of 4 spaces, and of 5 spaces, for which there are 8 rows."""
     config = Config(asids=asids)
     simulate(
         AsidGenerations(config, 2, bits=bits),
@@ -93,12 +93,13 @@ def test_walker(simulator: str, width: int, walks: int) -> None:
 
 @pytest.mark.nightly
 def test_many_walks(simulator: str) -> None:
-    """With as many walks as page 70 requires, all are in flight."""
+    """With as many walks as page 70 requires, all are in flight at the same time."""
     walker(simulator, 128, 32, testcase="walks_in_flight")
 
 
 def walker(simulator: str, width: int, walks: int, **options: Any) -> None:
-    """Memory ends inside a page of 512 MiB, and inside one of 2 MiB."""
+    """Run tests of a walker whose memory ends inside a page of 512 MiB, and inside a page of 2
+    MiB."""
     memory = (1 << 32) - (1 << 28) - (1 << 12)
     config = Config(asids=8, data_width=width, walks=walks, walk_cache=4, memory_bytes=memory)
     simulate(

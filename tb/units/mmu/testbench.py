@@ -72,7 +72,7 @@ REQUESTERS = 2
 
 
 class Tables(PageTables):
-    """The driver's page tables, extended by sparse pages; `sparse` has their addresses."""
+    """The driver's page tables, extended by sparse pages; `sparse` : their addresses."""
 
     def __init__(self, memory: Memory) -> None:
         super().__init__(memory)
@@ -306,7 +306,7 @@ class MemorySystemTestbench(Testbench):
         self.history.remove(tables, page, self.cycle)
 
     def protect(self, tables: Tables, page: Page, *, read_only: bool) -> None:
-        """Forbid or allow writes; a sparse page becomes a normal one."""
+        """Forbid or allow writes; a sparse page becomes a normal page."""
         tables.protect(page.va, page.size, read_only=read_only)
         self.history.remove(tables, page, self.cycle)
         new = tables.find(page.va)
@@ -416,7 +416,7 @@ class MemorySystemTestbench(Testbench):
         self.counts[what] = self.counts.get(what, 0) + 1
 
     def _event(self, client: int, burst: Burst, kind: int) -> Event:
-        """The report of a fault, which must precede its status."""
+        """The report of a fault; checks that it precedes the fault's status."""
         waiting = self._reports(client, kind, burst)
         assert waiting, f"no report: {burst}"
         event = waiting.popleft()
@@ -428,7 +428,8 @@ class MemorySystemTestbench(Testbench):
         return event
 
     def _reports(self, client: int, kind: int, burst: Burst) -> deque[Event]:
-        """Reports of one port; atomic ones of both ports are distinguished by their addresses."""
+        """Reports of one port; reports of atomic accesses of both ports are distinguished by
+        address."""
         events = self.faults.events.get((client + 1, kind), deque())
         if kind == ATOMIC:
             asked = (burst.asid, burst.va)
