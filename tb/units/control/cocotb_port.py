@@ -55,7 +55,8 @@ def owner(tb: ControlTestbench, block: Block) -> Owner:
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def identity_and_reset(dut):
-    """Every global register reads its reset value; the halves of wide ones fit together."""
+    """Every global register with a fixed value reads as reset; the halves of wide registers fit
+    together."""
     tb = await begin(dut)
     for register in GLOBAL:
         if register.name not in MOVING:
@@ -239,7 +240,7 @@ async def clears_bytes(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def event_beats_clear(dut):
-    """An event in the cycle of its clear or later is kept, an earlier one is cleared."""
+    """An event in the cycle of its clear or later is kept; an earlier event is cleared."""
     tb = await begin(dut)
     place, bit = address("INTR_NOTIFY_LO"), 1
     outcome = []
@@ -322,8 +323,8 @@ async def context_registers(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def compute_registers(dut):
-    """Task lists and slice are output. The engine's reports are shown: the first fault of a warp,
-    and lost tasks and broken contexts until they are cleared."""
+    """Task lists, slice and limits are output. The engine's reports are shown: the first fault of a
+    warp, and lost tasks and broken contexts until they are cleared."""
     tb = await begin(dut)
     base, size = tb.random.getrandbits(37), tb.random.randrange(21)
     await tb.write(address("TASK_LISTS_LO"), base << 12 & 0xFFFF_FFFF)
@@ -380,8 +381,8 @@ async def compute_registers(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def refused_children(dut):
-    """The first refused child is shown, and how many there were, until the status bit is cleared
-    (NEST-11). There is no interrupt: the launching warp knows."""
+    """The first refused child, and the number of refusals, are shown until the status bit is
+    cleared (NEST-11). There is no interrupt: the launching warp knows."""
     tb = await begin(dut)
     names = ["CHILD_REFUSED", "CHILD_REFUSED_RECORD", "CHILD_REFUSALS", "TASK_STATUS", "INTR"]
     names.append("CHILD_REFUSED_PARENT")
@@ -468,8 +469,8 @@ async def translation_commands(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def fault_registers(dut):
-    """The registers of the fault buffer reach it and show its state. Its status raises the
-    interrupt line, and writing 1 clears only that bit."""
+    """Registers of the fault buffer reach it and show its state. Its status raises the interrupt
+    line, and writing 1 to a bit clears only this bit."""
     tb = await begin(dut)
     at, records, get = (
         tb.random.getrandbits(28),
@@ -518,8 +519,8 @@ async def fault_registers(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def runlist_submission(dut):
-    """A write of RUNLIST_SUBMIT, of any of its bytes, submits a list once, in the cycle after it;
-    the other registers of the runlist do not. Its settings are output."""
+    """A write to any bytes of RUNLIST_SUBMIT submits a list once, at once; writes to other
+    registers of the runlist do not. The settings of the runlist are output."""
     tb = await begin(dut)
     submitted: list[dict[str, int]] = []
     Submissions(tb, submitted)
@@ -563,7 +564,7 @@ class Submissions(Participant):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def runlist_state(dut):
-    """State of the runlist is shown as it is."""
+    """The state of the runlist is shown unchanged."""
     tb = await begin(dut)
     for _ in range(8):
         bits = {"reading": 1, "pending": 1, "running": 1, "tsgid": 12, "groups": 16}
@@ -577,7 +578,7 @@ async def runlist_state(dut):
 
 
 async def runlist_event(tb: ControlTestbench, name: str, **fields: int) -> None:
-    """An event at an input of the runlist's registers; its other fields are 0 afterwards too."""
+    """Show an event at an input of the runlist's registers for one cycle, then 0."""
     tb.drive(**{f"runlist__{name}": fields})
     await tb.steps()
     tb.drive(**{f"runlist__{name}": 0})
@@ -585,8 +586,8 @@ async def runlist_event(tb: ControlTestbench, name: str, **fields: int) -> None:
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def runlist_errors(dut):
-    """The first refusal is shown until RUNLIST_STATUS.ERROR is cleared, and after that the next
-    first one. Clearing other bits changes nothing."""
+    """The first refusal is shown until RUNLIST_STATUS.ERROR is cleared, and then the first one
+    after the clear. Clearing other bits changes nothing."""
     tb = await begin(dut)
     status, shown = address("RUNLIST_STATUS"), address("RUNLIST_ERROR")
     assert await tb.read(shown) == 0
@@ -646,8 +647,8 @@ async def runlist_interrupt(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def runlist_event_beats_clear(dut):
-    """An event of the runlist in the cycle of its clear or later is kept, an earlier one is
-    cleared; a refusal that is kept is the first one."""
+    """A runlist event in the cycle of its clear or later is kept; an earlier event is cleared. A
+    kept refusal counts as the first one."""
     tb = await begin(dut)
     events = (
         ("refused", {"valid": 1, "error": 4, "entry": 44}, 0),
@@ -718,7 +719,7 @@ async def forwarding(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def answers_apart(dut):
-    """A pending response on R delays no write, and one on B no read."""
+    """A pending response on R delays no write, and a pending response on B no read."""
     tb = await begin(dut)
     read, write = tb.master.read_if, tb.master.write_if
     read.r_channel.pause = True

@@ -1,5 +1,5 @@
 """Limits of public hardware (HOST-12, spec page 60, section 7) as configurations, where the design
-reaches them; `docs/hardware-guide.md` has all of them, and the reasons."""
+reaches them; `docs/hardware-guide.md` lists all limits, with reasons."""
 
 from dataclasses import replace
 
@@ -26,20 +26,21 @@ launches (which need save places)."""
 
 
 def test_together() -> None:
-    """One machine can have them all, with room for a list of as many groups as channels."""
+    """One machine can have all these limits, with room for a runlist with as many groups as
+    channels."""
     config = replace(CONFIGS["large"], runlist_entries=64, **PUBLIC)
     assert all(getattr(config, name) == value for name, value in PUBLIC.items())
 
 
 @pytest.mark.parametrize("name", PUBLIC)
 def test_alone(name: str) -> None:
-    """Each is a configuration of the default machine."""
+    """Each limit is reached by a configuration of the default machine."""
     needs = {"save_places": 64} if name == "nested_kernels" else {}
     assert getattr(replace(Config(), **needs, **{name: PUBLIC[name]}), name) == PUBLIC[name]
 
 
 def test_numbers() -> None:
-    """Those that are no configuration."""
+    """Limits that are constants, not configurations."""
     assert (SUBCONTEXTS, PRIORITIES, NESTING, MOST_CHANNELS, len(Interleave)) == (
         64,
         64,
@@ -54,7 +55,7 @@ def test_numbers() -> None:
 
 
 def test_out_of_reach() -> None:
-    """A number of channels that is not reached is refused by its limit."""
+    """Public numbers of channels that the design does not reach are refused."""
     most = LIMITS["channels"].high
     assert most == 64
     for public in (2048, 4096):

@@ -53,7 +53,7 @@ class Owner:
     -------
     requests : address, write and data of the requests.
     values : by address.
-    latency : limit of the random waits, in cycles, before acceptance and before the response.
+    latency : maximum of the random waits, in cycles, before acceptance and before the response.
     """
 
     def __init__(self, tb: Testbench, port: str) -> None:
@@ -103,8 +103,8 @@ class _Responses(Participant):
 
 
 class ControlTestbench(Testbench):
-    """Testbench with a control port, whose cycles pass in the background. The bus is driven by its
-    manager alone.
+    """Testbench with a control port; cycles pass in the background. Only the manager drives the
+    bus.
 
     Members
     -------

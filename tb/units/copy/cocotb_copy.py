@@ -126,7 +126,7 @@ async def lines_and_pitches(dut) -> None:
 
 @cocotb.test()
 async def narrow_lines_rate(dut) -> None:
-    """A line of 16 bytes takes 3 cycles, plus memory latency."""
+    """Lines of 16 bytes take 3 cycles each, plus memory latency."""
     tb = await CopyTestbench(dut, latency=(20, 20)).start()
     await run(tb, [Copy(1, 0x1000, 0x8000, 16, 200, 256, 256)])
     print(f"width {CONFIG.data_width}: 200 lines of 16 bytes in {tb.cycle} cycles")
@@ -155,8 +155,7 @@ async def releases(dut) -> None:
 
 @cocotb.test()
 async def failed_reads(dut) -> None:
-    """A bus error or a fault on each beat in turn is reported, and copies before and after are
-    complete."""
+    """A bus error or a fault on any beat is reported, and copies before and after are complete."""
     tb = await CopyTestbench(dut, latency=(1, 25)).start()
     copies = []
     for index in range(24):
@@ -179,7 +178,8 @@ async def failed_reads(dut) -> None:
 
 @cocotb.test()
 async def failed_writes(dut) -> None:
-    """The same for writes, some of which fail after a later read has failed."""
+    """A bus error or a fault of a write is reported, also if a read of the copy fails, and copies
+    before and after are complete."""
     tb = await CopyTestbench(dut, latency=(1, 40)).start()
     copies = []
     for index in range(24):
@@ -234,7 +234,7 @@ async def failure_stops_the_copy(dut) -> None:
 
 @cocotb.test()
 async def overlap(dut) -> None:
-    """A copy is read while the previous one is being written; idle and done are in order."""
+    """A copy is read while the previous one is being written; copies end in order."""
     tb = await CopyTestbench(dut, latency=(60, 60), host_share=0.2).start()
     copies = [Copy(index, 0x1000, 0x8000, 4096, semaphore=RELEASES[0]) for index in range(20)]
     await run(tb, copies)
@@ -250,8 +250,8 @@ async def overlap(dut) -> None:
 
 @cocotb.test()
 async def fixed_cycles(dut) -> None:
-    """The fixed cycles are within their bounds: from command to first read, from the last beat read
-    to its write, and from the last beat written to the end of the copy."""
+    """The fixed cycles are within their bounds: from command to first read, from the last read beat
+    to the write request, and from the last written beat to the end of the copy."""
     tb = await CopyTestbench(dut, latency=(1, 1)).start()
     copy = tb.submit(Copy(0, 0x1000, 0x8000, 4 * BEAT))
     marks: dict[str, int] = {}
@@ -324,7 +324,8 @@ async def random_copies(dut, pace: str) -> None:
 
 @cocotb.test()
 async def random_failures(dut) -> None:
-    """A third of these linear copies meets bad memory, on one side or both."""
+    """Linear copies, almost half of which access bad memory on one side or both, report their first
+    error; the others are complete."""
     tb = await CopyTestbench(dut, share=0.8, latency=(1, 60)).start()
     rng = tb.random
     copies = []

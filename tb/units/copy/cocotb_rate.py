@@ -63,14 +63,14 @@ async def one_64k(dut, case: str) -> None:
 @cocotb.test()
 @cocotb.parametrize(latency=[1, 30])
 async def near_memory(dut, latency: int) -> None:
-    """With near memory the rate is the same, and no more is read ahead than necessary
+    """With near memory the rate is the same, and the copy reads no further ahead than necessary
     (`ReadWindow`)."""
     await _measure(dut, 4096, 12, 7, 2, latency)
 
 
 @cocotb.test()
 async def slow_memory(dut) -> None:
-    """With one beat in three cycles, reading ahead never helps, and is bounded."""
+    """With one beat in about three cycles, where reading ahead does not help, it is bounded."""
     tb = await CopyTestbench(dut, share=0.3, latency=(1, 100)).start()
     tb.submit(Copy(0, 0x10000, 0x80000, 1000 * CONFIG.beat_bytes))
     most = 0

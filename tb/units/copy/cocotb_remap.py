@@ -32,7 +32,7 @@ ELEMENTS = (1, 2, 4, 8, 16)
 def random_remap(
     tb: CopyTestbench, size: int, sources: int, targets: int, names: str = ""
 ) -> Remap:
-    """A remap of this shape, with contents out of `names`; default: all that the source has."""
+    """A remap of this shape, with contents from `names`; default: all possible contents."""
     rng = tb.random
     pool = [*(names or "XYZW"[:sources] + "AB"), "no"]
     return Remap(
@@ -52,7 +52,7 @@ def block(names: str, size: int = 1, sources: int = 1) -> Remap:
 @cocotb.test()
 async def fills(dut) -> None:
     """A fill of each shape is correct at any byte address and number of elements; its source, which
-    cannot be read, is not."""
+    is unreadable, is not read."""
     tb = await CopyTestbench(dut, latency=(1, 4)).start()
     asid = itertools.cycle(range(ASIDS))
     copies = []
@@ -88,8 +88,8 @@ async def shapes(dut) -> None:
 
 @cocotb.test()
 async def swizzles_in_beats(dut) -> None:
-    """Elements of a power of two are swizzled correctly, at multiples of their size and beside
-    them; a destination may lie anywhere."""
+    """Elements whose size is a power of two are swizzled correctly, aligned or not at the source,
+    and with any destination."""
     tb = await CopyTestbench(dut, latency=(1, 6)).start()
     asid = itertools.cycle(range(ASIDS))
     copies = []
@@ -137,8 +137,8 @@ async def known_results(dut) -> None:
 
 @cocotb.test()
 async def lines_and_pitches(dut) -> None:
-    """Multi-line copies of each way are correct; pitches are bytes, also where they leave elements
-    beside multiples of their size."""
+    """Multi-line copies of each way are correct; pitches are in bytes, even if they misalign
+    elements."""
     tb = await CopyTestbench(dut, latency=(1, 30)).start()
     shapes = [
         block("A", 4),
@@ -207,7 +207,7 @@ async def swizzle_rate(dut, target: int) -> None:
 
 @cocotb.test()
 async def run_rate(dut) -> None:
-    """Other shapes take 3 cycles per run of components, plus memory latency."""
+    """Other shapes take at most 3 cycles per run of components, plus memory latency."""
     tb = await CopyTestbench(dut, latency=(20, 20)).start()
     await run(tb, [Copy(0, 0x10001, 0x80000, 100, remap=block("ZYXA", 1, 3))])
     print(f"width {CONFIG.data_width}: 100 elements of 3 runs in {tb.cycle} cycles")
@@ -237,8 +237,8 @@ async def fixed_cycles(dut) -> None:
 
 @cocotb.test()
 async def failures(dut) -> None:
-    """Failed accesses of each way are reported at their address, nothing is released, and copies
-    behind are complete."""
+    """Failed accesses of each way are reported at their address, and release nothing; copies behind
+    them succeed."""
     tb = await CopyTestbench(dut, latency=(1, 25)).start()
     ways = [block("A", 4), block("YX", 2, 2), block("XY", 2, 2), block("XYA", 1, 3)]
     expected = []
@@ -284,7 +284,7 @@ async def failure_stops_the_copy(dut) -> None:
 
 @cocotb.test()
 async def long_lines(dut) -> None:
-    """The bytes of a line need more than 32 bits."""
+    """A line whose number of bytes needs more than 32 bits is written until it fails."""
     tb = await CopyTestbench(dut, latency=(5, 5)).start()
     copy = tb.submit(Copy(0, 0, 0x5000, (1 << 28) + 1, remap=block("ABAB", 4)))
     await tb.steps(3000)
@@ -296,8 +296,8 @@ async def long_lines(dut) -> None:
 
 @cocotb.test()
 async def queued(dut) -> None:
-    """Queued copies of changing remaps, each with its own contents, are read and written in order,
-    also if they start behind one that moves nothing."""
+    """Queued copies with different remaps, each with its own contents, are read and written in
+    order, even behind a copy that moves nothing."""
     tb = await CopyTestbench(dut, latency=(60, 60), host_share=0.2).start()
     ways = [None, block("A", 4), block("YX", 2, 2), block("BA", 3), block("XYA", 1, 3), block("B")]
     copies = []
@@ -321,7 +321,7 @@ async def queued(dut) -> None:
 
 
 def random_remapped(tb: CopyTestbench, index: int) -> Copy:
-    """A random copy, remapped as a rule, and mostly in one of the fast ways."""
+    """A random copy, usually remapped, and mostly in one of the fast ways."""
     rng = tb.random
     copy = random_copy(tb, index, CHUNK_BYTES)
     if rng.random() < 0.3:
@@ -359,6 +359,6 @@ async def _random(dut, share: float, host_share: float, count: int) -> None:
 @cocotb.test()
 @cocotb.parametrize(pace=["keen", "slow memory", "slow host"])
 async def random_remaps(dut, pace: str) -> None:
-    """Random copies, remapped and not."""
+    """Random copies, remapped or not, are correct."""
     shares = {"keen": (1.0, 1.0), "slow memory": (0.5, 0.9), "slow host": (0.9, 0.1)}[pace]
     await _random(dut, *shares, count=80)

@@ -89,7 +89,7 @@ class Copy:
         return self.length * (self.remap.target_bytes if self.remap else 1)
 
     def line(self, source: bytes, old: bytes) -> bytes:
-        """A line of the destination, from that of the source and its contents so far."""
+        """A line of the destination, from the source line and its own contents so far."""
         return self.remap.line(source, old) if self.remap else source
 
     def apply(self, memory: Contents) -> None:

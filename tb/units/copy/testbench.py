@@ -51,7 +51,7 @@ class CopyTestbench(Testbench):
         host_share: float | None = None,
     ) -> None:
         """`share` : fraction of cycles in which each stream may transfer; `host_share` : the same
-        for commands and completions. `latency` : least and most cycles of an answer."""
+        for commands and completions. `latency` : minimum and maximum cycles of an answer."""
         super().__init__(dut, component(CopyEngine, CONFIG))
         self.memory, self.reference = Contents(), Contents()
         self.accepted: deque[Copy] = deque()
@@ -174,7 +174,7 @@ class CopyTestbench(Testbench):
         return target // CHUNK_BYTES
 
     def expected_error(self, copy: Copy) -> tuple[CopyError, int]:
-        """First failure in byte order; within a write burst, reads come first."""
+        """First failure in byte order; within the bytes of a write burst, reads come first."""
         failures = []
         sides = [
             (self.read, copy.source_space, copy.src, (READ_BUS, READ_FAULT)),

@@ -1,4 +1,4 @@
-"""Contexts: which one is active, and what is bound before."""
+"""Contexts: choice of the active context, and its binds."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ class ContextsTestbench(Testbench):
     bound : page directory bases >> 12 and last addresses by ASID.
     refuse : ASIDs whose binds are refused.
     takes : cycles from a bind to its answer.
-    order : contexts, in the order in which they become active.
+    order : contexts, in the order in which they became active.
     active : whether tasks may run.
     """
 
@@ -76,7 +76,7 @@ class ContextsTestbench(Testbench):
         self.contents.write(PHYSICAL, instance << 12, bytes(block))
 
     def wait_for(self, contexts: set[int]) -> None:
-        """Only these contexts have tasks that wait."""
+        """Only these contexts have waiting tasks from now on."""
         self.drive(waiting=mask(contexts))
 
     async def step(self) -> None:
@@ -121,8 +121,8 @@ async def binds_before_it_runs(dut: Any) -> None:
 
 @cocotb.test()
 async def limits(dut: Any) -> None:
-    """A space is bound with the last page that its instance block gives, if it gives one. What
-    exceeds a virtual address is no limit (ASID-5)."""
+    """A space is bound with the last page given by its instance block, if any. A value beyond the
+    last virtual address is no limit (ASID-5)."""
     tb = ContextsTestbench(dut)
     tb.limits = {asid: tb.random.getrandbits(tb.random.randint(1, 49)) for asid in range(0, 59, 2)}
     tb.limits |= {59: 0, 60: 1, 61: ALL + 1, 62: 0xFFF, 63: (1 << 41) - 1}
@@ -137,7 +137,8 @@ async def limits(dut: Any) -> None:
 
 @cocotb.test()
 async def takes_turns(dut: Any) -> None:
-    """While others wait, each context runs for its slice; one without tasks leaves at once."""
+    """While others wait, each context runs for its slice; a context without tasks leaves at
+    once."""
     tb = await ContextsTestbench(dut, slice_cycles=300).start()
     tb.drive(empty=0)
     tb.wait_for({0, 1, 3})
@@ -164,8 +165,8 @@ async def takes_turns(dut: Any) -> None:
 
 @cocotb.test()
 async def overdue(dut: Any) -> None:
-    """A context whose blocks have not ended some cycles after its slice is overdue until it has
-    left; with a limit of 0, none is (PREEMPT-1)."""
+    """A context whose blocks have not ended `timeout` cycles after its slice is overdue until it
+    has left; with a time-out of 0, no context is (PREEMPT-1)."""
     tb = await ContextsTestbench(dut, slice_cycles=30).start()
     tb.wait_for({0, 1})
     for turn, limit in enumerate((1, 2, 100, 300, 0, 50)):
@@ -249,8 +250,9 @@ async def broken(dut: Any) -> None:
 @cocotb.test()
 @cocotb.parametrize(fails=["base", "limit", "bind"])
 async def broken_while_binding(dut: Any, fails: str) -> None:
-    """A space cannot be read while the one before it is being bound, or cannot be bound while the
-    next one is read: the context is given up once no bind is in progress, and binds no more."""
+    """If a space cannot be read while the previous one is being bound, or cannot be bound while the
+    next one is read, the context is given up once no bind is in progress, and binds no further
+    spaces."""
     tb = ContextsTestbench(dut, slice_cycles=0)
     tb.takes = tb.between(1, 100)
     tb.limits = {5: 0xFFF}
@@ -270,7 +272,7 @@ async def broken_while_binding(dut: Any, fails: str) -> None:
 
 @cocotb.test()
 async def reads_while_binding(dut: Any) -> None:
-    """The next space is read while one is being bound, so binds follow one another at once."""
+    """The next space is read while one is being bound, so binds follow each other at once."""
     tb = ContextsTestbench(dut)
     tb.takes = lambda: 100
     count = 20

@@ -38,7 +38,7 @@ PLAIN = 0x1
 RELEASE, INTERRUPT, ONE_WORD = 2 << 4, 1 << 8, 1 << 12
 
 SETTING_GAP = 2
-"""Least cycles from a setting to the next one."""
+"""Minimum cycles from a setting to the next one."""
 
 SPACE = 1 << VA_BITS
 
@@ -48,22 +48,22 @@ LAST = CHANNELS - 1
 
 @dataclass
 class Client:
-    """What the host knows of a channel: LOAD_INLINE_DATA that are settings, and whether its
-    transfer lacks dwords."""
+    """The host's knowledge of a channel: number of LOAD_INLINE_DATA that are settings, and whether
+    its transfer needs more dwords."""
 
     asid: int
     room: int = 0
     open: bool = False
     methods: deque[tuple[int, int]] = field(default_factory=deque)
-    """Methods that are to be executed."""
+    """Methods to be executed."""
     answers: list[dict[str, Any]] = field(default_factory=list)
 
 
 class InlineTestbench(Testbench):
     """The method unit with memory and semaphores; the testbench is the host.
 
-    Every channel executes its `methods` in order; settings of one go on while an action method of
-    another is in progress. An answer other than complete stops its channel.
+    Every channel executes its `methods` in order; settings of one channel continue while an action
+    method of another is in progress. An answer other than complete stops its channel.
 
     Members
     -------
@@ -181,14 +181,14 @@ class InlineTestbench(Testbench):
         assert self.get("idle") and not self.write.pending
 
     def check(self) -> None:
-        """Memory is as expected."""
+        """Check that memory is as expected."""
         for space, page in {*self.contents.pages, *self.expected.pages}:
             found, wanted = (one.page(space, page) for one in (self.contents, self.expected))
             wrong = [at for at in range(PAGE) if found[at] != wanted[at]]
             assert not wrong, (space, hex(page * PAGE + wrong[0]), len(wrong))
 
     def expect(self, channel: int, transfer: Transfer, dwords: list[int]) -> None:
-        """The bytes of a transfer are in memory."""
+        """Expect the bytes of a transfer in memory."""
         for va, content in transfer.stores(dwords):
             self.expected.write(self.space(channel), va, content)
 
@@ -233,8 +233,8 @@ async def bytes_exact(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def lines(dut: Any) -> None:
-    """Every line begins with a dword of its own and is `PITCH_OUT` after the one before; lines may
-    overlap, and later ones win."""
+    """Every line begins with a new dword and is `PITCH_OUT` after the previous one; lines may
+    overlap, and later lines win."""
     tb = await InlineTestbench(dut).start()
     for length, count, pitch in ((5, 4, 7), (1, 9, 1), (300, 3, 4096), (64, 5, 0), (3, 4, 2)):
         transfer = Transfer(0x20_0000_0FF1 + tb.random.randrange(32), length, count, pitch)
@@ -250,7 +250,7 @@ async def lines(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def whole_beats(dut: Any) -> None:
-    """A long aligned transfer is written in bursts of 256 bytes, one burst for 64 dwords, and takes
+    """A long aligned transfer is written in bursts of 256 bytes, one burst per 64 dwords, and takes
     few cycles per dword."""
     tb = InlineTestbench(dut, pace=1, latency=(4, 4))
     await tb.start()
@@ -269,8 +269,9 @@ async def whole_beats(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def latency(dut: Any) -> None:
-    """LAUNCH_DMA is answered 7 cycles after it is accepted; the last dword of a part 10 cycles, one
-    per beat, and the memory's response after it, 3 more if the transfer goes on."""
+    """LAUNCH_DMA is answered 7 cycles after it is accepted. The last dword of a part is answered
+    after 10 cycles, one per beat and the latency of memory's response, plus 3 if the transfer
+    continues."""
     response = 4
     tb = InlineTestbench(dut, pace=1, latency=(response, response))
     await tb.start()
@@ -337,8 +338,8 @@ async def completions(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def refused_modes(dut: Any) -> None:
-    """Block-linear, reductions, undefined values, reserved bits and transfers of no bytes are
-    refused, and write nothing; fields of features that are not used are ignored."""
+    """Block-linear layouts, reductions, undefined values, reserved bits and transfers of no bytes
+    are refused, and write nothing; fields of unused features are ignored."""
     tb = await InlineTestbench(dut).start()
     one = Transfer(0x1000, 4)
     words = [PLAIN ^ 1 << bit for bit in range(32)]
@@ -361,8 +362,8 @@ async def refused_modes(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def faults(dut: Any) -> None:
-    """A part that cannot be written is refused with the first address on the page at fault, and
-    written when its method is repeated; the transfer goes on."""
+    """A part that cannot be written is refused with its first address on the failing page, and
+    written when its method is repeated; the transfer continues."""
     tb = await InlineTestbench(dut).start()
     for status, cause in (
         (MemoryStatus.FAULT, Cause.INLINE_FAULT),
@@ -391,7 +392,8 @@ async def faults(dut: Any) -> None:
 @cocotb.test(**LIMIT)
 async def records_that_fault(dut: Any) -> None:
     """Dwords of a QMD that could not be written are written when the refused method is repeated. If
-    it is not, they are dropped, and later ones are written alone; those of other channels stay."""
+    it is not, they are dropped, and only later dwords are written; dwords of other channels
+    stay."""
     tb = await InlineTestbench(dut).start()
     space, start = tb.space(LAST), 0x8_1000
     page = range(start, start + PAGE)
@@ -429,8 +431,8 @@ async def records_that_fault(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def after_a_record(dut: Any) -> None:
-    """Dwords of a QMD are written before a transfer begins, and after it; neither has dwords of the
-    other. A transfer that a start ends leaves nothing behind."""
+    """Dwords of a QMD are written before a transfer begins, and after it, without mixing with its
+    dwords. A transfer ended by a start leaves nothing behind."""
     tb = await InlineTestbench(dut).start()
     space = tb.space(0)
     transfer = Transfer(0x3_0000, 256)
@@ -462,8 +464,8 @@ async def after_a_record(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def random_transfers(dut: Any) -> None:
-    """Random transfers of several channels at once, with inline QMDs between them: memory is as the
-    model has it. Faults are repeated."""
+    """Random transfers of several channels at once, with inline QMDs between them, leave memory as
+    in the model."""
     tb = await InlineTestbench(dut, pace=0.8).start()
     met, rounds = tb.met, Rounds(fewer(25, 5))
     names = ("unaligned", "crosses a page", "several lines", "several parts", "wraps", "record")
@@ -486,7 +488,7 @@ async def random_transfers(dut: Any) -> None:
 
 
 def random_transfer(tb: InlineTestbench) -> Transfer:
-    """A transfer that is small, or near the end of a page, or long."""
+    """A random transfer: small, near the end of a page, or long."""
     numbers, met = tb.random, tb.met
     lines = numbers.choice((1, 1, 1, 2, 5))
     length = numbers.choice((numbers.randint(1, 16), numbers.randint(1, 700), 256))

@@ -22,8 +22,8 @@ SOURCES = (CHANNEL, ACT, CHILD) if CONFIG.nested else (CHANNEL, ACT)
 
 
 class LaunchTestbench(Testbench):
-    """Pages of QMDs number the launches. The task unit answers each in a random way, and later ends
-    what it has accepted.
+    """Launches are numbered by the pages of their QMDs. The task unit answers each at random, and
+    later ends the accepted ones.
 
     Members
     -------
@@ -143,7 +143,7 @@ class LaunchTestbench(Testbench):
         self.met["over"] += 1
 
     async def finish(self) -> None:
-        """All launches are answered, and all tasks are over."""
+        """Step until all launches are answered, and all tasks are over."""
         await self.until(lambda: not any(self.offered.values()), "launches", 20_000)
         await self.until(lambda: self.get("idle") and not self.live, "idle", 20_000)
         assert self._launch is None and not self._running
@@ -151,8 +151,8 @@ class LaunchTestbench(Testbench):
 
 @cocotb.test()
 async def random_launches(dut: Any) -> None:
-    """Launches of one source stay in order; each accepted one is reported once, also a refused
-    dependent task, and no other."""
+    """Launches of one source stay in order; each accepted launch and each refused dependent task is
+    reported as over once, and no other."""
     tb = await LaunchTestbench(dut).start()
     actions = (DependentAction.SCHEDULE, DependentAction.DECREMENT_DEPENDENCE)
     for _ in range(300):
@@ -166,8 +166,8 @@ async def random_launches(dut: Any) -> None:
 
 @cocotb.test()
 async def in_turn(dut: Any) -> None:
-    """All sources offer all the time: channels and ending tasks take turns, and so do they and
-    blocks."""
+    """If all sources always offer, channels and ending tasks take turns, and both together take
+    turns with blocks."""
     tb = await LaunchTestbench(dut).start()
     for source in SOURCES:
         tb.sources[source].pace = lambda: True
@@ -183,7 +183,7 @@ async def in_turn(dut: Any) -> None:
 
 @cocotb.test()
 async def unknown_action(dut: Any) -> None:
-    """A dependent task with an action that there is not is reported as failed, without a launch."""
+    """A dependent task with an undefined action is reported as failed, without a launch."""
     tb = await LaunchTestbench(dut).start()
     tb.launch(ACT, 2)
     number = tb.offered[ACT].popleft()

@@ -58,7 +58,7 @@ def _change(dut: Any, rng: random.Random, taken: bool) -> None:
 
 
 def _answer(dut: Any) -> str:
-    """All outputs that are valid in this cycle."""
+    """Text of all outputs that are valid in this cycle."""
     found = [int(dut.asks__ready.value), int(dut.gives__valid.value), int(dut.mixed.value)]
     if dut.gives__valid.value:
         found.append(int(dut.gives__payload.value))

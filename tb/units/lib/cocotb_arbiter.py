@@ -11,7 +11,8 @@ from signalbox.tb.testbench.reset import reset
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
 async def goes_round(dut):
-    """The grant goes to the first request after the last one granted, class by class."""
+    """The grant goes to the first requester after the last one granted, separately for each class;
+    the first class precedes the second."""
     count = len(dut.requests)
     rng = random.Random(cocotb.RANDOM_SEED)
     dut.requests.value = dut.advance.value = 0

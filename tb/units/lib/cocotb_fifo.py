@@ -47,7 +47,7 @@ async def everything_in_order(dut, share):
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
 async def room(dut):
-    """`depth` payloads fit, no more; the first leaves 2 cycles after it arrived."""
+    """`depth` payloads fit, and no more; the first is offered 2 cycles after it arrived."""
     await start(dut)
     dut.i__valid.value = 1
     taken, seen = 0, None

@@ -11,7 +11,7 @@ from signalbox.tb.testbench.reset import reset
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
 async def offers_stay(dut: Any) -> None:
-    """A grant is held until it is used; the next goes to the first request after it."""
+    """A grant is held until it is used; the next one goes to the first requester after it."""
     count = len(dut.requests)
     rng = random.Random(cocotb.RANDOM_SEED)
     dut.requests.value = dut.advance.value = 0

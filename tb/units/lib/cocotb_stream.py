@@ -18,7 +18,7 @@ async def start(dut) -> None:
 @cocotb.test(timeout_time=100, timeout_unit="us")
 @cocotb.parametrize(share=[0.3, 0.7, 1.0])
 async def passes_everything_on(dut, share):
-    """All words come out in order; without stalls one per cycle, one cycle later."""
+    """All words come out in order; without stalls, one per cycle with a latency of one cycle."""
     rng = random.Random(cocotb.RANDOM_SEED)
     await start(dut)
     inside: deque[int] = deque()

@@ -1,4 +1,4 @@
-"""Parts that are expressions or a few registers, each alone in a component."""
+"""Parts that are expressions or a few registers, in one component."""
 
 import pytest
 from amaranth.hdl import Module, Signal
@@ -79,7 +79,7 @@ def test_parts(simulator: str, count: int) -> None:
 
 
 def test_places() -> None:
-    """An encoded number has the minimum width, but at least one bit."""
+    """An encoded number has the minimum width, and at least one bit."""
     widths = {count: len(encode(Signal(count))) for count in (1, 2, 3, 8, 9, 16)}
     assert widths == {1: 1, 2: 1, 3: 2, 8: 3, 9: 4, 16: 4}
 

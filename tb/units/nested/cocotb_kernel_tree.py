@@ -26,8 +26,8 @@ class TreeTestbench(Testbench):
     leaving : blocks of ended kernels whose end has not been reported to the tree.
     requests, told, over : source and sinks.
     met : number of events of each kind.
-    most : most kernels in the tree so far, and most generations.
-    limit : most children that are not done, or 0.
+    most : maximum numbers of kernels in the tree, and of generations, so far.
+    limit : maximum number of children that are not done, or 0.
     """
 
     timeout = 2_000
@@ -63,7 +63,7 @@ class TreeTestbench(Testbench):
 
     @property
     def quiet(self) -> bool:
-        """Nothing is under way."""
+        """Whether nothing is under way."""
         return not (self.requests.pending or self._told or self._over)
 
     def root(self) -> None:
@@ -82,7 +82,7 @@ class TreeTestbench(Testbench):
         self._told.append((block, room))
 
     def end(self, kernel: Kernel) -> None:
-        """All blocks of the kernel are over; of some, the tree is told later."""
+        """All blocks of the kernel are over; the tree is told of some of them later."""
         failed = self.random.random() < 0.1
         self.leaving += [block for block in self.blocks.pop(kernel) if block.parent]
         follows = [*kernel.end(failed=failed)]
@@ -153,7 +153,7 @@ class TreeTestbench(Testbench):
 
     @staticmethod
     def _note(nodes: dict[Any, int], one: Any, node: int) -> None:
-        """A kernel or a family keeps its node, which no other has."""
+        """Check that a kernel or family keeps its node, which no other has."""
         assert nodes.get(one, node) == node
         assert one in nodes or node not in nodes.values()
         nodes[one] = node
@@ -167,12 +167,12 @@ class TreeTestbench(Testbench):
         self._forget()
 
     def _forget(self) -> None:
-        """Families end silently."""
+        """Forget families that have ended, which is not reported."""
         for block in [block for block in self._families if block not in block.kernel.families]:
             del self._families[block]
 
     async def settle(self) -> None:
-        """Until all events are there: what follows depends on them."""
+        """Step until all events have come: further requests depend on them."""
         await self.until(lambda: self.quiet, "all events")
         await self.steps(self.random.choice((0, 0, 3, 30)))
         self._forget()
@@ -209,8 +209,9 @@ async def random_step(tb: TreeTestbench, launches: float) -> None:
 
 @cocotb.test(**LIMIT)
 async def random_trees(dut: Any) -> None:
-    """Trees that grow until there is no room, and shrink again: each kernel is complete once, after
-    its descendants; waits end; nodes are used once, and all of them are free in the end."""
+    """In trees that grow until there is no room, and shrink again, each kernel is complete once,
+    after its descendants; waits end; no node is used twice at a time, and all nodes are free in the
+    end."""
     tb = await TreeTestbench(dut).start()
     kinds = (
         "LAUNCH",
@@ -246,7 +247,7 @@ async def random_trees(dut: Any) -> None:
 
 
 async def finish(tb: TreeTestbench) -> None:
-    """All kernels are complete."""
+    """Let all kernels become complete."""
     while tb.blocks or tb.leaving or tb.complete:
         for kernel in [*tb.complete]:
             tb.done(kernel)
@@ -261,7 +262,7 @@ async def finish(tb: TreeTestbench) -> None:
 
 @cocotb.test(**LIMIT)
 async def cycles(dut: Any) -> None:
-    """Cycles from the acceptance of a request to its answer, as the unit says."""
+    """Cycles from the acceptance of a request to its answer are as documented in the unit."""
     tb = await TreeTestbench(dut).start()
     tb.told.pace = tb.over.pace = lambda: True
     kernel = Kernel()
@@ -303,9 +304,8 @@ async def cycles(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def generations(dut: Any) -> None:
-    """A kernel, its child, its grandchild and so on: all blocks leave and all kernels end from the
-    first generation on; then the last one is complete, and each other one when its child is done
-    (example 4)."""
+    """In a chain of kernels whose blocks leave and which end from the first generation on, the last
+    generation is complete first, and every other one when its child is done (example 4)."""
     tb = await TreeTestbench(dut).start()
     tb.told.pace = tb.over.pace = lambda: True
     tb.root()

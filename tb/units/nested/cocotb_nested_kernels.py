@@ -1,4 +1,4 @@
-"""Ends of kernels that launch kernels, as the task unit and SMs tell them (NEST-12, NEST-15)."""
+"""Ends of kernels that launch kernels, as reported by the task unit and SMs (NEST-12, NEST-15)."""
 
 import os
 from collections import Counter
@@ -23,8 +23,9 @@ LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 
 
 class EndsTestbench(Testbench):
-    """Sends random requests as the machine may. Each kernel leaves once, as it ended, after its
-    descendants; kernels outside of the tree do not wait for those in it.
+    """Sends random requests as the machine may. Checks that each kernel leaves once, with the
+    result of its end, after its descendants; kernels outside of the tree do not wait for kernels in
+    it.
 
     Members
     -------
@@ -48,14 +49,14 @@ class EndsTestbench(Testbench):
         self._nodes: dict[Kernel, int] = {}
         self._families: dict[Block, int] = {}
         self._due: dict[int, tuple[str, dict[str, Any]]] = {}
-        """Kernels that may leave, by number: where, and as what."""
+        """Kernels that may leave, by number: output and contents."""
         self._words: dict[Kernel, tuple[str, dict[str, Any]]] = {}
-        """Kernels that have ended: where they will leave, and as what."""
+        """Kernels that have ended: output and contents of their later leaving."""
         self._kernels: dict[int, Kernel] = {}
         """All kernels, by number."""
         self._ending: int | None = None
         self._sent = False
-        """The kernel whose releases are being made."""
+        """Whether the releases of a kernel are being made."""
         self._joined: list[Joined] = []
         self._asked: Block | None = None
         self.off = 0
@@ -93,7 +94,7 @@ class EndsTestbench(Testbench):
 
     @property
     def quiet(self) -> bool:
-        """Nothing is under way."""
+        """Whether nothing is under way."""
         sent = not any(source.pending for source in self._sources.values())
         busy = self._due or self._joined or self._asked or self._ending is not None
         return sent and not busy and bool(self.get("idle"))
@@ -213,18 +214,18 @@ class EndsTestbench(Testbench):
         self._expect(kernel.done(failed=failed))
 
     def _turn(self, pace: Pace) -> bool:
-        """Failed and complete kernels are not reported at the same time."""
+        """A pace: failed and complete kernels are not reported at the same time."""
         self._gives_up = pace()
         return self._gives_up
 
 
 async def settle(tb: EndsTestbench) -> None:
-    """Until nothing is under way: what follows depends on it."""
+    """Step until nothing is under way: further requests depend on it."""
     await tb.until(lambda: tb.quiet, "nothing is under way")
 
 
 async def leave(tb: EndsTestbench, block: Block) -> None:
-    """A block is over, at a time at which it is clear whether it will have been told JOINED."""
+    """End a block, at a time when it is clear whether it will have been told JOINED."""
     await settle(tb)
     tb.leave(block)
     await settle(tb)
@@ -241,7 +242,7 @@ async def random_step(tb: EndsTestbench, launches: float) -> None:
     elif not tb.live[kernel] or rng.random() < 0.2 * (1 - launches):
         tb.end(kernel, how=rng.choice(("ended", "ended", "failed")))
         alone = [one for one in tb.live if one.parent is None and not one.families]
-        for one in alone[: rng.randrange(3)]:  # passes meanwhile
+        for one in alone[: rng.randrange(3)]:  # these pass meanwhile
             tb.end(one, how=rng.choice(("ended", "failed")))
     elif rng.random() < launches:
         await settle(tb)
@@ -258,8 +259,8 @@ async def random_step(tb: EndsTestbench, launches: float) -> None:
 
 @cocotb.test(**LIMIT)
 async def random_ends(dut: Any) -> None:
-    """Each kernel leaves once, with its reported result, after all its descendants; a disowned one
-    does not; the tree is empty in the end, and only then."""
+    """Each kernel leaves once, with its reported result, after all its descendants; disowned
+    kernels do not leave; the tree is empty in the end."""
     tb = await EndsTestbench(dut).start()
     await tb.until(lambda: tb.get("empty"), "the lists of free nodes are full")
     kinds = (
@@ -299,7 +300,7 @@ async def random_ends(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def others_pass(dut: Any) -> None:
-    """While a complete kernel is not accepted, kernels that fail or are disowned are."""
+    """While a complete kernel is not accepted, kernels that fail outside of the tree are."""
     tb = await EndsTestbench(dut).start()
     await tb.until(lambda: tb.get("empty"), "the lists of free nodes are full")
     parent = tb.root()

@@ -21,14 +21,14 @@ CONFIG: Config = config(SMS)
 
 
 class HubTestbench(Testbench):
-    """Pages of QMDs number the launches.
+    """Launches are numbered by the pages of their QMDs.
 
     Members
     -------
     launches, notices : sources of each SM.
     asked : pages of each SM, in order, whose launch has not been taken.
-    order : SMs in the order in which launches were taken; `noticed`, likewise of notices; `sent`,
-        in the order in which these were offered.
+    order, noticed : SMs in the order in which launches, and notices, were taken; `sent` : SMs in
+        the order in which notices were offered.
     answers : number of answers.
     """
 
@@ -56,7 +56,7 @@ class HubTestbench(Testbench):
         self.launches[sm].put({"row": row, "page": self._number, "block": block})
 
     def notice(self, sm: int) -> None:
-        """A block of the SM is over, or asks; its family tells the SM."""
+        """A block of the SM is over, or asks; its family identifies the SM."""
         self.sent.append(sm)
         asks = self.random.random() < 0.4
         self.asks[sm].append(asks)
@@ -77,7 +77,8 @@ class HubTestbench(Testbench):
         self.noticed.append(word["family"])
 
     async def step(self) -> None:
-        """Answers to launches, events of the tree; the SMs hear of them one cycle later."""
+        """One cycle. Sends answers to launches and events of the tree, which reach the SMs one
+        cycle later."""
         due, self._due = self._due, {}
         if self._current is not None and self._wait == 0:
             (sm, number), self._current = self._current, None
@@ -125,7 +126,7 @@ async def random_sms(dut: Any) -> None:
 
 @cocotb.test()
 async def in_turn(dut: Any) -> None:
-    """While all SMs launch, and send notices, none comes twice before another."""
+    """While all SMs launch and send notices, each has one turn before any has a second."""
     tb = await HubTestbench(dut).start()
     for sm in range(SMS):
         tb.launches[sm].pace = tb.notices[sm].pace = lambda: True

@@ -37,8 +37,8 @@ def kinds() -> list[dict]:
 
 @cocotb.test(timeout_time=2, timeout_unit="ms")
 async def every_operation(dut):
-    """HOST-4: every on-chip operation is correct, with wrapping values, by all clients in turn (a
-    sample; `semaphore.alu` proves all values)."""
+    """HOST-4: every on-chip operation is correct, with wrapping values, by all clients in turn
+    (samples; the proof `semaphore.alu` covers all values)."""
     tb = await SemaphoreTestbench(dut).start()
     turn = 0
     for kind in kinds():
@@ -139,7 +139,8 @@ async def refusals(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def counting_semaphores(dut):
-    """COPY-12: a counting semaphore neither falls below 0 nor exceeds its width; others wrap."""
+    """COPY-12: a counting semaphore neither falls below 0 nor exceeds its width; other semaphores
+    wrap."""
     tb = await SemaphoreTestbench(dut).start()
     last = tb.config.counters - 1
     full = (1 << 32) - 1
@@ -172,7 +173,8 @@ async def counting_semaphores(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def control_port(dut):
-    """Every word of every slot is accessible through the window; unbuilt slots read as 0."""
+    """Every word of a slot (some slots, including first and last) is accessible through the window;
+    unbuilt slots read as 0."""
     tb = await SemaphoreTestbench(dut).start()
     slots = tb.config.semaphores
     chosen = sorted({0, 1, slots // 2, slots - 1, min(slots, 1023), 1023})
@@ -221,7 +223,7 @@ async def rate_and_visibility(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def zero_flags_after_two_cycles(dut):
-    """Page 70: flags of counting semaphores change after 2 cycles."""
+    """Page 70: zero flags of counting semaphores change within 2 cycles."""
     tb = await SemaphoreTestbench(dut, counting=1).start()
     full = (1 << 32) - 1
     tb.put_access(0, 0)
@@ -315,7 +317,7 @@ async def race(tb: SemaphoreTestbench, count: int, on_chip: float) -> None:
 
 @cocotb.test(timeout_time=2, timeout_unit="ms")
 async def racing_on_chip(dut):
-    """COPY-9: operations are atomic in any order; some semaphores are counting ones."""
+    """COPY-9: racing operations are atomic; some semaphores are counting ones."""
     tb = await SemaphoreTestbench(dut).start()
     for _ in range(3):
         tb.count(tb.random.randrange(tb.config.counters + 1))
@@ -324,7 +326,8 @@ async def racing_on_chip(dut):
 
 @cocotb.test(timeout_time=4, timeout_unit="ms")
 async def racing_in_memory(dut):
-    """COPY-9 for fences: with random latency, back-pressure, bus errors and faults."""
+    """COPY-9: racing operations in memory are atomic, with random latency, back-pressure, bus
+    errors and faults."""
     tb = await SemaphoreTestbench(dut).start()
     for latency, busy, failing in ((0, 0.0, 0.0), (3, 0.3, 0.0), (20, 0.7, 0.1), (5, 0.2, 0.4)):
         tb.memory.latency, tb.memory.busy = latency, busy

@@ -14,8 +14,8 @@ __all__ = ["Memory"]
 class Memory:
     """Serves both memory ports and checks their transfers.
 
-    The library's servers are not used: here a write beat may be taken before its request, and an
-    access fails at random, not by its address.
+    Does not use the servers of the library, as a write beat may be taken before its request, and
+    accesses fail at random, not by address.
 
     Members
     -------

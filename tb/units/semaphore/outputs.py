@@ -1,4 +1,4 @@
-"""Expected outputs of the semaphore unit that tell of its on-chip semaphores."""
+"""Expected outputs of the semaphore unit about its on-chip semaphores."""
 
 from signalbox.hw.config import Config
 from signalbox.tb.models.semaphores import SemaphoreMemory
@@ -34,7 +34,7 @@ class Outputs(Participant):
 
     def expect(self, index: int, delay: int, written: bool) -> None:
         """Expect the effects of an operation on slot `index`, accepted in this cycle, which the
-        unit delays by `delay` cycles. `written` : it wrote the slot, else it was refused."""
+        unit delays by `delay` cycles. `written` : it wrote the slot; otherwise it was refused."""
         due = self._tb.cycle + delay
         self._updates_due[due + UPDATE] = index, written, self._model.values[index]
         self._zeros.append(self._model.zero(self._config.counters))

@@ -1,10 +1,10 @@
 """Testbench of the semaphore unit: drives every port and checks every cycle against the reference
 model.
 
-Operations take effect in order of acceptance: those on chip at once, those in memory when they are
-answered. The model executes each at that time, and later outputs (`response`, `update`) are
-compared in exactly the cycle in which they are due. A flag of `zero` may change in any cycle until
-it is due, but never changes back.
+Operations take effect in order of acceptance: on-chip operations at once, operations in memory when
+they are answered. The model executes each at that time, and later outputs (`response`, `update`)
+are compared in exactly the cycle in which they are due. A flag of `zero` may change in any cycle
+until it is due, but never changes back.
 """
 
 import os
@@ -59,7 +59,7 @@ class Client:
     waits : cycles from each offer to its acceptance.
     latencies : cycles from acceptance to response, of on-chip operations.
     results : (operation, passed, error).
-    eager : offer the next operation at once; else after a random pause.
+    eager : offer the next operation at once; otherwise after a random pause.
     """
 
     def __init__(self, tb: "SemaphoreTestbench", number: int) -> None:
@@ -106,7 +106,7 @@ class SemaphoreTestbench(Testbench):
     -------
     clients : by port number.
     window_results : answers to the control port, in order.
-    window_eager : the control port makes its next access at once; else after a random pause.
+    window_eager : the control port makes its next access at once; otherwise after a random pause.
     model : the reference.
     memory : memory at the unit's ports.
     outputs : checks of further outputs.
@@ -252,7 +252,7 @@ class SemaphoreTestbench(Testbench):
 
     def accept(self, number: int, operation: Operation) -> None:
         """Execute an operation of client `number`, accepted in this cycle, on the model, unless it
-        is one in memory."""
+        is in memory."""
         self._note_acceptance()
         fields = asdict(operation)
         refusal_fields = {k: v for k, v in fields.items() if k not in {"payload", "asid"}}

@@ -30,7 +30,7 @@ class FifoTestbench(Testbench):
 @cocotb.test()
 @cocotb.parametrize(paces=[(1.0, 1.0), (0.3, 0.7), (0.7, 0.3)])
 async def in_order(dut: Any, paces: tuple[float, float]) -> None:
-    """All payloads arrive in order. At full pace one moves in each cycle."""
+    """All payloads arrive in order; at full pace, one per cycle."""
     tb = await FifoTestbench(dut, *paces).start()
     words = [tb.random.getrandbits(16) for _ in range(100)]
     for word in words:
@@ -44,7 +44,8 @@ async def in_order(dut: Any, paces: tuple[float, float]) -> None:
 
 @cocotb.test()
 async def held_and_due(dut: Any) -> None:
-    """An offer begins in its cycle with the value of that time, and is held until it is taken."""
+    """A delayed offer begins in its cycle, with the value at that time, and is held until it is
+    taken."""
     tb = await FifoTestbench(dut).start()
     tb.sink.pace = lambda: False
     tb.source.put(lambda: tb.cycle, delay=7)
@@ -74,7 +75,7 @@ async def not_held(dut: Any) -> None:
 
 @cocotb.test()
 async def may_be_withdrawn(dut: Any) -> None:
-    """A sink of offers that need not be held accepts that one is withdrawn."""
+    """A sink for offers that need not be held accepts the withdrawal of an offer."""
     tb = await FifoTestbench(dut, held=False).start()
     tb.sink.pace = lambda: False
     tb.source.put(5)
@@ -100,7 +101,7 @@ async def not_in_time(dut: Any) -> None:
 
 @cocotb.test()
 async def started_again(dut: Any) -> None:
-    """A second testbench in one test finds the design reset, and the clock that runs already."""
+    """A second testbench in a test resets the design, and uses the running clock."""
     first = await FifoTestbench(dut, takes=0.0).start()
     rises: list[float] = []
     cocotb.start_soon(_watch(dut.clk, rises))

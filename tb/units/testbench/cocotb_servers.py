@@ -53,8 +53,8 @@ async def bytes_move(dut: Any) -> None:
 
 @cocotb.test()
 async def failures(dut: Any) -> None:
-    """Accesses of failing addresses have that status; such a read returns wrong data, such a write
-    changes nothing."""
+    """Accesses to failing addresses have the given status; such a read returns wrong data, and such
+    a write changes nothing."""
     tb = await MoverTestbench(dut).start()
     contents, va = tb.contents, 0x3000
     for status in (BUS, FAULT):
@@ -70,8 +70,8 @@ async def failures(dut: Any) -> None:
 
 @cocotb.test()
 async def latency(dut: Any) -> None:
-    """The first beat, and the response, are offered `latency` cycles after the request, and after
-    the beat."""
+    """The first beat is offered `latency` cycles after the request, and the response `latency`
+    cycles after the last beat."""
     for cycles in (1, 2, 20):
         tb = await MoverTestbench(dut, latency=(cycles, cycles)).start()
         await tb.move(0x1000)

@@ -15,7 +15,7 @@ EVENT = data.StructLayout({"channel": 3, "valid": 1, "code": 2})
 
 @pytest.fixture(autouse=True)
 def handles_of_one_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A list, the bits and then all driven numbers, stands for a signal of the simulator."""
+    """A list stands for a signal of the simulator: the bits, then all driven numbers."""
     monkeypatch.setattr(port_module, "reader", lambda handle: lambda: handle[0])
     monkeypatch.setattr(port_module, "driver", lambda handle, width: handle.append)
 
@@ -48,7 +48,7 @@ def test_defined() -> None:
 
 
 def test_changes() -> None:
-    """A value read before does not hide an undefined one, nor the reverse."""
+    """A defined value read earlier does not hide an undefined one, nor the reverse."""
     handle = ["1"]
     flag = Port(handle, "some__port", 1)
     assert flag.get() == 1
@@ -62,7 +62,7 @@ def test_changes() -> None:
 
 
 def test_driven() -> None:
-    """A value is driven when it changes, as a number of whatever kind it was given."""
+    """A value is driven only when it changes, as a number, in whatever form it was given."""
     handle = ["000000"]
     event = Port(handle, "some__port", EVENT)
     for value in ({}, 0, {"valid": True}, 8, {"valid": 1, "code": 2}, {"code": 2, "valid": 1}, 8):
@@ -71,7 +71,7 @@ def test_driven() -> None:
 
 
 def test_driven_with_a_sign() -> None:
-    """A number is compared with the bits only after it was checked."""
+    """A number that does not fit is refused even if it has the same bits as the last value."""
     handle = ["0"]
     offset = Port(handle, "some__port", signed(8))
     offset.set(-1)
@@ -82,6 +82,6 @@ def test_driven_with_a_sign() -> None:
 
 
 def test_too_narrow() -> None:
-    """A signal of another width than that of the design that names the ports."""
+    """A signal narrower than the design's port is refused."""
     with pytest.raises(AssertionError, match="narrow has 3 bits, and is driven with 8"):
         driver(MagicMock(_name="narrow", __len__=lambda _: 3), 8)

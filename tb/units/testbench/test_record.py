@@ -26,7 +26,7 @@ VALUE = {
 
 
 def test_as_amaranth() -> None:
-    """Bits are those of Amaranth, in both directions; fields not named are 0."""
+    """Bits are the same as in Amaranth, in both directions; fields that are not named are 0."""
     record, bits = Record(OUTER), OUTER.const(VALUE).as_bits()
     assert record.pack(VALUE) == bits and record.unpack(bits) == VALUE
     assert (
