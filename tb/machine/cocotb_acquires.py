@@ -121,8 +121,8 @@ async def times_out(tb: MachineTestbench, channel: RawChannel, units: int, since
 @cocotb.test(**LIMIT)
 async def time_out(dut):
     """An acquire fails with ACQUIRE after the time-out and keeps the method. Clearing restarts the
-    time. Released by the CPU and cleared, or replaced by a NOP, the channel continues. On chip and
-    in memory."""
+    time. The channel continues after the CPU releases the semaphore and clears the error, or
+    replaces the method by a NOP. On chip and in memory."""
     tb = await MachineTestbench.start(dut)
     other = await tb.channel(1)
     for where in (semaphore(3), tb.allocate(16)):
@@ -331,7 +331,7 @@ async def acquire_in_vain_holds_up_no_copy(dut):
 @cocotb.test(**LIMIT)
 async def acquires_that_hold_pass(dut):
     """An acquire whose condition is true passes if an engine is idle, regardless of an earlier
-    acquire of its channel; else these two channels would wait for each other."""
+    acquire of its channel; otherwise these two channels would wait for each other."""
     tb = await MachineTestbench.start(dut, counting=1)
     one, two = await tb.copy_channel(0), await tb.copy_channel(1)
     commands = Pushbuffer().acquire(semaphore(0), 0).release(semaphore(4), 1)
@@ -344,8 +344,8 @@ async def acquires_that_hold_pass(dut):
 
 @cocotb.test(**LIMIT)
 async def waiting_for_an_engine_is_no_failure(dut):
-    """A time-out begins when the condition is found to be false: an on-chip acquire that lacks only
-    an engine waits indefinitely, of either kind, and passes when it gets one."""
+    """A time-out begins when the condition is found to be false: an on-chip acquire of either kind
+    that lacks only an engine waits indefinitely, and passes when it gets one."""
     tb = await MachineTestbench.start(dut, counting=1)
     engines = await tb.control.read("COPY_ENGINES")
     waiting = await tb.copy_channel(engines, timeout_units=3)
@@ -370,7 +370,7 @@ async def waiting_for_an_engine_is_no_failure(dut):
 
 @cocotb.test(**LIMIT)
 async def time_out_of_other_acquires_without_engine(dut):
-    """A failed acquire of a semaphore that is not counting also times out while it lacks an engine;
+    """A failed acquire of a non-counting semaphore also times out while no engine is available;
     after clearing, it waits for an engine and is not evaluated earlier."""
     tb = await MachineTestbench.start(dut, counting=1)
     engines = await tb.control.read("COPY_ENGINES")
@@ -396,8 +396,8 @@ async def time_out_of_other_acquires_without_engine(dut):
 
 @cocotb.test(**LIMIT)
 async def time_out_switched_off(dut):
-    """If TIMEOUT_EN becomes 0 while an acquire waits on chip, it is evaluated once more when the
-    time is over, and then only when its semaphore is written."""
+    """If TIMEOUT_EN becomes 0 while an acquire waits on chip, the acquire is evaluated once more
+    when the time is over, and then only when its semaphore is written."""
     tb = await MachineTestbench.start(dut, counting=1)
     for copies, slot, wait in ((False, 9, Wait.ONCHIP), (True, 0, Wait.ENGINE)):
         await tb.control.write_semaphore(slot, 2)

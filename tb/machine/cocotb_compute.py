@@ -178,7 +178,8 @@ async def inline_records(dut: Any) -> None:
 @cocotb.test(**LIMIT)
 async def inline_record_repaired(dut: Any) -> None:
     """A loaded record whose page is not mapped is written when its launch is repeated, and dropped
-    when that is skipped, or replaced by a method of another object at the same offset (HOST-9)."""
+    when the launch is skipped, or replaced by a method of another object at the same offset
+    (HOST-9)."""
     tb = await MachineTestbench.start(dut)
     computer = await Computer.start(tb)
     space = await computer.space(1, 0)
@@ -210,8 +211,8 @@ async def inline_record_repaired(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def launches_by_age(dut: Any) -> None:
-    """While the engine is busy with launches of one channel, those of others follow in the order of
-    their doorbells, after those of a channel with a higher priority (HOST-9)."""
+    """While the engine is busy with launches of one channel, launches of other channels follow in
+    the order of their doorbells, after those of a channel with a higher priority (HOST-9)."""
     tb = await MachineTestbench.start(dut)
     computer = await Computer.start(tb)
     space = await computer.space(1, *range(4))
@@ -267,8 +268,9 @@ async def reports(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def refused_launches(dut: Any) -> None:
-    """A record that cannot be read, of another version, or with an illegal combination halts its
-    channel, identifies record and check, and can be retried; others continue (HOST-10, ASID-5)."""
+    """A record that cannot be read, has another version, or contains an illegal combination halts
+    its channel; the error identifies record and check, and the launch can be retried. Other
+    channels continue (HOST-10, ASID-5)."""
     tb = await MachineTestbench.start(dut)
     computer = await Computer.start(tb)
     space = await computer.space(1, 0, 1)
@@ -396,7 +398,7 @@ async def contexts(dut: Any) -> None:
 
 
 def depends(task: Task) -> int:
-    """Bits of the record of a task that launches another at its end."""
+    """Record bits that make a task launch another at its end."""
     return (task.record_at >> 8) % (1 << 32) << 480 | 1 << 512 | 1 << 513
 
 
@@ -463,8 +465,8 @@ async def resumption_keeps_the_wait(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def waits_for_all(dut: Any) -> None:
-    """WFI of scope ALL waits for tasks of other channels that are in flight, not for those launched
-    meanwhile."""
+    """WFI of scope ALL waits for tasks of other channels that are already in flight, not for tasks
+    launched during the wait."""
     tb = await MachineTestbench.start(dut)
     computer = await Computer.start(tb)
     space = await computer.space(1, 0, 1)
@@ -505,7 +507,7 @@ async def methods_without_effect(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def switched_off(dut: Any) -> None:
-    """A disabled channel stays active while its tasks are in flight, and starts again with all
+    """A disabled channel stays active while its tasks are in flight; started again, it has all
     state reset."""
     tb = await MachineTestbench.start(dut)
     computer = await Computer.start(tb)

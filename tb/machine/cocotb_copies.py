@@ -59,8 +59,8 @@ async def linear_copies(dut):
 
 @cocotb.test(**LIMIT)
 async def multi_line_copies(dut):
-    """Lines are copied with pitches larger than, equal to and smaller than the line, and with
-    negative ones."""
+    """Lines are copied with pitches larger than, equal to and smaller than the line. A negative
+    pitch is a large unsigned number, so the copy faults."""
     tb = await MachineTestbench.start(dut)
     channel = await tb.copy_channel(0)
     for width, lines, pitch_in, pitch_out in (
@@ -196,8 +196,8 @@ async def no_interrupt_without_completion(dut):
 
 @cocotb.test(**LIMIT)
 async def interrupts(dut):
-    """Blocking and non-blocking interrupts of a copy come when its data is visible; without one,
-    none comes."""
+    """Blocking and non-blocking interrupts of a copy come when its data is visible; a copy without
+    an interrupt raises none."""
     tb = await MachineTestbench.start(dut, write_latency=100)
     await tb.control.write("INTR_ENABLE", COPY=1)
     channel = await tb.copy_channel(0)
@@ -273,8 +273,8 @@ async def refused_modes(dut):
 async def execute(
     tb: MachineTestbench, channel: Any, commands: Pushbuffer, work: list[tuple[int, bytes]]
 ) -> None:
-    """Execute `commands` and check `work`: addresses and the contents there, with 32 bytes of 0
-    behind them."""
+    """Execute `commands` and check `work`: addresses and their contents, each followed by 32 bytes
+    of 0."""
     channel.segment(commands)
     await channel.kick()
     await tb.until_idle(channel)
@@ -309,8 +309,8 @@ async def fills(dut):
 
 @cocotb.test(**LIMIT)
 async def swizzles(dut):
-    """HOST-16: components are exchanged, dropped and added as the model says; settings apply to
-    later copies with REMAP_ENABLE only."""
+    """HOST-16: components are exchanged, dropped and added as in the model; settings apply only to
+    later copies with REMAP_ENABLE."""
     tb = await MachineTestbench.start(dut)
     channel = await tb.copy_channel(0)
     numbers, work, commands = tb.random, [], Pushbuffer()
@@ -334,8 +334,9 @@ async def swizzles(dut):
 
 @cocotb.test(**LIMIT)
 async def refused_remaps(dut):
-    """HOST-16: a component from a source component that elements do not have, or with reserved
-    contents, is refused at the launch; one that elements do not have is not looked at."""
+    """HOST-16: the launch refuses a destination component with reserved contents, or with a source
+    component that elements do not have. Destination components that elements do not have are
+    ignored."""
     tb = await MachineTestbench.start(dut)
     channel = await tb.copy_channel(0)
     dst = tb.allocate(64)
@@ -354,8 +355,8 @@ async def refused_remaps(dut):
 
 @cocotb.test(**LIMIT)
 async def unmapped_fill(dut):
-    """HOST-16: a fill of a page that is not mapped halts its channel with the address; another
-    channel's fill goes on."""
+    """HOST-16: a fill of an unmapped page halts its channel and records the address; another
+    channel's fill continues."""
     tb = await MachineTestbench.start(dut)
     one, other = await tb.copy_channel(0), await tb.copy_channel(1)
     await one.submit(Pushbuffer().fill(MEMORY_BYTES - 40, 0x55, 1, 100))
@@ -411,7 +412,7 @@ async def unknown_methods(dut):
 
 @cocotb.test(**LIMIT)
 async def release_between_copies(dut):
-    """Each of several copies is followed by its release before the next copy is released."""
+    """Each of several copies is followed by its release before the next copy's release."""
     tb = await MachineTestbench.start(dut)
     channel = await tb.copy_channel(0)
     commands = Pushbuffer()

@@ -31,7 +31,7 @@ class Counted:
 
 
 async def occupy(tb: MachineTestbench, first: int) -> list[RawChannel]:
-    """Start an endless copy on every engine, from channels `first` onwards. Returns these
+    """Start an endless copy on every engine, from channels `first` onwards. Returns the
     channels."""
     engines = await tb.control.read("COPY_ENGINES")
     busy = [await tb.copy_channel(first + number) for number in range(engines)]
@@ -116,8 +116,8 @@ async def together(dut):
 
 @cocotb.test(**LIMIT)
 async def wakes(dut):
-    """Channels made ready by semaphores are counted: several by one update, also by zero flags,
-    none twice, and none by a timer or an engine."""
+    """Channels made ready by semaphores are counted: several for one update, zero flags included;
+    no channel is counted twice, or when a timer or an engine makes it ready."""
     tb = await MachineTestbench.start(dut, counting=1)
     counted = Counted(tb)
     channels = [await tb.copy_channel(index, early_waits=True) for index in range(3)]
@@ -161,8 +161,8 @@ async def wakes(dut):
 
 @cocotb.test(**LIMIT)
 async def timers_wake_nobody(dut):
-    """A time-out is a failed acquire and an error, not a wake; also in a group, where the update
-    that starts the time is a wake."""
+    """A time-out counts as a failed acquire and an error, not as a wake; this also holds in a
+    group, where the update that starts the time counts as a wake."""
     tb = await MachineTestbench.start(dut, counting=1)
     counted = Counted(tb)
     plain = await tb.channel(0, timeout_units=2)
@@ -185,7 +185,7 @@ async def timers_wake_nobody(dut):
 
 @cocotb.test(**LIMIT)
 async def as_in_the_trace(dut):
-    """All other counters agree with the trace, in a mixture on two channels that take turns."""
+    """Nine other counters agree with the trace, in a mixture on two channels that take turns."""
     tb = await MachineTestbench.start(dut)
     counted = Counted(tb)
     channels = [await tb.copy_channel(index, slice_cycles=60) for index in range(2)]

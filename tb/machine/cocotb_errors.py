@@ -1,5 +1,5 @@
-"""Every misuse has a defined result (COPY-12, HOST-6). Channel registers show it, and the work of a
-channel since its start."""
+"""Every misuse has a defined result (COPY-12, HOST-6). Channel registers show this result, and the
+amount of work since the channel's start."""
 
 import cocotb
 
@@ -96,8 +96,8 @@ async def semaphore_errors(dut):
 
 @cocotb.test(**LIMIT)
 async def launch_errors(dut):
-    """Copies of no bytes and modes that are not modelled are refused before anything is copied.
-    Repaired by replacing the method, or skipped, the channel continues."""
+    """Copies of no bytes and unmodelled modes are refused before anything is copied. The channel
+    continues after the method is replaced or skipped."""
     tb = await MachineTestbench.start(dut)
     channel, other = await pair(tb)
     ((dst, src),) = tb.copies(1, 64)
@@ -205,8 +205,8 @@ async def copy_semaphore_errors(dut):
 
 @cocotb.test(**LIMIT)
 async def halted_channel_keeps_nothing_from_others(dut):
-    """A channel that fails between its acquire and its copy releases the reserved engine, and so
-    does a failed copy."""
+    """A channel that fails between its acquire and its copy releases the reserved engine; so does a
+    failed copy."""
     tb = await MachineTestbench.start(dut, counting=1)
     if await tb.control.read("CHANNELS") == 1:
         return
@@ -228,8 +228,8 @@ async def halted_channel_keeps_nothing_from_others(dut):
 
 @cocotb.test(**LIMIT)
 async def errors_of_several_channels(dut):
-    """All channels halt at once for different reasons. Each has its own record, and the line stays
-    1 until the last is cleared."""
+    """All channels halt at once for different reasons. Each has its own record, and the interrupt
+    line stays 1 until the last is cleared."""
     tb = await MachineTestbench.start(dut)
     built = await tb.control.read("CHANNELS")
     kinds = [
@@ -330,9 +330,9 @@ async def refusals_wait_for_earlier_copies(dut):
 
 @cocotb.test(**LIMIT)
 async def several_failures_amid_pipelined_copies(dut):
-    """Until it is cleared, the record is that of the first failed copy, with its own data and
-    subchannel even if later copies were launched before it ended. It tells that others have failed
-    too, and then the record of the next one is shown."""
+    """The record describes the first failed copy, with that copy's data and subchannel even if
+    later copies were launched before it ended. It also indicates that others have failed. Clearing
+    it shows the record of the next failed copy."""
     tb = await MachineTestbench.start(dut)
     channel = await tb.copy_channel(0)
     await channel.submit(Pushbuffer().set_object(3))
@@ -368,8 +368,8 @@ async def several_failures_amid_pipelined_copies(dut):
 
 @cocotb.test(**LIMIT)
 async def more_failures_than_records(dut):
-    """If three copies fail before any is cleared, two have a record, and both tell that there are
-    more; nothing remains afterwards."""
+    """If three copies fail before any is cleared, two have a record, and both indicate further
+    failures; nothing remains afterwards."""
     tb = await MachineTestbench.start(dut)
     channel = await tb.copy_channel(0)
     for failing in (3, 1):
@@ -393,7 +393,7 @@ async def more_failures_than_records(dut):
 
 
 def two_failures(tb: MachineTestbench) -> Pushbuffer:
-    """Pipelined copies, two of which fail some hundred cycles apart."""
+    """Pipelined copies; two of them fail some hundred cycles apart."""
     good = tb.copies(3, 4096)
     commands = Pushbuffer().copy(*good[0], 4096, transfer=1)
     commands.copy(MEMORY_BYTES, good[1][1], 64, transfer=1, flush=0)
@@ -427,7 +427,7 @@ async def failure_after_the_record_was_read(dut):
 
 @cocotb.test(**LIMIT)
 async def failure_amid_clearing(dut):
-    """The same with clearing in every cycle around the failure: both errors are always seen."""
+    """As before, with clearing in every cycle around the failure: both errors are always seen."""
     tb = await MachineTestbench.start(dut)
     channel = await tb.copy_channel(0)
     fence = tb.allocate(16)
@@ -451,15 +451,15 @@ async def failure_amid_clearing(dut):
 
 
 async def until_ended(channel: RawChannel) -> None:
-    """Wait until no copy of the channel is in flight, and its errors are recorded."""
+    """Wait until no copy of the channel is in flight and all its errors are recorded."""
     while (await channel.status())["COPIES"]:
         pass
 
 
 @cocotb.test(**LIMIT)
 async def failure_of_a_stopped_channel(dut):
-    """A copy that fails after its channel was disabled also has its record, and can be cleared; the
-    channel then starts without it. A failure while a start waits for the copy is not lost."""
+    """A copy that fails after its channel was disabled also leaves a record, which can be cleared;
+    the channel then starts without it. A failure while a start waits for the copy is not lost."""
     tb = await MachineTestbench.start(dut, read_latency=300)
     bad, dst = tb.allocate(4096, align=4096), tb.allocate(256)
     dut.memory.error_lo.value = bad
@@ -571,8 +571,8 @@ async def tallies(channel: RawChannel) -> list[int]:
 
 @cocotb.test(**LIMIT)
 async def counts_begin_with_the_channel(dut):
-    """METHODS, COPIES and REFERENCE count from the channel's start, and are 0 after a reset; those
-    of other channels do not change. Back-to-back methods are all counted."""
+    """METHODS, COPIES and REFERENCE count from the channel's start, and are 0 after a reset; the
+    registers of other channels do not change. Back-to-back methods are all counted."""
     tb = await MachineTestbench.start(dut)
     channel, other = await pair(tb)
     ((dst, src),) = tb.copies(1, 64)

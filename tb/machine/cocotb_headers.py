@@ -80,7 +80,7 @@ def mask_entry(operation: TertOp, mask: int = 0) -> int:
 
 
 def add_mask_entry(numbers: Random, dwords: list[int], mask: int, stored: int) -> tuple[int, int]:
-    """Append a NOP, or a control entry for a random mask. Returns the masks after it."""
+    """Append a NOP, or a control entry for a random mask. Returns the resulting masks."""
     operation, value = numbers.choice([*TertOp]), numbers.getrandbits(12) | numbers.getrandbits(1)
     if operation == TertOp.LEGACY_INC:
         dwords.append(0)
@@ -91,8 +91,8 @@ def add_mask_entry(numbers: Random, dwords: list[int], mask: int, stored: int) -
 
 @cocotb.test(**LIMIT)
 async def random_groups(dut):
-    """Random groups of all forms, cut into random segments, are executed in order, but for those
-    that a sub-device mask without device 0 precedes (HOST-18)."""
+    """Random groups of all forms, cut into random segments, are executed in order, except those
+    under a sub-device mask without device 0 (HOST-18)."""
     tb = await MachineTestbench.start(dut)
     channel = await tb.channel(0, limit2=6)
     numbers, dwords, expected = tb.random, [], []
@@ -136,9 +136,9 @@ async def random_groups(dut):
 
 @cocotb.test(**LIMIT)
 async def sub_device_masks(dut):
-    """HOST-18: while the mask leaves out device 0, methods of all forms are ignored without an
-    error, host methods and SET_OBJECT too, and are not counted; control entries still work. A
-    channel starts with device 0 in both masks."""
+    """HOST-18: while the mask excludes device 0, methods of all forms, host methods and SET_OBJECT
+    included, are ignored without an error and not counted; control entries still work. A channel
+    starts with device 0 in both masks."""
     tb = await MachineTestbench.start(dut)
     channel = await tb.channel(0)
     number = 0
@@ -185,8 +185,8 @@ async def sub_device_masks(dut):
 @cocotb.test(**LIMIT)
 async def ignored_groups_span_segments(dut):
     """HOST-18: an ignored group continues in later segments, across a switch to another channel,
-    whose mask is its own; bad headers and entries are errors even then, and leave the mask as it
-    is; a start ends it."""
+    which has its own mask. Bad headers and entries are errors even then, and do not change the
+    mask; a start of the channel ends the group."""
     tb = await MachineTestbench.start(dut)
     channel = await tb.channel(0)
     nop = header(SecOp.IMMD_DATA_METHOD, HostMethod.NOP, 7)
@@ -225,7 +225,8 @@ async def ignored_groups_span_segments(dut):
 
 @cocotb.test(**LIMIT)
 async def end_of_segment(dut):
-    """END_PB_SEGMENT skips the rest of the segment, whatever it is; in a group it is data."""
+    """END_PB_SEGMENT skips the rest of the segment, whatever its contents; within a group it is
+    data."""
     tb = await MachineTestbench.start(dut)
     channel = await tb.channel(0)
     end = header(SecOp.END_PB_SEGMENT, 0, 0)
@@ -314,8 +315,8 @@ async def illegal_headers(dut):
 
 @cocotb.test(**LIMIT)
 async def last_method_address(dut):
-    """Groups may reach the last address but not exceed it. There is no such method, so only METHOD
-    and DEVICE errors report it."""
+    """Groups may reach the last address but not exceed it. No method exists there, so the only
+    errors are METHOD and DEVICE."""
     tb = await MachineTestbench.start(dut)
     channel = await tb.channel(0)
     for dword in (header(SecOp.INC_METHOD, 0x3FF8, 2, 4), header(SecOp.NON_INC_METHOD, 0x3FFC, 2)):

@@ -60,7 +60,7 @@ def split(tb: MachineTestbench, transfer: Transfer, dwords: list[int]) -> list[l
 
 
 def written(space: Space, transfer: Transfer, dwords: list[int], before: bytes, base: int) -> bytes:
-    """Memory from `base` on, as it is to be after a transfer."""
+    """Expected memory contents from `base` on after a transfer."""
     wanted = bytearray(before)
     for va, content in transfer.stores(dwords):
         wanted[va - base : va - base + len(content)] = content
@@ -70,8 +70,8 @@ def written(space: Space, transfer: Transfer, dwords: list[int], before: bytes, 
 @cocotb.test(**LIMIT)
 async def before_what_follows(dut: Any) -> None:
     """Data are in memory before a launch that reads them, a release without WFI, a copy, and the
-    channel's own wait, also if writes take long; nothing is written before the last dword's
-    part."""
+    end of the channel's own wait, even if writes are slow; nothing is written before the last
+    dword."""
     tb = await MachineTestbench.start(dut)
     computer = await Computer.start(tb)
     space = await computer.space(1, 0)
@@ -111,7 +111,7 @@ async def before_what_follows(dut: Any) -> None:
 @cocotb.test(**LIMIT)
 async def transfers_of_channels(dut: Any) -> None:
     """Random transfers of four channels at once, each in its own address space, in groups of every
-    form that span segments, with tasks next to them: exactly their bytes change."""
+    form that span segments, while tasks run: exactly the transfers' bytes change."""
     tb = await MachineTestbench.start(dut)
     computer = await Computer.start(tb)
     spaces = [await computer.space(index + 1, index) for index in range(4)]
@@ -177,10 +177,10 @@ async def completions(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def errors(dut: Any) -> None:
-    """A transfer that cannot be written halts its channel at the dword with the address, and goes
-    on when the page is mapped and the method repeated; if it is skipped, the rest is dropped and
-    counted. Modes that are not modelled, data without a transfer, and methods inside one are
-    refused. Other channels go on."""
+    """A transfer that cannot be written halts its channel at the failing dword and records the
+    address. It continues once the page is mapped and the method repeated; if the method is skipped,
+    the rest is dropped and counted. Unmodelled modes, data without a transfer, and other methods
+    inside a transfer are refused. Other channels continue."""
     tb = await MachineTestbench.start(dut)
     computer = await Computer.start(tb)
     space, other_space = await computer.space(1, 0), await computer.space(2, 1)
@@ -241,7 +241,8 @@ def data_of(space: Space, content: bytes) -> Pushbuffer:
 
 @cocotb.test(**LIMIT)
 async def started_anew(dut: Any) -> None:
-    """A channel that is started in the middle of a transfer has none, and writes none of it."""
+    """A channel that is restarted in the middle of a transfer abandons it, and writes none of
+    it."""
     tb = await MachineTestbench.start(dut)
     computer = await Computer.start(tb)
     space = await computer.space(1, 0)

@@ -1,4 +1,5 @@
-"""Invalidations by MEM_OP on the whole machine: which methods wait, and which continue (HOST-3)."""
+"""Invalidations by MEM_OP on the whole machine: methods that wait, and methods that continue
+(HOST-3)."""
 
 import cocotb
 
@@ -18,7 +19,7 @@ SLOW = 1500
 """Read latency in cycles that delays an invalidation."""
 
 PDB = 0x4000
-"""A page directory that is not bound."""
+"""An unbound page directory."""
 
 FOREIGN = 2 << 10
 """MEM_OP_C: the page directory is in system memory."""
@@ -45,7 +46,8 @@ async def fast(tb: MachineTestbench, channel: RawChannel) -> None:
 async def when_let_go(
     tb: MachineTestbench, channel: RawChannel, slot: int, commands: Pushbuffer
 ) -> None:
-    """Submit commands that the channel fetches, and executes when the semaphore becomes 1."""
+    """Submit commands that the channel fetches at once, and executes when the semaphore becomes
+    1."""
     await channel.submit(Pushbuffer().acquire(semaphore(slot), 1).raw(*commands.dwords))
     await tb.until_waits(channel, Wait.ONCHIP)
 
@@ -69,8 +71,8 @@ async def after_own_copies(dut):
 
 @cocotb.test(**LIMIT)
 async def others_go_on(dut):
-    """During the invalidation of one channel, others execute, but not the later methods of its
-    own."""
+    """During the invalidation of one channel, other channels execute, but its own later methods do
+    not."""
     tb = await MachineTestbench.start(dut)
     one, two = await tb.channel(0, privileged=True), await tb.channel(1)
     invalidate = Pushbuffer().invalidate().release(semaphore(2), 1)
@@ -117,7 +119,7 @@ async def many_at_once(dut):
 @cocotb.test(**LIMIT)
 async def switched_off_meanwhile(dut):
     """A channel disabled during its invalidation is not active. Started again at any time, it works
-    as any other, and its invalidations are not mixed up with earlier ones."""
+    like any other, and its new invalidations are not confused with earlier ones."""
     tb = await MachineTestbench.start(dut)
     channel = await tb.channel(0, privileged=True)
     await when_let_go(tb, channel, 0, Pushbuffer().invalidate().release(semaphore(3), 7))
@@ -145,9 +147,9 @@ async def switched_off_meanwhile(dut):
 
 @cocotb.test(**LIMIT)
 async def replaced_after_a_refusal(dut):
-    """A page directory outside this machine's memory is a METHOD error of MEM_OP_D. It repeats
-    until the method is replaced, also by another invalidation. For all page directories it is not
-    an error."""
+    """A page directory outside this machine's memory is a METHOD error of MEM_OP_D. The error
+    repeats until the method is replaced, if only by another invalidation. For all page directories
+    it is not an error."""
     tb = await MachineTestbench.start(dut)
     channel = await tb.channel(0, privileged=True)
     for operation in (MemOp.MMU_TLB_INVALIDATE, MemOp.MMU_TLB_INVALIDATE_TARGETED):

@@ -164,8 +164,9 @@ async def objects(dut):
 
 @cocotb.test(**LIMIT)
 async def bound_objects(dut):
-    """HOST-13: class C6B5 copies as C7B5 does. The objects of all subchannels can be read back, of
-    each channel alone; a start ends them, and the first SET_OBJECT after it shows only itself."""
+    """HOST-13: class C6B5 copies as C7B5 does. The objects of all subchannels can be read back
+    separately for each channel; a start clears them, and after the first SET_OBJECT only that
+    object is shown."""
     tb = await MachineTestbench.start(dut)
     channels = [await tb.channel(index) for index in (0, 3)]
     names = [f"OBJECT{number}" for number in range(5)]
@@ -221,8 +222,8 @@ async def set_reference(dut):
 
 @cocotb.test(**LIMIT)
 async def reference_comes_before_what_follows(dut):
-    """When a release or NON_STALL_INTERRUPT after SET_REFERENCE is visible, REF is in memory, also
-    when many channels write theirs; none waits forever."""
+    """When a release or NON_STALL_INTERRUPT after SET_REFERENCE is visible, REF is in memory, even
+    when many channels write theirs; no channel waits forever."""
     tb = await MachineTestbench.start(dut, write_latency=150)
     await tb.control.write("INTR_ENABLE", NOTIFY=1)
     channel = await tb.channel(0)
@@ -282,7 +283,7 @@ async def non_stall_interrupt(dut):
 
 @cocotb.test(**LIMIT)
 async def waits_for_idle(dut):
-    """WFI waits for the channel's own copies; with scope ALL, also for those of others."""
+    """WFI waits for the channel's own copies; with scope ALL, also for other channels' copies."""
     tb = await MachineTestbench.start(dut)
     one, two = await tb.copy_channel(0), await tb.copy_channel(1)
     for scope in (0, 1):
@@ -349,7 +350,7 @@ async def wait_for_all_counts_fences(dut):
 
 @cocotb.test(**LIMIT)
 async def wait_for_all_starts_anew(dut):
-    """A wait abandoned with its channel does not affect the next one."""
+    """A wait abandoned when its channel is disabled does not affect the next wait."""
     tb = await MachineTestbench.start(dut)
     one, two = await tb.copy_channel(0), await tb.channel(1)
     first, second = tb.copies(2, 0x4000)
@@ -372,7 +373,7 @@ async def wait_for_all_starts_anew(dut):
 @cocotb.test(**LIMIT)
 async def yields(dut):
     """YIELD of a time slice or of the group lets another channel execute before the channel's next
-    method. The NOP forms do not. A channel that is alone continues."""
+    method. The NOP forms do not. A channel with no competitor continues."""
     tb = await MachineTestbench.start(dut)
     one, two = await tb.channel(0), await tb.channel(1)
     for operation in YieldOp:
@@ -419,7 +420,7 @@ async def clear_faulted(dut):
 
 @cocotb.test(**LIMIT)
 async def legacy_semaphores(dut):
-    """SEMAPHOREA-D: release of 4 and 16 bytes, acquires and reductions work on chip and in
+    """SEMAPHOREA-D: releases of 4 and 16 bytes, acquires and reductions work on chip and in
     memory."""
     tb = await MachineTestbench.start(dut)
     channel = await tb.channel(0)
@@ -450,8 +451,8 @@ async def legacy_semaphores(dut):
 
 @cocotb.test(**LIMIT)
 async def legacy_acquire_blocks(dut):
-    """Legacy acquires block like the others; RELEASE_WFI is inverted, and in both cases a release
-    comes after the channel's copies."""
+    """Legacy acquires block like SEM_EXECUTE ones; RELEASE_WFI is inverted, and with either value a
+    release comes after the channel's copies."""
     tb = await MachineTestbench.start(dut)
     channel = await tb.channel(0)
     for name, payload, passing in (
@@ -478,7 +479,7 @@ async def legacy_acquire_blocks(dut):
 @cocotb.test(**LIMIT)
 async def state_methods_take_effect_at_once(dut):
     """Methods that only set state are executed while the channel's copy runs; the operation that
-    they prepare is not."""
+    they prepare waits for its end."""
     tb = await MachineTestbench.start(dut)
     channel = await tb.copy_channel(0)
     ((dst, src),) = tb.copies(1, 4096)

@@ -27,8 +27,8 @@ LONG = 1 << 30
 """A slice that never ends."""
 
 LASTING = 16384
-"""Bytes of a copy that lasts longer than the fetch of another channel's commands, with which it
-shares the memory port."""
+"""Bytes of a copy that outlasts the fetch of another channel's commands over the same memory
+port."""
 
 Copy = tuple[int, int]
 
@@ -62,7 +62,7 @@ async def together(
     tb: MachineTestbench, channels: list[RawChannel], programs: list[Pushbuffer], slot: int = 7
 ) -> None:
     """Let the channels begin at once: each waits for a semaphore, which the CPU then releases.
-    Doorbells have the order of the list."""
+    Doorbells are rung in the order of the list."""
     await tb.control.write_semaphore(slot, 0)
     for channel, program in zip(channels, programs, strict=True):
         await channel.submit(joined(Pushbuffer().acquire(semaphore(slot), 1), program))
@@ -137,7 +137,7 @@ async def every_kind_of_command(dut):
 
 @cocotb.test(**LIMIT)
 async def increments_while_engines_are_busy(dut):
-    """COPY-3: an increment of a higher channel takes effect while the copy of the slice's holder
+    """COPY-3: an increment of a higher channel takes effect while the copy of the slice holder
     runs, and before the next lower copy starts."""
     tb = await MachineTestbench.start(dut, counting=1)
     low, high = await tb.copy_channel(0, slice_cycles=LONG), await tb.copy_channel(1)
@@ -197,8 +197,8 @@ async def least_recently_received_first(dut):
 
 @cocotb.test(**LIMIT)
 async def starts_take_nothing_from_others(dut):
-    """A channel may start in any cycle around that in which another one begins its last entry: the
-    other's GP_GET still reaches its end."""
+    """A channel may start in any cycle around the one in which another channel begins its last
+    entry: that channel's GP_GET still reaches its end."""
     tb = await MachineTestbench.start(dut, read_latency=2, write_latency=2)
     worker = await tb.channel(0, limit2=6)
     starter = await tb.channel(1)
@@ -330,7 +330,7 @@ async def pipelined_copies_alone_past_the_slice(dut):
 
 @cocotb.test(**LIMIT)
 async def pipelined_copies_end_with_the_slice(dut):
-    """COPY-6: a stream of pipelined copies does not keep another channel from the engine after its
+    """COPY-6: a stream of pipelined copies does not keep the engine from another channel after its
     slice, whether that channel waits with a copy, or with an acquire before one: in a group, with a
     time-out, or alone."""
     tb = await MachineTestbench.start(dut)
@@ -397,7 +397,8 @@ async def nothing_slips_in(dut):
 
 @cocotb.test(**LIMIT)
 async def atomic_decisions(dut):
-    """COPY-9: two channels pass an on-chip token many times; it is never in both."""
+    """COPY-9: two channels pass an on-chip token back and forth many times; never do both hold
+    it."""
     tb = await MachineTestbench.start(dut)
     one, two = await tb.channel(0, slice_cycles=7), await tb.channel(1, slice_cycles=5)
     rounds = 40
@@ -528,8 +529,8 @@ async def second_worked_example(dut):
 
 @cocotb.test(**LIMIT)
 async def later_high_copy_overtakes_waiting_low_one(dut):
-    """COPY-13, third worked example: X waits in a low channel, as the engine is busy with another
-    channel's low copy; Y arrives in a high channel and runs before X."""
+    """COPY-13, third worked example: X waits in a low channel because the engine is busy with
+    another channel's low copy; Y arrives in a high channel and runs before X."""
     tb = await MachineTestbench.start(dut)
     for counting in (1, 0):
         tb = await tb.again(counting=counting)
@@ -569,8 +570,8 @@ async def pipelined_copies_end_in_order(dut):
 
 @cocotb.test(**LIMIT)
 async def acquires_of_other_kinds(dut):
-    """COPY-13 for acquires that are not part of a group (another value, another width, a semaphore
-    that is not counting): they are evaluated only while an engine is idle."""
+    """COPY-13 for acquires that are not part of a group, of non-counting semaphores: they are
+    evaluated only while an engine is idle."""
     tb = await MachineTestbench.start(dut)
     busy, waiting = await tb.copy_channel(0), await tb.copy_channel(1)
     for operation, payload, value in (

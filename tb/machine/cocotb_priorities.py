@@ -139,7 +139,7 @@ async def eight_priorities(dut):
 
 @cocotb.test(**LIMIT)
 async def short_slices(dut):
-    """The same with slices so short that channels are left all the time."""
+    """As before, with slices so short that channels are switched all the time."""
     await random_group(dut, 3, (1, 5, 20, 60))
 
 
@@ -173,10 +173,10 @@ async def every_level_overtakes(dut):
 
 @cocotb.test(**LIMIT)
 async def channels_are_alike(dut):
-    """COPY-21: the machine has no notion of priority. If any channels, all set up alike, take the
-    roles of low and high ones, the same commands have the same effects in the same cycles: with
+    """COPY-21: the machine has no notion of priority. Whichever identically configured channels
+    take the low and high roles, the same commands have the same effects in the same cycles: with
     priorities; with bare copies, which start in order of arrival; and with several copies per
-    channel, whose slices end repeatedly."""
+    channel, so that slices end repeatedly."""
     tb = await MachineTestbench.start(dut)
     engines = await tb.control.read("COPY_ENGINES")
     low, late = [1] * (engines + 1), [engines, engines + 1, engines + 2]
@@ -191,7 +191,7 @@ async def starts(
     tb: MachineTestbench, levels: list[int], count: int, size: int, slice_cycles: int = 400
 ) -> list[int | None]:
     """Roles in the order in which `effects` starts their copies once all engines are busy. Each
-    channel takes each role once, always with the same effects."""
+    channel takes each role once; the effects must always be the same."""
     built = await tb.control.read("CHANNELS")
     anyhow, found = tb.random.sample(range(built), built), []
     for turn in some(range(built), 4):
@@ -208,7 +208,7 @@ async def starts(
 async def effects(
     tb: MachineTestbench, channels: list[RawChannel], levels: list[int], count: int, size: int
 ) -> list[tuple[int, type[Event], int | None, int]]:
-    """Submit `count` copies per channel, followed in every other channel by methods that last
+    """Submit `count` copies per channel, followed in every second channel by methods that last
     longer than some copies; channels begin one after another. Returns their whole trace, with roles
     instead of channels: (cycle since the start, kind, role, value)."""
     copies = tb.copies(count * len(levels), size)
@@ -238,8 +238,8 @@ async def effects(
 
 @cocotb.test(**LIMIT)
 async def engines_overlap(dut):
-    """COPY-11: copies of different channels run concurrently on several engines, those of one
-    channel one after another."""
+    """COPY-11: copies of different channels run concurrently on several engines; copies of one
+    channel run one after another."""
     tb = await MachineTestbench.start(dut)
     engines = await tb.control.read("COPY_ENGINES")
     built = min(4, await tb.control.read("CHANNELS"))
@@ -273,7 +273,7 @@ async def engines_overlap(dut):
 @cocotb.test(**LIMIT)
 async def reservation_is_kept(dut):
     """COPY-13: between the passing of a low acquire and the start of its copy, no other copy takes
-    the engine, even if another channel has the floor and could."""
+    the engine, even if another channel has the floor and could start one."""
     tb = await MachineTestbench.start(dut, counting=1)
     one, two = await tb.copy_channel(0, slice_cycles=600), await tb.copy_channel(1)
     engines = await tb.control.read("COPY_ENGINES")
@@ -296,7 +296,8 @@ async def reservation_is_kept(dut):
 
 @cocotb.test(**LIMIT)
 async def own_change_keeps_the_reservation(dut):
-    """COPY-13: the same if the channel changes the semaphore that it has acquired."""
+    """COPY-13: the reservation is also kept if the channel changes the semaphore that it has
+    acquired."""
     tb = await MachineTestbench.start(dut, counting=1)
     one, two = await tb.copy_channel(0, slice_cycles=100), await tb.copy_channel(1)
     mine, *others = tb.copies(5, 512)
@@ -316,9 +317,9 @@ async def own_change_keeps_the_reservation(dut):
 
 @cocotb.test(**LIMIT)
 async def reservation_ends_when_a_higher_copy_is_counted(dut):
-    """COPY-13: a low channel has passed its acquire, but is left before its copy, because its slice
-    is over or the rest is still being fetched. A high copy counted at that time starts at once on
-    the reserved engine; the low acquire is evaluated again, and its copy follows."""
+    """COPY-13: a low channel has passed its acquire, but loses the floor before its copy, because
+    its slice is over or the rest is still being fetched. A high copy counted at that time starts at
+    once on the reserved engine; the low acquire is evaluated again, and its copy follows."""
     tb = await MachineTestbench.start(dut)
     engines = await tb.control.read("COPY_ENGINES")
     for fetched in (True, False):
@@ -359,8 +360,8 @@ async def reservation_ends_when_a_higher_copy_is_counted(dut):
 
 @cocotb.test(**LIMIT)
 async def reservation_outlasts_fetching(dut):
-    """COPY-13: the same while the channel has nothing to execute between acquire and copy, because
-    the rest is still being fetched."""
+    """COPY-13: the reservation is also kept while the channel has nothing to execute between
+    acquire and copy, because the rest is still being fetched."""
     tb = await MachineTestbench.start(dut, counting=1, read_latency=200)
     one, two = await tb.copy_channel(0), await tb.copy_channel(1)
     mine, *others = tb.copies(5, 512)
@@ -458,8 +459,8 @@ async def slice_ends_between_acquire_and_copy(dut):
 @cocotb.test(**LIMIT)
 async def not_decided_while_the_holder_can_proceed(dut):
     """COPY-9: a lower channel's acquire is evaluated in any cycle around the end of a copy of the
-    floor's holder, which then increments: none passes in between, with an engine available or
-    without needing one."""
+    floor's holder, which then increments: no such acquire passes in between, whether an engine is
+    available or not needed."""
     tb = await MachineTestbench.start(dut)
     for counting, needs_engine in ((1, True), (0, True), (0, False)):
         parked, passed_before = 0, 0

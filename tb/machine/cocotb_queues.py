@@ -50,7 +50,7 @@ def decrement(task: Task) -> Pushbuffer:
 
 
 def behind(task: Task, action: str) -> dict[str, int]:
-    """Fields of a task that acts on another task at its end."""
+    """Record fields of a task that performs `action` on another task at its end."""
     return {"more": task.record_at >> 8 << 480 | 1 << 512 | ACTION[action] << 513}
 
 
@@ -84,7 +84,8 @@ async def queue_fed_by_another_channel(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def refused_appends(dut: Any) -> None:
-    """An illegal INCREMENT_PUT halts only its own channel, tells the reason and can be skipped."""
+    """An illegal INCREMENT_PUT halts only its own channel, reports the reason and can be
+    skipped."""
     tb = await MachineTestbench.start(dut)
     computer = await Computer.start(tb)
     space = await computer.space(1, 0, 1)
@@ -156,8 +157,8 @@ async def slots_of_a_context(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def owner_is_switched_off(dut: Any) -> None:
-    """A queue is killed when the channel that launched it is disabled: the task after it does not
-    run, and no wait of other channels hangs (ASID-26, PREEMPT-7)."""
+    """A queue is killed when the channel that launched it is disabled: the task after the queue
+    does not run, and no wait of other channels hangs (ASID-26, PREEMPT-7)."""
     tb = await MachineTestbench.start(dut)
     computer = await Computer.start(tb, 2)
     one, two = await computer.space(1, 0), await computer.space(2, 1, context=1)

@@ -64,7 +64,7 @@ async def smallest_ring(dut):
 
 @cocotb.test(**LIMIT)
 async def get_advances_when_an_entry_starts(dut):
-    """GP_GET passes an entry when its processing starts, not when it ends; USERD has it after the
+    """GP_GET passes an entry when its processing starts, not when it ends; USERD shows it after the
     write-back period even if the channel is busy."""
     tb = await MachineTestbench.start(dut)
     await tb.control.write("WRITEBACK", 200)
@@ -101,7 +101,7 @@ async def sync_waits_for_earlier_segments(dut):
 
 @cocotb.test(**LIMIT)
 async def sync_waits_for_the_cpu(dut):
-    """A SYNC segment after a blocked one is not fetched, so that the CPU may still change it."""
+    """A SYNC segment after a blocked one is not fetched, so the CPU may still change it."""
     tb = await MachineTestbench.start(dut)
     channel = await tb.channel(0)
     target = channel.place(nops(99).dwords)
@@ -169,7 +169,8 @@ async def marks_among_reads(dut):
 
 @cocotb.test(**LIMIT)
 async def entry_flags(dut):
-    """FETCH, PRIV and LEVEL of an entry, and bit 1, have no effect for a channel of one device."""
+    """FETCH, PRIV and LEVEL of an entry, and bit 1, have no effect on a channel of a single
+    device."""
     tb = await MachineTestbench.start(dut)
     channel = await tb.channel(0)
     for number, flag in enumerate((0, 1 << 0, 1 << 40, 1 << 41, 1 << 0 | 1 << 40 | 1 << 41)):
@@ -182,7 +183,8 @@ async def entry_flags(dut):
 
 @cocotb.test(**LIMIT)
 async def pointer_past_the_ring(dut):
-    """GP_PUT at or beyond the size is GPPTR; it changes nothing, and a legal one continues."""
+    """GP_PUT at or beyond the size is a GPPTR error and changes nothing; with a legal value the
+    channel continues."""
     tb = await MachineTestbench.start(dut)
     channel = await tb.channel(0, limit2=4)
     done = 0
@@ -203,8 +205,8 @@ async def pointer_past_the_ring(dut):
 
 @cocotb.test(**LIMIT)
 async def segment_past_the_address_space(dut):
-    """A segment beyond 40 bits is GPENTRY and dropped; one that just fits is fetched (and
-    faults)."""
+    """A segment beyond 40 bits is a GPENTRY error and is dropped; one that just fits is fetched
+    (and faults)."""
     tb = await MachineTestbench.start(dut)
     channel = await tb.channel(0)
     top = (1 << 38) - 1
@@ -272,7 +274,8 @@ async def doorbell_with_invalid_handle(dut):
 
 @cocotb.test(**LIMIT)
 async def doorbells_in_a_row(dut):
-    """Every GP_PUT followed by a doorbell is seen, however close doorbells are."""
+    """Every GP_PUT followed by a doorbell takes effect, however close together the doorbells
+    are."""
     tb = await MachineTestbench.start(dut)
     channel = await tb.channel(0)
     for number in range(60):
@@ -284,8 +287,9 @@ async def doorbells_in_a_row(dut):
 
 @cocotb.test(**LIMIT)
 async def fetch_errors(dut):
-    """USERD, ring or segment unmapped or refused by the bus is a GPFIFO error; others continue. The
-    rest of a bad segment is dropped, with an open method group; the next entry follows."""
+    """A USERD, ring or segment that is unmapped or refused by the bus is a GPFIFO error; other
+    channels continue. The rest of a bad segment is dropped, with any open method group; the next
+    entry follows."""
     tb = await MachineTestbench.start(dut)
     last = await tb.control.read("CHANNELS") - 1
     channel, other = await tb.channel(0), await tb.channel(last) if last else None
@@ -345,7 +349,7 @@ async def lost_entries_end_the_group(dut):
 @cocotb.test(**LIMIT)
 async def ring_and_userd_errors(dut):
     """An unmapped ring or USERD halts the channel, the latter when GP_GET is written to it; after a
-    new setup it works."""
+    new setup the channel works."""
     tb = await MachineTestbench.start(dut)
     channel = await tb.channel(0)
     for name, size in (("GP_BASE", 1 << 12), ("USERD", 1 << 12)):

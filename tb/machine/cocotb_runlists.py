@@ -20,13 +20,13 @@ from signalbox.tb.testbench.goals import Rounds
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 
 SWITCH = 4
-"""Most cycles from the last method of a group to the first of the next one, if it is fetched."""
+"""Maximum cycles from a group's last method to the next group's first one, if already fetched."""
 
 
 @cocotb.test(**LIMIT)
 async def turns_in_order(dut):
     """HOST-7: groups have their turns in the order of the list, each for its slice, and the next
-    one begins within 4 cycles."""
+    turn begins within 4 cycles."""
     groups = Group(7, (0,), 30), Group(3, (1, 2), 15, 1), Group(9, (3,), 50)
     lists = await RunlistTestbench.start(dut, *groups)
     tb = lists.tb
@@ -63,7 +63,7 @@ async def listed_twice(dut):
 
 @cocotb.test(**LIMIT)
 async def slices_within_a_group(dut):
-    """HOST-7: the channels of a group share its slice, by their own slices."""
+    """HOST-7: channels with equal slices share the slice of their group evenly."""
     groups = Group(1, (0, 1), 100), Group(2, (2,), 100)
     lists = await RunlistTestbench.start(dut, *groups)
     tb = lists.tb
@@ -82,8 +82,8 @@ async def slices_within_a_group(dut):
 
 @cocotb.test(**LIMIT)
 async def idle_groups_have_no_turn(dut):
-    """HOST-7: the turn passes over groups without work; a group alone keeps it; one that gets work
-    has its turn once the slice is over."""
+    """HOST-7: groups without work are skipped; a group with no competitor keeps the turn; a group
+    that gets work has its turn once the slice is over."""
     groups = Group(1, (0,), 40), Group(2, (1,), 40), Group(3, (2,), 40)
     lists = await RunlistTestbench.start(dut, *groups)
     tb = lists.tb
@@ -101,7 +101,8 @@ async def idle_groups_have_no_turn(dut):
 
 @cocotb.test(**LIMIT)
 async def only_listed_channels(dut):
-    """HOST-7: a channel in no list is not served, with an empty list none; flat again, all are."""
+    """HOST-7: an unlisted channel is not served; with an empty list none is; with flat scheduling
+    again, all are."""
     group = Group(1, (0,))
     lists = await RunlistTestbench.start(dut, group)
     tb = lists.tb
@@ -165,8 +166,8 @@ async def failed_acquire_without_switch(dut):
 
 @cocotb.test(**LIMIT)
 async def yields(dut):
-    """HOST-3, HOST-7: YIELD of RUNLIST_TIMESLICE ends the group's slice, YIELD of TSG only the
-    channel's turn in its group (2.6)."""
+    """HOST-3, HOST-7: YIELD of RUNLIST_TIMESLICE ends the group's slice; after YIELD of TSG the
+    group keeps its turn (2.6)."""
     groups = Group(1, (0, 1), 255, 4), Group(2, (2,), 20)
     lists = await RunlistTestbench.start(dut, *groups)
     tb = lists.tb
@@ -191,8 +192,8 @@ async def yields(dut):
 
 @cocotb.test(**LIMIT)
 async def all_groups_wait(dut):
-    """HOST-5: RUNLIST_ACQUIRE is raised when all groups with work have left with failed acquires
-    with ACQUIRE_SWITCH_TSG, once (2.3)."""
+    """HOST-5: RUNLIST_ACQUIRE is raised once when every group with work has given up its turn
+    because of failed acquires with ACQUIRE_SWITCH_TSG (2.3)."""
     groups = Group(1, (0,)), Group(2, (1, 2)), Group(3, (3,))
     lists = await RunlistTestbench.start(dut, *groups)
     tb = lists.tb
@@ -219,8 +220,8 @@ async def all_groups_wait(dut):
 
 @cocotb.test(**LIMIT)
 async def all_groups_poll(dut):
-    """HOST-5: likewise with acquires in memory, which are repeated; not while another group works,
-    nor for an acquire without ACQUIRE_SWITCH_TSG."""
+    """HOST-5: RUNLIST_ACQUIRE is also raised for acquires in memory, which are repeated; not while
+    another group works, nor for an acquire without ACQUIRE_SWITCH_TSG."""
     groups = Group(1, (0,)), Group(2, (1,)), Group(3, (2,))
     lists = await RunlistTestbench.start(dut, *groups)
     tb = lists.tb
@@ -247,8 +248,8 @@ async def all_groups_poll(dut):
 
 @cocotb.test(**LIMIT)
 async def polls_take_no_turns(dut):
-    """HOST-5: a group that polls, with ACQUIRE_SWITCH_TSG, keeps the turn only for its methods, not
-    for the memory's latency."""
+    """HOST-5: a group that polls with ACQUIRE_SWITCH_TSG keeps the turn only for its methods, not
+    for the latency of memory."""
     groups = Group(1, (0,), 200), Group(2, (1,), 1)
     lists = await RunlistTestbench.start(dut, *groups)
     tb = lists.tb
@@ -294,12 +295,12 @@ REFUSED = {
     RunlistError.INVALID_RUNQUEUE: ([group_entry(1), channel_entry(1, runqueue=1)], 1),
     RunlistError.CHANNEL: ([group_entry(1), channel_entry(999)], 1),
 }
-"""Entries of bad lists, and the number of the bad one."""
+"""Entries of bad lists, and the number of the bad entry."""
 
 
 @cocotb.test(**LIMIT)
 async def bad_lists(dut):
-    """HOST-7: a bad list is refused with its code, and the active one goes on."""
+    """HOST-7: a bad list is refused with its code, and the active list stays in use."""
     groups = Group(1, (0,), 20), Group(2, (1,), 20)
     lists = await RunlistTestbench.start(dut, *groups)
     tb = lists.tb
@@ -323,7 +324,7 @@ async def bad_lists(dut):
 
 @cocotb.test(**LIMIT)
 async def list_that_cannot_be_read(dut):
-    """HOST-7: a list outside the memory is refused; nothing else happens to the machine."""
+    """HOST-7: a list outside memory is refused, without any other effect on the machine."""
     lists = await RunlistTestbench.start(dut, Group(1, (0,)))
     tb = lists.tb
     last = (await tb.control.read64("MEMORY_BYTES")) & ~0xFFF
@@ -420,7 +421,7 @@ async def fair_while_replaced(dut):
 @cocotb.test(**LIMIT)
 async def reservations_end_with_the_turn(dut):
     """HOST-7, COPY-13: a channel keeps no engine beyond its turn; its copy starts in its next
-    one."""
+    turn."""
     mine, others = Group(1, (0,), 30), Group(2, (1,), 30)
     lists = await RunlistTestbench.start(dut, mine)
     tb = lists.tb
@@ -466,7 +467,7 @@ async def copies_let_higher_ones_run(dut):
 
 @cocotb.test(**LIMIT)
 async def copies_of_groups(dut):
-    """HOST-7: copies outlast the turn of their group, and end complete."""
+    """HOST-7: copies outlast the turn of their group, and complete."""
     groups = Group(1, (0,), 10), Group(2, (1,), 10), Group(3, (2,), 10)
     lists = await RunlistTestbench.start(dut, *groups)
     tb = lists.tb
@@ -493,7 +494,7 @@ async def copies_of_groups(dut):
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(after=[False, True])
 async def without_a_runlist_nothing_changes(dut, after: bool):
-    """HOST-7: flat scheduling is that of page 10: the slices of channels follow each other, also
+    """HOST-7: flat scheduling works as on page 10: the slices of channels follow each other, even
     after a list was used."""
     tb = await MachineTestbench.start(dut)
     assert GLOBAL["RUNLIST_CONTROL"].reset == 0

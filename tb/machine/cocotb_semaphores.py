@@ -90,7 +90,7 @@ async def reductions_on_chip(dut):
 
 @cocotb.test(**LIMIT)
 async def reductions_in_memory(dut):
-    """The same for words in memory; neighbouring bytes do not change."""
+    """All reductions on words in memory equal the model's; neighbouring bytes do not change."""
     tb = await MachineTestbench.start(dut)
     channel = await tb.channel(0)
     parts, expected = [], bytearray()
@@ -142,7 +142,7 @@ async def releases(dut):
 
 @cocotb.test(**LIMIT)
 async def stamped_reductions(dut):
-    """A reduction with timestamp combines and stamps; one of 32 bits clears bytes 4-7, unless it is
+    """A reduction with timestamp combines and stamps; a 32-bit one clears bytes 4-7, unless it is
     refused."""
     tb = await MachineTestbench.start(dut, counting=1)
     channel = await tb.channel(0)
@@ -232,15 +232,15 @@ async def acquires_on_chip(dut):
 
 @cocotb.test(**LIMIT)
 async def acquires_in_memory(dut):
-    """The same for a word in memory."""
+    """Every acquire of a word in memory equals the model's at the corners."""
     tb = await MachineTestbench.start(dut)
     await acquires(tb, tb.allocate(16), True)
 
 
 @cocotb.test(**LIMIT)
 async def release_after_copies(dut):
-    """A release, with or without WFI, comes after the channel's copy; WFI does not wait for copies
-    of other channels."""
+    """A release, with or without WFI, comes after the channel's copy; WFI does not wait for other
+    channels' copies."""
     tb = await MachineTestbench.start(dut, write_latency=100)
     channel = await tb.copy_channel(0)
     for wfi in (False, True):
@@ -263,8 +263,8 @@ async def release_after_copies(dut):
 @cocotb.test(**LIMIT)
 async def misuse(dut):
     """Misalignment, unsupported combinations, unknown semaphores, unmapped and refused memory give
-    SEMAPHORE with the method kept, and write nothing. Retried or replaced, the channel
-    continues."""
+    a SEMAPHORE error that keeps the method, and write nothing. The channel continues after the
+    method is retried or replaced."""
     tb = await MachineTestbench.start(dut)
     channel = await tb.channel(0)
     here = tb.allocate(32, align=32)

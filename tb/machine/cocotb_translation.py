@@ -144,8 +144,9 @@ def copied_from(va: int) -> Pushbuffer:
 async def faulting(
     tb: MachineTestbench, channel: RawChannel, commands: Pushbuffer, cause: Cause, faults: Faults
 ) -> TranslationFault:
-    """Submit commands that must fault. There is exactly one record, in memory and in registers; the
-    channel is halted for `cause` at the record's address. Returns the fault, without its time."""
+    """Submit commands that must fault. Checks that there is exactly one record, in memory and in
+    registers, and that the channel is halted for `cause` at the record's address. Returns the
+    fault, without its time."""
     await channel.submit(commands)
     halt = await channel.until_halted(cause)
     assert (await tb.interrupts())["FAULT"]
@@ -168,8 +169,8 @@ def fault_of_asid_1(
 @cocotb.test(**LIMIT)
 async def every_cause(dut):
     """ASID-5, HOST-11: each cause is identified, in a record with ASID, address, access and
-    requester. Only the channel is halted; others of its space and of other spaces continue. After
-    the repair the access succeeds."""
+    requester. Only the faulting channel is halted; others of the same and of other spaces continue.
+    After the repair the access succeeds."""
     tb = await MachineTestbench.start(dut)
     (channel, other), (tables, others) = await two_channels(tb)
     faults = Faults(tb, 128)
@@ -239,9 +240,9 @@ async def every_cause(dut):
 
 @cocotb.test(**LIMIT)
 async def largest_page(dut):
-    """HOST-17: one page of 512 MiB is all of memory. Past its end an access faults. A change of the
-    page counts at every address once one of its addresses is invalidated; smaller pages take its
-    place."""
+    """HOST-17: one page of 512 MiB covers all of memory. Past its end an access faults. A change of
+    the page takes effect at every address once one of its addresses is invalidated; smaller pages
+    can replace it."""
     tb = await MachineTestbench.start(dut)
     (channel, other), (tables, others) = await two_channels(tb)
     faults = Faults(tb, 128)
@@ -291,9 +292,9 @@ async def largest_page(dut):
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(how=[*MmuOperation])
 async def nothing_stale_behind_the_acknowledge(dut, how):
-    """ASID-8, ASID-9, example 4: an endless copy writes a page while its space is changed and
-    invalidated, or the ASID is bound again, at many times. After the acknowledgement the old page
-    is never written; the other space loses no translation."""
+    """ASID-8, ASID-9, example 4: while an endless copy writes a page, its space is changed and
+    invalidated, or the ASID is bound again, many times, or unbound once. After the acknowledgement
+    the old page is never written; the other space loses translations only with INVALIDATE_ALL."""
     tb = await MachineTestbench.start(dut, read_latency=40)
     channels, (tables, others) = await two_channels(tb)
     source = pages(tb, tables, 1)[0]
@@ -334,7 +335,7 @@ async def nothing_stale_behind_the_acknowledge(dut, how):
 
 
 async def until_halted_by_a_fault(tb: MachineTestbench, channel: RawChannel) -> None:
-    """Wait for a fault of its copy or of its USERD."""
+    """Wait for a fault of the channel's copy, fetch or USERD."""
     while not (await channel.status())["HALTED"]:
         await tb.wait(8)
     causes = {Cause.COPY_READ_FAULT, Cause.COPY_WRITE_FAULT, Cause.FETCH_FAULT, Cause.USERD_WRITE}

@@ -1,4 +1,4 @@
-"""Runlists in tests of the whole machine: lists in memory, busy channels, turns that were taken."""
+"""Runlists in tests of the whole machine: lists in memory, busy channels, observed turns."""
 
 import itertools
 from collections.abc import Sequence
@@ -63,7 +63,7 @@ class RunlistTestbench:
             await self.tb.wait(8)
 
     async def submit_entries(self, entries: Sequence[bytes], **fields: int) -> None:
-        """Submit entries as they are, and wait until they have been read."""
+        """Submit raw entries, and wait until they have been read."""
         self.tb.machine.memory_write(self._at, b"".join(entries))
         await self.tb.control.write("RUNLIST_BASE_LO", self._at & 0xFFFF_FFFF)
         await self.tb.control.write("RUNLIST_BASE_HI", self._at >> 32)
@@ -81,7 +81,7 @@ class RunlistTestbench:
 
 
 async def busy(tb: MachineTestbench, index: int, segments: int = 31) -> RawChannel:
-    """A channel with more NOPs than a test lets it execute."""
+    """A channel with more NOPs than it can execute during a test."""
     channel = await tb.channel(index)
     at = channel.place(nops(*range(BUSY)).dwords)
     for _ in range(segments):

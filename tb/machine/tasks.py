@@ -133,7 +133,7 @@ class Space:
 
 class Computer:
     """The compute engine of a testbench: its lists, contexts and address spaces. `area`: bytes of
-    memory for saved blocks, which all contexts share; 0 for a machine that cannot stop blocks."""
+    memory for saved blocks, shared by all contexts; 0 for a machine that cannot stop blocks."""
 
     def __init__(self, tb: MachineTestbench, contexts: int, area: int = 0) -> None:
         self.tb = tb
@@ -166,7 +166,7 @@ class Computer:
     async def preempt(
         self, context: int, *, saves: bool = False, level: PreemptionLevel = PreemptionLevel.CTA
     ) -> None:
-        """Set how blocks of a context make room: for urgent ones of their own context (`saves`),
+        """Set how blocks of a context make room: for urgent blocks of the same context (`saves`),
         and for other contexts."""
         fields = {"SAVE": saves, "LEVEL": level, "PAGE": self._area // PAGE}
         await self.write_context(context, "SAVE_AREA", CONTEXT["SAVE_AREA"].pack(**fields))
@@ -185,7 +185,7 @@ class Computer:
         self.tb.set_word(instance + INSTANCE_BASES + 16 * asid, root | 1 << 10, 8)
 
     async def channel(self, index: int, asid: int, context: int = 0, **settings: Any) -> RawChannel:
-        """A channel with one of the compute classes bound, which are alike (HOST-13)."""
+        """A channel with a random compute class bound; all of these classes are alike (HOST-13)."""
         self.tb.machine.memory_write(CHANNELS_AT + CHANNEL_BYTES * index + MARKS, bytes(256))
         channel = await self.tb.channel(index, asid=asid, context=context, **settings)
         number = self.tb.random.choice(CLASSES)

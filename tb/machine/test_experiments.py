@@ -1,4 +1,4 @@
-"""Scheduling experiments: those supplied, on the RTL, and the checks of SMs and starts."""
+"""Scheduling experiments: the supplied ones, on the RTL, and the checks of SMs and starts."""
 
 import io
 from pathlib import Path
@@ -28,8 +28,8 @@ def test_experiments(file: Path) -> None:
 
 @pytest.mark.nightly
 def test_null_stream() -> None:
-    """A kernel of the NULL stream is ready when the one before it ends, and the next one when it
-    does."""
+    """A kernel of the NULL stream is ready when the kernel before it ends; the kernel after it is
+    ready when it ends."""
     (file,) = [file for file in EXAMPLES if file.stem == "null-stream"]
     first, null, last = simulate_workload(file, "none", seed=1).result.kernels
     assert null.ready == first.completed and last.ready == null.completed
@@ -37,7 +37,7 @@ def test_null_stream() -> None:
 
 @pytest.mark.nightly
 def test_late_start(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    """A kernel that starts outside of its window fails the run."""
+    """A kernel that starts outside its window fails the run."""
     (source,) = [file for file in EXAMPLES if file.stem == "null-stream"]
     file = tmp_path / "late.json"
     file.write_text(source.read_text().replace("[0.3, 0.45]", "[0.1, 0.15]"))
@@ -60,7 +60,7 @@ def test_late_start(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
 def test_other_policies(
     options: tuple[str, ...], checked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run says so if it does not check starts, as it has another policy than the file."""
+    """A run whose policy differs from the file's reports that it does not check starts."""
 
     def refuse(*_: object, **__: object) -> None:
         raise workload.RunError("not simulated")
@@ -93,7 +93,7 @@ def test_sms_of_a_kernel() -> None:
 
 
 def test_starts() -> None:
-    """Both ends of a window belong to it; kernels without one may start at any time."""
+    """A window includes both of its ends; kernels without a window may start at any time."""
     head = "[machine]\ntiming_core = true\n[[stream]]\nname = 's'\n"
     kernel = "[[kernel]]\nname = '{}'\nstream = 's'\nkernel = 'timing'\ngrid = 1\nblock = 32\n"
     kernel += "args = {{ CYCLES = 5 }}\n"

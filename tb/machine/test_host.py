@@ -18,7 +18,7 @@ SINGLE = {
     "cocotb_errors": 18,
     "cocotb_copies": 15,
 }
-"""Modules whose tests use single channels, and the number of their tests."""
+"""Modules with tests that use single channels, and the number of tests."""
 
 TOGETHER = {
     "cocotb_methods": 18,
@@ -27,7 +27,7 @@ TOGETHER = {
     "cocotb_counters": 6,
     "cocotb_translation": 12,
 }
-"""Modules whose tests need several channels."""
+"""Modules with tests that need several channels."""
 
 
 ENGINES = {
@@ -46,15 +46,15 @@ ENGINES = {
         "high_copy_overtakes_many",
     ],
 }
-"""Tests of `cocotb_priorities` in which several engines change more than the speed; on the machine
-with three channels, those that need no more."""
+"""Tests of `cocotb_priorities` in which several engines change more than the speed; for the machine
+with three channels, only tests that need no more channels."""
 
 SLOW = {
     "default": [*TOGETHER],
     "narrow": [*SINGLE],
     "tiny": ["cocotb_rings", "cocotb_headers", "cocotb_errors"],
 }
-"""On Icarus each module runs on the smallest machine that it needs; on Verilator on more."""
+"""On Icarus each module runs on the smallest sufficient machine; on Verilator on more machines."""
 
 
 def run(simulator: str, size: str, module: str, tests: Sequence[str] = ()) -> None:
@@ -82,7 +82,7 @@ def test_default(simulator: str, module: str):
     [(size, m) for size in SLOW for m in SLOW[size]],
 )
 def test_smallest(simulator: str, size: str, module: str):
-    """The module's tests pass on the smallest machine that it needs."""
+    """The module's tests pass on the smallest sufficient machine."""
     run(simulator, size, module)
 
 

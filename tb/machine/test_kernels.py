@@ -63,12 +63,12 @@ def lives(found: KernelActivity) -> dict[str, Any]:
 
 
 def test_machine():
-    """The machine is that of other tests, so it is built once."""
+    """Other tests use the same machine, so it is built only once."""
     assert machine(load(workload.DEFAULT)) == COMPUTE
 
 
 def test_applications(simulator: str, tmp_path: Path):
-    """All results equal numpy's, else the run would fail; the urgent kernel does not wait for
+    """All results equal numpy's, or the run would fail; the urgent kernel does not wait for
     others."""
     fast = simulator == "verilator"
     found, counts = (done("priority").compute, BLOCKS) if fast else (shorter(tmp_path), FEWER)
@@ -358,7 +358,7 @@ def test_urgent_kernels_have_blocks_stopped():
 
 @pytest.mark.nightly
 def test_timeline_of_stopped_blocks(tmp_path: Path):
-    """Each stop is a slice inside that of its block; a restored block says so."""
+    """Each stop is a slice inside the slice of its block; a restored block is marked as such."""
     found = stopped(Urgency.SAVE)
     events = read_back(tmp_path / "timeline.pftrace", {"run": found})
     begun = Counter(
@@ -375,13 +375,13 @@ def test_timeline_of_stopped_blocks(tmp_path: Path):
 
 
 def save_lost(events: list[trace.Event]) -> list[trace.Event]:
-    """Forget that a block was stopped."""
+    """Remove the record that a block was stopped."""
     last = next(e for e in reversed(events) if isinstance(e, trace.BlockStopped))
     return [e for e in events if e is not last]
 
 
 def save_invented(events: list[trace.Event]) -> list[trace.Event]:
-    """Have a block stopped by another SM."""
+    """Claim that another SM stopped a block."""
     last = next(e for e in reversed(events) if isinstance(e, trace.BlockStopped))
     return [replace(e, sm=1 - e.sm) if e is last else e for e in events]
 

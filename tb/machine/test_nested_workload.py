@@ -45,15 +45,16 @@ def children(policy: str) -> list[KernelLife]:
 
 
 def test_machine():
-    """The machine is that of other tests, so it is built once."""
+    """Other tests use the same machine, so it is built only once."""
     assert machine(load(EXAMPLE)) == NESTED
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("policy", ["priority", "none"])
 def test_trees(policy: str):
-    """All results equal numpy's, else the run would fail; each child lives within its parent, one
-    level above it, and a waiting parent ends after it."""
+    """All results equal numpy's, or the run would fail. Each child is launched after its parent
+    starts, one level above it, and is over before its parent; the blocks of a waiting parent end
+    after its children."""
     found = children(policy)
     roots = {kernel.title: kernel for kernel in done(policy).compute.roots}
     assert sorted(roots) == [
@@ -141,7 +142,7 @@ def test_a_copy_waits_for_data_of_a_child(tmp_path: Path):
 
 
 def without_launch(events: list[trace.Event]) -> list[trace.Event]:
-    """Forget that a child was launched."""
+    """Remove the launch of a child."""
     asked = [event for event in events if isinstance(event, trace.Asked)][-1]
     answered = next(
         event
@@ -154,7 +155,7 @@ def without_launch(events: list[trace.Event]) -> list[trace.Event]:
 
 
 def without_answer(events: list[trace.Event]) -> list[trace.Event]:
-    """Forget the last answer to a launch, and all that comes after it."""
+    """Remove the last answer to a launch, and everything after it."""
     last = max(n for n, event in enumerate(events) if isinstance(event, trace.Answered))
     return events[:last]
 
@@ -166,7 +167,7 @@ def other_record(events: list[trace.Event]) -> list[trace.Event]:
 
 
 def other_row(events: list[trace.Event]) -> list[trace.Event]:
-    """A child is launched for another kernel than that of the block."""
+    """A child is launched for a kernel other than the block's."""
     last = [event for event in events if isinstance(event, trace.Asked)][-1]
     rows = {event.row for event in events if isinstance(event, trace.TaskOpened)} - {last.row}
     return [replace(event, row=max(rows)) if event is last else event for event in events]
@@ -205,7 +206,7 @@ def test_refused_launches_have_no_child():
 
 
 def refused(run: Run, leaf: KernelLife) -> Iterator[trace.Event]:
-    """Events of the run as if the launch of a child that launches none had been refused."""
+    """Events of the run as if the launch of a childless child had been refused."""
     (block,), start = leaf.blocks, run.result.start
     asked, over = leaf.launched + start, leaf.over + start
     ends = {(warp.end + start, block.sm, warp.warp) for warp in block.warps}
@@ -333,7 +334,7 @@ def test_arrows_to_children(shown: Events):
 
 @pytest.mark.nightly
 def test_launches_are_those_of_the_trace(shown: Events):
-    """The slices of launches begin and end as blocks asked and were answered."""
+    """Slices of launches begin with the block's request and end with the answer."""
     run, start = played("priority"), played("priority").result.start
     seen, spans = Counter(), Counter()
     for track, listed in shown.items():

@@ -32,8 +32,8 @@ from signalbox.tb.simulation.workload import (
 
 EXAMPLES = ROOT / "driver" / "workloads"
 RUNLISTS = "[machine]\nrunlist_entries = 16\n"
-"""With this, an example runs on the default machine of other tests, so it needs no build of its
-own. Runlists are off after reset and then cost no cycle."""
+"""With this setting, an example runs on the default machine of other tests, so it needs no build of
+its own. Runlists are off after reset and then cost no cycles."""
 
 ONE_COPY = "[[stream]]\nname = 's'\n[[copy]]\nstream = 's'\nsize = 100\n"
 
@@ -79,7 +79,7 @@ def test_published_order(simulator: str):
 
 @pytest.mark.nightly
 def test_video():
-    """Video frames take fewer cycles with less jitter next to a saturating bulk stream, for the
+    """Next to a saturating bulk stream, video frames take fewer cycles, with less jitter, for the
     same requests."""
     runs = both("video")
     with_priorities, without = runs["priority"].result, runs["none"].result
@@ -108,8 +108,8 @@ def test_eight_priorities():
             latencies = [r.latency for r in run.result.records if r.stream == stream.name]
             means[stream.name][policy] = report.Spread.of(latencies).mean
     gains = [means[stream]["none"] / means[stream]["priority"] for stream in means]
-    # The more urgent a stream, the larger its gain. The three most urgent never wait long, but each
-    # copy has to fetch its translations first.
+    # The more urgent a stream, the larger its gain. The three most urgent ones never wait long, but
+    # each copy has to fetch its translations first.
     *lower, soon, urgent, now = gains
     assert lower == sorted(lower), gains
     assert lower[0] < 1 < lower[-2] and min(soon, urgent, now) > max(2.5, lower[-1]), gains
@@ -252,7 +252,7 @@ def test_what_is_printed(capsys: pytest.CaptureFixture):
 
 
 def test_fault_repair_resume(tmp_path: Path):
-    """Faults agree with the trace; only work that depends on the faulting copies waits."""
+    """Faults agree with the trace; only work that depends on faulting copies waits."""
     run = played("fault-repair", "none")
     done = activity(run.result, run.events)
     recorded = [event for event in run.events if isinstance(event, trace.Fault)]

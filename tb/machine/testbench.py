@@ -6,8 +6,8 @@
     await tb.until_idle(low)
     starts = await tb.events(Start)
 
-Each test starts with a reset. Events are those since the reset, from the trace of the run. Each
-wait has a limit in cycles, and fails with the name of the awaited condition.
+Each test starts with a reset. Events come from the trace of the run, from the reset on. Each wait
+has a limit in cycles, and on failure names the awaited condition.
 """
 
 import itertools
@@ -53,8 +53,8 @@ CHANNELS_AT = 0x10_0000
 CHANNEL_BYTES = 0x1_0000
 USERD_AT = 0x2000
 ARENA_AT = 0x4000
-"""Memory of raw channels, one part each, with ring, USERD and segments. In ASID 0 virtual addresses
-are physical addresses (`tb.simulation.spaces`). The page tables follow this memory."""
+"""Memory of raw channels: one part per channel, with ring, USERD and segments. In ASID 0 virtual
+addresses are physical addresses (`tb.simulation.spaces`). The page tables follow this memory."""
 
 DATA_AT = 0xA0_0000
 """First byte of memory for data."""
@@ -127,7 +127,7 @@ class MachineTestbench:
 
     async def again(self, *, counting: int = 0, **memory: int) -> "MachineTestbench":
         """A new testbench on the same machine after a reset, within the same test. Parameters as
-        `start`."""
+        for `start`."""
         self.dut.reset_request.value = 1
         await self.wait(2)
         self.dut.reset_request.value = 0
@@ -214,8 +214,8 @@ class MachineTestbench:
         await self.until(lambda: self.word(address) == value, description, timeout)
 
     async def let_go(self, slot: int, value: int) -> None:
-        """Write the low word of an on-chip semaphore. This is a single update, while a write of
-        both halves would make waiting channels fail once more after the first."""
+        """Write the low word of an on-chip semaphore. This is a single update; writing both halves
+        would make waiting channels fail once more after the first half."""
         await self.machine.write32(semaphore_address(slot, "PAYLOAD_LO"), value)
 
     async def until_semaphore(self, slot: int, value: int, timeout: int = TIMEOUT) -> None:
@@ -237,7 +237,7 @@ class MachineTestbench:
                 assert self.now() < end, f"channel {channel.index} is not idle: {status}"
 
     async def until_waits(self, channel: "RawChannel", wait: Wait, timeout: int = TIMEOUT) -> None:
-        """Wait until the channel waits for `wait` and is not being served."""
+        """Wait until the channel is waiting for `wait` and not being served."""
         end = self.now() + timeout
         while True:
             status = await channel.status()
@@ -274,7 +274,7 @@ class MachineTestbench:
         return channel
 
     async def copy_channel(self, index: int, **settings: Any) -> "RawChannel":
-        """A channel as from `channel`, with the copy class bound."""
+        """As `channel`, with the copy class bound."""
         channel = await self.channel(index, **settings)
         await channel.submit(setup())
         await self.until_idle(channel)
@@ -316,7 +316,7 @@ class Reads:
 
 
 class RawChannel:
-    """One hardware channel, whose ring, USERD and segments are written by the test.
+    """One hardware channel. The test writes its ring, USERD and segments.
 
     Members
     -------

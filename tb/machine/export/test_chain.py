@@ -9,7 +9,7 @@ from signalbox.tb.simulation.runner import simulate
 
 
 class Chain(wiring.Component):
-    """Three chained blocks, in this order, which first set a default; and a constant part.
+    """Three chained blocks, in this order, each of which first sets a default; and a constant part.
 
     Written as `always_comb`, they wake each other endlessly in Icarus 11.0.
     """

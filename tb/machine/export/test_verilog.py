@@ -21,7 +21,7 @@ from signalbox.tb.simulation import verilator
 SOURCE, MAP, HEADER, MANIFEST = (f"{verilog.NAME}.{suffix}" for suffix in ("sv", "md", "h", "json"))
 
 LONG = [pytest.param(name, marks=pytest.mark.soak) for name in ("default", "two-engines", "large")]
-"""These take minutes, so they belong to `make soak`."""
+"""These configurations take minutes, so they belong to `make soak`."""
 
 COPIES = pytest.param("copies", marks=pytest.mark.nightly)
 
@@ -79,7 +79,7 @@ def test_verilator_lint(few_sms: Path):
 
 @pytest.mark.nightly
 def test_runlists():
-    """The tools accept a machine with runlists, too; all of its signals have names."""
+    """The tools also accept a machine with runlists; all of its signals have names."""
     folder = exported("tiny", "--runlist-entries", "5")
     test_verilator_lint(folder)
     test_icarus(folder)
@@ -131,7 +131,7 @@ def test_names_without_brackets(folder: Path):
 
 
 def test_every_signal_has_a_name(folder: Path):
-    """No signal has only the name that Amaranth gives to those whose own name it cannot find."""
+    """No signal has the name that Amaranth gives to signals whose own name it cannot find."""
     declared = re.findall(r"^ +(?:reg|wire) .*", (folder / SOURCE).read_text(), re.MULTILINE)
     assert declared and not [line for line in declared if "\\$signal" in line or "\\$like" in line]
 
@@ -171,7 +171,8 @@ def test_limits_are_kept(name: str):
 
 
 def test_queue_per_context():
-    """Fewer places for queues than contexts are refused, as each context has a reserved one."""
+    """Fewer places for queues than contexts are refused, because each context has a reserved
+    place."""
     with pytest.raises(ConfigError, match="queues = 3 is less than contexts = 4"):
         replace(CONFIGS["default"], queues=3)
 

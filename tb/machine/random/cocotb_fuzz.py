@@ -1,4 +1,4 @@
-"""Malformed pushbuffers and rings: only their channel halts, the others finish, nothing hangs.
+"""Malformed pushbuffers and rings: only their own channel halts, the others finish, nothing hangs.
 
 Channel 0 executes garbage, and truncated and mutated programs. The CPU clears its errors, skipping
 the held method or retrying it. All other channels run programs with known results. Then channel 0
@@ -24,21 +24,21 @@ from signalbox.tb.simulation.spaces import RawSpaces
 CONFIG = SIZES[os.environ["SIGNALBOX_SIZE"]]
 FUZZED = 0
 FIRST_SLOT = 48
-"""Semaphores of the fuzzed program; a single flipped bit does not turn them into those of
-others."""
+"""First semaphore of the fuzzed program; a single flipped bit does not turn its semaphores into
+those of other programs."""
 
 ERRORS = 200
-"""Maximum number of errors that are cleared in one round."""
+"""Maximum number of errors cleared in one round."""
 
 NOP = 0x08 | 1 << 31
 """METHOD0 of the host's NOP."""
 
 
 def broken_program(numbers: Random) -> list[int]:
-    """Dwords of a damaged program: with flipped bits, and with missing and random dwords.
+    """Dwords of a damaged program, with flipped bits, and missing and random dwords.
 
-    As all channels are in one address space, the program must not be able to access the memory of
-    others: it has no copies (NOPs instead of SET_OBJECT) and no semaphores in memory.
+    As all channels share one address space, the program must not be able to access other channels'
+    memory: it has no copies (NOPs instead of SET_OBJECT) and no semaphores in memory.
     """
     (program,) = generate(numbers, [FUZZED], 1, CONFIG.semaphores, 60, FIRST_SLOT, in_memory=False)
     head, _ = Pushbuffer().set_object().dwords

@@ -1,9 +1,9 @@
-"""Random programs for all channels, whose results do not depend on timing.
+"""Random programs for all channels, with results that do not depend on timing.
 
-Commands are generated in a global order in which they could also be executed. A command waits only
-for earlier ones in this order, so no schedule can deadlock. Channels write only their own memory
-and semaphores, or shared words in an order enforced by waits, so every schedule ends in the same
-state. `tb.models.host` computes that state.
+Commands are generated in a global order, which is also a possible order of execution. A command
+waits only for earlier ones in this order, so no schedule can deadlock. Channels write only their
+own memory and semaphores, or shared words in an order enforced by waits, so every schedule ends in
+the same state. `tb.models.host` computes that state.
 """
 
 from collections.abc import Sequence
@@ -253,7 +253,7 @@ class _Maker:
         buffer.inc(4, CeMethod.LAUNCH_DMA, launch)
 
     def _remap(self, buffer: Pushbuffer) -> Remap:
-        """Set random components of a copy, those of a fill in one third of the cases."""
+        """Set random remap components of a copy, in one third of the cases those of a fill."""
         numbers = self.numbers
         sources = numbers.randint(1, 4)
         names = numbers.choice(("AB", "XYZW"[:sources], "XYZW"[:sources] + "AB"))
@@ -341,7 +341,7 @@ class _Maker:
             program.cuts -= set(inside)
 
     def _ignored(self, program: Program) -> None:
-        """Methods that are ignored, as the sub-device mask leaves out device 0 (HOST-18). Without
+        """Methods that are ignored because the sub-device mask excludes device 0 (HOST-18). Without
         the mask they would halt the channel or change its semaphores."""
         numbers, buffer = self.numbers, Pushbuffer()
         self._masks(buffer, 0)

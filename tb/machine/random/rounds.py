@@ -46,7 +46,7 @@ class Round:
         self._compare()
 
     async def _settings(self) -> None:
-        """Random settings of memory and scheduler (back-pressure, latency, slices, retry)."""
+        """Apply random settings of memory and scheduler (back-pressure, latency, slices, retry)."""
         numbers, memory = self.numbers, self.machine.dut.memory
         stall = numbers.choice((0, 0, 40, 150))
         for name in ("ar", "r", "aw", "w", "b"):
@@ -92,7 +92,7 @@ class Round:
         return len(entries)
 
     async def _submit(self, puts: list[int]) -> None:
-        """Ring doorbells in random order, each for a few more entries."""
+        """Ring doorbells in random order, each time after adding a few more entries."""
         given = [0] * len(puts)
         while left := [i for i, put in enumerate(puts) if given[i] < put]:
             number = self.numbers.choice(left)

@@ -24,7 +24,7 @@ def _run(tests: str, simulator: str, size: str, rounds: int, commands: int) -> N
 
 @pytest.mark.parametrize("size", tiers(SIZES, nightly=["two-engines", "narrow"]))
 def test_random_programs(simulator: str, size: str):
-    """More than 10,000 commands are correct on Verilator; Icarus, far slower, runs a sample."""
+    """About 5,000 commands per size are correct on Verilator; Icarus, far slower, runs a sample."""
     rounds, commands = (6, 900) if simulator == "verilator" else (1, 150)
     _run("cocotb_random", simulator, size, rounds, commands)
 
