@@ -48,7 +48,7 @@ async def kernel_fault(dut):
 
 @cocotb.test(**LIMIT)
 async def address_limit(dut):
-    """What lies past the limit of a small address space faults, before and after its kernels."""
+    """Accesses past the limit of a small address space fault, before and after its kernels."""
     await run(dut, compute_bodies.address_limit)
 
 
@@ -60,7 +60,7 @@ async def refused(dut):
 
 @cocotb.test(**LIMIT)
 async def constant_buffers(dut):
-    """Kernels read their constant buffers, and no others."""
+    """Kernels read only their own constant buffers."""
     await run(dut, compute_bodies.constant_buffers)
 
 
@@ -74,11 +74,11 @@ ENDLESS = Kernel("endless", "again: bra again", {})
 SHORT = Kernel("short", "exit", {})
 
 ACTIVE_CYCLES = 4000
-"""Bound of STATUS.ACTIVE after a channel with few tasks is disabled."""
+"""Maximum duration of STATUS.ACTIVE after a channel with few tasks is disabled."""
 
 
 async def endless_warps(device: Device, stream: Stream) -> Task:
-    """More blocks than the SMs can hold, none of which ends."""
+    """Endless blocks, more than the SMs can hold."""
     return await stream.launch(ENDLESS, 100, 32, {})
 
 
@@ -107,8 +107,8 @@ RUNAWAYS = {one.__name__: one for one in (endless_warps, endless_grid, endless_c
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(kind=list(RUNAWAYS), closes=[True, False])
 async def runaway(dut, kind: str, closes: bool):
-    """Work that never ends is ended with its channel, within a bound, by its owner or by the next
-    one, for whom the machine then works (PREEMPT-7)."""
+    """Endless work ends within a bound when its channel is disabled, by closing the device or by
+    the register; the machine then works for the next owner (PREEMPT-7)."""
     machine = await SimMachine.start(dut)
     device = await Device.open(machine, PriorityPolicy(1))
     stream = await device.stream()
@@ -133,7 +133,7 @@ async def runaway(dut, kind: str, closes: bool):
 @cocotb.test(**LIMIT)
 async def past_its_slice(dut):
     """A warp that never ends keeps its context on the SMs for the slice and the time-out, no
-    longer. Its task fails with TASK_TIMEOUT; other contexts run, and its stream goes on
+    longer. Its task fails with TASK_TIMEOUT; other contexts run, and its stream continues
     (PREEMPT-1)."""
     machine, limit = await SimMachine.start(dut), 3000
     settings = ComputeSettings(slice_cycles=2000, timeout_cycles=limit, spaces_each=1)
@@ -157,8 +157,8 @@ async def past_its_slice(dut):
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(scope=list(KillScope))
 async def kill_request(dut, scope: KillScope):
-    """A task that launches itself is killed by its record, its address space or its context. The
-    channel halts with TASK_KILLED, and works after that (PREEMPT-7)."""
+    """A task that launches itself is killed by record, address space or context. The channel halts
+    with TASK_KILLED (PREEMPT-7)."""
     machine = await SimMachine.start(dut)
     device = await Device.open(machine, PriorityPolicy(1))
     stream = await device.stream()
@@ -183,8 +183,8 @@ async def kill_request(dut, scope: KillScope):
 
 @cocotb.test(**LIMIT)
 async def killed_while_it_waits(dut):
-    """Blocks that wait on their SMs for resources of another channel's endless work are ended with
-    their own channel; the other's goes on (PREEMPT-7)."""
+    """Blocks that wait for SM resources held by another channel's endless work end with their own
+    channel; the endless work continues (PREEMPT-7)."""
     machine = await SimMachine.start(dut)
     device = await Device.open(machine, PriorityPolicy(2))
     endless, urgent = await device.stream(), await device.stream(-1)
@@ -210,7 +210,7 @@ async def killed_while_it_waits(dut):
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(kind=list(RUNAWAYS), how=["task", "stream", "context"])
 async def cancelled(dut, kind: str, how: str):
-    """Work that never ends is cancelled by the driver, and what is queued behind it runs."""
+    """The driver cancels endless work by task, stream or context; later work runs."""
     machine = await SimMachine.start(dut)
     device = await Device.open(machine, PriorityPolicy(1))
     stream = await device.stream()
@@ -242,7 +242,7 @@ async def cancelled(dut, kind: str, how: str):
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(how=["stream", "context"])
 async def cancelled_together(dut, how: str):
-    """More tasks of a channel are killed at once than it can record errors of."""
+    """More tasks of a channel are killed at once than its error records can hold."""
     device = await Device.open(await SimMachine.start(dut), PriorityPolicy(1))
     stream = await device.stream()
     tasks = [await stream.launch(ENDLESS, 1, 32, {}, overlap=True) for _ in range(6)]

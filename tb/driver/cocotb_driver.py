@@ -176,8 +176,8 @@ async def failure(stream: Stream) -> ChannelError:
 
 @cocotb.test(**LIMIT)
 async def fault_repair_resume(dut):
-    """ASID-5: a copy and a semaphore operation that miss pages continue as the pages are mapped one
-    by one; each error names the access."""
+    """ASID-5: a copy and a semaphore operation with missing pages continue as the pages are mapped
+    one by one; each error names the access."""
     device = await Device.open(await SimMachine.start(dut), PriorityPolicy(1))
     stream, space = await device.stream(), device.space
     data = np.random.default_rng(5).integers(0, 256, 3 * PAGE, np.uint8)

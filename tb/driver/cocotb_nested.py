@@ -45,7 +45,7 @@ TWO = Kernel(
     """,
     {"A": 8, "B": 8, "OUT": 8},
 )
-"""Launches A and B and waits for both. OUT becomes the answers, and whether a descendant has
+"""Launches A and B and waits for both. Stores to OUT both answers, and whether a descendant
 failed."""
 
 
@@ -73,7 +73,7 @@ end:
     """,
     {"A": 8, "B": 8, "DONE_A": 8, "DONE_B": 8, "OUT": 8},
 )
-"""Launches A and B and waits for the word of A. OUT becomes the word of B at that time, whether a
+"""Launches A and B and waits for the word of A. Stores to OUT the word of B at that time, whether a
 child has failed, and the word of B at the end."""
 
 
@@ -91,8 +91,8 @@ async def device_of(dut: Any, depth: int) -> tuple[Device, Stream]:
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(busy=[False, True])
 async def wait_for_one_child(dut: Any, busy: bool) -> None:
-    """A parent waits for the word that one child releases, while another child goes on; also if low
-    kernels fill the machine, so that the parent has to give way."""
+    """A parent waits for a word released by one child while another child continues, even if
+    kernels of low priority fill the machine."""
     device, stream = await device_of(dut, 3)
     low = await device.stream()
     if busy:
@@ -114,8 +114,9 @@ async def wait_for_one_child(dut: Any, busy: bool) -> None:
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(depth=[3, 4])
 async def generations(dut: Any, depth: int) -> None:
-    """A vector addition, its parent and the parent of that: with a depth of 3 each sees the results
-    below it (example 5: the launch of one more does not happen, and its parent reads why)."""
+    """A vector addition, its parent, grandparent and great-grandparent: with a depth of 4 each sees
+    the results below it; with a depth of 3 the addition is not launched, and its parent reads the
+    reason (example 5)."""
     device, stream = await device_of(dut, depth)
     count, words = 64, np.random.default_rng(depth)
     a, b = (words.integers(0, 1 << 32, count, np.uint32) for _ in range(2))
@@ -181,7 +182,7 @@ async def cancelled_tree(dut: Any, waits: bool) -> None:
 @cocotb.parametrize(limit=[1, 2])
 async def pending_launches(dut: Any, limit: int) -> None:
     """With a limit of one pending launch, a second one is refused while the first child runs, and
-    both parent and host can tell why (NEST-15); with one of two it is not."""
+    both parent and host can read the reason (NEST-15); with a limit of two it is accepted."""
     device, stream = await device_of(dut, 2)
     device.set_limit(Limit.PENDING_LAUNCHES, limit)
     out = await device.allocate(16)
@@ -204,8 +205,8 @@ async def pending_launches(dut: Any, limit: int) -> None:
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(kind=[MergeSort, FlatMergeSort])
 async def merge_sort(dut: Any, kind: type[MergeSort | FlatMergeSort]) -> None:
-    """Words are sorted by a tree of kernels, twice; each waits for its two halves. Flat: by a
-    kernel per level."""
+    """Words are sorted twice by a tree of kernels, each of which waits for its two halves. Flat:
+    one kernel per level."""
     count, rng = 150, random_numbers()
     device, stream = await device_of(dut, MergeSort.depth(count) if kind is MergeSort else 1)
     data = await device.allocate(4 * count)
@@ -222,7 +223,7 @@ async def merge_sort(dut: Any, kind: type[MergeSort | FlatMergeSort]) -> None:
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(kind=[Refinement, FlatRefinement])
 async def refinement(dut: Any, kind: type[Refinement | FlatRefinement]) -> None:
-    """A field is refined where it is rough."""
+    """A field is refined in its rough parts."""
     size, levels, rng = 16, 3, random_numbers()
     device, stream = await device_of(dut, levels if kind is Refinement else 1)
     field = rough_field(rng, size)
@@ -238,8 +239,8 @@ async def refinement(dut: Any, kind: type[Refinement | FlatRefinement]) -> None:
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(kind=[BreadthFirst, FlatBreadthFirst])
 async def breadth_first(dut: Any, kind: type[BreadthFirst | FlatBreadthFirst]) -> None:
-    """Distances in a graph: each level of the search is a child, and the edges of vertices that
-    have many are grandchildren. Flat: two kernels per level."""
+    """Distances in a graph: each level of the search is a child; vertices with many edges have
+    grandchildren for them. Flat: two kernels per level."""
     count, rng = 50, random_numbers()
     device, stream = await device_of(dut, 3 if kind is BreadthFirst else 1)
     rows, columns = graph(rng, count, 40)

@@ -21,7 +21,8 @@ NOPS = 3000
 
 
 async def opened(dut, **slices: int) -> tuple[Device, list[AddressSpace]]:
-    """A device scheduled by runlist, and spaces with channel 0, 1, … and slices in cycles."""
+    """A device scheduled by runlist, and spaces with channels 0, 1, …; `slices` : cycles of each
+    space's slice, by name."""
     machine = await SimMachine.start(dut)
     device = await Device.open(machine, NoPriorityPolicy(1), scheduling="runlist")
     spaces = []
@@ -35,7 +36,7 @@ async def opened(dut, **slices: int) -> tuple[Device, list[AddressSpace]]:
 
 @cocotb.test(**LIMIT)
 async def copies_of_spaces(dut):
-    """Copies of several spaces are complete, while levels and slices change."""
+    """Copies of several spaces complete while levels and slices change."""
     numbers = random.Random(cocotb.RANDOM_SEED)
     device, spaces = await opened(dut, one=1000, two=3000, three=2000)
     streams = [await device.stream(space=space) for space in spaces]
@@ -62,8 +63,8 @@ async def copies_of_spaces(dut):
 
 @cocotb.test(**LIMIT)
 async def shares(dut):
-    """Spaces share the host by level and slice: (HIGH, LOW, LOW), each with 2,000 cycles, get 2, 1
-    and 1 of 4 parts; with twice the slice the last one gets 2 of 5."""
+    """Spaces share the host by level and slice: (HIGH, LOW, LOW) with 2,000 cycles each get 2, 1
+    and 1 of 4 parts; with a doubled slice the last one gets 2 of 5."""
     device, spaces = await opened(dut, high=2000, low=2000, other=2000)
     channels = [await device.channel(index, space) for index, space in enumerate(spaces)]
     await device.runlist.configure(spaces[0], level=Interleave.HIGH)
@@ -86,7 +87,7 @@ async def _feed(channel: Channel) -> None:
 
 
 async def _methods(device: Device, cycles: int) -> list[int]:
-    """Methods of channels 0 … 2 in some cycles."""
+    """Numbers of methods that channels 0 … 2 execute in the next `cycles` cycles."""
 
     async def counts() -> list[int]:
         return [await device.control.read_channel(index, "METHODS") for index in range(3)]
@@ -98,7 +99,7 @@ async def _methods(device: Device, cycles: int) -> list[int]:
 
 @cocotb.test(**LIMIT)
 async def all_wait(dut):
-    """Whether all spaces wait for acquires that let others run is told, once each time."""
+    """The driver reports once, each time, that all spaces wait for acquires that let others run."""
     device, spaces = await opened(dut, one=1000, two=1000)
     channels = [await device.channel(index, space) for index, space in enumerate(spaces)]
     assert not await device.runlist.starved()

@@ -1,5 +1,5 @@
-"""Machines full of warps that never end: with SAVE urgent tasks run at once; contexts and
-applications run in turn (PREEMPT-5, PREEMPT-8, SHARE-11)."""
+"""Machines full of endless warps: with SAVE, urgent tasks run at once; contexts and applications
+run in turn (PREEMPT-5, PREEMPT-8, SHARE-11)."""
 
 import cocotb
 import numpy as np
@@ -21,7 +21,7 @@ SLICE = 4000
 """Cycles that a context runs while another waits."""
 
 PATIENCE = 30_000
-"""Cycles in which an urgent task is over; or is waited for in vain."""
+"""Maximum cycles until an urgent task is over; also the duration of a wait in vain."""
 
 COUNTING = Kernel(
     "counting",
@@ -40,7 +40,7 @@ COUNTING = Kernel(
     """,
     {"OUT": 8},
 )
-"""Each thread stores the numbers from 1 on, one after the other, and never ends."""
+"""Endless; each thread stores 1, 2, 3, … to its own word."""
 
 
 @cocotb.test(**LIMIT)
@@ -54,8 +54,8 @@ COUNTING = Kernel(
     ],
 ))
 async def urgent_among_endless(dut, context: Urgency, launch: Urgency, saves: bool):
-    """All warps never end. Urgent tasks are over soon, and the others go on counting; with DRAIN
-    they are not over."""
+    """No warp ever ends. With SAVE, urgent tasks are over soon, and the others continue to count;
+    with DRAIN, urgent tasks are not over within `PATIENCE`."""
     machine = await SimMachine.start(dut)
     settings = ComputeSettings(urgency=context)
     device = await Device.open(machine, PriorityPolicy(2), compute=settings)
@@ -85,8 +85,8 @@ async def urgent_among_endless(dut, context: Urgency, launch: Urgency, saves: bo
 
 @cocotb.test(**LIMIT)
 async def contexts_of_endless(dut):
-    """All warps of two contexts never end. At level CILP, both contexts run in turn, and every warp
-    goes on counting; their tasks can be cancelled, wherever their blocks are (PREEMPT-8)."""
+    """No warp of two contexts ever ends. At level CILP, both contexts run in turn, and every warp
+    continues to count; their tasks can be cancelled, wherever their blocks are (PREEMPT-8)."""
     machine = await SimMachine.start(dut)
     settings = ComputeSettings(level="cilp", slice_cycles=SLICE)
     device = await Device.open(machine, PriorityPolicy(1), compute=settings)
@@ -118,8 +118,8 @@ async def contexts_of_endless(dut):
 
 @cocotb.test(**LIMIT)
 async def applications_in_turn(dut):
-    """Two applications of a server, each with a context of its own. One never ends; the other one's
-    task is over within a few slices, and the first one goes on where it was (SHARE-11)."""
+    """Two applications of a server, each with its own context. One never ends; the other one's task
+    is over within a few slices, and the first continues where it stopped (SHARE-11)."""
     machine = await SimMachine.start(dut)
     settings = ServerSettings(memory_each=1 << 18, context_each=True, slice_cycles=SLICE)
     inbox = LocalInbox(machine)

@@ -31,8 +31,9 @@ def share(memory: SharedMemory, portion: Buffer) -> Holder:
 
 @cocotb.test(timeout_time=2, timeout_unit="ms")
 async def copies_between_processes(dut):
-    """A process writes bytes into its portion, the machine copies them to places of any alignment
-    in it and in the portion of another process, and both read them there. Nothing else changes."""
+    """A process writes bytes into its portion; the machine copies them, at any alignment, within
+    that portion and to another process's portion, and both processes read them. Nothing else
+    changes."""
     numbers = random.Random(int(os.environ["COCOTB_RANDOM_SEED"]))
     device, memory = await open_device(dut)
     stream = await device.stream()
@@ -55,7 +56,7 @@ async def copies_between_processes(dut):
 
 @cocotb.test(timeout_time=2, timeout_unit="ms")
 async def withdrawn_portion(dut):
-    """After a portion is withdrawn, the machine works on other bytes than the process."""
+    """After a portion is withdrawn, machine and process no longer work on the same bytes."""
     device, memory = await open_device(dut)
     stream = await device.stream()
     portion = device.memory.allocate(SIZE, align=PAGE_BYTES)

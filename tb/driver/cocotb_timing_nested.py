@@ -17,11 +17,11 @@ from signalbox.tb.simulation.machine import SimMachine
 LIMIT = {"timeout_time": 8, "timeout_unit": "ms"}
 
 BLOCKS, CHILDREN, STORES = 2, 3, 4
-"""Of each kernel that launches others; of each of its warps; of each warp of the other kernels."""
+"""Blocks of each launching kernel; children of each of its warps; stores of each other warp."""
 
 
 def loop(children: list[Child], warps: int) -> TimingTask:
-    """A task whose warps launch CHILDREN of these each."""
+    """A task whose warps each launch CHILDREN of `children`."""
     distance = children[1].record - children[0].record
     return TimingTask(
         cycles=10,
@@ -38,8 +38,8 @@ def loop(children: list[Child], warps: int) -> TimingTask:
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(("depth", "warps"), [(2, 2), (3, 1)])
 async def trees(dut: Any, depth: int, warps: int) -> None:
-    """Every warp of a tree of kernels runs to its end, each with its own stores; the host's kernel
-    is complete when all have."""
+    """Every warp of a tree of kernels runs to its end and makes its own stores; the host's kernel
+    completes only after all of them."""
     machine = await SimMachine.start(dut)
     device = await Device.open(machine, PriorityPolicy(2))
     device.set_limit(Limit.NESTING_DEPTH, depth)

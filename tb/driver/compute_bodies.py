@@ -116,7 +116,7 @@ async def failure(waiting: Stream | Task) -> TaskError:
 
 
 async def vector_adds(device: Device) -> None:
-    """Example 1 of page 20: two address spaces with the same addresses, if the machine has enough
+    """Example 1 of page 20: two address spaces with the same addresses if the machine has enough
     ASIDs."""
     spaces: list[AddressSpace] = [device.space]
     if device.info.channels > 1 and device.info.asids > 2:
@@ -188,7 +188,7 @@ async def address_limit(device: Device) -> None:
 
 
 async def past_limit(device: Device, stream: Stream, source: Buffer, target: Buffer) -> None:
-    """Check that a copy from `source`, by its address past the limit, faults."""
+    """Check that a copy from the duplicate of `source` past the limit faults."""
     at = stream.space.at(source) + SMALL
     await stream.submit(Pushbuffer().copy(stream.space.at(target), at, 64))
     try:
@@ -202,7 +202,7 @@ async def past_limit(device: Device, stream: Stream, source: Buffer, target: Buf
 
 
 def _map_again(device: Device, space: AddressSpace) -> None:
-    """Give PD2 the entry of the first addresses a second time, past the limit."""
+    """Duplicate the PD2 entry of the lowest addresses past the limit."""
     read, write = device.machine.memory_read, device.machine.memory_write
     above = int.from_bytes(read(space.base, 8), "little") >> 8 << 12
     write(above + 8 * (SMALL >> 38), read(above, 8))
@@ -218,7 +218,7 @@ async def refused(device: Device) -> None:
         assert refusal.check is SkedCheck.SHARED_MEMORY
     else:
         raise AssertionError("no error was raised")
-    # An acquire that waits, so that the record can be changed before its launch.
+    # A waiting acquire, so that the record can be changed before its launch.
     gate = await device.allocate(4096)
     gate.fill(0)
     await stream.submit(Pushbuffer().acquire(device.space.at(gate), 0x0101_0101))
@@ -244,7 +244,7 @@ def physical(task: Task) -> int:
 
 
 async def constant_buffers(device: Device) -> None:
-    """Two kernels at once, each with its own constant buffers (HOST-15). A buffer that is not given
+    """Two kernels at once, each with its own constant buffers (HOST-15). A read of a missing buffer
     is an error of the kernel."""
     stream, numbers = await device.stream(), np.random.default_rng(9)
     tables = [numbers.integers(0, 1 << 32, 8, np.uint32) for _ in range(3)]
@@ -275,8 +275,8 @@ async def constant_buffers(device: Device) -> None:
 
 
 async def local_memory(device: Device) -> None:
-    """Kernels of two address spaces, if there are enough, and then one that needs more, find what
-    their threads have stored in local memory (HOST-15)."""
+    """Kernels of two address spaces, if there are enough ASIDs, and then a kernel with more local
+    memory, read back the contents that their threads stored there (HOST-15)."""
     spaces: list[AddressSpace] = [device.space]
     if device.info.channels > 1 and device.info.asids > 2:
         spaces.append(device.create_space("second"))

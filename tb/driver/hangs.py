@@ -3,4 +3,4 @@
 __all__ = ["HANGS"]
 
 HANGS = 200
-"""Seconds after which a test counts as hanging, also on a slow machine."""
+"""Seconds after which a test counts as hanging, even on a slow machine."""

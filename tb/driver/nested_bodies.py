@@ -1,5 +1,5 @@
-"""Tests of kernels that launch kernels, through the driver; common to the RTL and the Python
-model, unless said otherwise."""
+"""Tests of kernels that launch kernels, through the driver; common to the RTL and the Python model
+unless stated otherwise."""
 
 import numpy as np
 import pytest
@@ -43,8 +43,8 @@ WRAP = Kernel(
     """,
     {"CHILD": 8, "IN": 8, "OUT": 8},
 )
-"""Launches CHILD and waits for it. OUT becomes the answer, whether a descendant has failed, and the
-word at IN."""
+"""Launches CHILD and waits for it. Stores to OUT the answer, whether a descendant has failed, and
+the word at IN."""
 
 BAD = Kernel(
     "bad leaf",
@@ -81,7 +81,7 @@ again:
     """,
     {"TO": 8},
 )
-"""Counts in the word at TO, and never ends."""
+"""Increments the word at TO endlessly."""
 
 LEAVE = Kernel(
     "leave",
@@ -99,7 +99,7 @@ LEAVE = Kernel(
 async def line_of(
     device: Device, stream: Stream, leaf: Child, length: int, out: Buffer
 ) -> list[Child]:
-    """Kernels WRAP, each of which launches the one before; the first one launches `leaf`."""
+    """`leaf`, and `length` kernels WRAP, each of which launches its predecessor in the list."""
     line = [leaf]
     for _ in range(length):
         args = {"CHILD": line[-1], "IN": out, "OUT": out}
@@ -108,8 +108,8 @@ async def line_of(
 
 
 async def chain_of_a_fault(device: Device) -> None:
-    """A warp of a grandchild faults. The error names its kernel, block, warp and source line, and
-    each kernel above it; the parents see that a descendant has failed, and go on. Depth 4."""
+    """A warp of a great-grandchild faults. The error names its kernel, block, warp and source line,
+    and each kernel above it; the root sees that a descendant has failed, and continues. Depth 4."""
     stream, out = await device.stream(), await device.allocate(16)
     leaf = await stream.child(BAD, (2, 3), 128, {"TO": HOLE})
     line = await line_of(device, stream, leaf, 2, out)
@@ -137,8 +137,8 @@ async def chain_of_a_fault(device: Device) -> None:
 
 
 async def chain_of_a_refusal(device: Device) -> None:
-    """A grandchild at the limit launches another: the report names all of them; no error is
-    raised. Depth 3."""
+    """A grandchild at the depth limit launches a kernel: the report names all kernels above it; no
+    error is raised. Depth 3."""
     stream, out = await device.stream(), await device.allocate(16)
     leaf = await stream.child(BAD, 1, 32, {"TO": HOLE})
     line = await line_of(device, stream, leaf, 2, out)
@@ -156,9 +156,9 @@ async def chain_of_a_refusal(device: Device) -> None:
 
 
 async def cancelled_trees(device: Device, rng: np.random.Generator, *, waits: bool) -> None:
-    """Trees whose leaves never end are cancelled at random times: nothing of them runs or is
-    written afterwards, another stream's kernels are not disturbed, and the next tree can run. The
-    parents wait for their children, or have ended before. On the RTL only. Depth 4."""
+    """Trees with endless leaves are cancelled at random times: afterwards no part of them runs or
+    writes, another stream's kernels are undisturbed, and the next tree can run. Parents wait for
+    their children, or have already ended. On the RTL only. Depth 4."""
     stream, other = await device.stream(), await device.stream()
     out, counter, beside = [await device.allocate(16) for _ in range(3)]
     leaf = await stream.child(COUNT, 2, 32, {"TO": counter})
@@ -189,7 +189,7 @@ async def cancelled_trees(device: Device, rng: np.random.Generator, *, waits: bo
 
 
 async def _ended(task: Task) -> None:
-    """It has been killed, or a descendant of it."""
+    """Check that the task, or a descendant of it, has been killed."""
     with pytest.raises((TaskError, TaskLost)) as raised:
         await task.synchronize()
     error = raised.value

@@ -153,9 +153,9 @@ def test_page_sizes():
 
 
 def test_largest_pages():
-    """Pages of 512 MiB are chosen where all of their memory and addresses exist. On request one may
-    extend past the end of memory, where accesses fault. A page in the place of smaller ones, or the
-    reverse, is found after the acknowledgement."""
+    """Pages of 512 MiB are chosen where all of their memory and addresses exist. A requested one
+    may extend past the end of memory, where accesses fault. A page that replaces smaller ones, or
+    the reverse, takes effect by the acknowledgement."""
 
     async def body(tb: SpaceOnMachine):
         space, mmu, end = tb.space, tb.mmu, tb.memory.size
@@ -188,8 +188,8 @@ def test_largest_pages():
 
 
 def test_large_memory():
-    """With enough memory, buffers of whole 512 MiB get such pages, unless addresses or memory are
-    too fragmented."""
+    """With enough memory, buffers of whole 512 MiB are aligned for such pages, unless memory is too
+    fragmented."""
     memory = Memory(machine_with_mmu()[0], 11 * WHOLE // 2)  # type: ignore[arg-type]
     low = memory.allocate(WHOLE // 2)
     one = memory.allocate_pages(2 * WHOLE)
@@ -202,8 +202,8 @@ def test_large_memory():
 
 
 def test_invalidation_scope():
-    """A few pages are invalidated one by one, more by ASID, and none when none can be
-    remembered."""
+    """A few pages are invalidated one by one, more of them by ASID; nothing is invalidated if the
+    machine cannot remember any of them."""
 
     async def body(tb: SpaceOnMachine):
         space, mmu = tb.space, tb.mmu
@@ -531,7 +531,7 @@ def test_broken_off(how: str, next_: str):
 
 
 def test_protection_broken_off():
-    """An interrupted protection is completed as well, after which nothing is pending."""
+    """`settle` completes an interrupted change of protection, too; then nothing is pending."""
 
     async def body(tb: SpaceOnMachine):
         mapping = await tb.space.map(0, SMALL)
@@ -552,7 +552,7 @@ def test_protection_broken_off():
 
 
 def test_changes_take_turns():
-    """A range whose unmap is in progress can be mapped at once; that waits for the machine."""
+    """A range can be mapped while its unmap is in progress; the map waits for the machine."""
 
     async def body(tb: SpaceOnMachine):
         space = tb.space

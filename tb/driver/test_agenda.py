@@ -1,4 +1,4 @@
-"""The order in which a workload's work is submitted."""
+"""Order of submission of a workload's work."""
 
 import asyncio
 from functools import partial
@@ -10,8 +10,8 @@ from signalbox.tb.driver.test_kernel_workload import kernel, play
 
 
 class Work:
-    """Work that takes a while, as an event after it. `begun` : cycle of its submission, -1 before
-    it."""
+    """Work that takes time, represented by the event after it. `begun` : cycle of its submission;
+    -1 before."""
 
     def __init__(self, world: "World", length: int) -> None:
         self._world, self.begun, self.length = world, -1, length
@@ -30,7 +30,7 @@ class Work:
 
 
 class World:
-    """Time, and actions in the order in which they were carried out."""
+    """Time, and actions in order of execution."""
 
     def __init__(self) -> None:
         self.now = 0
@@ -59,7 +59,7 @@ def begun(action: Action) -> int:
 
 
 def test_times_then_order() -> None:
-    """Actions are carried out at their times, in the given order among equals."""
+    """Actions are carried out at their times; those with equal times in the given order."""
     world = World()
     first, second = (world.action(name, 50, stream=name) for name in "ab")
     world.run(world.action("d", 200), first, second, world.action("c", 10))
@@ -69,7 +69,7 @@ def test_times_then_order() -> None:
 
 def test_delay() -> None:
     """A delay counts from the end of the stream's work. Later work of the stream keeps its place;
-    that of others goes on."""
+    work of other streams continues."""
     world = World()
     a = world.action("a", 0, 1000, stream="s")
     b = world.action("b", 10, 5, stream="s", delay=300)
@@ -81,8 +81,7 @@ def test_delay() -> None:
 
 
 def test_delay_of_the_first() -> None:
-    """Without earlier work of the stream, nor after work that has ended long ago, a delay changes
-    nothing."""
+    """A delay has no effect without earlier work of the stream, or if that work ended long ago."""
     world = World()
     a, b = (world.action(name, 500 * n, 10, stream="s", delay=40) for n, name in enumerate("ab", 1))
     world.run(a, b)
@@ -101,7 +100,7 @@ def test_needs() -> None:
 
 
 def test_random_order() -> None:
-    """Every action is carried out once, those of a stream in order, none too early."""
+    """Every action is carried out once and not too early; actions of a stream are in order."""
     numbers = Random(5)
     for _ in range(50):
         world = World()
@@ -137,7 +136,7 @@ def test_random_order() -> None:
 
 
 def test_delayed_kernels() -> None:
-    """A kernel with a delay is submitted so long after the end of the one before it."""
+    """A kernel with a delay is submitted at least that long after the end of the previous one."""
     head = "[machine]\ntiming_core = true\n[[stream]]\nname = 's'\n"
     text = kernel("a", "timing", 2, 32, {"CYCLES": 5})
     text += kernel("b", "timing", 2, 32, {"CYCLES": 5}, delay=700, count=2)

@@ -73,7 +73,7 @@ def test_labels_constants_comments() -> None:
 
 
 def test_until() -> None:
-    """It loads a word again and again, from where it stands, until the word is the wanted one."""
+    """`until` expands to a loop that loads a word until it has the wanted value."""
     text = "nop\ntop: until r4, [r2 + 8], {}\nbra top"
     same = """
         nop

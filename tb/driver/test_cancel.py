@@ -1,4 +1,4 @@
-"""Cancelled tasks, streams and contexts: what ends, and what goes on (PREEMPT-7)."""
+"""Cancelled tasks, streams and contexts, and work that continues (PREEMPT-7)."""
 
 import asyncio
 
@@ -29,7 +29,7 @@ async def launch(stream: Stream, count: int = 1, *, overlap: bool = False) -> li
 async def held(
     device: Device, machine: FakeMachine, count: int = 1, *, overlap: bool = False
 ) -> tuple[Stream, list[Task]]:
-    """A stream with this many tasks, on a machine that executes none until `compute.hold` ends."""
+    """A stream with `count` tasks, on a machine that executes nothing until `compute.hold` ends."""
     assert machine.compute is not None
     stream = await device.stream()
     machine.compute.hold = True
@@ -39,12 +39,12 @@ async def held(
 
 
 async def settle(machine: FakeMachine) -> None:
-    """Let everything happen that can."""
+    """Wait until the machine can do nothing more."""
     await machine.wait_cycles(2000)
 
 
 def killed(task: Task) -> bool:
-    """Whether it is over, and was killed."""
+    """Whether the task was killed and is over."""
     assert task.over
     try:
         task.query()
@@ -55,7 +55,7 @@ def killed(task: Task) -> bool:
 
 
 def test_running_task():
-    """A cancelled task ends with an error of its own, and the stream goes on behind it."""
+    """A cancelled task ends with its own error, and the stream continues after it."""
 
     async def body(device, machine):
         stream, (first, second) = await held(device, machine, 2)
@@ -72,7 +72,7 @@ def test_running_task():
 
 
 def test_ended_task():
-    """It stays as it has ended."""
+    """Cancelling a task that has ended changes nothing."""
 
     async def body(device, machine):
         stream = await device.stream()
@@ -86,8 +86,8 @@ def test_ended_task():
 
 @pytest.mark.parametrize("overlap", [False, True])
 def test_stream(overlap: bool):
-    """All tasks of the stream end, those that are still in the channel, too; those of another
-    stream in the same channel do not, and whoever waits for them is not disturbed."""
+    """All tasks of a cancelled stream end, including those still in the channel. Tasks of another
+    stream in the same channel do not, and waits for them are not disturbed."""
 
     async def body(device, machine):
         stream, other = await device.stream(), await device.stream()
@@ -138,7 +138,7 @@ def test_refused_launch(monkeypatch):
 
 
 def test_moved_stream():
-    """Tasks that a stream has left in an earlier channel are cancelled, too."""
+    """Cancelling a stream also cancels its tasks in an earlier channel."""
 
     async def body(device, machine):
         stream, (first,) = await held(device, machine)
@@ -154,7 +154,7 @@ def test_moved_stream():
 
 
 def test_context():
-    """Tasks of all spaces of a context end, and those of another context do not."""
+    """Killing a context ends the tasks of all its spaces, but not those of another context."""
 
     async def body(device, machine):
         contexts = [await device.engine.contexts.create(name) for name in ("mine", "other")]
@@ -182,8 +182,7 @@ def test_context():
 
 
 def test_more_failures_than_records():
-    """A channel records two errors; other tasks killed by the same request are over all the
-    same."""
+    """A channel records two errors; further tasks killed by the same request end nevertheless."""
 
     async def body(device, machine):
         stream, tasks = await held(device, machine, 5, overlap=True)
@@ -221,7 +220,7 @@ def test_record_is_kept():
 
 
 def test_cancelled_twice():
-    """A task may be cancelled while its stream is."""
+    """A task may be cancelled while its stream is being cancelled."""
 
     async def body(device, machine):
         stream, tasks = await held(device, machine, 3, overlap=True)
@@ -247,7 +246,8 @@ def test_drain():
 
 
 def test_halted_channel():
-    """An error of another task is raised, and can be handled; then the rest can be cancelled."""
+    """Cancelling raises the error of another task; once that is handled, the rest can be
+    cancelled."""
 
     async def body(device, machine):
         stream = await device.stream()
@@ -267,7 +267,8 @@ def test_halted_channel():
 
 
 def test_out_of_reach():
-    """A channel that waits before a launch is named."""
+    """If a channel waits before the launch of a task, cancelling the task fails with the channel's
+    name."""
 
     async def body(device, machine):
         stream = await device.stream()
@@ -283,7 +284,7 @@ def test_out_of_reach():
 
 
 def test_context_killed_twice():
-    """A kill of a context that has ended, or failed, does not disturb another one that goes on."""
+    """An interrupted kill of a context does not disturb another kill of it in progress."""
 
     async def body(device, machine):
         context = await device.engine.contexts.create("mine")
@@ -303,7 +304,7 @@ def test_context_killed_twice():
 
 
 def test_interrupted_beside_another():
-    """A call that cancels a task, and is interrupted, does not disturb another one that goes on."""
+    """An interrupted cancellation of a stream does not disturb another one in progress."""
 
     async def body(device, machine):
         stream, tasks = await held(device, machine, 2, overlap=True)

@@ -141,7 +141,7 @@ def test_stream_order():
 
 
 def test_launches_of_a_stream():
-    """A launch waits for the previous one unless that is known to have ended."""
+    """A launch waits for the previous launch unless the latter is known to have ended."""
 
     async def body(device, machine):
         stream = await device.stream()
@@ -185,7 +185,8 @@ def test_channel_has_tasks():
 
 
 def test_streams_of_a_channel():
-    """A stream's first work does not wait for another stream of the channel; an event does."""
+    """A stream's first work does not wait for another stream of the channel; an event waits for its
+    own stream's work."""
 
     async def body(device, machine):
         one, two = await device.stream(), await device.stream()
@@ -250,8 +251,8 @@ def test_more_spaces_than_asids():
 
 
 def test_asid_of_another_context():
-    """A context that is selected again does not bind a space that left it to an ASID with a new
-    owner in another context."""
+    """A context that is selected again does not bind a space that has left it; the space's former
+    ASID may have a new owner in another context."""
 
     async def body(device, machine):
         first, second = [await device.compute.contexts.create(name) for name in ("one", "two")]
@@ -333,8 +334,8 @@ def test_contexts():
 
 
 def test_packing():
-    """Each space gets its own context while one is free; after that launches are refused and copies
-    still work."""
+    """Each space gets its own context while one is free; after that, launches are refused and
+    copies still work."""
 
     async def body(device, machine):
         contexts = device.compute.contexts
@@ -383,7 +384,8 @@ def test_priorities():
 
 
 def test_priority_of_channels():
-    """Launches of a channel go to the engine with the highest priority of a launch in it so far."""
+    """The host sends a channel's launches to the engine with the highest priority among its
+    launches so far."""
 
     async def body(device: Device, machine: FakeMachine) -> None:
         first, second = await device.stream(), await device.stream()
@@ -499,7 +501,7 @@ def test_block_too_big(block, shared, message, number):
 
 
 def test_numpy_sizes():
-    """Sizes and numbers may be numpy's."""
+    """Sizes and numbers may have numpy types."""
 
     async def body(device, machine):
         stream = await device.stream()
@@ -547,7 +549,7 @@ def test_inline_and_report():
         place = await device.allocate(4096, name="mine")
         flag = await device.upload(np.zeros(8, np.uint64), name="mine")
         where = device.space.at
-        # Without the release to the fence, whose memory may belong to another task by now.
+        # Without the release to the fence: its memory may belong to another task by now.
         word = int.from_bytes(content, "little") & ~(1 << 768 + 55)
         commands = Pushbuffer().launch_inline(where(place, 256), word.to_bytes(256, "little"))
         commands.wait_tasks().report(where(flag), 7).report(where(flag, 16), 9, timestamp=False)
@@ -561,8 +563,8 @@ def test_inline_and_report():
 
 
 def test_write_inline():
-    """Bytes in the pushbuffer reach memory before anything behind them, and their fence is
-    released; a place that is not mapped is reported, and the stream goes on after it (HOST-14)."""
+    """Bytes in the pushbuffer reach memory, and their fence is released; an unmapped destination is
+    reported, and the stream continues after it (HOST-14)."""
 
     async def body(device, machine):
         stream = await device.stream()
@@ -590,7 +592,7 @@ def test_write_inline():
 
 
 def test_launch_that_is_cancelled():
-    """A launch that waits for its channel gives record and fence back when it is cancelled."""
+    """A launch that is cancelled while it waits for its channel gives its memory back."""
 
     async def body(device, machine):
         stream = await device.stream()

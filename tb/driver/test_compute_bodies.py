@@ -16,7 +16,7 @@ from signalbox.tb.driver.hangs import HANGS
 FITTING = [
     (body, name)
     for name, body in product(("tiny", "default", "large"), BODIES)
-    # Local memory of so many threads is larger than the memory of the fake machine.
+    # Local memory for that many threads exceeds the fake machine's memory.
     if (body, name) != (local_memory, "large")
 ]
 

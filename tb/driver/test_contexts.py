@@ -123,8 +123,8 @@ def test_high_asid():
 
 
 def test_waits_for_a_context_that_begins(monkeypatch):
-    """A space leaves its context only after any bind from the old instance block; otherwise the
-    ASID's next owner would lose it."""
+    """A space leaves its context only after any bind from the old instance block; such a bind would
+    otherwise take the ASID from its next owner."""
     machine = FakeMachine()
     monkeypatch.setattr(contexts, "_PATIENCE_CYCLES", 1000)
 
@@ -155,7 +155,7 @@ def test_waits_for_a_context_that_begins(monkeypatch):
 @pytest.mark.parametrize("turns", [*range(50), *range(50, 100, 10)])
 def test_interrupted_leaving(monkeypatch, turns: int):
     """A space that leaves its context in two calls keeps its ASID while a context is being switched
-    in, and the next user of the context's number finds nothing of the last one."""
+    in, and the next user of the context's number finds nothing of its predecessor."""
     machine = FakeMachine(Config(channels=1, contexts=1, memory_bytes=SPACE))
     monkeypatch.setattr(contexts, "_PATIENCE_CYCLES", 10_000)
 
@@ -202,7 +202,7 @@ def test_a_space_stays_while_a_channel_is_open():
 
 @pytest.mark.parametrize("turns", range(8))
 def test_interrupted_creation(turns: int):
-    """The number of a context whose creation was interrupted is free."""
+    """An interrupted creation of a context leaves its number free."""
 
     async def main():
         device = await Device.open(FakeMachine())
@@ -266,7 +266,8 @@ def test_an_ended_context_is_refused():
 
 
 def test_no_space_without_its_context():
-    """A space whose context was ended, is of another machine, or cannot be, is not created."""
+    """A space is not created if its context has ended, belongs to another machine, or cannot
+    exist."""
 
     async def main():
         small = FakeMachine(Config(memory_bytes=SPACE, contexts=1))

@@ -1,4 +1,4 @@
-"""Counts of a channel's copies, known from its commands and METHODS."""
+"""Counts of a channel's copies, derived from its commands and METHODS."""
 
 from signalbox.driver.channel.copy_counts import CopyCounts
 from signalbox.driver.commands.disassembler import MethodReader
@@ -7,7 +7,7 @@ from signalbox.hw.methods import HostMethod
 
 SLOT, NEXT = 0xFF_FFFF_0000, 0xFF_FFFF_0010
 OTHER = 0xFF_FFFF_0020
-"""Two counting semaphores, and one that is not."""
+"""Two counting semaphores, and a non-counting one."""
 
 PER_ADDITION = 5
 """Methods of one semaphore operation."""
@@ -24,7 +24,7 @@ def submitted(*parts: Pushbuffer) -> CopyCounts:
 
 
 def test_from_count_to_end():
-    """A copy is outstanding once its increment has executed, until its decrement has."""
+    """A copy is outstanding from the execution of its increment to that of its decrement."""
     commands = Pushbuffer().add(SLOT, 1).add(OTHER, 1).host(HostMethod.NOP).add(SLOT, -1)
     counts = submitted(commands)
     for executed in range(3 * PER_ADDITION + 2):
@@ -53,7 +53,8 @@ def test_replaced():
 
 
 def test_parameters_of_an_earlier_submission():
-    """They last: what is taken back in few methods is not taken back again."""
+    """Semaphore parameters of an earlier submission still apply: a decrement that relies on them
+    counts."""
     fewer = Pushbuffer().host(HostMethod.SEM_PAYLOAD_LO, (1 << 32) - 1)
     fewer.host(HostMethod.SEM_EXECUTE, ADD)
     counts = submitted(Pushbuffer().add(SLOT, 1), Pushbuffer(), fewer)
@@ -62,8 +63,8 @@ def test_parameters_of_an_earlier_submission():
 
 
 def test_restarted():
-    """Counts from before a start are outstanding until they are taken back; METHODS may be that
-    from before for a while."""
+    """Counts from before a start are outstanding until they are taken back; METHODS may show its
+    earlier value for a while."""
     counts = submitted(Pushbuffer().host(HostMethod.NOP).add(SLOT, 3))
     counts.restarted(PER_ADDITION + 1)
     counts.submitted(0, MethodReader().read(Pushbuffer().add(SLOT, -3).dwords))

@@ -37,7 +37,7 @@ def test_last_of_those_that_wait_for_each_other():
 
 
 def test_pipelined():
-    """The oldest matching copy of those that may be in flight is found, then the next one."""
+    """Of the copies that may be in flight, the oldest matching one is found, then the next."""
     log = submitted(
         Pushbuffer().copy(0x1000, 0x9000, 1, transfer=PIPELINED),
         Pushbuffer().copy(0x1000, 0x2000, 2),
@@ -54,7 +54,7 @@ def test_pipelined():
 
 
 def test_replaced_and_malformed():
-    """A launch replaced by a NOP is no copy, unlike one that is retried; malformed headers are no
+    """A launch replaced by a NOP is not a copy, a retried one is; malformed headers are not
     methods."""
     copies = [Pushbuffer().copy(0x1000, at, 4) for at in (0x2000, 0x3000)]
     log = submitted(copies[0], Pushbuffer().raw(0xC000_0000), copies[1])
@@ -66,7 +66,7 @@ def test_replaced_and_malformed():
 
 
 def test_masked_copies():
-    """Methods that a sub-device mask excludes are not counted, in later submissions neither."""
+    """Methods that a sub-device mask excludes are not counted, even in later submissions."""
     log = submitted(
         Pushbuffer().sub_devices(TertOp.SET_SUB_DEV_MASK, 2).copy(0x1000, 0x2000, 1),
         Pushbuffer().copy(0x1000, 0x2000, 2).sub_devices(TertOp.SET_SUB_DEV_MASK, 3),
@@ -76,7 +76,7 @@ def test_masked_copies():
 
 
 def test_equal_class():
-    """Copies of class C6B5 are known as those of C7B5 are (HOST-13)."""
+    """Copies of class C6B5 are recognized like those of C7B5 (HOST-13)."""
     log = submitted(Pushbuffer().copy(0x1000, 0x2000, 9), object_class=0xC6B5)
     assert one(log, 1 + PER_COPY).sources == [(0x2000, 9)]
 

@@ -143,7 +143,7 @@ def test_fill():
 
 
 def test_remapped_copy():
-    """A remapped copy that fails is repeated by the driver with its components; others too."""
+    """The driver repeats a failed remapped copy with its components."""
 
     async def body(device, machine):
         stream, hole = await device.stream(), 0x40_0000_0000
@@ -197,7 +197,8 @@ def test_bounds():
 
 
 def test_objects_of_another_device():
-    """They are refused, and not taken for those of the same place in this one."""
+    """Objects of another device are refused, not mistaken for this device's objects with the same
+    numbers."""
 
     async def body(device, machine):
         other = await Device.open(FakeMachine())
@@ -260,7 +261,7 @@ def test_change_of_priority_keeps_order():
 
 
 def test_change_of_priority_releases_the_channel():
-    """A channel that a stream has left is closed once its work there has ended, unless another
+    """A channel left by a stream is closed once the stream's work there has ended, unless another
     stream uses it."""
 
     async def body(device, machine):
@@ -279,7 +280,8 @@ def test_change_of_priority_releases_the_channel():
 
 @pytest.mark.parametrize("turns", MOMENTS)
 def test_cancelled_change_of_priority(turns: int):
-    """The order of the work of a stream is kept, and no channel is kept for it."""
+    """After a cancelled change of priority, the stream's work stays in order, and no extra channel
+    is kept."""
 
     async def body(device, machine):
         stream = await device.stream(0)
@@ -292,7 +294,7 @@ def test_cancelled_change_of_priority(turns: int):
         machine.paused = False
         await stream.synchronize()
         assert np.array_equal(dst.read(), expected)
-        await device.stream(-1)  # closes what the interrupted call has left
+        await device.stream(-1)  # closes the channel left by the interrupted call
         await stream.close()
         assert len(device.channels) == 1
 
@@ -300,7 +302,7 @@ def test_cancelled_change_of_priority(turns: int):
 
 
 def test_closing_beside_a_change_of_priority():
-    """A channel to which a stream moves stays open, although the last other stream leaves it."""
+    """The target channel of a moving stream stays open, even if the last other stream leaves it."""
 
     async def body(device, machine):
         stream, other = await device.stream(0), await device.stream(-1)
@@ -364,7 +366,7 @@ def test_events():
 
 
 def test_event_recorded_again():
-    """Waits and queries apply to the last record, whatever the streams of the records."""
+    """Waits and queries apply to an event's last record, whichever streams recorded it."""
 
     async def body(device, machine):
         slow, fast, third = [await device.stream(-number) for number in range(3)]
@@ -391,8 +393,8 @@ def test_event_recorded_again():
 
 
 def test_fences_of_events_are_returned():
-    """Events that are recorded in one channel after the other, or closed, keep no fences; those
-    whose release is outstanding are not used by others."""
+    """Events that are recorded in several channels in turn, or closed, keep no fences; fences with
+    an outstanding release are not reused."""
 
     async def body(device, machine):
         streams, moving = [await device.stream(-number) for number in range(3)], device.event()
@@ -670,7 +672,7 @@ def test_failed_copy_is_over():
 
 
 def test_waits_beside_each_other_release_channels():
-    """Two calls that wait for a stream release the channels that it has left once each."""
+    """Two simultaneous waits for a stream release each of its former channels only once."""
 
     async def body(device, machine):
         stream = await device.stream(0)
@@ -684,7 +686,8 @@ def test_waits_beside_each_other_release_channels():
 
 
 def test_cancelled_closing_behind_another():
-    """A channel whose closing is cancelled before it begins is no longer kept for its stream."""
+    """If the closing of a channel is cancelled before it begins, the channel is no longer kept for
+    its stream."""
 
     async def body(device, machine):
         stream, other = await device.stream(), device.create_space("other")
@@ -695,7 +698,7 @@ def test_cancelled_closing_behind_another():
 
 
 async def counted(device: Device, count: int) -> list[Stream]:
-    """Streams of the upper level, each in a channel that has halted in a counted copy."""
+    """Streams of the upper level, each in its own channel, halted in a counted copy."""
     streams = [await device.stream(-1) for _ in range(count)]
     for stream in streams:
         await stream.memcpy_async(await device.allocate(16), SPACE, 16)
@@ -706,8 +709,8 @@ async def counted(device: Device, count: int) -> list[Stream]:
 
 @pytest.mark.parametrize("kind", [PriorityPolicy, CountFirstPolicy])
 def test_closed_channel_counts_no_copies(kind: type[PriorityPolicy]):
-    """The count of a copy whose channel is closed before it ends is taken back, once, and only
-    that; copies of lower levels go on."""
+    """If a channel is closed before its copy ends, exactly that copy's count is taken back, once;
+    copies of lower levels continue."""
 
     async def body(device, machine):
         low, values = await device.stream(0), machine.model.semaphores.values
@@ -729,7 +732,7 @@ def test_closed_channel_counts_no_copies(kind: type[PriorityPolicy]):
 
 @pytest.mark.parametrize("turns", [*MOMENTS, *range(13, 20), 25, 35, 45, 50, 55])
 def test_cancelled_closing_in_a_copy(turns: int):
-    """The count is taken back once, also if the channel is closed in two calls."""
+    """The count is taken back once, even if the channel is closed in two calls."""
 
     async def body(device, machine):
         one, other = await counted(device, 2)
@@ -745,8 +748,8 @@ def test_cancelled_closing_in_a_copy(turns: int):
 
 @pytest.mark.parametrize("turns", [*range(20), *range(20, 200, 5)])
 def test_cancelled_closing_without_a_count(turns: int):
-    """A count that its semaphore no longer has is not taken back: the machine refuses that. The
-    channel is closed all the same, also in two calls."""
+    """A count that its semaphore no longer holds is not taken back, because the machine would
+    refuse it. The channel is closed nevertheless, even in two calls."""
 
     async def body(device, machine):
         (one,) = await counted(device, 1)
@@ -762,8 +765,8 @@ def test_cancelled_closing_without_a_count(turns: int):
 
 @pytest.mark.parametrize("turns", range(12))
 def test_cancelled_skip_of_a_count(turns: int):
-    """A refused addition that may have been skipped counts if the machine then executes it, and
-    only then."""
+    """A refused addition that may have been skipped counts only if the machine later executes
+    it."""
 
     async def body(device, machine):
         stream, slot = await device.stream(-1), device.semaphore_address(0)
@@ -782,7 +785,8 @@ def test_cancelled_skip_of_a_count(turns: int):
 
 
 def test_long_work_outlasts_an_error_elsewhere():
-    """A wait continues while its own channel does, however long another channel is halted."""
+    """A wait continues while its own channel makes progress, however long another channel is
+    halted."""
 
     async def body(device, machine):
         good, bad = await device.stream(0), await device.stream(-1)
@@ -821,7 +825,7 @@ def test_full_ring_of_a_halted_channel():
 
 
 def test_record_that_was_not_submitted():
-    """A failed submission leaves no fence value that is never released."""
+    """A failed submission does not leave a fence value that is never released."""
 
     async def body(device, machine):
         stream, event = await device.stream(), device.event()
@@ -901,7 +905,8 @@ def test_channel_settings():
 
 def test_machine_is_told_no_priorities():
     """COPY-21: writes to a channel's registers are the same for all priorities except for memory
-    addresses, and apart from semaphores priorities write no register that the baseline does not."""
+    addresses. Apart from semaphores, the driver writes the same registers with priorities as in the
+    baseline."""
 
     class Listening(FakeMachine):
         def __init__(self):
@@ -941,7 +946,7 @@ def test_machine_is_told_no_priorities():
 
 
 def test_acquire_timeout_is_rounded_up():
-    """It is rounded up to the next time that the register can hold."""
+    """The time-out is rounded up to the next value that the register can express."""
     longest = 0xFFFF << 15
     wanted = {1, longest}
     for bits in range(1, 31):
@@ -977,8 +982,8 @@ def test_close():
 
 
 def test_closed_streams():
-    """They take no more work, although their channel is open for others; closing them again does
-    nothing. One that is closed does not disturb those who wait for all."""
+    """Closed streams take no more work, although their channel is open for others; closing them
+    again has no effect. Closing a stream does not disturb a wait for all streams."""
 
     async def body(device, machine):
         closed, other, third = [await device.stream(one) for one in (0, 0, -1)]
@@ -1007,7 +1012,7 @@ def test_closed_streams():
 
 
 def test_waiting_for_all_beside_a_closing():
-    """A stream that is closed before its turn has come has nothing left to wait for."""
+    """A wait for all streams skips a stream that is closed before its turn."""
 
     async def body(device, machine):
         first, second = await device.stream(0), await device.stream(-1)
@@ -1021,7 +1026,7 @@ def test_waiting_for_all_beside_a_closing():
 
 
 def test_closed_twice():
-    """A device that was closed leaves the machine alone, which may have another driver."""
+    """Closing a closed device does not touch the machine, which may have another driver."""
 
     async def body(device, machine):
         await device.close()
@@ -1069,7 +1074,8 @@ def test_start_waits_for_what_was_before():
 
 
 def test_channel_that_does_not_come_to_rest():
-    """A channel that does not become idle cannot be opened; the others are closed nevertheless."""
+    """A channel that does not become idle cannot be opened; the other channels are closed
+    nevertheless."""
 
     async def body(device, machine):
         await device.channel(0)
@@ -1139,8 +1145,7 @@ def test_takes_the_machine_over():
 
 
 def test_close_while_another_waits():
-    """A stream's end is not missed by those who wait for it, or for all streams, when it is
-    closed."""
+    """A wait for a stream, or for all streams, ends if the stream is closed meanwhile."""
 
     async def body(device, machine):
         for waits_for in (Stream.synchronize, lambda _: device.synchronize()):
@@ -1156,7 +1161,7 @@ def test_close_while_another_waits():
 
 
 def test_fence_of_a_dropped_launch():
-    """A stream is idle at first, even if its fence was given back with a value never released."""
+    """A new stream is idle, even if its fence was given back earlier with an unreleased value."""
 
     async def body(device, machine):
         fences = device.fences.of(device.space)
@@ -1172,7 +1177,7 @@ def test_fence_of_a_dropped_launch():
 
 
 async def fills(device: Device, stream: Stream) -> None:
-    """Check that a stream gets its work done."""
+    """Check that a stream completes work."""
     buffer = await device.allocate(64, space=stream.space)
     await stream.fill_async(buffer, 7, 64)
     await stream.synchronize()
@@ -1182,8 +1187,8 @@ async def fills(device: Device, stream: Stream) -> None:
 
 @pytest.mark.parametrize("turns", MOMENTS)
 def test_cancelled_opening(turns: int):
-    """A channel whose opening is cancelled is not given to the next stream, and nothing of it is
-    left: neither memory nor a use of its address space."""
+    """The next stream does not get a half-opened channel if the opening is cancelled; neither
+    memory nor a use of the address space remains."""
 
     async def body(device, machine):
         stream = await device.stream()
@@ -1204,7 +1209,8 @@ def test_cancelled_opening(turns: int):
 
 @pytest.mark.parametrize("turns", MOMENTS)
 def test_cancelled_closing(turns: int):
-    """A channel whose closing is cancelled is not given to the next stream, of whatever space."""
+    """The next stream, of any space, does not get a half-closed channel if the closing is
+    cancelled."""
 
     async def body(device, machine):
         other = device.create_space("other")
@@ -1229,8 +1235,8 @@ def test_cancelled_closing(turns: int):
 @pytest.mark.parametrize("turns", MOMENTS)
 @pytest.mark.parametrize("own", [True, False])
 def test_opening_beside_a_closing(own: bool, turns: int):
-    """A stream that is created while the last stream of the channel is being closed gets a channel
-    that is open, also in another address space."""
+    """A stream created while its channel is being closed for the last stream gets an open channel,
+    even in another address space."""
 
     async def body(device, machine):
         space = device.space if own else device.create_space("other")
@@ -1249,7 +1255,7 @@ def test_opening_beside_a_closing(own: bool, turns: int):
 
 @pytest.mark.parametrize("turns", MOMENTS)
 def test_opening_that_fails_for_another(turns: int):
-    """A stream whose channel is being opened by a call that fails gets a channel that is open."""
+    """A stream gets an open channel even if another call, which was opening the channel, fails."""
 
     async def body(device, machine):
         failing = asyncio.ensure_future(device.channel(0))

@@ -1,4 +1,4 @@
-"""Scheduling experiments in JSON: what becomes of them, and refused files."""
+"""Scheduling experiments in JSON: the workloads read from them, and refused files."""
 
 import json
 from pathlib import Path
@@ -61,14 +61,14 @@ def test_examples_run(file: Path) -> None:
 
 
 def test_null_stream() -> None:
-    """A kernel of the NULL stream is behind all that was submitted, and later ones behind it."""
+    """A kernel of the NULL stream is behind all earlier work, and later kernels are behind it."""
     (file,) = [file for file in EXAMPLES if file.stem == "null-stream"]
     first, null, last = play(load(file)).kernels
     assert [one.behind for one in (first, null, last)] == [(), (("K1", 0),), ((null.name, 0),)]
 
 
 def test_times_and_sizes(tmp_path: Path) -> None:
-    """Nanoseconds and seconds are scaled alike; sizes are those of the file."""
+    """Nanoseconds and seconds are scaled alike; sizes are taken from the file."""
     timed = TIMER | {"label": "K", "release_time": 0.25, "thread_count": [8, 4], "starts": [1, 1.5]}
     (spec,) = read(tmp_path, timed).kernels
     assert spec.numbers["CYCLES"] == 100 and spec.at == 2500 and spec.starts == (10_000, 15_000)
@@ -80,8 +80,8 @@ def test_times_and_sizes(tmp_path: Path) -> None:
 
 
 def test_kernels_of_a_stream(tmp_path: Path) -> None:
-    """A delay counts from the end of the stream's last kernel; of the first one, from the release;
-    shared memory is in words."""
+    """A kernel's delay counts from the end of the stream's previous kernel, the first one's from
+    the release; shared memory is given in words."""
     one = multikernel(
         {"kernel_label": "A", "delay": 0.1},
         {"kernel_label": "B", "shared_memory_size": 4096},
@@ -103,8 +103,8 @@ def test_kernels_of_a_stream(tmp_path: Path) -> None:
 
 
 def test_actions(tmp_path: Path) -> None:
-    """Delays of actions count from the action before, or from the end of the stream's work after a
-    synchronization."""
+    """Delays of actions count from the previous action, or, after a synchronization, from the end
+    of the stream's work."""
     one = actions(
         spin(label="A"),
         spin(label="B", delay=0.01),
@@ -124,8 +124,8 @@ def test_actions(tmp_path: Path) -> None:
 
 
 def test_iterations(tmp_path: Path) -> None:
-    """An iteration is launched when the last one has ended; with "sync_every_iteration", after
-    those of all benchmarks."""
+    """An iteration is launched when the previous one has ended; with "sync_every_iteration", when
+    all benchmarks' previous iterations have."""
     pair = multikernel({"kernel_label": "A"}, {"kernel_label": "B"})
     timer = TIMER | {"label": "T", "max_iterations": 3}
     found = kernels(read(tmp_path, pair, timer, max_iterations=2))
@@ -162,7 +162,8 @@ def test_processes(tmp_path: Path) -> None:
 
 
 def test_names_of_streams(tmp_path: Path) -> None:
-    """Every benchmark has its own stream, whatever labels say; all but those of the NULL stream."""
+    """Every benchmark has its own stream, even if labels are equal, except those on the NULL
+    stream."""
     null = TIMER | {"filename": "timer_spin_default_stream.so"}
     labels = ["K", "K", "K (2)", "NULL stream", "benchmark 6"]
     named = [TIMER | {"label": label} for label in labels]
@@ -178,7 +179,7 @@ def test_names_of_streams(tmp_path: Path) -> None:
 
 
 def test_machine(tmp_path: Path) -> None:
-    """The machine has the members that the file gives, and channels for all streams by default."""
+    """The machine has the members given in the file, and by default channels for all streams."""
     assert read(tmp_path, *[TIMER] * 12).config.channels == 13
     for channels in (3, 20):
         workload = read(tmp_path, TIMER, signalbox={"machine": {"channels": channels}})
@@ -197,8 +198,8 @@ def test_comments_are_no_masks(tmp_path: Path) -> None:
 
 
 def test_masks(tmp_path: Path) -> None:
-    """A mask has the bits of disabled SMs, or with ~ of the others; a kernel's goes before that of
-    its benchmark. Only then, the machine has masks."""
+    """A mask has the bits of disabled SMs, or with ~ those of the enabled ones; a kernel's mask
+    overrides its benchmark's. The machine has masks only if the file has some."""
     masked = multikernel({}, {"sm_mask": "~0x3"}, sm_mask="0x5")
     long = {"sm_mask": "0X00" + "f" * 15 + "E"}
     workload = read(tmp_path, masked, TIMER | {"sm_mask": "ff7f"}, TIMER | long)

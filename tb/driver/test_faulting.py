@@ -100,8 +100,8 @@ def test_copy_faults_name_the_access():
 
 @pytest.mark.parametrize("policy", [PriorityPolicy(2), NoPriorityPolicy(2)])
 def test_fault_repair_resume(policy):
-    """Once the missing pages are mapped one by one, all bytes arrive, and later work has waited for
-    the copy."""
+    """With the missing pages mapped one by one, all bytes arrive, and later work waits for the
+    copy."""
 
     async def body(device, machine):
         stream, other = await device.stream(-1), await device.stream(0)
@@ -180,8 +180,8 @@ def test_right_copy_is_repeated():
 
 @pytest.mark.parametrize("slot", [None, 40])
 def test_release_of_a_copy(slot: int | None):
-    """A repeated copy does its release, in memory and on chip; one with a reduction cannot be
-    repeated."""
+    """A repeated copy performs its release, in memory and on chip; a copy with a reduction cannot
+    be repeated."""
 
     async def body(device, machine):
         stream = await device.stream()
@@ -221,8 +221,8 @@ def test_release_of_a_copy(slot: int | None):
     ],
 )
 def test_misaligned_release(slot: int | None, beyond: int, stamped: bool, wide: bool, unit: int):
-    """A copy whose release the machine would refuse is not repeated: nothing is written, least of
-    all behind the semaphore's page."""
+    """A copy is not repeated if the machine would refuse its release: nothing is written, in
+    particular not beyond the semaphore's page."""
 
     async def body(device, machine):
         stream = await device.stream()
@@ -245,7 +245,8 @@ def test_misaligned_release(slot: int | None, beyond: int, stamped: bool, wide: 
 
 
 def test_release_that_faults():
-    """The copy is complete, and its release follows once the page is mapped."""
+    """If only a copy's release faults, the copy is complete, and the release follows once the page
+    is mapped."""
 
     async def body(device, machine):
         stream = await device.stream()
@@ -344,7 +345,7 @@ def test_two_channels_fault():
 
 
 def test_bursts_of_one_copy():
-    """A copy with several faults claims its own and no others."""
+    """A copy with several faults claims all of its own and no others."""
 
     async def body(device, machine):
         stream, asid = await device.stream(), device.space.asid
@@ -434,8 +435,7 @@ def test_unbound():
 
 
 def test_faults_stay_with_their_space():
-    """Nobody has asked for a fault of a space that is closed. The next holder of its ASID is not
-    told of it."""
+    """An unclaimed fault of a closed space is not reported to the next holder of its ASID."""
 
     async def body(device, machine):
         first = device.create_space("first")

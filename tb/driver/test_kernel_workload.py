@@ -80,8 +80,8 @@ EVERY_KERNEL = HEAD + "".join((
     copy("out", 256, source="scaled", stream="t", count=2),
     copy("sums out", 12, source="sums", count=2),
 ))
-"""The vector addition has fewer threads than words, the product fewer rows; one kernel reads memory
-of the other space; the scaling works in place, in `y`."""
+"""The vector addition and the product have fewer threads than words and rows; one kernel reads
+memory of the other space; the scaling works in place, in `y`."""
 
 
 @pytest.mark.parametrize("kind", ["priority", "none"])
@@ -108,7 +108,7 @@ def test_the_default_workload():
 
 @pytest.mark.parametrize("name", ["weighted", "product", "running", "sums", "urgent"])
 def test_wrong_results_are_noticed(monkeypatch: pytest.MonkeyPatch, name: str):
-    """A kernel whose numpy reference is altered fails the verification."""
+    """A kernel with an altered numpy reference fails the verification."""
     spec = next(spec for spec in load(DEFAULT).kernels if spec.name == name)
     reference = spec.reference
 
@@ -131,7 +131,8 @@ def test_order_of_requests():
 
 @pytest.mark.parametrize("behind", [{}, {"stream": "t", "after": ["late"]}])
 def test_cancelled_no_sooner_than_launched(behind: dict[str, Any]):
-    """A kernel whose launch is delayed beyond its cancellation is cancelled after it."""
+    """A kernel is cancelled after its launch even if the launch is delayed beyond the time of
+    cancellation."""
 
     def spin(name: str, **more: Any) -> str:
         return kernel(name, "spin", 1, 1, {"CYCLES": 1}, **more)
@@ -142,7 +143,8 @@ def test_cancelled_no_sooner_than_launched(behind: dict[str, Any]):
 
 
 def test_timing_kernels():
-    """The arguments of "timing" are the record of a timing core and fit its memory."""
+    """The arguments of "timing" are a timing core's record, and its accesses must fit the
+    memory."""
     args = {"ACCESSES": 3, "STRIDE": 16, "CYCLES": 7, "SPREAD": 15, "BLOCK_BYTES": 64}
     text = HEAD + "[machine]\ntiming_core = true\n" + copy("data", 4096)
     workload = parse(text + kernel("k", "timing", 60, 32, args | {"BASE": "data"}))

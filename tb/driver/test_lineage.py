@@ -60,7 +60,7 @@ def test_refusal() -> None:
 
 
 def test_one_child_of_two() -> None:
-    """A child that two kernels launch in turn: each error names the one that has launched it."""
+    """Two kernels launch the same child in turn: each error names the launching kernel."""
 
     async def body(device: Device) -> None:
         stream, out = await device.stream(), await device.allocate(16)
@@ -76,8 +76,8 @@ def test_one_child_of_two() -> None:
 
 
 def test_unknown_kernels() -> None:
-    """A parent whose program is not the driver's has no name; a record that is not mapped ends the
-    chain, and so does a circle."""
+    """A parent with a program unknown to the driver has no name; an unmapped record ends the chain,
+    and so does a cycle."""
 
     async def body(device: Device) -> None:
         stream = await device.stream()
@@ -96,7 +96,7 @@ def test_unknown_kernels() -> None:
 
 
 def test_killed_tree(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The descendants of a task are killed with it, not other kernels, nor freed ones."""
+    """A task's descendants are killed with it; other kernels and freed ones are not."""
 
     async def body(device: Device) -> None:
         stream, killed = await device.stream(), []

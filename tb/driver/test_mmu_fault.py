@@ -119,7 +119,7 @@ def test_no_record():
 
 
 def test_address_space():
-    """The space is found by its page directory base, and its mappings are the context."""
+    """The space is found by its page directory base, and the message names the nearest mapping."""
 
     async def main():
         mmu, memory = machine_with_mmu()
@@ -148,7 +148,7 @@ def test_address_space():
 
 
 def test_unbound():
-    """Without a bound space none is named, whatever space has the ASID now."""
+    """Without a bound space none is named, whichever space has the ASID now."""
 
     def somebody(asid: int, base: int):
         raise AssertionError("the space must not be looked up")
@@ -227,7 +227,7 @@ def run(body: Callable[[Ring], Coroutine[Any, Any, None]]) -> None:
 
 
 def test_ring():
-    """Records are read once, in order, also across the end of the ring, and are then invalid."""
+    """Records are read once, in order, even across the end of the ring, and are then invalid."""
 
     async def body(ring: Ring):
         assert await ring.reader.read() == []
@@ -243,7 +243,7 @@ def test_ring():
 
 
 def test_overflow():
-    """The error comes once, with the records kept, and the machine records again afterwards."""
+    """An overflow is raised once, with the records kept; then the machine records again."""
 
     async def body(ring: Ring):
         for page in range(RECORDS + 2):
@@ -293,7 +293,7 @@ def test_random_ring():
 
 
 def test_not_valid():
-    """A record without VALID is not read, and those before it are not lost."""
+    """A record without VALID is not read, and earlier records are not lost."""
 
     async def body(ring: Ring):
         ring.fault(1)

@@ -28,7 +28,7 @@ def run(body: Callable[[MmuRegisters, FakeMachine], Coroutine[Any, Any, None]]) 
 
 
 def test_commands():
-    """Each command has taken effect, with all its arguments, when it returns."""
+    """Each call returns after its command has taken effect, with all arguments."""
 
     async def body(mmu, machine):
         bound = machine.translator.bound
@@ -64,7 +64,7 @@ def test_tasks_take_turns():
 
 
 def test_cancelled():
-    """The next command waits for one whose task was cancelled."""
+    """A command waits for the previous one even if the latter's task was cancelled."""
 
     async def body(mmu, machine):
         first = asyncio.ensure_future(mmu.bind(1, 0x1000, LIMIT))
@@ -124,7 +124,7 @@ def test_fault_registers():
 
 
 def test_fault_record_under_way():
-    """The buffer is not moved or freed until the last record has been written to it."""
+    """Enabling or disabling the buffer waits until the last record has been written."""
 
     async def body(mmu, machine):
         memory = Memory(machine, SPACE, base=0x5000)

@@ -44,7 +44,7 @@ def depths(machine: FakeMachine) -> list[int]:
 
 
 def test_depth() -> None:
-    """The limit becomes the depth of a context with the next launch there; it never falls while the
+    """The limit becomes the depth of a context at its next launch; the depth never falls while the
     context is in use."""
 
     async def body(device: Device, machine: FakeMachine) -> None:
@@ -62,7 +62,7 @@ def test_depth() -> None:
 
 
 def test_pending() -> None:
-    """The limit of pending launches is that of the machine, and reaches it with the next launch."""
+    """The limit of pending launches applies to the machine, and reaches it with the next launch."""
 
     async def body(device: Device, machine: FakeMachine) -> None:
         assert machine.compute is not None
@@ -80,7 +80,7 @@ def test_pending() -> None:
 
 
 def test_without() -> None:
-    """A machine without nested launches maps priorities, but has no children."""
+    """A machine without nested launches accepts a nesting depth, but has no children."""
 
     async def body(device: Device, machine: FakeMachine) -> None:
         device.set_limit(Limit.NESTING_DEPTH, 5)
@@ -94,8 +94,8 @@ def test_without() -> None:
 
 
 def test_child() -> None:
-    """A child is an argument; its record is 256-byte aligned, and names no release. Its memory is
-    free again at the end; wrong arguments leave nothing behind."""
+    """A child can be an argument; its record is 256-byte aligned. Its memory is free again at the
+    end; wrong arguments leave nothing behind."""
 
     async def body(device: Device, machine: FakeMachine) -> None:
         stream = await device.stream()

@@ -1,5 +1,5 @@
-"""Kernels that launch kernels: sort, refinement and search, against numpy (NEST-10 … 13); and their
-flat versions, on a machine without nested launches."""
+"""Kernels that launch kernels: sort, refinement and search, compared with numpy (NEST-10 … 13); and
+their flat versions, on a machine without nested launches."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -68,8 +68,8 @@ def launches(machine: FakeMachine) -> int:
 def test_merge_sort(
     rng: np.random.Generator, count: int, kind: type[MergeSort | FlatMergeSort]
 ) -> None:
-    """Random words, some of them equal, are sorted; what is behind them stays. A second run sorts
-    other words."""
+    """Random words, some of them equal, are sorted; words behind them do not change. A second run
+    sorts other words."""
 
     async def body(device: Device, stream: Stream) -> None:
         data = await device.allocate(4 * count + 64)
@@ -94,7 +94,7 @@ def test_merge_sort(
 def test_refinement(
     rng: np.random.Generator, size: int, levels: int, kind: type[Refinement | FlatRefinement]
 ) -> None:
-    """Only rough cells are divided: in an even field none is, in a rough one all are."""
+    """Only rough cells are divided: in an even field none, in a rough one all."""
 
     async def body(device: Device, stream: Stream) -> None:
         even = np.full((size, size), 7, np.uint32)
@@ -111,8 +111,8 @@ def test_refinement(
 
 @pytest.mark.parametrize("kind", [Refinement, FlatRefinement])
 def test_number_of_cells(kind: type[Refinement | FlatRefinement]) -> None:
-    """Kernels run only where needed, one block each: one spot needs four per level. The flat
-    version has them in one kernel per level, until no cell is rough."""
+    """Kernels run only where needed, one block each: a single spot needs four per level. The flat
+    version has these blocks in one kernel per level, until no cell is rough."""
 
     async def body(device: Device, stream: Stream) -> None:
         for spots in (0, 1):
@@ -133,8 +133,7 @@ def test_number_of_cells(kind: type[Refinement | FlatRefinement]) -> None:
 def test_breadth_first(
     rng: np.random.Generator, count: int, kind: type[BreadthFirst | FlatBreadthFirst]
 ) -> None:
-    """Distances from several vertices; vertices with many edges have kernels or blocks of their
-    own."""
+    """Distances from several vertices, some of them with many edges."""
 
     async def body(device: Device, stream: Stream) -> None:
         rows, columns = graph(rng, count, 50) if count > 1 else (np.array([0, 1]), np.array([0]))
@@ -150,8 +149,8 @@ def test_breadth_first(
 
 @pytest.mark.parametrize(("heavy", "kernels"), [(39, 2), (40, 1)])
 def test_heavy_vertices(heavy: int, kernels: int) -> None:
-    """The flat search launches one kernel per level, and one more if there are vertices with many
-    edges. Its last level finds no vertex."""
+    """The flat search launches one kernel per level, and a second one if there are vertices with
+    many edges. Its last level finds no vertex."""
 
     async def body(device: Device, stream: Stream) -> None:
         rows = np.array([0, 40, *[40] * 40])
@@ -164,7 +163,7 @@ def test_heavy_vertices(heavy: int, kernels: int) -> None:
 
 
 def test_refused(rng: np.random.Generator) -> None:
-    """Without the depth that it needs, an algorithm says why it has no result."""
+    """Without the necessary depth, an algorithm reports why it has no result."""
 
     async def body(device: Device, stream: Stream) -> None:
         data = await device.allocate(4 * 64)
@@ -184,14 +183,14 @@ def test_refused(rng: np.random.Generator) -> None:
 
 
 def test_nothing_is_left(rng: np.random.Generator) -> None:
-    """If not all children can be prepared, those that were are freed, and so are the buffers."""
+    """If not all children can be prepared, the prepared ones are freed, and so are the buffers."""
     machine = FakeMachine(Config(memory_bytes=SPACE))
 
     async def main() -> None:
         device = await Device.open(machine, NoPriorityPolicy(1))
         stream = await device.stream()
         data = await device.allocate(4 * 64)
-        await stream.launch(SPIN, 1, 32, {"CYCLES": 1})  # what a space keeps is there
+        await stream.launch(SPIN, 1, 32, {"CYCLES": 1})  # allocates what the space keeps
         free = device.memory.free_bytes
         jobs = (
             MergeSort.prepare(device, stream, data, 64),
@@ -209,11 +208,11 @@ def test_nothing_is_left(rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("turns", MOMENTS)
 def test_interrupted_freeing(turns: int) -> None:
-    """The memory of an algorithm can be freed again, wherever it was interrupted."""
+    """Freeing an algorithm's memory can be repeated, wherever it was interrupted."""
 
     async def body(device: Device, stream: Stream) -> None:
         data = await device.allocate(4 * 100)
-        await stream.launch(SPIN, 1, 32, {"CYCLES": 1})  # what a space keeps is there
+        await stream.launch(SPIN, 1, 32, {"CYCLES": 1})  # allocates what the space keeps
         await stream.synchronize()
         await (await MergeSort.prepare(device, stream, data, 100)).free()
         free = device.memory.free_bytes
@@ -228,7 +227,7 @@ def test_interrupted_freeing(turns: int) -> None:
 
 @pytest.mark.parametrize("depth", [3, 0])
 def test_wrong_input(depth: int) -> None:
-    """Input without a meaning is refused before anything is prepared."""
+    """Meaningless input is refused before anything is prepared."""
 
     async def body(device: Device, stream: Stream) -> None:
         data = await device.allocate(4)

@@ -40,7 +40,7 @@ def every() -> str:
 
 @pytest.mark.parametrize("kind", ["priority", "none"])
 def test_every_algorithm(kind: str):
-    """All results are numpy's; records have titles, priorities, sizes and children."""
+    """All results equal numpy's; records have titles, priorities, sizes and children."""
     result = play(parse(every()), kind)
     names = [result.title(record) for record in result.kernels]
     assert sorted(names) == ["grid", "more", "search", "short", "sort[0]", "sort[1]", "sums"]
@@ -94,7 +94,7 @@ def test_wrong_results_are_noticed(monkeypatch: pytest.MonkeyPatch, name: str):
 
 
 def test_refused_children_are_noticed():
-    """A job whose children are refused says so, instead of wrong bytes."""
+    """A job reports that its children were refused, rather than wrong bytes."""
     workload = replace(load(NESTED), limits=LimitsSpec(nesting_depth=2))
     with pytest.raises(VerifyError, match=r"sort\[0\]: .* could not launch .* children: DEPTH"):
         play(workload)
@@ -123,13 +123,13 @@ TREE = "".join((
     copy("scan out", 256, source="scan", count=2, stream="t"),
     kernel("sums", "reduction", 2, 32, {"X": "sum", "N": 64}, count=2),
 ))
-"""A tree of kernels: a sum and a product, then prefix sums of that one; its results are used by
-others, and by a series."""
+"""A tree of kernels: a sum and a product, then prefix sums of the product; other work, and a
+series, use its results."""
 
 
 @pytest.mark.parametrize("kind", ["priority", "none"])
 def test_children(kind: str):
-    """Kernels of a file launch others: all results are numpy's, and data come in time."""
+    """Kernels of a file launch others: all results equal numpy's, and data arrive in time."""
     result = play(parse(MACHINE + LIMITS + HEAD + TREE), kind)
     assert [result.title(one) for one in result.kernels] == [
         "top[0]",

@@ -74,7 +74,8 @@ def test_pages(size: int):
 
 
 def test_largest_pages():
-    """A page of 512 MiB is a PTE in PD1. It may extend past the end of memory, where it faults."""
+    """A page of 512 MiB is a PTE in PD1. It may extend past the end of memory, where accesses
+    fault."""
     space = Space()
     tables, end = space.tables, space.memory.size
     for va in (0, (1 << 49) - WHOLE):
@@ -100,8 +101,8 @@ def test_largest_pages():
 
 
 def test_largest_pages_replace_directories():
-    """A page of 512 MiB replaces an empty PD0 with all its tables, but no page; smaller pages
-    follow it."""
+    """A page of 512 MiB replaces an empty PD0 with all its tables, but no mapped page; smaller
+    pages can replace it in turn."""
     space = Space()
     tables = space.tables
     for va, size in ((SMALL, SMALL), (BIG, BIG), (HUGE, HUGE), (WHOLE - SMALL, SMALL)):
@@ -145,7 +146,7 @@ def test_sizes_side_by_side():
 
 
 def test_protect():
-    """Only pages that change need an invalidation."""
+    """Only pages with a changed permission need an invalidation."""
     space = Space()
     space.tables.map(0, 0, 2 * SMALL)
     assert space.tables.protect(0, SMALL, read_only=True)
@@ -204,7 +205,7 @@ def test_out_of_memory():
 
 
 def test_table_at_address_0():
-    """An entry half without a table holds address 0, which may belong to another table."""
+    """The half of an entry without a table holds address 0, where another table may lie."""
     machine = FakeMachine()
     tables = PageTables(Memory(machine, len(machine.memory)))
     assert tables.root == 0

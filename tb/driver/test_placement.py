@@ -56,8 +56,8 @@ def test_environment():
 
 
 def test_automatic():
-    """One address space with tasks runs wide, several run deep; a space that only copies does not
-    count."""
+    """A single address space with tasks runs wide, several run deep; a space with copies only does
+    not count."""
 
     async def body(device, machine):
         space = device.create_space("other")

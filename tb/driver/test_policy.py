@@ -57,7 +57,7 @@ def test_sequence(levels: int):
 
 @pytest.mark.parametrize("levels", range(1, 9))
 def test_count_first(levels: int):
-    """The commands are those of the published order, with the increment before the acquires."""
+    """The commands are the published ones, but with the increment before the acquires."""
     published, early = bound(PriorityPolicy(levels)), bound(CountFirstPolicy(levels))
     for channel in range(8):
         level = early.level_of_channel(channel)
@@ -107,7 +107,8 @@ def test_several_channels_per_level():
 
 
 def test_only_usable_channels():
-    """Streams of a level take its usable channels in turn; without one there is an error."""
+    """Streams of a level take its usable channels in turn; without a usable channel there is an
+    error."""
     policy = bound(PriorityPolicy(2, channels_per_level=[4, 2]))
     assert [policy.channel(0, {0, 2, 3, 4}) for _ in range(4)] == [0, 2, 3, 0]
     assert [policy.channel(0, {1}) for _ in range(2)] == [1, 1]

@@ -53,8 +53,8 @@ def test_unknown_name():
 
 
 def test_area():
-    """All contexts have one save area, large enough for all places, from which nothing else is
-    allocated. SAVE is set for those with that urgency, until they end."""
+    """All contexts share one save area, large enough for all places; nothing else is allocated
+    there. SAVE is set for contexts with that urgency, until they end."""
 
     async def body(device: Device, machine: FakeMachine):
         page, *others = areas(machine)
@@ -97,7 +97,7 @@ def test_launches():
 
 
 def test_context_has_its_own():
-    """A context cannot have the urgency of its context."""
+    """The urgency CONTEXT is not allowed for a context itself."""
 
     async def body(device: Device, machine: FakeMachine):
         contexts = device.compute.contexts
@@ -145,7 +145,7 @@ def levels(machine: FakeMachine) -> list[int]:
 
 
 def test_levels():
-    """The level of a context is set by name until it ends, apart from its urgency."""
+    """The level of a context is set by name until it ends, independently of its urgency."""
 
     async def body(device: Device, machine: FakeMachine):
         assert set(levels(machine)) == {PreemptionLevel.CTA}

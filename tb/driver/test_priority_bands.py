@@ -1,4 +1,4 @@
-"""NEST-1 … NEST-7: device priorities of streams, apart by the nesting depth."""
+"""NEST-1 … NEST-7: device priorities of streams, spaced by the nesting depth."""
 
 import asyncio
 import random
@@ -32,8 +32,8 @@ async def used(machine: FakeMachine, stream: Stream, **options: Any) -> int:
 
 
 def walked(levels: int, depth: int, ranks: int, sharing: Sharing) -> list[int]:
-    """Device priorities by rank, as the page tells it: hand out one band after the other, until
-    either runs out; what is left gets the last one."""
+    """Device priorities by rank, as on the page: assign one band after another until bands or ranks
+    run out; remaining ranks get the last band."""
     if sharing is MOST:
         firsts = [
             first for first in range(levels) if first % depth == 0 and first + depth <= levels
@@ -60,8 +60,8 @@ def test_worked_examples(levels, depth, ranks, sharing, wanted):
 
 
 def test_random_numbers():
-    """In advance and on demand the same; different priorities differ by the depth at least; the
-    children of a band stay below the next one and below the number of levels."""
+    """Priorities computed in advance and on demand are equal; different ones differ by at least the
+    depth; the children of a band stay below the next band and below the number of levels."""
     numbers = random.Random(choose_seed())
     for _ in range(2000):
         levels, ranks = numbers.randint(1, 200), numbers.randint(1, 300)
@@ -83,8 +83,8 @@ def test_wrong_numbers(ranks, depth):
 
 
 def test_launches_have_their_streams_priority():
-    """Kernels carry the device priority of their stream; a launch may name another one. A new depth
-    is for streams created later, or given a priority."""
+    """Kernels have the device priority of their stream; a launch may name another. A new depth
+    applies to streams that are created, or given a priority, later."""
 
     async def body(device: Device, machine: FakeMachine) -> None:
         old = [await device.stream(-rank) for rank in range(3)]

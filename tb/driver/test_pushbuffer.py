@@ -66,7 +66,7 @@ def test_copy_2d():
 
 
 def test_fill():
-    """The commands are those of public memsets: one component of the pattern's size, or two of 4
+    """The commands equal those of public memsets: one component of the pattern's size, or two of 4
     bytes."""
     fill = Pushbuffer().fill(0x1_2345_6789, 0xAB, 1, 0x1000)
     assert dwords(fill) == [
@@ -268,7 +268,8 @@ def test_headers_without_methods_are_named():
 
 
 def test_ignored_methods():
-    """Methods behind a mask without device 0 are shown, but bind nothing and are no methods."""
+    """Methods under a mask without device 0 are shown as ignored; they bind nothing and do not
+    count as methods."""
     commands = Pushbuffer().sub_devices(STORE, 0xFFE).sub_devices(USE).set_object(1)
     commands.immediate(1, 0x100, 9).sub_devices(SET, 1).immediate(1, 0x100, 7)
     masks = SubDevices()

@@ -1,4 +1,4 @@
-"""Raw pushbuffers: files, images and the report of the run."""
+"""Raw pushbuffers: files, images, and the reports of runs."""
 
 import asyncio
 import json
@@ -156,8 +156,8 @@ def test_stuck_at_an_acquire(make, words: str):
 
 
 def test_addresses_are_virtual():
-    """Addresses are virtual and may be far apart or in the first page; the pushbuffer may lie in a
-    page of the image."""
+    """An image's addresses are virtual and may be far apart or in the first page; the pushbuffer
+    may share a page with the image."""
     image = parse_image({
         "address": 0x40,
         "segment": [
@@ -283,8 +283,8 @@ def test_equal_classes(copies: int, computes: int):
 
 
 def test_inline_transfer():
-    """Data of the pushbuffer are in memory, and a launch in a mode that is not modelled is refused
-    (HOST-14)."""
+    """Data from the pushbuffer reach memory; unmodelled modes and wrong orders of methods are
+    refused (HOST-14)."""
     image = parse_image({
         "segment": [{"address": 0x30_0000, "fill": 0x55, "size": 16, "name": "target"}],
         "expect": [{"address": 0x30_0000, "hex": "55 55 55 41 42 43 44 45 55"}],
@@ -315,8 +315,7 @@ def test_inline_transfer():
 
 
 def test_methods_without_effect():
-    """Compute methods that set state which the machine lacks are named, if they were executed
-    (HOST-14)."""
+    """Executed compute methods for state that the machine lacks are named (HOST-14)."""
     commands = Pushbuffer().immediate(1, 0x310, 5).inc(1, 0x2A0, 1, 2).immediate(1, 0x3C00, 7)
     commands.wait_tasks().immediate(4, CeMethod.PITCH_IN, 1)
     text = execute(commands.dwords, parse_image({})).format()

@@ -135,7 +135,7 @@ def test_far_image(simulator: str, tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def test_too_large_image(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """17 MiB do not fit into the memory, and a memory that is too large is refused."""
+    """An image of 17 MiB does not fit into the memory, and too large a memory is refused."""
     assert main(command(tmp_path, 0x110_0000)) == 2
     assert "more with --memory-bytes" in capsys.readouterr().err
     assert main(command(tmp_path, 0x1_0000, "--memory-bytes", "0x10001000")) == 2

@@ -38,7 +38,8 @@ def read(machine: FakeMachine) -> RefusedChild | None:
     ],
 )
 def test_text(reason: int, check: int, count: int, text: str) -> None:
-    """Reason and record are named; then the machine can record the next."""
+    """The text names reason and record; after the reading the machine can record the next
+    refusal."""
     machine = FakeMachine()
     assert read(machine) is None
     refuse(machine, reason, check, count)
@@ -58,7 +59,7 @@ def test_members() -> None:
 
 
 def test_meanings() -> None:
-    """Each reason for which a launch can be refused is explained."""
+    """Each possible reason for a refused launch is explained."""
     machine = FakeMachine()
     others = {Refusal.NONE, Refusal.KERNEL, Refusal.RELEASE, Refusal.QUEUE, Refusal.TIMEOUT}
     for reason in Refusal:

@@ -14,7 +14,7 @@ CHANNELS = ("copies", "errors", "spaces")
 
 @pytest.mark.parametrize("name", ["default", "tiny"])
 def test_driver(simulator: str, name: str):
-    """All tests pass; on Icarus the default machine runs only those in `CHANNELS`."""
+    """All tests pass; on Icarus the default machine runs only the tests in `CHANNELS`."""
     tests = CHANNELS if simulator == "icarus" and name == "default" else ()
     simulate_top(
         Signalbox(SIZES[name]),
@@ -37,7 +37,7 @@ def test_example(simulator: str):
 
 
 def test_runlist(simulator: str) -> None:
-    """Address spaces have their turns by a runlist."""
+    """Address spaces take turns by a runlist."""
     simulate_top(
         Signalbox(SIZES["default"]),
         "signalbox.tb.driver.cocotb_runlist_driver",
@@ -60,7 +60,7 @@ def test_compute(simulator: str) -> None:
 
 @pytest.mark.nightly
 def test_saving(simulator: str) -> None:
-    """Urgent tasks on a machine that saves blocks."""
+    """Urgent tasks, contexts and applications on a machine that saves blocks."""
     simulate_top(
         Signalbox(SAVING),
         "signalbox.tb.driver.cocotb_saving",

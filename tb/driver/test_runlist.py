@@ -29,7 +29,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 
 @pytest.mark.parametrize(("low", "medium", "high"), [*itertools.product(range(4), repeat=3)])
 def test_levels(low: int, medium: int, high: int) -> None:
-    """Section 7: turns per round of each level; turns of a group are apart."""
+    """Section 7: turns per round of each level; a group never has two turns in a row."""
     levels = {LOW: low, MEDIUM: medium, HIGH: high}
     groups = {
         (level, number): GroupSettings(level=level)
@@ -47,7 +47,8 @@ def test_levels(low: int, medium: int, high: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_slices(seed: int) -> None:
-    """A slice is rounded up to the next one that can be expressed, by less than 1 in 128."""
+    """A slice is rounded up to a value that can be expressed, by less than 1 in 128 plus one
+    unit."""
     wanted = Random(seed).randrange(1, (255 << 15) * 1024) >> Random(seed).randrange(33) or 1
     timeout, scale = GroupSettings(wanted).slice_fields
     assert 0 < timeout < 256
@@ -68,8 +69,7 @@ def test_longest_slices() -> None:
 
 
 def test_spaces_are_groups() -> None:
-    """Each address space with open channels is a TSG, whatever streams it has; closing it ends
-    it."""
+    """Each address space with open channels is one TSG; closing the space ends the TSG."""
 
     async def test() -> None:
         fake = machine()
@@ -141,7 +141,7 @@ def test_streams(seed: int) -> None:
 
 
 def test_no_room() -> None:
-    """A list that does not fit is refused before it is written, and nothing has changed."""
+    """A list that does not fit is refused before it is written, and changes nothing."""
 
     async def test() -> None:
         fake = machine(entries=2)
@@ -185,8 +185,8 @@ def test_refused() -> None:
 
 
 def test_cancelled() -> None:
-    """A call that is cancelled leaves a list that is being read its memory, and the settings as
-    they were; the next call waits for it."""
+    """A cancelled call keeps the memory of a list that is being read, and leaves the settings
+    unchanged; the next call waits for the reading."""
 
     async def test() -> None:
         fake = machine()
@@ -214,7 +214,7 @@ def test_cancelled() -> None:
 
 
 def test_patience() -> None:
-    """Waiting for a channel, the driver waits for the turns of other groups."""
+    """The patience with a channel includes the turns of other groups."""
 
     async def test() -> None:
         device = await Device.open(machine(), scheduling="runlist")
@@ -234,7 +234,7 @@ def test_patience() -> None:
 
 
 def test_hung() -> None:
-    """A machine that never reads the list is an error that says so."""
+    """The driver reports a machine that never reads the list."""
 
     async def test() -> None:
         fake = machine()
@@ -259,8 +259,8 @@ def _fast(fake: FakeMachine) -> Any:
 
 
 def test_flat() -> None:
-    """Without "runlist" channels are scheduled flat, also after an owner who used a list; without
-    runlists "runlist" is an error."""
+    """Without "runlist" channels are scheduled flat, even after an owner that used a list; on a
+    machine without runlists "runlist" is an error."""
 
     async def test() -> None:
         fake = machine()
@@ -282,7 +282,7 @@ def test_flat() -> None:
 
 
 def test_starved() -> None:
-    """The state of RUNLIST_ACQUIRE is told once."""
+    """RUNLIST_ACQUIRE is reported once."""
 
     async def test() -> None:
         fake = machine()

@@ -128,7 +128,7 @@ def test_shared_buffer():
 
 
 def test_events_between_spaces():
-    """Events work in both directions, recorded by a copy or by the host; a waiter cannot write the
+    """Events recorded by a copy or by the host work in both directions; a waiter cannot write the
     other space's fence."""
 
     async def body(device, machine):
@@ -156,7 +156,7 @@ def test_events_between_spaces():
 
 
 def test_nothing_stale():
-    """An unmapped buffer is not used again, and its memory and addresses can be reused at once."""
+    """A freed buffer cannot be used again, and its memory and addresses can be reused at once."""
 
     async def body(device, machine):
         stream = await device.stream()
@@ -205,7 +205,7 @@ def test_channels_of_a_level():
 
 
 def test_streams_close():
-    """A channel closes with its last stream, and submitted work of a closed stream is complete."""
+    """A channel closes with its last stream; a closed stream's submitted work is complete."""
 
     async def body(device, machine):
         one, two = await device.stream(), await device.stream()
@@ -292,7 +292,7 @@ def test_takes_over_what_is_bound():
 
 
 def test_large_pages():
-    """A buffer gets the largest page size of which it fills a quarter."""
+    """A buffer gets the largest page size such that it fills at least a quarter of a page."""
 
     async def body(device, machine):
         for size, page in (

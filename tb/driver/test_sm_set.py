@@ -28,8 +28,8 @@ def run(body: Body, **config: Any) -> None:
 
 
 def test_mask_of_the_record() -> None:
-    """The machine is told the SMs that are left out; any collection of numbers says which are
-    not."""
+    """The record holds the excluded SMs; the included ones may be given as any collection of
+    numbers."""
 
     async def body(device: Device, machine: FakeMachine) -> None:
         assert device.info.masked_sms == 6

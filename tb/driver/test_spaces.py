@@ -195,8 +195,8 @@ def test_close():
 
 @pytest.mark.parametrize("turns", range(1, 16))
 def test_close_broken_off(turns: int):
-    """A space whose closing is cancelled, while the machine forgets it or while a change of its
-    mappings is in progress, can be closed once more, and nothing of it is left."""
+    """If the closing of a space is cancelled, during its unbind or during a change of its mappings,
+    it can be closed again, and nothing of it remains."""
 
     async def body(spaces, mmu, memory):
         a = spaces.create("a")
@@ -328,7 +328,7 @@ def test_acquired_by_many_at_once():
 
 class Chaos:
     """Random changes of many spaces with fewer ASIDs. Each access and each command to the machine
-    is compared with the expected one."""
+    is compared with its expected value."""
 
     def __init__(self, spaces: AddressSpaces, mmu: FakeMmu, memory: WatchedMemory, seed: int):
         self.spaces, self.mmu, self.memory = spaces, mmu, memory
@@ -336,7 +336,7 @@ class Chaos:
         self.live: dict[AddressSpace, list[Mapping]] = {}
         self.gone: dict[AddressSpace, list[int]] = {}
         self.buffers: list[Buffer] = []
-        # 2 MiB regions of a space that have had tables of smaller pages.
+        # 2 MiB regions of each space that once had tables of smaller pages.
         self.tabled: set[tuple[AddressSpace, int]] = set()
         self.done: dict[str, int] = {}
 
@@ -367,7 +367,7 @@ class Chaos:
         return buffer
 
     def expect(self, space: AddressSpace, asid: int | None, pages: list[int]) -> None:
-        """Check the commands of a change of `pages`, made while the space had `asid`."""
+        """Check the commands for a change of `pages` of a space bound to `asid`."""
         expected: list[tuple] = []
         if asid is not None and len(pages) > PAGE_INVALIDATION_LIMIT:
             expected = [("asid", asid)]
@@ -526,10 +526,10 @@ def test_random():
 
 
 def test_random_at_once():
-    """Tasks change, bind and access spaces at the same time, each in addresses of its own.
+    """Tasks change, bind and access spaces at the same time, each at its own addresses.
 
-    A task never reaches what it has unmapped, whatever the others do and however late the machine
-    answers. Nor does any task reach freed memory, which the memory checks.
+    A task never reaches memory that it has unmapped, whatever the others do and however late the
+    machine answers. The memory checks that no task reaches freed memory.
     """
     seed = choose_seed()
     print(f"SIGNALBOX_SEED={seed}")

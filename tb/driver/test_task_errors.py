@@ -60,7 +60,7 @@ def run(
 
 
 def test_every_cause_has_a_meaning() -> None:
-    """The text of an error says more than the name of its cause."""
+    """Each cause of an error has an explanation."""
     for cause in set(Cause) - {Cause.NONE}:
         error = ChannelError(0, cause, method=None, subchannel=0, data=0, va=0)
         assert "unknown" not in error.reason, cause
@@ -156,7 +156,8 @@ def test_without_address():
 
 
 def test_somebody_elses_fault():
-    """An access above the address range has no fault record and does not claim another one."""
+    """An access beyond the address range has no fault record and does not claim an unrelated
+    one."""
 
     async def body(device, machine):
         stream = await device.stream()
@@ -227,8 +228,7 @@ def test_several_fail():
     ],
 )
 def test_refused_records(low, value, cause, check, words):
-    """A record that was damaged after its submission is refused; once repaired, it is launched
-    again."""
+    """A record damaged after its submission is refused; once repaired, it is launched again."""
 
     async def body(device, machine):
         stream = await device.stream()
@@ -292,8 +292,8 @@ def test_record_not_mapped():
 
 
 def test_inline_record_repaired():
-    """A record whose page is mapped after the fault is written when its launch is resumed; this one
-    is of no known version, and skipped."""
+    """If the page of an inline record is mapped after the fault, resuming the launch writes the
+    record; this one has an unknown version and is skipped."""
 
     async def body(device, machine):
         stream = await device.stream()
@@ -335,8 +335,8 @@ def test_release_refused():
 
 
 def test_broken_context():
-    """Waiting tasks of a broken context raise an error and continue after its repair; others are
-    not delayed."""
+    """Waiting tasks of a broken context raise an error and continue after its repair; tasks of
+    other contexts are not delayed."""
 
     async def body(device, machine):
         own = await device.compute.contexts.create("own")
@@ -385,7 +385,7 @@ def test_lost_task():
 
 
 def test_lists_not_mapped():
-    """TASK_LISTS: its translation fault is in the system's address space."""
+    """The translation fault of TASK_LISTS is in the system's address space."""
 
     async def body(device, machine):
         stream = await device.stream()

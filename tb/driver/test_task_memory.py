@@ -9,8 +9,8 @@ from signalbox.tb.driver.fakes.machine import FakeMachine
 
 
 def test_pool():
-    """Pieces of all sizes are aligned to 256 bytes, do not overlap, are reused after they are
-    freed, and can be written by the machine at 40-bit addresses."""
+    """Pieces of all sizes are aligned to 256 bytes, do not overlap, have writable 40-bit addresses,
+    and are reused after they are freed."""
     machine = FakeMachine()
 
     async def main():

@@ -18,7 +18,7 @@ VALUES = {
     "block_bytes": 32,
     "warp_bytes": 32,
 }
-"""Fields of the record, with bits that may be used together."""
+"""Fields of the record; width in bits of values that may be combined."""
 
 
 def test_record_and_rules() -> None:
@@ -54,7 +54,8 @@ def test_values_that_do_not_fit(values: dict[str, int], message: str) -> None:
 
 @pytest.mark.parametrize("spread", [0xF, 0xFF, 0xFFF])
 def test_even_spread(spread: int) -> None:
-    """Neighbouring blocks and warps compute for different times, half of the spread on average."""
+    """Neighbouring blocks and warps compute for different times, on average for half of the
+    spread."""
     task = TimingTask(cycles=0, spread=spread)
     parts = [task.computes(number, warp) for number in range(256) for warp in range(16)]
     assert abs(sum(parts) / len(parts) / spread - 0.5) < 0.05

@@ -20,8 +20,8 @@ def tell(machine: FakeMachine, cause: int, asid: int, at: int, va: int) -> None:
 
 
 def test_claim():
-    """Each task claims faults of its address space and program; the machine then reports the
-    next."""
+    """Each task claims only faults of its address space and program; reading a fault lets the
+    machine report the next."""
     machine = FakeMachine()
 
     async def main():

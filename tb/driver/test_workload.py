@@ -168,8 +168,7 @@ count = 2
 
 
 def test_spaces(monkeypatch: pytest.MonkeyPatch):
-    """Streams of two spaces use the same addresses at once, and one can copy from the other's
-    buffer."""
+    """Streams of two spaces use the same addresses, and one can copy from the other's buffer."""
     copied: dict[str, set[tuple[int, int]]] = {}
     submit = Stream.memcpy_async
 
@@ -201,7 +200,7 @@ def test_common_addresses():
 
 
 def test_fault_repair_resume():
-    """A copy and later work of its stream wait for the repair, others do not; both faults are
+    """A copy and its stream's later work wait for the repair, other streams do not; both faults are
     reported."""
     workload = load(EXAMPLES["fault-repair"])
     result = play(workload)
@@ -261,7 +260,7 @@ repair_after = 100
 
 
 def test_other_errors_end_the_run(monkeypatch: pytest.MonkeyPatch):
-    """Errors that the workload did not ask for are not repaired."""
+    """Errors not requested by the workload are not repaired."""
 
     async def lose(self: Repairs, copy: tuple[str, int], stream: Stream, va: int, after: int):
         mapping = stream.space.find(va)
@@ -320,7 +319,7 @@ COPY = STREAM + "[[copy]]\nname = 'c'\nstream = 's'\n"
 
 
 def test_long_chains():
-    """Thousands of dependencies in a row, with many ways to each, do not take long."""
+    """Long chains of dependencies, with many paths to each copy, can be ordered."""
     tables = [STREAM]
     for number in reversed(range(1500)):
         after = [f"{side}{number - 1}" for side in "ab"] if number else []

@@ -23,8 +23,8 @@ TASK_UNIT, FIRST_SM = 7, 8
 
 LEVELS, RECORD_BYTES, PAGE = 64, 256, 4096
 VALID, BASES, STEP, LIMITED, LIMITS = 664, 672, 16, 1696, 1704
-"""Byte offsets in an instance block: valid subcontexts and their page directories; those with a
-limit, and their limits."""
+"""Byte offsets in an instance block: valid subcontexts and their page directories; subcontexts with
+an address limit, and the limits."""
 
 LAST = (1 << 49) - 1
 """Last virtual address."""
@@ -33,10 +33,10 @@ WIDE, DEEP = 1, 2
 RELEASES = (768, 896, 1664)
 WARP_FAULT, LOST, CHILD = 1, 2, 4
 PARENT = 224
-"""Byte offset in a record: its parent's record, an address >> 8."""
+"""Byte offset in a record of the parent record's address >> 8."""
 DEPTH = 12
 REASONS = {Cause.TASK_FAULT: 2, Cause.TASK_MODEL: 3, Cause.TASK_CHECK: 4}
-"""Answers to launches by kernels: those at the limit, and those with wrong records."""
+"""Answers to launches by kernels: at the depth limit, and for each cause of a wrong record."""
 ONE_TASK, IN_CONTEXT = 0, 2
 
 
@@ -51,7 +51,7 @@ class Refused(Exception):
 @dataclass(eq=False)
 class FakeTask:
     """An accepted task. `placement`, `urgency` and `disabled_sms` are set once it runs. `depth` : 1
-    for a task of the host. `children` : those that it has launched, in order."""
+    for a task of the host. `children` : launched tasks, in order."""
 
     channel: int
     context: int
@@ -105,8 +105,8 @@ class FakeCompute:
     running : accepted tasks that are not over.
     over : tasks that are over, in order.
     order : (ASID, block) of every block, in order of execution.
-    release : function of (ASID, bits of the record from the release's first bit on) that carries
-        out a release and returns whether it was refused.
+    release : carries out a release and returns whether it was refused; arguments: ASID, bits of the
+        record from the release's first bit on.
     ended : called with every task that is over and the cause of its failure, if any.
     hold : True stops all execution.
     broken_lists : True corrupts entries read back from the lists.
@@ -198,7 +198,7 @@ class FakeCompute:
         return self._faults.translate(asid, va, access, client)
 
     def accept(self, channel: int, context: int, asid: int, va: int, area: LocalArea) -> None:
-        """Accept a launch; `area`: local memory of the channel. Raises `Refused`."""
+        """Accept a launch. `area` : local memory of the channel. Raises `Refused`."""
         found = self._judge(asid, va, area)
         task = FakeTask(channel, context, asid, va, found.priority, area)
         self._push(task)
@@ -255,7 +255,7 @@ class FakeCompute:
         return not self.words["CONTEXT_BROKEN"] >> task.context & 1
 
     def _select(self) -> None:
-        """Select a context with tasks. The current one continues until it has no tasks and another
+        """Select a context with tasks. The current context continues until it has none and another
         has some. A context's registers are read when it starts."""
         able = sorted({task.context for task in self.running if self._able(task)})
         if self.active in able or not able:
@@ -308,7 +308,7 @@ class FakeCompute:
             self._end(task, refused.cause)
 
     def _begin(self, task: FakeTask) -> bool:
-        """It leaves its list; whether it was there."""
+        """Remove a task from its list. Returns whether it was there."""
         if self._lost(task):
             self.words["TASK_STATUS"] |= LOST
             self._end(task, Cause.NONE)
@@ -317,7 +317,7 @@ class FakeCompute:
         return True
 
     def _load(self, task: FakeTask) -> None:
-        """Read its record, and get ready to run it."""
+        """Read the task's record and prepare it to run."""
         self._judge(task.asid, task.va, task.area)
         record = self._record(task.asid, task.va)
         of = {name: record >> low & (1 << bits) - 1 for name, (low, bits) in FIELDS.items()}
@@ -344,7 +344,8 @@ class FakeCompute:
         task.blocks = [(x, y, z) for z, y, x in itertools.product(*map(range, reversed(grid)))]
 
     def _children(self, task: FakeTask) -> isa.Children | None:
-        """Launches by the blocks of a task, on a machine that has such. Children run at once."""
+        """Launches by the blocks of a task; None on a machine without nested launches. Children run
+        at once."""
         if not self.config.nested_kernels:
             return None
         failed: dict[int, bool] = {}
@@ -363,7 +364,7 @@ class FakeCompute:
         return isa.Children(answer, lambda va: failed[va])
 
     def _bear(self, task: FakeTask, child: FakeTask) -> int:
-        """A task launches a child; the answer."""
+        """Launch a child of a task. Returns the answer."""
         if task.depth >= self.contexts[task.context]["PLACEMENT"] >> 8 & 31:
             return self._refuse(task, child, DEPTH, 0)
         try:
@@ -377,7 +378,7 @@ class FakeCompute:
         return 0
 
     def _refuse(self, task: FakeTask, child: FakeTask, reason: int, check: int) -> int:
-        """Record a refused child, unless one is recorded already; the answer."""
+        """Record a refused child, unless one is recorded already. Returns the answer."""
         if not self.words["TASK_STATUS"] & CHILD:
             self.words["TASK_STATUS"] |= CHILD
             where = task.asid << 16 | child.depth << 26
@@ -389,7 +390,7 @@ class FakeCompute:
         return reason | check << 8
 
     def _run_all(self, child: FakeTask) -> Cause:
-        """Run all blocks of a child, up to one that fails; the cause."""
+        """Run the blocks of a child until one fails. Returns the cause."""
         try:
             while child.blocks:
                 self._run(child)

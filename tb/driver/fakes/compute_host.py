@@ -29,7 +29,8 @@ LINE_LENGTH, LINE_COUNT, OUT_UPPER, OUT, PITCH = 0x180, 0x184, 0x188, 0x18C, 0x1
 INLINE_LAUNCH, LOAD_DATA, I2M_A, I2M_B, I2M_C = 0x1B0, 0x1B4, 0x1DC, 0x1E0, 0x1E4
 INLINE_A, INLINE_B, INLINE = 0x318, 0x31C, range(0x320, 0x420, 4)
 LOCAL = 0x790, 0x794, 0x2E4, 0x2E8, 0x2EC
-"""Local memory: address, upper and lower part; size, likewise; number of SMs."""
+"""Methods of local memory: upper and lower part of the address, upper and lower part of the size,
+number of SMs."""
 REPORT_A, REPORT_B, REPORT_C, REPORT_D = 0x1B00, 0x1B04, 0x1B08, 0x1B0C
 NOTHING, LAUNCHES = {0, 1, 8}, {2, 3, 9, 10}
 RELEASE, REDUCTION = 1, 6
@@ -40,10 +41,9 @@ REDUCTIONS = (5, 0, 1, 6, 7, 3, 4, 2)
 @dataclass
 class _State:
     """State of a channel: methods of its compute object; its inline transfer, whether the rest of
-    its data is dropped and its last dword was refused; the place of the method that could not write
-    the inline QMD; the error queued after the one that halts
-    it, whether more have come and are lost, and whether its doorbell was rung while it was
-    halted."""
+    its data is dropped, and whether its last dword was refused; the place of the method that could
+    not write the inline QMD; the errors queued after the one that halts it, whether further ones
+    were lost, and whether its doorbell was rung during the halt."""
 
     rung: bool = False
     registers: dict[int, int] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class ComputeHost(HostModel):
         self._states[index], self.over[index] = _State(), 0
 
     def doorbell(self, index: int) -> None:
-        """Read GP_PUT from USERD, or once the channel's halt ends."""
+        """Read GP_PUT from USERD; during a halt, when it ends."""
         self._states[index].rung = bool(self.channels[index].halted)
         super().doorbell(index)
 
@@ -170,7 +170,7 @@ class ComputeHost(HostModel):
 
     @staticmethod
     def _class_of(channel: Channel, subchannel: int) -> int:
-        """Class of the object of a subchannel; 0 for none, or one of software."""
+        """Class of a subchannel's object; 0 without one, and for a software object."""
         bound = channel.objects.get(subchannel, 0)
         return 0 if bound >> 16 == SOFTWARE else bound & 0xFFFF
 

@@ -34,9 +34,10 @@ class FakeMachine:
     mmu, faults : registers of binds and invalidations, and of the fault buffer.
     runlist : registers and turns of the runlist.
     linger : cycles for which a channel still uses its memory after it is disabled.
-    memory : its bytes; default: `SPACE` bytes, or fewer. Anything that is sliced as a bytearray.
-    idle_limit : consecutive polls of the interrupt line, with nothing to execute, after which a
-        wait fails because it would never end.
+    memory : its bytes; default: `SPACE` bytes, or fewer. Any object that can be sliced like a
+        bytearray.
+    idle_limit : number of consecutive polls of the interrupt line, with nothing to execute, after
+        which a wait fails because it would never end.
     """
 
     def __init__(

@@ -17,9 +17,9 @@ class FakeMmu:
 
     Members
     -------
-    commands : all commands, in order, also failed ones: name, ASID, further arguments.
-    latency : function that returns turns of the event loop, called once for the time until a
-        command takes effect and once for the time until its acknowledgement.
+    commands : all commands in order, including failed ones: name, ASID, further arguments.
+    latency : returns a number of turns of the event loop; called once for the time until a command
+        takes effect and once for the time until its acknowledgement.
     failing : True makes commands raise instead of being acknowledged.
     """
 
@@ -72,7 +72,7 @@ class FakeMmu:
         return commands
 
     def access(self, asid: int, va: int) -> Translation | Sparse | Fault:
-        """Translate a request. A page found is remembered."""
+        """Translate a request, and remember the page if one is found."""
         return self._translator.access(asid, va)
 
     def remembers(self, address: int, size: int) -> bool:

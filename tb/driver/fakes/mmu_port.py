@@ -8,12 +8,12 @@ __all__ = ["FakeMmuPort"]
 
 
 class FakeMmuPort:
-    """A command takes effect `latency` cycles after it is written. Others are refused meanwhile.
+    """A command takes effect `latency` cycles after it is written; until then others are refused.
 
     Members
     -------
-    words : registers that can be read.
-    commands : operations that were accepted, with their ASIDs.
+    words : readable registers.
+    commands : accepted operations, with their ASIDs.
     stuck : True keeps commands from ending.
     """
 

@@ -18,7 +18,7 @@ class FakeRunlist:
 
     Members
     -------
-    words : registers that can be read.
+    words : readable registers.
     groups : TSGs of the active list.
     lists : lists that became active.
     stuck : True keeps lists from being read.
@@ -59,7 +59,7 @@ class FakeRunlist:
                 self._take()
 
     def able(self, ready: list[int]) -> list[int]:
-        """Those of the channels that may be served; chooses the TSG that has the turn."""
+        """Channels of `ready` that may be served; selects the TSG with the turn."""
         if not self.words["RUNLIST_CONTROL"]:
             return ready
         for _ in range(len(self.groups) + 1):

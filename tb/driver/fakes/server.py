@@ -1,7 +1,8 @@
 """A server of the fake machine, as a process: `python -m signalbox.tb.driver.fakes.server SOCKET`.
 
-It ends with its standard input. Then it prints the bytes of memory that are free, those that were
-free before the first application, and the descriptors that it has opened meanwhile and not closed.
+It ends with its standard input. Then it prints the number of free bytes of memory, the number
+before the first application, and the number of descriptors that it has opened since then and not
+closed.
 """
 
 import asyncio

@@ -32,7 +32,7 @@ def run(body: Body, settings: ComputeSettings | None = None, policy: Policy | No
 
 
 async def launched(machine: FakeMachine, stream: Stream, **options: Any) -> FakeTask:
-    """Launch a kernel and wait for its end. Returns it as the machine saw it."""
+    """Launch a kernel and wait for its end. Returns the machine's view of the task."""
     await (await stream.launch(SPIN, 1, 1, {"CYCLES": 1}, **options)).synchronize()
     assert machine.compute is not None
     return machine.compute.over[-1]

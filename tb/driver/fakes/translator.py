@@ -28,10 +28,10 @@ class Remembered:
 class Translator:
     """The ASID table, and a TLB over tables in `memory`.
 
-    The TLB has no limit: every page translated is remembered until it is invalidated, and the
-    oldest match is used. So is every table entry read on the way, for each 2 MiB region, as in a
-    walk in flight; entries of PD1 for each 512 MiB, as in a walk cache. Invalid entries are not
-    remembered.
+    The TLB has no limit: every translated page is remembered until it is invalidated, and the
+    oldest match is used. Table entries read on the way are remembered, too: for each 2 MiB region,
+    as in a walk in flight; entries of PD1 for each 512 MiB, as in a walk cache. Invalid entries are
+    not remembered.
 
     Members
     -------
@@ -64,8 +64,8 @@ class Translator:
         self._forget(lambda each, page: each == asid and va in page)
 
     def _forget(self, covered: Callable[[int, range], bool]) -> None:
-        """Forget pages for which `covered(asid, addresses)` is true, and entries read by walks
-        there."""
+        """Forget pages for which `covered(asid, addresses)` is true, and table entries read by
+        walks there."""
         self._pages = [
             each
             for each in self._pages
@@ -78,7 +78,7 @@ class Translator:
     # Requests
 
     def access(self, asid: int, va: int) -> Translation | Sparse | Fault:
-        """Translate a request. A page found is remembered."""
+        """Translate a request, and remember the page if one is found."""
         if asid not in self.bound:
             return Fault(UNBOUND, 0)
         base, limit = self.bound[asid]
@@ -124,7 +124,7 @@ class Translator:
         reads = count()
 
         def load(address: int) -> int:
-            # The third entry is that of PD1.
+            # The third entry belongs to PD1.
             known = far if next(reads) == 2 else near
             if address not in known:
                 value = int.from_bytes(self._memory[address : address + 8], "little")

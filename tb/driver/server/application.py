@@ -1,4 +1,4 @@
-"""An application as its author writes it: `python -m signalbox.tb.driver.server.application SOCKET
+"""An application as a user would write it: `python -m signalbox.tb.driver.server.application SOCKET
 SEED ROUNDS`. Adds vectors on the server's machine and checks the sums."""
 
 import sys
@@ -14,7 +14,7 @@ COUNT, BLOCK = 100, 20
 
 
 def add(path: str, seed: int, rounds: int) -> None:
-    """Add `rounds` pairs of vectors, whose contents depend on `seed`."""
+    """Add `rounds` pairs of vectors; `seed` determines their contents."""
     numbers = np.random.default_rng(seed)
     with blocking.connect(path, name=f"adds {seed}") as device:
         stream = device.stream()

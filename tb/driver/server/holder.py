@@ -1,4 +1,4 @@
-"""Another process that has mapped a portion of a `SharedMemory`.
+"""Another process, with a portion of a `SharedMemory` mapped.
 
     with Holder(descriptor, size) as holder:
         holder.write(0, b"bytes")

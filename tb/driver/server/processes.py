@@ -25,7 +25,7 @@ class Running:
     process: subprocess.Popen[str]
 
     def end(self) -> dict[str, int]:
-        """End the server; returns what it found at its end."""
+        """End the server. Returns its final numbers of free bytes and descriptors."""
         output, _ = self.process.communicate("", timeout=60)
         assert self.process.returncode == 0
         return json.loads(output.splitlines()[-1])
@@ -36,7 +36,7 @@ class Running:
         return subprocess.Popen(command, stderr=subprocess.DEVNULL)
 
     def settled(self) -> str:
-        """The server's status, once it has no application."""
+        """Wait until the server has no application. Returns its status."""
         deadline = time.monotonic() + 30
         while " 0 applications of" not in (text := ask_status(self.path)):
             assert time.monotonic() < deadline, text
@@ -46,7 +46,7 @@ class Running:
 
 @contextmanager
 def server(folder: Path, **settings: Any) -> Generator[Running]:
-    """A server, which must have everything back at its end."""
+    """A server, which must have all memory and descriptors back at its end."""
     path = folder / "server" / "socket"
     chosen = {"memory_each": 1 << 18, "system_each": 1 << 17, "launches_each": 2, **settings}
     command = [sys.executable, "-m", "signalbox.tb.driver.fakes.server", str(path)]
@@ -71,5 +71,5 @@ def server(folder: Path, **settings: Any) -> Generator[Running]:
 
 
 def succeed(applications: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Wait until all have ended well."""
+    """Wait until all have ended without an error."""
     assert [one.wait(timeout=120) for one in applications] == [0] * len(applications)

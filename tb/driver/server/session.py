@@ -31,7 +31,7 @@ class Session:
     -------
     links : connections of the clients, by device.
     running : the server's main loop.
-    journal : the server's.
+    journal : the server's journal.
     """
 
     server: Server
@@ -49,7 +49,7 @@ class Session:
         return device
 
     def kill(self, device: Device) -> None:
-        """End a client without a word."""
+        """End a client's connection without notice."""
         self.links[device].close()
 
     async def works(self, device: Device, stream: Stream | None = None, seed: int = 1) -> None:
@@ -67,7 +67,7 @@ class Session:
                 await device.close()
 
     async def settle(self, applications: int = 0) -> None:
-        """Wait until so many applications are left."""
+        """Wait until `applications` applications are left."""
         for _ in range(20_000):
             if len(self.server.applications) == applications:
                 return
@@ -95,8 +95,8 @@ async def session(
 
 
 def serve(body: Body, *, config: dict[str, Any] | None = None, **settings: Any) -> None:
-    """Run a body with a server, and close the devices that it leaves open. Then nothing of any
-    client may remain: memory, channels, address spaces."""
+    """Run a body with a server, and close the devices that it leaves open. Then no client's memory,
+    channels or address spaces may remain."""
     sizes = {"memory_bytes": SPACE, "channels": 16, "contexts": 1, **(config or {})}
     chosen = Config(**sizes)
 

@@ -1,4 +1,5 @@
-"""What applications do wrong, by mistake or on purpose, and the others do not notice (SHARE-9)."""
+"""Wrong behaviour of applications, by mistake or on purpose, that others must not notice
+(SHARE-9)."""
 
 import asyncio
 import random
@@ -43,14 +44,14 @@ SEEDS = range(6)
 
 
 async def both(session: Session) -> tuple[Device, Device, Stream]:
-    """An attacker, and an application with a stream that works."""
+    """An attacker, and a well-behaved application with a stream."""
     attacker, victim = await session.client("attacker"), await session.client("victim")
     await attacker.stream()
     return attacker, victim, await victim.stream()
 
 
 def test_memory_of_others():
-    """Only its own memory can be mapped, or hold commands."""
+    """An application can map, and submit commands from, only its own memory."""
 
     async def run(session: Session) -> None:
         attacker, victim, stream = await both(session)
@@ -133,7 +134,7 @@ def test_channels_and_spaces_of_others():
     ],
 )
 def test_refused_commands(commands: Pushbuffer, why: str):
-    """Their sender hears of them; its channel goes on."""
+    """The sender of refused commands gets an error; its channel continues."""
 
     async def run(session: Session) -> None:
         attacker, victim, stream = await both(session)
@@ -149,7 +150,8 @@ def test_refused_commands(commands: Pushbuffer, why: str):
 
 
 def test_refused_submissions_leave_the_queue(monkeypatch: pytest.MonkeyPatch):
-    """However many are refused, their places and their memory are free for later ones."""
+    """However many submissions are refused, their queue places and memory are free for later
+    ones."""
 
     async def run(session: Session) -> None:
         device = await session.client()
@@ -168,7 +170,7 @@ def test_refused_submissions_leave_the_queue(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_commands_that_change_behind_the_check():
-    """The machine executes what was checked: a copy that the application cannot reach."""
+    """The machine executes the checked commands, from a copy that the application cannot reach."""
 
     async def run(session: Session) -> None:
         attacker, victim, stream = await both(session)
@@ -211,7 +213,7 @@ def test_faults_halt_their_sender():
 
 @pytest.mark.parametrize("sizes", [(5, 5), (5, 16), (16, 5)])
 def test_channels_are_kept_for_others(sizes: tuple[int, int]):
-    """Neither streams nor address spaces take the last channel or ASID of another application."""
+    """One application's streams and address spaces never take another's last channel or ASID."""
 
     async def run(session: Session) -> None:
         greedy = await session.client("greedy")
@@ -230,7 +232,7 @@ def test_channels_are_kept_for_others(sizes: tuple[int, int]):
 
 
 def test_asids_are_kept_for_others():
-    """Only one of two applications that ask for the last spare one at the same time gets it."""
+    """If two applications ask for the last spare ASID at the same time, only one gets it."""
 
     async def run(session: Session) -> None:
         first, second = await session.client("first"), await session.client("second")
@@ -299,7 +301,8 @@ def test_privileged_methods():
 
 
 def test_flood():
-    """More pointers than its queue holds are refused; the others' turn comes."""
+    """Pointers that do not fit an application's queue are refused; other applications get their
+    turn."""
 
     async def run(session: Session) -> None:
         attacker, victim, stream = await both(session)
@@ -367,7 +370,7 @@ def _mutated(rng: random.Random) -> bytes:
 
 @pytest.mark.parametrize("number", SEEDS)
 def test_garbage(number: int):
-    """Whatever bytes come: their sender is answered or leaves, the others work on."""
+    """Whatever bytes an application sends, others continue to work."""
     rng = random.Random(seed := choose_seed() + number)
     print(f"seed {seed}")
 
@@ -392,7 +395,7 @@ def test_garbage(number: int):
 
 
 async def _busy(session: Session, device: Device, rng: random.Random) -> None:
-    """An application that does this and that until it is killed or has done enough."""
+    """An application with random work, until it is killed or has done enough."""
     space = device.create_space("other") if rng.randrange(2) else device.space
     streams = [await device.stream(space=one) for one in (device.space, space)]
     for _ in range(rng.randrange(3, 12)):
@@ -420,8 +423,8 @@ async def _busy(session: Session, device: Device, rng: random.Random) -> None:
 
 @pytest.mark.parametrize("number", SEEDS)
 def test_killed_at_any_moment(number: int):
-    """Applications come, work, and are killed or leave; what the others do is right, and nothing
-    of those that have gone is left (SHARE-8)."""
+    """Applications come, work, and are killed or leave; the others' results are right, and nothing
+    remains of those that are gone (SHARE-8)."""
     rng = random.Random(seed := choose_seed() + number)
     print(f"seed {seed}")
 

@@ -1,4 +1,4 @@
-"""Applications that wait for nobody but themselves: their waits cost nobody anything (SHARE-9)."""
+"""Applications that wait only for themselves: their waits do not harm others (SHARE-9)."""
 
 import pytest
 
@@ -23,19 +23,19 @@ ABSENT = 0x7000_0000
 
 
 async def passes(session: Session, cycles: int) -> None:
-    """Let time pass, a little at a time, so that the others see it pass, too."""
+    """Let time pass in small steps, so that other tasks of the event loop see it pass."""
     end = session.machine.now() + cycles
     while session.machine.now() < end:
         await session.machine.wait_cycles(10)
 
 
 async def spin(stream: Stream, priority: int = 0) -> Task:
-    """Launch a kernel that ends when the fake engine goes on."""
+    """Launch a kernel that ends when the fake engine continues."""
     return await stream.launch(SPIN, 1, 1, {"CYCLES": 1}, priority=priority, overlap=True)
 
 
 async def flag(device: Device) -> tuple[Buffer, Pushbuffer]:
-    """Memory with a 0, and commands that wait for a 1 there."""
+    """A word with value 0, and commands that wait until it is 1."""
     word = await device.allocate(64)
     word.fill(0)
     return word, Pushbuffer().acquire(device.space.at(word), 1, SemOp.ACQ_CIRC_GEQ)
@@ -58,8 +58,8 @@ def one_ends(session: Session) -> FakeTask:
 
 
 def test_waits_for_itself():
-    """More launches than it has places for, behind an acquire that never passes: others, which are
-    always busy, go on."""
+    """An application has more launches than places, behind an acquire that never passes: another,
+    always busy, continues."""
 
     async def run(session: Session) -> None:
         device, other = await session.client("waits"), await session.client("works")
@@ -90,7 +90,7 @@ async def _both_go_on(session: Session) -> None:
 
 
 def test_late_launch():
-    """The patience of a kernel does not begin before it runs: after an acquire that passes late."""
+    """The patience with a kernel begins when it runs: here after an acquire that passes late."""
 
     async def run(session: Session) -> None:
         device, other = await session.client("late"), await session.client("other")
@@ -111,7 +111,7 @@ def test_late_launch():
 
 
 def test_halted_beside():
-    """Nor does a pointer behind an error count, on another stream."""
+    """A pointer behind an error on another stream does not start the patience either."""
 
     async def run(session: Session) -> None:
         device, other = await session.client("halted"), await session.client("other")
@@ -134,7 +134,7 @@ def test_halted_beside():
 
 
 def test_repaired():
-    """The owner of a copy that is repaired late kills nobody."""
+    """A late repair of a copy gets no other application killed."""
 
     async def run(session: Session) -> None:
         device, other = await session.client("repairs"), await session.client("other")
@@ -163,7 +163,7 @@ def _killed(session: Session) -> list[FakeTask]:
 
 
 async def _short_ones(session: Session, stream: Stream) -> None:
-    """Launch kernels that are urgent and end, until one of the others is killed."""
+    """Launch urgent kernels that end, until another kernel is killed."""
     while not _killed(session):
         assert session.machine.now() < 10 * PATIENCE
         await spin(stream, priority=URGENT)
@@ -173,7 +173,8 @@ async def _short_ones(session: Session, stream: Stream) -> None:
 
 
 async def _endless_is_killed(session: Session, short: Stream, endless: Task, on: Stream) -> None:
-    """Beside kernels that end, on the stream `short`, only an endless one is killed."""
+    """While kernels on the stream `short` end, only the kernel `endless`, on the stream `on`, is
+    killed."""
     await _short_ones(session, short)
     assert [task.channel for task in _killed(session)] == [on.channel.index]
     with pytest.raises(TaskError, match="TASK_KILLED"):
@@ -183,8 +184,8 @@ async def _endless_is_killed(session: Session, short: Stream, endless: Task, on:
 
 @pytest.mark.parametrize("streams", [1, 2])
 def test_endless_beside_short_ones(streams: int):
-    """A kernel without an end does not hide among kernels of its application that end, on the same
-    stream or on another: it is killed, not the work that waits behind it."""
+    """An endless kernel does not hide among kernels of its application that end, on the same stream
+    or on another: it is killed, not the work waiting behind it."""
 
     async def run(session: Session) -> None:
         device, other = await session.client("hides"), await session.client("starves")
@@ -202,8 +203,8 @@ def test_endless_beside_short_ones(streams: int):
 
 
 def test_held_back_for_one_that_leaves():
-    """An application that is held back goes on once those that waited for it have gone, even if a
-    kernel of its own waits for what it launches next."""
+    """An application that is held back continues once those that waited for it are gone, even if
+    its own older kernel waits for its next launches."""
 
     async def run(session: Session) -> None:
         device, other = await session.client("held"), await session.client("leaves")
@@ -229,8 +230,8 @@ def test_held_back_for_one_that_leaves():
 
 
 def test_short_ones_beside_endless():
-    """An application that is never idle, but whose kernels end, does not suffer for an endless
-    kernel of another one."""
+    """An application that is never idle, but has kernels that end, does not suffer for another's
+    endless kernel."""
 
     async def run(session: Session) -> None:
         device, other = await session.client("short"), await session.client("endless")
@@ -246,7 +247,7 @@ def test_short_ones_beside_endless():
 
 
 def test_launches_together():
-    """Launches of one submission are not overtaken by later ones, which may wait for them."""
+    """Launches of one submission are not overtaken by later launches, which may depend on them."""
 
     async def run(session: Session) -> None:
         device = await session.client()

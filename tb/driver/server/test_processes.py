@@ -1,4 +1,4 @@
-"""Applications that are processes of their own, on a server of the fake machine (SHARE-10)."""
+"""Applications in their own processes, on a server of the fake machine (SHARE-10)."""
 
 import asyncio
 import os
@@ -37,7 +37,7 @@ from signalbox.tb.simulation.runner import choose_seed
 
 
 def test_blocking_form(tmp_path: Path):
-    """Plain calls, arrays in and out, errors as they are."""
+    """Blocking calls work, with arrays as input and output, and raise the driver's errors."""
     with server(tmp_path) as running, blocking.connect(running.path, "plain") as device:
         stream, done = device.stream(), device.event()
         source = device.upload(np.arange(500, dtype=np.uint8))
@@ -54,8 +54,8 @@ def test_blocking_form(tmp_path: Path):
 
 
 def test_blocking_calls_at_the_end(tmp_path: Path):
-    """A call of another thread that waits when the device is closed does not wait for ever; later
-    calls are refused."""
+    """A call that waits in another thread ends when the device is closed; later calls are
+    refused."""
 
     def attempt(call: Callable[[], None], told: list[str]) -> None:
         with pytest.raises(ServerError) as error:
@@ -79,7 +79,7 @@ def test_blocking_calls_at_the_end(tmp_path: Path):
 
 
 def test_blocking_objects(tmp_path: Path):
-    """They compare, print and count as what they stand for."""
+    """Blocking objects compare, print and hash like the objects that they stand for."""
     with server(tmp_path) as running, blocking.connect(running.path) as device:
         stream, buffer = device.stream(name="mine"), device.allocate(64)
         assert stream.space == device.space and {stream.space: 1}[device.space] == 1
@@ -106,13 +106,13 @@ def test_device_of_an_event_loop(tmp_path: Path):
 
 
 def test_many_applications(tmp_path: Path):
-    """As many as the machine has channels and memory for, all at once."""
+    """Sixteen applications at once."""
     with server(tmp_path) as running:
         succeed([running.start(seed, 2) for seed in range(16)])
 
 
 def test_forty_eight_at_once(tmp_path: Path):
-    """All are there at the same time (SHARE-10)."""
+    """48 applications are connected and work at the same time (SHARE-10)."""
 
     async def main(path: Path) -> None:
         devices = [await Device.connect(path, f"app {number}") for number in range(48)]
@@ -134,7 +134,8 @@ def test_forty_eight_at_once(tmp_path: Path):
 
 
 def test_killed_processes(tmp_path: Path):
-    """SIGKILL at random moments; those that are left alone finish with the right sums (SHARE-8)."""
+    """Some applications get SIGKILL at random moments; the others finish with the right sums
+    (SHARE-8)."""
     rng = random.Random(seed := choose_seed())
     print(f"seed {seed}")
     with server(tmp_path) as running:
@@ -148,7 +149,7 @@ def test_killed_processes(tmp_path: Path):
 
 
 def test_stopped_process(tmp_path: Path):
-    """One that hangs keeps what it has, and nobody else waiting."""
+    """A hanging process does not keep the others waiting."""
     with server(tmp_path) as running:
         hangs = running.start(1, 1000)
         time.sleep(1.0)
@@ -194,7 +195,8 @@ HELLO = encode(Call(0, Hello(PROTOCOL, "raw", 1)))
     ids=range(11),
 )
 def test_bad_messages(tmp_path: Path, sent: bytes):
-    """Half messages, garbage, wrong lengths and wrong versions: the others work on."""
+    """Half messages, garbage, wrong lengths and wrong versions: other applications continue to
+    work."""
     with server(tmp_path) as running:
         link = raw(running.path)
         link.sendall(sent)
@@ -203,7 +205,7 @@ def test_bad_messages(tmp_path: Path, sent: bytes):
 
 
 def test_reader_of_nothing(tmp_path: Path):
-    """A client that never reads its answers is ended; memory for them is bounded."""
+    """A client that never reads its answers is disconnected."""
     with server(tmp_path) as running:
         link = raw(running.path)
         link.sendall(framed(HELLO))
@@ -221,7 +223,7 @@ def test_reader_of_nothing(tmp_path: Path):
 
 
 def test_hasty_connections(tmp_path: Path):
-    """Those that say Hello and are gone before the answer leave no descriptor."""
+    """Clients that send Hello and leave before the answer leave no descriptor open."""
     with server(tmp_path) as running:
         for _ in range(40):
             link = raw(running.path)
@@ -231,7 +233,7 @@ def test_hasty_connections(tmp_path: Path):
 
 
 def test_too_many_connections(tmp_path: Path):
-    """Further ones are closed; those that are there go on, and there is room again later."""
+    """After 300 connections at once the server still has room for an application."""
     with server(tmp_path) as running:
         links = [raw(running.path) for _ in range(300)]
         time.sleep(0.5)
@@ -241,7 +243,7 @@ def test_too_many_connections(tmp_path: Path):
 
 
 def test_socket_that_was_left(tmp_path: Path):
-    """A server that was killed leaves a socket, which the next one takes over."""
+    """A killed server leaves a socket, which the next server takes over."""
     path = tmp_path / "server" / "socket"
     path.parent.mkdir()
     with socket.socket(socket.AF_UNIX) as dead:
@@ -252,7 +254,7 @@ def test_socket_that_was_left(tmp_path: Path):
 
 
 def test_only_its_user(tmp_path: Path):
-    """Nobody else can connect, and no second server takes the socket."""
+    """No other user can connect, and no second server takes the socket."""
     with server(tmp_path) as running:
         assert stat.S_IMODE(os.stat(running.path).st_mode) == 0o600
         assert stat.S_IMODE(os.stat(running.path.parent).st_mode) == 0o700
@@ -270,7 +272,7 @@ def test_no_server(tmp_path: Path):
 
 
 def test_server_that_ends(tmp_path: Path):
-    """Its clients hear of it."""
+    """Clients get an error when the server has ended."""
 
     async def main(running: Running) -> None:
         device = await Device.open(running.path)

@@ -37,7 +37,7 @@ def application(path: Path, seed: int, rounds: int) -> subprocess.Popen[bytes]:
 
 
 def listening(path: Path, server: subprocess.Popen[str]) -> None:
-    """Wait until the server listens, which may take as long as building the simulation."""
+    """Wait until the server listens; this may include building the simulation."""
     while server.poll() is None:
         try:
             ask_status(path)
@@ -71,7 +71,7 @@ def check_timeline(events: Events) -> None:
     ],
 )
 def test_processes(simulator: str, tmp_path: Path, scheduling: list[str]):
-    """The sums of those that are left alone are right; nothing of any is left."""
+    """The surviving applications' sums are right; no application remains."""
     path, timeline = tmp_path / "server" / "socket", tmp_path / "timeline.pftrace"
     command = [sys.executable, "-m", "signalbox.tb.reports.serve", "--socket", str(path)]
     chosen = [*MACHINE_OPTIONS, *LIMITS, *scheduling, "--timeline", str(timeline)]
@@ -101,8 +101,8 @@ def test_processes(simulator: str, tmp_path: Path, scheduling: list[str]):
 def test_started_by_its_first_client(
     simulator: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Of two clients that come at the same time, one starts the server; it ends when both have
-    gone, and is started again."""
+    """Of two clients that arrive at the same time, one starts the server, which ends when both are
+    gone; later clients start it again."""
     path = tmp_path / "server" / "socket"
     chosen = [*MACHINE_OPTIONS, *LIMITS, "--timeline", str(tmp_path / "timeline.pftrace")]
     output, barrier = path.with_suffix(".output"), Barrier(2, timeout=500)
@@ -133,7 +133,7 @@ def test_started_by_its_first_client(
 
 
 def test_server_that_does_not_start(tmp_path: Path):
-    """The error says why; what it has printed lies beside its own socket."""
+    """The error gives the reason; the server's output is in a file next to its socket."""
     for name in ("gpu.0", "gpu.1"):
         with (
             pytest.raises(ServerError, match=r"could not be started: .*applications = 0"),

@@ -1,4 +1,4 @@
-"""A server whose applications have turns of the host by a runlist (HOST-7)."""
+"""A server that schedules its applications on the host by a runlist (HOST-7)."""
 
 import re
 from unittest.mock import Mock
@@ -24,7 +24,7 @@ WANTED = {
 
 
 def test_turns() -> None:
-    """Spaces have the turns of their application, and only as long as it is there."""
+    """Spaces have the runlist settings of their application, and only while it is connected."""
 
     async def body(session: Session) -> None:
         runlist, applications = session.server.device.runlist, session.server.applications
@@ -46,7 +46,7 @@ def test_turns() -> None:
 
 
 def test_full_list() -> None:
-    """A client whose channels do not fit the list hears of it; another one goes on."""
+    """A client whose channels do not fit the list gets an error; another one continues."""
 
     async def body(session: Session) -> None:
         one, other = await session.client("plain"), await session.client("another")
@@ -83,7 +83,7 @@ def test_refusals(capsys: pytest.CaptureFixture[str]) -> None:
 def test_failed_simulation(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is reported as by the other commands, in the last line."""
+    """A failed simulation is reported as by the other commands, in the last line."""
     failing = Mock(side_effect=AssertionError("serve failed: OutOfMemory"))
     monkeypatch.setattr("signalbox.tb.reports.serve.serve", failing)
     with pytest.raises(SystemExit, match="1"):

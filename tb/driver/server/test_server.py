@@ -35,7 +35,7 @@ from signalbox.tb.simulation.runner import choose_seed
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
 def test_driver_as_client(body: Body):
-    """Tests of the driver on a machine of its own run unchanged as a client (SHARE-1, SHARE-4)."""
+    """The driver's tests for its own machine run unchanged in a client (SHARE-1, SHARE-4)."""
 
     async def run(session: Session) -> None:
         device = await session.client()
@@ -46,7 +46,8 @@ def test_driver_as_client(body: Body):
 
 
 def test_one_universal_context():
-    """It comes with the first application; the others share it (SHARE-2)."""
+    """The universal context is created with the first application; the others share it
+    (SHARE-2)."""
 
     async def run(session: Session) -> None:
         server = session.server
@@ -78,8 +79,8 @@ def test_room_in_the_lists(each: bool, tasks: int):
 
 
 def test_a_context_each():
-    """The conventional way: each application has a context of its own, which is free again at its
-    end, and its work gets done (SHARE-11)."""
+    """The conventional way: each application has its own context, which is free again at its end,
+    and its work completes (SHARE-11)."""
 
     async def run(session: Session) -> None:
         server = session.server
@@ -106,7 +107,7 @@ def test_a_context_each():
 
 
 def test_contexts_need_places():
-    """CILP takes a machine that can save blocks."""
+    """CILP needs a machine that can save blocks."""
     with pytest.raises(PreemptionError):
         serve(lambda session: session.settle(), context_each=True)
     with pytest.raises(PreemptionError):
@@ -114,7 +115,7 @@ def test_contexts_need_places():
 
 
 def test_what_each_has():
-    """A queue, an ASID, an address space and a portion of memory each, of the size that it wants
+    """Each application has an ASID, an address space and a portion of memory of the requested size
     (SHARE-3)."""
 
     async def run(session: Session) -> None:
@@ -141,7 +142,8 @@ def test_what_each_has():
 
 
 def test_no_room():
-    """An application too many, or with too large a wish, is refused; so is none after it."""
+    """One application too many, or one that requests too much memory, is refused; a later one is
+    accepted."""
 
     async def run(session: Session) -> None:
         devices = [await session.client() for _ in range(2)]
@@ -158,7 +160,7 @@ def test_no_room():
 
 
 def test_portions_are_cleared():
-    """The next application finds zeros (SHARE-9)."""
+    """The memory of each new application is zero (SHARE-9)."""
 
     async def run(session: Session) -> None:
         for _ in range(3):
@@ -194,7 +196,7 @@ async def _work(session: Session, number: int, count: int) -> None:
 
 
 def test_several_at_once():
-    """They do not see each other (SHARE-7)."""
+    """Applications that work at the same time do not affect each other (SHARE-7)."""
 
     async def run(session: Session) -> None:
         await asyncio.gather(*(_work(session, number, 4) for number in range(5)))
@@ -203,8 +205,8 @@ def test_several_at_once():
 
 
 def test_held_back_pointers():
-    """With two tasks at most on the machine, the others wait on the queue, in order; none is lost.
-    The queues are served in turn (SHARE-5)."""
+    """At most two tasks of an application are on the machine; the others wait in its queue, and
+    none is lost. The queues are served in turn (SHARE-5)."""
 
     async def run(session: Session) -> None:
         compute = session.machine.compute
@@ -232,7 +234,7 @@ def test_held_back_pointers():
         ended = {stream.channel.index: 0 for stream in streams}
         for task in compute.over:
             ended[task.channel] += 1
-            # What is free is seen one application after the other: one task more for some.
+            # Applications notice free places one after another, so some may be a task ahead.
             assert max(ended.values()) - min(ended.values()) <= 3, ended
         for device in devices:
             await device.close()
@@ -241,7 +243,7 @@ def test_held_back_pointers():
 
 
 def test_a_halted_channel_holds_only_itself():
-    """Behind a failed copy, pointers of the application's other channels go on."""
+    """After a failed copy, pointers of the application's other channels are still served."""
 
     async def run(session: Session) -> None:
         device = await session.client()
@@ -262,7 +264,7 @@ def test_a_halted_channel_holds_only_itself():
 
 @pytest.mark.parametrize("drain", [True, False])
 def test_leaving(drain: bool):
-    """What is queued is executed or dropped, as the application asks (SHARE-8)."""
+    """An application that leaves has its queued work executed or dropped, as it asks (SHARE-8)."""
 
     async def run(session: Session) -> None:
         other = await session.client("other")
@@ -287,7 +289,8 @@ def test_leaving(drain: bool):
 
 
 def test_dying():
-    """The same without a word: its tasks are killed, everything is returned (SHARE-8)."""
+    """If an application's connection ends without notice, its tasks are killed and everything is
+    returned (SHARE-8)."""
 
     async def run(session: Session) -> None:
         other = await session.client("other")
@@ -310,8 +313,8 @@ def test_dying():
 
 
 def test_limits():
-    """The nesting depth is the server's limit; registers, channels and contexts are not a
-    client's."""
+    """The server limits the nesting depth; clients have no access to registers, hardware channels
+    and contexts."""
 
     async def run(session: Session) -> None:
         device = await session.client()
@@ -336,7 +339,7 @@ def test_limits():
 
 
 def test_time():
-    """Events have the machine's time; waits let it pass."""
+    """Events have the machine's time, which passes during waits."""
 
     async def run(session: Session) -> None:
         device = await session.client()
@@ -354,7 +357,7 @@ def test_time():
 
 
 def test_cancelling():
-    """A client ends its own tasks; its stream goes on (PREEMPT-7)."""
+    """A client cancels its own task; its stream continues (PREEMPT-7)."""
 
     async def run(session: Session) -> None:
         device = await session.client()
@@ -403,7 +406,7 @@ def test_patience():
 
 
 def test_priorities_do_not_block():
-    """An application of high priority that cannot go on keeps nobody waiting (SHARE-6)."""
+    """A blocked application of high priority does not block others (SHARE-6)."""
 
     async def run(session: Session) -> None:
         urgent, other = await session.client("urgent"), await session.client("other")
@@ -444,7 +447,7 @@ def test_status():
 
 
 def left_alone(visit: Callable[[Session], Coroutine[Any, Any, None]]) -> None:
-    """A server that is visited ends by itself."""
+    """Check that a server ends by itself after the visit."""
 
     async def main() -> None:
         config = Config(memory_bytes=SPACE, channels=16, contexts=1)
@@ -458,7 +461,7 @@ def left_alone(visit: Callable[[Session], Coroutine[Any, Any, None]]) -> None:
 
 
 def test_until_the_last_has_left():
-    """It goes on while one of them is there."""
+    """The server continues while one application is left, and ends after the last."""
 
     async def visit(one: Session) -> None:
         first, second = await one.client("first"), await one.client("second")
@@ -472,7 +475,7 @@ def test_until_the_last_has_left():
 
 
 def test_until_one_was_refused():
-    """A client that cannot be served has asked to come, too."""
+    """A refused client counts as a visit, after which the server ends."""
 
     async def visit(one: Session) -> None:
         with pytest.raises((OutOfMemory, ValueError)):
@@ -482,7 +485,7 @@ def test_until_one_was_refused():
 
 
 def test_until_only_lost_ones_are_left(monkeypatch: pytest.MonkeyPatch):
-    """One that cannot be stopped does not keep the server."""
+    """An application that cannot be stopped does not keep the server running."""
 
     async def visit(one: Session) -> None:
         device = await one.client()
@@ -495,7 +498,8 @@ def test_until_only_lost_ones_are_left(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_access_that_ends_at_the_second_try():
-    """The memory is free again, although its client's access to it did not end at first."""
+    """An application's memory is free again, although withdrawing the client's access failed at
+    first."""
 
     async def run(one: Session) -> None:
         device = await one.client()
@@ -510,8 +514,8 @@ def test_access_that_ends_at_the_second_try():
 
 
 def test_access_that_does_not_end():
-    """The memory stays reserved, as its client can change it; when the server ends, the others are
-    ended all the same, in order."""
+    """If withdrawing a client's access keeps failing, the memory stays reserved, because the client
+    can still change it; the ending server still ends the others, in order."""
 
     async def run() -> None:
         config = Config(memory_bytes=SPACE, channels=16, contexts=1)
@@ -530,7 +534,8 @@ def test_access_that_does_not_end():
 
 
 def test_pointers_are_taken_in_soon():
-    """However many others are busy, a pointer is handed on after one of them was looked at."""
+    """However many others are busy, a new pointer is passed on after at most one of them is
+    polled."""
 
     async def run(one: Session) -> None:
         for number in range(24):
@@ -555,7 +560,7 @@ def test_pointers_are_taken_in_soon():
 
 @pytest.mark.parametrize("turns", MOMENTS)
 def test_interrupted_changes_of_a_space(turns: int):
-    """After a change whose caller is cancelled, client and server agree on what is mapped."""
+    """After a change whose caller is cancelled, client and server agree on the mappings."""
 
     async def run(session: Session) -> None:
         device, va = await session.client(), 1 << 21
@@ -589,8 +594,8 @@ def test_interrupted_changes_of_a_space(turns: int):
 
 @pytest.mark.parametrize("interrupted", [False, True])
 def test_refused_unmapping(monkeypatch: pytest.MonkeyPatch, interrupted: bool):
-    """A buffer whose unmapping the server refuses, as the machine does not answer, is freed by a
-    later call."""
+    """If the server refuses an unmapping because the machine does not answer, a later call frees
+    the buffer."""
 
     async def run(session: Session) -> None:
         device = await session.client()
@@ -614,7 +619,8 @@ def test_refused_unmapping(monkeypatch: pytest.MonkeyPatch, interrupted: bool):
 
 
 def test_interrupted_closing_behind_another():
-    """A channel whose closing is cancelled before it begins is closed by the next opening."""
+    """If the closing of a channel is cancelled before it begins, the next opening closes the
+    channel."""
 
     async def run(session: Session) -> None:
         device = await session.client()
@@ -627,8 +633,8 @@ def test_interrupted_closing_behind_another():
 
 @pytest.mark.parametrize("turns", MOMENTS)
 def test_interrupted_changes_of_channels(turns: int):
-    """After an opening or closing whose caller is cancelled, client and server agree on what is
-    open."""
+    """After an opening or closing whose caller is cancelled, client and server agree on the open
+    channels."""
 
     async def run(session: Session) -> None:
         device = await session.client()

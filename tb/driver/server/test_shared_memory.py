@@ -1,5 +1,5 @@
-"""Memory that other processes share: contents, portions, and what their holders cannot do; alone,
-and as that of the RTL."""
+"""Memory shared with other processes: contents, portions, and limits for their holders; alone, and
+as the memory of the RTL."""
 
 import os
 from collections.abc import Generator
@@ -58,7 +58,7 @@ def test_portions_are_independent():
 
 @pytest.mark.parametrize("held", [False, True])
 def test_fresh_portions_are_zero(held: bool):
-    """Neither process sees what was there before, written by the machine or by an earlier
+    """A holder sees none of the earlier contents, whether written by the machine or by an earlier
     holder."""
     memory = SharedMemory(SIZE)
     memory.view[:] = b"\xff" * SIZE
@@ -72,7 +72,7 @@ def test_fresh_portions_are_zero(held: bool):
 
 
 def test_withdrawn():
-    """Afterwards nothing is shared, other parts of the portion excepted."""
+    """After a range is withdrawn, only the other parts of the portion are still shared."""
     memory = SharedMemory(SIZE)
     with shared(memory, 0, 3 * PAGE_BYTES) as holder:
         holder.write(0, b"\1" * 3 * PAGE_BYTES)
@@ -88,7 +88,8 @@ def test_withdrawn():
 
 @pytest.mark.parametrize("size", [0, PAGE_BYTES - 1, 2 * PAGE_BYTES])
 def test_size_is_sealed(size: int):
-    """A holder that could shorten its file would end the process that reads past the end."""
+    """A holder cannot resize its file; shortening it would crash a process that reads past the
+    end."""
     memory = SharedMemory(SIZE)
     with shared(memory, 0, PAGE_BYTES) as holder:
         assert holder.resize(size) == "PermissionError"
@@ -129,7 +130,7 @@ def test_no_addresses():
 
 
 def test_no_descriptors(monkeypatch: pytest.MonkeyPatch):
-    """The message names the cause, and the bytes stay."""
+    """Without descriptors, sharing fails with the cause in the message, and the bytes are kept."""
     memory = SharedMemory(SIZE)
     memory.view[:4] = b"stay"
 
@@ -150,7 +151,7 @@ def test_large_memory_is_cheap():
 
 
 def test_closed():
-    """Slices that are held keep the bytes."""
+    """Slices keep their bytes after the memory is closed."""
     memory = SharedMemory(SIZE)
     memory.view[:4] = b"kept"
     part = memory.view[:4]

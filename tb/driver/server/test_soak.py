@@ -31,15 +31,15 @@ def visitors(running: Running, seed: str, seconds: float) -> subprocess.Popen[st
 
 
 def rubbish(path: Path, rng: random.Random) -> None:
-    """A connection that says something senseless, and is gone."""
+    """A connection that sends random bytes and closes."""
     with socket.socket(socket.AF_UNIX) as link, suppress(OSError):
         link.connect(str(path))
         link.sendall(rng.randbytes(rng.randrange(200)))
 
 
 def soak(folder: Path, seconds: float, longest: float = 10) -> None:
-    """Keep 48 clients busy for so long, and kill a quarter of them every few seconds, at most
-    `longest` apart. The others' sums are right, and at the end nothing of anybody is left."""
+    """Keep 48 clients busy for `seconds`, and kill a quarter of them every few seconds, at most
+    `longest` apart. The others' sums are right, and at the end nothing remains of any client."""
     rng = random.Random(seed := choose_seed())
     print(f"seed {seed}")
     started = killed = 0

@@ -1,4 +1,4 @@
-"""Connections between the server and other processes: their ends."""
+"""Ends of connections between the server and other processes."""
 
 import asyncio
 import threading
@@ -32,8 +32,8 @@ from signalbox.driver.server.sockets import SocketInbox, SocketPeer, SocketServe
 
 
 def serve(path: Path, answers: int) -> None:
-    """Answer one message so often, through a slow connection, and end the process. The thread that
-    accepted the connection is slow, too."""
+    """Answer one message `answers` times, through a slow connection, and end the process. The
+    thread that accepted the connection is slow, too."""
     send = Connection.send_bytes
 
     def slowly(link: Connection, *given: Any) -> None:
@@ -59,8 +59,8 @@ def serve(path: Path, answers: int) -> None:
 
 @pytest.mark.parametrize("answers", [1, 5])
 def test_last_answers(tmp_path: Path, answers: int):
-    """A server that ends sends its last answers before that: a client that leaves as the last one
-    has its answer."""
+    """A server sends its last answers before it ends, so the last client to leave still gets its
+    answer."""
     path = tmp_path / "socket"
     process = get_context("spawn").Process(target=serve, args=(path, answers))
     process.start()
@@ -78,7 +78,7 @@ def test_last_answers(tmp_path: Path, answers: int):
 
 @dataclass
 class Greeted:
-    """A server in this process, and a client whose first message it has taken."""
+    """A server in this process, and a client; the server has taken the client's first message."""
 
     server: SocketServer
     inbox: SocketInbox
@@ -100,7 +100,7 @@ def greeted(path: Path) -> Generator[Greeted]:
 
 
 def test_a_client_that_reads_no_answer(tmp_path: Path):
-    """A process that ends with unread answers has ended, like any other."""
+    """The end of a process with unread answers is reported like any other."""
     with greeted(tmp_path / "socket") as both:
         both.peer.send(b"answer")
         assert both.link.poll(10)
@@ -111,7 +111,7 @@ def test_a_client_that_reads_no_answer(tmp_path: Path):
 
 
 def test_a_stalled_client_is_not_waited_for(tmp_path: Path):
-    """A server ends although a client reads nothing."""
+    """A server ends even if a client reads nothing."""
     with greeted(tmp_path / "socket") as both:
         for _ in range(100):
             both.peer.send(bytes(1 << 16))
@@ -140,8 +140,8 @@ def test_an_answer_just_before_the_end():
 
 
 def test_news_after_the_loop():
-    """A connection whose event loop has ended ends with the next message: the server does not keep
-    an application that nobody serves."""
+    """A connection whose event loop has ended closes at the next message, so the server does not
+    keep an application without a client."""
     mine, other = Pipe()
 
     async def visit() -> None:
@@ -156,7 +156,7 @@ def test_news_after_the_loop():
 
 
 def test_too_few_threads(monkeypatch: pytest.MonkeyPatch):
-    """A connection for which one of two threads can be started leaves neither."""
+    """If only one of a connection's two threads can be started, neither remains."""
     mine, other = Pipe()
     peer = SocketPeer(mine, SocketInbox(), SharedMemory(1 << 16), lambda: None)
     start = threading.Thread.start

@@ -71,7 +71,7 @@ TRACE = [
 
 
 def test_tracks(tmp_path: Path):
-    """Tasks, blocks and counters are those of the application that had the channel."""
+    """Tasks, blocks and counters are shown for the application that had the channel at the time."""
     file = tmp_path / "timeline.pftrace"
     write(file, ENTRIES, TRACE, sms=1)
     events = read(file)

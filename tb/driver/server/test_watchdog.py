@@ -14,9 +14,10 @@ NOW, PATIENCE = 10_000, 1000
 
 @dataclass
 class Work:
-    """What the watchdog sees of an application: the last end of a task `since`, tasks without a
-    break from `busy_since` on, channels that wait for a place, or for an engine, copies, since when
-    it is held back, and when others were held back for it."""
+    """An application as seen by the watchdog: the last end of a task (`since`); the start of its
+    current uninterrupted work (`busy_since`); whether channels wait for a place (`refused`) or an
+    engine (`delayed`), or copy; the times since which it is held back, and others are held back for
+    it."""
 
     since: int = NOW
     busy_since: int = 0
@@ -30,10 +31,10 @@ class Work:
 SETTINGS = ServerSettings(patience_cycles=PATIENCE, launches_each=8)
 
 LATE = NOW - PATIENCE - 1
-"""Last end of a task of those who wait for too long."""
+"""Last end of a task of an application that has waited too long."""
 
 LONG_AGO = NOW - 8 * PATIENCE - 1
-"""Since when those are held back who have had the patience once for each task."""
+"""Start of holding back an application that has used up the patience once per task."""
 
 CASES = {
     "nobody": ([], None),
@@ -62,12 +63,12 @@ HELD = {
         [1],
     ),
 }
-"""Applications, and those that are held back first."""
+"""Applications, and the numbers of those that are held back first."""
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_choice(name: str):
-    """The others get a new patience with it."""
+    """The right application is chosen, and the patience of the others starts anew."""
     there, wanted = CASES[name]
     before = [(one.since, one.busy_since) for one in there]
     found = culprit(cast("list[Application]", there), NOW, SETTINGS)
@@ -81,7 +82,8 @@ def test_choice(name: str):
 
 @pytest.mark.parametrize("name", HELD)
 def test_held_back(name: str):
-    """Those that wait for them get a new patience with it."""
+    """The right applications are held back, and the patience of those that wait for them starts
+    anew."""
     there, wanted = HELD[name]
     late = [one for one in there if one.since == LATE]
     assert culprit(cast("list[Application]", there), NOW, SETTINGS) is None
@@ -94,12 +96,12 @@ OTHERS = {
     "work of it has ended": (Work(LATE + 2, 500, waits=LATE + 1), False),
     "it has no work": (Work(LATE + 1, waits=LATE + 1), False),
 }
-"""Applications for which another one was held back."""
+"""Applications for which another one was held back, and whether it still is."""
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_let_go(name: str):
-    """Nobody is held back for longer than another application waits, let alone ended then."""
+    """An application is held back only while another one waits, and is not ended after that."""
     other, waits = OTHERS[name]
     held = Work(NOW, 1, held=LATE + 1)
     assert culprit(cast("list[Application]", [held, other]), NOW, SETTINGS) is None
@@ -115,6 +117,6 @@ def test_in_turn():
 
 
 def test_for_ever():
-    """Without a patience nobody is ended."""
+    """With a patience of 0 no application is ended."""
     there = cast("list[Application]", [Work(0, 1), Work(refused=True)])
     assert culprit(there, 1 << 60, ServerSettings(patience_cycles=0)) is None

@@ -1,4 +1,4 @@
-"""Order in which the queues of applications are served (SHARE-5, SHARE-6)."""
+"""Order of service of the applications' queues (SHARE-5, SHARE-6)."""
 
 import random
 from collections import Counter
@@ -22,7 +22,7 @@ class Queue:
 
 
 def turns(name: str, queues: list[Queue], count: int) -> list[list[int]]:
-    """Numbers of the queues served in each of so many turns."""
+    """Numbers of the queues served in each of `count` turns."""
     order, found = policy(name), []
     for _ in range(count):
         served = []
@@ -68,7 +68,7 @@ def test_random_queues_are_fair(number: int):
 
 
 def test_first_of_a_turn_changes():
-    """With all queues full, each comes first in turn."""
+    """With all queues full, each is first in turn."""
     queues = [Queue(number, left=100) for number in range(5)]
     firsts = [turn[0] for turn in turns("round-robin", queues, 10)]
     assert all((after - before) % 5 == 1 for before, after in pairwise(firsts))
@@ -80,7 +80,7 @@ def test_weights():
 
 
 def test_priorities():
-    """Lower ones wait until the others have nothing."""
+    """Queues of lower priority wait until the others are empty."""
     queues = [Queue(0, left=2), Queue(1, priority=2, left=2), Queue(2, priority=2, left=1)]
     assert turns("priority", queues, 4) == [[1, 2], [1], [0], [0]]
 

@@ -45,7 +45,7 @@ async def keeps(device: Device, rng: random.Random) -> None:
 
 
 async def faults(device: Device, rng: random.Random) -> None:
-    """A fault is told to its sender, who goes on."""
+    """A fault is reported to its sender, which continues."""
     stream, target = await device.stream(), await device.allocate(64)
     await stream.memcpy_async(target, _HOLE + 4096 * rng.randrange(16), 64)
     try:
@@ -91,7 +91,7 @@ _WEIGHTS = 6, 6, 4, 4, 1
 async def _visit(path: str, kind: Visit, rng: random.Random, made: Counter[str]) -> None:
     try:
         device = await Device.connect(path, f"visitor {rng.getrandbits(16)}")
-    except (DeviceError, OutOfMemory):  # those that have gone have not left yet
+    except (DeviceError, OutOfMemory):  # earlier clients have not been removed yet
         await asyncio.sleep(0.05)
         return
     await kind(device, rng)
@@ -103,7 +103,7 @@ async def _visit(path: str, kind: Visit, rng: random.Random, made: Counter[str])
 
 
 async def _client(path: str, seed: str, number: int, until: float, made: Counter[str]) -> None:
-    """Each kind of visit is the first one of some client."""
+    """Make visits until `until`; each kind of visit is the first one of some client."""
     rng, kind = random.Random(f"{seed}/{number}"), VISITS[number % len(VISITS)]
     while time.monotonic() < until:
         await _visit(path, kind, rng, made)
