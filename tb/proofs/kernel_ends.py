@@ -33,7 +33,7 @@ class Stage(enum.Enum, shape=3):
 
     LIVES = 0
     GIVEN = 1
-    """Its end is stored; the tree has not been told yet."""
+    """Its end is stored but not yet reported to the tree."""
     WAITS = 2
     """Waits for its descendants."""
     COMPLETE = 3
@@ -43,7 +43,7 @@ class Stage(enum.Enum, shape=3):
     RELEASES = 6
     """`TaskEnd` makes its releases."""
     DONE = 7
-    """The tree has not been told yet."""
+    """Not yet reported to the tree."""
 
 
 class KernelEndsProof(Proof):

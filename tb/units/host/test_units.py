@@ -231,7 +231,7 @@ def test_runlist_loader(simulator: str, size: str) -> None:
 @pytest.mark.nightly
 @ON_VERILATOR
 def test_longest_runlist(simulator: str) -> None:
-    """Alone, as a list of so many entries takes long."""
+    """Separate, because a list with this many entries takes long."""
     simulate(
         RunlistLoader(runlist_loader_testbench.CONFIGS["longest"]),
         "signalbox.tb.units.host.cocotb_runlist_loader",

@@ -225,7 +225,7 @@ async def settle(tb: EndsTestbench) -> None:
 
 
 async def leave(tb: EndsTestbench, block: Block) -> None:
-    """End a block, at a time when it is clear whether it will have been told JOINED."""
+    """End a block at a time when it is certain whether the block has received JOINED."""
     await settle(tb)
     tb.leave(block)
     await settle(tb)

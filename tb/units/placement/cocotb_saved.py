@@ -61,7 +61,7 @@ class SavedTestbench(Testbench):
         self.given: list[tuple[int, bool]] = []
         self.reservations = 0
         self._asked = self._reserves = False
-        """Whether a place is to be reserved: in the last cycle; in this cycle."""
+        """Whether a place is being reserved: in the last cycle; in this cycle."""
         self._changed = 0
         """Cycle in which places or reservations changed last."""
         self.lists: dict[int, list[Saved]] = {row: [] for row in range(ROWS)}
@@ -103,7 +103,7 @@ class SavedTestbench(Testbench):
         return sum(reserved for _, reserved in self.given)
 
     def _give(self, place: int) -> None:
-        """Take a place for a block that is to be stopped."""
+        """Take a place for a block that will be stopped."""
         assert place in self.free, f"place {place} is in use"
         reserved = not self.get("spare") and not self.ends
         assert reserved or self.ends or len(self.free) > self.reservations - self._reserved

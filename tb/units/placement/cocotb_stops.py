@@ -44,8 +44,8 @@ BUSY = 6 * ASKED
 
 
 class Stops(Participant):
-    """SMs with victims of the lowest level. An SM that is told to stop its block ends one instead,
-    and answers that there was none to stop.
+    """SMs with victims of the lowest level. When ordered to stop its block, an SM ends one instead,
+    and answers that it had none to stop.
 
     Members
     -------

@@ -15,7 +15,7 @@ from signalbox.tb.testbench.goals import Rounds
 CONFIG = Config(**ast.literal_eval(os.environ["CONFIG"]))
 SMS = range(CONFIG.sms)
 DECIDED = 2
-"""Cycles from the choice of an SM until it is told."""
+"""Cycles from the choice of an SM until its order to stop."""
 
 CHOSEN = 12
 """Maximum cycles from a change of the victims until the first stop."""

@@ -1,5 +1,5 @@
-"""Blocks are stopped in every state that a warp can be in, and go on as if they had not been
-(PREEMPT-2, PREEMPT-3)."""
+"""Blocks are stopped in every possible state of a warp, and later continue as if they had not been
+stopped (PREEMPT-2, PREEMPT-3)."""
 
 import os
 from collections import Counter

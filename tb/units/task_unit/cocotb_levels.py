@@ -70,7 +70,7 @@ async def wait_for_idle(dut: Any) -> None:
 
 @cocotb.test()
 async def wait_for_idle_of_a_fault(dut: Any) -> None:
-    """At level WFI, a task with a failed warp is stopped all the same."""
+    """Even at level WFI, a task with a failed warp is stopped."""
     tb = await TaskTestbench(dut, place=0.0, end=0.1, level=PreemptionLevel.WFI).start()
     tasks = await fill(tb)
     tb.faults = frozenset({1})

@@ -20,9 +20,9 @@ QUIET = 3
 
 @dataclass
 class Row:
-    """A row. Blocks from `told` on are unfinished as far as was told; `next` is the first block
-    that was not placed; `running` blocks have not ended. A row without a queue ends blocks with any
-    numbers."""
+    """A row. Blocks from `told` on are unfinished according to the last report; `next` is the first
+    block that was not placed; `running` blocks have not ended. A row without a queue ends blocks
+    with any numbers."""
 
     number: int
     follows: bool = False
@@ -58,7 +58,7 @@ class OldestTestbench(Testbench):
         self._event = -1  # cycle of the last begin or close, in which no move is taken
         self._pace, self._takes = self.share(share), False
         self.late = 0
-        """Maximum cycles until a move was told."""
+        """Maximum cycles until a move was reported."""
 
     def changes(self) -> bool:
         """A row begins or closes in this cycle."""
@@ -146,9 +146,8 @@ async def out_of_order(dut: Any) -> None:
 
 @cocotb.test()
 async def begins_anew(dut: Any) -> None:
-    """A row begins with any block, and no earlier move of the row is told: neither of another
-    queue, nor of a task without a queue, nor of blocks that had not been looked at when all had
-    ended."""
+    """A row begins with any block, and no earlier move of the row is reported: neither of another
+    queue, nor of a task without a queue, nor of blocks still unchecked when all had ended."""
     tb = await OldestTestbench(dut).start()
     row = tb.rows[0]
     for _ in range(40):
@@ -230,7 +229,8 @@ async def dropped(dut: Any) -> None:
 
 @cocotb.test()
 async def random_rows(dut: Any) -> None:
-    """With any number of queues at once, each move is told in time, and in the end all are told."""
+    """With any number of queues at once, each move is reported in time, and in the end all are
+    reported."""
     tb = await OldestTestbench(dut, share=0.5).start()
     rng, rounds = tb.random, Rounds(6000)
     while rounds.more(tb.moves > 100, tb.moves):
