@@ -65,7 +65,9 @@ class Events:
     quiet : whether operations only end.
     moment : channel that is being resumed or started: its operations often fail now; or None.
     copies, tasks : number outstanding per channel.
+    starts : channel whose start waits for its operations, or None.
     flood : channel whose copies fail one after another, so that failures of tasks wait; or None.
+        Meanwhile no task ends but those of the channel that starts, of which the last one fails.
 
     One channel at a time has a method that waits for its operation. The method keeps waiting when
     the channel is halted or switched off, and may then be refused.
@@ -77,6 +79,7 @@ class Events:
         self.busy = [0]
         self.pace, self.quiet = 0.1, False
         self.moment: int | None = None
+        self.starts: int | None = None
         self.flood: int | None = None
         self.copies, self.tasks = [0] * channels, [0] * channels
         self._alive: deque[int] = deque([0] * _LATE, maxlen=_LATE)
@@ -160,9 +163,12 @@ class Events:
                 found.strobes["ended"] = {**fields, "failed": fails}
                 if fails:
                     self._copy_fails = self._failed_copy(channel)
-        if not self._failing["task_failed"]:
+        lasting, starts = self.flood is not None, self.starts
+        may_end = not lasting or (starts is not None and self.tasks[starts] > 0)
+        if may_end and not self._failing["task_failed"]:
             channel, fails = self._ends(self.tasks)
             if channel is not None:
+                fails = int(not self.tasks[channel]) if lasting else fails
                 found.strobes["task_ended"] = {"channel": channel, "failed": fails}
                 if fails:
                     fields, error = self._failed_task(channel)

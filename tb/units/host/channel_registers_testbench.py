@@ -161,6 +161,7 @@ class ChannelRegistersTestbench(Testbench):
                 numbers.getrandbits(INDEX_BITS), numbers.getrandbits(INDEX_BITS)
             )  # fmt: skip
         self.events.moment = self._moment()
+        self.events.starts = self._turn.channel if self._turn and self._phase == "restart" else None
         self._inputs = inputs = self.events.cycle()
         self._send(inputs)
         await super().step()
