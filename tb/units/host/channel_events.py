@@ -67,7 +67,7 @@ class Events:
     copies, tasks : number outstanding per channel.
     starts : channel whose start waits for its operations, or None.
     flood : channel whose copies fail one after another, so that failures of tasks wait; or None.
-        Meanwhile no task ends but those of the channel that starts, of which the last one fails.
+        Meanwhile only tasks of the starting channel end, the last of them with a failure.
 
     One channel at a time has a method that waits for its operation. The method keeps waiting when
     the channel is halted or switched off, and may then be refused.
