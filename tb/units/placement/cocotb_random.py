@@ -97,7 +97,8 @@ async def random_moves(dut):
     """While less urgent blocks fill all SMs, urgent blocks wait there and move to SMs with room;
     meanwhile rows open, get blocks, stop and close, and SMs may be slow (PLACE-5)."""
     tb = await PlacementTestbench(dut, CONFIG).start()
-    numbers, rounds, moved, masked = tb.random, Rounds(60), 0, 0
+    # On two or three SMs with masks, few blocks move.
+    numbers, rounds, moved, masked = tb.random, Rounds(60, 3000), 0, 0
     most, few = (20 if CONFIG.sms > 2 else 5), (5 if CONFIG.sm_masks and CONFIG.sms > 2 else -1)
     while rounds.more((moved > most and masked > few) or CONFIG.sms == 1, (moved, masked)):
         tb.eager = numbers.choice((1.0, 1.0, 0.5, 0.2))
