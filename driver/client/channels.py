@@ -39,7 +39,6 @@ from signalbox.driver.protocol.messages import (
     Welcome,
 )
 from signalbox.driver.runtime.channels import Channels
-from signalbox.hw.errors import Cause
 
 __all__ = ["ClientChannel", "ClientChannels", "ClientWaits"]
 
@@ -109,9 +108,7 @@ class ClientChannel(CommandChannel):
         self._untaken.remove(number)
         self._free()
         if self.failure is None:
-            self.failure = CommandsRefused(
-                self.index, Cause.METHOD_PRIVILEGED, None, 0, 0, 0, held=False, why=answer.message
-            )
+            self.failure = CommandsRefused.of(self.index, answer.message)
 
     def _full(self) -> bool:
         channels = max(1, self._welcome.channels)

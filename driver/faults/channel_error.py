@@ -103,7 +103,8 @@ class ChannelError(Exception):
     Members
     -------
     channel : channel number.
-    cause : exact cause; `hw.errors.CODE_OF` gives the public interrupt.
+    cause : exact cause; `hw.errors.CODE_OF` gives the public interrupt. NONE if the machine has
+        reported none.
     method : method that caused the error, a byte offset; None if there is none.
     subchannel, data : subchannel and data of the method; `data` is the method header if that is
         invalid.

@@ -1,7 +1,7 @@
 """Errors as messages: those of channels with all details, others by class and text."""
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Self
 
 from signalbox.driver.channel.copy_replay import RepeatError
 from signalbox.driver.compute.contexts import ContextError, OutOfContexts
@@ -36,8 +36,9 @@ class ServerError(Exception):
 
 @dataclass
 class CommandsRefused(ChannelError):
-    """The server has refused commands that would affect other applications, and continued after
-    them.
+    """The server has refused commands that would affect other applications, or did not fit its
+    limits, and continued after them. Created by `of`; `cause` is NONE, as the machine has not seen
+    the commands.
 
     Members
     -------
@@ -45,6 +46,11 @@ class CommandsRefused(ChannelError):
     """
 
     why: str = ""
+
+    @classmethod
+    def of(cls, channel: int, why: str) -> Self:
+        """The refusal of a channel's commands."""
+        return cls(channel, Cause.NONE, None, 0, 0, 0, held=False, why=why)
 
     @property
     def reason(self) -> str:

@@ -11,7 +11,6 @@ from signalbox.driver.server.command_check import CommandError, checked_launches
 from signalbox.driver.server.journal import Kind, Note
 from signalbox.driver.server.settings import ServerSettings
 from signalbox.driver.server.work_queue import Pointer, policy
-from signalbox.hw.errors import Cause
 
 __all__ = ["Issue"]
 
@@ -138,8 +137,8 @@ class Issue:
         served.waiting.popleft()
         self._taken(application, served)
         index = served.channel.index
-        error = CommandsRefused(index, Cause.METHOD_PRIVILEGED, None, 0, 0, 0, held=False, why=why)
-        application.tell(self._machine.now(), Halted(index, served.resumes, report(error)))
+        error = report(CommandsRefused.of(index, why))
+        application.tell(self._machine.now(), Halted(index, served.resumes, error))
 
     def _taken(self, application: Application, served: ServedChannel) -> None:
         served.taken += 1

@@ -35,6 +35,7 @@ from signalbox.driver.protocol.messages import (
     encode,
 )
 from signalbox.driver.runtime.stream import Stream
+from signalbox.hw.errors import Cause
 from signalbox.hw.methods import ComputeMethod, HostMethod
 from signalbox.tb.driver.compute_bodies import addition, check
 from signalbox.tb.driver.server.session import Session, serve
@@ -140,8 +141,9 @@ def test_refused_commands(commands: Pushbuffer, why: str):
         attacker, victim, stream = await both(session)
         own = await attacker.stream()
         await own.submit(commands)
-        with pytest.raises(CommandsRefused, match=why):
+        with pytest.raises(CommandsRefused, match=why) as refused:
             await own.synchronize()
+        assert refused.value.cause is Cause.NONE
         await own.channel.resume()
         await session.works(attacker, own)
         await session.works(victim, stream)
@@ -161,8 +163,9 @@ def test_refused_submissions_leave_the_queue(monkeypatch: pytest.MonkeyPatch):
             with monkeypatch.context() as patch:
                 patch.setattr(session.server._calls, "_submit", refusing)
                 await own.submit(Pushbuffer().raw(*[0] * own.channel.largest_segment))
-                with pytest.raises(CommandsRefused, match="not now"):
+                with pytest.raises(CommandsRefused, match="not now") as refused:
                     await own.synchronize()
+                assert refused.value.cause is Cause.NONE
             await own.channel.skip()
         await session.works(device, own)
 
