@@ -46,7 +46,7 @@ from signalbox.driver.server.memory_portions import Pool
 from signalbox.driver.server.progress import Progress
 from signalbox.driver.server.settings import ServerSettings
 from signalbox.driver.server.status import status
-from signalbox.driver.server.watchdog import culprit
+from signalbox.driver.server.watchdog import intervene
 from signalbox.driver.text_table import counted
 from signalbox.hw.registers import KillScope
 
@@ -224,7 +224,8 @@ class Server:
         if application is None:
             self._first(item.peer, call)
         elif application.leaving:
-            application.answer(call.number, self.cycle, Refused("ServerError", "it is leaving"))
+            why = f"{type(call.request).__name__}: {application} is leaving"
+            application.answer(call.number, self.cycle, Refused("ServerError", why))
         elif isinstance(call.request, Leave):
             self._start(self._leave(application, call))
         elif application.calls >= _MOST_CALLS:
@@ -268,7 +269,8 @@ class Server:
             case Status():
                 result = Report(status(self))
             case _:
-                result = Refused("ServerError", "the first call is Hello")
+                name = type(call.request).__name__
+                result = Refused("ServerError", f"{name} came before Hello, the first call")
         peer.send(encode(Answer(call.number, self.cycle, result)))
 
     def _welcome(self, peer: Peer, hello: Hello) -> Result:
@@ -356,7 +358,7 @@ class Server:
     async def _result(self, application: Application, call: Call) -> Result:
         match call.request:
             case Hello():
-                return Refused("ServerError", "Hello comes once")
+                return Refused("ServerError", f"Hello came again: this is {application} already")
             case Status():
                 return Report(status(self))
             case _:
@@ -445,11 +447,11 @@ class Server:
         self._watch()
 
     def _watch(self) -> None:
-        """End endless work (`culprit`), except of applications whose work is already being ended:
+        """End endless work (`intervene`), except of applications whose work is already being ended:
         their ASIDs may soon belong to others."""
         every = self.applications.values()
         there = [one for one in every if one.lost or one.peer in self._by_peer]
-        found = culprit(there, self.cycle, self.settings)
+        found = intervene(there, self.cycle, self.settings)
         if found is None:
             return
         LOG.warning("%s: its work is ended, others have waited for too long", found)

@@ -100,10 +100,18 @@ class SocketPeer:
         self._writer = threading.Thread(target=self._write, daemon=True)
 
     def start(self) -> None:
-        """Start the threads. Raises `RuntimeError` if there cannot be more threads; one of the two
-        may then run until the connection ends."""
-        self._reader.start()
-        self._writer.start()
+        """Start the threads. Raises `RuntimeError` if there cannot be more threads; the connection
+        is then closed."""
+        try:
+            self._writer.start()
+        except RuntimeError:
+            self._end()
+            raise
+        try:
+            self._reader.start()
+        except RuntimeError:
+            self._unread.put_nowait(None)  # the writer ends, and closes the connection
+            raise
 
     def send(self, message: bytes) -> None:
         """See `Peer.send`. The first message after `share` is followed by the descriptor."""
@@ -174,8 +182,13 @@ class SocketPeer:
                     with item:
                         reduction.send_handle(self._link, item.fileno(), None)
         self._shut()
-        self._reader.join()
+        if self._reader.ident is not None:  # otherwise it could not be started
+            self._reader.join()
         self._drop()
+        self._end()
+
+    def _end(self) -> None:
+        """Close the connection, which no thread uses any more."""
         self._link.close()
         self._ended()
 
@@ -230,15 +243,13 @@ class SocketServer:
             LOG.warning("%d connections are open: another one was closed", _CONNECTIONS)
             link.close()
             return
+        peer = SocketPeer(link, self._inbox, self._memory, self._free.release)
         try:
-            peer = SocketPeer(link, self._inbox, self._memory, self._free.release)
             with self._starts:
                 peer.start()
                 self._peers.add(peer)
         except RuntimeError as error:
             LOG.warning("no connection: %s", error)
-            shut_down(link)
-            self._free.release()
 
     def close(self) -> None:
         """Accept no further connection, remove the socket, and end all connections once their last

@@ -6,18 +6,20 @@ from collections.abc import Iterable, Sequence
 from signalbox.driver.server.application import Application
 from signalbox.driver.server.settings import ServerSettings
 
-__all__ = ["culprit"]
+__all__ = ["intervene"]
 
 LOG = logging.getLogger("signalbox.server")
 
 
-def culprit(
+def intervene(
     applications: Iterable[Application], cycle: int, settings: ServerSettings
 ) -> Application | None:
-    """Returns the application whose work must be ended, or None. May hold others back.
+    """Hold applications back or let them go, for the sake of those that wait. Returns the one whose
+    work must be ended now, or None. The decision is noted in the applications, so that the next
+    call begins with it.
 
-    Applies when several applications have work on the machine or wait for a place on it, and for
-    longer than the patience nothing of one of them has ended. Among applications with tasks or
+    Work is ended if several applications have work on the machine or wait for a place on it, and
+    nothing of one of them has ended for longer than the patience. Among applications with tasks or
     copies, none of which has ended meanwhile, the one that has been busy for longest is ended, and
     the patience of all others begins anew.
 

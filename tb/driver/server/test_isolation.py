@@ -15,13 +15,16 @@ from signalbox.driver.faults.channel_error import ChannelError
 from signalbox.driver.memory.physical import MemoryUseError
 from signalbox.driver.protocol.errors import CommandsRefused, ServerError
 from signalbox.driver.protocol.messages import (
+    PROTOCOL,
     Call,
     CloseChannel,
     CloseSpace,
     Done,
+    Hello,
     Kill,
     Look,
     Map,
+    Number,
     OpenChannel,
     Opened,
     OpenSpace,
@@ -32,9 +35,11 @@ from signalbox.driver.protocol.messages import (
     Submit,
     Unmap,
     Wait,
+    Welcome,
     encode,
 )
 from signalbox.driver.runtime.stream import Stream
+from signalbox.driver.server.in_process import LocalLink
 from signalbox.hw.errors import Cause
 from signalbox.hw.methods import ComputeMethod, HostMethod
 from signalbox.tb.driver.compute_bodies import addition, check
@@ -247,6 +252,26 @@ def test_asids_are_kept_for_others():
         await session.works(await session.client("third"))
 
     serve(run, config={"channels": 16, "asids": 5}, applications=3)
+
+
+def test_calls_at_the_wrong_time():
+    """The error names the application and the call."""
+
+    async def run(session: Session) -> None:
+        device = await session.client("early")
+        call = session.links[device].connection.call
+        with pytest.raises(ServerError, match=r"Hello came again: this is application 0 'early'"):
+            await call(Hello(PROTOCOL, "early", 1), Welcome)
+        session.server.applications[0].leaving = True
+        with pytest.raises(ServerError, match=r"ReadTime: application 0 'early' .* is leaving"):
+            await call(ReadTime(), Number)
+        session.server.applications[0].leaving = False
+        link = LocalLink(session.machine, session.inbox)
+        with pytest.raises(ServerError, match="ReadTime came before Hello, the first call"):
+            await link.connection.call(ReadTime(), Number)
+        link.close()
+
+    serve(run)
 
 
 def test_too_many_calls():

@@ -24,7 +24,6 @@ from signalbox.driver.protocol.messages import (
     decode_call,
     encode,
 )
-from signalbox.driver.protocol.shutdown import shut_down
 from signalbox.driver.server.application import Peer
 from signalbox.driver.server.server import Lost, Received
 from signalbox.driver.server.shared_memory import SharedMemory
@@ -155,23 +154,28 @@ def test_news_after_the_loop():
         other.recv_bytes()
 
 
-def test_too_few_threads(monkeypatch: pytest.MonkeyPatch):
-    """If only one of a connection's two threads can be started, neither remains."""
+@pytest.mark.parametrize("most", [0, 1])
+def test_too_few_threads(monkeypatch: pytest.MonkeyPatch, most: int):
+    """A connection for which none or one of two threads can be started is closed, once."""
     mine, other = Pipe()
-    peer = SocketPeer(mine, SocketInbox(), SharedMemory(1 << 16), lambda: None)
+    ended: list[bool] = []
+    peer = SocketPeer(mine, SocketInbox(), SharedMemory(1 << 16), lambda: ended.append(mine.closed))
     start = threading.Thread.start
     started: list[threading.Thread] = []
 
-    def one(thread: threading.Thread) -> None:
-        if started:
+    def some(thread: threading.Thread) -> None:
+        if len(started) == most:
             raise RuntimeError("can't start new thread")
         started.append(thread)
         start(thread)
 
-    monkeypatch.setattr(threading.Thread, "start", one)
+    monkeypatch.setattr(threading.Thread, "start", some)
     with pytest.raises(RuntimeError):
         peer.start()
-    shut_down(mine)
-    started[0].join(10)
-    assert not started[0].is_alive()
+    for thread in started:
+        thread.join(10)
+        assert not thread.is_alive()
+    assert ended == [True]
+    with pytest.raises(EOFError):
+        other.recv_bytes()
     other.close()

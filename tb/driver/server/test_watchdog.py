@@ -7,7 +7,7 @@ import pytest
 
 from signalbox.driver.server.application import Application
 from signalbox.driver.server.settings import ServerSettings
-from signalbox.driver.server.watchdog import culprit
+from signalbox.driver.server.watchdog import intervene
 
 NOW, PATIENCE = 10_000, 1000
 
@@ -71,7 +71,7 @@ def test_choice(name: str):
     """The right application is chosen, and the patience of the others starts anew."""
     there, wanted = CASES[name]
     before = [(one.since, one.busy_since) for one in there]
-    found = culprit(cast("list[Application]", there), NOW, SETTINGS)
+    found = intervene(cast("list[Application]", there), NOW, SETTINGS)
     if wanted is None:
         assert found is None
         assert [(one.since, one.busy_since) for one in there] == before
@@ -86,7 +86,7 @@ def test_held_back(name: str):
     anew."""
     there, wanted = HELD[name]
     late = [one for one in there if one.since == LATE]
-    assert culprit(cast("list[Application]", there), NOW, SETTINGS) is None
+    assert intervene(cast("list[Application]", there), NOW, SETTINGS) is None
     assert [n for n, one in enumerate(there) if one.held] == wanted
     assert all(one.since == NOW for one in late)
 
@@ -104,7 +104,7 @@ def test_let_go(name: str):
     """An application is held back only while another one waits, and is not ended after that."""
     other, waits = OTHERS[name]
     held = Work(NOW, 1, held=LATE + 1)
-    assert culprit(cast("list[Application]", [held, other]), NOW, SETTINGS) is None
+    assert intervene(cast("list[Application]", [held, other]), NOW, SETTINGS) is None
     assert bool(held.held) == waits
 
 
@@ -113,10 +113,10 @@ def test_in_turn():
     for late, wanted in ((3 * PATIENCE, False), (3 * PATIENCE + 1, True)):
         there = [Work(NOW - late, 1), Work(NOW, 2), Work(refused=True)]
         settings = ServerSettings(patience_cycles=PATIENCE, context_each=True)
-        assert (culprit(cast("list[Application]", there), NOW, settings) is not None) == wanted
+        assert (intervene(cast("list[Application]", there), NOW, settings) is not None) == wanted
 
 
 def test_for_ever():
     """With a patience of 0 no application is ended."""
     there = cast("list[Application]", [Work(0, 1), Work(refused=True)])
-    assert culprit(there, 1 << 60, ServerSettings(patience_cycles=0)) is None
+    assert intervene(there, 1 << 60, ServerSettings(patience_cycles=0)) is None
