@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import index
 
+from amaranth.lib import data
+
 from signalbox.hw.config import VA_BITS
 from signalbox.hw.methods import (
     CeMethod,
@@ -37,6 +39,7 @@ from signalbox.hw.methods import (
     TertOp,
     YieldOp,
     pack,
+    unpack,
 )
 from signalbox.hw.qmd import QMD_BYTES, ReleaseOp
 
@@ -64,6 +67,8 @@ IMMEDIATE_LIMIT = 1 << 13
 _MOST_DATA = (1 << 13) - 1
 """Most data dwords of a group."""
 
+_LAST_METHOD = 0x3FFC
+"""Last method address."""
 
 ACK_GLOBALLY = 1
 """ACK_TYPE of MEM_OP_C: later methods wait until every TLB has acknowledged. The machine always
@@ -85,6 +90,18 @@ def _halves(value: int, bits: int, what: str) -> tuple[int, int]:
     if not 0 <= number < 1 << bits:
         raise ValueError(f"{what} = {number:#x} does not fit its {bits} bits")
     return number >> 32, number & 0xFFFF_FFFF
+
+
+def _fields(layout: type[data.Struct], **values: int) -> int:
+    """`pack` of fields that the caller has named. Raises `ValueError`; `TypeError` for a name that
+    is none of the record's."""
+    names = unpack(layout, 0)
+    if unknown := [name for name in values if name not in names]:
+        raise TypeError(
+            f"{layout.__name__} has no field {', '.join(unknown)}; its fields are "
+            f"{', '.join(names)}"
+        )
+    return pack(layout, **values)
 
 
 def _page(address: int, bits: int, what: str) -> tuple[int, int]:
@@ -167,11 +184,18 @@ class Pushbuffer:
 
     def _group(self, sec_op: SecOp, subchannel: int, method: int, values: Sequence[int]) -> None:
         checked = [_dword(value, f"data of method {method:#x}") for value in values]
+        further = {SecOp.INC_METHOD: len(checked) - 1, SecOp.ONE_INC: min(len(checked) - 1, 1)}
+        if method <= _LAST_METHOD < method + 4 * further.get(sec_op, 0):
+            raise ValueError(
+                f"{len(checked)} values from method {method:#x} on run past the last method "
+                f"address, {_LAST_METHOD:#x}"
+            )
         self._header(sec_op, subchannel, method, len(checked))
         self.dwords.extend(checked)
 
     def inc(self, subchannel: int, method: int, *values: int) -> "Pushbuffer":
-        """INC_METHOD: `values` go to `method`, `method` + 4, …"""
+        """INC_METHOD: `values` go to `method`, `method` + 4, … Raises `ValueError` if they run
+        past the last method address, 0x3FFC."""
         self._group(SecOp.INC_METHOD, subchannel, method, values)
         return self
 
@@ -181,7 +205,8 @@ class Pushbuffer:
         return self
 
     def one_inc(self, subchannel: int, method: int, *values: int) -> "Pushbuffer":
-        """ONE_INC: the first value goes to `method`, all others to `method` + 4."""
+        """ONE_INC: the first value goes to `method`, all others to `method` + 4. Raises as
+        `inc`."""
         self._group(SecOp.ONE_INC, subchannel, method, values)
         return self
 
@@ -331,8 +356,8 @@ class Pushbuffer:
         self, operation: MemOp, a: int = 0, b: int = 0, c: int = 0, **trigger: int
     ) -> "Pushbuffer":
         """MEM_OP_A … D as one group (2.5). Privileged channels only. `trigger` sets further fields
-        of `hw.methods.MemOpD`."""
-        d = pack(MemOpD, operation=operation, **trigger)
+        of `hw.methods.MemOpD`. Raises `TypeError` for other names."""
+        d = _fields(MemOpD, operation=operation, **trigger)
         return self.inc(HOST_SUBCHANNEL, HostMethod.MEM_OP_A, a, b, c, d)
 
     def invalidate(self, pdb: int | None = None, address: int | None = None) -> "Pushbuffer":
@@ -381,14 +406,16 @@ class Pushbuffer:
         return *_halves(src, 49, "source address"), *_halves(dst, 49, "destination address")
 
     def launch(self, **launch: int) -> "Pushbuffer":
-        """LAUNCH_DMA with the named fields of `hw.methods.CopyLaunch`."""
-        return self.method(COPY_SUBCHANNEL, CeMethod.LAUNCH_DMA, pack(CopyLaunch, **launch))
+        """LAUNCH_DMA with the named fields of `hw.methods.CopyLaunch`. Raises `TypeError` for
+        other names."""
+        return self.method(COPY_SUBCHANNEL, CeMethod.LAUNCH_DMA, _fields(CopyLaunch, **launch))
 
     def copy(
         self, dst: int, src: int, size: int, fence: CopyFence | None = None, **launch: int
     ) -> "Pushbuffer":
         """Linear virtual copy of `size` bytes (LAUNCH_DMA 0x182). `launch` adds or replaces fields
-        of `CopyLaunch`."""
+        of `CopyLaunch`. Raises as `launch`."""
+        _fields(CopyLaunch, **launch)  # checked before anything is appended
         length, addresses = _dword(size, "copy size"), self._copy_addresses(dst, src)
         fence_fields = self._copy_fence(fence)
         self.inc(COPY_SUBCHANNEL, CeMethod.OFFSET_IN_UPPER, *addresses)
@@ -406,7 +433,9 @@ class Pushbuffer:
         fence: CopyFence | None = None,
         **launch: int,
     ) -> "Pushbuffer":
-        """Copy `height` lines of `width` bytes; the pitches are bytes from line to line."""
+        """Copy `height` lines of `width` bytes; the pitches are bytes from line to line. `launch`
+        as in `copy`."""
+        _fields(CopyLaunch, **launch)
         fence_fields = self._copy_fence(fence)
         self.inc(
             COPY_SUBCHANNEL,
@@ -463,6 +492,7 @@ class Pushbuffer:
     ) -> "Pushbuffer":
         """Write `count` times a `pattern` of `unit` (1, 2, 4 or 8) bytes, little endian: a copy
         without a source. `launch` as in `copy`."""
+        _fields(CopyLaunch, **launch)
         if unit not in (1, 2, 4, 8):
             raise ValueError(f"unit = {unit}: 1, 2, 4 or 8 bytes")
         if not 0 <= pattern < 1 << 8 * unit:

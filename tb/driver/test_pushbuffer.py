@@ -203,6 +203,9 @@ def test_write_inline():
         ),
         (lambda p: p.inc(8, 0x400, 1), r"Header.subchannel = 0x8 does not fit its 3 bits"),
         (lambda p: p.inc(0, 0x4000, 1), r"Header.address = 0x1000 does not fit its 12 bits"),
+        (lambda p: p.inc(0, 0x3FFC, 1, 2), r"2 values from method 0x3ffc on run past the last"),
+        (lambda p: p.inc(0, 0x3FF8, 1, 2, 3), r"3 values from method 0x3ff8 .* address, 0x3ffc"),
+        (lambda p: p.one_inc(0, 0x3FFC, 1, 2), r"2 values from method 0x3ffc on run past the"),
         (lambda p: p.inc(0, 0x402), r"method 0x402 is not a multiple of 4"),
         (lambda p: p.inc(0, 8, 1 << 32), r"data of method 0x8 = 0x100000000 does not fit"),
         (lambda p: p.immediate(0, 8, 1 << 13), r"Header.count = 0x2000 does not fit its 13 bits"),
@@ -237,6 +240,30 @@ def test_refused(make, message: str):
     with pytest.raises(ValueError, match=message):
         make(commands)
     assert not commands.dwords
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda p: p.copy(0, 0, 1, CopyFence(0, 1), flush=1, colour=1),
+        lambda p: p.copy_2d(0, 0, 0, 0, 1, 1, colour=1),
+        lambda p: p.fill(0, 0, 1, 1, colour=1),
+        lambda p: p.launch(colour=1),
+    ],
+)
+def test_unknown_fields(make):
+    commands = Pushbuffer()
+    with pytest.raises(TypeError, match=r"CopyLaunch has no field colour; its fields .* flush,"):
+        make(commands)
+    assert not commands.dwords
+    with pytest.raises(TypeError, match=r"MemOpD has no field colour; its fields .* operation"):
+        commands.mem_op(MemOp.MMU_TLB_INVALIDATE, colour=1)
+
+
+def test_groups_up_to_the_last_method():
+    assert len(Pushbuffer().inc(0, 0x3FF8, 1, 2)) == len(Pushbuffer().one_inc(0, 0x3FF8, 1, 2)) == 3
+    assert len(Pushbuffer().non_inc(0, 0x3FFC, 1, 2)) == 3
+    assert len(Pushbuffer().inc(0, 0x3FFC)) == 1
 
 
 def test_decode_is_the_inverse():
