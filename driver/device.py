@@ -14,13 +14,14 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 
 from signalbox.driver.channel.channel import Channel
 from signalbox.driver.channel.priority_policy import Policy
 from signalbox.driver.channel.runlist import Runlist
-from signalbox.driver.channel.settings import ChannelSettings
+from signalbox.driver.channel.settings import ChannelOptions, ChannelSettings
 from signalbox.driver.client.shared_machine import SharedMachine
 from signalbox.driver.client.socket_link import SocketLink, connect
 from signalbox.driver.client.start import start_and_connect
@@ -337,7 +338,7 @@ class Device:
         return Event(self._services, interrupt=interrupt)
 
     async def channel(
-        self, index: int, space: AddressSpace | None = None, **options: bool
+        self, index: int, space: AddressSpace | None = None, **options: Unpack[ChannelOptions]
     ) -> Channel:
         """A hardware channel in `space` (default: the device's), opened if necessary; `options` are
         fields of `ChannelSettings` in place of the device's. See `ChannelPool.open`; raises as

@@ -1,11 +1,12 @@
 """Channel settings: time slice, ring, pushbuffer memory, privileges, acquire timeout, priority."""
 
 from dataclasses import dataclass
+from typing import TypedDict
 
 from signalbox.hw.config import PRIORITIES
 from signalbox.hw.methods import AcquireTimer, pack
 
-__all__ = ["ChannelSettings"]
+__all__ = ["ChannelOptions", "ChannelSettings"]
 
 _LONGEST_TIMEOUT_NS = (0xFFFF << 15) * 1024
 """Largest mantissa and exponent of the ACQUIRE register, in units of 1024 ns."""
@@ -78,3 +79,15 @@ class ChannelSettings:
             timeout_exp=exponent,
             timeout_enable=units > 0,
         )
+
+
+class ChannelOptions(TypedDict, total=False):
+    """Fields of `ChannelSettings` that replace those of a device, for one channel."""
+
+    slice_cycles: int
+    ring_entries: int
+    pushbuffer_bytes: int
+    privileged: bool
+    acquire_timeout_ns: int
+    early_waits: bool
+    priority: int

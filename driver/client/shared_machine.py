@@ -1,9 +1,11 @@
 """A machine that this process shares with others, through a server."""
 
 import os
+from typing import Unpack
 
 from signalbox.driver.channel.channel import Channel
 from signalbox.driver.channel.priority_policy import NoPriorityPolicy
+from signalbox.driver.channel.settings import ChannelOptions
 from signalbox.driver.client.channels import ClientChannels, ClientWaits
 from signalbox.driver.client.connection import Connection
 from signalbox.driver.client.launcher import ClientLauncher
@@ -91,7 +93,9 @@ class SharedMachine:
         """Raises `DeviceError`."""
         raise DeviceError("the log of translation faults is the server's")
 
-    async def channel(self, index: int, space: AddressSpace, **options: bool) -> Channel:
+    async def channel(
+        self, index: int, space: AddressSpace, **options: Unpack[ChannelOptions]
+    ) -> Channel:
         """Raises `DeviceError`."""
         raise DeviceError("hardware channels are the server's: its clients have streams")
 

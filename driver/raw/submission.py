@@ -289,10 +289,11 @@ async def run(
         raise ImageError(f"{len(dwords)} dwords: a segment has 1 … {_MOST_DWORDS}")
     _check_sizes(device, image)
     space = device.create_space("image")
-    options = {"privileged": image.privileged, "early_waits": False}
     try:
         address = await _place(device, space, image, Pushbuffer().raw(*dwords).to_bytes())
-        channel = await device.channel(image.channel, space, **options)
+        channel = await device.channel(
+            image.channel, space, privileged=image.privileged, early_waits=False
+        )
     except OutOfMemory as error:
         raise ImageError(
             f"there is no room for all of the image: {error}; build more with --memory-bytes"

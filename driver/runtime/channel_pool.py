@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Unpack
 
 from signalbox.driver.channel.channel import Channel, ChannelResources
 from signalbox.driver.channel.priority_policy import Policy, PolicyError
-from signalbox.driver.channel.settings import ChannelSettings
+from signalbox.driver.channel.settings import ChannelOptions, ChannelSettings
 from signalbox.driver.commands.pushbuffer import COMPUTE_SUBCHANNEL, Pushbuffer
 from signalbox.driver.memory.address_space import AddressSpace
 from signalbox.driver.platform.fair_lock import FairLock
@@ -79,7 +80,9 @@ class ChannelPool(Channels[Channel]):
         """Whether a channel is open, and not about to be closed."""
         return index in self._ready and not self._unused(self._channels[index])
 
-    async def open(self, index: int, space: AddressSpace, **options: bool) -> Channel:
+    async def open(
+        self, index: int, space: AddressSpace, **options: Unpack[ChannelOptions]
+    ) -> Channel:
         """Return an open channel of an address space. If it is not open, enable it, with `options`
         in place of fields of `settings`, and bind the copy class and, if there is one, the compute
         class.

@@ -1,6 +1,6 @@
 """A machine that this process owns, from its registers up."""
 
-from typing import Literal, Self
+from typing import Literal, Self, Unpack
 
 from signalbox.driver.channel.channel import (
     Channel,
@@ -11,7 +11,7 @@ from signalbox.driver.channel.channel import (
 )
 from signalbox.driver.channel.priority_policy import Policy, PriorityPolicy
 from signalbox.driver.channel.runlist import Runlist, switch_off
-from signalbox.driver.channel.settings import ChannelSettings
+from signalbox.driver.channel.settings import ChannelOptions, ChannelSettings
 from signalbox.driver.compute.engine import ComputeEngine, ComputeSettings
 from signalbox.driver.faults.channel_error import ChannelActive
 from signalbox.driver.faults.fault_buffer import FaultBuffer
@@ -133,7 +133,9 @@ class OwnMachine:
         await own.completion.enable()
         return own
 
-    async def channel(self, index: int, space: AddressSpace, **options: bool) -> Channel:
+    async def channel(
+        self, index: int, space: AddressSpace, **options: Unpack[ChannelOptions]
+    ) -> Channel:
         """A hardware channel. See `ChannelPool.open`."""
         return await self.channels.open(index, space, **options)
 

@@ -1,8 +1,9 @@
 """Access to a device's machine, through registers or through a server."""
 
-from typing import Protocol
+from typing import Protocol, Unpack
 
 from signalbox.driver.channel.channel import Channel
+from signalbox.driver.channel.settings import ChannelOptions
 from signalbox.driver.faults.fault_log import FaultLog
 from signalbox.driver.memory.address_space import AddressSpace
 from signalbox.driver.platform.control_port import ControlPort
@@ -28,7 +29,9 @@ class Owner(Protocol):
         """Log of translation faults."""
         ...
 
-    async def channel(self, index: int, space: AddressSpace, **options: bool) -> Channel:
+    async def channel(
+        self, index: int, space: AddressSpace, **options: Unpack[ChannelOptions]
+    ) -> Channel:
         """A hardware channel, opened if necessary. Raises as `ChannelPool.open`."""
         ...
 

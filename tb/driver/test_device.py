@@ -3,6 +3,8 @@
 import asyncio
 import random
 from contextlib import suppress
+from dataclasses import asdict
+from typing import get_type_hints
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from signalbox.driver.channel.priority_policy import (
     NoPriorityPolicy,
     PriorityPolicy,
 )
-from signalbox.driver.channel.settings import ChannelSettings
+from signalbox.driver.channel.settings import ChannelOptions, ChannelSettings
 from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.driver.device import Device, DeviceError
 from signalbox.driver.faults.channel_error import ChannelActive, ChannelError, ChannelTimeout
@@ -901,6 +903,18 @@ def test_channel_settings():
     for wrong in (-1, 1 << 60):
         with pytest.raises(ValueError, match=rf"acquire_timeout_ns = {wrong} is outside 0 … "):
             ChannelSettings(acquire_timeout_ns=wrong)
+
+
+def test_options_are_all_settings():
+    """The options of a channel have the names and types of the settings that they replace."""
+    assert get_type_hints(ChannelOptions) == get_type_hints(ChannelSettings)
+
+    async def body(device, machine):
+        options = {"ring_entries": 4, "early_waits": False, "slice_cycles": 77}
+        settings = (await device.channel(0, **options)).settings
+        assert asdict(settings) == asdict(ChannelSettings()) | options
+
+    run(body)
 
 
 def test_machine_is_told_no_priorities():
