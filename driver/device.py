@@ -36,6 +36,7 @@ from signalbox.driver.memory.physical import Buffer
 from signalbox.driver.platform.control_port import ControlPort
 from signalbox.driver.platform.info import DeviceError, DeviceInfo
 from signalbox.driver.platform.machine import Machine
+from signalbox.driver.platform.whole import whole
 from signalbox.driver.runtime.cancellation import cancel, check_all
 from signalbox.driver.runtime.event import Event
 from signalbox.driver.runtime.limits import Limit
@@ -263,6 +264,7 @@ class Device:
 
     def semaphore_address(self, slot: int) -> int:
         """Virtual address of an on-chip semaphore. Raises `DeviceError` if there is none."""
+        slot = whole(slot, "semaphore")
         if not 0 <= slot < self.info.semaphores:
             raise DeviceError(f"semaphore {slot} is outside 0 … {self.info.semaphores - 1}")
         return self.info.window + slot * SLOT_BYTES
@@ -300,7 +302,7 @@ class Device:
         given a priority, from then on (NEST-1). It also bounds the depth of nested kernels, in
         contexts that start to run from then on (NEST-11): set it before the first launch. The limit
         of pending launches applies to the whole machine, from the next launch on. Raises
-        `ValueError` for an unknown limit, or a value out of range."""
+        `ValueError` for an unknown limit, or a value out of range, `TypeError` for a fraction."""
         self._services.limits[limit] = value
 
     def limit(self, limit: Limit | str) -> int:

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from signalbox.driver.platform.whole import check_whole
+
 __all__ = ["UNIT_NS", "GroupSettings", "Interleave", "interleaved"]
 
 UNIT_NS = 1024
@@ -32,7 +34,8 @@ class Interleave(enum.IntEnum):
 
 @dataclass(frozen=True)
 class GroupSettings:
-    """Settings of a time-slice group. Raises `ValueError` for values out of range.
+    """Settings of a time-slice group. Raises `ValueError` for values out of range, `TypeError` for
+    fractions.
 
     Members
     -------
@@ -44,6 +47,7 @@ class GroupSettings:
     level: Interleave = Interleave.LOW
 
     def __post_init__(self) -> None:
+        check_whole(self)
         if not 1 <= self.slice_ns <= _LONGEST * UNIT_NS:
             raise ValueError(f"slice_ns = {self.slice_ns} is outside 1 … {_LONGEST * UNIT_NS}")
 

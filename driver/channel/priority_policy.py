@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from signalbox.driver.commands.pushbuffer import Pushbuffer
+from signalbox.driver.platform.whole import whole
 
 __all__ = [
     "CountFirstPolicy",
@@ -90,6 +91,11 @@ class LevelledChannels:
         channels_per_level: Sequence[int] | None = None,
         stream_priorities: int | None = None,
     ) -> None:
+        levels = whole(levels, "levels")
+        if stream_priorities is not None:
+            stream_priorities = whole(stream_priorities, "stream_priorities")
+        if channels_per_level is not None:
+            channels_per_level = [whole(one, "channels_per_level") for one in channels_per_level]
         if levels < 1:
             raise PolicyError(f"levels = {levels}: there is at least 1 priority")
         if stream_priorities is not None and stream_priorities < 1:

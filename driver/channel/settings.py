@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TypedDict
 
+from signalbox.driver.platform.whole import check_whole
 from signalbox.hw.config import PRIORITIES
 from signalbox.hw.methods import AcquireTimer, pack
 
@@ -14,7 +15,8 @@ _LONGEST_TIMEOUT_NS = (0xFFFF << 15) * 1024
 
 @dataclass(frozen=True)
 class ChannelSettings:
-    """Settings of a channel. Raises `ValueError` for values out of range.
+    """Settings of a channel. Raises `ValueError` for values out of range, `TypeError` for
+    fractions.
 
     Members
     -------
@@ -40,6 +42,7 @@ class ChannelSettings:
     priority: int = 0
 
     def __post_init__(self) -> None:
+        check_whole(self)
         if not 1 <= self.slice_cycles <= 1 << 31:
             raise ValueError(f"slice_cycles = {self.slice_cycles} is outside 1 … 2^31")
         if not 0 <= self.priority < PRIORITIES:

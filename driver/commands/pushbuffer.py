@@ -6,10 +6,10 @@ range-checked: a value that does not fit its field raises a `ValueError` that na
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import index
 
 from amaranth.lib import data
 
+from signalbox.driver.platform.whole import whole
 from signalbox.hw.config import VA_BITS
 from signalbox.hw.methods import (
     CeMethod,
@@ -86,22 +86,23 @@ def _dword(value: int, what: str) -> int:
 def _halves(value: int, bits: int, what: str) -> tuple[int, int]:
     """(upper, lower) dword of `value`. Raises `TypeError` unless it is a whole number, `ValueError`
     if it does not fit `bits` bits."""
-    number = index(value)
+    number = whole(value, what)
     if not 0 <= number < 1 << bits:
         raise ValueError(f"{what} = {number:#x} does not fit its {bits} bits")
     return number >> 32, number & 0xFFFF_FFFF
 
 
 def _fields(layout: type[data.Struct], **values: int) -> int:
-    """`pack` of fields that the caller has named. Raises `ValueError`; `TypeError` for a name that
-    is none of the record's."""
+    """A record as a number; fields not named are 0. Raises `ValueError` for values that do not fit,
+    `TypeError` for fractions and for names that the record does not have."""
     names = unpack(layout, 0)
     if unknown := [name for name in values if name not in names]:
         raise TypeError(
             f"{layout.__name__} has no field {', '.join(unknown)}; its fields are "
             f"{', '.join(names)}"
         )
-    return pack(layout, **values)
+    name = layout.__name__
+    return pack(layout, **{field: whole(one, f"{name}.{field}") for field, one in values.items()})
 
 
 def _page(address: int, bits: int, what: str) -> tuple[int, int]:
@@ -179,7 +180,7 @@ class Pushbuffer:
         if method % 4:
             raise ValueError(f"method {method:#x} is not a multiple of 4")
         self.dwords.append(
-            pack(Header, address=method // 4, subchannel=subchannel, count=count, sec_op=sec_op)
+            _fields(Header, address=method // 4, subchannel=subchannel, count=count, sec_op=sec_op)
         )
 
     def _group(self, sec_op: SecOp, subchannel: int, method: int, values: Sequence[int]) -> None:
@@ -223,7 +224,7 @@ class Pushbuffer:
     def sub_devices(self, operation: TertOp, mask: int = 0) -> "Pushbuffer":
         """Set, store or use a sub-device mask, of 12 bits. While the mask leaves out device 0,
         methods are ignored."""
-        return self.raw(pack(SubDeviceMask, operation=operation, mask=mask))
+        return self.raw(_fields(SubDeviceMask, operation=operation, mask=mask))
 
     def raw(self, *dwords: int) -> "Pushbuffer":
         """Append dwords unchanged. Zero is a NOP between groups."""
@@ -269,7 +270,7 @@ class Pushbuffer:
         if lower % 4:
             raise ValueError(f"semaphore address = {address:#x} is not a multiple of 4")
         payload_hi, payload_lo = _halves(payload, 64 if wide else 32, "semaphore payload")
-        execute = pack(
+        execute = _fields(
             SemaphoreExecute,
             operation=operation,
             acquire_switch=switch,
@@ -376,14 +377,14 @@ class Pushbuffer:
         if pdb is None:
             if address is not None:
                 raise ValueError(f"address = {address:#x} without an address space: give pdb too")
-            c = pack(MemOpC, pdb_all=1, ack_type=ACK_GLOBALLY)
+            c = _fields(MemOpC, pdb_all=1, ack_type=ACK_GLOBALLY)
             return self.mem_op(MemOp.MMU_TLB_INVALIDATE, c=c)
         pdb_hi, pdb_lo = _page(pdb, 59, "page directory")
-        c = pack(MemOpC, ack_type=ACK_GLOBALLY, pdb_addr_lo=pdb_lo)
+        c = _fields(MemOpC, ack_type=ACK_GLOBALLY, pdb_addr_lo=pdb_lo)
         if address is None:
             return self.mem_op(MemOp.MMU_TLB_INVALIDATE, c=c, pdb_addr_hi=pdb_hi)
         upper, lower = _page(address & ~0xFFF, 49, "address")
-        a = pack(MemOpA, target_addr_lo=lower)
+        a = _fields(MemOpA, target_addr_lo=lower)
         return self.mem_op(MemOp.MMU_TLB_INVALIDATE_TARGETED, a, upper, c, pdb_addr_hi=pdb_hi)
 
     # Copy class (4)
@@ -471,7 +472,7 @@ class Pushbuffer:
             if not 1 <= number <= 4:
                 raise ValueError(f"{name} = {number}: 1 … 4")
         names = ("dst_x", "dst_y", "dst_z", "dst_w")
-        components = pack(
+        components = _fields(
             RemapComponents,
             component_size=size - 1,
             num_src=sources - 1,
@@ -560,7 +561,7 @@ class Pushbuffer:
             raise ValueError(f"lines of {sorted(sizes)} bytes: they need one length, not 0")
         upper, lower = _halves(dst, 49, "destination address")
         pitch = _dword(dst_pitch, "destination pitch")
-        launch = pack(InlineLaunch, pitch=1, **self._inline_fence(fence))
+        launch = _fields(InlineLaunch, pitch=1, **self._inline_fence(fence))
         self.inc(
             COMPUTE_SUBCHANNEL,
             ComputeMethod.LINE_LENGTH_IN,
@@ -644,7 +645,7 @@ class Pushbuffer:
         `address` is a 40-bit virtual byte address.
         """
         upper, lower = _halves(address, 40, "report semaphore address")
-        operation = pack(
+        operation = _fields(
             ReportSemaphore,
             operation=ReportOp.RELEASE,
             reduction_enable=reduction is not None,

@@ -24,6 +24,7 @@ from signalbox.driver.memory.physical import Memory
 from signalbox.driver.platform.control_port import ControlPort
 from signalbox.driver.platform.fair_lock import FairLock
 from signalbox.driver.platform.info import DeviceInfo
+from signalbox.driver.platform.whole import check_whole
 from signalbox.hw.errors import Cause
 from signalbox.hw.instance_block import SUBCONTEXTS
 from signalbox.hw.qmd import Placement
@@ -37,7 +38,7 @@ _KILL_POLL_CYCLES = 50
 
 @dataclass(frozen=True)
 class ComputeSettings:
-    """Settings of the compute engine.
+    """Settings of the compute engine. Raises `TypeError` for fractions.
 
     Members
     -------
@@ -61,6 +62,9 @@ class ComputeSettings:
     level: PreemptionLevel | str = PreemptionLevel.CTA
     spaces_each: int = SUBCONTEXTS
     sharing: Sharing | str = Sharing.MOST_URGENT
+
+    def __post_init__(self) -> None:
+        check_whole(self)
 
     @property
     def policy(self) -> Placement:

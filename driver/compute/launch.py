@@ -8,6 +8,7 @@ from typing import SupportsIndex
 
 from signalbox.driver.compute.placement import AUTO
 from signalbox.driver.kernels.library import Kernel
+from signalbox.driver.platform.whole import check_whole
 from signalbox.hw.config import SHARED_UNIT
 from signalbox.hw.qmd import Placement, Urgency
 
@@ -37,7 +38,7 @@ class KernelLaunch:
     kernels below it; 1: it launches none. `pending` : maximum number of incomplete children of
     all kernels; 0: no limit. `sms` : SMs that take its blocks; None: all.
 
-    Raises `ValueError` for a negative `shared`."""
+    Raises `ValueError` for a negative `shared`, `TypeError` for fractions."""
 
     kernel: Kernel
     grid: tuple[int, int, int]
@@ -55,6 +56,7 @@ class KernelLaunch:
     sms: frozenset[int] | None = None
 
     def __post_init__(self) -> None:
+        check_whole(self)
         if self.shared < 0:
             raise ValueError(f"shared = {self.shared} < 0: it is in addition to the kernel's own")
 

@@ -12,6 +12,7 @@ from signalbox.driver.memory.physical import Buffer, Memory, MemoryUseError
 from signalbox.driver.memory.ranges import Ranges
 from signalbox.driver.memory.translation_fault import TranslationFault
 from signalbox.driver.platform.fair_lock import FairLock
+from signalbox.driver.platform.whole import whole
 from signalbox.hw.config import VA_BITS, WINDOW_BASE, WINDOW_BYTES
 from signalbox.hw.page_tables import PAGE_SIZES, AccessType, FaultType
 
@@ -52,6 +53,7 @@ class AddressSpace(ABC):
     """
 
     def __init__(self, memory: Memory, name: str, size: int) -> None:
+        size = whole(size, "size")
         if not 0 < size <= 1 << VA_BITS or size % PAGE_SIZES[0]:
             raise ValueError(
                 f"size = {size:#x} is not a multiple of {PAGE_SIZES[0]} bytes up to 2^{VA_BITS}"

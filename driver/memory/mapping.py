@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from signalbox.driver.memory.physical import Buffer, MemoryUseError
+from signalbox.driver.platform.whole import whole
 
 __all__ = ["Mapping"]
 
@@ -52,6 +53,7 @@ class Mapping:
         """
         if self.unmapped:
             raise MemoryUseError(f"{self} was unmapped")
+        offset = whole(offset, "offset")
         if not 0 <= offset <= offset + size <= self.size:
             raise MemoryUseError(f"bytes {offset} … {offset + size} are not inside {self}")
         return self.va + offset

@@ -1,9 +1,13 @@
 """Access to a machine's registers by name, through its control port."""
 
+from collections.abc import Mapping
+
 from signalbox.driver.platform.machine import Machine
+from signalbox.driver.platform.whole import whole
 from signalbox.hw.registers import (
     CHANNEL,
     GLOBAL,
+    Register,
     address,
     channel_address,
     context_address,
@@ -13,8 +17,16 @@ from signalbox.hw.registers import (
 __all__ = ["ControlPort"]
 
 
+def _word(register: Register, value: int, fields: Mapping[str, int]) -> int:
+    """Word to write. Raises `TypeError` for fractions."""
+    for name, given in fields.items():
+        whole(given, f"{register.name}.{name}")
+    return register.pack(**fields) if fields else whole(value, register.name)
+
+
 class ControlPort:
-    """Control port of one machine. Register and field names are those of `hw.registers`."""
+    """Control port of one machine. Register and field names are those of `hw.registers`. Writes
+    raise `TypeError` for fractions."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -29,8 +41,7 @@ class ControlPort:
 
     async def write(self, name: str, value: int = 0, **fields: int) -> None:
         """Write a global register with `value`, or with `fields` packed by name."""
-        word = GLOBAL[name].pack(**fields) if fields else value
-        await self.machine.write32(address(name), word)
+        await self.machine.write32(address(name), _word(GLOBAL[name], value, fields))
 
     async def read64(self, name: str) -> int:
         """64-bit value of the global registers `name`_LO and `name`_HI."""
@@ -64,12 +75,12 @@ class ControlPort:
 
     async def write_channel(self, channel: int, name: str, value: int = 0, **fields: int) -> None:
         """Write a channel's register with `value`, or with `fields` packed by name."""
-        word = CHANNEL[name].pack(**fields) if fields else value
+        word = _word(CHANNEL[name], value, fields)
         await self.machine.write32(channel_address(channel, name), word)
 
     async def write_context(self, context: int, name: str, value: int) -> None:
         """Write a context's register."""
-        await self.machine.write32(context_address(context, name), value)
+        await self.machine.write32(context_address(context, name), whole(value, name))
 
     async def read_semaphore(self, slot: int) -> int:
         """64-bit payload of an on-chip semaphore."""

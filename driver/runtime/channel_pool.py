@@ -11,6 +11,7 @@ from signalbox.driver.commands.pushbuffer import COMPUTE_SUBCHANNEL, Pushbuffer
 from signalbox.driver.memory.address_space import AddressSpace
 from signalbox.driver.platform.fair_lock import FairLock
 from signalbox.driver.platform.info import DeviceError, DeviceInfo
+from signalbox.driver.platform.whole import whole
 from signalbox.driver.runtime.channels import Channels
 from signalbox.hw.methods import ObjectClass
 
@@ -90,6 +91,7 @@ class ChannelPool(Channels[Channel]):
         Raises `DeviceError` if the channel belongs to another space; otherwise as `Channel.open`
         and `Runlist.add`.
         """
+        index = whole(index, "channel")
         if not 0 <= index < self._info.channels:
             raise DeviceError(f"channel {index} is outside 0 … {self._info.channels - 1}")
         async with self._changes(index):

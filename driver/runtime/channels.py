@@ -8,6 +8,7 @@ from typing import TypeVar
 from signalbox.driver.channel.command_channel import CommandChannel
 from signalbox.driver.memory.address_space import AddressSpace
 from signalbox.driver.platform.fair_lock import FairLock
+from signalbox.driver.platform.whole import whole
 
 __all__ = ["Channels"]
 
@@ -35,9 +36,10 @@ class Channels(Mapping[int, _Channel]):
         return 0, 1 - self._stream_priorities
 
     def clamp(self, priority: int) -> int:
-        """Clamp a priority to the range, silently as in CUDA (section 7)."""
+        """Clamp a priority to the range, silently as in CUDA (section 7). Raises `TypeError` for
+        fractions."""
         least, greatest = self.priority_range
-        return min(least, max(greatest, priority))
+        return min(least, max(greatest, whole(priority, "priority")))
 
     @abstractmethod
     async def for_priority(self, priority: int, space: AddressSpace) -> _Channel:

@@ -3,6 +3,7 @@
 from enum import StrEnum
 
 from signalbox.driver.compute.priority_bands import PriorityBands, Sharing
+from signalbox.driver.platform.whole import whole
 from signalbox.hw.config import NESTING
 
 __all__ = ["DEFAULTS", "MOST", "Limit", "Limits"]
@@ -40,6 +41,7 @@ class Limits:
 
     def __setitem__(self, limit: Limit | str, value: int) -> None:
         name = Limit(limit)
+        value = whole(value, name.value)
         if not 1 <= value <= MOST[name]:
             raise ValueError(f"{name.value} {value} is outside 1 … {MOST[name]}")
         self._values[name] = value

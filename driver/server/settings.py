@@ -6,6 +6,7 @@ from typing import get_args
 
 from signalbox.driver.channel.interleave import GroupSettings, Interleave
 from signalbox.driver.compute.preemption import level
+from signalbox.driver.platform.whole import check_whole, whole
 from signalbox.driver.runtime.own_machine import Scheduling
 from signalbox.driver.server.work_queue import Policy
 from signalbox.hw.config import NESTING
@@ -18,7 +19,7 @@ _PAGE = 4096
 @dataclass(frozen=True)
 class ServerSettings:
     """Limits of each application, and how they share the machine. Raises `ValueError` for values
-    out of range.
+    out of range, `TypeError` for fractions.
 
     Members
     -------
@@ -69,6 +70,10 @@ class ServerSettings:
     patience_cycles: int = 5_000_000
 
     def __post_init__(self) -> None:
+        check_whole(self)
+        for what, numbers in (("weight", self.weights), ("priority", self.priorities)):
+            for name, number in numbers.items():
+                whole(number, f"{what} of {name!r}")
         for name in ("memory_each", "system_each"):
             if (value := getattr(self, name)) < _PAGE or value % _PAGE:
                 raise ValueError(

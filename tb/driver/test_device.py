@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import re
 from contextlib import suppress
 from dataclasses import asdict
 from typing import get_type_hints
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from signalbox.driver.channel.channel import Channel, ChannelResources
+from signalbox.driver.channel.interleave import GroupSettings
 from signalbox.driver.channel.priority_policy import (
     CountFirstPolicy,
     NoPriorityPolicy,
@@ -17,6 +19,7 @@ from signalbox.driver.channel.priority_policy import (
 )
 from signalbox.driver.channel.settings import ChannelOptions, ChannelSettings
 from signalbox.driver.commands.pushbuffer import Pushbuffer
+from signalbox.driver.compute.engine import ComputeSettings
 from signalbox.driver.device import Device, DeviceError
 from signalbox.driver.faults.channel_error import ChannelActive, ChannelError, ChannelTimeout
 from signalbox.driver.kernels.library import SPIN
@@ -24,6 +27,7 @@ from signalbox.driver.memory.fence import Fence
 from signalbox.driver.memory.physical import MemoryUseError
 from signalbox.driver.runtime.event import EventError
 from signalbox.driver.runtime.stream import Stream, StreamError
+from signalbox.driver.server.settings import ServerSettings
 from signalbox.hw.config import Config
 from signalbox.hw.errors import Cause
 from signalbox.hw.methods import HostMethod, Reduction, RemapSource
@@ -903,6 +907,70 @@ def test_channel_settings():
     for wrong in (-1, 1 << 60):
         with pytest.raises(ValueError, match=rf"acquire_timeout_ns = {wrong} is outside 0 … "):
             ChannelSettings(acquire_timeout_ns=wrong)
+
+
+@pytest.mark.parametrize(
+    ("make", "what"),
+    [
+        (lambda: ChannelSettings(slice_cycles=1.5), "slice_cycles = 1.5"),
+        (lambda: ChannelSettings(ring_entries=4.0), "ring_entries = 4.0"),
+        (lambda: GroupSettings(slice_ns=1e6), "slice_ns = 1000000.0"),
+        (lambda: ComputeSettings(slice_cycles=1.5), "slice_cycles = 1.5"),
+        (lambda: ServerSettings(depth=1.5), "depth = 1.5"),
+        (lambda: ServerSettings(memory_each=8192.0), "memory_each = 8192.0"),
+        (lambda: ServerSettings(weights={"a": 1.5}), "weight of 'a' = 1.5"),
+        (lambda: ServerSettings(priorities={"a": 1.5}), "priority of 'a' = 1.5"),
+        (lambda: PriorityPolicy(2.0), "levels = 2.0"),
+        (lambda: PriorityPolicy(2, [1.5, 1]), "channels_per_level = 1.5"),
+        (lambda: PriorityPolicy(2, stream_priorities=1.5), "stream_priorities = 1.5"),
+        (lambda: Pushbuffer().immediate(0, 4, 1.5), "Header.count = 1.5"),
+        (lambda: Pushbuffer().launch(flush=0.5), "CopyLaunch.flush = 0.5"),
+    ],
+)
+def test_fractions_as_settings(make, what: str):
+    with pytest.raises(TypeError, match=f"^{re.escape(what)} is not a whole number$"):
+        make()
+
+
+def test_fractions():
+    """Neither priorities nor limits, numbers of channels and semaphores, or values of registers are
+    rounded."""
+
+    async def body(device, machine):
+        stream, channel = await device.stream(), await device.channel(0)
+        buffer = await device.allocate(4096)
+        fences = device.fences.of(device.space)
+        free = len(fences._free)
+
+        def launch(**options):
+            return stream.launch(SPIN, 1, 32, {"COUNT": 1}, **options)
+
+        for call, what in (
+            (lambda: device.stream(-0.5), "priority = -0.5"),
+            (lambda: stream.set_priority(-1.0), "priority = -1.0"),
+            (lambda: device.channel(1.0), "channel = 1.0"),
+            (lambda: channel.set_slice(7.5), "SLICE = 7.5"),
+            (lambda: device.control.write("SEM_COUNTING", COUNT=1.0), "SEM_COUNTING.COUNT = 1.0"),
+            (lambda: launch(priority=1.5), "priority = 1.5"),
+            (lambda: launch(shared=1.5), "shared = 1.5"),
+        ):
+            with pytest.raises(TypeError, match=f"^{re.escape(what)} is not a whole number$"):
+                await call()
+        for call, what in (
+            (lambda: device.set_limit("nesting-depth", 1.5), "nesting-depth = 1.5"),
+            (lambda: device.set_limit("pending-launches", 2.0), "pending-launches = 2.0"),
+            (lambda: device.semaphore_address(1.5), "semaphore = 1.5"),
+            (lambda: device.space.at(buffer, 4.5), "offset = 4.5"),
+            (lambda: device.spaces.create(size=float(1 << 30)), "size = 1073741824.0"),
+        ):
+            with pytest.raises(TypeError, match=f"^{re.escape(what)} is not a whole number$"):
+                call()
+        assert len(fences._free) == free
+        device.set_limit("nesting-depth", np.int64(2))
+        await stream.set_priority(np.int64(-1))
+        assert (stream.priority, stream.device_priority) == (-1, 2)
+
+    run(body)
 
 
 def test_options_are_all_settings():
