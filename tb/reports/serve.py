@@ -18,6 +18,7 @@ from typing import get_args
 from signalbox.driver.channel.interleave import GroupSettings, Interleave
 from signalbox.driver.compute.preemption import LEVELS
 from signalbox.driver.runtime.own_machine import Scheduling
+from signalbox.driver.server.memory_need import least_memory
 from signalbox.driver.server.settings import ServerSettings
 from signalbox.driver.server.work_queue import Policy
 from signalbox.driver.text_table import counted
@@ -118,7 +119,7 @@ def _level(text: str) -> tuple[str, str]:
 
 def _check(config: Config, settings: ServerSettings) -> None:
     """Raise `ConfigError` unless the machine can run the contexts and channels of the
-    applications."""
+    applications, and has memory for one of them."""
     if settings.context_each and settings.level == "cilp" and not config.save_places:
         raise ConfigError(
             "--context-each, level = cilp: the machine cannot save blocks; give it "
@@ -126,6 +127,11 @@ def _check(config: Config, settings: ServerSettings) -> None:
         )
     if settings.scheduling == "runlist" and not config.runlist_entries:
         raise ConfigError("--scheduling runlist: give the machine --runlist-entries N")
+    if config.memory_bytes < (least := least_memory(config, settings)):
+        raise ConfigError(
+            f"--memory-bytes {config.memory_bytes}: the server and one application with "
+            f"--memory-each {settings.memory_each} need {least} at least"
+        )
 
 
 def add_socket(parser: argparse.ArgumentParser) -> None:
