@@ -28,7 +28,7 @@ from signalbox.driver.client.start import start_and_connect
 from signalbox.driver.compute.contexts import Context
 from signalbox.driver.compute.engine import ComputeSettings
 from signalbox.driver.compute.launcher import Launcher
-from signalbox.driver.compute.tasks import Task
+from signalbox.driver.compute.tasks import CANCEL_CYCLES, Task
 from signalbox.driver.faults.fault_log import FaultLog
 from signalbox.driver.memory.address_space import AddressSpace, SpaceError
 from signalbox.driver.memory.fence import Fence
@@ -218,12 +218,12 @@ class Device:
         contexts.choose(space, context)
         return space
 
-    async def kill(self, context: Context) -> None:
+    async def kill(self, context: Context, *, patience: int = CANCEL_CYCLES) -> None:
         """Kill all tasks of a context's address spaces, and tasks launched there meanwhile, so
         `Task.synchronize` raises a `TaskError` for them; other commands are executed. Returns once
         the tasks launched before the call have ended.
 
-        Raises as `Stream.cancel` and `Contexts.check`.
+        `patience` as of `Stream.cancel`. Raises as that method and `Contexts.check`.
         """
         contexts = self.engine.contexts
         contexts.check(context)
@@ -239,7 +239,7 @@ class Device:
         try:
             await self.engine.kill_context(context)
             await check_all(channels)
-            await cancel(tasks, channels, kill)
+            await cancel(tasks, channels, kill, patience)
         finally:
             for channel in channels:
                 channel.kills -= 1

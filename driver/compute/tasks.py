@@ -10,7 +10,10 @@ from signalbox.driver.faults.channel_error import ChannelError
 from signalbox.driver.faults.task_error import TaskError, TaskLost
 from signalbox.driver.memory.fence import Fence, FencePool
 
-__all__ = ["Task", "Tasks", "Waiter"]
+__all__ = ["CANCEL_CYCLES", "Task", "Tasks", "Waiter"]
+
+CANCEL_CYCLES = 100_000
+"""Default patience of `Task.cancel`, in cycles."""
 
 
 class Waiter(Protocol):
@@ -28,8 +31,8 @@ class Waiter(Protocol):
         """Raise the `ChannelError` that halts the task's channel, if any."""
         ...
 
-    async def cancel(self, task: "Task") -> None:
-        """Kill the task, wherever it is. Raises as `Stream.cancel`."""
+    async def cancel(self, task: "Task", patience: int) -> None:
+        """Kill the task, wherever it is. `patience` and errors as of `Stream.cancel`."""
         ...
 
 
@@ -129,13 +132,13 @@ class Task:
             await waiter.check()
         self.query()
 
-    async def cancel(self) -> None:
+    async def cancel(self, *, patience: int = CANCEL_CYCLES) -> None:
         """Kill the task, if it has not ended, and its descendants (`Launcher.kill_tree`):
         `synchronize` raises a `TaskError` then, and the stream continues behind it. Returns once
-        the task has ended. Raises as `Stream.cancel`."""
+        the task has ended. `patience` and errors as of `Stream.cancel`."""
         waiter = self._waiter
         assert waiter is not None, "it was submitted"
-        await waiter.cancel(self)
+        await waiter.cancel(self, patience)
 
     @property
     def time_ns(self) -> int:

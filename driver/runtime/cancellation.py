@@ -9,14 +9,12 @@ from signalbox.driver.faults.channel_error import ChannelTimeout
 
 __all__ = ["cancel", "check_all"]
 
-_PATIENCE_CYCLES = 100_000
-"""Cycles without an executed method after which a launch is considered out of reach."""
-
 
 async def cancel(
     tasks: Sequence[Task],
     channels: Sequence[CommandChannel],
     kill: Callable[[Task], Awaitable[None]],
+    patience: int,
 ) -> None:
     """Kill tasks until all are over. A task whose launch is still in its channel is killed once it
     is launched, so it may run for some cycles before that, and a short task may complete. A
@@ -26,17 +24,19 @@ async def cancel(
     ----------
     channels : channels of the tasks.
     kill : kills the task if it is in progress.
+    patience : cycles without an executed method, plus the longest turn of a channel, after which a
+        launch is considered out of reach.
 
-    Raises `ChannelError` if one of `channels` halts for another reason; `ChannelTimeout` if they
-    execute no method for a long time, for example because a launch waits for a semaphore. The
-    remaining tasks are then not cancelled.
+    Raises `ChannelError` if one of `channels` halts for another reason; `ChannelTimeout` after
+    `patience`, for example because a launch waits for a semaphore. The remaining tasks are then not
+    cancelled.
     """
     left = [task for task in tasks if not task.ended]
     for task in left:
         task.keep()
         task.cancelled = True
     try:
-        await _kill_all(left, channels, kill)
+        await _kill_all(left, channels, kill, patience)
     finally:
         for task in left:
             task.give()
@@ -47,6 +47,7 @@ async def _kill_all(
     left: Sequence[Task],
     channels: Sequence[CommandChannel],
     kill: Callable[[Task], Awaitable[None]],
+    patience: int,
 ) -> None:
     executed, since = [-1], 0
     while left:
@@ -60,8 +61,8 @@ async def _kill_all(
         before, executed = executed, [await channel.executed() for channel in channels]
         now = channels[0].machine.now()
         since = now if executed != before else since
-        patience = _PATIENCE_CYCLES + max(channel.turn_cycles for channel in channels)
-        if left and now - since >= patience:
+        turn = max(channel.turn_cycles for channel in channels)
+        if left and now - since >= patience + turn:
             await _give_up(channels, left, now - since)
         if left:
             await channels[0].machine.wait_cycles(POLL_CYCLES)

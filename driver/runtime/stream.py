@@ -13,7 +13,7 @@ from signalbox.driver.compute.launch import Extent, KernelLaunch, sizes
 from signalbox.driver.compute.placement import AUTO, placement
 from signalbox.driver.compute.preemption import urgency as named_urgency
 from signalbox.driver.compute.sm_set import sm_numbers
-from signalbox.driver.compute.tasks import Task
+from signalbox.driver.compute.tasks import CANCEL_CYCLES, Task
 from signalbox.driver.kernels.library import Kernel
 from signalbox.driver.memory.address_space import AddressSpace
 from signalbox.driver.memory.fence import Fence
@@ -477,24 +477,27 @@ class Stream:
             await self.record_fence()
         return self.fence.reached(self.fence.submitted)
 
-    async def cancel(self) -> None:
+    async def cancel(self, *, patience: int = CANCEL_CYCLES) -> None:
         """Kill all tasks launched so far that have not ended, so `Task.synchronize` raises a
         `TaskError` for them; copies and other commands are executed. Returns once the tasks have
         ended.
 
         Raises `ChannelError` if the channel halts for another reason; `ChannelTimeout` if it
-        executes no method for a long time, for example because a launch waits for a semaphore.
+        executes no method for `patience` cycles plus the time of other groups' turns, for example
+        because a launch waits for a semaphore. The remaining tasks are then not cancelled.
         """
         tasks, channels = [task for task, _ in self._tasks], {one for _, one in self._tasks}
-        await self._cancel(tasks, [*channels])
+        await self._cancel(tasks, [*channels], patience)
 
-    async def _cancel(self, tasks: Sequence[Task], channels: Sequence[CommandChannel]) -> None:
+    async def _cancel(
+        self, tasks: Sequence[Task], channels: Sequence[CommandChannel], patience: int
+    ) -> None:
         async def kill(task: Task) -> None:
             engine = self._services.engine
             kills = engine.kill_tree if task.nested else engine.kill_task
             await kills(self.space, task.record)
 
-        await cancel(tasks, channels, kill)
+        await cancel(tasks, channels, kill, patience)
 
     async def close(self) -> None:
         """Wait until everything has ended, then release the channel, which is closed if no other
@@ -548,5 +551,5 @@ class _TaskWaiter:
     async def check(self) -> None:
         await check_all((self.channel,))
 
-    async def cancel(self, task: Task) -> None:
-        await self.stream._cancel((task,), (self.channel,))
+    async def cancel(self, task: Task, patience: int) -> None:
+        await self.stream._cancel((task,), (self.channel,), patience)

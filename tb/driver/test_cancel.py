@@ -1,6 +1,7 @@
 """Cancelled tasks, streams and contexts, and work that continues (PREEMPT-7)."""
 
 import asyncio
+from functools import partial
 
 import numpy as np
 import pytest
@@ -275,8 +276,15 @@ def test_out_of_reach():
         gate = await device.upload(np.zeros(4, np.uint32))
         await stream.submit(Pushbuffer().acquire(device.space.at(gate), 1))
         (task,) = await launch(stream)
-        with pytest.raises(ChannelTimeout, match="channel 0 made no progress"):
-            await task.cancel()
+        for cancel in (
+            task.cancel,
+            stream.cancel,
+            partial(device.kill, next(iter(device.engine.contexts))),
+        ):
+            for options, least in (({"patience": 2000}, 2000), ({}, 100_000)):
+                with pytest.raises(ChannelTimeout, match="channel 0 made no progress") as found:
+                    await cancel(**options)
+                assert least <= found.value.cycles < least + 2000
         gate.write(np.ones(1, np.uint32))
         await stream.synchronize()
 
