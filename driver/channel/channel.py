@@ -224,8 +224,8 @@ class Channel(CommandChannel):
         interrupted call can be repeated. Raises `ChannelActive`."""
         async with self._checks:
             await self._stop()
-            if counts := self._counts.restarted(await self.executed()):
-                await self._take_back(counts)
+            while counts := self._counts.restarted(await self.executed()):
+                await self._take_back(*next(iter(counts.items())))
                 await self._stop()
             await self._free()
 
@@ -233,23 +233,21 @@ class Channel(CommandChannel):
         await stop(self.control, [self.index])
         await clear_errors(self.control, self.index)
 
-    async def _take_back(self, counts: dict[int, int]) -> None:
-        """Subtract counts from semaphores, by address. This starts the stopped channel again, as
-        only the machine can add in one step. Raises `ChannelActive`."""
-        commands = Pushbuffer()
-        for address, count in counts.items():
-            commands.add(address, -count)
+    async def _take_back(self, address: int, count: int) -> None:
+        """Subtract a count from a semaphore. This starts the stopped channel again, as only the
+        machine can add in one step. The command is submitted after the start: from then on METHODS
+        tells whether it was executed, also after an interruption. Raises `ChannelActive`."""
         self._rewind()
         self._userd.fill(0)
-        await self.enqueue(commands.dwords)
         await self._start()
+        await self.enqueue(Pushbuffer().add(address, -count).dwords)
         await self.ring_doorbell()
         waited = 0
-        while self._counts.outstanding(await self.executed()):
+        while address in self._counts.outstanding(await self.executed()):
             if waited >= STOP_CYCLES + self.turn_cycles:
                 raise ChannelActive(self.index, waited)
             if (await self.control.read_channel_fields(self.index, "STATUS"))["HALTED"]:
-                self._counts.forget()  # something else has written the semaphore
+                self._counts.forget(address)  # something else has written the semaphore
                 return
             await self.machine.wait_cycles(POLL_CYCLES)
             waited += POLL_CYCLES

@@ -81,14 +81,14 @@ class CopyCounts:
     def outstanding(self, executed: int) -> dict[int, int]:
         """Copies counted and not taken back after `executed` methods, by address."""
         counts = Counter(self._executed)
-        if executed <= self._methods:  # otherwise METHODS still counts from before `restarted`
-            for one in self._additions:
-                counts[one.address] += one.amount if one.number < executed else 0
+        for one in self._additions:
+            counts[one.address] += one.amount if one.number < executed else 0
         return {address: count for address, count in counts.items() if count > 0}
 
     def restarted(self, executed: int) -> dict[int, int]:
         """Count methods from 0, before the disabled channel is started again. Returns the copies
-        outstanding after the `executed` methods so far; they remain outstanding until taken back.
+        outstanding after the `executed` methods so far; they remain outstanding until taken back,
+        whatever METHODS is before the next addition is `submitted`.
         """
         counts = self.outstanding(executed)
         self._executed = Counter(counts)
@@ -97,7 +97,7 @@ class CopyCounts:
         self._methods = 0
         return counts
 
-    def forget(self) -> None:
-        """Forget all counts, so that nothing is taken back."""
-        self._executed.clear()
-        self._additions.clear()
+    def forget(self, address: int) -> None:
+        """Forget the counts of one semaphore, so that they are not taken back."""
+        self._executed.pop(address, None)
+        self._additions = deque(one for one in self._additions if one.address != address)

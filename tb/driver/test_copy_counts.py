@@ -63,11 +63,15 @@ def test_parameters_of_an_earlier_submission():
 
 
 def test_restarted():
-    """Counts from before a start are outstanding until they are taken back; METHODS may show its
-    earlier value for a while."""
-    counts = submitted(Pushbuffer().host(HostMethod.NOP).add(SLOT, 3))
-    counts.restarted(PER_ADDITION + 1)
+    """Counts from before a start are outstanding until they are taken back, or forgotten; before
+    that is submitted, METHODS may be that from before the start."""
+    counts = submitted(Pushbuffer().host(HostMethod.NOP).add(SLOT, 3).add(NEXT, 1))
+    counts.restarted(2 * PER_ADDITION + 1)
+    for executed in (2 * PER_ADDITION + 1, 0):
+        assert counts.outstanding(executed) == {SLOT: 3, NEXT: 1}
     counts.submitted(0, MethodReader().read(Pushbuffer().add(SLOT, -3).dwords))
-    for executed in (PER_ADDITION + 1, 0, PER_ADDITION - 1):
-        assert counts.outstanding(executed) == {SLOT: 3}
+    for executed in (0, PER_ADDITION - 1):
+        assert counts.outstanding(executed) == {SLOT: 3, NEXT: 1}
+    assert counts.outstanding(PER_ADDITION) == {NEXT: 1}
+    counts.forget(NEXT)
     assert counts.outstanding(PER_ADDITION) == {}

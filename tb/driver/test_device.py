@@ -769,6 +769,52 @@ def test_cancelled_closing_without_a_count(turns: int):
     run(body, policy=PriorityPolicy(2, [1, 1]))
 
 
+def additions(*addresses: int) -> Pushbuffer:
+    """Add 1 to each of several semaphores, in as few methods as possible."""
+    commands = Pushbuffer().add(addresses[0], 1)
+    execute = commands.dwords[-1]
+    for address in addresses[1:]:
+        commands.inc(0, HostMethod.SEM_ADDR_LO, address & 0xFFFF_FFFF)
+        commands.inc(0, HostMethod.SEM_EXECUTE, execute)
+    return commands
+
+
+@pytest.mark.parametrize("turns", range(0, 240, 3))
+def test_cancelled_closing_with_several_counts(turns: int):
+    """Each count is taken back once, also if the channel has executed fewer methods than it takes
+    to take them back, and is closed in two calls."""
+
+    async def body(device, machine):
+        slots = [device.semaphore_address(slot) for slot in range(3)]
+        channel = await device.channel(0)
+        await channel.submit(additions(*slots))
+        await channel.drain()
+        values = machine.model.semaphores.values
+        assert [values[slot] for slot in range(3)] == [1, 1, 1]
+        await device.control.write_semaphore(1, 6)
+        await interrupt(device.channels.close(0), turns)
+        if 0 in device.channels:
+            await device.channels.close(0)
+        assert [values[slot] for slot in range(3)] == [0, 5, 0]
+
+    run(body, policy=PriorityPolicy(4, [1, 1, 1, 1]))
+
+
+def test_closing_with_a_lost_count():
+    """A count that its semaphore no longer has does not keep another one from being taken back."""
+
+    async def body(device, machine):
+        channel = await device.channel(0)
+        await channel.submit(additions(*[device.semaphore_address(slot) for slot in range(3)]))
+        await channel.drain()
+        await device.control.write_semaphore(0, 0)
+        await device.control.write_semaphore(1, 0)
+        await device.channels.close(0)
+        assert [machine.model.semaphores.values[slot] for slot in range(3)] == [0, 0, 0]
+
+    run(body, policy=PriorityPolicy(4, [1, 1, 1, 1]))
+
+
 @pytest.mark.parametrize("turns", range(12))
 def test_cancelled_skip_of_a_count(turns: int):
     """A refused addition that may have been skipped counts only if the machine later executes
