@@ -512,7 +512,8 @@ class Channel(CommandChannel):
 
     async def replace(self, method: int, data: int, subchannel: int = 0) -> None:
         """Clear the error and resume. `method` (byte offset) is executed instead of the held one,
-        if there is one."""
+        if there is one. An interrupted call leaves the held method as it was, replaced, or replaced
+        by a NOP."""
         held = await self.control.read_channel_fields(self.index, "METHOD0")
         if held["VALID"]:
             failure = await self.check()
@@ -522,11 +523,13 @@ class Channel(CommandChannel):
         await self._clear()
 
     async def _exchange(self, method: int, data: int, subchannel: int = 0) -> None:
-        """Replace the held method. Its address is written first, so that an interrupted skip leaves
-        either the method as it was or a NOP."""
+        """Replace the held method. It is a NOP until its data is written, so that an interrupted
+        call leaves no method with the data of another."""
         self._exchanged = True
-        await self._write("METHOD0", ADDRESS=method // 4, SUBCHANNEL=subchannel, VALID=1)
+        await self._write("METHOD0", ADDRESS=HostMethod.NOP // 4, VALID=1)
         await self._write("DATA0", data)
+        if method != HostMethod.NOP:
+            await self._write("METHOD0", ADDRESS=method // 4, SUBCHANNEL=subchannel, VALID=1)
 
     async def _clear(self) -> None:
         if self.failure is not None:

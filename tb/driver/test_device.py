@@ -644,6 +644,30 @@ def test_error_resumed_and_replaced():
     run(body, policy=PriorityPolicy(2))
 
 
+@pytest.mark.parametrize("turns", range(12))
+def test_cancelled_replacing(turns: int):
+    """The replacing method is executed with its own data, or not at all."""
+
+    async def body(device, machine):
+        stream = await device.stream()
+        await stream.submit(Pushbuffer().host(HostMethod.SET_REFERENCE, 5))
+        await stream.submit(Pushbuffer().host(HostMethod.ILLEGAL, 3))
+        with pytest.raises(ChannelError, match="METHOD_ILLEGAL"):
+            await stream.synchronize()
+        await interrupt(stream.channel.replace(HostMethod.SET_REFERENCE, 99), turns)
+        await stream.channel.resume()
+        try:
+            await stream.synchronize()
+        except ChannelError as error:  # the method was held as it had been
+            assert error.cause is Cause.METHOD_ILLEGAL
+            await stream.channel.skip()
+            await stream.synchronize()
+        found = await device.control.read_channel(stream.channel.index, "REFERENCE")
+        assert found in {5, 99}
+
+    run(body)
+
+
 def test_header_error_goes_on_behind():
     async def body(device, machine):
         stream = await device.stream()
