@@ -315,10 +315,12 @@ class Device:
         """Create a stream in `space` (default: the device's). A lower `priority` is more urgent; it
         is clamped to `stream_priority_range`, and determines the device priority of launches.
 
-        Raises as `ChannelPool.for_priority`: `DeviceError` if other spaces hold all channels of
-        that priority, `OutOfAsids`, `OutOfMemory`, …
+        Raises `SpaceError` for a closed space, or one of another device; otherwise as
+        `ChannelPool.for_priority`: `DeviceError` if other spaces hold all channels of that
+        priority, `OutOfAsids`, `OutOfMemory`, …
         """
         space, name = space or self.space, name or f"stream {len(self._streams)}"
+        self.spaces.check(space)
         fences = self.fences.of(space)
         stream = Stream(self._services, name, space, await fences.take(), self._closed)
         try:

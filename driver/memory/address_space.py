@@ -205,11 +205,17 @@ class AddressSpace(ABC):
         above: int = _LOWEST,
         read_only: bool = False,
     ) -> Mapping:
-        """Map the memory of a mapping, from this or another space, here as well (ASID-6).
+        """Map the memory of a mapping, from this or another space of the machine, here as well
+        (ASID-6).
 
-        Permissions are inherited; `read_only` removes write access. Otherwise as `map`.
+        Permissions are inherited; `read_only` removes write access. Otherwise as `map`; also raises
+        `MemoryUseError` for a mapping that was unmapped, or belongs to another machine.
         """
         mapping.at(0)
+        home = mapping.space
+        assert isinstance(home, AddressSpace), "spaces alone make mappings"
+        if home._memory.machine is not self._memory.machine:
+            raise MemoryUseError(f"{mapping} belongs to another machine than {self}")
         return await self.map(
             mapping.pa if mapping.buffer is None else mapping.buffer,
             mapping.size,

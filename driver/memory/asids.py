@@ -113,7 +113,7 @@ class AddressSpaces(Spaces):
         Raises `OutOfAsids` if all ASIDs are in use, `SpaceError` if the space is closed.
         """
         async with self._lock:
-            self._check_known(space)
+            self.check(space)
             if space.asid is None:
                 await self._bind(space)
             self._users[space] = self.users(space) + 1

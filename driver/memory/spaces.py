@@ -61,7 +61,7 @@ class Spaces(ABC):
         An interrupted call can be repeated. Raises `SpaceError` if the space is in use or already
         closed."""
         async with self._lock:
-            self._check_known(space)
+            self.check(space)
             await self._leave(space)
             await space.end()
             del self._spaces[space.base]
@@ -71,6 +71,7 @@ class Spaces(ABC):
         """Make the machine forget a space before it is closed. Raises `SpaceError` if the space is
         in use."""
 
-    def _check_known(self, space: AddressSpace) -> None:
+    def check(self, space: AddressSpace) -> None:
+        """Raise `SpaceError` for a space that was closed, or belongs to another machine."""
         if self._spaces.get(space.base) is not space:
             raise SpaceError(f"{space} was closed, or belongs to another machine")

@@ -23,6 +23,7 @@ from signalbox.driver.compute.engine import ComputeSettings
 from signalbox.driver.device import Device, DeviceError
 from signalbox.driver.faults.channel_error import ChannelActive, ChannelError, ChannelTimeout
 from signalbox.driver.kernels.library import SPIN
+from signalbox.driver.memory.address_space import SpaceError
 from signalbox.driver.memory.fence import Fence
 from signalbox.driver.memory.physical import MemoryUseError
 from signalbox.driver.runtime.event import EventError
@@ -220,6 +221,15 @@ def test_objects_of_another_device():
             await event.wait(stream)
         await event.synchronize()
         await stream.synchronize()
+        space = other.create_space("theirs")
+        free = other.memory.free_bytes
+        for call in (device.stream(space=space), device.channel(2, space)):
+            with pytest.raises(SpaceError, match="belongs to another machine"):
+                await call
+        assert other.memory.free_bytes == free
+        for mapping in (await other.space.map(0, 4096), other.space.mapping(buffer)):
+            with pytest.raises(MemoryUseError, match="belongs to another machine"):
+                await device.space.share(mapping)
 
     run(body)
 
