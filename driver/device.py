@@ -245,7 +245,9 @@ class Device:
                 channel.kills -= 1
 
     async def close_space(self, space: AddressSpace) -> None:
-        """Close an address space with its streams and channels. Buffers are not freed.
+        """Close an address space with its streams and channels. Buffers are not freed. Events
+        recorded in its streams keep their time. A page of 4 KiB for which streams of other spaces
+        have waited (`Event.wait`) is freed once those spaces have been closed, too.
 
         Raises `ChannelError`, `ChannelActive`, `SpaceError`.
         """

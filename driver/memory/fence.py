@@ -19,7 +19,8 @@ class Fence:
 
     A fence is released only in its own address space, at `address`; other spaces acquire it at
     `address_in`. Read `following` and call `advance` within one `Channel.turn`: otherwise values
-    could be released out of order, and a waiter could miss its value.
+    could be released out of order, and a waiter could miss its value. A fence of a closed space
+    keeps its last value and time.
     """
 
     def __init__(self, page: "FencePage", offset: int) -> None:
@@ -40,16 +41,21 @@ class Fence:
     @property
     def value(self) -> int:
         """Current payload."""
-        return int(self.page.buffer.read("<u4", 1, self.offset)[0])
+        return self.page.number(self.offset, 4)
 
     @property
     def time_ns(self) -> int:
         """PTIMER of the last release, in ns."""
-        return int(self.page.buffer.read("<u8", 1, self.offset + 8)[0])
+        return self.page.number(self.offset + 8, 8)
 
     def reached(self, value: int) -> bool:
         """Whether `value` or a later value was released (circular compare, as ACQ_CIRC_GEQ)."""
         return (self.value - value) & 0xFFFF_FFFF < 1 << 31
+
+    @property
+    def closed(self) -> bool:
+        """Whether its address space was closed, so that it is never released again."""
+        return self.page.home.unmapped
 
     async def address_in(self, space: AddressSpace) -> int:
         """Virtual address in another space, whose mapping of the page is read-only."""
@@ -63,6 +69,18 @@ class FencePage:
         self.buffer, self.home = buffer, space.mapping(buffer)
         self._lock = lock
         self._views = {space: self.home}
+        self._last: bytes | None = None
+
+    def number(self, offset: int, size: int) -> int:
+        """Number of `size` bytes at byte `offset`."""
+        if self._last is None:
+            return int(self.buffer.read(f"<u{size}", 1, offset)[0])
+        return int.from_bytes(self._last[offset : offset + size], "little")
+
+    def end(self) -> None:
+        """Free the memory; its last contents are kept."""
+        self._last = self.buffer.read().tobytes()
+        self.buffer.free()
 
     async def view(self, space: AddressSpace) -> Mapping:
         """Mapping of the page in a space, created on first use. Raises as `AddressSpace.share`."""
@@ -108,6 +126,8 @@ class FencePool:
     def retire(self, fence: Fence) -> None:
         """Return a fence whose last release may be outstanding: the fence is given out again once
         that release has executed. Acquires of its values still succeed then, as values only rise.
+        A fence whose release never executes, because its channel was closed before, is not given
+        out again: its 16 bytes are free once the space is closed.
         """
         self._retired.append(fence)
 
@@ -125,11 +145,12 @@ class FencePool:
 
     def end(self) -> None:
         """Free the pages, once the space is closed. Pages still mapped in other spaces are left
-        for the next call."""
+        for the next call, after these have been closed: acquires of their fences may not have been
+        executed yet."""
         self._free.clear()
         self._retired.clear()
         for page in [page for page in self._pages if not page.buffer.mappings]:
-            page.buffer.free()
+            page.end()
             self._pages.remove(page)
 
 

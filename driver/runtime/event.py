@@ -71,23 +71,32 @@ class Event:
 
     async def wait(self, stream: Recorder) -> None:
         """Make later work of `stream` wait for the last record; do nothing if there is none, as in
-        CUDA. The streams may be in different address spaces. Raises `ChannelError`.
+        CUDA. The streams may be in different address spaces. Raises `ChannelError`; `EventError` if
+        the address space of the record was closed before the record was executed.
 
         Within one channel, submission order suffices.
         """
         fence = self._fence
-        if fence is not None and self._channels != stream.channels:
+        if fence is not None and self._channels != stream.channels and not self._over(fence):
             value, address = fence.submitted, await fence.address_in(stream.space)
             await stream.submit(Pushbuffer().acquire(address, value, SemOp.ACQ_CIRC_GEQ))
 
     async def synchronize(self) -> None:
         """Wait until the last record has been executed. Raises `EventError` if it has not, and the
-        event was made with interrupt=False; otherwise as `Completion.wait_fence`."""
+        event was made with interrupt=False, or the record's address space was closed; otherwise as
+        `Completion.wait_fence`."""
         if not self.interrupt and not self.query():
             raise EventError("the event was made with interrupt=False: synchronize its stream")
         fence = self._fence
-        if fence is not None:
+        if fence is not None and not self._over(fence):
             await self._services.completion.wait_fence(fence, fence.submitted, self._channels)
+
+    def _over(self, fence: Fence) -> bool:
+        """Whether nothing is left to wait for, as the space of the last record was closed after the
+        record was executed. Raises `EventError` if it was closed before."""
+        if fence.closed and not self.query():
+            raise EventError("the event's address space was closed before its record was executed")
+        return fence.closed
 
     @property
     def time_ns(self) -> int:

@@ -443,6 +443,55 @@ def test_fences_of_events_are_returned():
     run(body, policy=NoPriorityPolicy(3))
 
 
+def test_events_of_closed_spaces():
+    """They keep their time, and nobody waits for them any more; they can be recorded again."""
+
+    async def body(device, machine):
+        stream, event, late = await device.stream(), device.event(), device.event()
+        free = device.memory.free_bytes
+        space = device.create_space("other")
+        theirs = await device.stream(space=space)
+        await event.record(theirs)
+        await theirs.synchronize()
+        time = event.time_ns
+        await device.close_space(space)
+        assert device.memory.free_bytes == free
+        assert event.recorded and event.query() and event.time_ns == time > 0
+        await event.synchronize()
+        await event.wait(stream)
+        await stream.synchronize()
+        await event.record(stream)
+        await event.synchronize()
+        assert event.time_ns > time
+        await stream.submit(Pushbuffer().acquire(device.semaphore_address(40), 1))
+        await late.record(stream)
+        await device.close()
+        assert event.query() and not late.query()
+        for call in (late.synchronize(), late.wait(theirs)):
+            with pytest.raises(EventError, match="space was closed before its record was exec"):
+                await call
+
+    run(body)
+
+
+def test_fences_of_closed_spaces():
+    """A page of fences for which another space waits stays until that space is closed."""
+
+    async def body(device, machine):
+        event, spaces = device.event(), [device.create_space(name) for name in "ab"]
+        first, second = [await device.stream(space=space) for space in spaces]
+        await first.submit(Pushbuffer().acquire(device.semaphore_address(40), 1))
+        await event.record(first)
+        await event.wait(second)
+        await device.control.write_semaphore(40, 1)
+        await device.close_space(spaces[0])
+        assert event.query() and device.fences.of(spaces[0]).pages == 1
+        await device.close_space(spaces[1])
+        assert event.query() and spaces[0] not in device.fences._pools
+
+    run(body)
+
+
 def test_query_is_about_all_work():
     async def body(device, machine):
         stream = await device.stream()
