@@ -1,6 +1,7 @@
 """Calls of applications, checked and carried out."""
 
 from collections.abc import Callable
+from collections.abc import Mapping as TableOf
 
 from signalbox.driver.channel.channel import Channel
 from signalbox.driver.channel.copy_replay import RepeatError
@@ -59,6 +60,7 @@ class Calls:
 
     Parameters
     ----------
+    applications : present applications, by number.
     owed : number of channels kept for applications without any.
     note : writes to the server's journal.
     """
@@ -68,12 +70,13 @@ class Calls:
         device: Device,
         owner: OwnMachine,
         settings: ServerSettings,
+        applications: TableOf[int, Application],
         owed: Callable[[], int],
         note: Note,
     ) -> None:
         self._device, self._owner, self._settings = device, owner, settings
-        self._owed, self._note = owed, note
-        self._openings = FairLock(device.machine)
+        self._applications, self._owed, self._note = applications, owed, note
+        self._further = FairLock(device.machine)
 
     async def carry_out(self, application: Application, request: Request) -> Result:
         """Carry out a call. Raises the exception to be sent to the client."""
@@ -112,7 +115,9 @@ class Calls:
             case CloseSpace():
                 await self._close_space(application, request.space)
             case OpenChannel():
-                async with self._openings:  # each sees the channels that the previous one left
+                if not application.channels:  # its first one is kept for it
+                    return await self._open(application, request)
+                async with self._further:  # each sees the channels that the previous one left
                     return await self._open(application, request)
             case CloseChannel():
                 await self.close(application, request.channel)
@@ -209,13 +214,16 @@ class Calls:
 
     def _spare(self, application: Application) -> bool:
         """Whether an application that has a channel may open another: every present or future
-        application gets one first."""
+        application gets one first. Of those without any, what they are opening or closing is the
+        one that is kept for them."""
         if len(application.channels) >= self._settings.channels_each:
             return False
+        others = [one for one in self._applications.values() if not one.channels]
+        kept = {space for one in others for space in one.spaces.values()}
         info, spaces = self._device.info, self._owner.spaces
-        channels = info.channels - len(self._owner.channels)
-        asids = info.asids - sum(spaces.users(space) > 0 for space in spaces)
-        return min(channels, asids) > self._owed()
+        used = [one for one in self._owner.channels.values() if one.space not in kept]
+        bound = [one for one in spaces if spaces.users(one) and one not in kept]
+        return min(info.channels - len(used), info.asids - len(bound)) > self._owed()
 
     async def _prepare(self, application: Application, channel: Channel) -> None:
         """Run the channel's tasks in the application's context. Killed tasks do not halt the

@@ -131,7 +131,8 @@ class Server:
         self._journal = journal
         parts = self.device.machine, settings, self.applications, self._expel, self._note
         self._issue, self._progress = Issue(*parts), Progress(owner.control, settings)
-        self._calls = Calls(self.device, owner, settings, self._owed, self._note)
+        calls = self.applications, self._owed, self._note
+        self._calls = Calls(self.device, owner, settings, *calls)
         self.contexts = ServedContexts(self.device, owner.compute, settings)
         self._running = self._looks = 0
 

@@ -8,6 +8,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
+from signalbox.driver.channel.channel import Channel
 from signalbox.driver.channel.copy_replay import RepeatError
 from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.driver.device import Device, DeviceError
@@ -43,6 +44,7 @@ from signalbox.driver.server.in_process import LocalLink
 from signalbox.hw.errors import Cause
 from signalbox.hw.methods import ComputeMethod, HostMethod
 from signalbox.tb.driver.compute_bodies import addition, check
+from signalbox.tb.driver.hangs import HANGS
 from signalbox.tb.driver.server.session import Session, serve
 from signalbox.tb.simulation.runner import choose_seed
 
@@ -252,6 +254,38 @@ def test_asids_are_kept_for_others():
         await session.works(await session.client("third"))
 
     serve(run, config={"channels": 16, "asids": 5}, applications=3)
+
+
+def test_slow_openings(monkeypatch: pytest.MonkeyPatch):
+    """While the first channel of an application opens slowly, others open theirs, and no more than
+    before."""
+
+    async def run(session: Session) -> None:
+        greedy = await session.client("greedy")
+        await greedy.stream()
+        slow, third = await session.client("slow"), await session.client("third")
+        start, gate = Channel._start, asyncio.Event()
+
+        async def slowly(channel: Channel) -> None:
+            if "'slow'" in str(channel.space):
+                await gate.wait()
+            await start(channel)
+
+        monkeypatch.setattr(Channel, "_start", slowly)
+        opening = asyncio.ensure_future(slow.stream())
+        try:
+            async with asyncio.timeout(HANGS / 4):
+                await session.machine.wait_cycles(2000)
+                await greedy.stream(space=greedy.create_space("second"))
+                with pytest.raises(DeviceError, match="no channel for another address space"):
+                    await greedy.stream(space=greedy.create_space("third"))
+                await session.works(third)
+            assert not opening.done()
+        finally:
+            gate.set()
+        await session.works(slow, await opening)
+
+    serve(run, config={"channels": 4, "asids": 16}, applications=3)
 
 
 def test_calls_at_the_wrong_time():
