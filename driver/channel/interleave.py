@@ -5,15 +5,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from signalbox.driver.platform.whole import check_whole
-
-__all__ = ["UNIT_NS", "GroupSettings", "Interleave", "interleaved"]
+__all__ = ["LONGEST_NS", "UNIT_NS", "GroupSettings", "Interleave", "interleaved"]
 
 UNIT_NS = 1024
 """Unit of the slices of groups, in ns (3.4)."""
 
-_LONGEST = 255 << 15
-"""Longest slice, in units."""
+LONGEST_NS = (255 << 15) * UNIT_NS
+"""Longest slice, in ns."""
 
 _Group = TypeVar("_Group")
 
@@ -47,9 +45,8 @@ class GroupSettings:
     level: Interleave = Interleave.LOW
 
     def __post_init__(self) -> None:
-        check_whole(self)
-        if not 1 <= self.slice_ns <= _LONGEST * UNIT_NS:
-            raise ValueError(f"slice_ns = {self.slice_ns} is outside 1 … {_LONGEST * UNIT_NS}")
+        if not 1 <= self.slice_ns <= LONGEST_NS:
+            raise ValueError(f"slice_ns = {self.slice_ns} is outside 1 … {LONGEST_NS}")
 
     @property
     def slice_fields(self) -> tuple[int, int]:
@@ -64,6 +61,10 @@ class GroupSettings:
         """The slice, in units."""
         timeout, scale = self.slice_fields
         return timeout << scale
+
+    def cycles(self, cycle_ns: int) -> int:
+        """The slice in cycles of `cycle_ns` ns, each unit rounded up."""
+        return self.units * -(-UNIT_NS // cycle_ns)
 
 
 def interleaved(groups: Mapping[_Group, GroupSettings]) -> list[_Group]:

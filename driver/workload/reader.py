@@ -10,6 +10,11 @@
     channels_per_level = [1, 1]
     stream_priorities = 2
     slice = 2000               # time slice of every channel, in cycles
+    scheduling = "flat"        # each channel by its own slice; or "runlist": the channels of one
+                               # address space at a time have a turn. The machine then gets as many
+                               # runlist_entries as needed, unless [machine] says how many
+    turn = 5000                # with "runlist": time slice of every address space, in cycles,
+                               # rounded up to units of 1,024 ns; default 1.05 ms
 
     [limits]                   # optional; for machines with nested_kernels
     nesting_depth = 4          # levels of kernels that launch kernels, 1 … 24; default 1. Also the
@@ -18,6 +23,9 @@
 
     [[space]]                  # optional; an address space
     name = "a"
+    interleave = "high"        # with "runlist": how often it has a turn; or "medium", or "low"
+                               # (default), as the device's own space (`driver.channel.interleave`)
+    turn = 2000                # its time slice, in place of that in [policy]
 
     [[stream]]
     name = "low"
@@ -108,6 +116,12 @@ from signalbox.driver.workload import experiment
 from signalbox.driver.workload.child_reader import adopt
 from signalbox.driver.workload.kernel_reader import check_kernels, read_kernels
 from signalbox.driver.workload.nested_reader import check_nested, read_limits, read_nested
+from signalbox.driver.workload.runlist_reader import (
+    TurnsSpec,
+    read_spaces,
+    read_turns,
+    with_runlist,
+)
 from signalbox.driver.workload.specs import (
     DATA,
     POLICIES,
@@ -117,6 +131,7 @@ from signalbox.driver.workload.specs import (
     LimitsSpec,
     NestedSpec,
     PolicySpec,
+    SpaceSpec,
     Spec,
     StreamSpec,
     Workload,
@@ -164,15 +179,17 @@ def _workload(tables: dict[str, Any], file: str, name: str) -> Workload:
     """Check the tables of a workload file."""
     top = Table(file, "the top level", tables)
     top.known(_TABLES)
-    spaces = _spaces(top)
-    streams = _streams(top, spaces)
     config = _config(Table(file, "[machine]", top.table("machine")))
+    policy = Table(file, "[policy]", top.table("policy"))
+    turns = read_turns(policy, config)
+    spaces = read_spaces(top, turns, config)
+    streams = _streams(top, spaces)
     limits = read_limits(Table(file, "[limits]", top.table("limits")), config)
     copies, kernels, nested = _work(top, streams, config, limits)
     workload = Workload(
         name=name or file,
         config=config,
-        policy=_policy(Table(file, "[policy]", top.table("policy")), streams),
+        policy=_policy(policy, streams, turns),
         spaces=spaces,
         streams=streams,
         copies=copies,
@@ -183,7 +200,7 @@ def _workload(tables: dict[str, Any], file: str, name: str) -> Workload:
     _check_policy(workload, file)
     _check_asids(workload, file)
     _refuse_cycles(workload.work, file)
-    return workload
+    return with_runlist(workload, file, top.table("machine"))
 
 
 def _config(table: Table) -> Config:
@@ -194,26 +211,16 @@ def _config(table: Table) -> Config:
         raise table.error(str(error)) from error
 
 
-def _spaces(top: Table) -> tuple[str, ...]:
-    spaces: list[str] = []
-    for table in top.tables("space"):
-        table.known({"name"})
-        name = table.text("name", None)
-        if name in spaces:
-            raise table.error(f"name = {name!r} is used twice")
-        spaces.append(name)
-    return tuple(spaces)
-
-
-def _streams(top: Table, spaces: tuple[str, ...]) -> tuple[StreamSpec, ...]:
+def _streams(top: Table, spaces: tuple[SpaceSpec, ...]) -> tuple[StreamSpec, ...]:
     streams: list[StreamSpec] = []
+    names = {space.name for space in spaces}
     for table in top.tables("stream"):
         table.known({"name", "priority", "space", "null"})
         name = table.text("name", None)
         if any(stream.name == name for stream in streams):
             raise table.error(f"name = {name!r} is used twice")
         space = table.text("space", None) if "space" in table.values else None
-        if space is not None and space not in spaces:
+        if space is not None and space not in names:
             raise table.error(f"space = {space!r}: there is no such address space")
         priority, null = table.number("priority", 0, -LONGEST), table.flag("null")
         streams.append(StreamSpec(name, priority, space, null))
@@ -222,7 +229,7 @@ def _streams(top: Table, spaces: tuple[str, ...]) -> tuple[StreamSpec, ...]:
     return tuple(streams)
 
 
-def _policy(table: Table, streams: tuple[StreamSpec, ...]) -> PolicySpec:
+def _policy(table: Table, streams: tuple[StreamSpec, ...], turns: TurnsSpec) -> PolicySpec:
     table.known({item.name for item in fields(PolicySpec)})
     counts = table.values.get("channels_per_level")
     if counts is not None and (
@@ -238,6 +245,8 @@ def _policy(table: Table, streams: tuple[StreamSpec, ...]) -> PolicySpec:
         channels_per_level=None if counts is None else tuple(counts),
         stream_priorities=priorities or max(used, table.number("levels", used, 1, 64)),
         slice=table.number("slice", PolicySpec.slice, 1, 1 << 31),
+        scheduling=turns.scheduling,
+        turn=turns.turn,
     )
 
 

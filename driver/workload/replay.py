@@ -120,7 +120,7 @@ class Replay:
 
     One task submits copies and kernels at their times (`Agenda`). Dependencies are events, which
     the channels wait for. `seed` determines the random data. Under a `NoPriorityPolicy`, kernels
-    have no priorities either.
+    have no priorities either. The device has the scheduling of the workload's policy.
     """
 
     def __init__(self, device: Device, workload: Workload, *, seed: int = 0) -> None:
@@ -190,8 +190,8 @@ class Replay:
             await self._device.free(buffer)
         for stream in self._streams.values():
             await stream.close()
-        for name in self._workload.spaces:
-            await self._device.close_space(self._spaces[name])
+        for space in self._workload.spaces:
+            await self._device.close_space(self._spaces[space.name])
 
     def _actions(self, order: Sequence[Request], start: int) -> list[Action]:
         """Submissions and cancellations of a run that starts in machine cycle `start`."""
@@ -238,8 +238,12 @@ class Replay:
 
     async def _open_streams(self) -> None:
         """Create address spaces and streams."""
-        for name in self._workload.spaces:
-            self._spaces[name] = self._device.create_space(name)
+        for space in self._workload.spaces:
+            self._spaces[space.name] = self._device.create_space(space.name)
+        if self._workload.policy.scheduling == "runlist":
+            for name, group in self._workload.groups.items():
+                settings = {"slice_ns": group.slice_ns, "level": group.level}
+                await self._device.runlist.configure(self._spaces[name], **settings)
         for spec in self._workload.streams:
             space = self._spaces[spec.space]
             stream = await self._device.stream(spec.priority, space=space, name=spec.name)

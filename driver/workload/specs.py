@@ -1,9 +1,10 @@
-"""Contents of a checked workload file: streams, policy, copies, kernels, ordered requests."""
+"""Contents of a checked workload file: spaces, streams, policy, work, ordered requests."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 
+from signalbox.driver.channel.interleave import GroupSettings, Interleave, interleaved
 from signalbox.driver.channel.priority_policy import (
     CountFirstPolicy,
     NoPriorityPolicy,
@@ -11,6 +12,7 @@ from signalbox.driver.channel.priority_policy import (
 )
 from signalbox.driver.channel.settings import ChannelSettings
 from signalbox.driver.runtime.limits import DEFAULTS, Limit
+from signalbox.driver.runtime.own_machine import Scheduling
 from signalbox.driver.workload.nested_jobs import ALGORITHMS, Algorithm
 from signalbox.driver.workload.references import REFERENCES, Reference, Shape
 from signalbox.hw.config import Config
@@ -25,6 +27,7 @@ __all__ = [
     "NestedSpec",
     "PolicySpec",
     "Request",
+    "SpaceSpec",
     "Spec",
     "StreamSpec",
     "Workload",
@@ -45,6 +48,16 @@ POLICIES = {
 
 
 @dataclass(frozen=True)
+class SpaceSpec:
+    """One [[space]]: interleave level and slice, in cycles, of its time-slice group. `turn` None:
+    that of [policy]."""
+
+    name: str
+    interleave: Interleave = Interleave.LOW
+    turn: int | None = None
+
+
+@dataclass(frozen=True)
 class StreamSpec:
     """One [[stream]]. `null` : like CUDA's NULL stream, in order with all streams of its space."""
 
@@ -56,13 +69,16 @@ class StreamSpec:
 
 @dataclass(frozen=True)
 class PolicySpec:
-    """[policy]; see `driver.channel.priority_policy.LevelledChannels`."""
+    """[policy]; see `driver.channel.priority_policy.LevelledChannels`. `scheduling` : of channels.
+    `turn` : slice of time-slice groups, in cycles; None: the driver's."""
 
     kind: str = "priority"
     levels: int = 1
     channels_per_level: tuple[int, ...] | None = None
     stream_priorities: int | None = None
     slice: int = ChannelSettings.slice_cycles
+    scheduling: Scheduling = "flat"
+    turn: int | None = None
 
     def make(self, kind: str | None = None) -> PriorityPolicy | NoPriorityPolicy:
         """Create the policy, or one of another `kind` with the same channels."""
@@ -264,7 +280,7 @@ class Workload:
     name: str
     config: Config
     policy: PolicySpec
-    spaces: tuple[str, ...]
+    spaces: tuple[SpaceSpec, ...]
     streams: tuple[StreamSpec, ...]
     copies: tuple[CopySpec, ...]
     kernels: tuple[KernelSpec, ...] = ()
@@ -275,6 +291,29 @@ class Workload:
     def launches(self) -> tuple[KernelSpec | NestedSpec, ...]:
         """All work launched by the driver: kernels, and algorithms with nested launches."""
         return (*(one for one in self.kernels if one.parent is None), *self.nested)
+
+    @property
+    def groups(self) -> dict[str | None, GroupSettings]:
+        """Settings of the time-slice group of each address space with streams, by name; None: the
+        device's own."""
+        specs = {space.name: space for space in self.spaces}
+        used = dict.fromkeys(stream.space for stream in self.streams)
+        return {name: self._group(SpaceSpec("") if name is None else specs[name]) for name in used}
+
+    @property
+    def round_cycles(self) -> int:
+        """Cycles of a round of the runlist: the slices of all its turns; 0 without a runlist."""
+        if self.policy.scheduling == "flat":
+            return 0
+        groups, cycle_ns = self.groups, self.config.cycle_ns
+        return sum(groups[name].cycles(cycle_ns) for name in interleaved(groups))
+
+    def _group(self, space: SpaceSpec) -> GroupSettings:
+        """Settings of the time-slice group of an address space."""
+        turn = self.policy.turn if space.turn is None else space.turn
+        if turn is None:
+            return GroupSettings(level=space.interleave)
+        return GroupSettings(turn * self.config.cycle_ns, space.interleave)
 
     @property
     def work(self) -> tuple[Spec, ...]:

@@ -32,7 +32,7 @@ from signalbox.tb.driver.hangs import HANGS
 EXAMPLES = {
     path.stem: path for path in sorted(Path(driver.__file__).parent.glob("workloads/*.toml"))
 }
-COPIES = ("eight-priorities", "fault-repair", "published-order", "two-spaces")
+COPIES = ("eight-priorities", "fault-repair", "published-order", "runlist", "two-spaces")
 IN_OUT = ("in", "out")
 STREAM = "[[stream]]\nname = 's'\n"
 
@@ -41,7 +41,10 @@ def play(workload: Workload, kind: str | None = None, machine: FakeMachine | Non
     fake = machine or FakeMachine(replace(workload.config, memory_bytes=SPACE))
 
     async def main():
-        device = await Device.open(fake, workload.policy.make(kind), workload.policy.settings())
+        policy = workload.policy
+        device = await Device.open(
+            fake, policy.make(kind), policy.settings(), scheduling=policy.scheduling
+        )
         return await asyncio.wait_for(run(device, workload, seed=1), HANGS)
 
     return asyncio.run(main())
@@ -72,6 +75,7 @@ def test_examples_are_there():
         "nested",
         "never-ending",
         "published-order",
+        "runlist",
         "two-applications",
         "two-spaces",
         "video",

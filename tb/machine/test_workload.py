@@ -19,7 +19,9 @@ from signalbox.tb.folders import ROOT, SIM_BUILD
 from signalbox.tb.reports import timeline, workload
 from signalbox.tb.reports.activity import HALTED, OWN_COPY, activity
 from signalbox.tb.reports.readback import Events, read_back
+from signalbox.tb.reports.turns import turns_table
 from signalbox.tb.simulation import trace
+from signalbox.tb.simulation.sizes import SIZES
 from signalbox.tb.simulation.workload import (
     RESULT,
     Progress,
@@ -113,6 +115,53 @@ def test_eight_priorities():
     *lower, soon, urgent, now = gains
     assert lower == sorted(lower), gains
     assert lower[0] < 1 < lower[-2] and min(soon, urgent, now) > max(2.5, lower[-1]), gains
+
+
+def test_runlist(tmp_path: Path):
+    """HOST-7: by its interleave level, the sensor has turns sooner than the programs that copy all
+    the time, which share the rest equally; table and timeline show the turns of the trace."""
+    assert machine(load(EXAMPLES / "runlist.toml")) == SIZES["default"]
+    run, low = played("runlist", "none"), tmp_path / "low.toml"
+    low.write_text(example("runlist").read_text().replace('interleave = "high"', ""))
+    later = simulate_workload(low, "none", seed=1)
+    means = [
+        report.Spread.of([record.latency for record in one.result.of("sample")]).mean
+        for one in (run, later)
+    ]
+    assert 5 * means[0] < means[1]
+    done = {"none": activity(run.result, run.events)}
+    turns = done["none"].turns
+    assert all(first.name != second.name for first, second in pairwise(turns))
+    assert all(first.end <= second.start for first, second in pairwise(turns))
+    counts = Counter(turn.name for turn in turns)
+    bulk = [counts[name] for name in ("camera", "backup", "logs")]
+    assert counts["sensor"] >= 12 and max(bulk) - min(bulk) <= 2, counts
+    rows = [line.split() for line in turns_table(run.result, {"run": turns}).splitlines()]
+    shown = [row[:5] for row in rows if row[0] in counts]
+    assert shown == [
+        ["sensor", "high", "515", "3", str(counts["sensor"])],
+        *(
+            [name, "low", "1,030", "1", str(count)]
+            for name, count in zip(("camera", "backup", "logs"), bulk, strict=True)
+        ),
+    ]
+    events = read_back(tmp_path / "timeline.pftrace", done)["none", timeline.TURN]
+    names = [event.name for _, event in events if event.type == TrackEvent.TYPE_SLICE_BEGIN]
+    assert names == [turn.name for turn in turns]
+    assert balanced(events)
+    flat = played("published-order", "none")
+    assert not activity(flat.result, flat.events).turns
+
+
+def test_runlist_is_shown():
+    out = io.StringIO()
+    assert workload.main([str(example("runlist")), "--seed", "1"], out) == 0
+    text = out.getvalue()
+    assert max(map(len, text.splitlines())) <= 100
+    assert "Scheduling: by a runlist, with room for 16 turns.\n" in text
+    run = played("runlist", "none")
+    done = activity(run.result, run.events)
+    assert turns_table(run.result, {workload.WITHOUT: done.turns}) in text
 
 
 def test_waits_are_named():

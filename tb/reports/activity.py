@@ -24,6 +24,7 @@ from signalbox.hw.methods import (
 )
 from signalbox.tb.reports.kernel_lives import KernelActivity, KernelLife, kernel_activity
 from signalbox.tb.reports.translation import Translation, translation
+from signalbox.tb.reports.turns import Turn, turns
 from signalbox.tb.simulation import trace
 
 __all__ = ["HALTED", "OWN_COPY", "OWN_KERNEL", "Activity", "CopySpan", "Span", "activity"]
@@ -88,6 +89,7 @@ class Activity:
     methods, waits : spans of each channel, without overlaps.
     doorbells : cycles of the doorbells of each channel.
     floor : holders of the time slice, with channel numbers as names.
+    turns : turns of address spaces by the runlist, if there is one.
     semaphores : (cycle, value) of each change, by on-chip index, beginning with (0, 0).
     errors : (cycle, channel, cause).
     translation : look-ups, page walks, invalidations, faults.
@@ -100,6 +102,7 @@ class Activity:
     waits: dict[int, list[Span]] = field(default_factory=lambda: defaultdict(list))
     doorbells: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
     floor: list[Span] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
     semaphores: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     errors: list[tuple[int, int, str]] = field(default_factory=list)
     translation: Translation = field(default_factory=lambda: Translation({}))
@@ -142,6 +145,7 @@ def activity(result: Result, events: Sequence[trace.Event]) -> Activity:
     for event in events:
         found.take(event)
     done = found.finish()
+    done.turns = turns(result, [(one.start, one.end, int(one.name)) for one in done.floor])
     done.translation = translation(result.spaces, events, result.start)
     return done
 

@@ -2,13 +2,14 @@
 
     write(Path("timeline.pftrace"), {"priorities": activity, "baseline": other})
 
-Each run is a process. Its tracks are: the holder of the time slice, the copy engines, the channels
-and the on-chip semaphores; the kernels of each stream, with their waits, and those that they
-launch; for each SM its block slots, with launches of children and the saving of stopped blocks,
-its hardware warps and the number of resident warps; and for each address space its page walks in
-flight and its misses, with invalidations and faults. Arrows lead from a doorbell to the copy on the
-engine and to its end; from a launch in a channel to the kernel's first warp and to its end; and
-from a launch by a block to the child's first block.
+Each run is a process. Its tracks are: the holder of the time slice, with a runlist also the address
+space that has the turn, the copy engines, the channels and the on-chip semaphores; the kernels of
+each stream, with their waits, and those that they launch; for each SM its block slots, with
+launches of children and the saving of stopped blocks, its hardware warps and the number of resident
+warps; and for each address space its page walks in flight and its misses, with invalidations and
+faults. Arrows lead from a doorbell to the copy on the engine and to its end; from a launch in a
+channel to the kernel's first warp and to its end; and from a launch by a block to the child's first
+block.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,6 +31,7 @@ __all__ = [
     "KERNELS",
     "SAVING",
     "TRANSLATION",
+    "TURN",
     "WARPS",
     "block_track",
     "channel_track",
@@ -44,6 +46,9 @@ __all__ = [
 
 FLOOR = "time slice"
 """Name of the track that shows the holder of the time slice."""
+
+TURN = "turn"
+"""Name of the track that shows the address space that has the turn by the runlist."""
 
 KERNELS = "kernels"
 """Name of the track group of kernels, with one track per stream, and tracks for their children."""
@@ -138,6 +143,10 @@ class _Run:
         floor = process.track(FLOOR)
         for span in activity.floor:
             process.slice(floor, span.start, span.end, f"channel {span.name}")
+        if activity.turns:
+            track = process.track(TURN)
+            for turn in activity.turns:
+                process.slice(track, turn.start, turn.end, turn.name)
         for engine in sorted({copy.engine for copy in activity.copies}):
             track = process.track(engine_track(engine))
             for copy in activity.of_engine(engine):

@@ -40,6 +40,7 @@ from signalbox.tb.reports.kernel_tables import (
     sms_table,
     stops_table,
 )
+from signalbox.tb.reports.turns import turns_table
 from signalbox.tb.simulation.runner import SIMULATORS, choose_seed
 from signalbox.tb.simulation.workload import (
     Progress,
@@ -199,6 +200,9 @@ def _introduce(
         f"on {chosen.simulator.capitalize()}",
         file=out,
     )
+    if workload.policy.scheduling == "runlist":
+        room = counted(config.runlist_entries, "turn")
+        print(f"Scheduling: by a runlist, with room for {room}.", file=out)
     if workload.launches:
         core = "timing cores" if config.timing_core else counted(config.lanes, "lane")
         if chosen.core is not None:
@@ -288,6 +292,13 @@ def _show(workload: Workload, runs: dict[str, Run], done: dict[str, Activity], o
         print("\nLatency of copies by stream, in cycles (lower priority numbers are more", file=out)
         print("urgent, as in CUDA), from when a copy could begin to its last byte:\n", file=out)
         print(report.streams_table(results), file=out)
+    if workload.policy.scheduling == "runlist":
+        first = next(iter(results.values()))
+        print(
+            "\nTurns of address spaces by the runlist, and cycles in which they had the", file=out
+        )
+        print("time slice (adjacent turns of one space count as one):\n", file=out)
+        print(turns_table(first, {title: run.turns for title, run in done.items()}), file=out)
     print("\nThe machine:\n", file=out)
     print(_machine_table(workload, runs, done), file=out)
     _show_translation(results, done, out)

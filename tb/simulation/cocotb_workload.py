@@ -31,9 +31,12 @@ _LOOK_CYCLES = 2000
 _REPORT_SECONDS = 1.0
 
 _PATIENCE_CYCLES = 100_000
-"""Base of the maximum number of cycles without a finished copy or kernel or a placed block, to
-which the duration of the largest copy, the time of the last request and the longest repair are
-added."""
+"""Basis of the maximum number of cycles without an end of a copy or kernel, or a placed block. The
+duration of the largest copy, the time of the last request, the longest repair and rounds of the
+runlist are added."""
+
+_ROUNDS = 4
+"""Rounds of the runlist in which each stream goes on."""
 
 _KINDS: dict[type[Exception], str] = {
     VerifyError: "failed",
@@ -68,7 +71,11 @@ async def _open(
     policy, compute = spec.policy, ComputeSettings(urgency=job["urgency"])
     try:
         return await Device.open(
-            machine, policy.make(job["policy"]), policy.settings(), compute=compute
+            machine,
+            policy.make(job["policy"]),
+            policy.settings(),
+            compute=compute,
+            scheduling=policy.scheduling,
         )
     except tuple(_KINDS) as error:
         outcome["error"] = _described(error)
@@ -109,6 +116,7 @@ class _Watch:
         self._quiet += max((kernel.cancel_at or 0 for kernel in spec.kernels), default=0)
         self._quiet += max((kernel.delay or 0 for kernel in spec.kernels), default=0)
         self._quiet += max((copy.repair_after for copy in copies), default=0)
+        self._quiet += _ROUNDS * spec.round_cycles
         self._blocks = device.control if spec.launches else None
         self.rate = 0.0
 

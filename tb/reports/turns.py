@@ -1,0 +1,62 @@
+"""Turns of address spaces by a runlist during a run, derived from its trace and its records.
+
+An address space has a turn from the time slice of one of its channels to that of another space's
+channel. So turns of one space with nothing between them are one, and turns without work are none.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from signalbox.driver.channel.interleave import interleaved
+from signalbox.driver.text_table import number, table
+from signalbox.driver.workload.records import Result
+
+__all__ = ["OWN", "Turn", "turns", "turns_table"]
+
+OWN = "device"
+"""Name of the device's own address space."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A turn of address space `name`, from cycle `start` to the last cycle in which one of its
+    channels had the time slice, `end`."""
+
+    start: int
+    end: int
+    name: str
+
+
+def turns(result: Result, floor: Sequence[tuple[int, int, int]]) -> list[Turn]:
+    """Turns of a run, in order; none with flat scheduling. `floor` : (start, end, channel) of each
+    time slice, in order."""
+    if result.workload.policy.scheduling == "flat":
+        return []
+    spaces = {stream.name: stream.space for stream in result.workload.streams}
+    records = (*result.records, *result.kernels)
+    names = {record.channel: spaces[record.stream] or OWN for record in records}
+    found: list[Turn] = []
+    for start, end, channel in floor:
+        if channel not in names:
+            continue
+        if found and found[-1].name == names[channel]:
+            start = found.pop().start
+        found.append(Turn(start, end, names[channel]))
+    return found
+
+
+def turns_table(result: Result, found: dict[str, Sequence[Turn]]) -> str:
+    """Level and slice of each group, its turns in a round, and its turns in each run."""
+    groups, cycle_ns = result.workload.groups, result.workload.config.cycle_ns
+    order = interleaved(groups)
+    rows: list[list[object]] = []
+    for name, group in groups.items():
+        row: list[object] = [name or OWN, group.level.name.lower()]
+        row += [number(group.cycles(cycle_ns)), order.count(name)]
+        for run in found.values():
+            mine = [turn.end - turn.start for turn in run if turn.name == (name or OWN)]
+            row += [number(len(mine)), number(sum(mine))]
+        rows.append(row)
+    head = ["space", "interleave", "slice", "per round", *["turns", "cycles"] * len(found)]
+    runs = [part for run in found for part in (run, None)]
+    return table(rows, ["", "", "", "", *runs], head)
