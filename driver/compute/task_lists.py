@@ -6,7 +6,7 @@ from signalbox.driver.platform.control_port import ControlPort
 from signalbox.driver.platform.fair_lock import FairLock
 from signalbox.hw.config import level_bits, list_entry_bytes
 
-__all__ = ["TaskListError", "TaskLists", "log_size"]
+__all__ = ["TaskListError", "TaskLists", "list_bytes", "log_size"]
 
 _MOST_LOG_SIZE = 20
 
@@ -29,6 +29,14 @@ def log_size(rows: int, waiting: int) -> int:
     if waiting < 1 or size > _MOST_LOG_SIZE:
         raise ValueError(f"waiting = {waiting}: 1 … {(1 << _MOST_LOG_SIZE) - rows}")
     return size
+
+
+def list_bytes(
+    *, rows: int, contexts: int, waiting: int, save_places: int, nested_kernels: int
+) -> int:
+    """Size of all task lists; see `TaskLists`. Raises `ValueError`."""
+    lists = contexts << level_bits(nested_kernels)
+    return lists * list_entry_bytes(save_places) << log_size(rows, waiting)
 
 
 class TaskLists:
@@ -55,8 +63,13 @@ class TaskLists:
         self._control = control
         self._lock = FairLock(control.machine)
         self._log_size = log_size(rows, waiting)
-        lists = contexts << level_bits(nested_kernels)
-        size = lists * list_entry_bytes(save_places) << self._log_size
+        size = list_bytes(
+            rows=rows,
+            contexts=contexts,
+            waiting=waiting,
+            save_places=save_places,
+            nested_kernels=nested_kernels,
+        )
         self._buffer = memory.allocate_pages(size, name="task lists")
         self._space: AddressSpace | None = None
 

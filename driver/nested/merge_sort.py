@@ -1,5 +1,6 @@
 """Merge sort by recursion: a kernel launches one kernel per half, and merges the sorted halves."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -169,6 +170,14 @@ class MergeSort:
         """Number of generations of kernels that sort `count` words."""
         return 1 if count <= LEAF else 1 + MergeSort.depth(count - count // 2)
 
+    @staticmethod
+    def children(count: int) -> int:
+        """Number of kernels, besides the first, that sort `count` words."""
+        sizes, found = Counter({count: 1}), 0
+        while sizes := _halves(sizes):
+            found += sizes.total()
+        return found
+
     async def launch(self, *, priority: int | None = None) -> Task:
         """Launch a sort; `Family.finish` waits for its end. Raises as `Family.launch`."""
         return await self.family.launch(MERGE_SORT, 32, self._args, priority=priority)
@@ -180,6 +189,16 @@ class MergeSort:
     async def free(self) -> None:
         """Free its memory, once nothing runs."""
         await self.family.free()
+
+
+def _halves(sizes: Counter[int]) -> Counter[int]:
+    """Numbers of the children of kernels, each by its number of words."""
+    halves: Counter[int] = Counter()
+    for words, number in sizes.items():
+        if words > LEAF:
+            halves[words // 2] += number
+            halves[words - words // 2] += number
+    return halves
 
 
 def check(data: Buffer, count: int) -> None:

@@ -177,6 +177,11 @@ class Refinement:
 
             return cls(result, family, await node(0, size.bit_length() - 1, 0))
 
+    @staticmethod
+    def children(levels: int) -> int:
+        """Number of kernels, besides the first, for `levels` levels."""
+        return sum(4**level for level in range(1, levels))
+
     async def launch(self, *, priority: int | None = None) -> Task:
         """Launch a refinement; `Family.finish` waits for its end. Raises as `Family.launch`."""
         return await self.family.launch(REFINE, 32, self._args, priority=priority)

@@ -5,7 +5,7 @@ Python.
     task = await job.launch(priority=5)
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +16,7 @@ import numpy as np
 from signalbox.driver.compute.tasks import Task
 from signalbox.driver.device import Device
 from signalbox.driver.kernels.library import Kernel
-from signalbox.driver.memory.physical import Buffer
+from signalbox.driver.memory.physical import Buffer, page_for
 from signalbox.driver.nested.breadth_first import (
     BREADTH_FIRST,
     EDGES,
@@ -29,10 +29,12 @@ from signalbox.driver.nested.merge_sort import MERGE_SORT, MergeSort
 from signalbox.driver.nested.refinement import REFINE, Refinement
 from signalbox.driver.runtime.stream import Stream
 from signalbox.driver.workload.expected_data import GUARD, ExpectedData
+from signalbox.hw.qmd import QMD_BYTES
 
 __all__ = [
     "ALGORITHMS",
     "Algorithm",
+    "Needs",
     "NestedJob",
     "distances",
     "graph",
@@ -45,6 +47,13 @@ _TOLERANCE = 20
 
 _HEAVY = 40
 """Number of edges of the two vertices with most edges."""
+
+_LIGHT = 3
+"""Maximum number of edges of the other vertices."""
+
+_RECORD_BYTES = 4 * 2 * QMD_BYTES
+"""Memory for the record of a child and its arguments: the driver allocates records in chunks, each
+of which takes a page of four times its size."""
 
 
 # Inputs and results
@@ -77,7 +86,7 @@ def refined(field: np.ndarray, tolerance: int, levels: int) -> np.ndarray:
 def graph(numbers: np.random.Generator, count: int, heavy: int) -> tuple[np.ndarray, np.ndarray]:
     """A random graph in compressed rows. Two vertices have `heavy` edges, the others few or
     none."""
-    degrees = numbers.integers(0, 4, count)
+    degrees = numbers.integers(0, _LIGHT + 1, count)
     degrees[numbers.choice(count, 2, replace=False)] = heavy
     rows = np.concatenate(([0], np.cumsum(degrees)))
     return rows, numbers.integers(0, count, int(rows[-1]))
@@ -163,6 +172,45 @@ async def _breadth_first(
 
 
 @dataclass(frozen=True)
+class Needs:
+    """Memory for one run of an algorithm: numbers of buffers by their size in bytes, and number of
+    children."""
+
+    buffers: Counter[int]
+    children: int
+
+    @property
+    def memory(self) -> int:
+        """Upper bound in bytes, without kernels and page tables."""
+        buffers = sum(count * _pages(size) for size, count in self.buffers.items())
+        return buffers + self.children * _RECORD_BYTES
+
+
+def _pages(size: int) -> int:
+    """Bytes of the pages of a buffer."""
+    page = page_for(size)
+    return -(-size // page) * page
+
+
+def _merge_sort_needs(n: int, levels: int) -> Needs:
+    data, temp, status = 4 * n + GUARD, 4 * n, 4
+    return Needs(Counter([data, temp, status]), MergeSort.children(n))
+
+
+def _refinement_needs(n: int, levels: int) -> Needs:
+    field, result, status, quarters = 4 * n * n, 4 * n * n, 4, 4 * 8
+    children = Refinement.children(levels)
+    return Needs(Counter([field, result, status]) + Counter({quarters: children // 4}), children)
+
+
+def _breadth_first_needs(n: int, levels: int) -> Needs:
+    edges = 2 * _HEAVY + (n - 2) * _LIGHT
+    rows, columns, distances, records = 4 * (n + 1), 4 * (edges + 1), 4 * n, 8 * n
+    state, status = 8, 4
+    return Needs(Counter([rows, columns, distances, records, state, status]), 3)
+
+
+@dataclass(frozen=True)
 class Algorithm:
     """An algorithm with nested launches.
 
@@ -173,6 +221,7 @@ class Algorithm:
     least, most : limits of its size `n`.
     words : number of 32-bit words of the result, by `n`.
     depth : nesting depth that it needs, by `n` and `levels`.
+    needs : memory that it needs at most, by `n` and `levels`.
     prepare : prepares it on a stream, with random input of size `n`. Raises as the algorithm's own
         `prepare`.
     """
@@ -183,6 +232,7 @@ class Algorithm:
     most: int
     words: Callable[[int], int]
     depth: Callable[[int, int], int]
+    needs: Callable[[int, int], Needs]
     prepare: Callable[[Device, Stream, np.random.Generator, int, int], Awaitable[NestedJob]]
 
 
@@ -194,6 +244,7 @@ ALGORITHMS = {
         most=1 << 16,
         words=lambda n: n,
         depth=lambda n, levels: MergeSort.depth(n),
+        needs=_merge_sort_needs,
         prepare=_merge_sort,
     ),
     "refinement": Algorithm(
@@ -203,6 +254,7 @@ ALGORITHMS = {
         most=1 << 10,
         words=lambda n: n * n,
         depth=lambda n, levels: levels,
+        needs=_refinement_needs,
         prepare=_refinement,
     ),
     "breadth first": Algorithm(
@@ -212,6 +264,7 @@ ALGORITHMS = {
         most=1 << 16,
         words=lambda n: n,
         depth=lambda n, levels: 3,
+        needs=_breadth_first_needs,
         prepare=_breadth_first,
     ),
 }

@@ -255,6 +255,11 @@ class NestedSpec:
         return 4 * self.algorithm.words(self.n)
 
     @property
+    def memory(self) -> int:
+        """Memory of all its runs, in bytes, at most."""
+        return self.count * self.algorithm.needs(self.n, self.levels).memory
+
+    @property
     def depth(self) -> int:
         """Nesting depth that it needs."""
         return self.algorithm.depth(self.n, self.levels)

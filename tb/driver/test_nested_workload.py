@@ -1,16 +1,21 @@
 """Algorithms with nested launches in workload files: results compared with numpy's, and refused
 files."""
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from signalbox.driver.device import Device
+from signalbox.driver.runtime.limits import Limit
 from signalbox.driver.workload import nested_jobs
 from signalbox.driver.workload.expected_data import VerifyError
 from signalbox.driver.workload.reader import load, parse
-from signalbox.driver.workload.specs import LimitsSpec
+from signalbox.driver.workload.specs import LimitsSpec, NestedSpec
 from signalbox.driver.workload.toml_table import WorkloadError
+from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
 from signalbox.tb.driver.test_kernel_workload import DEFAULT, HEAD, copy, entry, kernel, play
 
 NESTED = DEFAULT.with_name("nested.toml")
@@ -36,6 +41,46 @@ def every() -> str:
         kernel("more", "saxpy", 2, 25, {"X": "search", "Y": "y", "N": 50, "ALPHA": 3}),
     )
     return MACHINE + LIMITS + HEAD + "".join(work)
+
+
+OTHERS = 3 << 16
+"""Memory that all runs of a space share, in bytes: kernels, fences, page tables, a chunk of
+records."""
+
+
+@pytest.mark.parametrize("count", [1, 5])
+@pytest.mark.parametrize(
+    ("kind", "n", "levels"),
+    [
+        ("merge sort", 1, 1),
+        ("merge sort", 32, 1),
+        ("merge sort", 33, 1),
+        ("merge sort", 3000, 1),
+        ("refinement", 1, 1),
+        ("refinement", 32, 5),
+        ("refinement", 128, 2),
+        ("breadth first", 2, 1),
+        ("breadth first", 5000, 1),
+    ],
+)
+def test_memory(kind: str, n: int, levels: int, count: int):
+    """The memory that the file says it needs suffices for all runs, and is not twice as much."""
+    spec = NestedSpec("x", "s", kind, n, levels, count=count)
+    config = replace(
+        parse(MACHINE + HEAD + nested("a", "merge sort", 1)).config, memory_bytes=SPACE
+    )
+
+    async def used() -> int:
+        device = await Device.open(FakeMachine(config))
+        device.set_limit(Limit.NESTING_DEPTH, 24)
+        stream, free = await device.stream(), device.memory.free_bytes
+        for index in range(count):
+            numbers = np.random.default_rng(index)
+            await spec.algorithm.prepare(device, stream, numbers, n, levels)
+        return free - device.memory.free_bytes
+
+    found = asyncio.run(used())
+    assert spec.memory // 2 < found < spec.memory + OTHERS
 
 
 @pytest.mark.parametrize("kind", ["priority", "none"])

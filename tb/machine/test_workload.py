@@ -30,6 +30,7 @@ from signalbox.tb.simulation.workload import (
     machine,
     read_run,
     simulate_workload,
+    with_save_places,
 )
 
 EXAMPLES = ROOT / "driver" / "workloads"
@@ -447,3 +448,45 @@ def test_memory_follows_the_workload():
     assert config.trace
     assert config.memory_bytes == 1 << 26
     assert machine(load(example("published-order"))).memory_bytes == 1 << 24
+
+
+NESTED = """
+[machine]
+save_places = 8
+nested_kernels = 60
+[limits]
+nesting_depth = 24
+[[stream]]
+name = 's'
+[[nested]]
+stream = 's'
+"""
+
+
+@pytest.mark.parametrize(
+    ("nested", "mebibytes"),
+    [
+        ("kernel = 'merge sort'\nn = 200", 16),
+        ("kernel = 'merge sort'\nn = 32\ncount = 500", 16),  # 12 KiB each
+        ("kernel = 'merge sort'\nn = 65536\ncount = 3", 32),  # 8.5 MiB each, mostly records
+        ("kernel = 'refinement'\nn = 256\nlevels = 8", 128),  # one buffer per divided cell
+    ],
+)
+def test_memory_of_nested_kernels(nested: str, mebibytes: int):
+    """The machine has memory for the records and buffers of all kernels that may be launched."""
+    assert machine(parse(NESTED + nested)).memory_bytes == mebibytes << 20
+
+
+def test_too_many_nested_kernels():
+    with pytest.raises(
+        WorkloadError, match=r"w: it needs 4.* MiB of memory, more than the 256 MiB"
+    ):
+        machine(parse(NESTED + "kernel = 'refinement'\nn = 1024\nlevels = 11", "w"))
+
+
+def test_memory_for_saved_blocks():
+    """With --preempt, there is memory for the state of all blocks; task lists are small."""
+    file = load(EXAMPLES / "many-sms.toml")
+    assert machine(file).memory_bytes == 1 << 24
+    saving = machine(with_save_places(file))
+    assert saving.save_places * saving.place_bytes < saving.memory_bytes == 1 << 27

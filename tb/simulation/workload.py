@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from signalbox.driver.compute.engine import ComputeSettings
+from signalbox.driver.compute.task_lists import list_bytes
 from signalbox.driver.memory.physical import page_for
 from signalbox.driver.workload.reader import load
 from signalbox.driver.workload.records import (
@@ -64,9 +66,9 @@ _POLL_SECONDS = 0.1
 _BUILD_SECONDS = 10.0
 """Seconds between two progress reports before the simulation runs."""
 
-
-_NESTED_TIMES, _NESTED_BYTES = 4, 1 << 18
-"""Memory of an algorithm with nested launches: multiple of its result, and bytes added."""
+_TABLES = 128
+"""Bytes of memory per byte of page tables: 8 bytes per page of 4 KiB, in tables of which a quarter
+is used."""
 
 
 Record = TypeVar("Record", KernelRecord, ChildRecord)
@@ -122,14 +124,16 @@ def machine(workload: Workload) -> Config:
     """Configuration for simulating a workload: with a trace, and with as much memory as it needs.
     Raises `WorkloadError` if that is too much to simulate."""
     asked = workload.config
-    needed = 2 * (asked.channels + 1 + len(workload.spaces)) * (1 << 16)
+    needed = _engine_bytes(asked) if workload.launches else 0
+    needed += 2 * (asked.channels + 1 + len(workload.spaces)) * (1 << 16)
     for copy in workload.copies:
         for size in (copy.src_pitch * copy.height, copy.dst_pitch * copy.height):
             needed += copy.count * (size + page_for(size))
     for kernel in workload.kernels:
         needed += kernel.count * (kernel.size + page_for(kernel.size))
     for nested in workload.nested:
-        needed += nested.count * (_NESTED_TIMES * nested.size + _NESTED_BYTES)
+        needed += nested.memory
+    needed += needed // _TABLES
     size = MEMORY_BYTES
     while size < needed:
         size *= 2
@@ -141,6 +145,18 @@ def machine(workload: Workload) -> Config:
     # Without kernels, no SMs are built.
     sms = asked.sms if workload.launches else 0
     return replace(asked, sms=sms, trace=True, memory_bytes=min(size, asked.memory_bytes))
+
+
+def _engine_bytes(config: Config) -> int:
+    """Memory for task lists and saved blocks."""
+    lists = list_bytes(
+        rows=config.rows,
+        contexts=config.contexts,
+        waiting=ComputeSettings.waiting,
+        save_places=config.save_places,
+        nested_kernels=config.nested_kernels,
+    )
+    return lists + page_for(lists) + config.save_places * config.place_bytes
 
 
 def with_save_places(workload: Workload) -> Workload:
