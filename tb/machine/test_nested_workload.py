@@ -13,6 +13,7 @@ import pytest
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TrackEvent
 
 from signalbox.driver.nested.merge_sort import MergeSort
+from signalbox.driver.server.journal import Entry, Kind
 from signalbox.driver.workload.reader import load
 from signalbox.driver.workload.records import ChildRecord, KernelRecord, Result
 from signalbox.hw.errors import Refusal
@@ -20,7 +21,8 @@ from signalbox.hw.placement.controller import Step
 from signalbox.tb.reports import timeline, workload
 from signalbox.tb.reports.activity import Activity, activity
 from signalbox.tb.reports.kernel_lives import KernelLife, Lost, kernel_activity
-from signalbox.tb.reports.readback import Events, read_back
+from signalbox.tb.reports.readback import Events, read, read_back
+from signalbox.tb.reports.served import MACHINE, write
 from signalbox.tb.simulation import trace
 from signalbox.tb.simulation.sizes import NESTED
 from signalbox.tb.simulation.workload import Run, machine, simulate_workload
@@ -400,3 +402,62 @@ def test_what_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     assert text.count("launched by kernels, by depth") == 2
     assert not any("sort." in line for line in text.splitlines())
     assert "timeline-nested.pftrace" in text and not capsys.readouterr().err
+
+
+@pytest.mark.nightly
+def test_timeline_of_a_server(tmp_path: Path):
+    """Recorded by a server, the same trace shows the same children, launches and arrows."""
+    run, found = played("priority"), children("priority")
+    start, file = run.result.start, tmp_path / "timeline.pftrace"
+    channels = sorted({kernel.channel for kernel in run.result.kernels})
+    entries = [Entry(0, Kind.CAME, 0, "all", 1)]
+    entries += [Entry(0, Kind.OPENED, 0, "all", 1, channel) for channel in channels]
+    write(file, entries, run.events, sms=NESTED.sms)
+    events = read(file)
+    tasks = [
+        pair for track, listed in events.items() if track[0] != MACHINE for pair in lives(listed)
+    ]
+    wanted = Counter((child.launched + start, child.over + start) for child in found)
+    assert Counter(tasks) == wanted
+    slices = [one for one in begun(events) if one[0][0] == MACHINE]
+    launches = [one for one in slices if one[2].name.startswith("launch of ")]
+    assert len(launches) == len(found)
+    blocks = {
+        flow: (track, cycle)
+        for track, cycle, event, _ in slices
+        for flow in event.flow_ids
+        if not event.name.startswith("launch of ")
+    }
+    arrows = Counter(
+        (launched[0], launched[1], blocks[launched[2].flow_ids[0]]) for launched in launches
+    )
+    assert arrows == Counter(
+        (
+            (MACHINE, timeline.sm_track(block.sm), timeline.block_track(block.slot)),
+            launch.start + start,
+            first_block(launch.child, start),
+        )
+        for sm in done("priority").compute.sms
+        for block in sm.blocks
+        for launch in block.launches
+        if launch.child is not None
+    )
+
+
+def lives(listed: list[tuple[int, TrackEvent]]) -> list[tuple[int, int]]:
+    """Start and end of each slice of a track that is a task launched by another one."""
+    ends = iter(listed)
+    found = [(cycle, event, next(ends)[0]) for cycle, event in ends if event.HasField("name")]
+    return [
+        (cycle, end)
+        for cycle, event, end in found
+        for note in event.debug_annotations
+        if note.name == "launched by" and note.string_value != "the driver"
+    ]
+
+
+def first_block(child: KernelLife, start: int) -> tuple[tuple[str, ...], int]:
+    """Track of the block with the first warp of a kernel, and the cycle in which that starts."""
+    block = min(child.blocks, key=lambda one: min(warp.start for warp in one.warps))
+    track = MACHINE, timeline.sm_track(block.sm), timeline.block_track(block.slot)
+    return track, child.first_warp.start + start

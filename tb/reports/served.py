@@ -5,8 +5,10 @@
 Each application is a process of Perfetto. Its tracks are: the pointers on its queue, its warps on
 the SMs, and its tasks, on as many tracks as run at the same time. The machine is a process, too:
 each block slot of an SM shows the owner of its block, and each SM the number of its warps. An arrow
-leads from a task to its first block. Kernels launched by kernels are tasks of their parent's
-application, from their first block to their last. A stopped block stays until its state is saved.
+leads from a task to its first block. Kernels that were launched by kernels are tasks of their
+parent's application, from the launch on. The launch is a slice inside that of the parent's block,
+from which the arrow leads to the child's first block. A stopped block stays until its state is
+saved.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,10 +20,13 @@ from pathlib import Path
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
 from signalbox.driver.server.journal import Entry, Kind
+from signalbox.hw.errors import Refusal
 from signalbox.tb.reports.timeline import WARPS, block_track, sm_track
 from signalbox.tb.reports.tracks import Process
 from signalbox.tb.simulation.residents import Residents
 from signalbox.tb.simulation.trace import (
+    Answered,
+    Asked,
     BlockStopped,
     Event,
     TaskLaunched,
@@ -54,17 +59,57 @@ def task_track(lane: int) -> str:
 
 @dataclass(eq=False)
 class _Task:
-    """A task, from its launch to its end. `channel` : -1 for a kernel that a kernel has launched.
-    `flow` : number of its arrow."""
+    """A task, from its launch to its end.
 
-    number: int
+    Members
+    -------
+    launched : when its launch began; of a child, when its parent asked for it.
+    channel : its channel, or that of the task that it descends from.
+    flow : number of its arrow.
+    parent : the task that launched it; None: the driver did.
+    number : number among the tasks of its application.
+    """
+
     launched: int
     channel: int
-    record: int
+    asid: int
+    page: int
     flow: int
+    parent: "_Task | None" = None
     over: int = _LATER
     outcome: str = "unfinished"
     begun: bool = False
+    number: int = -1
+
+    @property
+    def name(self) -> str:
+        """Its name in the timeline."""
+        return f"task {self.number}"
+
+
+@dataclass(eq=False)
+class _Launch:
+    """A launch by a block, asked for in cycle `start` and answered in cycle `end`. `before` : the
+    task of the same record until then, if it is not over."""
+
+    start: int
+    child: _Task
+    owner: "_Application"
+    before: "tuple[_Application, _Task] | None"
+    end: int = _LATER
+    refusal: Refusal = Refusal.NONE
+
+    @property
+    def refused(self) -> bool:
+        """Whether the machine has refused it."""
+        return self.refusal is not Refusal.NONE
+
+    @property
+    def name(self) -> str:
+        """The child's name, or why the launch was refused."""
+        if self.refused:
+            return f"refused launch: {self.refusal.name}"
+        return f"launch of {self.child.name}"
 
 
 @dataclass(eq=False)
@@ -88,6 +133,7 @@ class _Block:
     began: int
     flows: list[int]
     warps: set[int] = field(default_factory=set)
+    launches: list[_Launch] = field(default_factory=list)
     last: int = 0
     stopped: bool = False
 
@@ -104,10 +150,10 @@ class _Reader:
         self.blocks: dict[tuple[int, int], list[_Block]] = {}
         self.warps: dict[int, Values] = {}
         self._owners: dict[int, _Application] = {}
-        self._holders: dict[int, _Application] = {}
         self._spaces: dict[tuple[int, int], tuple[_Application, _Task]] = {}
         self._channels: dict[tuple[int, int], _Task] = {}
         self._rows: dict[int, tuple[_Application, _Task]] = {}
+        self._asking: dict[tuple[int, int], _Launch] = {}
         self._residents = Residents()
         self._blocks: dict[tuple[int, int], _Block] = {}
         self._flows = 0
@@ -119,16 +165,18 @@ class _Reader:
             return
         match event:
             case TaskLaunched(cycle, channel, asid, page) if channel in self._owners:
-                owner = self._holders[asid] = self._owners[channel]
-                task = self._task(owner, cycle, channel, page)
-                self._spaces[asid, page] = owner, task
-                self._channels[channel, page] = task
-            case TaskOpened(cycle, row, asid, page):
-                self._opened(cycle, row, asid, page)
+                self._flows += 1
+                self._begin(self._owners[channel], _Task(cycle, channel, asid, page, self._flows))
+            case TaskOpened(_, row, asid, page):
+                self._opened(row, asid, page)
             case TaskOver(cycle, channel, page, refusal) if (channel, page) in self._channels:
-                task = self._channels.pop((channel, page))
-                self._spaces = {at: one for at, one in self._spaces.items() if one[1] is not task}
+                task = self._channels[channel, page]
+                self._forget(task)
                 task.over, task.outcome = cycle, refusal.name
+            case Asked(cycle, sm, slot, row, page) if row in self._rows:
+                self._asked(cycle, (sm, slot), *self._rows[row], page)
+            case Answered(cycle, sm, slot, refusal) if (sm, slot) in self._asking:
+                self._answered(cycle, self._asking.pop((sm, slot)), refusal)
             case WarpStarted() if event.row in self._rows:
                 self._started(event, *self._rows[event.row])
         for warp in self._residents.take(event):
@@ -152,18 +200,43 @@ class _Reader:
             case Kind.HANDED_ON | Kind.DROPPED:
                 _change(one.queued, entry.cycle, -1)
 
-    def _task(self, owner: _Application, cycle: int, channel: int, page: int) -> _Task:
-        self._flows += 1
-        task = _Task(len(owner.tasks), cycle, channel, page << 8, self._flows)
+    def _begin(self, owner: _Application, task: _Task) -> None:
+        """A task of an application is launched."""
         owner.tasks.append(task)
-        return task
+        self._register(owner, task)
 
-    def _opened(self, cycle: int, row: int, asid: int, page: int) -> None:
-        """A row belongs to another task from now on. For a child this is the first event."""
+    def _register(self, owner: _Application, task: _Task) -> None:
+        """The record is that of this task from now on."""
+        self._spaces[task.asid, task.page] = owner, task
+        self._channels[task.channel, task.page] = task
+
+    def _forget(self, task: _Task) -> None:
+        """The record is no longer that of this task, unless it is another's already."""
+        if self._channels.get((task.channel, task.page)) is task:
+            del self._channels[task.channel, task.page], self._spaces[task.asid, task.page]
+
+    def _asked(
+        self, cycle: int, at: tuple[int, int], owner: _Application, parent: _Task, page: int
+    ) -> None:
+        """The block in a slot of an SM launches a child, which may have a row before the answer."""
+        self._flows += 1
+        child = _Task(cycle, parent.channel, parent.asid, page, self._flows, parent)
+        launch = _Launch(cycle, child, owner, self._spaces.get((parent.asid, page)))
+        self._asking[at] = launch
+        self.blocks[at][-1].launches.append(launch)
+        self._begin(owner, child)
+
+    def _answered(self, cycle: int, launch: _Launch, refusal: Refusal) -> None:
+        launch.end, launch.refusal = cycle, refusal
+        if launch.refused:
+            launch.owner.tasks.remove(launch.child)
+            self._forget(launch.child)
+            if launch.before is not None and launch.before[1].over == _LATER:
+                self._register(*launch.before)
+
+    def _opened(self, row: int, asid: int, page: int) -> None:
+        """A row is another task's from now on."""
         known = self._spaces.get((asid, page))
-        if known is None and asid in self._holders:
-            owner = self._holders[asid]
-            known = owner, self._task(owner, cycle, -1, page)
         if known is None:
             self._rows.pop(row, None)
         else:
@@ -183,8 +256,6 @@ class _Reader:
     def _left(self, cycle: int, warp: WarpStarted, block: _Block) -> None:
         block.warps.discard(warp.warp)
         block.last = cycle
-        if block.task.channel < 0:
-            block.task.over, block.task.outcome = cycle, "launched by a kernel"
         _change(block.owner.warps, cycle, -1)
         _change(self.warps[warp.sm], cycle, -1)
 
@@ -200,6 +271,9 @@ def write(file: Path, entries: Sequence[Entry], events: Iterable[Event], *, sms:
     for event in merge(entries, events, key=attrgetter("cycle")):
         reader.take(event)
         end = event.cycle
+    for one in reader.applications.values():
+        for number, task in enumerate(one.tasks):
+            task.number = number
     trace, numbers = Trace(), iter(range(1, 1 << 62))
     for pid, one in enumerate(reader.applications.values(), 2):
         _application(Process(trace, numbers, pid, process_name(one.first)), one, end)
@@ -216,9 +290,14 @@ def _application(process: Process, one: _Application, end: int) -> None:
     for lane, tasks in enumerate(_lanes(one.tasks)):
         track = process.track(task_track(lane))
         for task in tasks:
-            notes = {"channel": task.channel, "record": hex(task.record), "outcome": task.outcome}
-            name = f"task {task.number}"
-            process.slice(track, task.launched, min(task.over, end), name, notes, [task.flow])
+            notes: dict[str, object] = {
+                "channel": task.channel,
+                "record": hex(task.page << 8),
+                "launched by": "the driver" if task.parent is None else task.parent.name,
+                "outcome": task.outcome,
+            }
+            flows = [task.flow] if task.parent is None else []
+            process.slice(track, task.launched, min(task.over, end), task.name, notes, flows)
 
 
 def _lanes(tasks: Sequence[_Task]) -> list[list[_Task]]:
@@ -244,7 +323,12 @@ def _machine(process: Process, reader: _Reader, sms: int, end: int) -> None:
                 first = block.owner.first
                 notes = {"task": block.task.number, "stopped": str(block.stopped)}
                 name = f"{first.application} {first.name}"
-                process.slice(track, block.began, block.ended(end), name, notes, block.flows)
+                until = block.ended(end)
+                process.slice(track, block.began, until, name, notes, block.flows)
+                for launch in block.launches:
+                    flows = [] if launch.refused else [launch.child.flow]
+                    cycles = launch.start, min(launch.end, until)
+                    process.slice(track, *cycles, launch.name, flows=flows)
 
 
 def _slots(reader: _Reader, sm: int) -> Iterator[tuple[int, list[_Block]]]:
