@@ -24,6 +24,7 @@ from signalbox.tb.models.method_pipeline import (
 )
 from signalbox.tb.models.methods import Kind, Method
 from signalbox.tb.testbench.goals import Rounds
+from signalbox.tb.testbench.reset import reset
 from signalbox.tb.testbench.sample import some
 from signalbox.tb.units.host.pipeline_programs import (
     Program,
@@ -536,6 +537,28 @@ async def edits_first(dut):
     await tb.step()
     await tb.serve(0)
     assert len(tb.executed[0]) == 40 > done + 1
+
+
+@cocotb.test(**LIMIT)
+async def reset_anywhere(dut):
+    """After a reset in any cycle of a service or of an edit, no channel is served, and nothing is
+    executed before the next service."""
+    for cycles in some(range(1, 9), 3):
+        for edits in (False, True):
+            tb = await PipelineTestbench(dut).start()
+            fill(tb, LAST, *settings(2), WFI, *settings(2))
+            tb.plan = always_busy
+            tb.edit, tb.target = Edit(LAST) if edits else None, LAST
+            await tb.steps(cycles)
+            tb = PipelineTestbench(dut)
+            await reset(dut)
+            assert not tb.get("served__active")
+            for _ in range(3):
+                await tb.step()
+            await tb.start()
+            fill(tb, LAST, *settings(3))
+            await tb.serve(LAST)
+            assert tb.executed[LAST] == methods(*settings(3))
 
 
 class Life:

@@ -23,5 +23,5 @@ def test_pipeline(simulator: str, size: str) -> None:
         simulator=simulator,
         name=f"host-pipeline-{size}",
         env={"SIZE": size},
-        minimum=16 if size == "tiny" else 17,
+        minimum=17 if size == "tiny" else 18,
     )
