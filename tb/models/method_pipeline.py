@@ -256,6 +256,7 @@ SITUATIONS = (
     "asked although dead",
     "waits for room",
     "waits for a dword",
+    "a method left, and nothing fetched",
     "entry ends at once",
     "entry ends later",
     "started",
@@ -416,6 +417,8 @@ class PipelineModel:
         room = self._was_alive and queued is None and finish is None
         takes = room and now.head
         method = self._take(out) if takes else None
+        last = queued is not None and held is None and finish is None and not occupied
+        self.met["a method left, and nothing fetched"] += last
         dead = self._refused or channel not in now.alive
         dry = held is None and queued is None and finish is None and not occupied
         acquire = held is not None and kind(held, list(now.objects)) is Kind.SEMAPHORE

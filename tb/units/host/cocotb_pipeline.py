@@ -1,6 +1,7 @@
 """Method pipeline alone (COPY-1, HOST-2): every cycle against its model; order, room, refusals,
 starts and latencies individually."""
 
+from collections import deque
 from typing import Any
 
 import cocotb
@@ -223,8 +224,8 @@ async def left_anywhere(dut):
 
 @cocotb.test(**LIMIT)
 async def waits_for_dwords(dut):
-    """A channel with fetched beats is not let go while its head is not offered; one without beats
-    is, in the same cycle, without a wait."""
+    """A channel with fetched beats is not let go while its head is not offered. One without beats
+    is, in the same cycle and without a wait, but not before its methods are complete."""
     tb = await PipelineTestbench(dut).start()
     tb.pace = lambda: False
     fill(tb, LAST, *settings(1))
@@ -238,6 +239,12 @@ async def waits_for_dwords(dut):
     await tb.until(lambda: tb.model.phase is Phase.SELECT, "all is executed")
     assert len(tb.executed[LAST]) == 1
     assert await cycles_of(tb, LAST) == []
+    # The rest of the entry is not fetched yet.
+    tb.add(LAST, Beat((WFI, *settings(1)), first=True))
+    assert await cycles_of(tb, LAST) == [LOADED, LOADED + 2]
+    tb.add(LAST, Beat((WFI,), end=True, get=5))
+    assert await cycles_of(tb, LAST) == [LOADED]
+    assert tb.ended[-1] == Entry(LAST, 5)
 
 
 @cocotb.test(**LIMIT)
@@ -340,19 +347,25 @@ async def refused_again(dut):
 @cocotb.test(**LIMIT)
 async def replaced_elsewhere(dut):
     """A method of another address, or of another subchannel, in place of a refused one is not the
-    same one again; it has the kind that it has in this channel, bound objects included."""
+    same one again; it has the kind that it has in this channel, with the objects bound there, also
+    if another channel was served meanwhile."""
     tb = await PipelineTestbench(dut).start()
-    bound = 3
-    fill(tb, LAST, immediate(HostMethod.SET_OBJECT, 0, bound))
+    bound, elsewhere = 3, 4
     tb.random.choice = _choose(ObjectKind.COPY, tb.random.choice)
-    await tb.serve(LAST)
-    assert tb.objects[LAST][bound] == ObjectKind.COPY
+    for channel, subchannel in {0: elsewhere, LAST: bound}.items():
+        fill(tb, channel, immediate(HostMethod.SET_OBJECT, 0, subchannel))
+        await tb.serve(channel)
+        assert tb.objects[channel][subchannel] == ObjectKind.COPY
     places = (CeMethod.LINE_COUNT, CeMethod.LAUNCH_DMA, HostMethod.SEM_EXECUTE, HostMethod.NOP)
     for place in places:
-        for subchannel in (bound, 4, 7):
-            for pause in (0, 3):
+        for subchannel in (bound, elsewhere, 7):
+            for between in (None, LAST, 0):
                 await refuse(tb, LAST, WFI)
-                await tb.steps(pause)
+                if between == LAST:
+                    await tb.steps(3)
+                elif between == 0 and CHANNELS > 1:
+                    fill(tb, 0, *settings(1))
+                    await tb.serve(0)
                 method = Method(int(place), 0x180, subchannel)
                 await tb.change(Edit(LAST, replace=True, method=method))
                 tb.alive.add(LAST)
@@ -567,6 +580,8 @@ class Life:
     def __init__(self, tb: PipelineTestbench) -> None:
         self._tb, self._numbers = tb, tb.random
         self._programs = [Program(tb.random, WIDTH) for _ in range(CHANNELS)]
+        # Beats of entries of which only a part was fetched.
+        self._coming: list[deque[Beat]] = [deque() for _ in range(CHANNELS)]
         self._due: dict[int, int] = {}
         self._revives: dict[int, int] = {}
         self._given: Edit | None = None
@@ -602,7 +617,11 @@ class Life:
         flow = self._tb.flow(channel)
         starting = self._given is not None and self._given.channel == channel
         if len(flow.beats) < 8 and not starting:
-            self._tb.add(channel, *self._programs[channel].entry())
+            coming = self._coming[channel]
+            if not coming:
+                coming += self._programs[channel].entry()
+            count = self._numbers.choice((1, len(coming)))
+            self._tb.add(channel, *(coming.popleft() for _ in range(count)))
 
     def _plan(self, look: Look, busy: float, outcomes: tuple[int, int, int]) -> Plan:
         numbers = self._numbers
@@ -646,6 +665,7 @@ class Life:
                 if served:
                     return
                 tb.flow(channel).beats.clear()
+                self._coming[channel].clear()
                 self._programs[channel] = Program(numbers, WIDTH)
             del self._due[channel]
             tb.edit = self._given = edit

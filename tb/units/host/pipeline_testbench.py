@@ -287,6 +287,11 @@ class PipelineTestbench(Testbench):
             record = self.ports["edit__payload"].record.fields["method"][1]
             word = numbers.getrandbits(record.width)
             fields: Any = record.replaced(word, valid=0 if edit.replace else word & 1)
+            held = self.flow(edit.channel).held
+            if held is not None and numbers.random() < 0.5:
+                # The wires show the method that is replaced, but it is not valid.
+                same = {"subchannel": held.subchannel, "address": held.place >> 2}
+                fields = record.replaced(fields, **same)
         else:
             fields = {
                 "valid": 1,
