@@ -256,7 +256,6 @@ SITUATIONS = (
     "asked although dead",
     "waits for room",
     "waits for a dword",
-    "a method left, and nothing fetched",
     "entry ends at once",
     "entry ends later",
     "started",
