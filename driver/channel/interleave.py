@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from signalbox.driver.platform.whole import check_whole
+
 __all__ = ["LONGEST_NS", "UNIT_NS", "GroupSettings", "Interleave", "interleaved"]
 
 UNIT_NS = 1024
@@ -45,6 +47,7 @@ class GroupSettings:
     level: Interleave = Interleave.LOW
 
     def __post_init__(self) -> None:
+        check_whole(self)
         if not 1 <= self.slice_ns <= LONGEST_NS:
             raise ValueError(f"slice_ns = {self.slice_ns} is outside 1 … {LONGEST_NS}")
 
