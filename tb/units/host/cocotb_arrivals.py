@@ -3,6 +3,7 @@
 
 import os
 from collections import deque
+from itertools import product
 from typing import Any
 
 import cocotb
@@ -181,6 +182,35 @@ async def cleared_with_a_doorbell(dut):
         assert tb.stamp(0) == (tb.now - 1) % RANGE
         await tb.step(clear={"channel": 0})
         tb.records[0].clear()
+
+
+@cocotb.test(**LIMIT)
+async def end_and_restart_together(dut):
+    """A restart in any cycle around the end of a record drops all records: the next doorbells have
+    their own places."""
+    tb = await ArrivalsTestbench(dut).start()
+    for filling, distance in product(range(1, RECORDS + 1), range(4)):
+        for put in range(1, filling + 1):
+            tb.now += 1
+            await tb.announce(0, put, tb.now - 1)
+            await tb.step()
+        await tb.settle()
+        for cycle in range(4):
+            events = {"finish": {"channel": 0, "get": 1}} if cycle == 0 else {}
+            if cycle == distance:
+                events["clear"] = {"channel": 0}
+            await tb.step(**events)
+        tb.records[0].clear()
+        for put in range(1, RECORDS + 1):
+            tb.now += 1
+            await tb.announce(0, put, tb.now - 1)
+            await tb.step()
+        for put in range(1, RECORDS + 1):
+            await tb.settle()
+            tb.check()
+            await tb.finish(0, put)
+        await tb.settle()
+        tb.check()
 
 
 @cocotb.test(**LIMIT)

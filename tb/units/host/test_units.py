@@ -61,7 +61,7 @@ def test_fetch(simulator: str, size: str) -> None:
     ),
 )
 def test_arrivals(simulator: str, size: str) -> None:
-    run(Arrivals(CONFIGS[size]), "arrivals", simulator, size, 4)
+    run(Arrivals(CONFIGS[size]), "arrivals", simulator, size, 5)
 
 
 @pytest.mark.parametrize(
