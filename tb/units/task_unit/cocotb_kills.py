@@ -35,12 +35,14 @@ class KillTestbench(QueueTestbench):
     Members
     -------
     requests : kill requests.
+    lost : number of tasks lost from their lists.
     """
 
     def __init__(self, dut: Any, place: float = 0.3, end: float = 0.0) -> None:
         super().__init__(dut, place, end)
         self.requests = Source(self, "kill_request")
         self.stuck = False
+        self.lost = 0
         self.drive(calm=1)
 
     def request(self, scope: KillScope, task: Task) -> None:
@@ -50,6 +52,7 @@ class KillTestbench(QueueTestbench):
 
     async def step(self) -> None:
         await super().step()
+        self.lost += self.get("lost")
         for number, row in self.rows.rows.items():
             kills, task = self.get("kill") >> number & 1, self.held.get(number)
             if kills and isinstance(task, Queue):
@@ -440,18 +443,26 @@ async def one_more_end(dut: Any) -> None:
 
 
 @cocotb.test()
-async def lists_without_memory(dut: Any) -> None:
+@cocotb.parametrize(write=[True, False])
+async def lists_without_memory(dut: Any, write: bool) -> None:
     """If the memory of the lists fails, tasks in lists are killed only when they get a slot, or
     lost as without a kill; tasks in rows are killed."""
     tb = await KillTestbench(dut).start()
-    tasks = crowd(CONFIG.slots + 2, (3,))
+    tasks = crowd(CONFIG.slots + 2, (6,))
+    held, listed = tasks[: CONFIG.slots], tasks[CONFIG.slots :]
+    for task in listed:
+        task.channel = 3
     await tb.launch_all(tasks)
-    await tb.until(lambda: len(tb.held) == CONFIG.slots, "slots are full")
+    await tb.until(lambda: [*tb.held.values()] == held, "slots are full")
     area = range(AREA, AREA + (1 << 20))
-    tb.contents.failing = [Failing((SYSTEM, 0), area, MemoryStatus.BUS, write=True)]
+    tb.contents.failing = [Failing((SYSTEM, 0), area, MemoryStatus.BUS, write=write)]
     tb.switch_off(3)
-    await tb.die(tasks, 10_000)
+    await tb.steps(2 * SWEEP)
+    assert not any(map(over, tasks)) and not tb.lost, "although no slot is free"
+    tb.switch_off(6)
+    await tb.die(tasks if write else held, 10_000)
     await tb.until(lambda: tb.get("idle"), "idle")
+    assert tb.lost == (0 if write else len(listed))
 
 
 @cocotb.test()

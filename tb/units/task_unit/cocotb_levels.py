@@ -113,18 +113,24 @@ async def resume_position_of_an_earlier_launch(dut: Any) -> None:
     assert all(task.outcome == "ended" for task in tasks)
 
 
+SOON = 40
+"""Maximum cycles from the last slot of an urgent task until the evicted ones have left their rows,
+with one block saved per cycle."""
+
+
 @cocotb.test(**WITH_PLACES)
 async def evicted_with_their_blocks(dut: Any) -> None:
     """At level CILP, an evicted task's blocks are saved, so that its row is free soon."""
     tb = await TaskTestbench(dut, place=0.5, end=0.0, level=CILP).start()
     await fill(tb)
+    tb.rows.save = 1.0
     rows = tb.rows.rows.values()
     await tb.until(lambda: all(row.placed for row in rows), "each has a block", 4 * TIMEOUT)
     urgent = [Task(100 + number, priority=50, blocks=300 + number) for number in range(3)]
     for task in urgent:
         tb.submit(task)
     await tb.until(lambda: all(task.outcome == "runs" for task in urgent), "urgent ones run")
-    await tb.until(lambda: len(tb.rows.lists) == len(urgent), "the others have left")
+    await tb.until(lambda: len(tb.rows.lists) == len(urgent), "the others have left", SOON)
     tb.rows.end = 0.5
     await tb.finish()
 

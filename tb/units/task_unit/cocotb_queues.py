@@ -489,22 +489,27 @@ async def progress_cannot_be_written(dut: Any, status: MemoryStatus) -> None:
 
 
 @cocotb.test()
-async def progress_can_be_written_later(dut: Any) -> None:
-    """A failed write of OUTER_GET while blocks run is not reported if OUTER_GET is written before
-    all blocks have ended (ASID-26)."""
+@cocotb.parametrize(status=[MemoryStatus.BUS, MemoryStatus.FAULT], failures=[1, WINDOW - 1, WINDOW])
+async def progress_can_be_written_later(dut: Any, status: MemoryStatus, failures: int) -> None:
+    """Failed writes of OUTER_GET while blocks run are not reported if OUTER_GET is written when a
+    later block ends, even the last one; otherwise they are reported when all have ended
+    (ASID-26)."""
     tb = await QueueTestbench(dut, place=1.0, end=0.0).start()
     queue = Queue(1, priority=5, asid=1, size=64, first=WINDOW)
     assert await tb.did(tb.ask(queue)) is ACCEPTED
     row = await _running(tb, queue, WINDOW)
-    _unwritable(tb, queue, MemoryStatus.FAULT)
-    tb.rows.finish(row, 0)
-    await tb.steps(SOON)
-    assert tb.freed(queue) == 0 and queue.outcome == "runs"
-    tb.contents.failing = []
-    tb.rows.finish(row, 1)
-    await tb.until(lambda: tb.freed(queue) == 2, "it is written", SOON)
+    _unwritable(tb, queue, status)
+    for block in range(WINDOW):
+        if block == failures:
+            tb.contents.failing = []
+        assert queue.outcome == "runs"
+        tb.rows.finish(row, block)
+        await tb.steps(SOON)
+        assert tb.freed(queue) == (0 if block < failures else block + 1)
+    if failures == WINDOW:
+        assert queue.outcome == "failed" and tb.verdicts[1] is Refusal[status.name]
+        return
     assert await tb.append(queue, CLOSE) is ACCEPTED
-    tb.rows.end = 0.5
     await tb.finish()
     assert queue.outcome == "ended"
 
