@@ -10,6 +10,7 @@ import cocotb
 from signalbox.hw.config import WINDOW_BASE
 from signalbox.hw.methods import Reduction, SemOp
 from signalbox.tb.models.semaphores import ACQUIRES
+from signalbox.tb.testbench.sample import some
 from signalbox.tb.units.semaphore.testbench import Operation, SemaphoreTestbench, slot
 
 CORNERS = (0, 1, 2, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFF)
@@ -173,20 +174,21 @@ async def counting_semaphores(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def control_port(dut):
-    """Every word of a slot (some slots, including first and last) is accessible through the window;
-    unbuilt slots read as 0."""
+    """Every word of every slot is accessible through the window (samples on Icarus); samples of
+    unbuilt slots read as 0, and writes to them change nothing."""
     tb = await SemaphoreTestbench(dut).start()
     slots = tb.config.semaphores
-    chosen = sorted({0, 1, slots // 2, slots - 1, min(slots, 1023), 1023})
-    for index in chosen:
-        for word in range(4):
-            tb.put_access(4 * index + word, tb.random.getrandbits(32) | 1)
-    for index in chosen:
-        for word in range(4):
-            tb.put_access(4 * index + word)
-    await tb.finish()
-    built = [index < slots for index in chosen for _ in range(4)]
-    assert [bool(word) for word in tb.window_results[-4 * len(chosen) :]] == built
+    chosen = sorted({0, slots - 1, *some(range(slots), 8), *range(slots, 1024, 61), 1023})
+    words = [4 * index + word for index in chosen for word in range(4)]
+    contents = [tb.random.getrandbits(32) | 1 for _ in words]
+    for word, content in zip(words, contents, strict=True):
+        tb.put_access(word, content)
+    for word in words:
+        tb.put_access(word)
+    await tb.until(lambda: len(tb.window_results) == 2 * len(words), "all answers", 200_000)
+    pairs = zip(words, contents, strict=True)
+    wanted = [content if word < 4 * slots else 0 for word, content in pairs]
+    assert tb.window_results[len(words) :] == wanted
     assert (await tb.do(Operation(slot(1), SemOp.ACQUIRE, tb.model.values[1])))[0]
 
 
