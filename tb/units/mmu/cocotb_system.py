@@ -2,6 +2,7 @@
 (ASID-1 … ASID-9)."""
 
 import itertools
+from operator import gt
 from random import Random
 
 import cocotb
@@ -272,6 +273,28 @@ def accesses(tb: MemorySystemTestbench) -> int:
     return sum(len(bursts) for source, bursts in moved if source)
 
 
+def superseded(tb: MemorySystemTestbench) -> int:
+    """Number of finished bursts at addresses that had another, outdated translation before."""
+    bursts = [burst for port in (*tb.readers, *tb.writers) for burst in port.ended]
+    return sum(
+        any(
+            one.has(burst.va) and one.gone <= burst.cycles[0]
+            for one in tb.history.mappings.get(burst.asid, [])
+        )
+        for burst in bursts
+        if not burst.physical
+    )
+
+
+def coverage(tb: MemorySystemTestbench, programs: list[Software]) -> tuple[int, ...]:
+    """Accesses, superseded translations, faults, and each program's changes so far."""
+    return accesses(tb), superseded(tb), tb.faults.count, *(one.done for one in programs)
+
+
+ENOUGH = (100, 30, 50, 10, 10)
+"""The minimum of each."""
+
+
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(share=[0.4, 0.8, 1.0])
 async def random_system(dut, share):
@@ -283,7 +306,7 @@ async def random_system(dut, share):
     tasks = [cocotb.start_soon(one.run()) for one in parts]
     others = [cocotb.start_soon(read_faults(tb)), cocotb.start_soon(vary(tb))]
     rounds = Rounds(fewer(6, 2))
-    while rounds.more((met := accesses(tb)) > 100, met):
+    while rounds.more(all(map(gt, met := coverage(tb, programs), ENOUGH)), met):
         await tb.steps(1000)
     tasks.pop().cancel()
     checked = await tb.finish()
