@@ -122,7 +122,7 @@ def test_exports(name: str) -> None:
 
 @pytest.mark.parametrize("masks", tiers([False, True], nightly=[True]))
 def test_cost_of_masks(masks: bool) -> None:
-    """Without SM masks, none of the registers for them is built."""
+    """Registers that are only for SM masks, of which these are some, are not built without them."""
     config = replace(CONFIGS["tiny"], sms=3, save_places=4, sm_masks=masks)
     text = export.verilog(GlobalController(config), "dut")
     names = {"passed", "spent", "woken", "masks", "pinned", "tried", "grows", "was_ready"}
