@@ -210,15 +210,13 @@ async def recalled_by_row(dut):
     await tb.rest()
 
 
-@cocotb.test(**LIMIT)
+@cocotb.test(**LIMIT, skip=not Size.here().masks)
 async def keeps_room_over_a_recall(dut):
     """With SM masks, a block is recalled from an SM that keeps room for another block: it leaves,
     although the SM is busy with killed blocks, and nothing less urgent starts before or after (rule
     7)."""
     tb = await ControllerTestbench(dut).start()
     size = tb.size
-    if not size.masks:
-        return
     holder, claimed = Kernel(0, 63, warps=size.warps - 1), Kernel(1, 9, warps=2, barrier=True)
     waits, small = Kernel(2, 5, warps=2, barrier=True), Kernel(3, 1)
     killed = Kernel(4, 0, warps=3)

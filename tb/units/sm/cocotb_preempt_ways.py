@@ -7,7 +7,10 @@ from copy import deepcopy
 
 import cocotb
 
+from signalbox.hw.config import SHARED_UNIT, STATE_LINE
+from signalbox.hw.sm.isa import MASKS
 from signalbox.tb.models.isa import Launch, Memory, run_block
+from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.units.sm.cocotb_control import ENDLESS, ROUNDS, chosen, make
 from signalbox.tb.units.sm.cocotb_core import difference
 from signalbox.tb.units.sm.core_testbench import CONFIG, Task
@@ -24,6 +27,9 @@ SHARE = int(os.environ.get("SHARE", "100" if ROUNDS == 1 else "24"))
 
 OFFSET = int(os.environ.get("OFFSET", "-1"))
 """First of these cycles; by default, a random one."""
+
+DEPTH_AT = 17
+"""First bit of the number of masks in the second word of a warp's state."""
 
 OWN = "s2r r0, tid.x\ns2r r1, warp\nldc r2, [0]\nldc r3, [4]\nlea r2, r2, r0, 2\n"
 """r0: number of the thread; r1: number of the warp; r2:r3: address of the thread's word of
@@ -127,6 +133,25 @@ async def go_on(tb: PreemptingTestbench, task: Task) -> None:
     """Let the saved block begin again."""
     tb.tasks.append(task)
     await begun(tb, task)
+
+
+async def stops(tb: PreemptingTestbench, task: Task, cycles: int) -> set[str]:
+    """Stop the only block up to six times, each time after less than `cycles` cycles. Returns in
+    which of these states it was stopped: "starting", "ended", "restoring": some of its warps had
+    not started, had ended, had not been restored."""
+    met = set()
+    for number in range(6):
+        await tb.steps(tb.random.randrange(cycles))
+        if not tb.stoppable:
+            break
+        (block,) = tb.slots.values()
+        if block.waiting:
+            met.add("restoring" if number else "starting")
+        if tb.spans and not number:
+            met.add("ended")
+        await stop(tb, task)
+        await go_on(tb, task)
+    return met
 
 
 @cocotb.test(**LIMIT)
@@ -292,21 +317,33 @@ def nested(depth: int = 8) -> str:
 
 @cocotb.test(**LIMIT)
 async def nested_masks(dut):
-    """Warps with up to eight masks are stopped repeatedly, and compute the same."""
+    """Warps with any number of masks, up to eight, are stopped repeatedly, and compute the same."""
     tb = await PreemptingTestbench(dut).start()
     tb.port.latency = (2, 8)
-    for _ in range(2 * ROUNDS):
+    met, rounds = Counter[int](), Rounds(2 * ROUNDS, 100)
+    while rounds.more(len(met) == MASKS + 1, met):
         launch = make(nested())
         wanted = computed(launch)
         task = await begin(tb, launch)
         for _ in range(8):
-            await tb.steps(tb.random.randrange(20, 40 + 800 // CONFIG.lanes))
+            await tb.steps(tb.random.randrange(20, 400 + 2400 // CONFIG.lanes))
             if not tb.stoppable:
                 break
+            tb.port.write.taken.clear()
             await stop(tb, task)
+            met.update(saved_masks(tb, task))
             await go_on(tb, task)
         await rest(tb)
         agree(launch, wanted, tb.waits)
+
+
+def saved_masks(tb: PreemptingTestbench, task: Task) -> list[int]:
+    """Numbers of masks in the states just written for the block of the task."""
+    first = tb.places[task.row, (0, 0, 0)] * 4096 + STATE_LINE + task.shared * SHARED_UNIT
+    size = (1 + 4 * task.units) * STATE_LINE
+    written = {one["va"] for _, one in tb.port.write.taken if one["physical"]}
+    states = {first + size * warp for warp in range(task.launch.warps)} & written
+    return [tb.state.word(at + 4) >> DEPTH_AT & 15 for at in states]
 
 
 @cocotb.test(**LIMIT)
@@ -403,16 +440,12 @@ async def partly_restored(dut, most):
     tb.port.latency = (2, 20)
     tb.most = most
     text = f"{OWN}mul r4, r1, 5\nwait 60\nmul r5, r4, r0\nwait 60\nadd r4, r4, r5"
-    for _ in range(2 * ROUNDS):
+    met, rounds = set[str](), Rounds(2 * ROUNDS, 100)
+    while rounds.more(len(met) == 3, met):
+        tb.spans.clear()
         launch = make(f"{text}\nstg [r2], r4\nldg r5, [r2]\nstg [r2 + 512], r5\nexit", warps=3)
         wanted = computed(launch)
-        task = await begin(tb, launch)
-        for _ in range(6):
-            await tb.steps(tb.random.randrange(600))
-            if not tb.stoppable:
-                break
-            await stop(tb, task)
-            await go_on(tb, task)
+        met |= await stops(tb, await begin(tb, launch), 600 + 1200 // CONFIG.lanes)
         await rest(tb)
         agree(launch, wanted, tb.waits)
         assert len(tb.spans) >= 3

@@ -2,6 +2,7 @@
 (PREEMPT-2, PREEMPT-3, PREEMPT-7)."""
 
 import os
+from collections import Counter
 from copy import deepcopy
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ import cocotb
 
 from signalbox.hw.config import SHARED_UNIT, STATE_LINE
 from signalbox.tb.models.isa import Launch, Memory
+from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.units.sm.cocotb_core import difference
 from signalbox.tb.units.sm.core_testbench import CONFIG, Task
 from signalbox.tb.units.sm.sm_testbench import AREA, SmTestbench
@@ -20,7 +22,7 @@ MOST = 5
 """Maximum number of stops of a block."""
 
 MANY = 40
-"""Rounds in which some state is saved."""
+"""Rounds in which some state is saved, some fault reported, some saved block killed."""
 
 ROUNDS = int(os.environ.get("ROUNDS", "1"))
 
@@ -131,10 +133,13 @@ async def random_programs(dut, eager):
 async def kills_and_faults(dut, breaks):
     """One of two rows is killed at any time, or each row that reports a bus error of the save area:
     all of its blocks end, a row that was not killed computes its results, and the next kernels
-    run."""
+    run. Until a row with a block on the SM was killed, and one with a saved block, or until some
+    row has faulted."""
     tb = await Stopping(dut).start()
     numbers = tb.random
-    for _ in range(ROUNDS):
+    met, rounds = Counter[str](), Rounds(ROUNDS, MANY)
+    goals = {"faults"} if breaks else {"there", "saved"}
+    while rounds.more(all(met[goal] for goal in goals), met):
         tb.port.latency = numbers.choice(((1, 2), (3, 20), (30, 90)))
         tb.rate = 0.01
         launches = some_kernels(tb)
@@ -144,9 +149,18 @@ async def kills_and_faults(dut, breaks):
         for row, launch in launches.items():
             tb.launch(Task(row, launch), numbers.randrange(64))
         if not breaks:
-            await tb.steps(numbers.randrange(3000))
-            tb.kill(numbers.randrange(2))
+            row = numbers.randrange(2)
+            if numbers.random() < 0.5:
+                await tb.steps(numbers.randrange(3000))
+            else:
+                await tb.until(
+                    lambda row=row: saved(tb, row) or not tb.busy, "a block is saved", 500_000
+                )
+            met["there"] += any(work.task.row == row for work in tb.there.values())
+            met["saved"] += saved(tb, row)
+            tb.kill(row)
         await free(tb)
+        met["faults"] += len(tb.faults)
         assert {fault["cause"].value for fault in tb.faults} <= ({STATE_BUS} if breaks else set())
         for row in set(launches) - tb.killed:
             launch = launches[row]
@@ -154,6 +168,11 @@ async def kills_and_faults(dut, breaks):
         tb.faults.clear()
         tb.state.bad_lines.clear()
         tb.revive()
+
+
+def saved(tb: Stopping, row: int) -> bool:
+    """Whether some block of a row is in a place, off the SM."""
+    return any(work.task.row == row and work.place is not None for work in tb.waiting)
 
 
 def bad_lines(tb: Stopping) -> set[int]:

@@ -11,13 +11,15 @@ from signalbox.hw.config import STATE_LINE
 from signalbox.tb.models.isa import Launch
 from signalbox.tb.models.timing import Timing
 from signalbox.tb.testbench.ends import Sink
+from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.units.sm.cocotb_preempt import Stopping
-from signalbox.tb.units.sm.cocotb_preempt_ways import begin, begun, go_on, rest, stop
+from signalbox.tb.units.sm.cocotb_preempt_ways import begin, begun, go_on, rest, stop, stops
 from signalbox.tb.units.sm.cocotb_timing import EACH, run
 from signalbox.tb.units.sm.core_testbench import CONFIG, WIDTH, Task
 from signalbox.tb.units.sm.preempting_testbench import PreemptingTestbench
 from signalbox.tb.units.sm.timing_launches import (
     DATA,
+    RECORD,
     accesses,
     computed,
     launch,
@@ -243,23 +245,20 @@ async def accesses_under_way(dut, store):
 @cocotb.parametrize(most=[1, 2])
 async def partly_restored(dut, most):
     """While few warps can run at a time, a block is stopped before all of its warps have started,
-    after some have ended, and again before all have been restored."""
+    after some have ended, and again before all have been restored. If all can run, only after some
+    have ended."""
     tb = await PreemptingTestbench(dut).start()
     tb.most = most
     timing = Timing(2, 1, WIDTH, DATA, 30, 63, 0, 2 * WIDTH)
-    for _ in range(2 * ROUNDS):
+    wanted_met = {"starting", "ended", "restoring"} if min(3, CONFIG.sm_warps) > most else {"ended"}
+    met, rounds = set[str](), Rounds(2 * ROUNDS, 100)
+    while rounds.more(met >= wanted_met, met):
         tb.port.latency = tb.random.choice(((2, 20), (60, 90)))
         task = launch(timing, warps=min(3, CONFIG.sm_warps), registers=8, shared=1024)
         wanted = computed(task)
         for kept in (tb.port.read.taken, tb.port.write.taken, tb.spans):
             kept.clear()
-        one = await begin(tb, task, 1)
-        for _ in range(6):
-            await tb.steps(tb.random.randrange(300))
-            if not tb.stoppable:
-                break
-            await stop(tb, one)
-            await go_on(tb, one)
+        met |= await stops(tb, await begin(tb, task, 1), 500)
         await rest(tb)
         agree(tb, 1, task, accesses(task, timing))
         assert task.memory.pages == wanted.pages
@@ -273,21 +272,41 @@ async def returns_elsewhere(dut):
     tb = await PreemptingTestbench(dut).start()
     warps = max(1, CONFIG.sm_warps // 3)
     timing = Timing(4, 1, WIDTH, DATA, 100, 31, 0, 4 * WIDTH)
-    for _ in range(ROUNDS):
+    met, rounds = Counter[str](), Rounds(ROUNDS, 100)
+    while rounds.more(len(met) == 3, met):
         task = launch(timing, warps=warps)
         wanted = computed(task)
-        tb.port.write.taken.clear()
+        for kept in (tb.port.read.taken, tb.port.write.taken):
+            kept.clear()
         one = await begin(tb, task, 1)
-        for _ in range(3):
+        for number in range(3):
             await tb.steps(tb.random.randrange(200))
             if not tb.stoppable:
                 break
+            assert record_reads(tb) == 1 + number
+            before = where(tb, one)
             await stop(tb, one)
             tb.launch(Task(2, launch(replace(timing, accesses=1), warps=warps)))
             tb.launch(Task(1, task, deque()))
             tb.tasks.pop().blocks.clear()
             await begun(tb, tb.tasks[-1])
             await go_on(tb, one)
+            await tb.until(lambda one=one: len(where(tb, one)[1]) == warps, "all warps start")
+            after = where(tb, one)
+            met["slot"] += before[0] != after[0]
+            met["warps"] += not before[1] & after[1]
+            met["others"] += len(tb.warps) > warps
         await rest(tb)
         agree(tb, 1, task, accesses(task, timing))
         assert task.memory.pages == wanted.pages
+
+
+def where(tb: PreemptingTestbench, task: Task) -> tuple[int, set[int]]:
+    """Slot and hardware warps of the block of the task."""
+    (slot,) = (slot for slot, block in tb.slots.items() if block.task is task)
+    return slot, {warp for warp, (place, _) in tb.warps.items() if place == slot}
+
+
+def record_reads(tb: PreemptingTestbench) -> int:
+    """Number of reads of the record of row 1."""
+    return sum(one["row"] == 1 and one["va"] == RECORD for _, one in tb.port.read.taken)

@@ -36,7 +36,7 @@ def test_controller(simulator: str, name: str) -> None:
         simulator=simulator,
         name=f"sm-controller-{name}",
         env=size.environment(),
-        minimum=8,
+        minimum=7 + size.masks,
     )
 
 
