@@ -140,6 +140,7 @@ async def past_its_slice(dut: Any) -> None:
     first = tb.turns[0]
     assert first.context == 0 and first.over is not None
     assert SLICE + limit <= first.over - first.begun <= SLICE + limit + leaving
+    assert all(one.over is not None and one.over > first.over for one in tasks)
 
 
 @cocotb.test()

@@ -94,20 +94,24 @@ async def blocks_of_many_warps(dut: Any, turn: int) -> None:
 
 @cocotb.test()
 async def all_places_again(dut: Any) -> None:
-    """Reservations end with their blocks, even killed ones: each time, all blocks of a chain can
-    wait."""
+    """Reservations end with their blocks, even killed ones: after a chain was killed, with any
+    number of reservations, all blocks of the next one can wait."""
     tb = await NestedTestbench(dut).start()
-    for turn in range(6 * CONFIG.save_places):
+    for turn in range(3 * (CONFIG.save_places + 1)):
         line = tb.chain(CONFIG.save_places + 1, asid=1)
         tb.launch(line[-1])
         await tb.until(lambda: not tb.waiting, "launch answered")
-        if kills := tb.random.random() < 0.6:
-            await tb.steps(tb.random.randrange(2000))
-            tb.drive(host__on=0)
-            for one in line:
-                one.refused = True
-            await tb.until(lambda: tb.get("control__idle"), "all are killed")
-            tb.drive(host__on=(1 << CONFIG.channels) - 1)
-        else:
-            assert await finish(tb, [line]) == 0, f"round {turn}: refused"
-        print(f"round {turn}: {'killed' if kills else 'all waited'}")
+        reserved = turn % (CONFIG.save_places + 1)
+        if reserved:
+            child = line[-1 - reserved]
+            await tb.until(lambda child=child: tb.link(child), "the child is launched")
+        await tb.steps(tb.random.randrange(100))
+        tb.drive(host__on=0)
+        for one in line:
+            assert one.over is None
+            one.refused = True
+        await tb.until(lambda: tb.get("control__idle"), "all are killed")
+        tb.drive(host__on=(1 << CONFIG.channels) - 1)
+        line = tb.chain(CONFIG.save_places + 1, asid=1)
+        tb.launch(line[-1])
+        assert await finish(tb, [line]) == 0, f"round {turn}: refused"

@@ -11,6 +11,7 @@ from signalbox.hw.errors import Cause
 from signalbox.hw.registers import PreemptionLevel
 from signalbox.tb.testbench.jobs import JOBS, Job
 from signalbox.tb.units.compute.launch import Launch, only_on
+from signalbox.tb.units.compute.saving_steps import FULL, state_writes, stop_for
 from signalbox.tb.units.compute.testbench import CONFIG, ComputeTestbench
 
 
@@ -87,13 +88,14 @@ async def no_sm_left(dut: Any) -> None:
 async def random_tasks(dut: Any, turn: int) -> None:
     """Tasks with random masks and priorities, in two contexts of random levels in turn, have
     blocks of others stopped, are evicted and return. Each is only on SMs that take it, and all
-    results are correct. In the first turn, a task outlasts its slice, and has its state saved."""
+    results are correct. In each turn, the first task has blocks stopped for an urgent one; in the
+    first turn, it outlasts its slice, too, and has its state saved."""
     tb = ComputeTestbench(dut, slice_cycles=3000)
     numbers = tb.random
     numbers.seed(numbers.random() + turn)
     for number in range(2):
         spaces, level = range(number, CONFIG.asids, 2), numbers.choice([*PreemptionLevel])
-        saves = numbers.random() < 0.8
+        saves = number == 0 or numbers.random() < 0.8
         if turn == 0:
             saves, level = True, PreemptionLevel.CILP
         tb.context(number, spaces, saves=saves, level=level)
@@ -103,12 +105,18 @@ async def random_tasks(dut: Any, turn: int) -> None:
         cycles = numbers.choice((10, 300, 2000))
         spins = Job(SPIN, (numbers.randint(1, 6), 1, 1), (96, 1, 1), {"CYCLES": cycles})
         job = numbers.choice((numbers.choice(JOBS), spins, spins))
-        if turn == number == 0:
-            job = Job(SPIN, (1, 1, 1), (96, 1, 1), {"CYCLES": 20_000})
         takes[number] = set(numbers.sample(range(CONFIG.sms), numbers.randint(1, CONFIG.sms)))
         priority = numbers.choice((0, 1, 5, 9, 30, 63))
+        if number == 0:
+            job, priority = Job(SPIN, FULL, (96, 1, 1), {"CYCLES": 20_000}), 0
+            takes[0] = {*range(CONFIG.sms)}
+        elif number == 2:
+            priority = 63
         tasks.append(pinned(number, job, takes[number], priority, number % 2))
-    for task in tasks:
+    full, other, urgent, *rest = tasks
+    await stop_for(tb, urgent, full)
+    stopped = state_writes(tb)
+    for task in (other, *rest):
         tb.launch(task)
         await tb.steps(numbers.choice((1, 100, 1000, 3000)))
     await tb.until(lambda: all(task.over is not None for task in tasks), "all tasks", 300_000)
@@ -117,4 +125,4 @@ async def random_tasks(dut: Any, turn: int) -> None:
         tb.check(task)
         assert reached(tb, task.asid) <= takes[task.number], task.number
     assert set().union(*(reached(tb, task.asid) for task in tasks)) == {*range(CONFIG.sms)}
-    assert saved(tb) or turn
+    assert turn or state_writes(tb) > stopped

@@ -117,7 +117,12 @@ async def killed_anywhere(dut: Any, turn: int) -> None:
         tb.launch(line[-1])
     await tb.until(lambda: not tb.waiting and state_writes(tb), "a block is stopped", 100_000)
     await tb.steps(tb.random.randrange(1500))
-    off = set(tb.random.sample(range(CONFIG.channels), CONFIG.channels // 2))
+    roots = [line[-1] for line in lines]
+    await tb.until(lambda: all(situations(tb, roots).values()), "blocks are everywhere")
+    chosen = [tb.random.choice(found) for found in situations(tb, roots).values()]
+    off = {one.number % CONFIG.channels for one in chosen}
+    others = [n for n in range(CONFIG.channels) if n not in off]
+    off |= set(tb.random.sample(others, CONFIG.channels // 2 - len(off)))
     tb.drive(host__on=sum(1 << n for n in range(CONFIG.channels) if n not in off))
     killed = [one for one in tb.tasks.values() if tb.root(one.number) % CONFIG.channels in off]
     for one in killed:
@@ -128,7 +133,27 @@ async def killed_anywhere(dut: Any, turn: int) -> None:
     await tb.finish()
     tb.check_all()
     assert {one.verdict for one in killed} <= {None, Refusal.NONE, Refusal.KILLED}
-    assert any(one.verdict is Refusal.KILLED for one in killed)
+    assert {one.verdict for one in chosen} == {Refusal.KILLED}
+
+
+def situations(tb: NestedTestbench, roots: list[Launch]) -> dict[str, list[Launch]]:
+    """Kernels of the host in each situation: in a list, begun with no block of its tree in a save
+    place, and with some. Each has one block, and an address space of its own."""
+    bursts = [
+        (one.cycle, "read" if port in tb.sm_reads else "write", one)
+        for port in (*tb.sm_reads, *tb.sm_writes)
+        for one in port.bursts
+    ]
+    bursts.sort(key=lambda burst: burst[0])
+    last = {(one.space, one.va): kind for _, kind, one in bursts}
+    reached = {asid for (asid, _), _ in last}
+    saved = {asid for ((asid, state), _), kind in last.items() if state and kind == "write"}
+    left = [one for one in roots if one.over is None]
+    return {
+        "list": [one for one in left if one.asid not in reached],
+        "SM": [one for one in left if one.asid in reached - saved],
+        "saved": [one for one in left if one.asid in saved],
+    }
 
 
 @cocotb.test()

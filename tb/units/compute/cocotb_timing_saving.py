@@ -7,7 +7,7 @@ import cocotb
 from signalbox.hw.registers import PreemptionLevel
 from signalbox.tb.units.compute.cocotb_timing import Stores, once
 from signalbox.tb.units.compute.launch import Launch
-from signalbox.tb.units.compute.saving_steps import state_writes, turns
+from signalbox.tb.units.compute.saving_steps import FULL, state_writes, stop_for, turns
 from signalbox.tb.units.compute.testbench import CONFIG, ComputeTestbench
 
 SLICE = 3000
@@ -75,13 +75,13 @@ async def contexts_in_turn(dut: Any) -> None:
 @cocotb.parametrize(turn=range(4))
 async def random_tasks(dut: Any, turn: int) -> None:
     """If tasks of random priorities in two contexts of random levels, launched at random times, may
-    have blocks of others stopped repeatedly, each access is made once."""
+    have blocks of others stopped repeatedly, each access is made once. At least one task has."""
     tb = ComputeTestbench(dut, slice_cycles=4000)
     numbers = tb.random
     numbers.seed(numbers.random() + turn)
     for number in range(2):
         spaces, level = range(number, CONFIG.asids, 2), numbers.choice([*PreemptionLevel])
-        tb.context(number, spaces, saves=numbers.random() < 0.8, level=level)
+        tb.context(number, spaces, saves=number == 0 or numbers.random() < 0.8, level=level)
     await tb.start()
     tasks = []
     for number in range(CONFIG.asids - 2):
@@ -89,8 +89,14 @@ async def random_tasks(dut: Any, turn: int) -> None:
         cycles, shared = numbers.choice((10, 300, 2000)), numbers.choice((0, 0, 1024))
         job = Stores((numbers.randint(1, 7), 1, 1), warps, count, cycles, shared)
         priority = numbers.choice((0, 1, 5, 9, 30, 63))
+        if number == 0:
+            job, priority = Stores(FULL, 3, 1, 20_000), 0
+        elif number == 2:
+            priority = 63
         tasks.append(Launch(number, job, asid=number, context=number % 2, priority=priority))
-    for task in tasks:
+    full, other, urgent, *rest = tasks
+    await stop_for(tb, urgent, full)
+    for task in (other, *rest):
         tb.launch(task)
         await tb.steps(numbers.choice((1, 100, 1000, 5000)))
     await tb.until(lambda: all(task.over is not None for task in tasks), "all tasks", 300_000)

@@ -9,6 +9,7 @@ import numpy as np
 from signalbox.hw.errors import Refusal
 from signalbox.hw.registers import KillScope
 from signalbox.tb.testbench.ends import Source
+from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.units.compute.launch import Launch
 from signalbox.tb.units.compute.nested_testbench import DEPTH, NestedTestbench, Sum
 from signalbox.tb.units.compute.testbench import CONFIG
@@ -85,6 +86,11 @@ class Trees(NestedTestbench):
         await self.steps(5)
         await self.until(lambda: self.get("control__idle"), "all waits end", 400_000)
 
+    def found(self, verdict: Refusal) -> set[str]:
+        """Whether kernels of the host, and their descendants, were over with this verdict."""
+        numbers = [one.number for one in self.tasks.values() if one.verdict is verdict]
+        return {"child" if number in self.parents else "root" for number in numbers}
+
     def check_trees(self) -> None:
         """Check that each kernel was over once, after its descendants, that each of its blocks has
         run once, its results include its children's, and its record names its parent."""
@@ -114,27 +120,29 @@ class Trees(NestedTestbench):
 @cocotb.test()
 @cocotb.parametrize(turn=range(4))
 async def random_trees(dut: Any, turn: int) -> None:
-    """Random trees, in some of whose kernels a warp faults, end with the expected results."""
+    """Random trees, in some of whose kernels, of the host and others, a warp faults, end with the
+    expected results."""
     tb = await Trees(dut, turn).start()
-    for n in range(ROOTS):
-        tb.roots.append(tb.grow(1 + n % (CONFIG.asids - 1), faults=0.1))
+    rounds, faulty = Rounds(ROOTS), list[Launch]()
+    while rounds.more(len({one.number in tb.parents for one in faulty}) == 2, faulty):
+        tb.roots.append(tb.grow(1 + rounds.number % (CONFIG.asids - 1), faults=0.2))
+        faulty = [one for one in tb.tasks.values() if isinstance(one.job, Sum) and one.job.faults]
         tb.launch(tb.roots[-1])
         await tb.steps(tb.random.choice((0, 0, 100, 600)))
     await tb.over()
     tb.check_trees()
-    faulty = sum(one.job.faults for one in tb.tasks.values() if isinstance(one.job, Sum))
-    print(f"{len(tb.tasks)} kernels, {len(tb.roots)} of the host, {faulty} faulted")
+    print(f"{len(tb.tasks)} kernels, {len(tb.roots)} of the host, {len(faulty)} faulted")
 
 
 @cocotb.test()
 @cocotb.parametrize(turn=range(4))
 async def random_kills(dut: Any, turn: int) -> None:
-    """If kernels of any generation are killed by name while trees run, the other kernels of these
-    trees continue, all waits end, and trees without a killed kernel are not disturbed."""
+    """If kernels of the host and others are killed by name while trees run, the other kernels of
+    these trees continue, all waits end, and trees without a killed kernel are not disturbed."""
     tb = await Trees(dut, turn).start()
-    rng = tb.random
-    for n in range(ROOTS):
-        tb.roots.append(tb.grow(1 + n % (CONFIG.asids - 1)))
+    rng, rounds = tb.random, Rounds(ROOTS)
+    while rounds.more(len(found := tb.found(Refusal.KILLED)) == 2, found):
+        tb.roots.append(tb.grow(1 + rounds.number % (CONFIG.asids - 1)))
         tb.launch(tb.roots[-1])
         await tb.steps(rng.choice((0, 100, 600)))
         if running := [one for one in tb.tasks.values() if tb.in_progress(one)]:
@@ -148,17 +156,20 @@ async def random_kills(dut: Any, turn: int) -> None:
 @cocotb.test()
 async def whole_trees(dut: Any) -> None:
     """If the channels of some trees are disabled, all kernels of these trees are killed, nothing of
-    them is left, and other trees are not disturbed."""
-    tb = await Trees(dut, 0).start()
-    for n in range(ROOTS):
-        tb.roots.append(tb.grow(1 + n % (CONFIG.asids - 1)))
-        tb.launch(tb.roots[-1])
-    await tb.steps(tb.random.randrange(500, 4000))
-    await tb.until(lambda: not tb.waiting, "launches answered", 100_000)
-    off = set(tb.random.sample(range(CONFIG.channels), CONFIG.channels // 2))
-    tb.drive(host__on=sum(1 << n for n in range(CONFIG.channels) if n not in off))
-    for one in tb.tasks.values():
-        if tb.root(one.number) % CONFIG.channels in off:
-            tb.unsure(one)
-    await tb.over()
-    tb.check_trees()
+    them is left, and other trees are not disturbed. Again, until kernels of the host and others
+    were killed."""
+    tb, rounds = await Trees(dut, 0).start(), Rounds(1)
+    while rounds.more(len(found := tb.found(Refusal.KILLED)) == 2, found):
+        for n in range(ROOTS):
+            tb.roots.append(tb.grow(1 + n % (CONFIG.asids - 1)))
+            tb.launch(tb.roots[-1])
+        await tb.steps(tb.random.randrange(500, 4000))
+        await tb.until(lambda: not tb.waiting, "launches answered", 100_000)
+        off = set(tb.random.sample(range(CONFIG.channels), CONFIG.channels // 2))
+        tb.drive(host__on=sum(1 << n for n in range(CONFIG.channels) if n not in off))
+        for one in tb.tasks.values():
+            if tb.root(one.number) % CONFIG.channels in off:
+                tb.unsure(one)
+        await tb.over()
+        tb.check_trees()
+        tb.drive(host__on=(1 << CONFIG.channels) - 1)

@@ -6,7 +6,10 @@ from itertools import pairwise
 from signalbox.tb.units.compute.launch import Launch
 from signalbox.tb.units.compute.testbench import CONFIG, SAVE_AREA, ComputeTestbench
 
-__all__ = ["places_written", "state_writes", "turns"]
+__all__ = ["FULL", "places_written", "state_writes", "stop_for", "turns"]
+
+FULL = CONFIG.sms * (CONFIG.sm_warps // 3), 1, 1
+"""Grid whose blocks, of three warps each, hold all hardware warps."""
 
 
 async def turns(tb: ComputeTestbench, tasks: Sequence[Launch], most: int) -> list[int]:
@@ -23,6 +26,17 @@ async def turns(tb: ComputeTestbench, tasks: Sequence[Launch], most: int) -> lis
     assert len(lengths) >= 8
     print(f"turns of {min(lengths)} … {max(lengths)} cycles")
     return lengths
+
+
+async def stop_for(tb: ComputeTestbench, urgent: Launch, full: Launch) -> None:
+    """Launch a long task that holds all hardware warps, then an urgent one, until that is over: it
+    has blocks of the first one stopped."""
+    tb.launch(full)
+    await tb.until(lambda: not tb.waiting, "launch answered")
+    await tb.steps(2000)
+    tb.launch(urgent)
+    await tb.until(lambda: urgent.over is not None, "urgent task over")
+    assert state_writes(tb) and full.over is None
 
 
 def state_writes(tb: ComputeTestbench) -> int:
