@@ -1,5 +1,6 @@
 """An application as a user would write it: `python -m signalbox.tb.driver.server.application SOCKET
-SEED ROUNDS`. Adds vectors on the server's machine and checks the sums."""
+SEED ROUNDS`. Connects, waits for the end of its standard input, and then adds vectors on the
+server's machine and checks the sums."""
 
 import sys
 
@@ -18,6 +19,7 @@ def add(path: str, seed: int, rounds: int) -> None:
     numbers = np.random.default_rng(seed)
     with blocking.connect(path, name=f"adds {seed}") as device:
         stream = device.stream()
+        sys.stdin.read()
         for _ in range(rounds):
             a, b = numbers.integers(0, 1 << 32, (2, COUNT), np.uint32)
             args = {"A": device.upload(a), "B": device.upload(b), "C": device.allocate(4 * COUNT)}

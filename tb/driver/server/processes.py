@@ -1,6 +1,7 @@
 """Servers of the fake machine and their applications, as processes."""
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from signalbox.driver.client.socket_link import ask_status
+from signalbox.tb.driver.hangs import HANGS
 
 __all__ = ["Running", "server", "succeed"]
 
@@ -30,18 +32,23 @@ class Running:
         assert self.process.returncode == 0
         return json.loads(output.splitlines()[-1])
 
-    def start(self, seed: int, rounds: int) -> subprocess.Popen[bytes]:
-        """Start an application."""
+    def start(self, seed: int, rounds: int, *, held: bool = False) -> subprocess.Popen[bytes]:
+        """Start an application; `held`: it connects, and works once its standard input ends."""
         command = [sys.executable, "-m", MODULE, str(self.path), str(seed), str(rounds)]
-        return subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        stdin = subprocess.PIPE if held else subprocess.DEVNULL
+        return subprocess.Popen(command, stdin=stdin, stderr=subprocess.DEVNULL)
 
-    def settled(self) -> str:
-        """Wait until the server has no application. Returns its status."""
-        deadline = time.monotonic() + 30
-        while " 0 applications of" not in (text := ask_status(self.path)):
+    def until(self, pattern: str) -> str:
+        """Wait until the server's status matches a regular expression. Returns the status."""
+        deadline = time.monotonic() + HANGS
+        while not re.search(pattern, text := ask_status(self.path)):
             assert time.monotonic() < deadline, text
             time.sleep(0.05)
         return text
+
+    def settled(self) -> str:
+        """Wait until the server has no application. Returns its status."""
+        return self.until(" 0 applications of")
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Applications in their own processes, on a server of the fake machine (SHARE-10)."""
 
 import asyncio
+import contextlib
 import os
 import random
 import signal
@@ -31,9 +32,13 @@ from signalbox.driver.protocol.messages import (
     Status,
     encode,
 )
+from signalbox.driver.server.sockets import _CONNECTIONS
 from signalbox.tb.driver.compute_bodies import addition, check
 from signalbox.tb.driver.server.processes import Running, server, succeed
 from signalbox.tb.simulation.runner import choose_seed
+
+MOST_UNREAD = 8 << 20
+"""Bytes for the answers that a client may leave unread."""
 
 
 def test_blocking_form(tmp_path: Path):
@@ -105,10 +110,16 @@ def test_device_of_an_event_loop(tmp_path: Path):
         asyncio.run(main(running.path))
 
 
-def test_many_applications(tmp_path: Path):
-    """Sixteen applications at once."""
+@pytest.mark.parametrize("count", [16, pytest.param(48, marks=pytest.mark.nightly)])
+def test_many_applications(tmp_path: Path, count: int):
+    """Processes that are connected at once; then all of them work."""
     with server(tmp_path) as running:
-        succeed([running.start(seed, 2) for seed in range(16)])
+        applications = [running.start(seed, 2, held=True) for seed in range(count)]
+        running.until(f" {count} applications of {count}")
+        for one in applications:
+            assert one.stdin is not None
+            one.stdin.close()
+        succeed(applications)
 
 
 def test_forty_eight_at_once(tmp_path: Path):
@@ -149,14 +160,15 @@ def test_killed_processes(tmp_path: Path):
 
 
 def test_stopped_process(tmp_path: Path):
-    """A hanging process does not keep the others waiting."""
+    """A process that hangs in the midst of its work does not keep the others waiting."""
     with server(tmp_path) as running:
         hangs = running.start(1, 1000)
-        time.sleep(1.0)
+        running.until(r"'adds 1'.*[1-9] +0$")  # a task has ended
         hangs.send_signal(signal.SIGSTOP)
         try:
             succeed([running.start(number, 3) for number in range(2, 5)])
-            assert " 1 application of" in ask_status(running.path) or hangs.poll() is None
+            assert "adds 1" in running.until(" 1 application of")
+            assert hangs.poll() is None
         finally:
             hangs.send_signal(signal.SIGKILL)
             hangs.wait()
@@ -172,6 +184,16 @@ def raw(path: Path) -> socket.socket:
 def framed(data: bytes) -> bytes:
     """A message on the wire."""
     return len(data).to_bytes(4, "big") + data
+
+
+def copies(device: blocking.Blocking, stream: blocking.Blocking, content: int) -> None:
+    """Check that an application gets its work done."""
+    source, target = device.upload(np.full(500, content, np.uint8)), device.allocate(500)
+    stream.memcpy_async(target, source, 500)
+    stream.synchronize()
+    assert np.array_equal(target.read(), source.read())
+    device.free(source)
+    device.free(target)
 
 
 HELLO = encode(Call(0, Hello(PROTOCOL, "raw", 1)))
@@ -195,21 +217,33 @@ HELLO = encode(Call(0, Hello(PROTOCOL, "raw", 1)))
     ids=range(11),
 )
 def test_bad_messages(tmp_path: Path, sent: bytes):
-    """Half messages, garbage, wrong lengths and wrong versions: other applications continue to
-    work."""
-    with server(tmp_path) as running:
-        link = raw(running.path)
-        link.sendall(sent)
-        succeed([running.start(1, 1)])
+    """Half messages, garbage, wrong lengths and wrong versions: another application continues to
+    work before, amid and after them."""
+    with server(tmp_path) as running, blocking.connect(running.path, "good") as good:
+        stream, link, half = good.stream(), raw(running.path), len(sent) // 2
+        for number, part in enumerate((b"", sent[:half], sent[half:])):
+            with contextlib.suppress(OSError):  # the server may have closed it
+                link.sendall(part)
+            copies(good, stream, number)
         link.close()
+        copies(good, stream, 3)
+
+
+def most_resident(process: subprocess.Popen[str]) -> int:
+    """Largest number of bytes that a process has had in memory."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    return 1024 * int(status.partition("VmHWM:")[2].split()[0])
 
 
 def test_reader_of_nothing(tmp_path: Path):
-    """A client that never reads its answers is disconnected."""
+    """A client that never reads its answers is disconnected, and costs little memory until
+    then."""
     with server(tmp_path) as running:
         link = raw(running.path)
         link.sendall(framed(HELLO))
         asks = framed(encode(Call(1, Status())))
+        running.until("'raw'")
+        before = most_resident(running.process)
         link.settimeout(20)
         try:
             for _ in range(200_000):
@@ -218,6 +252,7 @@ def test_reader_of_nothing(tmp_path: Path):
             pass
         else:
             raise AssertionError("the server went on")
+        assert most_resident(running.process) - before < MOST_UNREAD
         succeed([running.start(1, 1)])
         link.close()
 
@@ -233,12 +268,22 @@ def test_hasty_connections(tmp_path: Path):
 
 
 def test_too_many_connections(tmp_path: Path):
-    """After 300 connections at once the server still has room for an application."""
+    """Of 300 connections at once, those beyond the limit are closed; the others go on. Later there
+    is room for an application again."""
     with server(tmp_path) as running:
-        links = [raw(running.path) for _ in range(300)]
-        time.sleep(0.5)
-        for link in links:
-            link.close()
+        with blocking.connect(running.path, "first") as first:
+            stream = first.stream()
+            links = [raw(running.path) for _ in range(299)]
+            for link in links:
+                link.settimeout(20)
+            for link in links[_CONNECTIONS - 1 :]:
+                assert link.recv(1) == b"", "it is not closed"
+            for link in links[: _CONNECTIONS - 1]:
+                link.sendall(framed(encode(Call(0, Status()))))
+                assert len(link.recv(4)) == 4, "it has no answer"
+            copies(first, stream, 1)
+            for link in links:
+                link.close()
         succeed([running.start(1, 1)])
 
 

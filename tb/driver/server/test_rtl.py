@@ -33,7 +33,8 @@ RUNLIST = ["--scheduling", "runlist", "--runlist-entries", "16", "--interleave",
 def application(path: Path, seed: int, rounds: int) -> subprocess.Popen[bytes]:
     """Start an application."""
     command = [sys.executable, "-m", "signalbox.tb.driver.server.application"]
-    return subprocess.Popen([*command, str(path), str(seed), str(rounds)])
+    command += [str(path), str(seed), str(rounds)]
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL)
 
 
 def listening(path: Path, server: subprocess.Popen[str]) -> None:

@@ -115,15 +115,25 @@ def test_contexts_need_places():
 
 
 def test_what_each_has():
-    """Each application has an ASID, an address space and a portion of memory of the requested size
-    (SHARE-3)."""
+    """Each application has a queue, an ASID, an address space and a portion of memory of the
+    requested size (SHARE-3)."""
 
     async def run(session: Session) -> None:
         sizes = 1 << 16, 3 << 14, 1 << 19
         devices = [await session.client(size=size) for size in sizes]
-        for device in devices:
-            await device.stream()
+        streams = [await device.stream() for device in devices]
         applications = session.server.applications.values()
+        assert session.machine.compute is not None
+        session.machine.compute.hold = True
+        for stream, count in zip(streams, (3, 1, 5), strict=True):
+            for _ in range(count):
+                await stream.launch(SPIN, 1, 1, {"CYCLES": 1}, overlap=True)
+        for _ in range(100):
+            await session.machine.wait_cycles(10)
+        assert [one.queued for one in applications] == [2, 0, 4]
+        session.machine.compute.hold = False
+        for stream in streams:
+            await stream.synchronize()
         portions = sorted(
             (one.portion.memory.address, one.portion.memory.room) for one in applications
         )
@@ -138,7 +148,7 @@ def test_what_each_has():
                 await device.allocate(size)
             await device.close()
 
-    serve(run)
+    serve(run, launches_each=1)
 
 
 def test_no_room():
@@ -206,7 +216,7 @@ def test_several_at_once():
 
 def test_held_back_pointers():
     """At most two tasks of an application are on the machine; the others wait in its queue, and
-    none is lost. The queues are served in turn (SHARE-5)."""
+    none is lost or overtaken. The queues are served in turn (SHARE-5)."""
 
     async def run(session: Session) -> None:
         compute = session.machine.compute
@@ -231,6 +241,9 @@ def test_held_back_pointers():
             await session.machine.wait_cycles(1)
         await waits
         assert most == 6 and len(compute.over) == 18
+        for number, stream in enumerate(streams):
+            mine = [task.va for task in compute.over if task.channel == stream.channel.index]
+            assert mine == [task.record for task in tasks[number::3]]
         ended = {stream.channel.index: 0 for stream in streams}
         for task in compute.over:
             ended[task.channel] += 1
