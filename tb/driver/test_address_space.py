@@ -188,17 +188,33 @@ def test_largest_pages():
 
 
 def test_large_memory():
-    """With enough memory, buffers of whole 512 MiB are aligned for such pages, unless memory is too
-    fragmented."""
-    memory = Memory(machine_with_mmu()[0], 11 * WHOLE // 2)  # type: ignore[arg-type]
-    low = memory.allocate(WHOLE // 2)
+    """With enough memory, buffers of whole 512 MiB are aligned for such pages and mapped by them,
+    unless memory or the space's addresses are too fragmented."""
+    mmu, small = machine_with_mmu()
+    memory = Memory(small.machine, 11 * WHOLE // 2)
+    memory.reserve(BIG * 64, WHOLE // 2 - BIG * 64)  # page tables lie below, where memory is
     one = memory.allocate_pages(2 * WHOLE)
     assert one.address == WHOLE and one.room == 2 * WHOLE
     other = memory.allocate_pages(WHOLE + HUGE)
     assert other.address == 3 * WHOLE and other.room == WHOLE + HUGE
     last = memory.allocate_pages(WHOLE)
     assert last.address == 4 * WHOLE + HUGE, "not aligned"
-    assert low.address == 0
+
+    async def main():
+        spaces = AddressSpaces(mmu, memory, 4)
+        wide, narrow = spaces.create("wide"), spaces.create("narrow", size=2 * WHOLE)
+        for buffer, page_size in ((one, WHOLE), (other, HUGE), (last, HUGE)):
+            mapping = await wide.map(buffer)
+            assert mapping.page_size == page_size and mapping.va % page_size == 0
+            for offset in range(0, buffer.room, page_size):
+                page = wide._tables.find(mapping.at(offset))
+                assert page is not None and page.pa == buffer.at(offset)
+                assert page.size == page_size
+        await narrow.map(0, SMALL, va=WHOLE + HUGE)
+        mapping = await narrow.map(WHOLE, WHOLE)
+        assert (mapping.va, mapping.page_size) == (HUGE, HUGE)
+
+    asyncio.run(main())
 
 
 def test_invalidation_scope():

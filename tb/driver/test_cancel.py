@@ -1,7 +1,7 @@
 """Cancelled tasks, streams and contexts, and work that continues (PREEMPT-7)."""
 
 import asyncio
-from functools import partial
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -291,8 +291,10 @@ def test_out_of_reach():
     run(body)
 
 
-def test_context_killed_twice():
-    """An interrupted kill of a context does not disturb another kill of it in progress."""
+@pytest.mark.parametrize("how", ["ended", "failed", "interrupted"])
+def test_context_killed_twice(how: str):
+    """A kill of a context that has ended, failed or been interrupted does not disturb another kill
+    of it in progress."""
 
     async def body(device, machine):
         context = await device.engine.contexts.create("mine")
@@ -300,9 +302,20 @@ def test_context_killed_twice():
         machine.compute.hold = True
         (first,) = await launch(stream)
         await settle(machine)
+        early = [asyncio.ensure_future(device.kill(context)) for _ in range(how == "ended")]
         begun = asyncio.ensure_future(device.kill(context))
         await asyncio.sleep(0)
-        await interrupt(device.kill(context), 1)
+        match how:
+            case "ended":
+                await early[0]
+            case "failed":
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr(device.engine, "kill_context", Mock(side_effect=OSError))
+                    with pytest.raises(OSError):
+                        await device.kill(context)
+            case "interrupted":
+                await interrupt(device.kill(context), 1)
+        assert not begun.done()
         await begun
         assert killed(first)
         machine.compute.hold = False

@@ -320,6 +320,7 @@ def test_contexts():
         for args in work:
             check(args)
         assert [task.context for task in machine.compute.over] == [0, 1]
+        assert [asid for asid, _ in machine.compute.order] == [a.asid, a.asid, b.asid, b.asid]
         found = {task.context: task.placement for task in machine.compute.over}
         assert found == {0: Placement.AFFINITY, 1: Placement.WIDE}
         with pytest.raises(ContextError, match=r"space 'a' .* is in context 0 'own' and in use"):
@@ -592,14 +593,15 @@ def test_write_inline():
 
 
 def test_launch_that_is_cancelled():
-    """A launch that is cancelled while it waits for its channel gives its memory back."""
+    """A launch that is cancelled while it waits for its channel gives its memory and its fence
+    back."""
 
     async def body(device, machine):
         stream = await device.stream()
         args = await vectors(device, stream, 20)
         await (await stream.launch(VECTOR_ADD, 1, 20, args)).synchronize()
-        pool = device.engine._pool(device.space)
-        used = pool.used
+        pool, fences = device.engine._pool(device.space), device.engine._fences(device.space)
+        used, free = pool.used, len(fences._free)
         async with stream.channel.turn():
             waiting = asyncio.ensure_future(stream.launch(VECTOR_ADD, 1, 20, args))
             while pool.used == used:
@@ -607,6 +609,6 @@ def test_launch_that_is_cancelled():
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting
-        assert pool.used == used
+        assert (pool.used, len(fences._free)) == (used, free)
 
     run(body)

@@ -9,16 +9,15 @@ import pytest
 from signalbox.driver.channel.priority_policy import PriorityPolicy
 from signalbox.driver.device import Device
 from signalbox.hw.config import CONFIGS
-from signalbox.tb.driver.compute_bodies import BODIES, Body, local_memory
+from signalbox.tb.driver.compute_bodies import BODIES, Body, address_limit, local_memory
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
 from signalbox.tb.driver.hangs import HANGS
 
-FITTING = [
-    (body, name)
-    for name, body in product(("tiny", "default", "large"), BODIES)
-    # Local memory for that many threads exceeds the fake machine's memory.
-    if (body, name) != (local_memory, "large")
-]
+UNFIT = {
+    (address_limit, "tiny"),  # it has one channel
+    (local_memory, "large"),  # that of so many threads exceeds the fake machine's memory
+}
+FITTING = [one for one in product(BODIES, ("tiny", "default", "large")) if one not in UNFIT]
 
 
 @pytest.mark.parametrize(("body", "name"), FITTING, ids=lambda one: getattr(one, "__name__", one))

@@ -16,6 +16,7 @@ from signalbox.driver.memory.physical import MemoryUseError
 from signalbox.driver.runtime.limits import Limit
 from signalbox.hw.config import Config
 from signalbox.hw.registers import CONTEXT
+from signalbox.tb.driver.fakes.compute import RELEASES
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
 from signalbox.tb.driver.hangs import HANGS
 
@@ -94,8 +95,8 @@ def test_without() -> None:
 
 
 def test_child() -> None:
-    """A child can be an argument; its record is 256-byte aligned. Its memory is free again at the
-    end; wrong arguments leave nothing behind."""
+    """A child can be an argument; its record is 256-byte aligned, and names no release but that of
+    `done`. Its memory is free again at the end; wrong arguments leave nothing behind."""
 
     async def body(device: Device, machine: FakeMachine) -> None:
         stream = await device.stream()
@@ -108,6 +109,14 @@ def test_child() -> None:
         assert int(first) == first.record != second.record
         assert first.record % 256 == second.record % 256 == 0
         assert "'spin'" in str(first)
+        word = await device.allocate(4)
+        told = await stream.child(SPIN, 1, 32, ARGS, done=word)
+        for child, named in ((first, []), (told, [stream.space.at(word)])):
+            where = stream.space.translate(child.record)
+            record = int.from_bytes(machine.memory_read(where, 256), "little")
+            found = [record >> at for at in RELEASES if record >> at + 55 & 1]
+            assert [release & (1 << 40) - 1 for release in found] == named
+        told.free()
         first.free()
         third = await stream.child(SPIN, 1, 32, ARGS)
         assert third.record == first.record

@@ -12,7 +12,7 @@ from signalbox.driver.channel.priority_policy import NoPriorityPolicy
 from signalbox.driver.compute.child import NestingError
 from signalbox.driver.device import Device
 from signalbox.driver.kernels.library import SPIN
-from signalbox.driver.nested.breadth_first import BreadthFirst
+from signalbox.driver.nested.breadth_first import UNREACHED, BreadthFirst
 from signalbox.driver.nested.breadth_first_flat import FlatBreadthFirst
 from signalbox.driver.nested.family import LaunchRefused
 from signalbox.driver.nested.merge_sort import MergeSort
@@ -133,18 +133,27 @@ def test_number_of_cells(kind: type[Refinement | FlatRefinement]) -> None:
 def test_breadth_first(
     rng: np.random.Generator, count: int, kind: type[BreadthFirst | FlatBreadthFirst]
 ) -> None:
-    """Distances from several vertices, some of them with many edges."""
+    """Distances from several vertices, two of them with many edges. In the nested search, each
+    vertex with many edges that is reached has a kernel of its own, once."""
+    expected = []
 
     async def body(device: Device, stream: Stream) -> None:
         rows, columns = graph(rng, count, 50) if count > 1 else (np.array([0, 1]), np.array([0]))
         search = await kind.prepare(device, stream, rows, columns)
-        for source in rng.integers(0, count, 3):
+        heavy = np.diff(rows) > 32
+        for source in (int(np.argmax(heavy)), *rng.integers(0, count, 3)):
             await search.run(int(source))
             found = search.distances.read(np.uint32, count)
             assert np.array_equal(found, distances(rows, columns, int(source)))
+            expected.append(int(np.count_nonzero(heavy & (found != UNREACHED))))
         await search.free()
 
-    run(3 if kind is BreadthFirst else 0, body)
+    machine = run(3 if kind is BreadthFirst else 0, body)
+    if kind is BreadthFirst:
+        assert machine.compute is not None
+        roots = machine.compute.over
+        assert [sum(len(level.children) for level in one.children) for one in roots] == expected
+        assert expected[0] or count == 1
 
 
 @pytest.mark.parametrize(("heavy", "kernels"), [(39, 2), (40, 1)])

@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from signalbox.driver.channel.channel import Channel
 from signalbox.driver.channel.interleave import GroupSettings, Interleave, interleaved
 from signalbox.driver.channel.runlist import RunlistRefused
+from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.driver.device import Device, DeviceError
-from signalbox.hw.config import Config
+from signalbox.driver.faults.channel_error import ChannelTimeout
+from signalbox.hw.config import WINDOW_BASE, Config
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
 
 LOW, MEDIUM, HIGH = Interleave
@@ -216,6 +219,13 @@ def test_cancelled() -> None:
 def test_patience() -> None:
     """The patience with a channel includes the turns of other groups."""
 
+    async def waited(channel: Channel) -> int:
+        """Cycles after which a wait for a channel that waits for a semaphore is given up."""
+        await channel.submit(Pushbuffer().acquire(WINDOW_BASE, 1))
+        with pytest.raises(ChannelTimeout) as error:
+            await channel.drain(poll=20, patience=500)
+        return error.value.cycles
+
     async def test() -> None:
         device = await Device.open(machine(), scheduling="runlist")
         other = device.create_space("other")
@@ -225,10 +235,11 @@ def test_patience() -> None:
         assert channels[0].turn_cycles == 4 * slice_cycles
         await device.runlist.configure(other, slice_ns=1)
         assert device.runlist.round_cycles == slice_cycles + 103
-        await device.close()
+        await device.runlist.configure(device.space, slice_ns=9 * 1024)
+        assert await waited(channels[0]) == 500 + 2 * (9 + 1) * 103
         flat = await Device.open(machine())
-        assert (await flat.channel(0)).turn_cycles == 0
-        await flat.close()
+        channel = await flat.channel(0)
+        assert channel.turn_cycles == 0 and await waited(channel) == 500
 
     run(test())
 
