@@ -1,6 +1,7 @@
 """Order, slices and priorities (COPY-1 … COPY-11, COPY-13 and the worked examples of page 10)."""
 
 import itertools
+import random
 
 import cocotb
 
@@ -8,6 +9,7 @@ from signalbox.driver.commands.pushbuffer import CopyFence, Pushbuffer
 from signalbox.hw.methods import CeMethod, HostMethod, MemOp, SemOp
 from signalbox.hw.registers import Wait
 from signalbox.tb.machine.testbench import MachineTestbench, RawChannel, in_order, semaphore
+from signalbox.tb.models.semaphores import ACQUIRES, acquire
 from signalbox.tb.simulation.trace import (
     Acquire,
     Done,
@@ -568,23 +570,32 @@ async def pipelined_copies_end_in_order(dut):
     assert starts[3].cycle > dones[2].cycle
 
 
+def passing(numbers: random.Random, operation: SemOp, wide: bool) -> tuple[int, int]:
+    """A payload and a 64-bit value with which an acquire passes; ACQ_AND and ACQ_NOR, because of
+    one bit."""
+    bits = 64 if wide else 32
+    while True:
+        value, one = numbers.getrandbits(64), 1 << numbers.randrange(bits)
+        chosen = {SemOp.ACQUIRE: value, SemOp.ACQ_AND: one, SemOp.ACQ_NOR: ~one}
+        payload = chosen.get(operation, numbers.getrandbits(64)) % (1 << bits)
+        if acquire(operation, value, payload, bits):
+            return payload, value
+
+
 @cocotb.test(**LIMIT)
 async def acquires_of_other_kinds(dut):
-    """COPY-13 for acquires that are not part of a group, of non-counting semaphores: they are
-    evaluated only while an engine is idle."""
+    """COPY-13 for acquires that are not part of a group, of every kind and width, of non-counting
+    semaphores: they are evaluated only while an engine is idle."""
     tb = await MachineTestbench.start(dut)
     busy, waiting = await tb.copy_channel(0), await tb.copy_channel(1)
-    for operation, payload, value in (
-        (SemOp.ACQUIRE, 7, 7),
-        (SemOp.ACQ_CIRC_GEQ, 5, 6),
-        (SemOp.ACQ_AND, 4, 12),
-    ):
+    for operation, wide in some([*itertools.product(sorted(ACQUIRES), (False, True))], 3):
+        payload, value = passing(tb.random, operation, wide)
         a, b = tb.copies(2, 4096)
         started = len(await tb.events(Start))
         await busy.submit(Pushbuffer().copy(*a, 4096))
         await until_started(tb, started + 1)
         await tb.control.write_semaphore(2, value)
-        commands = Pushbuffer().acquire(semaphore(2), payload, operation)
+        commands = Pushbuffer().acquire(semaphore(2), payload, operation, wide=wide)
         await waiting.submit(commands.copy(*b, 4096))
         await tb.until_idle(busy, waiting)
         passed = (await tb.events(Acquire, channel=1, passed=True))[-1]
