@@ -1,6 +1,8 @@
 """Performance counters of the whole machine, as described in the register map."""
 
 import itertools
+from bisect import bisect
+from collections import Counter
 
 import cocotb
 
@@ -11,7 +13,8 @@ from signalbox.hw.registers import PERFORMANCE, Wait
 from signalbox.tb.machine.cocotb_order import until_started
 from signalbox.tb.machine.testbench import MachineTestbench, RawChannel, semaphore
 from signalbox.tb.simulation.trace import Acquire, Done, Doorbell, Error, Method, Served
-from signalbox.tb.testbench.sample import some
+from signalbox.tb.testbench.goals import Rounds
+from signalbox.tb.testbench.sample import fewer
 
 LIMIT = {"timeout_time": 6, "timeout_unit": "ms"}
 
@@ -94,14 +97,18 @@ async def refused_operations(dut):
 
 @cocotb.test(**LIMIT)
 async def together(dut):
-    """Operations of channels and copies that end in the same cycle are all counted."""
+    """Operations of channels and copies that end in the same cycle are all counted: operations
+    follow each other at a steady pace, and copies end at every moment between two of them."""
     tb = await MachineTestbench.start(dut)
     counted = Counted(tb)
     one, two = await tb.copy_channel(0), await tb.channel(1)
     ((dst, src),) = tb.copies(1, 64)
     where = tb.allocate(16)
     await counted()
-    for _ in some(range(8), 4):
+    pace, moments = 0, set[int]()
+    rounds = Rounds(fewer(8, 4))
+    while rounds.more(bool(pace) and moments >= {*range(pace)}, (pace, moments)):
+        dut.memory.write_latency.value = 16 + rounds.number  # shifts the ends by a cycle
         copies, steps = Pushbuffer(), Pushbuffer()
         for _ in range(20):
             size = tb.random.randrange(1, 64)
@@ -112,6 +119,10 @@ async def together(dut):
         await two.submit(steps)
         await tb.until_idle(one, two)
         assert (await counted())["SEMAPHORE_OPS"] == 20 + 200
+        ran = [event.cycle for event in await tb.events(Method, offset=HostMethod.SEM_EXECUTE)]
+        ((pace, _),) = Counter(b - a for a, b in itertools.pairwise(ran)).most_common(1)
+        ends = [event.cycle for event in await tb.events(Done) if ran[0] < event.cycle < ran[-1]]
+        moments = {end - ran[bisect(ran, end) - 1] for end in ends}
 
 
 @cocotb.test(**LIMIT)
