@@ -1,6 +1,7 @@
 """Cancelled tasks, streams and contexts, and work that continues (PREEMPT-7)."""
 
 import asyncio
+from functools import partial
 from unittest.mock import Mock
 
 import numpy as np
