@@ -141,12 +141,27 @@ async def random_kills(dut: Any, turn: int) -> None:
     these trees continue, all waits end, and trees without a killed kernel are not disturbed."""
     tb = await Trees(dut, turn).start()
     rng, rounds = tb.random, Rounds(ROOTS)
+
+    def children() -> list[Launch]:
+        return [
+            one for one in tb.tasks.values() if one.number in tb.parents and tb.in_progress(one)
+        ]
+
     while rounds.more(len(found := tb.found(Refusal.KILLED)) == 2, found):
+        alone = rounds.number >= ROOTS
+        if alone:
+            await tb.over()
         tb.roots.append(tb.grow(1 + rounds.number % (CONFIG.asids - 1)))
-        tb.launch(tb.roots[-1])
+        root = tb.roots[-1]
+        tb.launch(root)
         await tb.steps(rng.choice((0, 100, 600)))
-        if running := [one for one in tb.tasks.values() if tb.in_progress(one)]:
+        if alone:
+            await tb.until(lambda root=root: children() or root.over is not None, "a child")
+        running = [one for one in tb.tasks.values() if tb.in_progress(one)]
+        if running := children() if alone else running:
             tb.kill(rng.choice(running))
+            if alone:
+                await tb.over()
     await tb.over()
     tb.check_trees()
     killed = sum(one.verdict is Refusal.KILLED for one in tb.tasks.values())
