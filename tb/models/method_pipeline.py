@@ -1,8 +1,8 @@
 """Method pipeline, from the contract of `MethodPipeline` and of its ports (HOST-2, COPY-1).
 
-The model is cycle-accurate: `look` says what is executed in a cycle, `cycle` returns its outputs
-and advances to the next. It does not decode: each dword comes with the method that it completes.
-All progress of a channel is one `Flow`; where the hardware keeps it is not modelled.
+The model is cycle-accurate: `look` returns the method executed in a cycle, `cycle` returns its
+outputs and advances to the next cycle. The model does not decode: each dword comes with the method
+that it completes. All progress of a channel is one `Flow`, wherever the hardware keeps it.
 """
 
 from collections import Counter, deque
@@ -45,7 +45,7 @@ class Phase(Enum):
 
 
 class Outcome(Enum):
-    """Outcome of a method in one cycle. `NONE`: the channel is about to be let go."""
+    """Outcome of a method in one cycle. `NONE`: undecided, as the channel is about to be let go."""
 
     NONE = auto()
     DONE = auto()
@@ -55,8 +55,8 @@ class Outcome(Enum):
 
 
 class Answer(NamedTuple):
-    """Outcome of the method that is executed. `keep`: the channel keeps its engine; `yields`: it is
-    YIELD."""
+    """Outcome of the executed method. `keep`: the channel keeps its engine. `yields`: the method is
+    a YIELD with an effect."""
 
     outcome: Outcome
     wait: Wait = Wait.NONE
@@ -65,14 +65,14 @@ class Answer(NamedTuple):
 
 
 HEADERS = (Cause.HEADER_OBSOLETE, Cause.HEADER_RESERVED, Cause.HEADER_RANGE)
-"""Causes of methods that stand for illegal headers, with their address, subchannel and data."""
+"""Causes of illegal headers. Their methods have address, subchannel and data of the header."""
 
 NO_ANSWER = Answer(Outcome.NONE)
 
 
 class Dword(NamedTuple):
-    """A dword, and the method that it completes. `refusal`: of the dword as a header; None: it is
-    none, so its refusal is meaningless."""
+    """A dword, and the method that it completes. `refusal`: refusal of the dword as a header; None:
+    the dword is no header, so any refusal may be shown."""
 
     value: int
     method: Method | None = None
@@ -81,8 +81,7 @@ class Dword(NamedTuple):
 
 @dataclass(frozen=True)
 class Beat:
-    """A fetched beat: its dwords are the ones from place `low` on. It has none if `cause` or
-    `empty`."""
+    """A fetched beat, with dwords from place `low` on; with `cause` or `empty`, it has none."""
 
     dwords: tuple[Dword, ...] = ()
     low: int = 0
@@ -94,15 +93,15 @@ class Beat:
 
     @property
     def methods(self) -> tuple[Method | None, ...]:
-        """The methods completed by what is taken, one after another."""
+        """Methods completed by the dwords, one after another."""
         if self.cause != Cause.NONE:
             return (Method(0, cause=self.cause),)
         return (None,) if self.empty else tuple(one.method for one in self.dwords)
 
 
 class Edit(NamedTuple):
-    """A change to a channel's context. `method`: with `replace`, its held method from now on;
-    None: it has none."""
+    """A change to a channel's context. `method`: with `replace`, the new held method; None: no held
+    method."""
 
     channel: int
     reset: bool = False
@@ -118,7 +117,7 @@ class Entry(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What is executed in a cycle. `fresh`: its first cycle in this service."""
+    """A method in execution. `fresh`: this is its first cycle in the service."""
 
     channel: int
     method: Method
@@ -132,10 +131,10 @@ class Flow:
 
     Members
     -------
-    beats : fetched and not taken.
-    taken : dwords taken of the first one.
+    beats : fetched beats that are not taken.
+    taken : number of dwords taken of the first beat.
     held, queued : decoded methods, oldest first.
-    finish : GP_GET of the entry whose last dword was taken.
+    finish : GP_GET of the entry if its last dword was taken and its end is not reported.
     """
 
     beats: deque[Beat] = field(default_factory=deque)
@@ -146,7 +145,7 @@ class Flow:
 
     @property
     def decoded(self) -> bool:
-        """Something that was taken is not complete."""
+        """Whether a taken method, or the end of an entry, is not complete."""
         return bool(self.held or self.queued) or self.finish is not None
 
 
@@ -158,8 +157,8 @@ class Inputs:
     -------
     alive : channels that are alive.
     head : the oldest beat of the served channel is offered.
-    objects : bound in the served channel.
-    target : channel to serve next, None: there is none.
+    objects : objects bound in the served channel.
+    target : channel to serve next, or None.
     answer : outcome of the method, if one is executed.
     asked : the served channel has requested an operation of the semaphore unit.
     """
@@ -177,19 +176,19 @@ class Inputs:
 
 @dataclass
 class Outputs:
-    """Outputs of one cycle; a strobe with a channel is its number, or None.
+    """Outputs of one cycle. A strobe with a channel is the number of the channel, or None.
 
     Members
     -------
     active, select : of `Served`; None: no channel.
     edited : an edit is taken.
     take, taken : of `ChoicePort`.
-    unpark : the served channel's wait ends.
-    park : wait with which the served channel is let go, `lasts`; (None, ...): any.
+    unpark : channel of which the wait ends.
+    park : wait with which the served channel is let go, and `lasts`; (None, ...): any wait.
     ahead, reset, replace, again, early : of `Service`. `again` is None if the replaced method has
-        no address. `early`: if the channel's state is loaded.
+        no address. `early` is compared only while the channel's state is loaded.
     leave, quit : of `Service`; None: no channel is served.
-    run : the method to execute, its kind.
+    run : method to execute, and its kind.
     pops : the oldest beat is taken.
     started, finished : of `EntryEvents`.
     executed, cleared, released : of `MethodEvents`.
@@ -264,10 +263,10 @@ SITUATIONS = (
     "copy setting",
     "copy method without a copy object",
 )
-"""Situations that a random test meets."""
+"""Goals of the random test."""
 
 TOGETHER = ("another channel", "another channel, loaded", "edit precedes a target")
-"""Situations with several channels."""
+"""Further goals with several channels."""
 
 
 def acquires(method: Method) -> bool:
@@ -280,8 +279,8 @@ class PipelineModel:
 
     Members
     -------
-    phase : of the cycle that begins.
-    served : channel served in LOAD and RUN, else the last one.
+    phase : phase of the next cycle.
+    served : channel served in LOAD and RUN; in SELECT, the last one.
     flows : progress of each channel.
     met : number of times each situation was met.
     """
@@ -292,8 +291,8 @@ class PipelineModel:
         self.flows = [Flow() for _ in range(channels)]
         self.met: Counter[str] = Counter()
         self._edit: Edit | None = None
-        # In the previous cycle: the served channel was alive, its method was refused, it executed a
-        # setting, it was let go.
+        # Of the previous cycle: the served channel was alive, had a method refused, executed a
+        # setting, was let go.
         self._was_alive = self._refused = self._setting = self._left = False
         self._fresh = False
 
@@ -303,7 +302,7 @@ class PipelineModel:
         return self.flows[self.served]
 
     def look(self, objects: tuple[ObjectKind, ...], *, asked: bool) -> Look | None:
-        """What is executed in the cycle that begins."""
+        """Method executed in the next cycle, or None."""
         held = self.flow.held
         if self.phase is not Phase.RUN or held is None or self._refused:
             return None
@@ -313,14 +312,14 @@ class PipelineModel:
         return Look(self.served, held, kind(held, list(objects)), self._fresh)
 
     def cycle(self, now: Inputs) -> Outputs:
-        """Outputs of the cycle; then advance to the next."""
+        """Outputs of the cycle; advances to the next one."""
         step = {Phase.SELECT: self._select, Phase.LOAD: self._load, Phase.RUN: self._run}
         return step[self.phase](now)
 
     # -- SELECT ------------------------------------------------------------------------------------
 
     def _select(self, now: Inputs) -> Outputs:
-        """The next channel: that of an edit, else the scheduler's."""
+        """Choose the next channel: the channel of an edit, else the scheduler's target."""
         out = Outputs(ahead=True)
         chosen = now.target if now.edit is None else now.edit.channel
         again, self._left = self._left and chosen == self.served, False
@@ -337,7 +336,7 @@ class PipelineModel:
             met["edited, loaded"] += not again
         self.served, self._edit, self.phase = chosen, now.edit, Phase.LOAD
         if again:
-            # Its methods move on meanwhile; those of a channel that is loaded do so afterwards.
+            # Its methods advance at once; the methods of a loaded channel do so afterwards.
             self._advance(None, None, done=False)
         return out
 
@@ -416,8 +415,6 @@ class PipelineModel:
         room = self._was_alive and queued is None and finish is None
         takes = room and now.head
         method = self._take(out) if takes else None
-        last = queued is not None and held is None and finish is None and not occupied
-        self.met["a method left, and nothing fetched"] += last
         dead = self._refused or channel not in now.alive
         dry = held is None and queued is None and finish is None and not occupied
         acquire = held is not None and kind(held, list(now.objects)) is Kind.SEMAPHORE
@@ -431,7 +428,7 @@ class PipelineModel:
             out.park = answer.wait, False
             out.released = None if answer.keep else channel
         elif wanted and not busy:
-            # Of a dword taken just now it is too late to know whether it was worth another turn.
+            # A dword taken in this cycle is decoded too late to decide between these waits.
             out.park = (Wait.TURN if left else None if takes else Wait.NONE), False
         else:
             out.park = Wait.NONE, False
@@ -446,7 +443,7 @@ class PipelineModel:
         return out
 
     def _take(self, out: Outputs) -> Method | None:
-        """The next dword of the served channel: its method."""
+        """Take the next dword of the served channel. Returns its method."""
         flow, channel = self.flow, self.served
         beat = flow.beats[0]
         if beat.first and not flow.taken:
@@ -464,8 +461,8 @@ class PipelineModel:
         return method
 
     def _advance(self, look: Look | None, method: Method | None, *, done: bool) -> None:
-        """The decoded methods move on. One that only sets state makes room at once, any other in
-        the cycle after."""
+        """Advance the decoded methods. A method that only sets state makes room at once, any other
+        in the next cycle."""
         flow = self.flow
         free = flow.held is None or (done and look is not None and look.kind is Kind.STATE)
         if done:

@@ -1,5 +1,5 @@
-"""WFI of scope ALL with compute methods (HOST-3, HOST-9): every cycle against rule 9; each boundary
-of an epoch individually."""
+"""WFI of scope ALL with compute methods (HOST-3, HOST-9): every cycle is compared with rule 9;
+directed tests of each boundary of an epoch."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ LATE = 30
 
 
 async def offered(tb: EpochsTestbench, channel: int) -> Method:
-    """A compute method of the channel is taken by the engine."""
+    """A compute method of the channel that the engine has taken."""
     await tb.step(ask=channel)
     await tb.until(lambda: tb.method and tb.method.taken is not None, "it is taken")
     assert tb.method is not None and tb.method.channel == channel
@@ -44,7 +44,7 @@ async def offered(tb: EpochsTestbench, channel: int) -> Method:
 
 
 async def launched(tb: EpochsTestbench, channel: int) -> Task:
-    """A compute method of the channel has launched a task."""
+    """A compute method of the channel that has launched a task."""
     method = await offered(tb, channel)
     await tb.step(launch=True)
     await tb.step(answer=True)
@@ -54,14 +54,14 @@ async def launched(tb: EpochsTestbench, channel: int) -> Task:
 
 
 async def leave(tb: EpochsTestbench, channel: int) -> None:
-    """The channel's compute method is answered, and the channel goes on."""
+    """Answer the channel's compute method; the channel continues."""
     await tb.until(lambda: channel in tb.done, "the method is complete")
     await tb.step(drop=channel)
     await tb.steps(2)
 
 
 async def ended(tb: EpochsTestbench, task: Task) -> int:
-    """The task ends; the cycle in which the design has heard of it."""
+    """End the task. Returns the cycle in which the design accepts the completion."""
     tb.end(task)
     await tb.until(lambda: task.ended is not None, "the end is heard")
     assert task.ended is not None
@@ -69,8 +69,8 @@ async def ended(tb: EpochsTestbench, task: Task) -> int:
 
 
 async def over_after(tb: EpochsTestbench, cycle: int, delay: int, channel: int = 0) -> None:
-    """The channel's WFI is over for the first time `delay` cycles after `cycle`; then it goes
-    on."""
+    """Check that the channel's WFI is over for the first time `delay` cycles after `cycle`; then
+    the channel continues."""
     while tb.cycle < cycle + delay:
         assert channel not in await tb.step(), tb.cycle - 1 - cycle
     assert channel in await tb.step(), tb.cycle - 1 - cycle
@@ -79,15 +79,15 @@ async def over_after(tb: EpochsTestbench, cycle: int, delay: int, channel: int =
 
 
 async def not_over(tb: EpochsTestbench, cycles: int = LATE) -> None:
-    """No WFI is over for some cycles."""
+    """Check for some cycles that no WFI is over."""
     for _ in range(cycles):
         assert not await tb.step()
 
 
 @cocotb.test(**LIMIT)
 async def nothing_outstanding(dut):
-    """Without anything outstanding an epoch begins two cycles after the wait and ends in the
-    next."""
+    """If nothing is outstanding, an epoch begins two cycles after the wait and ends in the next
+    cycle."""
     tb = await EpochsTestbench(dut).start()
     for channel in {0, LAST}:
         await tb.step(wfi=channel)
@@ -97,8 +97,8 @@ async def nothing_outstanding(dut):
 
 @cocotb.test(**LIMIT)
 async def handed_over(dut):
-    """A method handed over to the engine up to the cycle after an epoch begins counts, until its
-    answer and the end of its task; one that is handed over later does not."""
+    """A method handed over to the engine by the cycle after an epoch begins counts until its answer
+    and the end of its task; a method handed over later does not count."""
     tb = await EpochsTestbench(dut).start()
     outcomes = ("task", "none", "refused", "unlaunched")
     cases = [(place, outcome) for place in range(-4, 6) for outcome in outcomes]
@@ -137,8 +137,9 @@ async def handed_over(dut):
 
 @cocotb.test(**LIMIT)
 async def answered(dut):
-    """A method that is answered around the beginning of an epoch, with or without a task, launched
-    in the cycle before the answer or earlier: the epoch waits for the rest of it, and no longer."""
+    """If a method is answered around the beginning of an epoch, with or without a task, launched in
+    the cycle before the answer or earlier, the epoch waits for the part that is still outstanding,
+    and no longer."""
     tb = await EpochsTestbench(dut).start()
     cases = [
         (answer, before) for answer in range(-4, 5) for before in (None, 1, 2, 5)
@@ -166,7 +167,7 @@ async def answered(dut):
 
 @cocotb.test(**LIMIT)
 async def tasks_end(dut):
-    """A task that ends around the beginning of an epoch."""
+    """A task that ends around the beginning of an epoch counts only if it is outstanding then."""
     tb = await EpochsTestbench(dut).start()
     for place in range(-5, 5):
         task = await launched(tb, LAST)
@@ -185,9 +186,8 @@ async def tasks_end(dut):
 
 @cocotb.test(**LIMIT)
 async def copies_and_semaphores(dut):
-    """Copies that start and end around the beginning of an epoch: those that started before it
-    count, until the cycle in which they end; an operation in memory counts if it is outstanding in
-    that cycle."""
+    """Copies started before an epoch begins count until the cycle in which they end; an operation
+    in memory counts if it is outstanding in the cycle in which the epoch begins."""
     tb = await EpochsTestbench(dut).start()
     engine = CONFIG.copy_engines - 1
     for first in range(-3, 3):
@@ -214,9 +214,9 @@ async def copies_and_semaphores(dut):
 
 @cocotb.test(**LIMIT)
 async def dropped_methods(dut):
-    """A method dropped by its channel, as when it is disabled, counts all the same once it was
-    handed over, until its answer and the end of its task; dropped before, it is not handed over
-    and does not count."""
+    """A method dropped by its channel, for instance a disabled one, still counts if it was handed
+    over before, until its answer and the end of its task. A method dropped earlier is not handed
+    over and does not count."""
     tb = await EpochsTestbench(dut).start()
     for after in some(range(1, 16), 3):
         for launches in (False, True):
@@ -254,8 +254,8 @@ async def dropped_methods(dut):
 
 @cocotb.test(**LIMIT)
 async def later_ones_do_not_count(dut):
-    """A wait ends although later methods launch tasks all the time, of all channels; each of the
-    following waits has these to wait for, and not the ones after."""
+    """A wait ends although later methods of all channels launch tasks all the time; each following
+    wait includes these tasks, but none launched after it."""
     tb = await EpochsTestbench(dut).start()
     tasks = [await launched(tb, LAST)]
     for _ in range(4):
@@ -279,8 +279,8 @@ async def later_ones_do_not_count(dut):
 
 @cocotb.test(**LIMIT)
 async def children(dut):
-    """Tasks launched by a task that counts, do, too, whenever they are launched; those of a later
-    task do not."""
+    """Tasks launched by a task that counts also count, whenever they are launched; tasks launched
+    by a later task do not."""
     tb = await EpochsTestbench(dut).start()
     for _ in range(3):
         parent = await launched(tb, LAST)
@@ -305,8 +305,9 @@ async def children(dut):
 
 @cocotb.test(**SEVERAL)
 async def next_epoch(dut):
-    """A wait that begins before an epoch does is over with it; one that begins with it or later, up
-    to the cycle in which it ends, is over with the next one, which begins at once."""
+    """A wait that begins before an epoch is over at its end. A wait that begins in the epoch's
+    first cycle or later, up to its last cycle, is over at the end of the next epoch, which begins
+    at once."""
     tb = await EpochsTestbench(dut).start()
     other = LAST
     for after in range(-1, 12):
@@ -337,8 +338,8 @@ async def next_epoch(dut):
 
 @cocotb.test(**LIMIT)
 async def dropped_waits(dut):
-    """A wait dropped in any cycle is not over; a new one has an epoch of its own, which waits for
-    all that is outstanding then."""
+    """A wait dropped in any cycle is never over. A new wait has its own epoch, which includes
+    everything outstanding at its beginning."""
     tb = await EpochsTestbench(dut).start()
     for after in some(range(1, 12), 3):
         first = await launched(tb, LAST)
@@ -361,7 +362,7 @@ async def dropped_waits(dut):
 
 @cocotb.test(**LIMIT)
 async def reset_in_an_epoch(dut):
-    """After a reset at any time nothing is outstanding and nothing waits."""
+    """After a reset at any time, nothing is outstanding and no channel waits."""
     for cycles in some(range(1, 9), 3):
         tb = await EpochsTestbench(dut).start()
         await launched(tb, LAST)
@@ -407,7 +408,7 @@ TOGETHER = ("asked as an epoch begins", "asked as an epoch ends", "asked in an e
 
 
 class Life:
-    """Random life of all channels, of the copy engines and of the compute engine."""
+    """Random activity of all channels, of the copy engines and of the compute engine."""
 
     def __init__(self, tb: EpochsTestbench) -> None:
         self._tb, self._numbers = tb, tb.random
@@ -415,7 +416,7 @@ class Life:
         self._asked: dict[int, tuple[int, list[Operation]]] = {}
 
     async def some_time(self, cycles: int) -> None:
-        """Random behaviour with the same probabilities."""
+        """Random activity with constant probabilities."""
         tb, numbers = self._tb, self._numbers
         waits, copies = numbers.choice((0.05, 0.3)), numbers.choice((0.0, 0.0, 0.1, 0.3))
         methods, drops = numbers.choice((0.05, 0.2, 0.8)), numbers.choice((0.0, 0.02))
@@ -431,7 +432,7 @@ class Life:
             await self._step(events)
 
     async def finish(self) -> None:
-        """Everything ends, and then all waits."""
+        """End all operations, then all waits."""
         tb = self._tb
         tb.ready = True
         await self._step({"changing": frozenset()})
@@ -464,7 +465,7 @@ class Life:
 
     @staticmethod
     def _began(one: Operation, now: int) -> bool:
-        """It is outstanding, seen from outside."""
+        """Whether an operation is outstanding, as seen from outside."""
         if one.ended is not None:
             return False
         if isinstance(one, Method):
@@ -499,7 +500,7 @@ class Life:
         events["changing"] = frozenset(changing)
 
     def _methods(self, events: dict[str, Any], methods: float, drops: float) -> None:
-        """Channels ask for compute methods, leave complete ones, and drop others."""
+        """Channels ask for compute methods, leave completed ones, and drop others."""
         tb, numbers, now = self._tb, self._numbers, self._tb.cycle
         done = [channel for channel in tb.asking if channel in tb.done]
         if done and numbers.random() < 0.5:
@@ -526,7 +527,7 @@ class Life:
     def _execute(
         self, events: dict[str, Any], answers: float, launches: float, ends: float
     ) -> None:
-        """The engine executes its method, and tasks begin and end."""
+        """The engine executes its method; tasks begin and end."""
         tb, numbers, met = self._tb, self._numbers, self._tb.model.met
         method, now, running = tb.method, tb.cycle, tb.model.running
         executes = method is not None and method.taken is not None
@@ -561,12 +562,13 @@ class Life:
             met["task heard as an epoch begins"] += begins
 
     def _begins(self, now: int) -> bool:
-        """An epoch begins in this cycle."""
+        """Whether an epoch begins in this cycle."""
         waits = self._tb.model.waits.values()
         return any(wait.asked <= now - BEGINS and not wait.inside for wait in waits)
 
     def check(self) -> None:
-        """Each wait was over only after the end of all that was outstanding at its beginning."""
+        """Check that each wait was over only after the end of everything outstanding at its
+        beginning."""
         for asked, over, operations in self.waited:
             late = [one for one in operations if one.ended is None or one.ended >= over]
             assert not late, (asked, over, late)
@@ -574,8 +576,8 @@ class Life:
 
 @cocotb.test(**LIMIT)
 async def as_the_model(dut):
-    """Random behaviour of all: each wait is over in the cycle of the model, after all that was
-    outstanding at its beginning, until each situation was met several times."""
+    """Under random activity, each wait is over in the model's cycle, after everything outstanding
+    at its beginning has ended, until each situation was met several times."""
     tb = await EpochsTestbench(dut).start()
     life, met = Life(tb), tb.model.met
     goals = [*SITUATIONS, *(TOGETHER if CHANNELS > 1 else ())]

@@ -1,5 +1,5 @@
-"""Method pipeline alone (COPY-1, HOST-2): every cycle against its model; order, room, refusals,
-starts and latencies individually."""
+"""Method pipeline alone (COPY-1, HOST-2): every cycle is compared with the model; directed tests of
+order, room, refusals, starts and latencies."""
 
 from collections import deque
 from typing import Any
@@ -59,28 +59,28 @@ one that decodes it; one less if it is decoded already."""
 
 
 def methods(*dwords: Dword) -> list[Method]:
-    """The methods of dwords with one each."""
+    """Methods of dwords that complete one method each."""
     return [dword.method for dword in dwords if dword.method is not None]
 
 
 def fill(tb: PipelineTestbench, channel: int, *dwords: Dword, low: int = 0, get: int = 0) -> None:
-    """The channel has an entry with these dwords."""
+    """Give the channel an entry with these dwords."""
     tb.add(channel, *beats_of([*dwords], WIDTH, low, get))
 
 
 def always_busy(look: Look) -> Plan:
-    """No method is ever complete."""
+    """Plan in which a method never completes."""
     return Plan(Answer(Outcome.DONE), busy=1 << 30)
 
 
 def wait_of(out: Outputs) -> Wait | None:
-    """The wait with which the served channel would be let go; None: it may be any."""
+    """Wait with which the served channel would be let go; None: any."""
     assert out.park is not None
     return out.park[0]
 
 
 async def cycles_of(tb: PipelineTestbench, channel: int) -> list[int]:
-    """Serve a channel; the cycles in which it executes methods, from its choice on."""
+    """Serve a channel. Returns the cycles in which it executes methods, counted from its choice."""
     found, number, tb.target = [], 0, channel
     while True:
         out = await tb.step()
@@ -95,9 +95,9 @@ async def cycles_of(tb: PipelineTestbench, channel: int) -> list[int]:
 
 @cocotb.test(**LIMIT)
 async def one_per_cycle(dut):
-    """Methods that set state execute in successive cycles, the first one in the fourth cycle of the
-    service, wherever the entry begins in its first beat; a dword without a method takes a cycle,
-    too."""
+    """Methods that set state execute in successive cycles, the first in the fourth cycle of the
+    service, wherever the entry begins in its first beat. A dword without a method also takes a
+    cycle."""
     tb = await PipelineTestbench(dut).start()
     for low in range(WIDTH):
         for channel in {0, LAST}:
@@ -113,8 +113,8 @@ async def one_per_cycle(dut):
 
 @cocotb.test(**LIMIT)
 async def others_make_room_later(dut):
-    """After a method that does more than set state, a cycle passes; dwords are taken meanwhile, for
-    one method behind it and no more."""
+    """A method that does more than set state is followed by a cycle without a method. Meanwhile
+    dwords are taken, for at most one method behind it."""
     tb = await PipelineTestbench(dut).start()
     one, two, three, four = settings(4)
     fill(tb, LAST, WFI, WFI, one, CHANGE, two, three, WFI, four)
@@ -131,8 +131,8 @@ async def others_make_room_later(dut):
 
 @cocotb.test(**LIMIT)
 async def busy_for_any_time(dut):
-    """A method that is busy for some cycles is complete in the one after, and the next one follows
-    as it would otherwise; the channel is not let go meanwhile."""
+    """A method that is busy for some cycles completes in the next cycle, and its successor follows
+    as usual; the channel is not let go meanwhile."""
     tb = await PipelineTestbench(dut).start()
     for busy in (0, 1, 2, 3, 7):
         for leaves in (False, True):
@@ -162,7 +162,7 @@ async def busy_for_any_time(dut):
 @cocotb.test(**SEVERAL)
 async def next_channel(dut):
     """The first method of the next channel executes in the fourth cycle after the one in which the
-    served channel is blocked, or in the third if it was decoded before."""
+    served channel is blocked, or in the third if it was already decoded."""
     tb = await PipelineTestbench(dut).start()
     for decoded in (False, True):
         fill(tb, LAST, *settings(3))
@@ -189,9 +189,9 @@ async def next_channel(dut):
 
 @cocotb.test(**LIMIT)
 async def left_anywhere(dut):
-    """A channel is let go after any number of cycles, within a group and within a beat, and goes on
-    there, with its state, whether it is its own successor or another channel is served between;
-    what it has not executed makes it wait for its turn."""
+    """A channel let go after any number of cycles, within a group and within a beat, continues
+    there with its state, whether it is its own successor or another channel is served in between.
+    If methods are left, it waits for its turn."""
     tb = await PipelineTestbench(dut).start()
     dwords = [*settings(3), WFI, *settings(2, 3), CHANGE, WFI, *settings(WIDTH, 5)]
     for stays in some(range(2 * len(dwords) + 4), 4):
@@ -224,8 +224,8 @@ async def left_anywhere(dut):
 
 @cocotb.test(**LIMIT)
 async def waits_for_dwords(dut):
-    """A channel with fetched beats is not let go while its head is not offered. One without beats
-    is, in the same cycle and without a wait, but not before its methods are complete."""
+    """A channel with fetched beats is not let go while its head is not offered. A channel without
+    beats is let go in the same cycle, without a wait, but only once its methods are complete."""
     tb = await PipelineTestbench(dut).start()
     tb.pace = lambda: False
     fill(tb, LAST, *settings(1))
@@ -249,8 +249,8 @@ async def waits_for_dwords(dut):
 
 @cocotb.test(**LIMIT)
 async def ends_of_entries(dut):
-    """The end of an entry is reported once, after the last of its methods is complete, and before
-    any dword of the next entry is taken; also that of an entry without dwords."""
+    """The end of an entry is reported once, after its last method is complete and before any dword
+    of the next entry is taken. The same holds for an entry without dwords."""
     tb = await PipelineTestbench(dut).start()
     fill(tb, 0, WFI, *settings(1), get=1)
     tb.add(0, Beat(empty=True, first=True, end=True, get=2))
@@ -281,8 +281,8 @@ async def ends_of_entries(dut):
 
 @cocotb.test(**LIMIT)
 async def parked(dut):
-    """A method that parks its channel is executed again at the next service, as often as it parks
-    it; the channel's engine is released unless the method keeps it. The method behind it waits."""
+    """A method that parks its channel is executed again at each service until it completes. It
+    releases the channel's engine unless it keeps it. The method behind it waits."""
     tb = await PipelineTestbench(dut).start()
     waits = [wait for wait in Wait if wait is not Wait.NONE]
     for keep in (False, True):
@@ -305,7 +305,7 @@ async def parked(dut):
 
 
 async def refuse(tb: PipelineTestbench, channel: int, *dwords: Dword) -> None:
-    """The first of these methods is refused."""
+    """Plan that refuses the first of these methods."""
     tb.plan = lambda look: Plan(
         Answer(Outcome.REFUSE if look.method == dwords[0].method else Outcome.DONE)
     )
@@ -316,9 +316,9 @@ async def refuse(tb: PipelineTestbench, channel: int, *dwords: Dword) -> None:
 
 @cocotb.test(**LIMIT)
 async def refused_again(dut):
-    """A refused method stays, and is not executed while its channel is halted. After an edit it is
-    executed again; or another one in its place, or none, and then those behind it. An edit right
-    after the service, and one later, have the same effect."""
+    """A refused method is held, and not executed while its channel is halted. After an edit, the
+    same method is executed again, or another one in its place, or none; then the methods behind it.
+    An edit right after the service has the same effect as a later one."""
     tb = await PipelineTestbench(dut).start()
     same, other = Method(WFI.method.place, 0x1234, 0), Method(HostMethod.YIELD, 2, 5)
     edits: list[tuple[Edit, list[Method], bool]] = [
@@ -346,9 +346,9 @@ async def refused_again(dut):
 
 @cocotb.test(**LIMIT)
 async def replaced_elsewhere(dut):
-    """A method of another address, or of another subchannel, in place of a refused one is not the
-    same one again; it has the kind that it has in this channel, with the objects bound there, also
-    if another channel was served meanwhile."""
+    """A method with another address or subchannel in place of a refused one does not count as the
+    same method. Its kind follows from the objects bound in its own channel, even if another channel
+    was served meanwhile."""
     tb = await PipelineTestbench(dut).start()
     bound, elsewhere = 3, 4
     tb.random.choice = _choose(ObjectKind.COPY, tb.random.choice)
@@ -383,7 +383,7 @@ async def replaced_elsewhere(dut):
 
 
 def _choose(kind: ObjectKind, otherwise: Any) -> Any:
-    """`choice` of random numbers, that gives `kind` where there is one."""
+    """`choice` of random numbers that returns `kind` wherever it is offered."""
 
     def choice(values: Any) -> Any:
         return kind if isinstance(values, tuple) and kind in values else otherwise(values)
@@ -393,8 +393,9 @@ def _choose(kind: ObjectKind, otherwise: Any) -> Any:
 
 @cocotb.test(**LIMIT)
 async def started_anew(dut):
-    """A start drops the held method, the one behind it, the rest of a beat and of a group, the end
-    of an entry and all state, of the served channel and of others; others keep theirs."""
+    """A start drops the channel's held method, the method behind it, the rest of a beat and of a
+    group, the end of an entry and all state, whether the channel is served or not. Other channels
+    keep theirs."""
     tb = await PipelineTestbench(dut).start()
     group = Dword(3 << 29 | 9 << 16 | HostMethod.NOP >> 2, None, 0)
     data = [Dword(value, Method(HostMethod.NOP, value, 0)) for value in range(9)]
@@ -423,7 +424,7 @@ async def started_anew(dut):
 @cocotb.test(**LIMIT)
 async def dies(dut):
     """A channel that is disabled or halted in any cycle of its service is let go in that cycle, or
-    when its method is no longer busy. No method is lost or executed twice; at most one dword is
+    once its method is no longer busy. No method is lost or executed twice; at most one dword is
     taken, and at most one method executed, in that cycle."""
     tb = await PipelineTestbench(dut).start()
     dwords = [*settings(3), WFI, *settings(2, 3), CHANGE, WFI, *settings(WIDTH, 5)]
@@ -456,8 +457,8 @@ async def dies(dut):
 
 @cocotb.test(**LIMIT)
 async def asked(dut):
-    """A channel that has asked the semaphore unit accepts the response, also if it has died or has
-    to let go."""
+    """A channel that has asked the semaphore unit accepts the response, even if it has died or must
+    let go."""
     tb = await PipelineTestbench(dut).start()
     for outcome in (Outcome.DONE, Outcome.PARK):
         for event in ("dies", "leaves", "edit"):
@@ -495,8 +496,8 @@ async def asked(dut):
 
 @cocotb.test(**LIMIT)
 async def must_let_go(dut):
-    """A channel that must let go executes no acquire, which is not lost; one that stays, because it
-    has an engine, executes all but acquires."""
+    """A channel that must let go executes no acquire, and the acquire is not lost. A channel that
+    stays, because it has an engine, executes all methods but acquires."""
     tb = await PipelineTestbench(dut).start()
     for stays in (False, True):
         fill(tb, LAST, *settings(4), CHANGE, ACQUIRE, *settings(1))
@@ -575,7 +576,7 @@ async def reset_anywhere(dut):
 
 
 class Life:
-    """Random life of all channels: fetched entries, services, halts, edits and starts."""
+    """Random activity of all channels: fetched entries, services, halts, edits and starts."""
 
     def __init__(self, tb: PipelineTestbench) -> None:
         self._tb, self._numbers = tb, tb.random
@@ -587,7 +588,7 @@ class Life:
         self._given: Edit | None = None
 
     async def some_time(self, cycles: int) -> None:
-        """Random behaviour with the same probabilities."""
+        """Random activity with constant probabilities."""
         tb, numbers = self._tb, self._numbers
         busy = numbers.choice((0.0, 0.3, 0.9))
         outcomes = numbers.choice(((12, 1, 0), (8, 3, 1), (2, 1, 1)))
@@ -635,7 +636,7 @@ class Life:
         return Plan(Answer(outcome, wait, keep=numbers.random() < 0.5), cycles, asks)
 
     def _halt(self, dies: float) -> None:
-        """Channels die, the served one most often."""
+        """Channels die, most often the served one."""
         tb, numbers = self._tb, self._numbers
         if numbers.random() < (10 * dies if tb.asking else dies):
             likely = numbers.random() < 0.8
@@ -647,7 +648,7 @@ class Life:
                 self._due[channel] = tb.cycle + numbers.choice((0, 1, 3, 10))
 
     def _revive(self) -> None:
-        """An edit for a dead channel; it is alive afterwards."""
+        """Offer an edit for a dead channel, which is alive afterwards."""
         tb, numbers = self._tb, self._numbers
         if self._given is not None and tb.edit is None:
             self._revives[self._given.channel] = tb.cycle + numbers.choice((0, 0, 1, 8))
@@ -686,7 +687,7 @@ class Life:
         return numbers.choice([*options, Edit(channel, replace=True), Edit(channel)])
 
     def _choose(self, found: float) -> None:
-        """The scheduler's next target, which is alive and most often has something to do."""
+        """The scheduler's next target: a channel that is alive, most often one with work."""
         tb, numbers = self._tb, self._numbers
         tb.target = None
         if numbers.random() >= found:
@@ -702,8 +703,8 @@ class Life:
 
 @cocotb.test(**LIMIT)
 async def as_the_model(dut):
-    """Random behaviour of all channels is as the model in every cycle, until each situation was met
-    several times."""
+    """Random activity of all channels agrees with the model in every cycle, until each situation
+    was met several times."""
     tb = await PipelineTestbench(dut).start()
     life, met = Life(tb), tb.model.met
     goals = [*SITUATIONS, *(TOGETHER if CHANNELS > 1 else ())]

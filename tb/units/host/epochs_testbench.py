@@ -50,7 +50,7 @@ BEGINS = 2
 """Cycles from the start of a wait to its epoch, if none is in progress."""
 
 HEARD = 2
-"""Cycles from the end of a task, or the answer to a method, to the first in which it does not
+"""Cycles from the end of a task, or the answer to a method, to the first cycle in which it does not
 count."""
 
 
@@ -90,13 +90,13 @@ class Epochs(wiring.Component):
 
 @dataclass(eq=False)
 class Operation:
-    """Anything that a wait may be for.
+    """A copy, a semaphore operation, a method or a task.
 
     Members
     -------
-    since : epochs that begin in this cycle or later wait for it.
+    since : the operation counts in epochs that begin in this cycle or later.
     until : first cycle in which it is not outstanding.
-    ended : cycle of its end, as seen from outside.
+    ended : cycle of the end, as seen from outside.
     """
 
     since: int
@@ -104,13 +104,14 @@ class Operation:
     ended: int | None = None
 
     def end(self, cycle: int, delay: int) -> None:
-        """It ends in `cycle`, and counts for `delay` more."""
+        """End the operation in `cycle`; it counts for `delay` more cycles."""
         self.ended, self.until = cycle, cycle + delay
 
 
 @dataclass(eq=False)
 class Method(Operation):
-    """A compute method of `channel`, with the tag of its epoch. `task`: launched by it."""
+    """A compute method of `channel`, with the tag of its epoch. `task`: task that it has
+    launched."""
 
     channel: int = 0
     epoch: int = 0
@@ -120,8 +121,8 @@ class Method(Operation):
 
 @dataclass(eq=False)
 class Task(Operation):
-    """A task of `channel`, with the tag of its method, which determines the epochs that wait for
-    it; as those of its parent do for a child. `began`: its launch."""
+    """A task of `channel`, with the tag of its method, or of its parent: the tag determines the
+    epochs in which it counts. `began`: cycle of the launch."""
 
     channel: int = 0
     epoch: int = 0
@@ -130,7 +131,8 @@ class Task(Operation):
 
 @dataclass(eq=False)
 class _Wait:
-    """A channel's wait. `inside`: its epoch runs; `over`: its first cycle after that."""
+    """A channel's wait. `asked`: cycle of the request. `inside`: its epoch runs. `over`: first
+    cycle after the wait."""
 
     asked: int
     inside: bool = False
@@ -144,11 +146,11 @@ class EpochModel:
 
     Members
     -------
-    operations : those that count, and those that have not ended.
-    waits : per channel.
-    running : cycle in which the present epoch began.
-    last : that of the last epoch.
-    ends : cycles of the ends of epochs.
+    operations : operations that may still count, or have not ended.
+    waits : waits by channel.
+    running : first cycle of the present epoch, or None.
+    last : first cycle of the last epoch.
+    ends : last cycles of epochs.
     met : number of times each situation was met.
     """
 
@@ -166,7 +168,7 @@ class EpochModel:
         return frozenset(one for one, wait in waits if wait.over is not None and wait.over <= now)
 
     def step(self, now: int, ask: int | None, drop: int | None) -> None:
-        """The cycle `now`, with everything that has begun or ended in it."""
+        """Advance past cycle `now`, in which a channel may begin (`ask`) or drop its wait."""
         waiting = [one for one in (*self.waits.values(), *self._dropped) if not one.inside]
         if self.running is None:
             if any(wait.asked <= now - BEGINS for wait in waiting):
@@ -180,7 +182,7 @@ class EpochModel:
         self.operations = [one for one in self.operations if one.until is None or one.until > kept]
 
     def _counts(self, one: Operation, now: int) -> bool:
-        """It was outstanding when the present epoch began, and is."""
+        """Whether an operation has been outstanding since the present epoch began."""
         assert self.running is not None
         return one.since <= self.running and (one.until is None or one.until > now)
 
@@ -219,20 +221,20 @@ class EpochModel:
 
 
 class EpochsTestbench(Testbench):
-    """Copies, semaphores, the clients of both units and the compute engine.
+    """Models copies, semaphores, the clients of both units and the compute engine.
 
     Members
     -------
     model : the model; `over` is compared with it in every cycle.
-    ready : the engine takes a method; effective from the next `step`.
-    method : the method that is offered or executed.
+    ready : the engine takes a method, from the next `step` on.
+    method : method on offer or in execution.
     tasks : tasks that run, oldest first.
     copies : outstanding copies of each engine, oldest first.
     changing : operation in memory of each channel.
-    asking : channels that wait for a compute method, and the cycle in which they asked.
+    asking : channels that wait for a compute method, with the cycle of the request.
     quiet : first cycle in which a channel may ask again.
     on : enabled channels.
-    done : channels whose compute method was answered, in the cycle that has ended.
+    done : channels whose compute method was answered in the last cycle.
     """
 
     def __init__(self, dut: Any) -> None:
@@ -288,12 +290,15 @@ class EpochsTestbench(Testbench):
 
         Parameters
         ----------
-        wfi, undo : channel that begins, drops a WFI.
-        start, finish : engine that starts, finishes a copy.
+        wfi : channel that begins a WFI.
+        undo : channel that drops its WFI.
+        start : engine that starts a copy.
+        finish : engine that finishes its oldest copy.
         changing : channels with an operation in memory; None: as before.
-        ask, drop : channel whose compute method begins to wait, does not wait any more.
-        launch : the method executed launches a task.
-        child : this task launches another one.
+        ask : channel whose compute method begins to wait.
+        drop : channel whose compute method no longer waits.
+        launch : the method in execution launches a task.
+        child : task that launches another one.
         answer : the engine answers; `refused`, `unlaunched`: see `compute_answer`.
         """
         now = self.cycle
@@ -352,7 +357,7 @@ class EpochsTestbench(Testbench):
             self.asking[ask] = now
 
     def _engine(self, now: int, launch: bool, child: Task | None) -> None:
-        """A task begins: of the method, or of a task."""
+        """Begin a task, launched by the method or by another task."""
         parent: Method | Task | None = child
         if launch:
             assert child is None and self.method is not None and self.method.taken is not None
@@ -385,7 +390,7 @@ class EpochsTestbench(Testbench):
         self.method = None
 
     def _see(self, now: int) -> None:
-        """Offers of methods, and ends of tasks that were heard."""
+        """Note offers of methods, and completions of tasks that were accepted."""
         if self.method is None and self.get("port__method__valid"):
             offer = self.get("port__method__payload")
             # It was formed in the previous cycle.
@@ -407,7 +412,8 @@ class EpochsTestbench(Testbench):
     # -- actions -----------------------------------------------------------------------------------
 
     def end(self, task: Task, refusal: Refusal = Refusal.NONE) -> None:
-        """The task ends, from the next cycle on, when the design hears of it."""
+        """Report the end of a task, which ends when the design accepts the report, in the next
+        cycle at the earliest."""
         self.tasks.remove(task)
         self._ending.append(task)
         pointer = {"channel": task.channel, "epoch": task.epoch}
@@ -416,5 +422,5 @@ class EpochsTestbench(Testbench):
 
     @property
     def ending(self) -> int:
-        """Number of tasks that have ended, but were not heard."""
+        """Number of ended tasks whose report was not accepted yet."""
         return len(self._ending)

@@ -1,4 +1,4 @@
-"""Random dwords for the method pipeline, with the methods that they complete."""
+"""Random dwords for the method pipeline, with the methods completed by them."""
 
 from dataclasses import dataclass
 from random import Random
@@ -20,7 +20,7 @@ from signalbox.tb.models.methods import HOST_STATE, Method
 __all__ = ["Program", "beats_of", "immediate", "random_method", "settings"]
 
 LEGAL, OBSOLETE, RESERVED = 0, 1, 2
-"""Refusals of a dword as a header; 3, a range of addresses, is not generated."""
+"""Refusals of a dword as a header. 3, for a range of addresses, is not generated."""
 
 _CAUSES = {OBSOLETE: Cause.HEADER_OBSOLETE, RESERVED: Cause.HEADER_RESERVED}
 
@@ -38,13 +38,13 @@ _SEMAPHORES = [HostMethod.SEM_EXECUTE, HostMethod.SEMAPHORED]
 
 
 def random_place(numbers: Random) -> int:
-    """Byte offset of a method: of each kind often."""
+    """Byte offset of a method; each kind is frequent."""
     kinds = (_SETTINGS, _SETTINGS, _COPIES, _OTHERS, _SEMAPHORES, [HostMethod.SET_OBJECT])
     return int(numbers.choice(numbers.choice(kinds)))
 
 
 def random_data(numbers: Random, place: int) -> int:
-    """Data of a method: of semaphores and launches, each property often."""
+    """Data of a method; each property of semaphores and launches is frequent."""
     if place in _SEMAPHORES:
         flags = numbers.choice((0, 1 << 12, 1 << 20, 1 << 24, 1 << 25))
         return numbers.choice((0, 1, 2, 3, 4, 5, 6, 7, 8, 16)) | flags
@@ -54,26 +54,19 @@ def random_data(numbers: Random, place: int) -> int:
 
 
 def random_method(numbers: Random) -> Method:
-    """A method as software may write it."""
+    """A random method."""
     place = random_place(numbers)
     return Method(place, random_data(numbers, place), random_subchannel(numbers))
 
 
 def random_subchannel(numbers: Random) -> int:
-    """A subchannel, most often one of the first, which then soon has an object."""
+    """A subchannel, most often one of the first, so that it soon has an object."""
     return numbers.choice((0, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7))
 
 
 def setting(number: int) -> Dword:
-    """A dword with a whole method, which only sets state; its data are `number`, 13 bits."""
-    header = pack(
-        Header,
-        sec_op=SecOp.IMMD_DATA_METHOD,
-        address=HostMethod.SEM_PAYLOAD_LO // 4,
-        count=number,
-        subchannel=number % 8,
-    )
-    return Dword(header, Method(HostMethod.SEM_PAYLOAD_LO, number, number % 8), LEGAL)
+    """A dword with a whole method, which only sets state. `number` : its data, 13 bits."""
+    return immediate(HostMethod.SEM_PAYLOAD_LO, number, number % 8)
 
 
 def immediate(place: int, data: int = 0, subchannel: int = 0) -> Dword:
@@ -94,8 +87,8 @@ def settings(count: int, first: int = 0) -> list[Dword]:
 
 
 def beats_of(dwords: list[Dword], width: int, low: int = 0, get: int = 0) -> list[Beat]:
-    """The beats of a ring entry with these dwords, the first one at place `low`. `width`: dwords
-    per beat."""
+    """Beats of a ring entry with these dwords. `width` : dwords per beat. `low` : place of the
+    first dword in its beat."""
     beats = []
     while dwords:
         room = width - low
@@ -107,7 +100,7 @@ def beats_of(dwords: list[Dword], width: int, low: int = 0, get: int = 0) -> lis
 
 @dataclass
 class _Group:
-    """The open method group: `count` dwords are missing."""
+    """The open method group, which lacks `count` dwords."""
 
     form: SecOp
     count: int
@@ -125,7 +118,7 @@ class Program:
         self._skips = self._ignores = self._stored = False
 
     def entry(self) -> list[Beat]:
-        """The beats of one more entry, or a mark outside of entries."""
+        """Beats of the next entry, or a mark outside of entries."""
         numbers = self._numbers
         get = numbers.getrandbits(20)
         odd = numbers.random()
@@ -166,9 +159,9 @@ class Program:
         return Beat(empty=True, first=whole, end=whole, get=mark.get, cause=cause)
 
     def _cut(self, beats: list[Beat], masks: list[tuple[bool, bool]]) -> list[Beat]:
-        """The same entry, with a bad beat: it and all later ones have no dwords, and a mark ends
-        the entry. `masks`: whether methods were ignored before each dword, and by the stored
-        mask."""
+        """The entry, with a bad beat: the bad beat and all later ones have no dwords, and a mark
+        ends the entry. `masks` : for each dword, whether methods were ignored before it, and
+        whether the stored mask would ignore them."""
         numbers, get = self._numbers, beats[0].get
         bad = numbers.randrange(len(beats))
         self._ignores, self._stored = masks[sum(len(beat.dwords) for beat in beats[:bad])]
@@ -183,7 +176,7 @@ class Program:
         ]
 
     def _lose(self) -> None:
-        """Dwords are lost."""
+        """Forget the open group, as dwords are lost."""
         self._group, self._skips = None, False
 
     def _dword(self) -> Dword:

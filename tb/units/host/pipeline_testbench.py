@@ -1,5 +1,5 @@
-"""Testbench of the method pipeline: stands for the prefetch buffer, the scheduler, the execution of
-methods and the channel registers, and compares every cycle with the model."""
+"""Testbench of the method pipeline: models the prefetch buffer, the scheduler, the execution of
+methods and the channel registers, and compares every cycle with the model of the pipeline."""
 
 import os
 from collections.abc import Callable
@@ -43,14 +43,17 @@ CHANNELS, WIDTH = CONFIG.channels, CONFIG.beat_dwords
 BINDABLE = (ObjectKind.NONE, ObjectKind.COPY, ObjectKind.COPY, ObjectKind.COPY, ObjectKind.COMPUTE)
 """Objects that SET_OBJECT binds."""
 
+_ENGINE_METHODS = 0x100
+"""First byte offset of engine methods."""
+
 UNUSED = ("drained", "empty", "busy", "working", "reserving")
-"""States of channels that do not matter."""
+"""States of channels that the pipeline ignores."""
 
 
 @dataclass
 class Plan:
-    """Execution of a method: `busy` cycles, then the answer. `asks`: from the second cycle on, it
-    waits for the semaphore unit."""
+    """Execution of a method: `busy` cycles, then the answer. `asks`: from its second cycle on, the
+    method waits for the semaphore unit."""
 
     answer: Answer
     busy: int = 0
@@ -58,28 +61,29 @@ class Plan:
 
 
 def at_once(look: Look) -> Plan:
-    """Every method is complete in its first cycle, a refused header is refused."""
+    """Every method completes in its first cycle; illegal headers are refused."""
     illegal = look.method.cause != Cause.NONE
     return Plan(Answer(Outcome.REFUSE if illegal else Outcome.DONE))
 
 
 class PipelineTestbench(Testbench):
-    """Serves channels. All channels start with nothing set.
+    """Serves channels. All channels start from reset.
 
     Members
     -------
-    model : the model; its `flows` hold the fetched beats, to which a test adds.
-    alive : channels that are alive; this and the following are effective from the next `step`.
+    model : the model; its `flows` hold the fetched beats, which tests `add`.
+    alive : channels that are alive. Changes of this and the following take effect in the next
+        `step`.
     target : channel to serve next.
-    edit : the edit offered, until it is taken.
+    edit : edit on offer until it is taken.
     leave, stay : see `ChoicePort`.
-    pace : decides in each cycle whether a beat that was not offered yet is offered.
-    plan : how a method is executed, other than a setting, which is complete at once.
-    yields : whether this YIELD has an effect.
-    refused : channels whose held method was refused, and that were not edited since.
+    pace : whether the next beat is offered in this cycle.
+    plan : execution of a method; methods that set state complete at once.
+    yields : whether the next YIELD has an effect.
+    refused : channels with a refused method and no edit since.
     executed : methods executed by each channel.
-    ended : ends of entries.
-    objects : bound in each channel.
+    ended : ends of entries, in order.
+    objects : objects bound in each channel.
     """
 
     def __init__(self, dut: Any) -> None:
@@ -117,13 +121,13 @@ class PipelineTestbench(Testbench):
 
     @property
     def asking(self) -> bool:
-        """The served channel waits for the semaphore unit."""
+        """Whether the served channel waits for the semaphore unit."""
         return self._asked
 
     # -- actions -----------------------------------------------------------------------------------
 
     def add(self, channel: int, *beats: Beat) -> None:
-        """The channel has these beats, too."""
+        """Add fetched beats to a channel."""
         self.model.flows[channel].beats += beats
 
     def flow(self, channel: int) -> Flow:
@@ -131,7 +135,7 @@ class PipelineTestbench(Testbench):
         return self.model.flows[channel]
 
     async def change(self, edit: Edit) -> None:
-        """Offer an edit, until its effect."""
+        """Offer an edit until it has taken effect."""
         self.edit = edit
         await self.until(lambda: self.edit is None, "the edit is taken")
         await self.step()
@@ -176,7 +180,7 @@ class PipelineTestbench(Testbench):
         return expected
 
     def _claims(self, flow: Flow) -> Plan | None:
-        """Plan of an acquire that was requested ahead, while its channel is loaded."""
+        """Plan of an acquire requested ahead, while its channel is loaded; None: there is none."""
         held, model = flow.held, self.model
         if model.phase is not Phase.LOAD or held is None:
             return None
@@ -212,7 +216,7 @@ class PipelineTestbench(Testbench):
         return plan.answer
 
     def _offer(self) -> bool:
-        """Whether the served channel's oldest beat is offered; what is on the wires then."""
+        """Whether the served channel's oldest beat is offered, as row `_head` on the wires."""
         model = self.model
         if model.phase is Phase.SELECT or not model.flow.beats:
             self._offered = False
@@ -310,7 +314,7 @@ class PipelineTestbench(Testbench):
     # -- checks ------------------------------------------------------------------------------------
 
     def _check(self, out: Outputs, now: Inputs) -> None:
-        """Compare the outputs of the cycle that has ended."""
+        """Compare the outputs of the last cycle with the model's."""
         for name, shown, expected in self._compared(out, now):
             assert shown == expected, f"cycle {self.cycle - 1}: {name}: {shown}, not {expected}"
         if out.run is not None:
@@ -386,7 +390,7 @@ class PipelineTestbench(Testbench):
         return Entry(event["channel"], event["get"]) if event["valid"] else None
 
     def _check_step(self, method: Method, kind: Kind) -> None:
-        """The method that is executed, with its kind and its properties."""
+        """Check the executed method, its kind and its properties."""
         step = self.get("service__step")
         shown, kinds, traits = step["method"], step["kind"], step["traits"]
         assert shown["cause"] == method.cause, (shown, method)
@@ -409,7 +413,7 @@ class PipelineTestbench(Testbench):
         if kind is Kind.LAUNCH:
             assert traits["modelled"] == launch_modelled(method.data), method
 
-    # -- what follows ------------------------------------------------------------------------------
+    # -- effects -----------------------------------------------------------------------------------
 
     def _follow(
         self, out: Outputs, phase: Phase, channel: int, look: Look | None, answer: Answer
@@ -440,7 +444,7 @@ class PipelineTestbench(Testbench):
             self.ended.append(out.finished)
 
     def _load(self, out: Outputs, channel: int) -> None:
-        """The registers of the execution get the state of the served channel."""
+        """Load the state of the served channel into the registers of the execution."""
         if self.get("service__load"):
             self._state = self.ports["service__loaded"].bits()
         if out.reset:
@@ -452,7 +456,7 @@ class PipelineTestbench(Testbench):
         assert self._state == expected, f"cycle {self.cycle - 1}: state of channel {channel}"
 
     def _set(self, channel: int, look: Look, *, done: bool) -> None:
-        """The method changes the channel's state: SET_OBJECT its objects, all others the rest."""
+        """Change the channel's state: SET_OBJECT binds an object, other methods change the rest."""
         numbers, method = self.random, look.method
         objects = ((1 << self._objects_width) - 1) << self._objects_at
         self._state ^= numbers.getrandbits(self._state_width) & ~objects
@@ -464,6 +468,3 @@ class PipelineTestbench(Testbench):
             word = sum(one.value << 2 * place for place, one in enumerate(bound))
             self._state = (self._state & ~objects) | word << self._objects_at
         self._states[channel] = self._state
-
-
-_ENGINE_METHODS = 0x100
