@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from signalbox.driver.platform.whole import check_whole
+from signalbox.driver.platform.whole import make_whole
 
 __all__ = ["LONGEST_NS", "UNIT_NS", "GroupSettings", "Interleave", "interleaved"]
 
@@ -47,7 +47,7 @@ class GroupSettings:
     level: Interleave = Interleave.LOW
 
     def __post_init__(self) -> None:
-        check_whole(self)
+        make_whole(self)
         if not 1 <= self.slice_ns <= LONGEST_NS:
             raise ValueError(f"slice_ns = {self.slice_ns} is outside 1 … {LONGEST_NS}")
 

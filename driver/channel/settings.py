@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TypedDict
 
-from signalbox.driver.platform.whole import check_whole
+from signalbox.driver.platform.whole import make_whole
 from signalbox.hw.config import PRIORITIES
 from signalbox.hw.methods import AcquireTimer, pack
 
@@ -42,7 +42,7 @@ class ChannelSettings:
     priority: int = 0
 
     def __post_init__(self) -> None:
-        check_whole(self)
+        make_whole(self)
         if not 1 <= self.slice_cycles <= 1 << 31:
             raise ValueError(f"slice_cycles = {self.slice_cycles} is outside 1 … 2^31")
         if not 0 <= self.priority < PRIORITIES:

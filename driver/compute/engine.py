@@ -24,7 +24,7 @@ from signalbox.driver.memory.physical import Memory
 from signalbox.driver.platform.control_port import ControlPort
 from signalbox.driver.platform.fair_lock import FairLock
 from signalbox.driver.platform.info import DeviceInfo
-from signalbox.driver.platform.whole import check_whole
+from signalbox.driver.platform.whole import make_whole
 from signalbox.hw.errors import Cause
 from signalbox.hw.instance_block import SUBCONTEXTS
 from signalbox.hw.qmd import Placement
@@ -64,7 +64,7 @@ class ComputeSettings:
     sharing: Sharing | str = Sharing.MOST_URGENT
 
     def __post_init__(self) -> None:
-        check_whole(self)
+        make_whole(self)
 
     @property
     def policy(self) -> Placement:

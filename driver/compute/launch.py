@@ -8,7 +8,7 @@ from typing import SupportsIndex
 
 from signalbox.driver.compute.placement import AUTO
 from signalbox.driver.kernels.library import Kernel
-from signalbox.driver.platform.whole import check_whole
+from signalbox.driver.platform.whole import make_whole
 from signalbox.hw.config import SHARED_UNIT
 from signalbox.hw.qmd import Placement, Urgency
 
@@ -56,7 +56,7 @@ class KernelLaunch:
     sms: frozenset[int] | None = None
 
     def __post_init__(self) -> None:
-        check_whole(self)
+        make_whole(self)
         if self.shared < 0:
             raise ValueError(f"shared = {self.shared} < 0: it is in addition to the kernel's own")
 

@@ -19,9 +19,10 @@ __all__ = ["ControlPort"]
 
 def _word(register: Register, value: int, fields: Mapping[str, int]) -> int:
     """Word to write. Raises `TypeError` for fractions."""
-    for name, given in fields.items():
-        whole(given, f"{register.name}.{name}")
-    return register.pack(**fields) if fields else whole(value, register.name)
+    name = register.name
+    if not fields:
+        return whole(value, name)
+    return register.pack(**{field: whole(one, f"{name}.{field}") for field, one in fields.items()})
 
 
 class ControlPort:

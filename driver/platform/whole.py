@@ -4,7 +4,7 @@ from dataclasses import fields
 from operator import index
 from typing import Any, SupportsIndex
 
-__all__ = ["check_whole", "whole"]
+__all__ = ["make_whole", "whole"]
 
 
 def whole(value: SupportsIndex, what: str) -> int:
@@ -16,8 +16,10 @@ def whole(value: SupportsIndex, what: str) -> int:
         raise TypeError(f"{what} = {value!r} is not a whole number") from None
 
 
-def check_whole(settings: Any) -> None:
-    """Raise `TypeError` unless the fields of type int of a dataclass are whole numbers."""
+def make_whole(settings: Any) -> None:
+    """Make the fields of type int of a new dataclass ints; those of numpy lack methods, and
+    overflow. Raises `TypeError` unless they are whole numbers."""
     for field in fields(settings):
         if field.type is int:
-            whole(getattr(settings, field.name), field.name)
+            number = whole(getattr(settings, field.name), field.name)
+            object.__setattr__(settings, field.name, number)  # it may be frozen

@@ -6,7 +6,7 @@ from typing import get_args
 
 from signalbox.driver.channel.interleave import GroupSettings, Interleave
 from signalbox.driver.compute.preemption import level
-from signalbox.driver.platform.whole import check_whole, whole
+from signalbox.driver.platform.whole import make_whole, whole
 from signalbox.driver.runtime.own_machine import Scheduling
 from signalbox.driver.server.work_queue import Policy
 from signalbox.hw.config import NESTING
@@ -70,7 +70,7 @@ class ServerSettings:
     patience_cycles: int = 5_000_000
 
     def __post_init__(self) -> None:
-        check_whole(self)
+        make_whole(self)
         for what, numbers in (("weight", self.weights), ("priority", self.priorities)):
             for name, number in numbers.items():
                 whole(number, f"{what} of {name!r}")

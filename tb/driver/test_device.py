@@ -1061,6 +1061,27 @@ def test_fractions_as_settings(make, what: str):
         make()
 
 
+def test_numbers_of_numpy():
+    """They become ints: those of numpy have no `bit_length`, and lose bits in shifts."""
+    for kind in (np.int64, np.uint16):
+        timeout, turn = kind(5000), kind(50_000)
+        found = ChannelSettings(acquire_timeout_ns=timeout).acquire
+        assert found == ChannelSettings(acquire_timeout_ns=5000).acquire
+        assert GroupSettings(slice_ns=turn).units == GroupSettings(slice_ns=50_000).units
+
+    async def body(device, machine):
+        channel = await device.channel(3, priority=np.uint8(5), ring_entries=np.uint8(16))
+        found = await device.control.read_channel_fields(3, "CONFIG")
+        assert found["PRIORITY"] == 5
+        await device.control.write_channel(3, "CONFIG", **found | {"PRIORITY": np.uint8(6)})
+        assert (await device.control.read_channel_fields(3, "CONFIG"))["PRIORITY"] == 6
+        await channel.submit(Pushbuffer().host(HostMethod.SET_REFERENCE, 7))
+        await channel.drain()
+        assert await device.control.read_channel(3, "REFERENCE") == 7
+
+    run(body)
+
+
 def test_fractions():
     """Neither priorities nor limits, numbers of channels and semaphores, or values of registers are
     rounded."""
