@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from signalbox.driver.platform.whole import make_whole
 
-__all__ = ["LONGEST_NS", "UNIT_NS", "GroupSettings", "Interleave", "interleaved"]
+__all__ = ["LONGEST_NS", "UNIT_NS", "GroupSettings", "Interleave", "interleaved", "unit_cycles"]
 
 UNIT_NS = 1024
 """Unit of the slices of groups, in ns (3.4)."""
@@ -67,7 +67,12 @@ class GroupSettings:
 
     def cycles(self, cycle_ns: int) -> int:
         """The slice in cycles of `cycle_ns` ns, each unit rounded up."""
-        return self.units * -(-UNIT_NS // cycle_ns)
+        return self.units * unit_cycles(cycle_ns)
+
+
+def unit_cycles(cycle_ns: int) -> int:
+    """A unit in cycles of `cycle_ns` ns, rounded up."""
+    return -(-UNIT_NS // cycle_ns)
 
 
 def interleaved(groups: Mapping[_Group, GroupSettings]) -> list[_Group]:

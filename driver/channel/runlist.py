@@ -10,7 +10,7 @@ new one is complete.
 
 from dataclasses import dataclass, field, replace
 
-from signalbox.driver.channel.interleave import UNIT_NS, GroupSettings, Interleave, interleaved
+from signalbox.driver.channel.interleave import GroupSettings, Interleave, interleaved, unit_cycles
 from signalbox.driver.memory.address_space import AddressSpace
 from signalbox.driver.memory.physical import Buffer, Memory
 from signalbox.driver.platform.control_port import ControlPort
@@ -76,7 +76,6 @@ class Runlist:
         self._control, self._memory, self._info = control, memory, info
         self._groups: dict[AddressSpace, _Group] = {}
         self._lock = FairLock(control.machine)
-        self._unit = -(-UNIT_NS // info.cycle_ns)
         self._entries: list[int] | None = None
         self._reading: Buffer | None = None
         self._round = 0
@@ -85,7 +84,7 @@ class Runlist:
     async def open(self) -> None:
         """Schedule by runlist, with an empty list. Raises `RunlistRefused`."""
         await switch_off(self._control)
-        await self._control.write("RUNLIST_UNIT", CYCLES=self._unit)
+        await self._control.write("RUNLIST_UNIT", CYCLES=unit_cycles(self._info.cycle_ns))
         async with self._lock:
             await self._submit([])
         await self._control.write("RUNLIST_STATUS", ERROR=1, ACQUIRE=1, ACQUIRE_AND_ENG_IDLE=1)
@@ -189,7 +188,8 @@ class Runlist:
         entries = [entry for space in order for entry in used[space].entries()]
         if entries != self._entries and not self._closed:
             await self._submit(entries)
-            self._round = sum(used[space].settings.units for space in order) * self._unit
+            cycle_ns = self._info.cycle_ns
+            self._round = sum(used[space].settings.cycles(cycle_ns) for space in order)
 
     async def _submit(self, entries: list[int]) -> None:
         """Have the machine read a list, and wait until it has."""
