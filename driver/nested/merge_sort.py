@@ -1,6 +1,5 @@
 """Merge sort by recursion: a kernel launches one kernel per half, and merges the sorted halves."""
 
-from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -173,10 +172,10 @@ class MergeSort:
     @staticmethod
     def children(count: int) -> int:
         """Number of kernels, besides the first, that sort `count` words."""
-        sizes, found = Counter({count: 1}), 0
-        while sizes := _halves(sizes):
-            found += sizes.total()
-        return found
+        if count <= LEAF:
+            return 0
+        left = count // 2
+        return 2 + MergeSort.children(left) + MergeSort.children(count - left)
 
     async def launch(self, *, priority: int | None = None) -> Task:
         """Launch a sort; `Family.finish` waits for its end. Raises as `Family.launch`."""
@@ -189,16 +188,6 @@ class MergeSort:
     async def free(self) -> None:
         """Free its memory, once nothing runs."""
         await self.family.free()
-
-
-def _halves(sizes: Counter[int]) -> Counter[int]:
-    """Numbers of the children of kernels, each by its number of words."""
-    halves: Counter[int] = Counter()
-    for words, number in sizes.items():
-        if words > LEAF:
-            halves[words // 2] += number
-            halves[words - words // 2] += number
-    return halves
 
 
 def check(data: Buffer, count: int) -> None:

@@ -5,7 +5,7 @@ Python.
     task = await job.launch(priority=5)
 """
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -34,7 +34,6 @@ from signalbox.hw.qmd import QMD_BYTES
 __all__ = [
     "ALGORITHMS",
     "Algorithm",
-    "Needs",
     "NestedJob",
     "distances",
     "graph",
@@ -171,43 +170,29 @@ async def _breadth_first(
     return NestedJob(job.family, partial(job.launch, source), expected)
 
 
-@dataclass(frozen=True)
-class Needs:
-    """Memory for one run of an algorithm: numbers of buffers by their size in bytes, and number of
-    children."""
-
-    buffers: Counter[int]
-    children: int
-
-    @property
-    def memory(self) -> int:
-        """Upper bound in bytes, without kernels and page tables."""
-        buffers = sum(count * _pages(size) for size, count in self.buffers.items())
-        return buffers + self.children * _RECORD_BYTES
+def _pages(*sizes: int) -> int:
+    """Bytes of the pages of buffers."""
+    pages = [(size, page_for(size)) for size in sizes]
+    return sum(-(-size // page) * page for size, page in pages)
 
 
-def _pages(size: int) -> int:
-    """Bytes of the pages of a buffer."""
-    page = page_for(size)
-    return -(-size // page) * page
-
-
-def _merge_sort_needs(n: int, levels: int) -> Needs:
+def _merge_sort_memory(n: int, levels: int) -> int:
     data, temp, status = 4 * n + GUARD, 4 * n, 4
-    return Needs(Counter([data, temp, status]), MergeSort.children(n))
+    return _pages(data, temp, status) + MergeSort.children(n) * _RECORD_BYTES
 
 
-def _refinement_needs(n: int, levels: int) -> Needs:
+def _refinement_memory(n: int, levels: int) -> int:
     field, result, status, quarters = 4 * n * n, 4 * n * n, 4, 4 * 8
     children = Refinement.children(levels)
-    return Needs(Counter([field, result, status]) + Counter({quarters: children // 4}), children)
+    tables = children // 4 * _pages(quarters)
+    return _pages(field, result, status) + tables + children * _RECORD_BYTES
 
 
-def _breadth_first_needs(n: int, levels: int) -> Needs:
+def _breadth_first_memory(n: int, levels: int) -> int:
     edges = 2 * _HEAVY + (n - 2) * _LIGHT
     rows, columns, distances, records = 4 * (n + 1), 4 * (edges + 1), 4 * n, 8 * n
     state, status = 8, 4
-    return Needs(Counter([rows, columns, distances, records, state, status]), 3)
+    return _pages(rows, columns, distances, records, state, status) + 3 * _RECORD_BYTES
 
 
 @dataclass(frozen=True)
@@ -221,7 +206,8 @@ class Algorithm:
     least, most : limits of its size `n`.
     words : number of 32-bit words of the result, by `n`.
     depth : nesting depth that it needs, by `n` and `levels`.
-    needs : memory that it needs at most, by `n` and `levels`.
+    memory : upper bound of the memory of a prepared job in bytes, without kernels and page tables,
+        by `n` and `levels`.
     prepare : prepares it on a stream, with random input of size `n`. Raises as the algorithm's own
         `prepare`.
     """
@@ -232,7 +218,7 @@ class Algorithm:
     most: int
     words: Callable[[int], int]
     depth: Callable[[int, int], int]
-    needs: Callable[[int, int], Needs]
+    memory: Callable[[int, int], int]
     prepare: Callable[[Device, Stream, np.random.Generator, int, int], Awaitable[NestedJob]]
 
 
@@ -244,7 +230,7 @@ ALGORITHMS = {
         most=1 << 16,
         words=lambda n: n,
         depth=lambda n, levels: MergeSort.depth(n),
-        needs=_merge_sort_needs,
+        memory=_merge_sort_memory,
         prepare=_merge_sort,
     ),
     "refinement": Algorithm(
@@ -254,7 +240,7 @@ ALGORITHMS = {
         most=1 << 10,
         words=lambda n: n * n,
         depth=lambda n, levels: levels,
-        needs=_refinement_needs,
+        memory=_refinement_memory,
         prepare=_refinement,
     ),
     "breadth first": Algorithm(
@@ -264,7 +250,7 @@ ALGORITHMS = {
         most=1 << 16,
         words=lambda n: n,
         depth=lambda n, levels: 3,
-        needs=_breadth_first_needs,
+        memory=_breadth_first_memory,
         prepare=_breadth_first,
     ),
 }

@@ -257,7 +257,7 @@ class NestedSpec:
     @property
     def memory(self) -> int:
         """Memory of all its runs, in bytes, at most."""
-        return self.count * self.algorithm.needs(self.n, self.levels).memory
+        return self.count * self.algorithm.memory(self.n, self.levels)
 
     @property
     def depth(self) -> int:
