@@ -9,12 +9,14 @@ import pytest
 from signalbox.driver.channel.interleave import GroupSettings, Interleave
 from signalbox.driver.device import Device, DeviceError
 from signalbox.driver.workload.reader import parse
+from signalbox.driver.workload.records import Result
 from signalbox.driver.workload.replay import run
 from signalbox.driver.workload.specs import Workload
 from signalbox.driver.workload.toml_table import WorkloadError
 from signalbox.hw.config import Config
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
 from signalbox.tb.driver.hangs import HANGS
+from signalbox.tb.reports.turns import turns, turns_table
 
 RUNLIST = "[policy]\nscheduling = 'runlist'\n"
 COPY = "[[stream]]\nname = 's'\n[[copy]]\nstream = 's'\nsize = 4\n"
@@ -104,6 +106,28 @@ def test_run() -> None:
     assert [word.timeout << word.scale for word in longest] == 4 * [10]
     assert len({word.tsgid for word in longest}) == 3
     assert longest[0].tsgid == longest[2].tsgid
+
+
+def test_turns_of_a_space_with_the_name_of_the_devices_own() -> None:
+    """They are not those of the device's own space."""
+    text = SPACE_A + "[[stream]]\nname = 't'\nspace = 'a'\n[[copy]]\nstream = 't'\nsize = 4\n"
+    workload = parse(RUNLIST + COPY + text.replace("'a'", "'device'"))
+
+    async def main() -> Result:
+        device = await Device.open(
+            machine(workload), workload.policy.make(), scheduling=workload.policy.scheduling
+        )
+        return await asyncio.wait_for(run(device, workload), HANGS)
+
+    result = asyncio.run(main())
+    channels = {record.stream: record.channel for record in result.records}
+    found = turns(result, [(0, 10, channels["s"]), (10, 40, channels["t"])])
+    assert [(one.start, one.end, one.name) for one in found] == [
+        (0, 10, "device"),
+        (10, 40, "device"),
+    ]
+    rows = [line.split()[4:] for line in turns_table(result, {"run": found}).splitlines()]
+    assert rows[-2:] == [["1", "10"], ["1", "30"]]
 
 
 def test_device_with_flat_scheduling() -> None:

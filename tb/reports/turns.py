@@ -19,12 +19,17 @@ OWN = "device"
 
 @dataclass(frozen=True)
 class Turn:
-    """A turn of address space `name`, from cycle `start` to the last cycle in which one of its
-    channels had the time slice, `end`."""
+    """A turn of an address space, from cycle `start` to the last cycle in which one of its channels
+    had the time slice, `end`. `space` : its name in the workload; None: the device's own."""
 
     start: int
     end: int
-    name: str
+    space: str | None
+
+    @property
+    def name(self) -> str:
+        """Name of the address space, to be shown."""
+        return self.space or OWN
 
 
 def turns(result: Result, floor: Sequence[tuple[int, int, int]]) -> list[Turn]:
@@ -34,14 +39,14 @@ def turns(result: Result, floor: Sequence[tuple[int, int, int]]) -> list[Turn]:
         return []
     spaces = {stream.name: stream.space for stream in result.workload.streams}
     records = (*result.records, *result.kernels)
-    names = {record.channel: spaces[record.stream] or OWN for record in records}
+    of_channel = {record.channel: spaces[record.stream] for record in records}
     found: list[Turn] = []
     for start, end, channel in floor:
-        if channel not in names:
+        if channel not in of_channel:
             continue
-        if found and found[-1].name == names[channel]:
+        if found and found[-1].space == of_channel[channel]:
             start = found.pop().start
-        found.append(Turn(start, end, names[channel]))
+        found.append(Turn(start, end, of_channel[channel]))
     return found
 
 
@@ -50,11 +55,11 @@ def turns_table(result: Result, found: dict[str, Sequence[Turn]]) -> str:
     groups, cycle_ns = result.workload.groups, result.workload.config.cycle_ns
     order = interleaved(groups)
     rows: list[list[object]] = []
-    for name, group in groups.items():
-        row: list[object] = [name or OWN, group.level.name.lower()]
-        row += [number(group.cycles(cycle_ns)), order.count(name)]
+    for space, group in groups.items():
+        row: list[object] = [space or OWN, group.level.name.lower()]
+        row += [number(group.cycles(cycle_ns)), order.count(space)]
         for run in found.values():
-            mine = [turn.end - turn.start for turn in run if turn.name == (name or OWN)]
+            mine = [turn.end - turn.start for turn in run if turn.space == space]
             row += [number(len(mine)), number(sum(mine))]
         rows.append(row)
     head = ["space", "interleave", "slice", "per round", *["turns", "cycles"] * len(found)]
