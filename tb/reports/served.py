@@ -229,10 +229,19 @@ class _Reader:
     def _answered(self, cycle: int, launch: _Launch, refusal: Refusal) -> None:
         launch.end, launch.refusal = cycle, refusal
         if launch.refused:
-            launch.owner.tasks.remove(launch.child)
-            self._forget(launch.child)
-            if launch.before is not None and launch.before[1].over == _LATER:
-                self._register(*launch.before)
+            child = launch.child
+            launch.owner.tasks.remove(child)
+            self._forget(child)
+            if launch.before is not None:
+                self._remains(*launch.before, child)
+
+    def _remains(self, owner: _Application, before: _Task, refused: _Task) -> None:
+        """The record is still that of the task before a refused one, whose end, if there was one,
+        was that of this task."""
+        if before.over == _LATER:
+            before.over, before.outcome = refused.over, refused.outcome
+        if before.over == _LATER:
+            self._register(owner, before)
 
     def _opened(self, row: int, asid: int, page: int) -> None:
         """A row is another task's from now on."""

@@ -129,3 +129,24 @@ def test_tracks(tmp_path: Path):
     (_, block), _ = events[MACHINE, sm_track(0), block_track(2)]
     assert arrows["launch of task 1"] == list(block.flow_ids) != list(task.flow_ids)
     assert not arrows["1 b"] and not arrows["refused launch: ROOM"]
+
+
+def test_end_of_a_task_while_its_record_is_launched_again(tmp_path: Path):
+    """A refused launch does not take the end of the record's task."""
+    file = tmp_path / "timeline.pftrace"
+    trace = [
+        TaskLaunched(40, 2, 5, 16),
+        TaskOpened(45, 0, 5, 16),
+        WarpStarted(50, 0, 0, 0, 0, 0),
+        TaskLaunched(51, 2, 5, 32),
+        Asked(60, 0, 0, 0, 32),
+        TaskOver(61, 2, 32, Refusal.NONE),
+        Answered(62, 0, 0, Refusal.DEPTH),
+        WarpEnded(70, 0, 0),
+        TaskOver(71, 2, 16, Refusal.NONE),
+    ]
+    write(file, ENTRIES[:2], trace, sms=1)
+    (start, task), (end, _) = read(file)[process_name(ENTRIES[0]), task_track(1)]
+    assert (start, end, task.name) == (51, 61, "task 1")
+    outcomes = {note.name: note.string_value for note in task.debug_annotations}
+    assert outcomes["outcome"] == "NONE"
