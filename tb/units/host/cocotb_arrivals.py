@@ -70,6 +70,22 @@ class ArrivalsTestbench(Testbench):
             self.last[channel] = records.popleft()[1]
         await self.step(finish={"channel": channel, "get": get})
 
+    async def fill(self, count: int) -> None:
+        """Announce entries of channel 0 with new doorbells: `put` is 1 … `count`."""
+        for put in range(1, count + 1):
+            self.now += 1
+            await self.announce(0, put, self.now - 1)
+            await self.step()
+
+    async def drain(self) -> None:
+        """All entries of the full channel 0 are executed in turn; check before and after each."""
+        for put in range(1, RECORDS + 1):
+            await self.settle()
+            self.check()
+            await self.finish(0, put)
+        await self.settle()
+        self.check()
+
     async def settle(self) -> None:
         await self.steps(SETTLED)
 
@@ -131,10 +147,7 @@ async def end_and_doorbell_together(dut):
         for distance in range(-3, 4):
             await tb.step(clear={"channel": 0})
             tb.records[0].clear()
-            for put in range(1, filling + 1):
-                tb.now += 1
-                await tb.announce(0, put, tb.now - 1)
-                await tb.step()
+            await tb.fill(filling)
             tb.now += 1
             record = {"channel": 0, "put": filling + 1, "stamp": (tb.now - 1) % RANGE}
             ends = {"channel": 0, "get": 1}
@@ -190,10 +203,7 @@ async def end_and_restart_together(dut):
     their own places."""
     tb = await ArrivalsTestbench(dut).start()
     for filling, distance in product(range(1, RECORDS + 1), range(4)):
-        for put in range(1, filling + 1):
-            tb.now += 1
-            await tb.announce(0, put, tb.now - 1)
-            await tb.step()
+        await tb.fill(filling)
         await tb.settle()
         for cycle in range(4):
             events = {"finish": {"channel": 0, "get": 1}} if cycle == 0 else {}
@@ -201,16 +211,8 @@ async def end_and_restart_together(dut):
                 events["clear"] = {"channel": 0}
             await tb.step(**events)
         tb.records[0].clear()
-        for put in range(1, RECORDS + 1):
-            tb.now += 1
-            await tb.announce(0, put, tb.now - 1)
-            await tb.step()
-        for put in range(1, RECORDS + 1):
-            await tb.settle()
-            tb.check()
-            await tb.finish(0, put)
-        await tb.settle()
-        tb.check()
+        await tb.fill(RECORDS)
+        await tb.drain()
 
 
 @cocotb.test(**LIMIT)
@@ -218,10 +220,7 @@ async def old_records_stay_old(dut):
     """Waiting records, at the head and behind, remain old while other doorbells pass the range
     twice."""
     tb = await ArrivalsTestbench(dut).start()
-    for put in range(1, RECORDS + 1):
-        tb.now += 1
-        await tb.announce(0, put, tb.now - 1)
-        await tb.step()
+    await tb.fill(RECORDS)
     other = CONFIG.channels - 1
     for number in range(2 * RANGE + ERA + 1):
         await tb.step(doorbell=True)
@@ -230,9 +229,4 @@ async def old_records_stay_old(dut):
             tb.check()
         if other and number % 100 == 0 and len(tb.records[other]) < RECORDS:
             await tb.announce(other, number, tb.now)
-    for put in range(1, RECORDS + 1):
-        await tb.settle()
-        tb.check()
-        await tb.finish(0, put)
-    await tb.settle()
-    tb.check()
+    await tb.drain()
