@@ -148,21 +148,16 @@ async def random_kills(dut: Any, turn: int) -> None:
         ]
 
     while rounds.more(len(found := tb.found(Refusal.KILLED)) == 2, found):
-        alone = rounds.number >= ROOTS
-        if alone:
-            await tb.over()
         tb.roots.append(tb.grow(1 + rounds.number % (CONFIG.asids - 1)))
         root = tb.roots[-1]
         tb.launch(root)
         await tb.steps(rng.choice((0, 100, 600)))
-        if alone:
+        if rounds.number >= ROOTS:  # alone
             await tb.until(lambda root=root: children() or root.over is not None, "a child")
-        running = [one for one in tb.tasks.values() if tb.in_progress(one)]
-        if running := children() if alone else running:
+        if running := [one for one in tb.tasks.values() if tb.in_progress(one)]:
             tb.kill(rng.choice(running))
-            if alone:
-                await tb.over()
-    await tb.over()
+        if rounds.number >= ROOTS - 1:
+            await tb.over()
     tb.check_trees()
     killed = sum(one.verdict is Refusal.KILLED for one in tb.tasks.values())
     print(f"{len(tb.tasks)} kernels, {killed} killed, {len(tb.loose)} unsure")
