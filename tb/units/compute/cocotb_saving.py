@@ -19,7 +19,7 @@ from signalbox.tb.units.compute.saving_steps import (
 )
 from signalbox.tb.units.compute.testbench import CONFIG, ComputeTestbench
 
-STOP = 620
+STOP = 20 + 8 + 16 * 4 * 2 + 3 * (24 + 80) + (24 + 84 + 2 * 8) + (8 + 1)
 """Maximum cycles in which a block of `urgent_among_endless` is stopped, as in hw/sm/README.md: 20
 until the core is told and after it has saved the block, 8 for an access, 16 lines of state at 4
 accesses of 2 cycles each, 3 warps with 24 + 80, 24 + 84 + 2 * 8 for the last write; and 8 + 1

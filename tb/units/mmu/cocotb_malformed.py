@@ -211,13 +211,14 @@ async def one_level(dut, level, style):
         for va, size in pages:
             pa = 0 if size == 29 else 0x80_0000
             tables.map(va, pa, 1 << size, page_size=1 << size)
-        for place in tables.named(level):
+        garbled = tables.named(level)
+        for place in garbled:
             tb.memory_write(place.start, garbage(tb.random, len(place) // 8, style))
         await point(tb, 0, tables.root)
         near = [va + tb.random.randrange(1 << 23) for va, _ in pages]
         inside = [va + tb.random.randrange(min(1 << size, 2 * MEMORY)) for va, size in pages]
         places = [*near, *inside, *candidates(tb, 0, 6)]
-        outcomes, garbled = await traffic(tb, [(0, va) for va in places], 12), tables.named(level)
+        outcomes = await traffic(tb, [(0, va) for va in places], 12)
         walks: Walks = tb.history  # type: ignore[assignment]
         met += Counter(what for what, burst in outcomes if walks.reads(burst, garbled))
     cocotb.log.info(f"{level}: {dict(sorted(met.items()))}")

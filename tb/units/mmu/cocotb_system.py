@@ -2,7 +2,7 @@
 (ASID-1 … ASID-9)."""
 
 import itertools
-from operator import gt
+from operator import ge
 from random import Random
 
 import cocotb
@@ -306,7 +306,7 @@ async def random_system(dut, share):
     tasks = [cocotb.start_soon(one.run()) for one in parts]
     others = [cocotb.start_soon(read_faults(tb)), cocotb.start_soon(vary(tb))]
     rounds = Rounds(fewer(6, 2))
-    while rounds.more(all(map(gt, met := coverage(tb, programs), ENOUGH)), met):
+    while rounds.more(all(map(ge, met := coverage(tb, programs), ENOUGH)), met):
         await tb.steps(1000)
     tasks.pop().cancel()
     checked = await tb.finish()

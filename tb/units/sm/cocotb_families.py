@@ -13,6 +13,7 @@ from signalbox.hw.qmd import SkedCheck
 from signalbox.hw.sm.block_families import BlockFamilies
 from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.ends import Sink, Source
+from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.testbench.masks import mask
 from signalbox.tb.testbench.strobe import Strobe
 from signalbox.tb.units.sm.test_families import SIZES
@@ -206,7 +207,8 @@ async def random_families(dut: Any) -> None:
     tb = await FamiliesTestbench(dut).start()
     rng = tb.random
     kinds = ("NONE", "DEPTH", "CHECK", "joined", "related over", "over with children", "asked")
-    for _ in range(400):
+    rounds = Rounds(1, 400)
+    while rounds.more(all(tb.met[kind] > 20 for kind in kinds), tb.met):
         for _ in range(100):
             slot = rng.randrange(CONFIG.sm_blocks)
             parents = [n for n, one in enumerate(tb.blocks) if one.children and not one.launches]
@@ -221,9 +223,6 @@ async def random_families(dut: Any) -> None:
                 act = rng.choices((tb.launch, tb.end, tb.leave), (0.6, 0.3, 0.1))[0]
                 act(slot)
             await tb.step()
-        if all(tb.met[kind] > 20 for kind in kinds):
-            break
-    assert all(tb.met[kind] > 20 for kind in kinds), tb.met
     await tb.until(
         lambda: not any(one.unknown or one.children for one in tb.blocks),
         "all children are complete",

@@ -8,6 +8,7 @@ import cocotb
 
 from signalbox.hw.errors import CoreCause
 from signalbox.tb.models.isa import Launch, run_block
+from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.units.sm.cocotb_core import against_model, data_launch, fits
 from signalbox.tb.units.sm.core_testbench import CONFIG, Task
 from signalbox.tb.units.sm.launching_testbench import CHILDREN, LaunchingTestbench
@@ -48,9 +49,8 @@ async def random_programs(dut: Any, rate: float) -> None:
     stopped or not; each launch happens once."""
     tb = await LaunchingTestbench(dut).start()
     tb.rate = rate
-    for number in range(40):
-        if number >= ROUNDS and (tb.stopped_waiting or not rate):
-            break
+    rounds = Rounds(ROUNDS, 40)
+    while rounds.more(tb.stopped_waiting > 0 or not rate, tb.stopped_waiting):
         tb.launched.clear()
         tb.failed.clear()
         tb.stops.clear()

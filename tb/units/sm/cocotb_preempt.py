@@ -5,6 +5,7 @@ import os
 
 import cocotb
 
+from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.units.sm.cocotb_core import against_model, fits
 from signalbox.tb.units.sm.core_testbench import CONFIG
 from signalbox.tb.units.sm.preempting_testbench import PreemptingTestbench
@@ -43,9 +44,8 @@ async def random_programs(dut, eager):
     tb = await Stopping(dut).start()
     tb.port.eager = eager
     numbers = tb.random
-    for number in range(MANY):
-        if number >= ROUNDS and tb.saved:
-            break
+    rounds = Rounds(ROUNDS, MANY)
+    while rounds.more(tb.saved > 0, tb.saved):
         tb.stops.clear()
         tb.port.latency = numbers.choice(((1, 2), (3, 20), (30, 90)))
         tb.rate = numbers.choice((0.001, 0.003, 0.01))
@@ -57,4 +57,3 @@ async def random_programs(dut, eager):
             if fits(launch) and launch.warps <= CONFIG.sm_warps:
                 launches[len(launches)] = launch
         await against_model(tb, launches)
-    assert tb.saved
