@@ -133,23 +133,28 @@ async def runaway(dut, kind: str, closes: bool):
 @cocotb.test(**LIMIT)
 async def past_its_slice(dut):
     """A warp that never ends keeps its context on the SMs for the slice and the time-out, no
-    longer. Its task fails with TASK_TIMEOUT; other contexts run, and its stream continues
-    (PREEMPT-1)."""
-    machine, limit = await SimMachine.start(dut), 3000
-    settings = ComputeSettings(slice_cycles=2000, timeout_cycles=limit, spaces_each=1)
+    longer, whether another context has work from the start or only after the slice. Its task fails
+    with TASK_TIMEOUT; other contexts run, and its stream continues (PREEMPT-1)."""
+    machine, slice_, limit = await SimMachine.start(dut), 6000, 3000
+    settings = ComputeSettings(slice_cycles=slice_, timeout_cycles=limit, spaces_each=1)
     device = await Device.open(machine, PriorityPolicy(1), compute=settings)
     mine = await device.stream()
     other = await device.stream(space=device.create_space("other"))
-    task = await mine.launch(ENDLESS, 1, 32, {})
-    await machine.wait_cycles(3000)
-    began = machine.now()
-    await (await other.launch(SHORT, 4, 64, {})).synchronize()
-    print(f"the other context's task is over after {machine.now() - began} cycles")
-    assert limit <= machine.now() - began < limit + ACTIVE_CYCLES
-    error = await compute_bodies.failure(task)
-    assert error.cause is Cause.TASK_TIMEOUT and error.record == task.record, str(error)
-    await mine.channel.resume()
-    await (await mine.launch(SHORT, 4, 64, {})).synchronize()
+    for waits, least in ((0, slice_ + limit), (slice_, limit)):
+        began = machine.now()
+        task = await mine.launch(ENDLESS, 1, 32, {})
+        while not (await device.control.read_fields("TASK_STATE"))["ACTIVE"]:
+            assert machine.now() - began < 1000
+        if waits:
+            await machine.wait_cycles(waits)
+            began = machine.now()
+        await (await other.launch(SHORT, 4, 64, {})).synchronize()
+        print(f"the other context's task is over after {machine.now() - began} cycles")
+        assert least <= machine.now() - began < least + ACTIVE_CYCLES
+        error = await compute_bodies.failure(task)
+        assert error.cause is Cause.TASK_TIMEOUT and error.record == task.record, str(error)
+        await mine.channel.resume()
+        await (await mine.launch(SHORT, 4, 64, {})).synchronize()
     await device.close()
     assert await device.control.read("INTR") == 0
 
@@ -158,7 +163,7 @@ async def past_its_slice(dut):
 @cocotb.parametrize(scope=list(KillScope))
 async def kill_request(dut, scope: KillScope):
     """A task that launches itself is killed by record, address space or context. The channel halts
-    with TASK_KILLED (PREEMPT-7)."""
+    with TASK_KILLED; others run, and the channel works after that (PREEMPT-7)."""
     machine = await SimMachine.start(dut)
     device = await Device.open(machine, PriorityPolicy(1))
     stream = await device.stream()
@@ -177,6 +182,11 @@ async def kill_request(dut, scope: KillScope):
     while (error := await read_error(control, index)) is None:
         assert machine.now() - began < ACTIVE_CYCLES
     assert error.cause is Cause.TASK_KILLED, str(error)
+    assert (await compute_bodies.failure(stream)).record == task.record
+    other = await device.stream(space=device.create_space("other"))
+    await (await other.launch(SHORT, 4, 64, {})).synchronize()
+    await stream.channel.resume()
+    await (await stream.launch(SHORT, 4, 64, {})).synchronize()
     await device.close()
     assert await control.read("INTR") == 0
 

@@ -1,6 +1,7 @@
 """Kernels that launch kernels, from the driver to memory, on the whole machine (NEST-10 … 15)."""
 
 import os
+from collections import Counter
 from typing import Any
 
 import cocotb
@@ -10,7 +11,7 @@ from signalbox.driver.channel.priority_policy import PriorityPolicy
 from signalbox.driver.compute.child import Child
 from signalbox.driver.device import Device
 from signalbox.driver.kernels.library import SPIN, VECTOR_ADD, Kernel
-from signalbox.driver.nested.breadth_first import BreadthFirst
+from signalbox.driver.nested.breadth_first import UNREACHED, BreadthFirst
 from signalbox.driver.nested.breadth_first_flat import FlatBreadthFirst
 from signalbox.driver.nested.merge_sort import MergeSort
 from signalbox.driver.nested.merge_sort_flat import FlatMergeSort
@@ -28,6 +29,8 @@ from signalbox.tb.driver.nested_bodies import (
     chain_of_a_refusal,
 )
 from signalbox.tb.simulation.machine import SimMachine
+from signalbox.tb.simulation.trace import Asked
+from signalbox.tb.simulation.trace_file import TraceFile
 
 LIMIT = {"timeout_time": 4, "timeout_unit": "ms"}
 
@@ -239,15 +242,22 @@ async def refinement(dut: Any, kind: type[Refinement | FlatRefinement]) -> None:
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(kind=[BreadthFirst, FlatBreadthFirst])
 async def breadth_first(dut: Any, kind: type[BreadthFirst | FlatBreadthFirst]) -> None:
-    """Distances in a graph: each level of the search is a child; vertices with many edges have
-    grandchildren for them. Flat: two kernels per level."""
+    """Distances in a graph: each level of the search is a child; each vertex with many edges that
+    is reached has a grandchild for them. Flat: two kernels per level."""
     count, rng = 50, random_numbers()
     device, stream = await device_of(dut, 3 if kind is BreadthFirst else 1)
     rows, columns = graph(rng, count, 40)
     search = await kind.prepare(device, stream, rows, columns)
-    source = int(np.argmax(np.diff(rows)))
+    source, trace = int(np.argmax(np.diff(rows))), await TraceFile.open(device.machine)
     await search.run(source)
     found = search.distances.read(np.uint32, count)
     assert np.array_equal(found, distances(rows, columns, source))
+    if isinstance(search, BreadthFirst):
+        *edges, level = (child.record >> 8 for child in search.family.children)
+        asked = Counter(one.page for one in await trace.events() if isinstance(one, Asked))
+        assert asked[level] == np.max(found[found != UNREACHED]) + 1
+        reached = np.flatnonzero((np.diff(rows) > 32) & (found != UNREACHED))
+        assert source in reached and sum(asked[page] for page in edges) == len(reached)
+        assert max(asked[page] for page in edges) == 1
     await search.free()
     await device.close()

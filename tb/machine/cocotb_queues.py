@@ -1,7 +1,6 @@
 """Queue tasks, dependence counters and limited slots, by methods of channels (HOST-9, ASID-26)."""
 
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import cocotb
@@ -139,20 +138,22 @@ async def tasks_feed_queues(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def slots_of_a_context(dut: Any) -> None:
-    """SET_CWD_SLOT_COUNT limits the number of tasks of the context in slots (HOST-9)."""
+    """SET_CWD_SLOT_COUNT limits the number of tasks of the context in slots; 0 stands for all slots
+    (HOST-9)."""
     tb = await MachineTestbench.start(dut)
     computer = await Computer.start(tb)
     space = await computer.space(1, 0)
     channel = await computer.channel(0, 1)
-    tasks = [space.task(replace(spin(400), grid=(1, 1, 1))) for _ in range(4)]
-    await channel.submit(Pushbuffer().inc(SUBCHANNEL, SLOT_COUNT, 1))
-    for task in tasks:
-        channel.segment(launch(task))
-    await channel.kick()
-    await computer.finish(channel)
-    placed = await tb.events(BlockPlaced)
-    apart = [b.cycle - a.cycle for a, b in pairwise(placed)]
-    assert len(placed) == 4 and min(apart) > 400, apart
+    tasks = [space.task(replace(spin(1000), grid=(1, 1, 1))) for _ in range(6)]
+    for limit, most in ((1, 1), (2, 2), (3, 3), (0, 4), (5, 4)):
+        await channel.submit(Pushbuffer().inc(SUBCHANNEL, SLOT_COUNT, limit))
+        for task in tasks:
+            channel.segment(launch(task))
+        await channel.kick()
+        await computer.finish(channel)
+        at = [event.cycle for event in (await tb.events(BlockPlaced))[-len(tasks) :]]
+        assert at[most - 1] - at[0] < 1000, (limit, at)
+        assert all(late - early > 1000 for early, late in zip(at, at[most:], strict=False)), at
 
 
 @cocotb.test(**LIMIT)
