@@ -73,12 +73,20 @@ def test_groups() -> None:
 
 
 @pytest.mark.parametrize(
-    ("levels", "entries"), [((1, 0, 0), 16), ((4, 0, 2), 16), ((3, 2, 2), 32), ((8, 3, 5), 256)]
+    ("levels", "entries"),
+    [
+        ((1, 0, 0), 16),
+        ((4, 0, 2), 16),
+        ((3, 2, 2), 32),
+        ((8, 3, 1), 64),
+        ((8, 3, 5), 256),
+        ((16, 15, 15), 4096),
+    ],
 )
 def test_machine(levels: tuple[int, int, int], entries: int) -> None:
-    """The machine has room for all turns of the list: 1, 12, 27 and 192."""
-    text = "[machine]\nchannels = 16\n" + RUNLIST + many(*levels)
-    assert parse(text).config == Config(channels=16, runlist_entries=entries)
+    """The machine has room for all turns of the list: 1, 12, 27, 64, 192 and 4096."""
+    text = "[machine]\nchannels = 64\n" + RUNLIST + many(*levels)
+    assert parse(text).config == Config(channels=64, runlist_entries=entries)
 
 
 def test_machine_of_the_file() -> None:
