@@ -256,18 +256,20 @@ def test_asids_are_kept_for_others():
     serve(run, config={"channels": 16, "asids": 5}, applications=3)
 
 
-def test_slow_openings(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(("channels", "asids"), [(4, 16), (16, 5)])
+def test_slow_openings(monkeypatch: pytest.MonkeyPatch, channels: int, asids: int):
     """While the first channel of an application opens slowly, others open theirs, and no more than
-    before."""
+    before. Channels or ASIDs are few."""
 
     async def run(session: Session) -> None:
         greedy = await session.client("greedy")
         await greedy.stream()
         slow, third = await session.client("slow"), await session.client("third")
-        start, gate = Channel._start, asyncio.Event()
+        start, gate, waits = Channel._start, asyncio.Event(), asyncio.Event()
 
         async def slowly(channel: Channel) -> None:
             if "'slow'" in str(channel.space):
+                waits.set()
                 await gate.wait()
             await start(channel)
 
@@ -275,7 +277,7 @@ def test_slow_openings(monkeypatch: pytest.MonkeyPatch):
         opening = asyncio.ensure_future(slow.stream())
         try:
             async with asyncio.timeout(HANGS / 4):
-                await session.machine.wait_cycles(2000)
+                await waits.wait()
                 await greedy.stream(space=greedy.create_space("second"))
                 with pytest.raises(DeviceError, match="no channel for another address space"):
                     await greedy.stream(space=greedy.create_space("third"))
@@ -285,7 +287,7 @@ def test_slow_openings(monkeypatch: pytest.MonkeyPatch):
             gate.set()
         await session.works(slow, await opening)
 
-    serve(run, config={"channels": 4, "asids": 16}, applications=3)
+    serve(run, config={"channels": channels, "asids": asids}, applications=3)
 
 
 def test_calls_at_the_wrong_time():
