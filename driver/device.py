@@ -186,7 +186,8 @@ class Device:
 
         `AddressSpace.map` maps it in further spaces. Raises as `AddressSpace.allocate`.
         """
-        return await (space or self.space).allocate(size, read_only=read_only, name=name)
+        chosen, size = space or self.space, whole(size, "size")
+        return await chosen.allocate(size, read_only=read_only, name=name)
 
     async def upload(
         self,

@@ -32,6 +32,7 @@ from signalbox.driver.memory.physical import Buffer, Memory
 from signalbox.driver.memory.translation_fault import TranslationFault
 from signalbox.driver.platform.control_port import ControlPort
 from signalbox.driver.platform.fair_lock import FairLock
+from signalbox.driver.platform.info import DeviceError
 from signalbox.hw.errors import Cause
 from signalbox.hw.methods import USERD_BYTES, GpEntry, HostMethod, Userd, pack
 from signalbox.hw.page_tables import AccessType
@@ -132,6 +133,7 @@ class Channel(CommandChannel):
         self._counts = CopyCounts(resources.counting)
         self._exchanged = False
         self._joined = False
+        self._closed = False
         self._checks = FairLock(self.machine)
 
     def _rewind(self) -> None:
@@ -220,9 +222,11 @@ class Channel(CommandChannel):
 
     async def close(self) -> None:
         """Disable the channel, clear its errors, and free its memory once the hardware no longer
-        uses it. Its tasks that have not ended are killed, and copies are no longer counted. An
-        interrupted call can be repeated. Raises `ChannelActive`."""
-        async with self._checks:
+        uses it. Its tasks that have not ended are killed, and copies are no longer counted.
+        Submissions that wait for room, and later ones, fail. An interrupted call can be repeated.
+        Raises `ChannelActive`."""
+        self._closed = True
+        async with self.turn(), self._checks:
             await self._stop()
             while counts := self._counts.restarted(await self.executed()):
                 await self._take_back(*next(iter(counts.items())))
@@ -240,7 +244,7 @@ class Channel(CommandChannel):
         self._rewind()
         self._userd.fill(0)
         await self._start()
-        await self.enqueue(Pushbuffer().add(address, -count).dwords)
+        self._append(Pushbuffer().add(address, -count).dwords)
         await self.ring_doorbell()
         waited = 0
         while address in self._counts.outstanding(await self.executed()):
@@ -279,22 +283,23 @@ class Channel(CommandChannel):
         return self.settings.largest_segment
 
     async def enqueue(self, dwords: Sequence[int], *, sync: bool = False) -> None:
-        """See `CommandChannel.enqueue`. Waits while the ring or its pushbuffer memory is full."""
+        """See `CommandChannel.enqueue`. Waits while the ring or its pushbuffer memory is full.
+        Raises `DeviceError` if the channel is closed."""
         if len(dwords) > self.largest_segment:
             raise ValueError(
                 f"{len(dwords)} dwords are more than the {self.largest_segment} of one submission; "
                 "split them, or give channels more pushbuffer_bytes"
             )
-        data = Pushbuffer().raw(*dwords).to_bytes()
-        while self._full() or (start := self._segments.place(self._submitted, len(data))) is None:
+        self._check_open()
+        while not self._fits(len(dwords)):
             await self._recycle()
-        self._arena.write(data, start)
-        self._push(self.space.at(self._arena) + start, dwords, sync)
+        self._append(dwords, sync=sync)
 
     async def submit_segment(self, va: int, dwords: Sequence[int], *, sync: bool = False) -> None:
         """Submit a segment that the caller has written to virtual address `va` of the channel's
         space. It must stay there until it has been executed. Raises `ChannelError` as `enqueue`."""
         async with self.turn():
+            self._check_open()
             while self._full():
                 await self._recycle()
             self._push(va, dwords, sync)
@@ -304,6 +309,14 @@ class Channel(CommandChannel):
         """Ring the channel's doorbell, so that the hardware reads GP_PUT. See
         `CommandChannel.ring_doorbell`."""
         await self.control.write("DOORBELL", CHID=self.index)
+
+    def _append(self, dwords: Sequence[int], *, sync: bool = False) -> None:
+        """Write a segment, its ring entry and GP_PUT. There must be room."""
+        data = Pushbuffer().raw(*dwords).to_bytes()
+        start = self._segments.place(self._submitted, len(data))
+        assert start is not None
+        self._arena.write(data, start)
+        self._push(self.space.at(self._arena) + start, dwords, sync)
 
     def _push(self, va: int, dwords: Sequence[int], sync: bool) -> None:
         """Write the ring entry of the segment at `va`, then GP_PUT."""
@@ -318,12 +331,17 @@ class Channel(CommandChannel):
         put = self._submitted % entries
         self._userd.write(put.to_bytes(_DWORD, "little"), Userd.GP_PUT)
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise DeviceError(f"channel {self.index} is closed")
+
     def _full(self) -> bool:
         return self._submitted - self._started >= self.settings.ring_entries - 1
 
     async def _recycle(self) -> None:
         """Free segments; wait if there is no progress. Raises `ChannelError` if the channel is
-        halted."""
+        halted, `DeviceError` if it is closed."""
+        self._check_open()
         if self.failure is not None:
             raise self.failure
         before = self._started, len(self._segments)

@@ -85,11 +85,12 @@ class Event:
         """Wait until the last record has been executed. Raises `EventError` if it has not, and the
         event was made with interrupt=False, or the record's address space was closed; otherwise as
         `Completion.wait_fence`."""
+        fence = self._fence
+        if fence is None or self._over(fence):
+            return
         if not self.interrupt and not self.query():
             raise EventError("the event was made with interrupt=False: synchronize its stream")
-        fence = self._fence
-        if fence is not None and not self._over(fence):
-            await self._services.completion.wait_fence(fence, fence.submitted, self._channels)
+        await self._services.completion.wait_fence(fence, fence.submitted, self._channels)
 
     def _over(self, fence: Fence) -> bool:
         """Whether nothing is left to wait for, as the space of the last record was closed after the

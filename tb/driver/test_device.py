@@ -448,6 +448,7 @@ def test_events_of_closed_spaces():
 
     async def body(device, machine):
         stream, event, late = await device.stream(), device.event(), device.event()
+        polled = device.event(interrupt=False)
         free = device.memory.free_bytes
         space = device.create_space("other")
         theirs = await device.stream(space=space)
@@ -465,9 +466,10 @@ def test_events_of_closed_spaces():
         assert event.time_ns > time
         await stream.submit(Pushbuffer().acquire(device.semaphore_address(40), 1))
         await late.record(stream)
+        await polled.record(stream)
         await device.close()
         assert event.query() and not late.query()
-        for call in (late.synchronize(), late.wait(theirs)):
+        for call in (late.synchronize(), late.wait(theirs), polled.synchronize()):
             with pytest.raises(EventError, match="space was closed before its record was exec"):
                 await call
 
@@ -959,6 +961,29 @@ def test_full_ring_of_a_halted_channel():
     run(body, settings=ChannelSettings(ring_entries=4))
 
 
+def test_full_ring_of_a_closed_channel():
+    """A submission that waits for room fails once its channel is closed, with the memory that it
+    would write freed."""
+
+    async def body(device, machine):
+        channel, waited_for = await device.channel(0), await device.allocate(16)
+        await channel.submit(Pushbuffer().acquire(device.space.at(waited_for), 1))
+        submissions = [
+            asyncio.ensure_future(channel.submit(Pushbuffer().host(HostMethod.NOP)))
+            for _ in range(5)
+        ]
+        for _ in range(20):
+            await machine.wait_cycles(100)
+        waiting = [one for one in submissions if not one.done()]
+        assert 1 < len(waiting) < len(submissions)
+        await channel.close()
+        for one in waiting:
+            with pytest.raises(DeviceError, match="channel 0 is closed"):
+                await asyncio.wait_for(one, HANGS)
+
+    run(body, settings=ChannelSettings(ring_entries=4))
+
+
 def test_record_that_was_not_submitted():
     """A failed submission does not leave a fence value that is never released."""
 
@@ -1078,6 +1103,10 @@ def test_numbers_of_numpy():
         await channel.submit(Pushbuffer().host(HostMethod.SET_REFERENCE, 7))
         await channel.drain()
         assert await device.control.read_channel(3, "REFERENCE") == 7
+        buffers = [await device.allocate(np.uint8(200)), await device.allocate(np.int8(100))]
+        assert [buffer.size for buffer in buffers] == [200, 100]
+        with pytest.raises(TypeError, match=r"size = 0\.5 is not a whole number"):
+            await device.allocate(0.5)
 
     run(body)
 
