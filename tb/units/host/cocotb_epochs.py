@@ -25,7 +25,7 @@ SEVERAL = {**LIMIT, "skip": CHANNELS < 2}
 
 LAST = CHANNELS - 1
 
-OFFERED = 7 if CHANNELS <= 16 else 8
+OFFERED = 7
 """Cycles from a compute method's wait to its offer, if none is before it."""
 
 SHOWN = 1
