@@ -56,6 +56,8 @@ class Repairs:
     def __init__(self, device: Device) -> None:
         self._device = device
         self._missing: list[_Missing] = []
+        self._looked = 0
+        """Machine cycle of the last poll."""
         self._records: list[FaultRecord] = []
 
     @property
@@ -81,6 +83,7 @@ class Repairs:
     async def look(self) -> None:
         """Carry out the repairs that are due. Raises the `ChannelError` of a channel that has
         halted for another reason."""
+        self._looked = self._device.machine.now()
         for channel in dict.fromkeys(missing.stream.channel for missing in self._missing):
             error = await channel.check()
             if error is not None:
@@ -98,8 +101,11 @@ class Repairs:
             await self._device.machine.wait_cycles(_LOOK_CYCLES)
 
     async def wait_until(self, cycle: int) -> None:
-        """Wait until a machine cycle, carrying out repairs meanwhile. Raises as `look`."""
+        """Wait until a machine cycle, carrying out repairs meanwhile, also in a series of short
+        waits. Raises as `look`."""
         machine = self._device.machine
+        if self.pending and machine.now() - self._looked > _LOOK_CYCLES:
+            await self.look()
         while self.pending and cycle - machine.now() > _LOOK_CYCLES:
             await machine.wait_cycles(_LOOK_CYCLES)
             await self.look()

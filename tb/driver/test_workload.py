@@ -267,6 +267,22 @@ repair_after = 100
     assert len(result.records) == 9
 
 
+SPIN = (
+    "[[kernel]]\nname='k'\nstream='s'\nkernel='spin'\ngrid=1\nblock=1\nargs={CYCLES=1}\ndelay=10\n"
+)
+MANY = "[[copy]]\nname='k'\nstream='s'\nsize=4\ncount=100\nperiod=100\n"
+
+
+@pytest.mark.parametrize("behind", [SPIN, MANY], ids=["delay", "series"])
+def test_repairs_between_requests(behind: str):
+    """A copy is repaired while the next work waits for its end, and between frequent requests."""
+    text = "[[copy]]\nname = 'c'\nstream = 's'\nsize = 9\nunmapped = 'destination'\n"
+    result = play(parse(STREAM + text + behind))
+    (fault,) = result.faults
+    assert fault.resumed - fault.faulted < 1000
+    assert all(fault.resumed < record.completed for record in result.kernels)
+
+
 def test_other_errors_end_the_run(monkeypatch: pytest.MonkeyPatch):
     """Errors not requested by the workload are not repaired."""
 
