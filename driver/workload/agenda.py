@@ -36,7 +36,7 @@ class Action:
     Members
     -------
     at : earliest cycle.
-    act : carries the action out.
+    act : carries the action out; returns False if it must be tried again later.
     stream : name of the stream to which it submits work; "" if to none.
     delay : cycles after the end of all earlier work of the stream; None: it does not wait.
     done : end of the action's work; None without work.
@@ -44,7 +44,7 @@ class Action:
     """
 
     at: int
-    act: Callable[[], Awaitable[None]]
+    act: Callable[[], Awaitable[bool | None]]
     stream: str = ""
     delay: int | None = None
     done: End | None = None
@@ -83,7 +83,9 @@ class Agenda:
             due = self._due(action)
             if due is None or due > at:
                 continue
-            await action.act()
+            if await action.act() is False:
+                action.at = self._now() + _LOOK_CYCLES
+                continue
             self._streams[key].popleft()
             if not self._streams[key]:
                 del self._streams[key]

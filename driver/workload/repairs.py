@@ -92,7 +92,7 @@ class Repairs:
     async def attend(self, error: ChannelError) -> None:
         """Wait until the cause of an error is repaired. Raises the error if it is not a removed
         mapping."""
-        self._find(error)
+        self.check(error)
         channel = self._device.channels[error.channel]
         while True:
             await self.look()
@@ -111,6 +111,10 @@ class Repairs:
             await self.look()
         if (early := cycle - machine.now()) > 0:
             await machine.wait_cycles(early)
+
+    def check(self, error: ChannelError) -> None:
+        """Raise an error that is not due to a removed mapping."""
+        self._find(error)
 
     def _find(self, error: ChannelError) -> _Missing:
         """The missing mapping that caused an error. Raises the error if there is none."""

@@ -11,7 +11,7 @@ from signalbox.driver.channel.priority_policy import NoPriorityPolicy
 from signalbox.driver.compute.child import Child
 from signalbox.driver.compute.tasks import Task
 from signalbox.driver.device import Device
-from signalbox.driver.faults.channel_error import ChannelError
+from signalbox.driver.faults.channel_error import ChannelError, ChannelTimeout
 from signalbox.driver.memory.address_space import AddressSpace
 from signalbox.driver.memory.physical import Buffer
 from signalbox.driver.nested.family import LaunchRefused
@@ -462,11 +462,18 @@ class Replay:
         nested.page = task.record >> 8
         await nested.done.record(nested.stream)
 
-    @staticmethod
-    async def _cancel(kernel: _Kernel) -> None:
-        """Cancel a kernel if it has not ended."""
+    async def _cancel(self, kernel: _Kernel) -> bool:
+        """Cancel a kernel if it has not ended. Returns whether it has; otherwise its launch still
+        waits for other work, or for the repair of a fault."""
         assert kernel.task is not None, "the action needs its launch"
-        await kernel.task.cancel()
+        try:
+            await kernel.task.cancel(patience=0)
+        except ChannelTimeout:
+            return False
+        except ChannelError as error:
+            self._repairs.check(error)
+            return False
+        return True
 
     def _priority(self, kernel: _Kernel | _Nested) -> int:
         """Priority of a kernel's launch."""

@@ -67,6 +67,20 @@ def test_times_then_order() -> None:
     assert begun(first) == 50 and begun(second) == 53
 
 
+def test_later() -> None:
+    """An action that is not possible yet is tried again; others keep their times meanwhile."""
+    world = World()
+
+    async def possible() -> bool:
+        await world.act("try", None)
+        return world.now >= 150
+
+    b, c = (world.action(name, at, stream=name) for name, at in (("b", 105), ("c", 200)))
+    world.run(Action(at=100, act=possible), b, c)
+    assert world.order == ["try", "b", "try", "try", "try", "c"]
+    assert begun(b) == 105 and begun(c) == 200
+
+
 def test_delay() -> None:
     """A delay counts from the end of the stream's work. Later work of the stream keeps its place;
     work of other streams continues."""

@@ -142,6 +142,19 @@ def test_cancelled_no_sooner_than_launched(behind: dict[str, Any]):
     assert records["c"].submitted > records["first"].completed + 5000
 
 
+@pytest.mark.parametrize("behind", [{}, {"stream": "t", "after": ["missing"]}])
+def test_cancelled_behind_a_fault(behind: dict[str, Any]):
+    """A kernel that waits for the repair of a fault, in its own channel or another one, is
+    cancelled after its launch, however late; other work keeps its times meanwhile."""
+    text = HEAD + copy("missing", 9, unmapped="destination", repair_after=110_000)
+    text += kernel("c", "spin", 1, 1, {"CYCLES": 1}, cancel_at=10, **behind)
+    text += copy("timely", 9, stream="t", at=4000)
+    result = play(parse(text))
+    (cancelled,), (fault,) = result.kernels, result.faults
+    assert cancelled.cancelled and cancelled.completed > fault.faulted + 110_000
+    assert result.of("timely")[0].submitted < 4100
+
+
 def test_timing_kernels():
     """The arguments of "timing" are a timing core's record, and its accesses must fit the
     memory."""
