@@ -46,6 +46,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 from signalbox.driver.workload.kernel_reader import extent
@@ -271,7 +272,7 @@ class _Experiment:
             nanoseconds = int(text)
         if type(nanoseconds) is not int or nanoseconds < 1:
             raise table.error(f"{duration} = {nanoseconds!r} is not a number of nanoseconds")
-        cycles = max(1, round(nanoseconds / self._scale))
+        cycles = max(1, round(Fraction(nanoseconds, self._scale)))
         if cycles > _MOST_CYCLES:
             raise table.error(f"{duration} = {nanoseconds}: more than {_MOST_CYCLES} cycles")
         values: dict[str, Any] = {

@@ -229,6 +229,7 @@ def test_masks(tmp_path: Path) -> None:
             {"additional_info": 1 << 59},
             f"additional_info = {1 << 59}: more than {2**32 - 1} cycles",
         ),
+        ({"additional_info": 10**400}, f"additional_info = {10**400}: more than"),
         (multikernel({"duration": 1 << 59}), f"duration = {1 << 59}: more than"),
         ({"thread_count": 4096}, "block: "),
         ({"release_time": -1}, "release_time = -1 is not a number of seconds"),
