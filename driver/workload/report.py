@@ -196,14 +196,14 @@ class Pipeline:
 def pipeline(workload: Workload) -> Pipeline | None:
     """The longest chain of series, if all have the same number of frames, more than one, and there
     are several stages; else None."""
-    following = {spec.source: spec for spec in workload.copies if spec.source is not None}
+    by_name = {spec.name: spec for spec in workload.copies}
     best: tuple[CopySpec, ...] = ()
     for spec in workload.copies:
         chain = [spec]
-        while chain[-1].name in following:
-            chain.append(following[chain[-1].name])
-        if spec.source is None and len(chain) > len(best):
-            best = tuple(chain)
+        while chain[-1].source in by_name:
+            chain.append(by_name[chain[-1].source])
+        if chain[-1].source is None and len(chain) > len(best):
+            best = tuple(reversed(chain))
     found = Pipeline(best)
     if len({spec.count for spec in best}) != 1 or found.frames == 1 or len(found.stages) == 1:
         return None

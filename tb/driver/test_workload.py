@@ -142,6 +142,17 @@ def test_video_is_a_chain():
     assert all(name in text for name in ("decode", "scale", "filter", "encode", "whole frame"))
 
 
+def test_the_longest_chain():
+    """A series may be the source of several others, of which only one leads on."""
+    text = STREAM + "[[stream]]\nname = 't'\n"
+    for name, source in (("a", ""), ("b", "a"), ("c", "b"), ("side", "a")):
+        text += f"[[copy]]\nname = '{name}'\nsize = 9\ncount = 2\n"
+        text += f"stream = '{'t' if name > 'b' else 's'}'\n"
+        text += f"source = '{source}'\n" if source else ""
+    line = pipeline(parse(text))
+    assert line is not None and [spec.name for spec in line.series] == ["a", "b", "c"]
+
+
 def test_images_offsets_and_sources():
     text = (
         STREAM
