@@ -21,6 +21,9 @@ __all__ = ["check_kernels", "extent", "read_kernels"]
 _MOST = (0x7FFF_FFFF, 0xFFFF, 0xFFFF)
 """Maximum number of blocks of a grid in x, y, z."""
 
+_MOST_BLOCKS = (1 << 32) - 1
+"""Maximum number of blocks of a grid."""
+
 _KERNEL_KEYS = {item.name for item in fields(KernelSpec)} - {"shape", "parent"} | {"grid", "block"}
 _CHILD_KEYS = {"name", "kernel", "grid", "block", "args", "policy", "sms"}
 
@@ -186,6 +189,8 @@ def _check_machine(table: Table, spec: KernelSpec, config: Config) -> None:
         )
     if (spec.reference.children or not spec.stream) and not config.nested:
         raise table.error("[machine] has nested_kernels = 0: its kernels cannot launch others")
+    if spec.shape.blocks > _MOST_BLOCKS:
+        raise table.error(f"grid = {table.values['grid']!r}: more than {_MOST_BLOCKS} blocks")
     kernel, block = spec.reference.kernel, spec.shape.block
     launch = KernelLaunch(
         kernel=kernel, grid=spec.shape.grid, block=block, args={}, shared=spec.shared

@@ -200,6 +200,10 @@ def add(**changes: Any) -> str:
         (add(grid=0), r"kernel 1 \('k'\): grid = 0: 0 is outside 1 … 2147483647"),
         (add(grid=[1, 70000]), r"grid = \[1, 70000\]: 70000 is outside 1 … 65535"),
         (add(grid=[2, 2]), r"grid = \[2, 2\]: 'vector add' extends in x only"),
+        (
+            add(kind="spin", grid=[1 << 16, 1 << 15, 2], args={"CYCLES": 1}),
+            r"grid = \[65536, 32768, 2\]: more than 4294967295 blocks",
+        ),
         (add(grid="2"), r"grid = '2' is neither an integer nor a list of up to three"),
         (add(block=[]), r"block = \[\] is neither"),
         (add(block=2000), r"block: a block of \(2000, 1, 1\) has 2000 threads: 1024 at most"),
