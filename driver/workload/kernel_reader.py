@@ -6,11 +6,13 @@ other copy or kernel may use the old data.
 
 from collections.abc import Mapping
 from dataclasses import fields
+from typing import Any
 
 from signalbox.driver.compute.launch import KernelLaunch
 from signalbox.driver.compute.occupancy import BlockError, occupancy
 from signalbox.driver.compute.placement import NAMES
 from signalbox.driver.compute.sm_set import SmSetError, disabled_sms
+from signalbox.driver.kernels.timing import TIMING, TimingTask
 from signalbox.driver.workload.references import REFERENCES, Reference, Shape
 from signalbox.driver.workload.specs import CopySpec, KernelSpec, Spec
 from signalbox.driver.workload.toml_table import Table
@@ -165,11 +167,23 @@ def _check_args(table: Table, spec: KernelSpec) -> None:
                 raise table.error(f"args: {name} = {value!r} is a kernel: name a [[child]]")
         elif type(value) is not int or not 0 <= value < 1 << 32:
             raise table.error(f"args: {name} = {value!r} is not an integer from 0 to 2^32 - 1")
+    if reference.kernel is TIMING:
+        _check_timing(table, spec)
     if reference.follows and not spec.numbers["STEPS"]:
         raise table.error("args: STEPS = 0: at least 1")
     for name, words in spec.words.items():
         if not 1 <= words <= _WORDS:
             raise table.error(f"args: {name} would have {words} words: 1 … {_WORDS}")
+
+
+def _check_timing(table: Table, spec: KernelSpec) -> None:
+    """Check that the numbers of "timing" fit its record, in whose first word there are also flags
+    for stores and launches."""
+    given: dict[str, Any] = {name.lower(): value for name, value in spec.numbers.items()}
+    try:
+        TimingTask(**given).pack()
+    except ValueError as error:
+        raise table.error(f"args: {error}") from error
 
 
 def _may_lack(spec: KernelSpec, name: str) -> bool:

@@ -170,6 +170,12 @@ def test_timing_kernels():
     assert TIMING.arguments(**spec.numbers, BASE=task.base) == task.pack()
     with pytest.raises(WorkloadError, match="that has 4096 bytes, 'timing' needs 4128"):
         parse(text + kernel("k", "timing", 64, 32, args | {"BASE": "data"}))
+    for wrong, message in (
+        ({"ACCESSES": 1 << 16, "STRIDE": 0}, r"args: accesses = 65536: 0 … 65535"),
+        ({"CYCLES": 0xFFFF_FFF1}, r"args: cycles \+ spread = 4294967296: 4294967295 at most"),
+    ):
+        with pytest.raises(WorkloadError, match=message):
+            parse(text + kernel("k", "timing", 60, 32, args | {"BASE": "data"} | wrong))
     with pytest.raises(WorkloadError, match="whose SMs run only 'timing'"):
         parse(text + kernel("k", "spin", 1, 1, {"CYCLES": 1}))
 
