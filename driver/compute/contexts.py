@@ -70,6 +70,7 @@ class Context:
     chosen : whether address spaces join it only through `Contexts.choose`.
     broken : why it cannot run, or None.
     depth : nesting depth of its deepest kernels.
+    known_depth : the same, as far as the machine has it for certain.
     """
 
     number: int
@@ -81,6 +82,7 @@ class Context:
     chosen: bool = False
     broken: ContextBroken | None = None
     depth: int = 1
+    known_depth: int = 1
 
     def __str__(self) -> str:
         return f"context {self.number} {self.name!r}"
@@ -240,8 +242,8 @@ class Contexts:
         """Let kernels of a space's context launch others, to a nesting depth of at least `depth`,
         from the context's next start on (NEST-11)."""
         context = self._members[space].context
-        if depth > context.depth:
-            context.depth = depth
+        if depth > context.known_depth:
+            context.depth = max(depth, context.depth)
             await self._place(context, context.placement)
 
     def check(self, context: Context) -> None:
@@ -296,9 +298,10 @@ class Contexts:
         await self._retry(number)
 
     async def _place(self, context: Context, policy: Placement) -> None:
-        context.placement = policy
-        word = CONTEXT["PLACEMENT"].pack(POLICY=policy, DEPTH=context.depth)
+        context.placement, depth = policy, context.depth
+        word = CONTEXT["PLACEMENT"].pack(POLICY=policy, DEPTH=depth)
         await self._write(context.number, "PLACEMENT", word)
+        context.known_depth = max(depth, context.known_depth)
 
     def _check(self, wanted: Urgency, wanted_level: PreemptionLevel) -> None:
         """Raise `PreemptionError` unless a context can have this urgency and level."""

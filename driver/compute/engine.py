@@ -218,6 +218,7 @@ class ComputeEngine(Launcher):
     async def limit_children(self, count: int) -> None:
         """Limit the children of kernels that are not complete (NEST-15)."""
         if count != self._pending:
+            self._pending = None  # until the register is written: the call may be cancelled
             await self._control.write("CHILD_LIMIT", COUNT=count)
             self._pending = count
 

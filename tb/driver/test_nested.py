@@ -19,6 +19,7 @@ from signalbox.hw.registers import CONTEXT
 from signalbox.tb.driver.fakes.compute import RELEASES
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
 from signalbox.tb.driver.hangs import HANGS
+from signalbox.tb.driver.interruption import interrupt
 
 PLAIN = Config(memory_bytes=SPACE, save_places=8)
 NESTED = Config(memory_bytes=SPACE, save_places=8, nested_kernels=20)
@@ -26,8 +27,12 @@ NESTED = Config(memory_bytes=SPACE, save_places=8, nested_kernels=20)
 ARGS = {"CYCLES": 10}
 
 
-def run(config: Config, body: Callable[[Device, FakeMachine], Coroutine[Any, Any, None]]) -> None:
-    machine = FakeMachine(config)
+def run(
+    config: Config,
+    body: Callable[[Device, FakeMachine], Coroutine[Any, Any, None]],
+    kind: type[FakeMachine] = FakeMachine,
+) -> None:
+    machine = kind(config)
 
     async def main() -> None:
         device = await Device.open(machine, NoPriorityPolicy(1))
@@ -78,6 +83,34 @@ def test_pending() -> None:
                 device.set_limit(Limit.PENDING_LAUNCHES, wrong)
 
     run(NESTED, body)
+
+
+class SlowMachine(FakeMachine):
+    """Its answers to writes of registers take time."""
+
+    async def write32(self, offset: int, value: int) -> None:
+        await super().write32(offset, value)
+        await self.wait_cycles(1)
+
+
+@pytest.mark.parametrize("turns", range(12))
+def test_interrupted_launch(turns: int) -> None:
+    """After a launch that was cancelled, limits still reach the machine with the next one."""
+
+    async def body(device: Device, machine: FakeMachine) -> None:
+        assert machine.compute is not None
+        stream = await device.stream()
+        await (await stream.launch(SPIN, 1, 32, ARGS)).synchronize()
+        most = device.limit(Limit.PENDING_LAUNCHES)
+        device.set_limit(Limit.NESTING_DEPTH, 5)
+        device.set_limit(Limit.PENDING_LAUNCHES, 7)
+        await interrupt(stream.launch(SPIN, 1, 32, ARGS), turns)
+        device.set_limit(Limit.PENDING_LAUNCHES, most)
+        await (await stream.launch(SPIN, 1, 32, ARGS)).synchronize()
+        assert max(depths(machine)) == 5
+        assert machine.compute.words["CHILD_LIMIT"] == most
+
+    run(NESTED, body, SlowMachine)
 
 
 def test_without() -> None:
