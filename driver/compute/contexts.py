@@ -257,12 +257,13 @@ class Contexts:
             raise PreemptionError(_NO_PLACES)
 
     def policy(self, space: AddressSpace) -> Placement:
-        """Placement of the tasks of a space that has entered its context (ASID-32).
+        """Placement of the tasks of a space that has entered its context (ASID-32). Raises
+        `OutOfContexts` if it has none.
 
         The machine evaluates AUTO only when a context starts to run. A context that runs alone
         never restarts, although its address spaces change, so the driver decides here.
         """
-        context = self._members[space].context
+        context = self._member(space).context
         if context.placement is not AUTO:
             return context.placement
         members = self._members.values()
@@ -354,9 +355,7 @@ class Contexts:
     def enter(self, space: AddressSpace) -> None:
         """Enter a space in its instance block, before its first task is launched. Raises
         `OutOfContexts` if it has no context, or its ASID is too large for any."""
-        member, asid = self._members.get(space), space.asid
-        if member is None:
-            raise OutOfContexts(f"no context for tasks of {space}: {self._describe_use()}")
+        member, asid = self._member(space), space.asid
         if member.entered:
             return
         assert asid is not None, "a channel has it"
@@ -364,6 +363,13 @@ class Contexts:
             raise OutOfContexts(f"no context can hold {space}: ASIDs 0 … {SUBCONTEXTS - 1} only")
         member.context.block.add(asid, space.base, space.limit)
         member.entered = True
+
+    def _member(self, space: AddressSpace) -> _Member:
+        """A space in use. Raises `OutOfContexts` if it has no context."""
+        member = self._members.get(space)
+        if member is None:
+            raise OutOfContexts(f"no context for tasks of {space}: {self._describe_use()}")
+        return member
 
     async def leave(self, space: AddressSpace, channel: int) -> None:
         """Remove a channel of a space. With the last one the space leaves its context; on return

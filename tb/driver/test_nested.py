@@ -10,6 +10,7 @@ import pytest
 
 from signalbox.driver.channel.priority_policy import NoPriorityPolicy
 from signalbox.driver.compute.child import NestingError
+from signalbox.driver.compute.contexts import OutOfContexts
 from signalbox.driver.device import Device
 from signalbox.driver.kernels.library import SPIN
 from signalbox.driver.memory.physical import MemoryUseError
@@ -162,6 +163,27 @@ def test_child() -> None:
         assert fourth.record not in (second.record, third.record)
         for one in (second, third, fourth):
             one.free()
+
+    run(NESTED, body)
+
+
+def test_child_without_context() -> None:
+    """In a space without a context there are no children, either; nothing is left behind."""
+
+    async def body(device: Device, machine: FakeMachine) -> None:
+        contexts = device.engine.contexts
+        taken = [await contexts.create() for _ in range(device.info.contexts)]
+        stream = await device.stream()
+        for prepare in (stream.launch, stream.child, stream.child):
+            with pytest.raises(OutOfContexts, match="no context for tasks of address space"):
+                await prepare(SPIN, 1, 32, ARGS)
+        await stream.close()
+        for one in taken:
+            await contexts.end(one)
+        stream = await device.stream()
+        first = await stream.child(SPIN, 1, 32, ARGS)
+        assert first.record % (1 << 14) == 0, "the first of its pages"
+        first.free()
 
     run(NESTED, body)
 
