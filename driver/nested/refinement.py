@@ -149,9 +149,10 @@ class Refinement:
         `tolerance`, down to level `levels` - 1. The nesting depth must be at least `levels`.
 
         Raises `ValueError` unless the field is a square of a power of two, at least 2^(levels - 1),
-        of unsigned words; and as `Stream.child` and `Device.upload`.
+        of unsigned words, and `tolerance` is an unsigned word; and as `Stream.child` and
+        `Device.upload`.
         """
-        check(field, levels)
+        check(field, tolerance, levels)
         size = field.shape[0]
         async with Family.prepare(device, stream) as family:
             words = await family.buffer(np.ascontiguousarray(field, np.uint32))
@@ -195,11 +196,13 @@ class Refinement:
         await self.family.free()
 
 
-def check(field: np.ndarray, levels: int) -> None:
-    """Raise `ValueError` for a field too small for `levels` levels, or with numbers other than
-    unsigned words."""
+def check(field: np.ndarray, tolerance: int, levels: int) -> None:
+    """Raise `ValueError` for a field too small for `levels` levels, or numbers other than unsigned
+    words."""
     size = len(field) if field.ndim else 0
     if field.shape != (size, size) or size & size - 1 or not 1 <= levels <= size.bit_length():
         raise ValueError(f"a field of {field.shape} words has no {levels} levels")
     if field.dtype.kind not in "iu" or not 0 <= field.min() <= field.max() < 1 << 32:
         raise ValueError(f"a field of {field.dtype}: its numbers are unsigned words")
+    if not 0 <= tolerance < 1 << 32:
+        raise ValueError(f"tolerance = {tolerance} is not an unsigned word")

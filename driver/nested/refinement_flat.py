@@ -75,7 +75,7 @@ class FlatRefinement:
         cls, device: Device, stream: Stream, field: np.ndarray, tolerance: int, levels: int
     ) -> "FlatRefinement":
         """Prepare to refine `field`; see `Refinement.prepare`. Raises as it does."""
-        check(field, levels)
+        check(field, tolerance, levels)
         size = field.shape[0]
         async with Workspace.prepare(device, stream) as workspace:
             words = await workspace.buffer(np.ascontiguousarray(field, np.uint32))

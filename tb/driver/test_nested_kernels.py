@@ -250,6 +250,9 @@ def test_wrong_input(depth: int) -> None:
         for content in (np.float64(0.5), np.int64(-1), np.int64(1 << 32)):
             with pytest.raises(ValueError, match="its numbers are unsigned words"):
                 await refine.prepare(device, stream, np.full((4, 4), content), 1, 1)
+        for tolerance in (-1, 1 << 32):
+            with pytest.raises(ValueError, match=f"tolerance = {tolerance} is not an unsigned"):
+                await refine.prepare(device, stream, np.zeros((4, 4), np.uint32), tolerance, 1)
         search = BreadthFirst if depth else FlatBreadthFirst
         for rows, columns in (([0], []), ([0, 2], [0]), ([0, 1], [1]), ([1, 1], [0])):
             with pytest.raises(ValueError, match="compressed rows"):
