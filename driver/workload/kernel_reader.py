@@ -281,6 +281,8 @@ def _check_in_place(
 ) -> None:
     """Check that a kernel may overwrite the data that its output argument names."""
     what = f"args: {spec.reference.output} = {other.name!r}"
+    if spec.reference.apart and [*spec.sources.values()].count(other.name) > 1:
+        raise table.error(f"{what}: {spec.kernel!r} would overwrite its own input")
     if spaces[other.stream] != spaces[spec.stream]:
         raise table.error(f"{what}: the kernel would write it, but it is in another address space")
     if other.size != spec.size:

@@ -77,6 +77,7 @@ class Reference:
     ends : whether it ends by itself; otherwise it must be cancelled.
     children : parameters that are kernels to launch; the first is required.
     ordered : whether it launches each child only when the previous one is complete.
+    apart : whether its result must not overwrite its inputs, as threads read those of others.
     status : parameter that points to a word for the answer to a refused launch, or "".
     """
 
@@ -91,6 +92,7 @@ class Reference:
     ends: bool = True
     children: tuple[str, ...] = ()
     ordered: bool = False
+    apart: bool = False
     status: str = ""
 
     @property
@@ -173,10 +175,10 @@ REFERENCES = {
     for reference in (
         Reference(VECTOR_ADD, _vectors(*"ABC"), "C", _add),
         Reference(SAXPY, _vectors(*"XY"), "Y", _saxpy),
-        Reference(MATMUL, _squares, "C", _matmul, dimensions=2),
-        Reference(REDUCE, _reduction, "SUMS", _reduce),
+        Reference(MATMUL, _squares, "C", _matmul, dimensions=2, apart=True),
+        Reference(REDUCE, _reduction, "SUMS", _reduce, apart=True),
         Reference(SCAN, _scans, "Y", _scan),
-        Reference(CHASE, _steps, "OUT", _chase, follows="NEXT"),
+        Reference(CHASE, _steps, "OUT", _chase, follows="NEXT", apart=True),
         Reference(SPIN, _no_memory, dimensions=3),
         Reference(ENDLESS, _no_memory, dimensions=3, ends=False),
         *(

@@ -255,6 +255,21 @@ def add(**changes: Any) -> str:
             add(args=ADD | {"C": "x"}, stream="t"),
             r"C = 'x': the kernel would write it, but it is in another address space",
         ),
+        (
+            add(
+                kind="matrix multiply", block=[10, 10], args={"A": "y", "B": "x", "C": "x", "N": 10}
+            ),
+            r"args: C = 'x': 'matrix multiply' would overwrite its own input",
+        ),
+        (
+            add(kind="reduction", grid=100, args={"X": "x", "SUMS": "x", "N": 100}),
+            r"args: SUMS = 'x': 'reduction' would overwrite its own input",
+        ),
+        (
+            add(kind="pointer chase", block=100, args={"NEXT": "p", "OUT": "p", "STEPS": 1})
+            + copy("p", 400, data="permutation"),
+            r"args: OUT = 'p': 'pointer chase' would overwrite its own input",
+        ),
         (add(args=ADD | {"C": "x"}, count=2), r"C = 'x': the kernel would write it 2 times"),
         (
             add(args=ADD | {"C": "x", "N": 99}),
