@@ -83,6 +83,7 @@ class TaskLists:
                 await space.map(self._buffer, above=space.upper)
             await self.rest()
             va = space.at(self._buffer)
+            self._space = None  # until all registers are written: the call may be cancelled
             await self._control.write("TASK_LISTS_LO", va & 0xFFFF_FFFF)
             await self._control.write("TASK_LISTS_HI", va >> 32)
             await self._control.write("TASK_LISTS_SIZE", LOG_SIZE=self._log_size, ASID=asid)

@@ -182,6 +182,30 @@ def test_interrupted_leaving(monkeypatch, turns: int):
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("turns", range(12, 32))
+def test_interrupted_move_of_the_lists(turns: int):
+    """With one ASID, the task lists are where the next space has them, after another space's first
+    stream was interrupted."""
+
+    async def main():
+        machine = FakeMachine(Config(memory_bytes=SPACE, asids=1))
+        device = await Device.open(machine, NoPriorityPolicy(1))
+        space, other = device.create_space("space"), device.create_space("other")
+        await other.allocate(1 << 16, above=other.upper)  # so they are at other addresses there
+        await (await device.stream(space=space)).close()
+        await interrupt(device.stream(space=other), turns)
+        await device.close_space(other)
+        stream = await device.stream(space=space)
+        words = [machine.compute.words[f"TASK_LISTS_{half}"] for half in ("LO", "HI")]
+        at = words[1] << 32 | words[0]
+        mapping = space.find(at)
+        assert mapping is not None and mapping.va == at and mapping.buffer.name == "task lists"
+        await stream.close()
+        await device.close()
+
+    asyncio.run(main())
+
+
 def test_a_space_stays_while_a_channel_is_open():
     """An address space leaves its context with its last channel, not before."""
 
