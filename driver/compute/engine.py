@@ -152,7 +152,7 @@ class ComputeEngine(Launcher):
 
     def free(self) -> None:
         """Free all memory, once all address spaces are closed."""
-        for space in {*self._pools, *self._local, *(space for space, _ in self._programs)}:
+        for space in {*self._pools, *self._local, *(space for space, *_ in self._programs)}:
             self.forget(space)
         self._lists.free()
         self.contexts.free()

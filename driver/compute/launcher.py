@@ -46,7 +46,7 @@ class Launcher(ABC):
         self._lock = FairLock(machine)
         self._pools: dict[AddressSpace, TaskPool] = {}
         self._local: dict[AddressSpace, LocalMemory] = {}
-        self._programs: dict[tuple[AddressSpace, bytes], Program] = {}
+        self._programs: dict[tuple[AddressSpace, str, bytes], Program] = {}
         self._children: dict[AddressSpace, dict[int, Child]] = {}
 
     @property
@@ -120,7 +120,7 @@ class Launcher(ABC):
     async def load(self, kernel: Kernel, space: AddressSpace) -> Program:
         """Load a kernel into an address space, once; it stays until the space is closed. Raises as
         `AddressSpace.allocate`."""
-        key, text = (space, kernel.program), kernel.program
+        key, text = (space, kernel.name, kernel.program), kernel.program
         async with self._lock:
             if key not in self._programs:
                 options = {"above": space.upper, "read_only": True, "name": kernel.name}

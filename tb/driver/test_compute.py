@@ -15,7 +15,15 @@ from signalbox.driver.compute.occupancy import BlockError
 from signalbox.driver.compute.tasks import Task
 from signalbox.driver.device import Device, DeviceError
 from signalbox.driver.faults.channel_error import ChannelError
-from signalbox.driver.kernels.library import MATMUL, REDUCE, SAXPY, SCAN, SPIN, VECTOR_ADD
+from signalbox.driver.kernels.library import (
+    MATMUL,
+    REDUCE,
+    SAXPY,
+    SCAN,
+    SPIN,
+    VECTOR_ADD,
+    Kernel,
+)
 from signalbox.driver.memory.physical import Buffer, MemoryUseError
 from signalbox.driver.runtime.stream import Stream
 from signalbox.hw.config import Config
@@ -77,6 +85,20 @@ def test_vector_add():
         assert task.query() and 0 < task.time_ns <= await device.time_ns()
         await task.synchronize()
         assert "task 'vector add' (record 0x80" in str(task)
+
+    run(body)
+
+
+def test_kernels_with_one_text():
+    """Kernels with the same instructions keep their names; a program is loaded once."""
+
+    async def body(device, machine):
+        stream = await device.stream()
+        first, second = (Kernel(name, "exit", {}) for name in ("first", "second"))
+        tasks = [await stream.launch(kernel, 1, 1, {}) for kernel in (first, second, first)]
+        assert [task.name for task in tasks] == ["first", "second", "first"]
+        assert tasks[0].program is tasks[2].program
+        await stream.synchronize()
 
     run(body)
 
