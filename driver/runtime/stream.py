@@ -325,6 +325,7 @@ class Stream:
             depth=self._services.limits[Limit.NESTING_DEPTH],
             pending=self._services.limits[Limit.PENDING_LAUNCHES],
         )
+        self._check_open()
         task = await self._services.engine.prepare(launch, self.space)
         try:
             await self._submit_task(task, launch.priority, overlap=overlap)

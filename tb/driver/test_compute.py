@@ -25,7 +25,7 @@ from signalbox.driver.kernels.library import (
     Kernel,
 )
 from signalbox.driver.memory.physical import Buffer, MemoryUseError
-from signalbox.driver.runtime.stream import Stream
+from signalbox.driver.runtime.stream import Stream, StreamError
 from signalbox.hw.config import Config
 from signalbox.hw.qmd import Placement, SkedCheck
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
@@ -85,6 +85,18 @@ def test_vector_add():
         assert task.query() and 0 < task.time_ns <= await device.time_ns()
         await task.synchronize()
         assert "task 'vector add' (record 0x80" in str(task)
+
+    run(body)
+
+
+def test_closed_stream():
+    """A launch on a closed stream is refused as such, also if no stream of its space is left."""
+
+    async def body(device, machine):
+        stream = await device.stream(name="gone")
+        await stream.close()
+        with pytest.raises(StreamError, match="gone was closed"):
+            await stream.launch(SPIN, 1, 1, {"CYCLES": 1})
 
     run(body)
 
