@@ -119,6 +119,7 @@ def tables(text: str, file: str) -> dict[str, Any]:
     """The tables of a workload file with the same content. Raises `WorkloadError`."""
     try:
         content = json.loads(text)
+        json.dumps(content, ensure_ascii=False).encode()  # fails for halves of characters
     except (ValueError, RecursionError) as error:
         raise WorkloadError(f"{file}: not JSON: {error}") from error
     if not isinstance(content, dict):

@@ -276,6 +276,7 @@ def test_refused(tmp_path: Path, benchmark: dict[str, Any], message: str) -> Non
         ("[]", "not a JSON object"),
         ("[" * 100_000, "not JSON"),
         ('{"max_iterations": ' + "9" * 5000 + "}", "not JSON"),
+        ('{"name": "\\ud800"}', "not JSON: .*surrogates not allowed"),
         ('{"benchmarks": []}', "there are no benchmarks"),
         ('{"bench": []}', "unknown key 'bench'"),
         ('{"signalbox": {"speed": 2}, "benchmarks": []}', "unknown key 'speed'"),
