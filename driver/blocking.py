@@ -37,7 +37,7 @@ class Blocking:
     It has the members of `inner`, and equals others of the same `inner`.
     """
 
-    def __init__(self, inner: Any, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, inner: Any, loop: "_Loop") -> None:
         self._inner, self._loop = inner, loop
 
     def __repr__(self) -> str:
@@ -69,31 +69,47 @@ class Blocking:
             result = method(*plain, **{name: _plain(one) for name, one in options.items()})
             return await result if isinstance(result, Coroutine) else result
 
-        return self._wrapped(_result(call(), self._loop))
+        return self._wrapped(self._loop.result(call()))
 
 
-def _result(call: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> Any:
-    """Result of a call that is run on the loop. Raises `ServerError` if the loop ends first."""
-    try:
-        future = asyncio.run_coroutine_threadsafe(call, loop)
-    except RuntimeError:  # the loop has ended
-        call.close()
-        raise ServerError("the device was closed before the call") from None
-    try:
-        return future.result()
-    except CancelledError:
-        raise ServerError("the device was closed during the call") from None
+class _Loop:
+    """An event loop in a thread of its own, which runs calls of other threads until `end`."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        # Held while a call is given to the loop. Reentrant, for calls of signal handlers.
+        self._lock, self._ended = threading.RLock(), False
+        self._thread.start()
+
+    def result(self, call: Coroutine[Any, Any, Any]) -> Any:
+        """Result of a call that is run on the loop. Raises `ServerError` if the loop ends first."""
+        with self._lock:
+            if self._ended:
+                call.close()
+                raise ServerError("the device was closed before the call")
+            future = asyncio.run_coroutine_threadsafe(call, self._loop)
+        try:
+            return future.result()
+        except CancelledError:
+            raise ServerError("the device was closed during the call") from None
+
+    def end(self) -> None:
+        """Stop the loop, behind the begin of all calls given to it: those in progress end."""
+        with self._lock:
+            self._ended = True
+            self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def _run(self) -> None:
+        """Run the loop until it is stopped, then cancel the calls in progress."""
+        with asyncio.Runner(loop_factory=lambda: self._loop):
+            self._loop.run_forever()
 
 
 def _plain(value: Any) -> Any:
     """The driver's object behind a `Blocking`; other values unchanged."""
     return value._inner if isinstance(value, Blocking) else value
-
-
-def _run(loop: asyncio.AbstractEventLoop) -> None:
-    """Run an event loop until it is stopped, then cancel the calls in progress."""
-    with asyncio.Runner(loop_factory=lambda: loop):
-        loop.run_forever()
 
 
 @contextmanager
@@ -102,19 +118,15 @@ def connect(
 ) -> Generator[Any]:
     """A device of the server at `path` for the duration of a `with` block; see `Device.connect`.
     At its end the device is closed."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=_run, args=(loop,), daemon=True)
-    thread.start()
-    opening = Device.connect(path, name, memory, start)
+    loop = _Loop()
     try:
-        device = _result(opening, loop)
+        device = loop.result(Device.connect(path, name, memory, start))
         try:
             yield Blocking(device, loop)
         except BaseException:
             with suppress(ServerError):  # the first error is the one to report
-                _result(device.close(), loop)
+                loop.result(device.close())
             raise
-        _result(device.close(), loop)
+        loop.result(device.close())
     finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
+        loop.end()

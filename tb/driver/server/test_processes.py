@@ -83,6 +83,29 @@ def test_blocking_calls_at_the_end(tmp_path: Path):
             device.close()
 
 
+def test_blocking_call_just_before_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A call is refused even if the event loop has ended its tasks, but is not closed yet."""
+    close, told = asyncio.SelectorEventLoop.close, []
+
+    def call(device: blocking.Blocking) -> None:
+        with pytest.raises(ServerError) as error:
+            device.stream_priority_range()
+        told.append(str(error.value))
+
+    with server(tmp_path) as running:
+        with blocking.connect(running.path, "ends") as device:
+            late = threading.Thread(target=call, args=(device,), daemon=True)
+
+            def slowly(loop: asyncio.SelectorEventLoop) -> None:
+                late.start()
+                late.join(0.2)
+                close(loop)
+
+            monkeypatch.setattr(asyncio.SelectorEventLoop, "close", slowly)
+        late.join(10)
+        assert told == ["the device was closed before the call"]
+
+
 def test_blocking_objects(tmp_path: Path):
     """Blocking objects compare, print and hash like the objects that they stand for."""
     with server(tmp_path) as running, blocking.connect(running.path) as device:
