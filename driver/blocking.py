@@ -7,11 +7,13 @@
 
 Driver objects that calls return block in the same way; numbers, arrays, buffers and errors are as
 with asyncio. Threads can share a device; calls that have not returned by the end of the `with`
-block, and later ones, raise `ServerError`.
+block, and later ones, raise `ServerError`. So do calls in a process forked from the one that has
+connected.
 """
 
 import asyncio
 import inspect
+import os
 import threading
 from collections.abc import Coroutine, Generator, Iterator, Sequence
 from concurrent.futures import CancelledError
@@ -80,10 +82,15 @@ class _Loop:
         self._thread = threading.Thread(target=self._run, daemon=True)
         # Held while a call is given to the loop. Reentrant, for calls of signal handlers.
         self._lock, self._ended = threading.RLock(), False
+        self._process = os.getpid()
         self._thread.start()
 
     def result(self, call: Coroutine[Any, Any, Any]) -> Any:
-        """Result of a call that is run on the loop. Raises `ServerError` if the loop ends first."""
+        """Result of a call that is run on the loop. Raises `ServerError` if the loop ends first, or
+        in another process, which does not have the thread."""
+        if self._elsewhere:
+            call.close()
+            raise ServerError(f"the device belongs to process {self._process}, not to this one")
         with self._lock:
             if self._ended:
                 call.close()
@@ -95,11 +102,18 @@ class _Loop:
             raise ServerError("the device was closed during the call") from None
 
     def end(self) -> None:
-        """Stop the loop, behind the begin of all calls given to it: those in progress end."""
+        """Stop the loop, behind the begin of all calls given to it: those in progress end. Does
+        nothing in another process."""
+        if self._elsewhere:
+            return
         with self._lock:
             self._ended = True
             self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+
+    @property
+    def _elsewhere(self) -> bool:
+        return os.getpid() != self._process
 
     def _run(self) -> None:
         """Run the loop until it is stopped, then cancel the calls in progress."""

@@ -106,6 +106,24 @@ def test_blocking_call_just_before_the_end(tmp_path: Path, monkeypatch: pytest.M
         assert told == ["the device was closed before the call"]
 
 
+def test_blocking_calls_in_a_forked_process(tmp_path: Path):
+    """They are refused, and the end of the process does not disturb its parent."""
+    script = """
+import os, sys
+from signalbox.driver import blocking
+with blocking.connect(sys.argv[1], "forks") as device:
+    if not (child := os.fork()):
+        device.time_ns()
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    print("child ended with", status, "after", device.time_ns() >= 0)
+"""
+    with server(tmp_path) as running:
+        command = [sys.executable, "-c", script, str(running.path)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "child ended with 1 after True\n"
+    assert "the device belongs to process" in done.stderr
+
+
 def test_blocking_objects(tmp_path: Path):
     """Blocking objects compare, print and hash like the objects that they stand for."""
     with server(tmp_path) as running, blocking.connect(running.path) as device:
