@@ -12,6 +12,7 @@ connected.
 """
 
 import asyncio
+import atexit
 import inspect
 import os
 import threading
@@ -84,6 +85,8 @@ class _Loop:
         self._lock, self._ended = threading.RLock(), False
         self._process = os.getpid()
         self._thread.start()
+        # The thread stops without a word when Python ends: later calls would wait for ever.
+        atexit.register(self.end)
 
     def result(self, call: Coroutine[Any, Any, Any]) -> Any:
         """Result of a call that is run on the loop. Raises `ServerError` if the loop ends first, or
@@ -103,9 +106,10 @@ class _Loop:
 
     def end(self) -> None:
         """Stop the loop, behind the begin of all calls given to it: those in progress end. Does
-        nothing in another process."""
-        if self._elsewhere:
+        nothing if it has ended, or in another process."""
+        if self._elsewhere or self._ended:
             return
+        atexit.unregister(self.end)
         with self._lock:
             self._ended = True
             self._loop.call_soon_threadsafe(self._loop.stop)

@@ -124,6 +124,21 @@ with blocking.connect(sys.argv[1], "forks") as device:
     assert "the device belongs to process" in done.stderr
 
 
+def test_blocking_device_left_open(tmp_path: Path):
+    """A script ends although it has not closed its device."""
+    script = """
+import contextlib, sys
+from signalbox.driver import blocking
+stack = contextlib.ExitStack()
+device = stack.enter_context(blocking.connect(sys.argv[1], "leaves"))
+print(device.time_ns() >= 0)
+"""
+    with server(tmp_path) as running:
+        command = [sys.executable, "-c", script, str(running.path)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert (done.stdout, done.stderr) == ("True\n", "")
+
+
 def test_blocking_objects(tmp_path: Path):
     """Blocking objects compare, print and hash like the objects that they stand for."""
     with server(tmp_path) as running, blocking.connect(running.path) as device:
