@@ -255,6 +255,28 @@ def test_held_back_pointers():
     serve(run, launches_each=2)
 
 
+def test_closed_channel():
+    """Submissions that wait for room in the queue fail once their channel is closed, and so do
+    later ones."""
+
+    async def run(session: Session) -> None:
+        device = await session.client()
+        stream, never = await device.stream(), await device.allocate(16)
+        channel, nops = stream.channel, Pushbuffer().raw(*[0] * stream.channel.largest_segment)
+        await channel.submit(Pushbuffer().acquire(device.space.at(never), 1))
+        calls = [asyncio.ensure_future(channel.submit(nops)) for _ in range(12)]
+        for _ in range(20):
+            await session.machine.wait_cycles(100)
+        waiting = [one for one in calls if not one.done()]
+        assert 1 < len(waiting) < len(calls)
+        await device.channels.close(channel.index)
+        for one in (*waiting, channel.submit(nops)):
+            with pytest.raises(DeviceError, match="channel 0 is closed"):
+                await asyncio.wait_for(one, HANGS / 4)
+
+    serve(run)
+
+
 def test_a_halted_channel_holds_only_itself():
     """After a failed copy, pointers of the application's other channels are still served."""
 
