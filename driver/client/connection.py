@@ -1,10 +1,13 @@
 """Calls of a client, independent of the transport."""
 
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol, TypeVar
 
 from signalbox.driver.protocol.errors import ServerError, exception_of
 from signalbox.driver.protocol.messages import (
+    MOST_CALLS,
     Answer,
     Call,
     Event,
@@ -51,6 +54,7 @@ class Connection:
         self._link = link
         self._count = 0
         self._posted: dict[int, Callable[[Result], None]] = {}
+        self._unsent: deque[bytes] = deque()
         self._listeners: list[Callable[[Event], None]] = []
 
     def listen(self, listener: Callable[[Event], None]) -> None:
@@ -66,6 +70,8 @@ class Connection:
                 if number not in self._posted:
                     raise MessageError(f"answer {number} is to no call")
                 self._posted.pop(number)(result)
+                with suppress(ServerError):  # those who wait for answers will see it
+                    self._send()
             case News(event=event):
                 for listener in self._listeners:
                     listener(event)
@@ -75,10 +81,17 @@ class Connection:
         await self._link.wait()
 
     def post(self, request: Request, answered: Callable[[Result], None]) -> None:
-        """Make a call without waiting; `answered` is given its answer. Raises `ServerError`."""
+        """Make a call without waiting; `answered` is given its answer. The call is sent once fewer
+        than `MOST_CALLS` earlier ones have no answer. Raises `ServerError`."""
+        self._unsent.append(encode(Call(self._count, request)))
         self._posted[self._count] = answered
-        self._link.send(encode(Call(self._count, request)))
         self._count += 1
+        self._send()
+
+    def _send(self) -> None:
+        """Send as many calls as may be in progress."""
+        while self._unsent and len(self._posted) - len(self._unsent) < MOST_CALLS:
+            self._link.send(self._unsent.popleft())
 
     async def call(
         self,

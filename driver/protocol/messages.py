@@ -13,6 +13,7 @@ from signalbox.driver.platform.info import DeviceInfo
 
 __all__ = [
     "LARGEST_MESSAGE",
+    "MOST_CALLS",
     "PROTOCOL",
     "Answer",
     "Call",
@@ -59,6 +60,10 @@ PROTOCOL = 5
 
 LARGEST_MESSAGE = 1 << 16
 """Maximum size of a message, in bytes."""
+
+MOST_CALLS = 128
+"""Maximum number of calls that a client has in progress; further ones wait for answers. A server
+ends the connection of a client that makes many more."""
 
 Id = Annotated[int, msgspec.Meta(ge=0, lt=1 << 16)]
 Address = Annotated[int, msgspec.Meta(ge=0, lt=1 << 49)]

@@ -21,6 +21,7 @@ from signalbox.driver.platform.info import DeviceError
 from signalbox.driver.platform.machine import Machine
 from signalbox.driver.protocol.errors import refusal
 from signalbox.driver.protocol.messages import (
+    MOST_CALLS,
     PROTOCOL,
     Answer,
     Call,
@@ -60,8 +61,9 @@ POLL_CYCLES = 64
 _CHANNELS = ChannelSettings(ring_entries=64, pushbuffer_bytes=1 << 13)
 """Settings of channels: the system memory of an application has room for several."""
 
-_MOST_CALLS = 256
-"""Maximum number of calls of an application in progress; one that makes more is ended."""
+_MOST_CALLS = 2 * MOST_CALLS
+"""Maximum number of calls of an application in progress; one that makes more is ended. The server
+adds calls of its own."""
 
 _STOP_TRIES = 10
 """Attempts to stop the channels of an application that has gone."""

@@ -17,6 +17,7 @@ from signalbox.driver.kernels.library import SPIN
 from signalbox.driver.memory.mmu_registers import MmuError
 from signalbox.driver.memory.physical import OutOfMemory
 from signalbox.driver.protocol.errors import ServerError
+from signalbox.driver.protocol.messages import Number, ReadTime
 from signalbox.driver.runtime.limits import Limit
 from signalbox.driver.server.contexts import compute_settings
 from signalbox.driver.server.journal import Kind
@@ -24,6 +25,7 @@ from signalbox.driver.server.server import POLL_CYCLES
 from signalbox.driver.server.settings import ServerSettings
 from signalbox.driver.server.status import status
 from signalbox.hw.config import Config
+from signalbox.hw.methods import HostMethod
 from signalbox.hw.registers import PreemptionLevel
 from signalbox.tb.driver.compute_bodies import BODIES, Body, addition, check
 from signalbox.tb.driver.fakes.machine import SPACE
@@ -273,6 +275,25 @@ def test_closed_channel():
         for one in (*waiting, channel.submit(nops)):
             with pytest.raises(DeviceError, match="channel 0 is closed"):
                 await asyncio.wait_for(one, HANGS / 4)
+
+    serve(run)
+
+
+def test_many_calls_at_once():
+    """A device can be used by any number of tasks at once; calls are made in order, and no more at
+    a time than the server allows."""
+
+    async def run(session: Session) -> None:
+        device = await session.client()
+        stream, machine = await device.stream(), device.machine
+        nop = Pushbuffer().host(HostMethod.NOP, 0)
+        calls = [asyncio.ensure_future(machine.wait_cycles(16)) for _ in range(300)]
+        calls += [asyncio.ensure_future(stream.submit(nop)) for _ in range(300)]
+        numbers = [session.links[device].connection.call(ReadTime(), Number) for _ in range(300)]
+        times = [one.value for one in await asyncio.gather(*numbers)]
+        await asyncio.gather(*calls)
+        assert times == sorted(times)
+        await session.works(device, stream)
 
     serve(run)
 
