@@ -17,7 +17,7 @@ from signalbox.driver.protocol.messages import (
     Request,
     Result,
     decode_reply,
-    encode,
+    encode_call,
 )
 
 __all__ = ["Connection", "Link"]
@@ -82,8 +82,9 @@ class Connection:
 
     def post(self, request: Request, answered: Callable[[Result], None]) -> None:
         """Make a call without waiting; `answered` is given its answer. The call is sent once fewer
-        than `MOST_CALLS` earlier ones have no answer. Raises `ServerError`."""
-        self._unsent.append(encode(Call(self._count, request)))
+        than `MOST_CALLS` earlier ones have no answer. Raises `ServerError`, and as
+        `encode_call`."""
+        self._unsent.append(encode_call(Call(self._count, request)))
         self._posted[self._count] = answered
         self._count += 1
         self._send()

@@ -24,7 +24,7 @@ from signalbox.driver.protocol.messages import (
     Status,
     Welcome,
     decode_reply,
-    encode,
+    encode_call,
 )
 from signalbox.driver.protocol.shutdown import shut_down
 
@@ -120,7 +120,7 @@ class SocketLink:
 
 def _ask(socket: Socket, request: Request) -> Result:
     """Make the first call of a connection."""
-    socket.send_bytes(encode(Call(0, request)))
+    socket.send_bytes(encode_call(Call(0, request)))
     reply = decode_reply(socket.recv_bytes())
     if not isinstance(reply, Answer):
         raise ServerError(f"the first message of the server is {reply}")

@@ -5,6 +5,7 @@ unasked. Data and commands are in memory that both share; messages hold their ad
 chooses the numbers of its spaces; channels have the machine's numbers.
 """
 
+from operator import index
 from typing import Annotated
 
 import msgspec
@@ -53,6 +54,7 @@ __all__ = [
     "decode_call",
     "decode_reply",
     "encode",
+    "encode_call",
 ]
 
 PROTOCOL = 5
@@ -212,7 +214,7 @@ class ReadTime(_Message):
 class Wait(_Message):
     """Ask for an answer after `cycles` clock cycles."""
 
-    cycles: Annotated[int, msgspec.Meta(ge=1, lt=1 << 32)]
+    cycles: Count
 
 
 class Leave(_Message):
@@ -387,7 +389,7 @@ class News(_Message):
     event: Event
 
 
-_encoder = msgspec.msgpack.Encoder()
+_encoder = msgspec.msgpack.Encoder(enc_hook=index)  # for numbers of numpy
 _calls = msgspec.msgpack.Decoder(Call)
 _replies = msgspec.msgpack.Decoder(Answer | News)
 
@@ -395,6 +397,17 @@ _replies = msgspec.msgpack.Decoder(Answer | News)
 def encode(message: Call | Answer | News) -> bytes:
     """Bytes of a message."""
     return _encoder.encode(message)
+
+
+def encode_call(call: Call) -> bytes:
+    """Bytes of a call. Raises `ValueError` for values that do not fit the message, at which the
+    server would end the connection."""
+    try:
+        data = encode(call)
+        _calls.decode(data)
+    except (OverflowError, msgspec.ValidationError) as error:
+        raise ValueError(f"{type(call.request).__name__}: {error}") from None
+    return data
 
 
 def decode_call(data: bytes) -> Call:

@@ -298,6 +298,31 @@ def test_many_calls_at_once():
     serve(run)
 
 
+def test_values_that_fit_no_message():
+    """They are refused by the client itself, and its connection stays. Numbers of numpy become
+    ints."""
+
+    async def run(session: Session) -> None:
+        device = await session.client()
+        stream, buffer = await device.stream(), device.memory.allocate(4096, align=4096)
+        for call, why in (
+            (device.space.map(buffer, page_size=-4096), "Map: .*>= 1 - at .*page"),
+            (device.space.map(1 << 50, 4096), "Map: .*at .*pa"),
+            (device.space.map(-4096, 4096), "Map: .*>= 0 - at .*pa"),
+            (device.machine.wait_cycles(1 << 70), "Wait: "),
+            (stream.channel.raise_priority(64), "RaisePriority: .*<= 63"),
+            (session.client("less than nothing", -1), "Hello: .*>= 0 - at .*memory"),
+        ):
+            with pytest.raises(ValueError, match=why):
+                await call
+        await device.machine.wait_cycles(0)
+        cycles = np.uint8(7)
+        await device.machine.wait_cycles(cycles)  # pyright: ignore[reportArgumentType]
+        await session.works(device, stream)
+
+    serve(run)
+
+
 def test_a_halted_channel_holds_only_itself():
     """After a failed copy, pointers of the application's other channels are still served."""
 
