@@ -32,7 +32,6 @@ from signalbox.driver.memory.physical import Buffer, Memory
 from signalbox.driver.memory.translation_fault import TranslationFault
 from signalbox.driver.platform.control_port import ControlPort
 from signalbox.driver.platform.fair_lock import FairLock
-from signalbox.driver.platform.info import DeviceError
 from signalbox.hw.errors import Cause
 from signalbox.hw.methods import USERD_BYTES, GpEntry, HostMethod, Userd, pack
 from signalbox.hw.page_tables import AccessType
@@ -133,7 +132,6 @@ class Channel(CommandChannel):
         self._counts = CopyCounts(resources.counting)
         self._exchanged = False
         self._joined = False
-        self._closed = False
         self._checks = FairLock(self.machine)
 
     def _rewind(self) -> None:
@@ -225,7 +223,7 @@ class Channel(CommandChannel):
         uses it. Its tasks that have not ended are killed, and copies are no longer counted.
         Submissions that wait for room, and later ones, fail. An interrupted call can be repeated.
         Raises `ChannelActive`."""
-        self._closed = True
+        self.closed = True
         async with self.turn(), self._checks:
             await self._stop()
             while counts := self._counts.restarted(await self.executed()):
@@ -283,8 +281,7 @@ class Channel(CommandChannel):
         return self.settings.largest_segment
 
     async def enqueue(self, dwords: Sequence[int], *, sync: bool = False) -> None:
-        """See `CommandChannel.enqueue`. Waits while the ring or its pushbuffer memory is full.
-        Raises `DeviceError` if the channel is closed."""
+        """See `CommandChannel.enqueue`. Waits while the ring or its pushbuffer memory is full."""
         if len(dwords) > self.largest_segment:
             raise ValueError(
                 f"{len(dwords)} dwords are more than the {self.largest_segment} of one submission; "
@@ -330,10 +327,6 @@ class Channel(CommandChannel):
         self._submitted += 1
         put = self._submitted % entries
         self._userd.write(put.to_bytes(_DWORD, "little"), Userd.GP_PUT)
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise DeviceError(f"channel {self.index} is closed")
 
     def _full(self) -> bool:
         return self._submitted - self._started >= self.settings.ring_entries - 1

@@ -9,6 +9,7 @@ from signalbox.driver.compute.tasks import Tasks
 from signalbox.driver.faults.channel_error import ChannelError
 from signalbox.driver.memory.address_space import AddressSpace
 from signalbox.driver.platform.fair_lock import FairLock
+from signalbox.driver.platform.info import DeviceError
 from signalbox.driver.platform.machine import Machine
 
 __all__ = ["CommandChannel"]
@@ -24,6 +25,7 @@ class CommandChannel(ABC):
     -------
     space : address space of all its accesses.
     index : number of the channel.
+    closed : whether it takes no more submissions, as a call has begun to close it.
     failure : known error that halts it, or None.
     tasks : compute tasks that it has launched.
     kills : number of calls in progress that kill all its tasks. Meanwhile, killed tasks do not halt
@@ -32,6 +34,7 @@ class CommandChannel(ABC):
 
     def __init__(self, machine: Machine, space: AddressSpace, index: int) -> None:
         self.machine, self.space, self.index = machine, space, index
+        self.closed = False
         self.failure: ChannelError | None = None
         self.tasks = Tasks()
         self.kills = 0
@@ -74,8 +77,13 @@ class CommandChannel(ABC):
         sync : fetch the segment only after everything earlier has been executed (SYNC = WAIT).
 
         Raises `ChannelError` if there is no room and the channel is halted, `ValueError` for more
-        dwords than `largest_segment`.
+        dwords than `largest_segment`, `DeviceError` if the channel is closed.
         """
+
+    def _check_open(self) -> None:
+        """Raise `DeviceError` if the channel is closed."""
+        if self.closed:
+            raise DeviceError(f"channel {self.index} is closed")
 
     @abstractmethod
     async def ring_doorbell(self) -> None:

@@ -17,7 +17,6 @@ from signalbox.driver.memory.address_space import AddressSpace
 from signalbox.driver.memory.fence import Fence
 from signalbox.driver.memory.physical import Buffer, Memory
 from signalbox.driver.platform.fair_lock import FairLock
-from signalbox.driver.platform.info import DeviceError
 from signalbox.driver.platform.machine import Machine
 from signalbox.driver.protocol.errors import CommandsRefused, ServerError, error_of
 from signalbox.driver.protocol.messages import (
@@ -74,7 +73,6 @@ class ClientChannel(CommandChannel):
         self._launcher = launcher
         self._segments = Segments(arena.size)
         self._submitted = self._taken = self._priority = self._resumes = 0
-        self._closed = False
         # Numbers of the submissions that the server may still read.
         self._untaken: deque[int] = deque()
 
@@ -85,7 +83,7 @@ class ClientChannel(CommandChannel):
 
     async def enqueue(self, dwords: Sequence[int], *, sync: bool = False) -> None:
         """See `CommandChannel.enqueue`. Waits while the channel's share of the server's queue, or
-        its memory, is full. Raises `DeviceError` if the channel is closed."""
+        its memory, is full."""
         if len(dwords) > self.largest_segment:
             raise ValueError(
                 f"{len(dwords)} dwords are more than the {self.largest_segment} of one submission"
@@ -104,10 +102,6 @@ class ClientChannel(CommandChannel):
         # Not awaited: a cancelled caller cannot take back a call that is under way.
         request = Submit(self.index, self._arena.at(start), len(dwords), sync)
         self._connection.post(request, lambda answer: self._queued(number, answer))
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise DeviceError(f"channel {self.index} is closed")
 
     def _queued(self, number: int, answer: Result) -> None:
         """A refused submission leaves the queue, and halts the channel, as refused commands do."""
@@ -177,7 +171,7 @@ class ClientChannel(CommandChannel):
     def end(self) -> None:
         """Free the channel's memory, once the server has closed it and killed its tasks.
         Submissions that wait for room, and later ones, fail."""
-        self._closed = True
+        self.closed = True
         self.tasks.end()
         self._arena.free()
 

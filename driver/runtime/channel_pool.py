@@ -74,8 +74,9 @@ class ChannelPool(Channels[Channel]):
             ) from refusal
 
     def _fits(self, index: int, space: AddressSpace) -> bool:
-        """Whether a channel is free, or of a space."""
-        return index not in self._channels or self._channels[index].space is space
+        """Whether a channel is free, or of a space and not closed in part."""
+        channel = self._channels.get(index)
+        return channel is None or (channel.space is space and not channel.closed)
 
     def _lasts(self, index: int) -> bool:
         """Whether a channel is open, and not about to be closed."""

@@ -192,7 +192,8 @@ class Calls:
         least, greatest = self._device.stream_priority_range()
         if request.priority < greatest:
             raise ValueError(f"priority = {request.priority} is outside {greatest} … {least}")
-        own = [one for one in application.channels.values() if one.channel.space is space]
+        open_ = [one for one in application.channels.values() if not one.channel.closed]
+        own = [one for one in open_ if one.channel.space is space]
         if application.channels and not self._spare(application):
             if not own:
                 raise DeviceError(f"{application} can have no channel for another address space")
@@ -262,6 +263,8 @@ class Calls:
                 f"{application}"
             )
         channel = application.channel(request.channel).channel
+        if channel.closed:  # a call to close it has failed
+            raise DeviceError(f"channel {channel.index} is closed")
         if request.dwords > channel.largest_segment:
             raise ValueError(f"{request.dwords} dwords are more than {channel.largest_segment}")
         if application.queued >= self._settings.queue_each:

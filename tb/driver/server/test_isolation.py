@@ -8,7 +8,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from signalbox.driver.channel.channel import Channel
+from signalbox.driver.channel.channel import STOP_CYCLES, Channel
 from signalbox.driver.channel.copy_replay import RepeatError
 from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.driver.device import Device, DeviceError
@@ -288,6 +288,34 @@ def test_slow_openings(monkeypatch: pytest.MonkeyPatch, channels: int, asids: in
         await session.works(slow, await opening)
 
     serve(run, config={"channels": channels, "asids": asids}, applications=3)
+
+
+def test_channel_that_does_not_close():
+    """A channel whose closing has failed is given to no stream, and takes no submission; the other
+    channels of its application go on, and a further call closes it."""
+
+    async def run(session: Session) -> None:
+        device, other = await session.client("first"), await session.client("other")
+        streams = [await one.stream() for one in (other, device, device)]
+        call, index = session.links[device].connection.call, streams[2].channel.index
+        session.machine.linger = 4 * STOP_CYCLES
+        with pytest.raises(ServerError, match=f"ChannelActive: channel {index} still"):
+            await call(CloseChannel(index), Done)
+        session.machine.linger = 0
+        await session.machine.wait_cycles(4 * STOP_CYCLES)
+        for _ in range(8):
+            opened = await device.stream()
+            assert opened.channel.index != index
+            await session.works(device, opened)
+            await opened.close()
+        with pytest.raises(DeviceError, match=f"channel {index} is closed"):
+            await call(Submit(index, device.memory.base, 1), Done)
+        await call(CloseChannel(index), Done)
+        assert [len(one.channels) for one in session.server.applications.values()] == [1, 1]
+        await session.works(device, streams[1])
+        await session.works(other, streams[0])
+
+    serve(run, config={"channels": 4}, applications=2)
 
 
 def test_calls_at_the_wrong_time():
