@@ -1,6 +1,9 @@
 """Ends of connections between the server and other processes."""
 
 import asyncio
+import contextlib
+import os
+import resource
 import threading
 import time
 from collections.abc import Generator
@@ -24,6 +27,7 @@ from signalbox.driver.protocol.messages import (
     decode_call,
     encode,
 )
+from signalbox.driver.protocol.shutdown import shut_down
 from signalbox.driver.server.application import Peer
 from signalbox.driver.server.server import Lost, Received
 from signalbox.driver.server.shared_memory import SharedMemory
@@ -152,6 +156,28 @@ def test_news_after_the_loop():
     assert other.poll(10)
     with pytest.raises(EOFError):
         other.recv_bytes()
+
+
+def test_too_few_descriptors():
+    """A connection can be ended although there is no descriptor left."""
+    mine, other = Pipe()
+    before, held = resource.getrlimit(resource.RLIMIT_NOFILE), []
+    most = max(int(one) for one in os.listdir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, before[1]))
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                held.append(os.dup(mine.fileno()))
+        shut_down(mine)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        for one in held:
+            os.close(one)
+    assert other.poll(10)
+    with pytest.raises(EOFError):
+        other.recv_bytes()
+    mine.close()
+    other.close()
 
 
 @pytest.mark.parametrize("most", [0, 1])
