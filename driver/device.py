@@ -9,7 +9,6 @@ Streams run in address spaces: the device's own (`Device.space`), or others (`cr
 build parameters are read from the hardware's registers; none is assumed.
 """
 
-import asyncio
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -25,6 +24,7 @@ from signalbox.driver.channel.settings import ChannelOptions, ChannelSettings
 from signalbox.driver.client.shared_machine import SharedMachine
 from signalbox.driver.client.socket_link import SocketLink, connect
 from signalbox.driver.client.start import start_and_connect
+from signalbox.driver.client.waiting import beside
 from signalbox.driver.compute.contexts import Context
 from signalbox.driver.compute.engine import ComputeSettings
 from signalbox.driver.compute.launcher import Launcher
@@ -137,9 +137,9 @@ class Device:
         name = name or Path(sys.argv[0]).name or "python"
         who = Path(path), name[:64], memory
         if start is None:
-            found = await asyncio.to_thread(connect, *who)
+            found = await beside(connect, *who)
         else:
-            found = await asyncio.to_thread(start_and_connect, *who, start)
+            found = await beside(start_and_connect, *who, start)
         socket, welcome, shared = found
         return cls(SharedMachine(SocketLink(socket).connection, welcome, shared))
 

@@ -139,6 +139,42 @@ print(device.time_ns() >= 0)
     assert (done.stdout, done.stderr) == ("True\n", "")
 
 
+@pytest.mark.parametrize(
+    "connecting",
+    [
+        "with blocking.connect(sys.argv[1]): pass",
+        "asyncio.run(Device.connect(sys.argv[1]))",
+        "asyncio.run(asyncio.wait_for(Device.connect(sys.argv[1]), 0.1))",
+    ],
+)
+def test_silent_server(tmp_path: Path, connecting: str):
+    """Connecting to a server that does not answer can be interrupted, by Ctrl-C or a time-out."""
+    script = f"""
+import asyncio, sys
+from signalbox.driver import blocking
+from signalbox.driver.device import Device
+print("ready", flush=True)
+{connecting}
+"""
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(path := str(tmp_path / "socket"))
+        silent.listen()
+        command = [sys.executable, "-c", script, path]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with subprocess.Popen(command, text=True, **pipes) as client:
+            assert client.stdout is not None and client.stdout.readline() == "ready\n"
+            link, _ = silent.accept()
+            assert link.recv(1)
+            if "wait_for" not in connecting:
+                client.send_signal(signal.SIGINT)
+            try:
+                _, said = client.communicate(timeout=20)
+            finally:
+                client.kill()
+                link.close()
+        assert said.splitlines()[-1] in {"KeyboardInterrupt", "TimeoutError"}
+
+
 def test_blocking_objects(tmp_path: Path):
     """Blocking objects compare, print and hash like the objects that they stand for."""
     with server(tmp_path) as running, blocking.connect(running.path) as device:
