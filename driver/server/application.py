@@ -116,6 +116,7 @@ class Application:
     waits : machine cycle in which others were last held back or ended for it, and its patience
         began anew; it still waits for them as long as `since` has this value.
     leaving : whether no more calls are accepted.
+    ending : whether its work is being ended, or has ended.
     lost : whether it has gone but could not be stopped.
     context : context of its tasks, from its first call on.
     changes : held by calls that change spaces and channels.
@@ -129,7 +130,7 @@ class Application:
         self.channels: dict[int, ServedChannel] = {}
         self.weight, self.priority, self.group = 1, 0, GroupSettings()
         self.calls = self.since = self.busy_since = self.held = self.waits = self.issued = 0
-        self.leaving = self.lost = False
+        self.leaving = self.ending = self.lost = False
         self.context: Context | None = None
         self._arrived = 0
 

@@ -211,12 +211,13 @@ class Server:
         if isinstance(item, Stop):
             self._ended = True
             return
-        application = self._by_peer.get(item.peer)
         if isinstance(item, Lost):
             self._expelled.discard(item.peer)
+            application = self._by_peer.pop(item.peer, None)
             if application is not None:
                 self._start(self._end(application, item.why))
             return
+        application = self._by_peer.get(item.peer)
         if item.peer in self._expelled:
             return
         try:
@@ -373,8 +374,7 @@ class Server:
         if call.request.drain:
             channels = application.channels
             while application.queued or any(c.running for c in channels.values()):
-                gone = application.peer not in self._by_peer
-                if gone or any(c.channel.failure for c in channels.values()):
+                if application.ending or any(c.channel.failure for c in channels.values()):
                     break
                 await self.device.machine.wait_cycles(POLL_CYCLES)
         await self._end(application, "it left")
@@ -383,9 +383,9 @@ class Server:
     async def _end(self, application: Application, why: str) -> None:
         """End all work of an application (SHARE-8). Work that cannot be stopped keeps its
         memory."""
-        if self._by_peer.pop(application.peer, None) is None:
+        if application.ending:
             return
-        application.leaving = True
+        application.leaving = application.ending = True
         for one in application.channels.values():
             self._calls.drop(application, one)
         while application.calls:
@@ -453,7 +453,7 @@ class Server:
         """End endless work (`intervene`), except of applications whose work is already being ended:
         their ASIDs may soon belong to others."""
         every = self.applications.values()
-        there = [one for one in every if one.lost or one.peer in self._by_peer]
+        there = [one for one in every if one.lost or not one.ending]
         found = intervene(there, self.cycle, self.settings)
         if found is None:
             return

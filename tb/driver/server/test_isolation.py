@@ -23,6 +23,7 @@ from signalbox.driver.protocol.messages import (
     Done,
     Hello,
     Kill,
+    Leave,
     Look,
     Map,
     Number,
@@ -326,10 +327,15 @@ def test_calls_at_the_wrong_time():
         call = session.links[device].connection.call
         with pytest.raises(ServerError, match=r"Hello came again: this is application 0 'early'"):
             await call(Hello(PROTOCOL, "early", 1), Welcome)
-        session.server.applications[0].leaving = True
-        with pytest.raises(ServerError, match=r"ReadTime: application 0 'early' .* is leaving"):
-            await call(ReadTime(), Number)
-        session.server.applications[0].leaving = False
+        early = session.server.applications[0]
+        leaving = asyncio.ensure_future(call(Leave(drain=False), Done))
+        while not early.leaving:
+            await session.machine.wait_cycles(1)
+        for _ in range(3):  # before it has left, and afterwards
+            with pytest.raises(ServerError, match=r"ReadTime: application 0 'early' .* is leaving"):
+                await call(ReadTime(), Number)
+        assert await leaving == Done()
+        session.kill(device)
         link = LocalLink(session.machine, session.inbox)
         with pytest.raises(ServerError, match="ReadTime came before Hello, the first call"):
             await link.connection.call(ReadTime(), Number)
