@@ -501,14 +501,17 @@ class Stream:
         await cancel(tasks, channels, kill, patience)
 
     async def close(self) -> None:
-        """Wait until everything has ended, then release the channel, which is closed if no other
-        stream uses it. Does nothing if the stream is closed. Raises as `synchronize`, and then
-        leaves the stream open; `ChannelActive`."""
+        """Wait until everything has ended, also what others submit meanwhile, then release the
+        channel, which is closed if no other stream uses it. Does nothing if the stream is closed.
+        Raises as `synchronize`, and then leaves the stream open; `ChannelActive`."""
         async with self._changes:
-            if not self.closed:
+            if self.closed:
+                return
+            while not self.closed:
                 await self.synchronize()
-                self.closed = True
-                await self._closed(self)
+                async with self.turn():  # a submission may have waited for room
+                    self.closed = self.idle
+            await self._closed(self)
 
     def _check_open(self) -> None:
         if self.closed:

@@ -1286,6 +1286,52 @@ def test_waiting_for_all_beside_a_closing():
     run(body, policy=PriorityPolicy(2, [1, 1]))
 
 
+@pytest.mark.parametrize("late", range(14))
+def test_submissions_beside_a_closing(late: int):
+    """Work that others submit while a stream is being closed is executed, or refused; a wait for
+    all streams ends."""
+
+    async def body(device, machine):
+        await device.stream()
+        for submits_to in (Stream.fill_async, lambda *_: device.synchronize()):
+            stream, buffer = await device.stream(-1), await device.allocate(64)
+            closing = asyncio.ensure_future(stream.close())
+            for _ in range(late):
+                await asyncio.sleep(0)
+            beside = asyncio.ensure_future(submits_to(stream, buffer, 7, 64))
+            await closing
+            with suppress(StreamError):
+                await asyncio.wait_for(beside, HANGS)
+                assert submits_to is not Stream.fill_async or (buffer.read() == 7).all()
+
+    run(body)
+
+
+def test_closing_beside_a_full_ring():
+    """A submission that waits for room is executed, or refused, if its stream is closed meanwhile,
+    although the channel stays open for another stream."""
+
+    async def body(device, machine):
+        other, stream = await device.stream(), await device.stream()
+        assert other.channel is stream.channel
+        gate, buffer = await device.allocate(16), await device.allocate(64)
+        acquire = Pushbuffer().acquire(device.space.at(gate), 1)
+        await stream.submit(acquire)
+        closing = asyncio.ensure_future(stream.close())
+        await machine.wait_cycles(100)
+        submissions = [asyncio.ensure_future(stream.submit(acquire)) for _ in range(4)]
+        submissions.append(asyncio.ensure_future(stream.fill_async(buffer, 7, 64)))
+        await machine.wait_cycles(100)
+        assert not submissions[-1].done()
+        gate.write(np.array([1], np.uint32))
+        await asyncio.wait_for(closing, HANGS)
+        refused = sum(isinstance(one.exception(), StreamError) for one in submissions)
+        assert refused or (buffer.read() == 7).all()
+        assert stream.fence.value == stream.fence.submitted
+
+    run(body, policy=PriorityPolicy(1, [1]), settings=ChannelSettings(ring_entries=4))
+
+
 def test_closed_twice():
     """Closing a closed device does not touch the machine, which may have another driver."""
 
