@@ -256,8 +256,8 @@ class Device:
             raise SpaceError(f"{space} is the device's own: it is closed with the device")
         for stream in [each for each in self._streams if each.space is space]:
             await stream.close()
-        for index in [each.index for each in self.channels.values() if each.space is space]:
-            await self.channels.close(index)
+        for channel in [each for each in self.channels.values() if each.space is space]:
+            await self.channels.end(channel)
         await self.spaces.close(space)
         if self.compute is not None:
             self.compute.forget(space)

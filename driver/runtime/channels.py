@@ -62,10 +62,14 @@ class Channels(Mapping[int, _Channel]):
 
     async def close(self, index: int) -> None:
         """Close a channel even if it is in use. Raises `ChannelActive`."""
-        channel = self[index]
-        async with self._changes(index):
-            if self.get(index) is channel:
-                await self._remove(index)
+        await self.end(self[index])
+
+    async def end(self, channel: CommandChannel) -> None:
+        """The same, unless another call has closed the channel: its number may have been given to
+        another one."""
+        async with self._changes(channel.index):
+            if self.get(channel.index) is channel:
+                await self._remove(channel.index)
 
     @abstractmethod
     def _changes(self, index: int) -> FairLock:

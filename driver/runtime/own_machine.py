@@ -155,9 +155,9 @@ class OwnMachine:
         await disable(self.control, self.channels)
         if self.services.runlist is not None:
             await self.services.runlist.close()
-        for index in list(self.channels):
+        for channel in list(self.channels.values()):
             try:
-                await self.channels.close(index)
+                await self.channels.end(channel)
             except ChannelActive as error:
                 active = error
         await self.completion.clear()

@@ -1560,6 +1560,34 @@ def test_opening_beside_a_closing(own: bool, turns: int):
     run(body, machine=FakeMachine(Config(channels=1, memory_bytes=SPACE)))
 
 
+@pytest.mark.parametrize("all_", [True, False])
+def test_closing_beside_another(all_: bool):
+    """A device, or an address space, can be closed while one of its channels is being closed for
+    its last stream. A channel that another space has got meanwhile is not closed with the space."""
+
+    async def body(device, machine):
+        space, other = device.create_space("space"), device.create_space("other")
+        await device.channel(0, space)
+        stream = await device.stream(-1, space=space)
+        machine.linger = 1000
+        closing = asyncio.ensure_future(stream.close())
+        while stream in device._streams:
+            await asyncio.sleep(0)
+        if all_:
+            await device.close()
+            await closing
+            return
+        await machine.wait_cycles(100)
+        machine.linger = 10_000  # of channel 0
+        opening = asyncio.ensure_future(device.stream(-1, space=other))
+        await device.close_space(space)
+        await closing
+        await fills(device, await opening)
+
+    machine = FakeMachine(Config(channels=2, memory_bytes=SPACE))
+    run(body, machine=machine, policy=PriorityPolicy(2, [1, 1]))
+
+
 @pytest.mark.parametrize("turns", MOMENTS)
 def test_opening_that_fails_for_another(turns: int):
     """A stream gets an open channel even if another call, which was opening the channel, fails."""
