@@ -83,27 +83,37 @@ class FaultBuffer:
             raise ValueError(
                 f"{buffer} does not hold 2 or more whole records of {FAULT_RECORD_BYTES} bytes"
             )
+        # State of an interrupted call: the record to go on with, faults, whether others were lost.
+        self._next: int | None = None
+        self._faults: list[TranslationFault] = []
+        self._dropped = False
 
     async def read(self) -> list[TranslationFault]:
-        """All faults since the last call, oldest first.
+        """All faults since the last call, oldest first. After an interruption, the next call
+        returns what was read.
 
         Raises `FaultBufferOverflow`, with those faults, if others were dropped; `FaultBufferError`
         if a pointer is outside the ring or the next record is not valid, in which case no record is
         returned to the machine.
         """
         put = self._checked("PUT", await self._pointers.put())
-        get = first = self._checked("GET", await self._pointers.get())
-        faults: list[TranslationFault] = []
+        first = self._checked("GET", await self._pointers.get())
+        get = first if self._next is None else self._next
         while get != put and (fault := self._take(get)) is not None:
-            faults.append(fault)
-            get = (get + 1) % self.records
+            self._faults.append(fault)
+            get = self._next = (get + 1) % self.records
         if get != first:
             await self._pointers.set_get(get)
         elif get != put:
             raise FaultBufferError(f"record {get} of the fault buffer is not valid, PUT is {put}")
+        self._next = None
         # Clear it only after making room: the machine drops records while the ring is full.
         if await self._pointers.overflowed():
+            self._dropped = True
             await self._pointers.clear_overflow()
+        faults, self._faults = self._faults, []
+        dropped, self._dropped = self._dropped, False
+        if dropped:
             raise FaultBufferOverflow(faults, self.records)
         return faults
 

@@ -292,6 +292,61 @@ def test_random_ring():
     run(body)
 
 
+@pytest.mark.parametrize("turns", range(11))
+@pytest.mark.parametrize("taken", [True, False])
+def test_interrupted(taken: bool, turns: int):
+    """A call that is interrupted, before or after an access to a register, loses no records."""
+
+    class SlowRing(Ring):
+        async def _access(self, name: str, *values: int) -> Any:
+            before, after = (0, 1) if taken else (1, 0)
+            for _ in range(before):
+                await asyncio.sleep(0)
+            found = await getattr(Ring, name)(self, *values)
+            for _ in range(after):
+                await asyncio.sleep(0)
+            return found
+
+        async def get(self) -> int:
+            return await self._access("get")
+
+        async def put(self) -> int:
+            return await self._access("put")
+
+        async def set_get(self, index: int) -> None:
+            await self._access("set_get", index)
+
+        async def overflowed(self) -> bool:
+            return await self._access("overflowed")
+
+        async def clear_overflow(self) -> None:
+            await self._access("clear_overflow")
+
+    async def body() -> None:
+        for faults in (3, RECORDS + 2):
+            ring = SlowRing()
+            for page in range(faults):
+                ring.fault(page)
+            kept = min(faults, RECORDS - 1)
+            read: list[TranslationFault] = []
+            dropped = False
+            for patience in (turns, HANGS):
+                reading = asyncio.ensure_future(ring.reader.read())
+                for _ in range(patience):
+                    await asyncio.sleep(0)
+                reading.cancel()
+                try:
+                    read += await reading
+                except FaultBufferOverflow as overflow:
+                    read, dropped = read + overflow.faults, True
+                except asyncio.CancelledError:
+                    pass
+            assert [fault.va >> 12 for fault in read] == list(range(kept))
+            assert dropped == (faults > kept) and ring.at_get == ring.at_put
+
+    asyncio.run(asyncio.wait_for(body(), HANGS))
+
+
 def test_not_valid():
     """A record without VALID is not read, and earlier records are not lost."""
 
