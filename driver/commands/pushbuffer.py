@@ -335,6 +335,7 @@ class Pushbuffer:
 
     def add(self, address: int, amount: int) -> "Pushbuffer":
         """REDUCTION IADD: add `amount`, which may be negative, to a 32-bit unsigned semaphore."""
+        amount = whole(amount, "amount")
         return self.reduce(address, amount + (1 << 32) if amount < 0 else amount)
 
     def non_stall_interrupt(self, handle: int = 0) -> "Pushbuffer":
@@ -383,7 +384,7 @@ class Pushbuffer:
         c = _fields(MemOpC, ack_type=ACK_GLOBALLY, pdb_addr_lo=pdb_lo)
         if address is None:
             return self.mem_op(MemOp.MMU_TLB_INVALIDATE, c=c, pdb_addr_hi=pdb_hi)
-        upper, lower = _page(address & ~0xFFF, 49, "address")
+        upper, lower = _page(whole(address, "address") & ~0xFFF, 49, "address")
         a = _fields(MemOpA, target_addr_lo=lower)
         return self.mem_op(MemOp.MMU_TLB_INVALIDATE_TARGETED, a, upper, c, pdb_addr_hi=pdb_hi)
 
@@ -494,6 +495,7 @@ class Pushbuffer:
         """Write `count` times a `pattern` of `unit` (1, 2, 4 or 8) bytes, little endian: a copy
         without a source. `launch` as in `copy`."""
         _fields(CopyLaunch, **launch)
+        unit, pattern = whole(unit, "unit"), whole(pattern, "pattern")
         if unit not in (1, 2, 4, 8):
             raise ValueError(f"unit = {unit}: 1, 2, 4 or 8 bytes")
         if not 0 <= pattern < 1 << 8 * unit:
@@ -527,6 +529,7 @@ class Pushbuffer:
         """Set the area of local memory of the channel's tasks: `size` bytes for each of `sms` SMs,
         from virtual address `va` on; `size` and `va` are multiples of 4096. It must not shrink
         until the tasks have ended. Raises `ValueError`."""
+        va, size = whole(va, "va"), whole(size, "size")
         if va % 4096 or not 0 <= va < 1 << VA_BITS:
             raise ValueError(f"local memory at {va:#x}: a multiple of 4096 of {VA_BITS} bits")
         if size % 4096 or not 0 <= size < 1 << 40:
@@ -592,6 +595,7 @@ class Pushbuffer:
     def append(self, record: int, start: int, count: int) -> "Pushbuffer":
         """Append `count` (1 … 255) entries, starting at entry number `start`, to the open queue
         task of `record`. They must directly follow the earlier entries."""
+        count = whole(count, "count")
         if not 1 <= count < 1 << 8:
             raise ValueError(f"count = {count}: 1 … 255")
         return self._increment_put(record, start, count)
@@ -605,7 +609,7 @@ class Pushbuffer:
         return self._increment_put(record, start, 0)
 
     def _increment_put(self, record: int, start: int, count: int) -> "Pushbuffer":
-        span = start % (1 << 24) | count << 24
+        span = whole(start, "start") % (1 << 24) | count << 24
         self.inc(COMPUTE_SUBCHANNEL, ComputeMethod.SEND_PCAS_A, _shifted(record), span)
         return self.method(
             COMPUTE_SUBCHANNEL, ComputeMethod.SEND_SIGNALING_PCAS2_B, PcasAction.INCREMENT_PUT

@@ -158,15 +158,19 @@ class AddressSpace(ABC):
         Raises `MapError` if the range is not page-aligned, not free, or outside the address space
         or physical memory; `OutOfAddresses`; `OutOfMemory` if there is no room for a page table;
         `SpaceError` if the space is closed; `MemoryUseError` if the buffer is freed, too small, or
-        of another machine.
+        of another machine; `TypeError` for fractions.
         Nothing is mapped then.
         """
         buffer = memory if isinstance(memory, Buffer) else None
+        memory = memory if isinstance(memory, Buffer) else whole(memory, "memory")
+        if size is None:
+            size = buffer.room if buffer else 0
+        size, above = whole(size, "size"), whole(above, "above")
+        va = None if va is None else whole(va, "va")
+        page_size = None if page_size is None else whole(page_size, "page_size")
         permissions = {"read_only": read_only, "privileged": privileged, "atomics": atomics}
         async with self._lock:
             self._check_open()
-            if size is None:
-                size = buffer.room if buffer else 0
             pa = self._physical(memory, size)
             choice = [page_size] if page_size else self._page_sizes(pa, size, va)
             with self._naming_errors():

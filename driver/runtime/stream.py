@@ -20,6 +20,7 @@ from signalbox.driver.memory.fence import Fence
 from signalbox.driver.memory.mapping import Mapping
 from signalbox.driver.memory.physical import Buffer, MemoryUseError
 from signalbox.driver.platform.fair_lock import FairLock
+from signalbox.driver.platform.whole import whole
 from signalbox.driver.runtime.cancellation import cancel, check_all
 from signalbox.driver.runtime.event import Event
 from signalbox.driver.runtime.limits import Limit
@@ -191,8 +192,9 @@ class Stream:
         `done` when the copy completes.
 
         Raises `MemoryUseError` for a buffer that is too small or not in the stream's space,
-        `ValueError` for a size out of range, `ChannelError`.
+        `ValueError` for a size out of range, `TypeError` for fractions, `ChannelError`.
         """
+        size = whole(size, "size")
         if not 0 <= size <= _MOST_BYTES:
             raise ValueError(f"size = {size} is outside 0 … {_MOST_BYTES}")
         if size == 0:
@@ -215,6 +217,8 @@ class Stream:
         """Copy `height` lines of `width` bytes. The pitches are bytes from line to line, at least
         `width`. Otherwise as `memcpy_async`.
         """
+        dst_pitch, src_pitch = whole(dst_pitch, "dst_pitch"), whole(src_pitch, "src_pitch")
+        width, height = whole(width, "width"), whole(height, "height")
         if not 0 <= width <= _MOST_BYTES or not 0 <= height <= _MOST_BYTES:
             raise ValueError(f"width × height = {width} × {height}: each is 0 … {_MOST_BYTES}")
         for name, pitch in (("dst_pitch", dst_pitch), ("src_pitch", src_pitch)):
@@ -237,6 +241,7 @@ class Stream:
     ) -> None:
         """Fill `size` bytes with a repeated `pattern` of `unit` (1, 2, 4 or 8) bytes, little
         endian; `size` is a multiple of `unit`. Otherwise as `memcpy_async`."""
+        pattern, size, unit = whole(pattern, "pattern"), whole(size, "size"), whole(unit, "unit")
         if unit not in (1, 2, 4, 8):
             raise ValueError(f"unit = {unit}: 1, 2, 4 or 8 bytes")
         if not 0 <= pattern < 1 << 8 * unit:
@@ -529,6 +534,7 @@ class Stream:
                     f"{where} does not belong to {self.space}, in which {self.name} runs"
                 )
             return where.at(0, size)
+        where = whole(where, "address")
         if where < 0 or max(where, where + size - 1) >= 1 << VA_BITS:
             raise MemoryUseError(
                 f"{size} bytes at {where:#x}: addresses of more than {VA_BITS} bits"

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import numpy as np
 import pytest
 
 from signalbox.driver.memory.address_space import (
@@ -238,6 +239,23 @@ def test_invalidation_scope():
         assert mmu.taken() == [("page", 0, large.va), ("page", 0, large.va + BIG)]
         await space.settle()
         assert mmu.taken() == []
+
+    run(body)
+
+
+def test_numbers_of_numpy():
+    """They become ints; fractions are refused."""
+
+    async def body(tb: SpaceOnMachine):
+        mapping = await tb.space.map(
+            np.uint32(HUGE), np.uint16(2 * SMALL), va=np.uint32((1 << 32) - SMALL)
+        )
+        assert (mapping.va, mapping.end) == ((1 << 32) - SMALL, (1 << 32) + SMALL)
+        assert tb.access(mapping.va + SMALL) == HUGE + SMALL
+        for options in ({"va": 0.5}, {"size": 4096.0}, {"above": 0.5}, {"page_size": 4096.0}):
+            (name, value), *_ = options.items()
+            with pytest.raises(TypeError, match=f"^{name} = {value} is not a whole number"):
+                await tb.space.map(0, **{"size": SMALL} | options)
 
     run(body)
 

@@ -1111,6 +1111,37 @@ def test_numbers_of_numpy():
     run(body)
 
 
+def test_copies_of_numpy_sizes():
+    """Sizes and addresses of numpy are checked, and submitted, like ints: they do not wrap."""
+
+    async def body(device, machine):
+        stream = await device.stream()
+        src, dst, expected = await data_of(device, 200)
+        va = device.space.at(dst)
+        await stream.memcpy_async(np.uint64(va), src, np.uint8(200))
+        await stream.synchronize()
+        assert np.array_equal(dst.read(), expected)
+        await stream.fill_async(np.int64(va), np.uint8(7), np.uint8(100), unit=np.uint8(4))
+        await stream.memcpy_2d_async(
+            *(va + 100, np.uint8(50), src, np.uint8(50)), np.uint8(50), np.uint8(2)
+        )
+        await stream.synchronize()
+        assert dst.read().tobytes() == bytes([7, 0, 0, 0] * 25) + expected[:100].tobytes()
+        pitch, height = np.int32(1 << 16), np.int32((1 << 16) + 1)
+        with pytest.raises(MemoryUseError, match="are not inside"):
+            await stream.memcpy_2d_async(dst, pitch, src, pitch, 10, height)
+        for call in (
+            lambda: stream.memcpy_async(dst, src, 1.0),
+            lambda: stream.memcpy_2d_async(dst, 1, src, 1, 1, 1.0),
+            lambda: stream.fill_async(dst, 1, 1.0),
+            lambda: stream.memcpy_async(1.0, src, 1),
+        ):
+            with pytest.raises(TypeError, match=r"1\.0 is not a whole number"):
+                await call()
+
+    run(body)
+
+
 def test_fractions():
     """Neither priorities nor limits, numbers of channels and semaphores, or values of registers are
     rounded."""

@@ -1,5 +1,6 @@
 """Encodings compared with values worked out by hand from spec page 60."""
 
+import numpy as np
 import pytest
 
 from signalbox.driver.commands.disassembler import (
@@ -54,6 +55,22 @@ def test_copy_with_fence():
     assert dwords(word)[-1] >> 16 & 0x1FFF == 0x18E
     added = Pushbuffer().copy(0x2000, 0x1000, 16, CopyFence(4, 7, reduction=Reduction.IADD))
     assert dwords(added)[-2:] == [0x2001_80C0, 0x196 | 5 << 14 | 1 << 18 | 1 << 19]
+
+
+@pytest.mark.parametrize(
+    "commands",
+    [
+        lambda number, small: Pushbuffer().append(0x100, number(5), small(3)),
+        lambda number, small: Pushbuffer().add(0x100, number(-1)),
+        lambda number, small: Pushbuffer().fill(number(64), small(7), small(4), small(9)),
+        lambda number, small: Pushbuffer().set_local_memory(number(4096), number(8192), small(2)),
+        lambda number, small: Pushbuffer().invalidate(number(4096), number(8192)),
+    ],
+)
+def test_numbers_of_numpy(commands):
+    """They are encoded like ints: no bits are lost in shifts. Three entries of a queue became 0,
+    which closes it."""
+    assert dwords(commands(np.int32, np.uint8)) == dwords(commands(int, int))
 
 
 def test_release_by_copy_engine():
