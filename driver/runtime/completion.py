@@ -46,7 +46,7 @@ class Completion:
         self._control, self._machine, self._info = control, control.machine, info
         self._channels, self._faults, self._compute = channels, faults, compute
         self._serving = False
-        self._errors_enabled = False
+        self._errors_enabled: bool | None = None  # None: unknown
 
     # -- waiting -----------------------------------------------------------------------------------
 
@@ -146,10 +146,14 @@ class Completion:
 
     async def enable(self, *, errors: bool = True) -> None:
         """Enable interrupts; error interrupts only if `errors`, as a halted channel or a broken
-        context keeps the line at 1."""
-        self._errors_enabled = errors
+        context keeps the line at 1. In one task at a time, as `serve`."""
+        self._serving, self._errors_enabled = True, None
         wanted = {"ERROR": int(errors), "TASK": int(errors)}
-        await self._control.write("INTR_ENABLE", NOTIFY=1, COPY=1, FAULT=1, **wanted)
+        try:
+            await self._control.write("INTR_ENABLE", NOTIFY=1, COPY=1, FAULT=1, **wanted)
+            self._errors_enabled = errors
+        finally:
+            self._serving = False
 
     async def disable(self) -> None:
         """Disable all interrupts."""

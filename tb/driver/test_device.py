@@ -950,6 +950,27 @@ def test_error_elsewhere_ends_a_wait_that_it_holds_back():
     run(body, policy=PriorityPolicy(2))
 
 
+@pytest.mark.parametrize("turns", range(8))
+def test_error_behind_a_cancelled_wait(turns: int):
+    """An error is raised even if the wait that enables error interrupts again, after an earlier
+    error elsewhere, was cancelled."""
+
+    async def body(device, machine):
+        stream, other = await device.stream(), await device.stream(-1)
+        await other.submit(Pushbuffer().acquire(device.semaphore_address(40), 1))
+        illegal = Pushbuffer().host(HostMethod.ILLEGAL)
+        await stream.submit(illegal)
+        await interrupt(other.synchronize(), 60)
+        assert stream.channel.failure is not None
+        await stream.channel.skip()
+        await interrupt(other.synchronize(), turns)
+        await stream.submit(illegal)
+        with pytest.raises(ChannelError, match="METHOD_ILLEGAL"):
+            await stream.synchronize()
+
+    run(body)
+
+
 def test_full_ring_of_a_halted_channel():
     async def body(device, machine):
         stream = await device.stream()
