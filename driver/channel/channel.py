@@ -132,6 +132,7 @@ class Channel(CommandChannel):
         self._counts = CopyCounts(resources.counting)
         self._exchanged = False
         self._joined = False
+        self._unrung = False
         self._checks = FairLock(self.machine)
 
     def _rewind(self) -> None:
@@ -305,7 +306,17 @@ class Channel(CommandChannel):
     async def ring_doorbell(self) -> None:
         """Ring the channel's doorbell, so that the hardware reads GP_PUT. See
         `CommandChannel.ring_doorbell`."""
-        await self.control.write("DOORBELL", CHID=self.index)
+        try:
+            await self.control.write("DOORBELL", CHID=self.index)
+        except BaseException:  # cancelled, perhaps
+            self._unrung = True
+            raise
+
+    async def ring_again(self) -> None:
+        """Ring the doorbell if a call of `ring_doorbell` was interrupted."""
+        if self._unrung:
+            self._unrung = False
+            await self.ring_doorbell()
 
     def _append(self, dwords: Sequence[int], *, sync: bool = False) -> None:
         """Write a segment, its ring entry and GP_PUT. There must be room."""
@@ -408,6 +419,7 @@ class Channel(CommandChannel):
         `patience` cycles plus the time of other groups' turns (`turn_cycles`).
         """
         waited, seen = 0, -1
+        await self.ring_again()
         while True:
             status = await self.control.read_channel_fields(self.index, "STATUS")
             if status["HALTED"]:

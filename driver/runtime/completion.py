@@ -70,6 +70,8 @@ class Completion:
         raised once, in the first wait that notices them.
         """
         patience, seen = _HALTED_PATIENCE, []
+        for channel in list(self._channels.values()):
+            await channel.ring_again()
         while not done():
             for channel in channels:
                 if channel.failure is not None:

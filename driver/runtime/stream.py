@@ -132,7 +132,7 @@ class Stream:
             async with self.turn():
                 if chosen is not self.channel:
                     _, value = await self._enqueue_fence()
-                    await self.channel.ring_doorbell()
+                    await self._ring_doorbell()
                     left, self._channel, self._behind = self.channel, chosen, value
         finally:
             self._left.append((left, self.fence.submitted))
@@ -172,7 +172,15 @@ class Stream:
         """Hold a turn, then ring the doorbell."""
         async with self.turn():
             yield
-        await self.channel.ring_doorbell()
+        await self._ring_doorbell()
+
+    async def _ring_doorbell(self) -> None:
+        """Ring the channel's doorbell. If that is interrupted, `query` submits another fence."""
+        try:
+            await self.channel.ring_doorbell()
+        except BaseException:  # cancelled, perhaps
+            self._unfenced = True
+            raise
 
     async def enqueue(self, commands: Pushbuffer) -> None:
         """Put commands on the ring, within a turn. Raises as `CommandChannel.enqueue`."""

@@ -1005,6 +1005,33 @@ def test_full_ring_of_a_closed_channel():
     run(body, settings=ChannelSettings(ring_entries=4))
 
 
+@pytest.mark.parametrize("turns", range(4))
+def test_cancelled_doorbell(turns: int):
+    """Work whose submission was cancelled before the doorbell is executed at the next wait, even if
+    nothing else is submitted."""
+
+    async def body(device, machine):
+        channel = await device.channel(3)
+        await interrupt(channel.submit(Pushbuffer().host(HostMethod.NOP)), turns)
+        await channel.drain()
+        stream, other, event = await device.stream(), await device.stream(-1), device.event()
+        await interrupt(event.record(stream), turns)
+        await event.synchronize()
+        await interrupt(event.record(stream), turns)
+        await event.wait(other)
+        await other.synchronize()
+        task = await stream.launch(SPIN, 1, 1, {"CYCLES": 1})
+        await interrupt(task.fence_behind(), turns)
+        await task.synchronize()
+        for call in (stream.synchronize, lambda: stream.set_priority(-1)):
+            await stream.submit(Pushbuffer().host(HostMethod.NOP))
+            await interrupt(call(), turns)
+            while not await stream.query():
+                await machine.wait_cycles(100)
+
+    run(body)
+
+
 def test_record_that_was_not_submitted():
     """A failed submission does not leave a fence value that is never released."""
 
