@@ -197,13 +197,12 @@ class Channel(CommandChannel):
         await self._write("GP_BASE_HI", OFFSET=ring >> 32, LIMIT2=limit)
         await self._write("USERD", userd & 0xFFFF_FFFF)
         await self._write("USERD_HI", ADDRESS=userd >> 32)
-        await self._configure()
+        await self._configure(settings)
         await self._write("SLICE", settings.slice_cycles)
         await self._write("ACQUIRE", settings.acquire)
         await self._write("CONTROL", ENABLE=1)
 
-    async def _configure(self) -> None:
-        settings = self.settings
+    async def _configure(self, settings: ChannelSettings) -> None:
         await self._write(
             "CONFIG",
             ASID=self._asid or 0,
@@ -214,10 +213,12 @@ class Channel(CommandChannel):
         )
 
     async def raise_priority(self, priority: int) -> None:
-        """See `CommandChannel.raise_priority`."""
+        """See `CommandChannel.raise_priority`. Raises `DeviceError` if the channel is closed."""
+        self._check_open()
         if priority > self.settings.priority:
-            self.settings = replace(self.settings, priority=priority)
-            await self._configure()
+            raised = replace(self.settings, priority=priority)
+            await self._configure(raised)
+            self.settings = raised
 
     async def close(self) -> None:
         """Disable the channel, clear its errors, and free its memory once the hardware no longer
@@ -269,7 +270,9 @@ class Channel(CommandChannel):
             self._asid = None
 
     async def set_slice(self, cycles: int) -> None:
-        """Set the time slice, 1 … 2^31 cycles. Raises `ValueError`."""
+        """Set the time slice, 1 … 2^31 cycles. Raises `ValueError`; `DeviceError` if the channel is
+        closed."""
+        self._check_open()
         if not 1 <= cycles <= 1 << 31:
             raise ValueError(f"cycles = {cycles} is outside 1 … 2^31")
         await self._write("SLICE", cycles)
@@ -495,7 +498,9 @@ class Channel(CommandChannel):
         If the copy still faults, the channel stays halted and `failure` describes the new fault. If
         another copy has failed meanwhile (`ChannelError.more`), the channel stays halted for its
         error. Raises `RepeatError` if the copy cannot be repeated; `skip` then continues after it.
+        Raises `DeviceError` if the channel is closed.
         """
+        self._check_open()
         failure = await self.check()
         if failure is not None and failure.repeatable:
             left = await self._repeat(failure)
@@ -536,7 +541,8 @@ class Channel(CommandChannel):
     async def replace(self, method: int, data: int, subchannel: int = 0) -> None:
         """Clear the error and resume. `method` (byte offset) is executed instead of the held one,
         if there is one. An interrupted call leaves the held method as it was, replaced, or replaced
-        by a NOP."""
+        by a NOP. Raises `DeviceError` if the channel is closed."""
+        self._check_open()
         held = await self.control.read_channel_fields(self.index, "METHOD0")
         if held["VALID"]:
             failure = await self.check()

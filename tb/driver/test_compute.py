@@ -30,6 +30,7 @@ from signalbox.hw.config import Config
 from signalbox.hw.qmd import Placement, SkedCheck
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
 from signalbox.tb.driver.hangs import HANGS
+from signalbox.tb.driver.interruption import interrupt
 
 Body = Callable[[Device, FakeMachine], Coroutine[Any, Any, None]]
 
@@ -435,6 +436,25 @@ def test_priority_of_channels():
             assert await config(first) == before | {"PRIORITY": highest}
         assert first.channel is not second.channel and (await config(second))["PRIORITY"] == 0
         await device.synchronize()
+
+    run(body)
+
+
+def test_cancelled_raise_of_a_priority():
+    """A launch that is cancelled while it raises the channel's priority does not keep later ones
+    from that."""
+
+    async def body(device: Device, machine: FakeMachine) -> None:
+        args = {"CYCLES": 1}
+        for turns in range(4):
+            stream = await device.stream()
+            await stream.launch(SPIN, 1, 32, args)
+            await interrupt(stream.launch(SPIN, 1, 32, args, priority=5), turns)
+            await stream.launch(SPIN, 1, 32, args, priority=5)
+            index = stream.channel.index
+            assert (await device.control.read_channel_fields(index, "CONFIG"))["PRIORITY"] == 5
+            await stream.synchronize()
+            await stream.close()
 
     run(body)
 

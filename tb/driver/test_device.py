@@ -1032,6 +1032,36 @@ def test_cancelled_doorbell(turns: int):
     run(body)
 
 
+def test_closed_channel_leaves_its_successor_alone():
+    """Calls of a closed channel fail; they do not change the channel that another address space has
+    opened under its number meanwhile."""
+
+    async def body(device, machine):
+        stream, space = await device.stream(), device.create_space("other")
+        old, index = stream.channel, stream.channel.index
+        await device.channels.close(index)
+        new = await device.channel(index, space)
+        await device.channel(index + 1)  # so that the stream's launches have a context
+        before = await device.control.read_channel(index, "CONFIG")
+        await new.submit(Pushbuffer().host(HostMethod.ILLEGAL))
+        await machine.wait_cycles(100)
+        for call in (
+            lambda: stream.launch(SPIN, 1, 1, {"CYCLES": 1}, priority=9),
+            lambda: old.raise_priority(9),
+            lambda: old.set_slice(7),
+            lambda: old.replace(HostMethod.NOP, 0),
+            old.resume,
+            old.skip,
+        ):
+            with pytest.raises(DeviceError, match=f"^channel {index} is closed$"):
+                await call()
+        assert await device.control.read_channel(index, "CONFIG") == before
+        assert await device.control.read_channel(index, "SLICE") == new.settings.slice_cycles
+        assert await new.check() is not None
+
+    run(body)
+
+
 def test_record_that_was_not_submitted():
     """A failed submission does not leave a fence value that is never released."""
 
