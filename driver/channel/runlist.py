@@ -95,7 +95,8 @@ class Runlist:
         still being read; its memory is not freed then."""
         await switch_off(self._control)
         self._closed = True
-        await self._read()
+        async with self._lock:  # a list may be about to be submitted
+            await self._read()
 
     @property
     def round_cycles(self) -> int:

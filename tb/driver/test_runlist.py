@@ -16,6 +16,7 @@ from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.driver.device import Device, DeviceError
 from signalbox.driver.faults.channel_error import ChannelTimeout
 from signalbox.hw.config import WINDOW_BASE, Config
+from signalbox.hw.registers import GLOBAL
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
 
 LOW, MEDIUM, HIGH = Interleave
@@ -212,6 +213,31 @@ def test_cancelled() -> None:
         assert fake.runlist.groups[0].timeout == 9
         assert device.memory.free_bytes == free
         await device.close()
+
+    run(test())
+
+
+@pytest.mark.parametrize("late", range(16, 28))
+def test_closing_beside_an_opening(late: int) -> None:
+    """The memory of a list that is being submitted is not freed by the closing of the device."""
+
+    class Watched(FakeMachine):
+        device: Device
+
+        async def write32(self, offset: int, value: int) -> None:
+            await super().write32(offset, value)
+            if offset == GLOBAL.address("RUNLIST_SUBMIT") and value:
+                reading = self.device.runlist._reading
+                assert reading is not None and not reading.freed
+
+    async def test() -> None:
+        fake = Watched(Config(memory_bytes=SPACE, runlist_entries=16, sms=0))
+        fake.device = await Device.open(fake, scheduling="runlist")
+        opening = asyncio.ensure_future(fake.device.channel(0))
+        for _ in range(late):
+            await asyncio.sleep(0)
+        await fake.device.close()
+        await opening
 
     run(test())
 
