@@ -159,8 +159,10 @@ class Runlist:
         """Whether, since the last call, all channels with work have waited at once for failed
         acquires that let other groups run."""
         status = await self._control.read_fields("RUNLIST_STATUS")
-        await self._control.write("RUNLIST_STATUS", ACQUIRE=1, ACQUIRE_AND_ENG_IDLE=1)
-        return bool(status["ACQUIRE"])
+        # Not more: a bit that has been set since belongs to the next call.
+        seen = {name: status[name] for name in ("ACQUIRE", "ACQUIRE_AND_ENG_IDLE")}
+        await self._control.write("RUNLIST_STATUS", **seen)
+        return bool(seen["ACQUIRE"])
 
     async def turn(self) -> AddressSpace | None:
         """Address space that has the turn; None if there is none."""

@@ -319,7 +319,7 @@ def test_flat() -> None:
 
 
 def test_starved() -> None:
-    """RUNLIST_ACQUIRE is reported once."""
+    """RUNLIST_ACQUIRE is reported once, also if it is set during a call."""
 
     async def test() -> None:
         fake = machine()
@@ -328,6 +328,11 @@ def test_starved() -> None:
         fake.runlist.words["RUNLIST_STATUS"] = 0xC0
         assert await device.runlist.starved()
         assert not await device.runlist.starved()
+        looking = asyncio.ensure_future(device.runlist.starved())
+        await fake.wait_cycles(1)
+        await fake.wait_cycles(1)
+        fake.runlist.words["RUNLIST_STATUS"] = 0xC0  # between reading and clearing
+        assert [await looking, await device.runlist.starved()] == [False, True]
         await device.close()
 
     run(test())
