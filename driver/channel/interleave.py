@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from signalbox.driver.platform.whole import make_whole
+from signalbox.driver.platform.whole import make_whole, whole
 
 __all__ = ["LONGEST_NS", "UNIT_NS", "GroupSettings", "Interleave", "interleaved", "unit_cycles"]
 
@@ -48,6 +48,7 @@ class GroupSettings:
 
     def __post_init__(self) -> None:
         make_whole(self)
+        object.__setattr__(self, "level", Interleave(whole(self.level, "level")))
         if not 1 <= self.slice_ns <= LONGEST_NS:
             raise ValueError(f"slice_ns = {self.slice_ns} is outside 1 … {LONGEST_NS}")
 

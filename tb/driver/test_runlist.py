@@ -66,6 +66,14 @@ def test_slice_out_of_range(wanted: int) -> None:
         GroupSettings(wanted)
 
 
+def test_level_out_of_range() -> None:
+    """A group of an unknown level would have no turns."""
+    assert GroupSettings(level=np.int64(1)).level is MEDIUM
+    for wanted, error in ((3, ValueError), (-1, ValueError), (1.0, TypeError)):
+        with pytest.raises(error, match=f"{wanted} is not a"):
+            GroupSettings(level=wanted)
+
+
 def test_longest_slices() -> None:
     assert GroupSettings((255 << 15) * 1024).slice_fields == (255, 15)
     assert GroupSettings(255 * 1024 + 1).slice_fields == (128, 1)
