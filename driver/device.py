@@ -152,8 +152,8 @@ class Device:
         A client leaves its server and returns all of its memory; this can raise `ServerError`.
 
         Raises `ChannelActive` if a channel does not stop; the other channels are closed, but
-        nothing else is. Raises `FaultBufferError` if a fault record does not end; the fault buffer
-        is not freed then.
+        nothing else is. Raises `FaultBufferError` if a fault record does not end; the driver's own
+        memory is not freed then. A call that has failed, or was interrupted, can be repeated.
         """
         if self._ended:  # the machine may have another driver by now
             return

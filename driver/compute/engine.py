@@ -146,8 +146,8 @@ class ComputeEngine(Launcher):
 
     def release(self) -> None:
         """Release the ASID of the task lists, once the machine has no tasks and all channels are
-        closed."""
-        if self._system is not None:
+        closed. Can be repeated."""
+        if self._system is not None and self._spaces.users(self._system):
             self._spaces.release(self._system)
 
     def free(self) -> None:

@@ -167,10 +167,10 @@ class OwnMachine:
             self.compute.release()
         for space in self.spaces:
             await self.spaces.close(space)
+        await self._fault_registers.disable()
         self._fences.end()
         if self.compute is not None:
             self.compute.free()
-        await self._fault_registers.disable()
         self._fault_buffer.free()
 
     async def _take_over(self) -> None:

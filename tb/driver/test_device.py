@@ -21,7 +21,9 @@ from signalbox.driver.channel.settings import ChannelOptions, ChannelSettings
 from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.driver.compute.engine import ComputeSettings
 from signalbox.driver.device import Device, DeviceError
+from signalbox.driver.faults import fault_registers
 from signalbox.driver.faults.channel_error import ChannelActive, ChannelError, ChannelTimeout
+from signalbox.driver.faults.fault_buffer import FaultBufferError
 from signalbox.driver.kernels.library import SPIN
 from signalbox.driver.memory.address_space import SpaceError
 from signalbox.driver.memory.fence import Fence
@@ -1439,6 +1441,35 @@ def test_closing_beside_a_full_ring():
         assert stream.fence.value == stream.fence.submitted
 
     run(body, policy=PriorityPolicy(1, [1]), settings=ChannelSettings(ring_entries=4))
+
+
+@pytest.mark.parametrize("turns", [*MOMENTS, *range(45, 60)])
+def test_interrupted_closing_of_the_device(turns: int):
+    """It can be repeated, and frees all memory."""
+
+    async def body(device, machine):
+        stream = await device.stream()
+        await (await stream.launch(SPIN, 1, 1, {"CYCLES": 1})).synchronize()
+        await interrupt(device.close(), turns)
+        await device.close()
+        assert device.memory.free_bytes == device.memory.size - device.memory.base
+
+    run(body)
+
+
+def test_closed_again_after_a_failure(monkeypatch):
+    """A device whose last fault record does not end in time can be closed later."""
+    monkeypatch.setattr(fault_registers, "_PATIENCE_CYCLES", 50)
+
+    async def body(device, machine):
+        machine.faults.landing = 20
+        with pytest.raises(FaultBufferError, match="has not ended for"):
+            await device.close()
+        machine.faults.landing = 0
+        await device.close()
+        assert device.memory.free_bytes == device.memory.size - device.memory.base
+
+    run(body)
 
 
 def test_closed_twice():
