@@ -48,6 +48,8 @@ STOP_CYCLES = 100_000
 
 _DWORD = 4
 _ENTRY_BYTES = 8
+_HALF = 1 << 31
+"""Half the modulus of METHODS."""
 
 
 async def disable(control: ControlPort, indices: Iterable[int]) -> None:
@@ -137,7 +139,7 @@ class Channel(CommandChannel):
 
     def _rewind(self) -> None:
         """Begin with an empty ring."""
-        self._submitted = self._started = 0
+        self._submitted = self._started = self._methods = 0
         self._segments = Segments(self.settings.pushbuffer_bytes)
         self._reader = MethodReader()
 
@@ -228,7 +230,7 @@ class Channel(CommandChannel):
         self.closed = True
         async with self.turn(), self._checks:
             await self._stop()
-            while counts := self._counts.restarted(await self.executed()):
+            while counts := self._counts.restarted(await self._executed()):
                 await self._take_back(*next(iter(counts.items())))
                 await self._stop()
             await self._free()
@@ -247,7 +249,7 @@ class Channel(CommandChannel):
         self._append(Pushbuffer().add(address, -count).dwords)
         await self.ring_doorbell()
         waited = 0
-        while address in self._counts.outstanding(await self.executed()):
+        while address in self._counts.outstanding(await self._executed()):
             if waited >= STOP_CYCLES + self.turn_cycles:
                 raise ChannelActive(self.index, waited)
             if (await self.control.read_channel_fields(self.index, "STATUS"))["HALTED"]:
@@ -334,6 +336,7 @@ class Channel(CommandChannel):
         entries = self.settings.ring_entries
         entry = pack(GpEntry, address=va // _DWORD, length=len(dwords), sync_wait=sync)
         methods = self._reader.read(dwords)
+        self._methods += len(methods)
         self._copies.submitted(self._submitted, methods)
         self._counts.submitted(self._submitted, methods)
         position = self._submitted % entries
@@ -392,6 +395,11 @@ class Channel(CommandChannel):
     async def executed(self) -> int:
         """See `CommandChannel.executed`."""
         return await self.control.read_channel(self.index, "METHODS")
+
+    async def _executed(self) -> int:
+        """The same since the channel's start, without the modulus."""
+        ahead = await self.executed() - self._methods
+        return self._methods + (ahead + _HALF) % (2 * _HALF) - _HALF
 
     async def waits_for(self) -> int:
         """See `CommandChannel.waits_for`."""
@@ -532,7 +540,7 @@ class Channel(CommandChannel):
         """The copy that caused an error; None for other errors and unknown copies."""
         if not failure.of_copy:
             return None
-        return self._copies.failed(await self.executed(), failure.data, failure.va)
+        return self._copies.failed(await self._executed(), failure.data, failure.va)
 
     async def skip(self) -> None:
         """See `CommandChannel.skip`."""
@@ -579,7 +587,7 @@ class Channel(CommandChannel):
         or after it took effect."""
         held = await self.control.read_channel_fields(self.index, "METHOD0")
         data = await self.control.read_channel(self.index, "DATA0")
-        executed = await self.executed()
+        executed = await self._executed()
         for log in (self._copies, self._counts):
             log.resumed(executed, held["ADDRESS"] * _DWORD, data)
         self._exchanged = False

@@ -103,7 +103,7 @@ class CommandChannel(ABC):
 
     @abstractmethod
     async def executed(self) -> int:
-        """Number of methods executed since reset, modulo 2^32."""
+        """Number of methods executed since the channel's start, modulo 2^32."""
 
     @abstractmethod
     async def waits_for(self) -> int:

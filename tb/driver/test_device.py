@@ -764,6 +764,37 @@ def test_failed_copy_is_over():
     run(body, policy=PriorityPolicy(2))
 
 
+@pytest.mark.parametrize("before", [5, 2])
+def test_methods_wrap(before: int):
+    """Copies are known by their number even if METHODS has wrapped: a failed one is repeated, and
+    one that is killed is no longer counted."""
+
+    async def body(device, machine):
+        stream = await device.stream(-1)
+        channel, dst, va = stream.channel, await device.allocate(64), 1 << 30
+        await stream.synchronize()
+        far = (1 << 32) - before - machine.model.channels[channel.index].executed
+        machine.model.channels[channel.index].executed += far
+        for log in (channel, channel._copies, channel._counts):
+            log._methods += far
+        await stream.memcpy_async(dst, va, 64)
+        with pytest.raises(ChannelError, match="COPY_READ_FAULT"):
+            await stream.synchronize()
+        src = await device.allocate(64)
+        src.fill(7)
+        await device.space.map(src, va=va)
+        await channel.resume()
+        await stream.synchronize()
+        assert (dst.read() == 7).all()
+        await stream.memcpy_async(dst, 2 * va, 64)
+        with pytest.raises(ChannelError, match="COPY_READ_FAULT"):
+            await stream.synchronize()
+        await device.channels.close(channel.index)
+        assert await device.control.read_semaphore(0) == 0
+
+    run(body, policy=PriorityPolicy(2))
+
+
 def test_waits_beside_each_other_release_channels():
     """Two simultaneous waits for a stream release each of its former channels only once."""
 

@@ -256,7 +256,7 @@ class FakeMachine:
             case "REFERENCE":
                 return channel.reference
             case "METHODS":
-                return channel.executed
+                return channel.executed & 0xFFFF_FFFF
             case "COPIES":
                 return channel.copies
             case "TASKS":
