@@ -427,7 +427,8 @@ class Channel(CommandChannel):
         cycles. Unlike a fence, this needs no support from the submitted commands.
 
         Raises `ChannelError` if the channel halts, `ChannelTimeout` if it executes nothing for
-        `patience` cycles plus the time of other groups' turns (`turn_cycles`).
+        `patience` cycles plus the time of other groups' turns (`turn_cycles`), `DeviceError` if it
+        is closed meanwhile.
         """
         waited, seen = 0, -1
         await self.ring_again()
@@ -442,6 +443,7 @@ class Channel(CommandChannel):
             idle = not status["PENDING"] and not running
             if await self.update() == self._submitted and idle:
                 return
+            self._check_open()
             executed = await self.executed()
             waited = 0 if executed != seen or running else waited + poll
             seen = executed

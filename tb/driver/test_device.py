@@ -1127,6 +1127,22 @@ def test_drain_times_out():
     run(body)
 
 
+def test_drain_beside_a_closing():
+    """It does not wait for work that the closing has ended."""
+
+    async def body(device, machine):
+        channel = await device.channel(0)
+        for _ in range(2):
+            await channel.submit(Pushbuffer().acquire(device.semaphore_address(40), 1))
+        draining = asyncio.ensure_future(channel.drain())
+        await machine.wait_cycles(100)
+        await device.channels.close(0)
+        with pytest.raises(DeviceError, match="channel 0 is closed"):
+            await draining
+
+    run(body)
+
+
 def test_cpu_releases():
     async def body(device, machine):
         stream = await device.stream()
