@@ -191,14 +191,18 @@ class ComputeEngine(Launcher):
         program = task.program if task else kernels.programs[0]
         fields = await self._control.read_channel_fields(error.channel, "CAUSE")
         if error.cause is Cause.TASK_KERNEL:
-            warp = await self.warp_faults.claim(asid, program.holds if program else lambda at: True)
+            await self.warp_faults.read()
+        await faults.read_for(error)
+        # From here on the call cannot be interrupted, which would lose what was taken.
+        if error.cause is Cause.TASK_KERNEL:
+            warp = self.warp_faults.take(asid, program.holds if program else lambda at: True)
         found = kernels.complete(TaskError.of(error, fields["SKEDCHECK"], warp), program)
         if error.cause is Cause.TASK_LISTS and self._system is not None:
             asid = max(self._spaces.reserved)
         if error.cause is not Cause.TASK_KERNEL:
-            found.fault = await faults.claim(asid, error)
+            found.fault = faults.take(asid, error)
         elif warp is not None and warp.va is not None:
-            found.fault = await faults.claim(asid, error, va=warp.va)
+            found.fault = faults.take(asid, error, va=warp.va)
         return found
 
     # -- launches ----------------------------------------------------------------------------------

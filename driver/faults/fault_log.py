@@ -74,6 +74,11 @@ class FaultLog:
             except FaultBufferError as error:
                 self._lost = error
 
+    async def read_for(self, error: ChannelError) -> None:
+        """The same, if the error may be due to a fault."""
+        if error.cause in _REQUESTERS:
+            await self.read()
+
     async def forget(self, asid: int) -> None:
         """Drop the faults of an ASID so far: they do not belong to its next holder."""
         await self.read()
@@ -94,8 +99,19 @@ class FaultLog:
         touches: Callable[[int], bool] | None = None,
         va: int | None = None,
     ) -> TranslationFault | None:
-        """Find and remove the fault behind an error; None if there is none, or if its record was
-        lost.
+        """Call `read_for`, then `take`."""
+        await self.read_for(error)
+        return self.take(asid, error, touches, va)
+
+    def take(
+        self,
+        asid: int,
+        error: ChannelError,
+        touches: Callable[[int], bool] | None = None,
+        va: int | None = None,
+    ) -> TranslationFault | None:
+        """Find and remove the fault behind an error among those read; None if there is none, or if
+        its record was lost.
 
         Every burst of a copy or task may fault, so further faults of the same failure are removed
         too: those at addresses that the failed copy `touches`, and those of a task on the same
@@ -109,7 +125,6 @@ class FaultLog:
         """
         if error.cause not in _REQUESTERS:
             return None
-        await self.read()
         found = [fault for fault in self._faults if _fits(fault, asid, error.cause)]
         if error.cause not in _WITHOUT_ADDRESS:
             page = (error.va if va is None else va) // _PAGE * _PAGE

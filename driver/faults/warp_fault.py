@@ -97,20 +97,25 @@ class WarpFaults:
             va = await self._control.read64("WARP_FAULT_VA")
             x = await self._control.read("WARP_FAULT_BLOCK_X")
             yz = await self._control.read_fields("WARP_FAULT_BLOCK_YZ")
-            await self._control.write("TASK_STATUS", WARP_FAULT=1)
             known = word["CAUSE"] in {cause.value for cause in CoreCause}
             cause = CoreCause(word["CAUSE"]) if known else word["CAUSE"]
             accessed = va if cause in _ACCESSES else None
             where = word["SM"], word["ASID"], at, accessed, word["WARP"], (x, yz["Y"], yz["Z"])
             self._faults.append(WarpFault(cause, *where))
+            # Last: a call that is interrupted before may read the fault twice, but loses none.
+            await self._control.write("TASK_STATUS", WARP_FAULT=1)
 
     async def claim(self, asid: int, mine: Callable[[int], bool]) -> WarpFault | None:
-        """Find the fault of a task of `asid`; None if the machine recorded none. `mine` tells
-        whether an instruction address belongs to the task.
+        """Call `read`, then `take`."""
+        await self.read()
+        return self.take(asid, mine)
+
+    def take(self, asid: int, mine: Callable[[int], bool]) -> WarpFault | None:
+        """Find the fault of a task of `asid` among those read; None if the machine recorded none.
+        `mine` tells whether an instruction address belongs to the task.
 
         All its faults are removed: several warps of a task may fault.
         """
-        await self.read()
         found = [fault for fault in self._faults if fault.asid == asid and mine(fault.at)]
         for fault in found:
             self._faults.remove(fault)

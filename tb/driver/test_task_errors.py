@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from signalbox.hw.page_tables import FaultType
 from signalbox.hw.qmd import SkedCheck
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
 from signalbox.tb.driver.hangs import HANGS
+from signalbox.tb.driver.interruption import interrupt
 
 Body = Callable[[Device, FakeMachine], Coroutine[Any, Any, None]]
 
@@ -118,6 +120,24 @@ def test_kernel_fault():
         assert again.value is error and task.time_ns == 0
         assert not device.compute.warp_faults.unclaimed
         assert device.faults.unclaimed == ()
+
+    run(body)
+
+
+@pytest.mark.parametrize("turns", range(20, 40))
+def test_interrupted_check(turns: int):
+    """A wait that is cancelled while it finds out about a failed task does not keep the cause from
+    the next wait."""
+
+    async def body(device, machine):
+        stream = await device.stream()
+        task = await stream.launch(STORE, 1, 1, {"TO": 0x1234_5000})
+        await machine.wait_cycles(200)
+        with suppress(ChannelError):
+            await interrupt(task.synchronize(), turns)
+        error = await error_of(task)
+        assert error.warp is not None and error.warp.va == 0x1234_5000
+        assert error.fault is not None and error.fault.va == 0x1234_5000
 
     run(body)
 
