@@ -170,17 +170,25 @@ class ComputeMethodUnit(wiring.Component):
         ]
 
     def _pages(self, m: Module) -> Signal:
-        """Pages of the inline QMDs. Returns a strobe that sets the page of the method's channel."""
-        store = Signal()
+        """Pages of the inline QMDs, 0 after a channel's start. Returns a strobe that sets the page
+        of the method's channel."""
+        store, known = Signal(name="store"), Signal(name="known")
+        stored = Signal(self._config.channels)
+        channel, clear = self._method.channel, self.host.clear
+        m.d.sync += known.eq(stored.bit_select(channel, 1))
+        with m.If(store):
+            m.d.sync += stored.bit_select(channel, 1).eq(1)
+        with m.If(clear.valid):
+            m.d.sync += stored.bit_select(clear.channel, 1).eq(0)
         ram = Memory(shape=32, depth=1 << self._config.channel_bits, init=[])
         m.submodules.inline_pages = ram
         write, read = ram.write_port(), ram.read_port()
         m.d.comb += [
-            read.addr.eq(self._method.channel),
-            write.addr.eq(self._method.channel),
+            read.addr.eq(channel),
+            write.addr.eq(channel),
             write.data.eq(self._method.data),
             write.en.eq(store),
-            self._page.eq(read.data),
+            self._page.eq(Mux(known, read.data, 0)),
         ]
         return store
 

@@ -124,6 +124,8 @@ class Contexts(wiring.Component):
         self._binds, self._binding = Signal(name="binds"), Signal(name="binding")
         """`_binds`: the bind of the subcontext just read begins. `_binding`: a bind is in
         progress."""
+        self._breaks = Signal(config.contexts)
+        """The context is marked as broken; it no longer asks for a turn."""
         self._refused = Signal(name="refused")
         """A bind of the context was refused."""
 
@@ -132,8 +134,10 @@ class Contexts(wiring.Component):
         m.submodules.word = self._word
         m.submodules.turns = turns = RoundRobin(self._config.contexts)
         connect(m, self._word.read, flipped(self.read))
-        m.d.sync += turns.requests.eq(self.waiting & ~self.broken)
-        m.d.sync += self.broken.eq(self.broken & ~self.mend)
+        m.d.sync += [
+            turns.requests.eq(self.waiting & ~self.broken & ~self._breaks),
+            self.broken.eq((self.broken & ~self.mend) | self._breaks),
+        ]
         m.d.comb += self.switches.eq(self.leave & (self.active | turns.requests.any()))
         self._place(m)
         self._bind(m)
@@ -174,7 +178,7 @@ class Contexts(wiring.Component):
         """Mark the context as broken, once no bind is in progress."""
         with m.State("BROKEN"):
             with m.If(~self._binding):
-                m.d.sync += self.broken.eq((self.broken & ~self.mend) | self._turn)
+                m.d.comb += self._breaks.eq(self._turn)
                 m.next = "NONE"
 
     def _read_valid(self, m: Module) -> None:

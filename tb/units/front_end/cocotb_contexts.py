@@ -248,6 +248,28 @@ async def broken(dut: Any) -> None:
 
 
 @cocotb.test()
+async def stays_broken(dut: Any) -> None:
+    """A broken context is not tried again before it is mended, even if no other has tasks and its
+    block could be read again at once."""
+    tb = ContextsTestbench(dut, slice_cycles=0)
+    block = (0x7_0000 + 1) << 12
+    place = range(block, block + 4096)
+    tb.contents.failing = [Failing(PHYSICAL, place, MemoryStatus.BUS, write=False)]
+    await tb.start()
+    tb.wait_for({1})
+    await tb.until(lambda: tb.get("broken") == 0b10, "it is broken")
+    tb.contents.failing = []
+    for _ in range(200):
+        assert not tb.active and not tb.get("read__request__valid")
+        await tb.step()
+    tb.drive(mend=0b10)
+    await tb.step()
+    tb.drive(mend=0)
+    await tb.until(lambda: tb.active, "it runs")
+    assert tb.get("broken") == 0
+
+
+@cocotb.test()
 @cocotb.parametrize(fails=["base", "limit", "bind"])
 async def broken_while_binding(dut: Any, fails: str) -> None:
     """If a space cannot be read while the previous one is being bound, or cannot be bound while the

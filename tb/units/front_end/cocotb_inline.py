@@ -463,6 +463,22 @@ async def after_a_record(dut: Any) -> None:
 
 
 @cocotb.test(**LIMIT)
+async def page_after_a_start(dut: Any) -> None:
+    """A channel's inline QMDs are in page 0 after its start, whatever its former page was; other
+    channels keep theirs (HOST-9)."""
+    tb = await InlineTestbench(dut).start()
+    for channel in {0, LAST}:
+        tb.give(channel, (QMD_A, 0), (QMD_B, 0x400 + channel))
+    await tb.finish()
+    tb.clear(0)
+    await tb.steps(5)
+    for channel in {0, LAST}:
+        tb.give(channel, (QMD_DATA, 7), (WAIT_FOR_IDLE, 0))
+    await tb.finish()
+    assert {page << 12 for _, page in tb.contents.pages} == {0, (0x400 + LAST) << 8 & ~0xFFF}
+
+
+@cocotb.test(**LIMIT)
 async def random_transfers(dut: Any) -> None:
     """Random transfers of several channels at once, with inline QMDs between them, leave memory as
     in the model."""
