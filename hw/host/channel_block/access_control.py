@@ -30,7 +30,8 @@ class AccessControl(wiring.Component):
     port : in, the control port; it writes only writable registers. A read is answered 5 cycles
         after its acceptance, a write one cycle later; a start also waits for `is_idle` and `edit`,
         a clear for `edit` and `recording`.
-    resume : in, strobe: CLEAR_FAULTED for channel `target`; before the next access.
+    resume : in, strobe: CLEAR_FAULTED for channel `target`. Pending ones and accesses take
+        turns, so neither hold back the other.
     channel : out, of the access.
     word : out, 6 bits, its register.
     data : out, 32 bits, value to be written.
@@ -110,10 +111,11 @@ class AccessControl(wiring.Component):
 
     def _begin(self, m: Module) -> None:
         """Accept an access or a CLEAR_FAULTED, and wait for the view of its channel."""
-        request, due = self.port.request, self._clears.due
+        request, clears = self.port.request, Signal(name="clears")
+        m.d.comb += clears.eq(self._clears.due & ~self._clearing)
         with m.State("IDLE"):
-            m.d.sync += self._clearing.eq(due)
-            with m.If(due):
+            m.d.sync += self._clearing.eq(clears)
+            with m.If(clears):
                 m.d.comb += self._clears.taken.eq(1)
                 m.d.sync += self.channel.eq(self._clears.target)
                 m.next = "LOOK"

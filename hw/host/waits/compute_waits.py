@@ -35,14 +35,17 @@ __all__ = [
 ]
 
 COUNT_BITS = 12
-"""Width of a channel's task count."""
+"""Width of a channel's task count, as shown."""
+
+_NESTED_BITS = 28
+"""Width of the count with nested launches: a task that depends on a child is no child, so only the
+lists bound their number, with 2^20 tasks of each of 64 levels."""
 
 _PRIORITY = CHANNEL["CONFIG"].field("PRIORITY")
 
 _REST = 64
 """Room that a channel's methods leave for further outstanding tasks: those launched at the end of
-tasks, each of which takes the place of one about to end; with nested launches, also all
-children."""
+tasks, each of which takes the place of one about to end."""
 
 FAIR_TURN = 16
 """Every 16th turn goes to the oldest method, whatever the priorities."""
@@ -95,7 +98,7 @@ class OutstandingTasks(wiring.Signature):
     Members
     -------
     some : out, has outstanding tasks.
-    counts : out, number of outstanding tasks, `COUNT_BITS` wide.
+    counts : out, number of outstanding tasks, `COUNT_BITS` wide; saturates.
     busy : out, its method waits or is being executed.
     """
 
@@ -322,12 +325,16 @@ class ComputeWaits(wiring.Component):
             where.eq(Mux(over.valid, over.channel, self._turns.channel)),
             when.eq(Mux(over.valid, over.epoch, self.port.method.p.epoch)),
         ]
+        bits = _NESTED_BITS if self._config.nested else COUNT_BITS
         for number in range(self._config.channels):
-            count = self.outstanding.counts[number]
+            count = Signal(bits, name=f"count_{number}")
             more = began.valid & (began.channel == number)
-            m.d.comb += self.outstanding.some[number].eq(count != 0)
+            m.d.comb += [
+                self.outstanding.some[number].eq(count != 0),
+                self.outstanding.counts[number].eq(Mux(count >> COUNT_BITS, ~0, count)),
+            ]
             m.d.sync += count.eq(count + more - (less & (where == number)))
-        epochs = Signal(data.ArrayLayout(COUNT_BITS + self._config.channel_bits, 2))
+        epochs = Signal(data.ArrayLayout(bits + self._config.channel_bits, 2))
         for epoch in range(2):
             more = began.valid & (began.epoch == epoch)
             m.d.sync += epochs[epoch].eq(epochs[epoch] + more - (less & (when == epoch)))

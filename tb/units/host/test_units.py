@@ -4,6 +4,7 @@ import pytest
 from amaranth.lib import wiring
 
 from signalbox.hw.config import CONFIGS
+from signalbox.hw.host.channel_block.access_control import AccessControl
 from signalbox.hw.host.channel_registers import ChannelRegisters
 from signalbox.hw.host.channel_states import ChannelStates
 from signalbox.hw.host.copy_launcher import CopyLauncher
@@ -24,7 +25,7 @@ from signalbox.hw.host.waits.mem_ops import MemOps
 from signalbox.hw.host.waits.memory_semaphores import MemorySemaphores
 from signalbox.tb.simulation.runner import simulate
 from signalbox.tb.simulation.tiers import ON_VERILATOR, tiers
-from signalbox.tb.testbench.configs import RUNLISTS
+from signalbox.tb.testbench.configs import NESTED, RUNLISTS
 from signalbox.tb.units.host import fetch_testbench, read_share_testbench, runlist_loader_testbench
 
 
@@ -50,6 +51,11 @@ def run(unit: wiring.Component, name: str, simulator: str, size: str, minimum: i
 )
 def test_fetch(simulator: str, size: str) -> None:
     run(FetchUnit(fetch_testbench.CONFIGS[size]), "fetch", simulator, size, 9)
+
+
+@pytest.mark.parametrize("size", tiers(["tiny", "default", "large"], nightly=["tiny", "large"]))
+def test_access_control(simulator: str, size: str) -> None:
+    run(AccessControl(CONFIGS[size]), "access_control", simulator, size, 2)
 
 
 @pytest.mark.parametrize(
@@ -99,6 +105,12 @@ def test_memops(simulator: str, size: str) -> None:
 def test_compute_waits(simulator: str, size: str) -> None:
     minimum = 11 if size == "tiny" else 12
     run(ComputeWaits(CONFIGS[size]), "compute_waits", simulator, size, minimum)
+
+
+@ON_VERILATOR
+def test_many_tasks(simulator: str) -> None:
+    """Tasks of kernels of kernels."""
+    run(ComputeWaits(NESTED), "many_tasks", simulator, "nested", 1)
 
 
 @pytest.mark.parametrize(
