@@ -150,9 +150,10 @@ print(device.time_ns() >= 0)
 def test_silent_server(tmp_path: Path, connecting: str):
     """Connecting to a server that does not answer can be interrupted, by Ctrl-C or a time-out."""
     script = f"""
-import asyncio, sys
+import asyncio, signal, sys
 from signalbox.driver import blocking
 from signalbox.driver.device import Device
+signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background ignore it
 print("ready", flush=True)
 {connecting}
 """
