@@ -698,7 +698,8 @@ GLOBAL = Block(
             "CONTEXT_SLICE",
             0x28C,
             Access.RW,
-            "Cycles that a context runs while others wait.",
+            "Cycles that a context runs while others wait, from its first block on; 0 counts as 1. "
+            "Cycles in which its blocks are restored do not count.",
             reset=20_000,
         ),
         Register(
@@ -1012,7 +1013,13 @@ CHANNEL = Block(
                 Field("WAIT", 11, 8, f"What its held method waits for: {_WAIT_DOC}."),
                 Field("ACQUIRE_FAIL", 12, 12, "Its acquire has failed at least once."),
                 Field("COPIES", 19, 16, "Copies launched and not completed."),
-                Field("TASKS", 31, 20, "Tasks launched and not over, and tasks launched by these."),
+                Field(
+                    "TASKS",
+                    31,
+                    20,
+                    "Tasks launched and not over, and tasks launched by these; 4095: so many or "
+                    "more.",
+                ),
             ),
         ),
         Register(

@@ -1,6 +1,6 @@
 """Compute engine: from a launch to the last warp and the releases of the task."""
 
-from amaranth.hdl import Cat, Const, Module
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -30,6 +30,9 @@ __all__ = ["ComputeEngine"]
 
 _OF_CONTEXT = "context", "active", "leave", "automatic", "level", "saves", "save_area"
 """Context signals passed to the task unit."""
+
+_RESTORE_CYCLES = 255
+"""Cycles for which the restoring of a block may wait for memory and count as such."""
 
 _LOCAL_MEMORY = {
     ComputeMethod.SET_SHADER_LOCAL_MEMORY_B: 32,
@@ -110,6 +113,8 @@ class ComputeEngine(wiring.Component):
         self._local_memory(m)
         share_memory(m, self._config, self, readers, writers)
         self._sms(m)
+        if self._config.preemption:
+            self._restore(m)
         return m
 
     def _launch(self, m: Module) -> None:
@@ -211,6 +216,7 @@ class ComputeEngine(wiring.Component):
             ],
             contexts.slice.eq(control.slice),
             contexts.timeout.eq(control.timeout),
+            contexts.placed.eq(self.placement.placed.valid),
             tasks.overdue.eq(contexts.overdue),
             contexts.mend.eq(control.mend),
             contexts.waiting.eq(tasks.waiting),
@@ -219,6 +225,21 @@ class ComputeEngine(wiring.Component):
             control.context.eq(contexts.context),
             [getattr(tasks, name).eq(getattr(contexts, name)) for name in _OF_CONTEXT],
         ]
+
+    def _restore(self, m: Module) -> None:
+        """Whether blocks are being restored: from the time they are sent to an SM, or an SM reads
+        their state, until `_RESTORE_CYCLES` later."""
+        left = Signal(range(_RESTORE_CYCLES + 1), name="restore_cycles")
+        events = [
+            link.block.valid & link.block.p.restores | read.request.valid & read.request.p.physical
+            for link, read in zip(self.placement.sm, self.sm_read, strict=True)
+        ]
+        restores = Signal(name="restores")
+        m.d.sync += [
+            restores.eq(Cat(events).any()),
+            left.eq(Mux(restores, _RESTORE_CYCLES, left - left.bool())),
+        ]
+        m.d.comb += self.contexts.restoring.eq(restores | left.bool())
 
     def _sms(self, m: Module) -> None:
         tasks, placement = self.tasks, self.placement

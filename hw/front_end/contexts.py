@@ -25,7 +25,17 @@ from signalbox.hw.records.translation import MmuPort
 from signalbox.hw.registers import MmuOperation, PreemptionLevel
 from signalbox.hw.task_unit.word_access import WordAccess
 
-__all__ = ["Contexts", "context_setting"]
+__all__ = ["Contexts", "context_setting", "hold_bits"]
+
+_ALLOWANCE = 4
+"""Cycles per beat of the state of all SMs, within which it should be restored."""
+
+
+def hold_bits(config: Config) -> int:
+    """Binary logarithm of the maximum number of cycles of a turn that are not part of the slice."""
+    beats = config.sms * config.place_bytes * 8 // config.data_width
+    return (_ALLOWANCE * beats).bit_length()
+
 
 _VIDEO = 0
 """Target of a page directory in this machine's memory."""
@@ -65,7 +75,11 @@ class Contexts(wiring.Component):
     Members
     -------
     settings : in, per context: its `context_setting`.
-    slice : in, time slice in cycles while other contexts wait; counted from `active` on.
+    slice : in, time slice in cycles while other contexts wait, at least 1. Counted from the first
+        block of the turn on, without cycles in which blocks are `restoring`; in all, these two
+        extend a turn by 2^`hold_bits` cycles at most.
+    placed : in, strobe: a block is sent to an SM.
+    restoring : in, with preemption: the state of blocks is being read from memory.
     timeout : in, cycles from `leave` to `overdue`; 0: never.
     waiting : in, per context: one of its lists is not empty.
     empty : in, no kernel row is occupied and no task is on its way into one.
@@ -93,6 +107,8 @@ class Contexts(wiring.Component):
         super().__init__({
             "settings": In(context_setting()).array(config.contexts),
             "slice": In(32),
+            "placed": In(1),
+            **({"restoring": In(1)} if config.preemption else {}),
             "timeout": In(32),
             "waiting": In(config.contexts),
             "empty": In(1),
@@ -281,10 +297,10 @@ class Contexts(wiring.Component):
     def _run(self, m: Module, requests: Signal) -> None:
         """Run until another context is due."""
         count = Signal(32)
-        over = Signal()
+        over, counts = Signal(name="over"), self._counts(m)
         mine, others = (requests & self._turn).any(), (requests & ~self._turn).any()
-        m.d.comb += over.eq(count >= self.slice)
-        m.d.sync += count.eq(Mux(self.active, count + ~over, 0))
+        m.d.comb += over.eq((count >= self.slice) & count.any())
+        m.d.sync += count.eq(Mux(self.active, count + (counts & ~over), 0))
         left = Signal(32)
         m.d.sync += [
             left.eq(Mux(self.leave, left - left.bool(), self.timeout)),
@@ -300,6 +316,18 @@ class Contexts(wiring.Component):
             with m.If(self.empty):
                 m.d.sync += self.active.eq(0)
                 m.next = "NONE"
+
+    def _counts(self, m: Module) -> Value:
+        """Whether this cycle is part of the slice. Otherwise a context whose slice is shorter than
+        the restoring of its blocks would never execute anything."""
+        begun, held = Signal(name="begun"), Signal(hold_bits(self._config) + 1, name="held")
+        restoring = self.restoring if self._config.preemption else Const(0)
+        counts = (begun & ~restoring) | held[-1]
+        m.d.sync += [
+            begun.eq(self.active & (begun | self.placed)),
+            held.eq(Mux(self.active, held + ~counts, 0)),
+        ]
+        return counts
 
     def _place(self, m: Module) -> None:
         """Policy of tasks that leave the choice to the context; preemption."""

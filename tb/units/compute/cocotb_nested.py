@@ -8,8 +8,8 @@ from signalbox.hw.errors import Refusal
 from signalbox.hw.qmd import SkedCheck
 from signalbox.tb.models.tasks import record_of
 from signalbox.tb.units.compute.launch import Launch
-from signalbox.tb.units.compute.nested_testbench import DEPTH, NestedTestbench
-from signalbox.tb.units.compute.saving_steps import state_writes
+from signalbox.tb.units.compute.nested_testbench import DEPTH, NestedTestbench, Sum
+from signalbox.tb.units.compute.saving_steps import state_writes, turns
 from signalbox.tb.units.compute.testbench import CONFIG
 
 
@@ -86,6 +86,24 @@ async def child_first(dut: Any) -> None:
     places = [tb.order.index(one.number) for one in line]
     assert places[0] <= 2 * CONFIG.sms * CONFIG.sm_blocks, tb.order
     assert places[1] <= places[0] + CONFIG.sms * CONFIG.sm_blocks, tb.order
+
+
+@cocotb.test()
+@cocotb.parametrize(slice_cycles=[1, 600])
+async def short_slices(dut: Any, slice_cycles: int) -> None:
+    """Contexts that wait for children run even if it takes longer than their slice to restore
+    their blocks: the slice begins with the first block, and restoring does not count."""
+    tb = await NestedTestbench(dut).start()
+    tb.context(1, range(CONFIG.asids), nesting=DEPTH)
+    tb.drive(control__slice=slice_cycles)
+    tasks = []
+    for n in range(2):
+        job = Sum(n, (), 1, warps=4, delay=9000, cycles=9000, shared=CONFIG.sm_shared)
+        tasks.append(Launch(n, job, asid=1 + n, priority=5, context=n))
+        tb.launch(tasks[-1])
+    await turns(tb, tasks, 200_000)
+    await tb.finish()
+    tb.check_all()
 
 
 @cocotb.test()

@@ -93,6 +93,7 @@ class Sum:
     delay : cycles until its first launch.
     blocks : blocks of the grid, at most 16.
     faults : its first warp faults, instead of storing its results.
+    shared : bytes of shared memory.
     """
 
     number: int
@@ -107,6 +108,7 @@ class Sum:
     barrier: bool = False
     blocks: int = 1
     faults: bool = False
+    shared: int = 0
 
     @property
     def _below(self) -> list["Sum"]:
@@ -164,7 +166,7 @@ class Sum:
             "block": (32 * self.warps, 1, 1),
             "program": _PROGRAM,
             "registers": registers(_SUM),
-            "shared": 0,
+            "shared": self.shared,
             "barrier": self.barrier,
             "constants": self._arguments,
             "constant_bytes": 64,

@@ -2,17 +2,17 @@
 
 import pytest
 
-from signalbox.hw.config import CONFIGS
 from signalbox.hw.front_end.contexts import Contexts
 from signalbox.tb.simulation.runner import simulate
+from signalbox.tb.units.front_end.contexts_testbench import CONFIG
 
 
 @pytest.mark.smoke
 def test_contexts(simulator: str) -> None:
     simulate(
-        Contexts(CONFIGS["default"]),
+        Contexts(CONFIG),
         "signalbox.tb.units.front_end.cocotb_contexts",
         simulator=simulator,
         name="work-contexts",
-        minimum=10,
+        minimum=14,
     )
