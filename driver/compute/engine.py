@@ -32,6 +32,10 @@ from signalbox.hw.registers import KillScope, PreemptionLevel
 
 __all__ = ["ComputeEngine", "ComputeSettings"]
 
+_TIMEOUT_CYCLES, _CYCLES_PER_BEAT = 1_000_000, 8
+"""Default time-out of contexts: the larger of a number of cycles, and of cycles for each beat of
+the state of all SMs."""
+
 _KILL_POLL_CYCLES = 50
 """Cycles between two polls of a kill request in progress."""
 
@@ -45,7 +49,8 @@ class ComputeSettings:
     waiting : maximum number of waiting tasks of one priority in each context.
     slice_cycles : time slice of a context, in cycles.
     timeout_cycles : cycles from the end of a context's slice until its tasks that still have blocks
-        on SMs are killed (TASK_TIMEOUT); 0: never.
+        on SMs are killed (TASK_TIMEOUT); 0: never. Default: 1,000,000, or 8 for each beat of the
+        state of all SMs if that is more, so that all can be saved.
     placement : default placement of contexts; None for that of the environment variable
         SIGNALBOX_PLACEMENT.
     urgency : default urgency of contexts.
@@ -56,7 +61,7 @@ class ComputeSettings:
 
     waiting: int = 64
     slice_cycles: int = 20_000
-    timeout_cycles: int = 1_000_000
+    timeout_cycles: int | None = None
     placement: Placement | str | None = None
     urgency: Urgency | str = Urgency.DRAIN
     level: PreemptionLevel | str = PreemptionLevel.CTA
@@ -92,6 +97,10 @@ class ComputeEngine(Launcher):
         super().__init__(control.machine, info, fences)
         self._control, self._memory, self._spaces = control, memory, spaces
         self._settings = settings
+        beats = 8 * info.sms * info.save_place_bytes // info.data_width
+        default_timeout = max(_TIMEOUT_CYCLES, _CYCLES_PER_BEAT * beats)
+        given = settings.timeout_cycles
+        self._timeout_cycles = default_timeout if given is None else given
         self._pending: int | None = None
         """Limit of pending launches, once it is known."""
         default = settings.policy
@@ -140,7 +149,7 @@ class ComputeEngine(Launcher):
         if self._system is not None:
             await self._lists.place(self._system, await self._spaces.acquire(self._system))
         await self._control.write("CONTEXT_SLICE", self._settings.slice_cycles)
-        await self._control.write("CONTEXT_TIMEOUT", self._settings.timeout_cycles)
+        await self._control.write("CONTEXT_TIMEOUT", self._timeout_cycles)
         await self.contexts.open()
         await self._control.write("TASK_STATUS", WARP_FAULT=1, LOST=1, CHILD=1)
 

@@ -17,9 +17,11 @@ def whole(value: SupportsIndex, what: str) -> int:
 
 
 def make_whole(settings: Any) -> None:
-    """Make the fields of type int of a new dataclass ints; those of numpy lack methods, and
-    overflow. Raises `TypeError` unless they are whole numbers."""
+    """Make the fields of type int, and those of type int or None that are not None, of a new
+    dataclass ints; those of numpy lack methods, and overflow. Raises `TypeError` unless they are
+    whole numbers."""
     for field in fields(settings):
-        if field.type is int:
-            number = whole(getattr(settings, field.name), field.name)
-            object.__setattr__(settings, field.name, number)  # it may be frozen
+        value = getattr(settings, field.name)
+        if field.type is int or (field.type == int | None and value is not None):
+            # It may be frozen.
+            object.__setattr__(settings, field.name, whole(value, field.name))

@@ -105,6 +105,29 @@ def test_registers(name):
     asyncio.run(main())
 
 
+@pytest.mark.parametrize(
+    ("config", "cycles"),
+    [
+        (Config(), 1_000_000),
+        (
+            Config(sms=132, sm_shared=233_472, sm_registers=65_536, save_places=16),
+            132 * 122 * 4096 // 2,
+        ),
+    ],
+)
+def test_default_timeout(config: Config, cycles: int):
+    """The default time-out lets a machine save the blocks of all its SMs: it is 8 cycles for each
+    beat of 16 bytes of a large state."""
+    machine = FakeMachine(config)
+
+    async def main():
+        device = await Device.open(machine)
+        assert machine.compute.words["CONTEXT_TIMEOUT"] == cycles
+        await device.close()
+
+    asyncio.run(main())
+
+
 def test_high_asid():
     """An ASID beyond the instance block allows copies but no launches."""
     machine = FakeMachine(Config(memory_bytes=SPACE, asids=128))
