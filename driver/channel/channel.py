@@ -216,7 +216,7 @@ class Channel(CommandChannel):
 
     async def raise_priority(self, priority: int) -> None:
         """See `CommandChannel.raise_priority`. Raises `DeviceError` if the channel is closed."""
-        self._check_open()
+        self.check_open()
         if priority > self.settings.priority:
             raised = replace(self.settings, priority=priority)
             await self._configure(raised)
@@ -274,7 +274,7 @@ class Channel(CommandChannel):
     async def set_slice(self, cycles: int) -> None:
         """Set the time slice, 1 … 2^31 cycles. Raises `ValueError`; `DeviceError` if the channel is
         closed."""
-        self._check_open()
+        self.check_open()
         if not 1 <= cycles <= 1 << 31:
             raise ValueError(f"cycles = {cycles} is outside 1 … 2^31")
         await self._write("SLICE", cycles)
@@ -293,7 +293,7 @@ class Channel(CommandChannel):
                 f"{len(dwords)} dwords are more than the {self.largest_segment} of one submission; "
                 "split them, or give channels more pushbuffer_bytes"
             )
-        self._check_open()
+        self.check_open()
         while not self._fits(len(dwords)):
             await self._recycle()
         self._append(dwords, sync=sync)
@@ -302,7 +302,7 @@ class Channel(CommandChannel):
         """Submit a segment that the caller has written to virtual address `va` of the channel's
         space. It must stay there until it has been executed. Raises `ChannelError` as `enqueue`."""
         async with self.turn():
-            self._check_open()
+            self.check_open()
             while self._full():
                 await self._recycle()
             self._push(va, dwords, sync)
@@ -351,7 +351,7 @@ class Channel(CommandChannel):
     async def _recycle(self) -> None:
         """Free segments; wait if there is no progress. Raises `ChannelError` if the channel is
         halted, `DeviceError` if it is closed."""
-        self._check_open()
+        self.check_open()
         if self.failure is not None:
             raise self.failure
         before = self._started, len(self._segments)
@@ -397,7 +397,7 @@ class Channel(CommandChannel):
         return await self.control.read_channel(self.index, "METHODS")
 
     async def _executed(self) -> int:
-        """The same since the channel's start, without the modulus."""
+        """Number of methods executed since the channel's start, beyond 2^32, too."""
         ahead = await self.executed() - self._methods
         return self._methods + (ahead + _HALF) % (2 * _HALF) - _HALF
 
@@ -443,7 +443,7 @@ class Channel(CommandChannel):
             idle = not status["PENDING"] and not running
             if await self.update() == self._submitted and idle:
                 return
-            self._check_open()
+            self.check_open()
             executed = await self.executed()
             waited = 0 if executed != seen or running else waited + poll
             seen = executed
@@ -491,7 +491,8 @@ class Channel(CommandChannel):
                 self.tasks.failed(error)
             return error
         copy = await self._failed_copy(failure)
-        failure.fault = await faults.claim(asid, failure, None if copy is None else copy.touches)
+        await faults.read_for(failure)
+        failure.fault = faults.take(asid, failure, None if copy is None else copy.touches)
         return failure
 
     async def failed_copy(self) -> LaunchedCopy | None:
@@ -510,7 +511,7 @@ class Channel(CommandChannel):
         error. Raises `RepeatError` if the copy cannot be repeated; `skip` then continues after it.
         Raises `DeviceError` if the channel is closed.
         """
-        self._check_open()
+        self.check_open()
         failure = await self.check()
         if failure is not None and failure.repeatable:
             left = await self._repeat(failure)
@@ -552,7 +553,7 @@ class Channel(CommandChannel):
         """Clear the error and resume. `method` (byte offset) is executed instead of the held one,
         if there is one. An interrupted call leaves the held method as it was, replaced, or replaced
         by a NOP. Raises `DeviceError` if the channel is closed."""
-        self._check_open()
+        self.check_open()
         held = await self.control.read_channel_fields(self.index, "METHOD0")
         if held["VALID"]:
             failure = await self.check()

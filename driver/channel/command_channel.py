@@ -80,7 +80,7 @@ class CommandChannel(ABC):
         dwords than `largest_segment`, `DeviceError` if the channel is closed.
         """
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
         """Raise `DeviceError` if the channel is closed."""
         if self.closed:
             raise DeviceError(f"channel {self.index} is closed")

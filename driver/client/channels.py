@@ -88,13 +88,13 @@ class ClientChannel(CommandChannel):
             raise ValueError(
                 f"{len(dwords)} dwords are more than the {self.largest_segment} of one submission"
             )
-        self._check_open()
+        self.check_open()
         data = Pushbuffer().raw(*dwords).to_bytes()
         while self._full() or (start := self._segments.place(self._submitted, len(data))) is None:
             if self.failure is not None:
                 raise self.failure
             await self._connection.news()
-            self._check_open()
+            self.check_open()
         number = self._submitted
         self._submitted += 1
         self._untaken.append(number)

@@ -75,7 +75,7 @@ class FaultLog:
                 self._lost = error
 
     async def read_for(self, error: ChannelError) -> None:
-        """The same, if the error may be due to a fault."""
+        """Read new records if the error may be due to a fault."""
         if error.cause in _REQUESTERS:
             await self.read()
 
@@ -91,17 +91,6 @@ class FaultLog:
         lost, self._lost = self._lost, None
         if lost is not None:
             raise lost
-
-    async def claim(
-        self,
-        asid: int,
-        error: ChannelError,
-        touches: Callable[[int], bool] | None = None,
-        va: int | None = None,
-    ) -> TranslationFault | None:
-        """Call `read_for`, then `take`."""
-        await self.read_for(error)
-        return self.take(asid, error, touches, va)
 
     def take(
         self,

@@ -85,7 +85,8 @@ class WarpFaults:
 
     async def forget(self, asid: int) -> None:
         """Drop the faults of an ASID so far: they do not belong to its next holder."""
-        await self.claim(asid, lambda at: True)
+        await self.read()
+        self.take(asid, lambda at: True)
 
     async def read(self) -> None:
         """Read the recorded fault, if there is one, so that the machine can record the next."""
@@ -104,11 +105,6 @@ class WarpFaults:
             self._faults.append(WarpFault(cause, *where))
             # Last: a call that is interrupted before may read the fault twice, but loses none.
             await self._control.write("TASK_STATUS", WARP_FAULT=1)
-
-    async def claim(self, asid: int, mine: Callable[[int], bool]) -> WarpFault | None:
-        """Call `read`, then `take`."""
-        await self.read()
-        return self.take(asid, mine)
 
     def take(self, asid: int, mine: Callable[[int], bool]) -> WarpFault | None:
         """Find the fault of a task of `asid` among those read; None if the machine recorded none.

@@ -263,8 +263,7 @@ class Calls:
                 f"{application}"
             )
         channel = application.channel(request.channel).channel
-        if channel.closed:  # a call to close it has failed
-            raise DeviceError(f"channel {channel.index} is closed")
+        channel.check_open()  # it is closed if a call to close it has failed
         if request.dwords > channel.largest_segment:
             raise ValueError(f"{request.dwords} dwords are more than {channel.largest_segment}")
         if application.queued >= self._settings.queue_each:

@@ -1,8 +1,9 @@
 """Faults of warps: read from the registers, claimed by tasks (HOST-10)."""
 
 import asyncio
+from collections.abc import Callable
 
-from signalbox.driver.faults.warp_fault import WarpFaults
+from signalbox.driver.faults.warp_fault import WarpFault, WarpFaults
 from signalbox.driver.platform.control_port import ControlPort
 from signalbox.hw.errors import CoreCause
 from signalbox.tb.driver.fakes.machine import FakeMachine
@@ -19,6 +20,12 @@ def tell(machine: FakeMachine, cause: int, asid: int, at: int, va: int) -> None:
         words[f"WARP_FAULT_{name}_HI"] = value >> 32
 
 
+async def claim(faults: WarpFaults, asid: int, mine: Callable[[int], bool]) -> WarpFault | None:
+    """Read and take, as a task that has failed does."""
+    await faults.read()
+    return faults.take(asid, mine)
+
+
 def test_claim():
     """Each task claims only faults of its address space and program; reading a fault lets the
     machine report the next."""
@@ -26,13 +33,13 @@ def test_claim():
 
     async def main():
         faults = WarpFaults(ControlPort(machine))
-        assert await faults.claim(3, lambda at: True) is None
+        assert await claim(faults, 3, lambda at: True) is None
         tell(machine, 5, 3, 0x1_2345_6780, 0x1_FFFF_FFFF_F004)
         await faults.read()
         assert not machine.compute.words["TASK_STATUS"]
         tell(machine, 8, 4, 0x1000, 0x77)
-        assert await faults.claim(3, lambda at: at == 0x1000) is None
-        found = await faults.claim(3, lambda at: at == 0x1_2345_6780)
+        assert await claim(faults, 3, lambda at: at == 0x1000) is None
+        found = await claim(faults, 3, lambda at: at == 0x1_2345_6780)
         assert found is not None and (found.sm, found.asid) == (131, 3)
         assert (found.index, found.block) == (5, (7, 8, 9))
         assert (found.cause, found.va) == (CoreCause.MEMORY_FAULT, 0x1_FFFF_FFFF_F004)
@@ -40,7 +47,7 @@ def test_claim():
         (other,) = faults.unclaimed
         assert (other.cause, other.va) == (CoreCause.MASK_STACK, None)
         tell(machine, 13, 4, 0x1008, 0)
-        tell_again = await faults.claim(4, lambda at: True)
+        tell_again = await claim(faults, 4, lambda at: True)
         assert tell_again is other and faults.unclaimed == ()
 
     asyncio.run(main())
@@ -52,7 +59,7 @@ def test_unknown_cause():
     async def main():
         faults = WarpFaults(ControlPort(machine))
         tell(machine, 13, 0, 0x1000, 0)
-        found = await faults.claim(0, lambda at: True)
+        found = await claim(faults, 0, lambda at: True)
         assert found is not None and found.cause == 13
         assert (
             found.text("line 3")

@@ -31,7 +31,7 @@ class AccessControl(wiring.Component):
         after its acceptance, a write one cycle later; a start also waits for `is_idle` and `edit`,
         a clear for `edit` and `recording`.
     resume : in, strobe: CLEAR_FAULTED for channel `target`. Pending ones and accesses take
-        turns, so neither hold back the other.
+        turns, so neither holds the other back.
     channel : out, of the access.
     word : out, 6 bits, its register.
     data : out, 32 bits, value to be written.

@@ -45,7 +45,8 @@ _PRIORITY = CHANNEL["CONFIG"].field("PRIORITY")
 
 _REST = 64
 """Room that a channel's methods leave for further outstanding tasks: those launched at the end of
-tasks, each of which takes the place of one about to end."""
+tasks, each of which takes the place of one about to end. With nested launches, there is also room
+for all children, so that the shown count seldom saturates."""
 
 FAIR_TURN = 16
 """Every 16th turn goes to the oldest method, whatever the priorities."""
