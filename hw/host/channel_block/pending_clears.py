@@ -5,14 +5,15 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
-from signalbox.hw.lib.onehot import encode, lowest
+from signalbox.hw.lib.arbiter import SteadyRoundRobin
+from signalbox.hw.lib.onehot import encode
 from signalbox.hw.records.channel import channel_event
 
 __all__ = ["PendingClears"]
 
 
 class PendingClears(wiring.Component):
-    """Owns, per channel, whether a CLEAR_FAULTED for it is pending. The lowest channel comes first.
+    """Owns, per channel, whether a CLEAR_FAULTED for it is pending. Channels take turns.
 
     Members
     -------
@@ -35,9 +36,9 @@ class PendingClears(wiring.Component):
         m = Module()
         channels = self._config.channels
         pending = Signal(channels)
-        first = Signal(channels)
-        m.d.comb += first.eq(lowest(pending))
-        m.d.sync += [self.due.eq(pending.any()), self.target.eq(encode(first))]
+        m.submodules.turns = turns = SteadyRoundRobin(channels)
+        m.d.comb += [turns.requests.eq(pending), turns.advance.eq(self.taken)]
+        m.d.sync += [self.due.eq(turns.grant.any()), self.target.eq(encode(turns.grant))]
         with m.If(self.taken):
             m.d.sync += pending.bit_select(self.target, 1).eq(0)
         with m.If(self.resume.valid & (self.resume.target < channels)):

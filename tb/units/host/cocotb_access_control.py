@@ -43,3 +43,22 @@ async def in_turn(dut: Any, halted: bool) -> None:
     assert max(late - early for early, late in turns) <= ACCESS + CLEAR
     between = [sum(early < one <= late for one in clears) for early, late in turns]
     assert {*between[2:]} == {int(halted)}, between
+
+
+@cocotb.test(skip=CONFIG.channels < 3)
+async def each_target_in_turn(dut: Any) -> None:
+    """While there is always a CLEAR_FAULTED for two channels, one for a third comes third."""
+    tb = Testbench(dut, component(AccessControl, CONFIG))
+    tb.drive(is_enabled=1, is_idle=1, is_halted=1, edit__ready=1, port__response__ready=1)
+    await tb.start()
+    last = CONFIG.channels - 1
+    cleared: list[int] = []
+    for cycle in range(300):
+        target = last if cycle == 100 else cycle % 2
+        tb.drive(resume={"valid": 1, "channel": 0, "target": target})
+        await tb.step()
+        if tb.get("cleared"):
+            cleared.append(tb.get("channel"))
+            if cycle < 100:
+                cleared.clear()
+    assert last in cleared[:4], cleared

@@ -55,7 +55,7 @@ def test_fetch(simulator: str, size: str) -> None:
 
 @pytest.mark.parametrize("size", tiers(["tiny", "default", "large"], nightly=["tiny", "large"]))
 def test_access_control(simulator: str, size: str) -> None:
-    run(AccessControl(CONFIGS[size]), "access_control", simulator, size, 2)
+    run(AccessControl(CONFIGS[size]), "access_control", simulator, size, 2 if size == "tiny" else 3)
 
 
 @pytest.mark.parametrize(
