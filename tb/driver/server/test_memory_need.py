@@ -32,6 +32,7 @@ async def one_application(config: Config, settings: ServerSettings) -> None:
         ("default", {}),
         ("default", {"context_each": True, "level": "wfi"}),
         ("copies", {}),
+        ("large", {}),
     ],
 )
 def test_least_memory(name: str, settings: dict[str, Any]):
