@@ -20,7 +20,7 @@ from collections.abc import Coroutine, Generator, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, SupportsIndex
 
 from signalbox.driver.compute.tasks import Task
 from signalbox.driver.device import Device
@@ -57,6 +57,10 @@ class Blocking:
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._inner)
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        """Raise `TypeError`: neither the event loop nor the machine can be copied."""
+        raise TypeError(f"{self!r} cannot be copied or pickled")
 
     def __getattr__(self, name: str) -> Any:
         return self._wrapped(getattr(self._inner, name))

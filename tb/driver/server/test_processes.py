@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import copy
 import os
+import pickle
 import random
 import signal
 import socket
@@ -185,6 +187,13 @@ def test_blocking_objects(tmp_path: Path):
         assert buffer.mappings[0].space == device.space
         assert str(stream).startswith("mine (priority 0")
         assert buffer in [mapping.buffer for mapping in device.space]
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_blocking_objects_are_not_copied(tmp_path: Path, copied: Callable[[object], object]):
+    with server(tmp_path) as running, blocking.connect(running.path) as device:
+        with pytest.raises(TypeError, match="cannot be copied or pickled"):
+            copied(device.stream(name="mine"))
 
 
 def test_device_of_an_event_loop(tmp_path: Path):
