@@ -4,14 +4,15 @@ Rows are the layers of `[tool.importlinter]` in pyproject.toml, which `make lint
 run downwards. An arrow that other arrows imply is left out.
 """
 
+import argparse
 import tomllib
 from collections.abc import Sequence
-from pathlib import Path
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from signalbox.hw.options import program
 from signalbox.tb.folders import ROOT, shown
 
 __all__ = ["arrows", "layers", "main"]
@@ -79,15 +80,19 @@ def _draw(axes: Axes, package: str) -> None:
     axes.axis("off")
 
 
-def main(out: Path = OUT) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Draw both packages side by side."""
+    parser = argparse.ArgumentParser(
+        prog=program("signalbox.tb.tools.rooms"), description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.parse_args(arguments)
     matplotlib.rcParams["svg.hashsalt"] = "signalbox"  # makes the file reproducible
     figure = Figure(figsize=(12, 8.5), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(6, 3))
     _draw(left, "hw")
     _draw(right, "driver")
-    figure.savefig(out, metadata={"Date": None})
-    print(shown(out))
+    figure.savefig(OUT, metadata={"Date": None})
+    print(shown(OUT))
 
 
 if __name__ == "__main__":

@@ -71,3 +71,10 @@ def test_picture_is_up_to_date():
     text = rooms.OUT.read_text()
     drawn = [room for name in ("hw", "driver") for row in rooms.layers(name) for room in row]
     assert [room for room in drawn if f"<!-- {room} -->" not in text] == []
+
+
+def test_help_draws_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.setattr(rooms, "_draw", lambda *_: pytest.fail("it draws"))
+    with pytest.raises(SystemExit) as ended:
+        rooms.main(["--help"])
+    assert not ended.value.code and "usage:" in capsys.readouterr().out
