@@ -74,7 +74,6 @@ class Device:
         self.channels, self.completion = services.channels, services.completion
         self.clock = services.clock
         self._streams: list[Stream] = []
-        self._ended = False
 
     @classmethod
     async def open(
@@ -146,7 +145,7 @@ class Device:
     async def close(self, *, drain: bool = False) -> None:
         """Kill all tasks, close all channels and address spaces, disable and clear interrupts, and
         free the driver's own memory. Buffers are not freed. The device cannot be used afterwards;
-        a further call does nothing.
+        a further call does nothing, and one beside another waits for it.
         `drain`: work submitted to streams is executed first.
 
         A client leaves its server and returns all of its memory; this can raise `ServerError`.
@@ -155,10 +154,7 @@ class Device:
         nothing else is. Raises `FaultBufferError` if a fault record does not end; the driver's own
         memory is not freed then. A call that has failed, or was interrupted, can be repeated.
         """
-        if self._ended:  # the machine may have another driver by now
-            return
         await self._owner.close(drain=drain)
-        self._ended = True
         for stream in self._streams:
             stream.closed = True
 

@@ -25,6 +25,7 @@ from signalbox.driver.protocol.messages import (
     Leave,
     Number,
     ReadTime,
+    Result,
     Welcome,
 )
 from signalbox.driver.runtime.clock import Clock
@@ -60,6 +61,7 @@ class SharedMachine:
             launcher = ClientLauncher(connection, machine, spaces, fences.of, welcome)
         self.space: AddressSpace = spaces.create("device")
         self._fences = fences
+        self._leaving = self._left = False
         self.services = Services(
             machine=machine,
             info=info,
@@ -101,8 +103,17 @@ class SharedMachine:
 
     async def close(self, *, drain: bool = False) -> None:
         """Leave the server: queued commands are executed (`drain`) or dropped, tasks are killed,
-        memory is returned. Raises `ServerError`."""
+        memory is returned. A further call does nothing, and one beside another waits for its
+        answer. Raises `ServerError`."""
+        if self._leaving:
+            while not self._left:
+                await self._connection.news()
+            return
+        self._leaving = True
         try:
-            await self._connection.call(Leave(drain), Done)
+            await self._connection.call(Leave(drain), Done, self._answered)
         finally:
             self._connection.close()
+
+    def _answered(self, _: Result) -> None:
+        self._left = True

@@ -23,6 +23,7 @@ from signalbox.driver.memory.fence import FencePools
 from signalbox.driver.memory.mmu_registers import MmuRegisters
 from signalbox.driver.memory.physical import Memory
 from signalbox.driver.platform.control_port import ControlPort
+from signalbox.driver.platform.fair_lock import FairLock
 from signalbox.driver.platform.info import DeviceError, DeviceInfo
 from signalbox.driver.platform.machine import Machine
 from signalbox.driver.runtime.channel_pool import ChannelPool
@@ -108,6 +109,7 @@ class OwnMachine:
             compute=self.compute,
             runlist=runlist,
         )
+        self._closing, self._closed = FairLock(machine), False
 
     @classmethod
     async def open(
@@ -147,6 +149,14 @@ class OwnMachine:
 
     async def close(self, *, drain: bool = False) -> None:
         """See `Device.close`."""
+        async with self._closing:
+            if not self._closed:  # the machine may have another driver by now
+                await self._end(drain)
+                self._closed = True
+
+    async def _end(self, drain: bool) -> None:
+        """Close the machine, within `_closing`. A call that has failed, or was interrupted, can be
+        repeated."""
         if drain:
             for channel in list(self.channels.values()):
                 await channel.drain()

@@ -1532,6 +1532,23 @@ def test_closed_twice():
     run(body)
 
 
+@pytest.mark.parametrize("turns", MOMENTS)
+def test_closed_by_two_at_once(turns: int):
+    """Each of two calls returns once the device is closed, even if the other is interrupted."""
+
+    async def body(device, machine):
+        await (await device.stream()).synchronize()
+        first = asyncio.ensure_future(device.close())
+        await asyncio.sleep(0)
+        await interrupt(device.close(), turns)
+        second = asyncio.ensure_future(device.close())
+        await asyncio.wait([first, second], return_when=asyncio.FIRST_COMPLETED)
+        assert device.memory.free_bytes == device.memory.size - device.memory.base
+        await asyncio.gather(first, second)
+
+    run(body)
+
+
 def test_close_waits():
     """Memory of a channel stays allocated while the hardware may still write it."""
 

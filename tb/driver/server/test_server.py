@@ -343,6 +343,24 @@ def test_a_halted_channel_holds_only_itself():
     serve(run)
 
 
+@pytest.mark.parametrize("cycles", [0, 1, 5, 20, 100, 1000])
+def test_left_by_two_at_once(cycles: int):
+    """Each of two calls of `Device.close` returns once the application has left."""
+
+    async def run(session: Session) -> None:
+        device = await session.client()
+        await session.works(device)
+
+        async def close(after: int) -> None:
+            await session.machine.wait_cycles(after)
+            await device.close()
+            assert not session.server.applications
+
+        await asyncio.gather(close(1), close(1 + cycles))
+
+    serve(run)
+
+
 @pytest.mark.parametrize("drain", [True, False])
 def test_leaving(drain: bool):
     """An application that leaves has its queued work executed or dropped, as it asks (SHARE-8)."""
