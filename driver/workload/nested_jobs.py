@@ -147,7 +147,11 @@ async def _merge_sort(
 ) -> NestedJob:
     words = numbers.integers(0, 1 << 32, n + GUARD // 4, np.uint32)
     data = await device.upload(words, space=stream.space, name="words to sort")
-    job = await MergeSort.prepare(device, stream, data, n)
+    try:
+        job = await MergeSort.prepare(device, stream, data, n)
+    except BaseException:
+        await device.free(data)
+        raise
     return NestedJob(job.family, job.launch, _expected(data, np.sort(words[:n])), data)
 
 

@@ -1,6 +1,7 @@
 """Runs a workload on a device, verifies every byte, and records when each copy and kernel ended."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -143,11 +144,24 @@ class Replay:
         return sum(work.done.recorded and work.done.query() for work in self._work.values())
 
     async def run(self) -> Result:
-        """Run the workload and verify every byte. Call once.
+        """Run the workload and verify every byte. Call once. A run that has ended, or failed,
+        leaves nothing behind, except for `ChannelError`: work waits behind it.
 
         Raises `VerifyError`, `ChannelError`, `OutOfMemory`, `OutOfAsids`, `OutOfContexts`,
         `DeviceError`.
         """
+        try:
+            result = await self._run()
+        except ChannelError:
+            raise
+        except Exception:
+            with suppress(Exception):  # the first error is the one to report
+                await self._free()
+            raise
+        await self._free()
+        return result
+
+    async def _run(self) -> Result:
         device, machine = self._device, self._device.machine
         device.set_limit(Limit.NESTING_DEPTH, self._workload.limits.nesting_depth)
         device.set_limit(Limit.PENDING_LAUNCHES, self._workload.limits.pending_launches)
@@ -164,9 +178,7 @@ class Replay:
         await Agenda(self._actions(order, start), self._repairs.wait_until, machine.now).run()
         await self._synchronize()
         self._verify()
-        result = self._result([self._work[request.key] for request in order], spaces, start)
-        await self._free()
-        return result
+        return self._result([self._work[request.key] for request in order], spaces, start)
 
     def _verify(self) -> None:
         """Raise `VerifyError` if a child was refused, or for wrong data."""
@@ -179,7 +191,10 @@ class Replay:
             expected.verify(title)
 
     async def _free(self) -> None:
-        """Free all memory, and close events, streams and address spaces."""
+        """Close streams, once their work has ended, then events; free all memory, and close address
+        spaces."""
+        for stream in self._streams.values():
+            await stream.close()
         for work in self._work.values():
             work.done.close()
             if isinstance(work, _Nested):
@@ -188,10 +203,9 @@ class Replay:
                 work.child.free()
         for buffer in self._buffers:
             await self._device.free(buffer)
-        for stream in self._streams.values():
-            await stream.close()
-        for space in self._workload.spaces:
-            await self._device.close_space(self._spaces[space.name])
+        for space in self._spaces.values():
+            if space is not self._device.space:
+                await self._device.close_space(space)
 
     def _actions(self, order: Sequence[Request], start: int) -> list[Action]:
         """Submissions and cancellations of a run that starts in machine cycle `start`."""

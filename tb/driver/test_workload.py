@@ -1,15 +1,20 @@
 """Workload files: contents, refused files, and verification of runs."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from signalbox import driver
 from signalbox.driver.device import Device
 from signalbox.driver.faults.channel_error import ChannelError
+from signalbox.driver.memory.physical import OutOfMemory
 from signalbox.driver.runtime.stream import Stream
+from signalbox.driver.workload.expected_data import ExpectedData
 from signalbox.driver.workload.reader import load, parse
 from signalbox.driver.workload.records import SpaceRecord
 from signalbox.driver.workload.repairs import Repairs
@@ -63,6 +68,77 @@ def test_run_again():
             left.add((device.memory.free_bytes, len(device.channels), len([*device.spaces])))
         assert len(left) == 1
         await device.close()
+
+    asyncio.run(main())
+
+
+WORK = """
+[machine]
+save_places = 8
+nested_kernels = 60
+[limits]
+nesting_depth = 4
+[[space]]
+name = "other"
+[[stream]]
+name = "t"
+space = "other"
+[[stream]]
+name = "s"
+[[copy]]
+stream = "t"
+size = 100
+[[nested]]
+name = "sort"
+kernel = "merge sort"
+stream = "s"
+n = 150
+[[kernel]]
+name = "last"
+kernel = "spin"
+stream = "t"
+grid = 1
+block = 32
+args = { CYCLES = 7 }
+"""
+
+
+def test_failed_run(monkeypatch: pytest.MonkeyPatch):
+    """A run that fails leaves nothing behind either: in its preparation, wherever memory runs out,
+    or at its end."""
+    workload = parse(WORK)
+    machine = FakeMachine(replace(workload.config, memory_bytes=SPACE))
+
+    async def main():
+        device = await Device.open(machine, workload.policy.make(None), workload.policy.settings())
+
+        def left() -> tuple[int, ...]:
+            sizes = len(device.channels), len([*device.spaces]), len(device._streams)
+            return device.memory.free_bytes, *sizes
+
+        await run(device, workload)
+        before, allocate = left(), device.memory.allocate
+        most, count = 0, 0
+
+        def scarce(*args: Any, **options: Any):
+            nonlocal count
+            count += 1
+            if count > most:
+                raise OutOfMemory("no more")
+            return allocate(*args, **options)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(device.memory, "allocate", scarce)
+            while count >= most:
+                most, count = most + 1, 0
+                with suppress(OutOfMemory):
+                    await run(device, workload)
+                assert left() == before, most
+        assert most > 20
+        monkeypatch.setattr(ExpectedData, "verify", Mock(side_effect=VerifyError("wrong")))
+        with pytest.raises(VerifyError):
+            await run(device, workload)
+        assert left() == before
 
     asyncio.run(main())
 
