@@ -14,11 +14,16 @@ __all__ = ["Workspace"]
 
 
 class Workspace:
-    """Buffers of one algorithm on a stream."""
+    """Buffers of one algorithm on a stream.
+
+    Members
+    -------
+    buffers : those that exist.
+    """
 
     def __init__(self, device: Device, stream: Stream) -> None:
         self.device, self.stream = device, stream
-        self._buffers: list[Buffer] = []
+        self.buffers: list[Buffer] = []
 
     @classmethod
     @asynccontextmanager
@@ -34,11 +39,11 @@ class Workspace:
     async def buffer(self, content: np.ndarray) -> Buffer:
         """A buffer with this content. Raises as `Device.upload`."""
         made = await self.device.upload(content, space=self.stream.space)
-        self._buffers.append(made)
+        self.buffers.append(made)
         return made
 
     async def free(self) -> None:
         """Free the buffers, once nothing runs. An interrupted call can be repeated."""
-        while self._buffers:
-            await self.device.free(self._buffers[-1])
-            self._buffers.pop()
+        while self.buffers:
+            await self.device.free(self.buffers[-1])
+            self.buffers.pop()

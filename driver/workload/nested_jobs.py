@@ -129,6 +129,11 @@ class NestedJob:
     expected: ExpectedData
     data: Buffer | None = None
 
+    @property
+    def buffers(self) -> list[Buffer]:
+        """All of its buffers."""
+        return self.family.buffers + ([] if self.data is None else [self.data])
+
     async def free(self) -> None:
         """Free its memory, once nothing runs."""
         await self.family.free()

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -265,7 +266,8 @@ class Replay:
 
     def _space_records(self) -> tuple[SpaceRecord, ...]:
         """Records of the streams' spaces and the driver's own, by ASID."""
-        mine = set(self._buffers)
+        jobs = (work.job for work in self._work.values() if isinstance(work, _Nested))
+        mine = {*self._buffers, *chain.from_iterable(job.buffers for job in jobs)}
         records = [
             SpaceRecord(
                 space.name,

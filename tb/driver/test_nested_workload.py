@@ -122,6 +122,16 @@ def test_inputs():
     assert first == again and len({*first, *other}) == 4
 
 
+@pytest.mark.parametrize(
+    ("kind", "buffers"), [("merge sort", 3), ("refinement", 4), ("breadth first", 6)]
+)
+def test_addresses(kind: str, buffers: int):
+    """The memory of an algorithm is in use in its space."""
+    more = {"levels": 2} if kind == "refinement" else {}
+    space, *_ = play(parse(READY + nested("a", kind, 16, **more))).spaces
+    assert len(space.addresses) == buffers
+
+
 @pytest.mark.parametrize("name", ["sort", "grid", "search"])
 def test_wrong_results_are_noticed(monkeypatch: pytest.MonkeyPatch, name: str):
     (spec,) = (spec for spec in load(NESTED).nested if spec.name == name)
