@@ -254,7 +254,8 @@ class ClientChannels(Channels[ClientChannel]):
         def answered(answer: Result) -> None:
             if isinstance(answer, Opened) and answer.channel not in self._channels:
                 parts = self._connection, self._machine, space, answer.channel, arena, self._welcome
-                self._channels[answer.channel] = ClientChannel(*parts, self._launcher)
+                made = self._channels[answer.channel] = ClientChannel(*parts, self._launcher)
+                self._uses[made] = 0  # unused if this call was interrupted
             else:
                 arena.free()
 
@@ -263,7 +264,7 @@ class ClientChannels(Channels[ClientChannel]):
         return self._channels[opened.channel]
 
     async def _close_unused(self) -> None:
-        """Close the channels that interrupted calls of `release` have left open."""
+        """Close the channels that interrupted calls have left open."""
         for channel in [one for one in self._channels.values() if self._unused(one)]:
             with suppress(ServerError):  # it is still active
                 await self._remove(channel.index)

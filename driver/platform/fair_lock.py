@@ -17,6 +17,11 @@ class FairLock:
         self._machine = machine
         self._queue: deque[object] = deque()
 
+    @property
+    def held(self) -> bool:
+        """Whether a task holds it."""
+        return bool(self._queue)
+
     async def __aenter__(self) -> None:
         ticket = object()
         self._queue.append(ticket)

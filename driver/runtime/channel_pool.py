@@ -1,6 +1,7 @@
 """Open channels, assigned to streams by priority and address space (COPY-22)."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Unpack
 
@@ -8,7 +9,9 @@ from signalbox.driver.channel.channel import Channel, ChannelResources
 from signalbox.driver.channel.priority_policy import Policy, PolicyError
 from signalbox.driver.channel.settings import ChannelOptions, ChannelSettings
 from signalbox.driver.commands.pushbuffer import COMPUTE_SUBCHANNEL, Pushbuffer
+from signalbox.driver.faults.channel_error import ChannelActive
 from signalbox.driver.memory.address_space import AddressSpace
+from signalbox.driver.memory.asids import OutOfAsids
 from signalbox.driver.platform.fair_lock import FairLock
 from signalbox.driver.platform.info import DeviceError, DeviceInfo
 from signalbox.driver.platform.whole import whole
@@ -103,17 +106,28 @@ class ChannelPool(Channels[Channel]):
         if not self._lasts(index):
             if index in self._channels:  # an earlier call was interrupted
                 await self._remove(index)
-            self._channels[index] = Channel(self._resources, space, index, settings)
-            await self._start(index)
+            try:
+                await self._start(index, space, settings)
+            except OutOfAsids:
+                await self._close_interrupted()
+                await self._start(index, space, settings)
             self._ready.add(index)
         channel = self._channels[index]
         if channel.space is not space:
             raise DeviceError(f"channel {index} belongs to {channel.space}, not to {space}")
         return channel
 
-    async def _start(self, index: int) -> None:
+    async def _close_interrupted(self) -> None:
+        """Close the channels whose opening or closing was interrupted: they may hold ASIDs."""
+        for index in list(self._channels):
+            if not self._lasts(index) and not self._changes(index).held:
+                with suppress(ChannelActive):
+                    async with self._changes(index):
+                        await self._remove(index)
+
+    async def _start(self, index: int, space: AddressSpace, settings: ChannelSettings) -> None:
         """Enable a channel, and give it a turn. If it fails, the channel is free again."""
-        channel = self._channels[index]
+        channel = self._channels[index] = Channel(self._resources, space, index, settings)
         try:
             await channel.open(self._first_commands())
         except Exception:

@@ -19,7 +19,7 @@ class Channels(Mapping[int, _Channel]):
     """Open channels, by number. Each belongs to one address space at a time.
 
     They include channels that are being opened or closed. If the call is interrupted, the next call
-    that needs such a channel closes it first.
+    that needs such a channel, or its ASID, closes it first.
 
     Parameters
     ----------

@@ -1718,6 +1718,25 @@ def test_cancelled_opening(turns: int):
     run(body, machine=FakeMachine(Config(channels=1, memory_bytes=SPACE)))
 
 
+@pytest.mark.parametrize("explicit", [True, False])
+@pytest.mark.parametrize("turns", MOMENTS)
+def test_cancelled_opening_in_another_space(turns: int, explicit: bool):
+    """A channel that a cancelled call has half opened gives back the only ASID when another space
+    needs it."""
+
+    async def body(device, machine):
+        other = device.create_space("other")
+        opening = device.channel(1, other) if explicit else device.stream(-1, space=other)
+        await interrupt(opening, turns)
+        if 1 in device.channels._ready:
+            await device.close_space(other)
+        stream = await device.stream()
+        await fills(device, stream)
+
+    config = Config(channels=2, asids=1, sms=0, memory_bytes=SPACE)
+    run(body, machine=FakeMachine(config), policy=PriorityPolicy(2, [1, 1]))
+
+
 @pytest.mark.parametrize("turns", MOMENTS)
 def test_cancelled_closing(turns: int):
     """The next stream, of any space, does not get a half-closed channel if the closing is

@@ -731,6 +731,22 @@ def test_interrupted_closing_behind_another():
 
 
 @pytest.mark.parametrize("turns", MOMENTS)
+def test_interrupted_opening_in_another_space(turns: int):
+    """If the opening of a channel is cancelled, the next opening in another space closes the
+    channel, the only one of the application."""
+
+    async def run(session: Session) -> None:
+        device = await session.client()
+        other = device.create_space("other")
+        await interrupt(device.stream(space=other), turns)
+        if any(stream.space is other for stream in device._streams):
+            await device.close_space(other)
+        await session.works(device)
+
+    serve(run, applications=1, channels_each=1)
+
+
+@pytest.mark.parametrize("turns", MOMENTS)
 def test_interrupted_changes_of_channels(turns: int):
     """After an opening or closing whose caller is cancelled, client and server agree on the open
     channels."""
