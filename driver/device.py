@@ -10,8 +10,9 @@ build parameters are read from the hardware's registers; none is assumed.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Unpack
 
@@ -31,7 +32,6 @@ from signalbox.driver.compute.launcher import Launcher
 from signalbox.driver.compute.tasks import CANCEL_CYCLES, Task
 from signalbox.driver.faults.fault_log import FaultLog
 from signalbox.driver.memory.address_space import AddressSpace, SpaceError
-from signalbox.driver.memory.fence import Fence
 from signalbox.driver.memory.physical import Buffer
 from signalbox.driver.platform.control_port import ControlPort
 from signalbox.driver.platform.info import DeviceError, DeviceInfo
@@ -42,6 +42,7 @@ from signalbox.driver.runtime.event import Event
 from signalbox.driver.runtime.limits import Limit
 from signalbox.driver.runtime.own_machine import OwnMachine, Scheduling
 from signalbox.driver.runtime.owner import Owner
+from signalbox.driver.runtime.services import released
 from signalbox.driver.runtime.stream import Stream, StreamError
 from signalbox.hw.config import SLOT_BYTES
 
@@ -351,9 +352,10 @@ class Device:
     async def synchronize(self) -> None:
         """Wait until everything submitted to all streams has ended. Raises as
         `Completion.wait_fence`."""
-        fences: list[tuple[Fence, int]] = []
+        ends: list[Callable[[], bool]] = []
         for stream in [*self._streams]:
             with suppress(StreamError):  # closed meanwhile, so its work has ended
-                fences.append(await stream.record_fence())
-        for fence, value in fences:
-            await self.completion.wait_fence(fence, value, tuple(self.channels.values()))
+                fence, value = await stream.record_fence()
+                ends.append(partial(released, fence, value, stream.channels))
+        for ended in ends:
+            await self.completion.wait_for(ended, tuple(self.channels.values()))

@@ -225,15 +225,18 @@ class Channel(CommandChannel):
     async def close(self) -> None:
         """Disable the channel, clear its errors, and free its memory once the hardware no longer
         uses it. Its tasks that have not ended are killed, and copies are no longer counted.
-        Submissions that wait for room, and later ones, fail. An interrupted call can be repeated.
-        Raises `ChannelActive`."""
+        Submissions that wait for room, later ones, and waits for its work fail. An interrupted call
+        can be repeated. Raises `ChannelActive`."""
         self.closed = True
-        async with self.turn(), self._checks:
-            await self._stop()
-            while counts := self._counts.restarted(await self._executed()):
-                await self._take_back(*next(iter(counts.items())))
+        try:
+            async with self.turn(), self._checks:
                 await self._stop()
-            await self._free()
+                while counts := self._counts.restarted(await self._executed()):
+                    await self._take_back(*next(iter(counts.items())))
+                    await self._stop()
+                await self._free()
+        finally:
+            self.machine.wake()
 
     async def _stop(self) -> None:
         await stop(self.control, [self.index])
@@ -433,6 +436,7 @@ class Channel(CommandChannel):
         waited, seen = 0, -1
         await self.ring_again()
         while True:
+            self.check_open()
             status = await self.control.read_channel_fields(self.index, "STATUS")
             if status["HALTED"]:
                 failure = await self.check()
@@ -443,7 +447,6 @@ class Channel(CommandChannel):
             idle = not status["PENDING"] and not running
             if await self.update() == self._submitted and idle:
                 return
-            self.check_open()
             executed = await self.executed()
             waited = 0 if executed != seen or running else waited + poll
             seen = executed

@@ -39,6 +39,7 @@ from signalbox.driver.protocol.messages import (
     Welcome,
 )
 from signalbox.driver.runtime.channels import Channels
+from signalbox.driver.runtime.services import released
 
 __all__ = ["ClientChannel", "ClientChannels", "ClientWaits"]
 
@@ -304,7 +305,7 @@ class ClientWaits:
         self, fence: Fence, value: int, channels: Sequence[CommandChannel]
     ) -> None:
         """See `Waits.wait_fence`."""
-        await self.wait_for(lambda: fence.reached(value), channels)
+        await self.wait_for(lambda: released(fence, value, channels), channels)
 
     async def wait_for(self, done: Callable[[], bool], channels: Sequence[CommandChannel]) -> None:
         """See `Waits.wait_for`. Raises `ServerError` if the connection has ended."""

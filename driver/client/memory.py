@@ -40,6 +40,9 @@ class ClientMachine:
         """Wait for the next message of the server."""
         await self._connection.news()
 
+    def wake(self) -> None:
+        """Does nothing: messages wake those who wait."""
+
     async def wait_cycles(self, cycles: int) -> None:
         """Wait for clock cycles, at least."""
         await self._connection.call(Wait(cycles), Done)

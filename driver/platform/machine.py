@@ -26,7 +26,11 @@ class Machine(Protocol):
 
     async def interrupt(self) -> None:
         """Wait until the interrupt line is 1; return at once if it already is. A rising edge wakes
-        every waiting task."""
+        every waiting task. So does `wake`."""
+        ...
+
+    def wake(self) -> None:
+        """Wake every task that waits for an interrupt, as what it waits for may never come."""
         ...
 
     async def wait_cycles(self, cycles: int) -> None:

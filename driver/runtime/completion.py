@@ -11,6 +11,7 @@ from signalbox.driver.faults.fault_log import FaultLog
 from signalbox.driver.memory.fence import Fence
 from signalbox.driver.platform.control_port import ControlPort
 from signalbox.driver.platform.info import DeviceInfo
+from signalbox.driver.runtime.services import released
 from signalbox.hw.registers import GLOBAL
 
 __all__ = ["Completion"]
@@ -55,13 +56,13 @@ class Completion:
     ) -> None:
         """Wait until `fence` is released with `value` or a later value.
 
-        Raises the `ChannelError` of any of `channels`, on which the release depends; otherwise as
-        `wait_for`.
+        Raises the `ChannelError` of any of `channels`, on which the release depends; `DeviceError`
+        if one of them is closed; otherwise as `wait_for`.
         """
-        await self.wait_for(lambda: fence.reached(value), channels)
+        await self.wait_for(lambda: released(fence, value, channels), channels)
 
     async def wait_for(self, done: Callable[[], bool], channels: Sequence[CommandChannel]) -> None:
-        """Wait until `done()`, evaluated after every interrupt.
+        """Wait until `done()`, evaluated after every interrupt and closing of a channel.
 
         Raises the `ChannelError` of any of `channels`, and `ContextBroken` if their tasks cannot
         run. An error of another channel may block this wait for ever, through a semaphore for

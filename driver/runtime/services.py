@@ -1,6 +1,6 @@
 """Parts of a device shared by its streams and events."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,7 +17,17 @@ from signalbox.driver.runtime.channels import Channels
 from signalbox.driver.runtime.clock import Clock
 from signalbox.driver.runtime.limits import Limits
 
-__all__ = ["Services", "Waits"]
+__all__ = ["Services", "Waits", "released"]
+
+
+def released(fence: Fence, value: int, channels: Iterable[CommandChannel]) -> bool:
+    """Whether a fence has been released with `value` or a later value. Raises `DeviceError` if it
+    will not be, as one of `channels`, on which the release depends, is closed."""
+    if fence.reached(value):
+        return True
+    for channel in channels:
+        channel.check_open()
+    return False
 
 
 class Waits(Protocol):
@@ -28,8 +38,8 @@ class Waits(Protocol):
     ) -> None:
         """Wait until `fence` is released with `value` or a later value.
 
-        Raises the `ChannelError` of any of `channels`, on which the release depends; otherwise as
-        `wait_for`.
+        Raises the `ChannelError` of any of `channels`, on which the release depends; `DeviceError`
+        if one of them is closed; otherwise as `wait_for`.
         """
         ...
 

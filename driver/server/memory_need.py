@@ -37,6 +37,9 @@ class _Unbuilt:
     async def interrupt(self) -> None:
         """See `Machine.interrupt`."""
 
+    def wake(self) -> None:
+        """See `Machine.wake`."""
+
     async def wait_cycles(self, cycles: int) -> None:
         """See `Machine.wait_cycles`."""
 

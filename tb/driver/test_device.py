@@ -24,6 +24,7 @@ from signalbox.driver.device import Device, DeviceError
 from signalbox.driver.faults import fault_registers
 from signalbox.driver.faults.channel_error import ChannelActive, ChannelError, ChannelTimeout
 from signalbox.driver.faults.fault_buffer import FaultBufferError
+from signalbox.driver.faults.task_error import TaskLost
 from signalbox.driver.kernels.library import SPIN
 from signalbox.driver.memory.address_space import SpaceError
 from signalbox.driver.memory.fence import Fence
@@ -1139,6 +1140,46 @@ def test_drain_beside_a_closing():
         await device.channels.close(0)
         with pytest.raises(DeviceError, match="channel 0 is closed"):
             await draining
+
+    run(body)
+
+
+def test_drain_of_a_closed_channel():
+    """It does not wait for the channel's successor, which has halted."""
+
+    async def body(device, machine):
+        channel = await device.channel(0)
+        await channel.submit(Pushbuffer().acquire(device.semaphore_address(40), 1))
+        draining = asyncio.ensure_future(channel.drain(poll=2000))
+        await machine.wait_cycles(100)
+        await device.channels.close(0)
+        after = await device.channel(0)
+        await after.submit(Pushbuffer().host(HostMethod.ILLEGAL))
+        with pytest.raises(DeviceError, match="channel 0 is closed"):
+            await asyncio.wait_for(draining, HANGS)
+
+    run(body)
+
+
+@pytest.mark.parametrize("all_", [True, False])
+@pytest.mark.parametrize("waits_for", ["stream", "event", "device", "task"])
+def test_waits_beside_a_closing(waits_for: str, all_: bool):
+    """A wait for work of a channel ends with the closing of the channel, or of the device."""
+
+    async def body(device, machine):
+        stream, event = await device.stream(), device.event()
+        await stream.submit(Pushbuffer().acquire(device.semaphore_address(40), 1))
+        await event.record(stream)
+        task = await stream.launch(SPIN, 1, 1, {"CYCLES": 1})
+        waited = {"stream": stream, "event": event, "device": device, "task": task}[waits_for]
+        waiting = asyncio.ensure_future(waited.synchronize())
+        await machine.wait_cycles(100)
+        await (device.close() if all_ else device.channels.close(stream.channel.index))
+        refusal = (
+            (TaskLost, "has ended") if waits_for == "task" else (DeviceError, "channel 0 is closed")
+        )
+        with pytest.raises(refusal[0], match=refusal[1]):
+            await asyncio.wait_for(waiting, HANGS)
 
     run(body)
 

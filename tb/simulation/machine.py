@@ -14,7 +14,7 @@ import logging
 from typing import Any, Self
 
 from cocotb.clock import Clock
-from cocotb.triggers import RisingEdge, Timer
+from cocotb.triggers import Event, RisingEdge, Timer, select
 from cocotbext.axi import AxiLiteMaster, AxiResp
 
 from signalbox.driver.server.shared_memory import SharedMemory
@@ -48,6 +48,7 @@ class SimMachine:
         self._control = AxiLiteMaster(bus, dut.clk, dut.rst)
         self._edge = RisingEdge(dut.clk)
         self._raised = RisingEdge(dut.irq)
+        self._wake = Event()
 
     @classmethod
     async def start(cls, dut: Any, memory: SharedMemory | None = None) -> Self:
@@ -87,10 +88,17 @@ class SimMachine:
             raise MachineError(f"write of register {offset:#06x}: {AxiResp(answer.resp).name}")
 
     async def interrupt(self) -> None:
-        """Wait until `irq` is 1. If it has to rise first, returns at the following clock edge."""
-        while self.dut.irq.value != 1:
-            await self._raised
+        """Wait until `irq` is 1, or for a call of `wake`. If it has to wait, returns at the next
+        clock edge."""
+        woken = 0
+        while not woken and self.dut.irq.value != 1:
+            woken, _ = await select(self._raised, self._wake.wait())
             await self._edge
+
+    def wake(self) -> None:
+        """Wake every task that waits for an interrupt."""
+        self._wake.set()
+        self._wake.clear()
 
     async def wait_cycles(self, cycles: int) -> None:
         """Wait for `cycles` clock edges. Python does not run in between."""

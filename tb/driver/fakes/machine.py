@@ -61,7 +61,7 @@ class FakeMachine:
         self.paused = False
         self.linger = 0
         self._active_until: dict[int, int] = {}
-        self._seen = 0
+        self._seen = self._wakes = 0
         self._notify = self._copy = self._enable = 0
         self._where = {
             block.address(register.name, index): (block.name, register.name, index)
@@ -106,12 +106,16 @@ class FakeMachine:
             self._write_global(name, offset, value)
 
     async def interrupt(self) -> None:
-        """Wait until the interrupt line is 1."""
-        idle = 0
-        while not self.line:
+        """Wait until the interrupt line is 1, or for a call of `wake`."""
+        idle, before = 0, self._wakes
+        while not self.line and self._wakes == before:
             idle = 0 if self._moves() else idle + 1
             assert idle < self.idle_limit, "waits for an interrupt that never comes"
             await self.wait_cycles(1)
+
+    def wake(self) -> None:
+        """Wake every task that waits for an interrupt."""
+        self._wakes += 1
 
     async def wait_cycles(self, cycles: int) -> None:
         """Step the model and let other tasks run."""

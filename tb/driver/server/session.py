@@ -83,9 +83,7 @@ async def session(
     settings: ServerSettings, config: Config, *, until_left: bool = False
 ) -> AsyncGenerator[Session, None]:
     """A server for the duration of an `async with` block."""
-    machine = FakeMachine(
-        config, idle_limit=1 << 62, memory=bytearray(config.memory_bytes)
-    )
+    machine = FakeMachine(config, idle_limit=1 << 62, memory=bytearray(config.memory_bytes))
     inbox, journal = LocalInbox(machine), Journal(machine.now)
     server = await Server.open(machine, settings, inbox, asyncio.ensure_future, journal)
     running = asyncio.ensure_future(server.run(until_left=until_left))

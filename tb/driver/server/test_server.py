@@ -257,6 +257,25 @@ def test_held_back_pointers():
     serve(run, launches_each=2)
 
 
+@pytest.mark.parametrize("waits_for", ["stream", "event", "device"])
+def test_waits_beside_a_closing(waits_for: str):
+    """A wait for work of a channel ends with the closing of the channel."""
+
+    async def run(session: Session) -> None:
+        device = await session.client()
+        stream, event, gate = await device.stream(), device.event(), await device.allocate(16)
+        await stream.submit(Pushbuffer().acquire(device.space.at(gate), 1))
+        await event.record(stream)
+        waited = {"stream": stream, "event": event, "device": device}[waits_for]
+        waiting = asyncio.ensure_future(waited.synchronize())
+        await session.machine.wait_cycles(100)
+        await device.channels.close(stream.channel.index)
+        with pytest.raises(DeviceError, match="is closed"):
+            await asyncio.wait_for(waiting, HANGS)
+
+    serve(run)
+
+
 def test_closed_channel():
     """Submissions that wait for room in the queue fail once their channel is closed, and so do
     later ones."""
