@@ -4,7 +4,7 @@ Order of a submission (spec page 60, 3.5): write the segment, write the ring ent
 USERD.GP_PUT, ring the doorbell.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from signalbox.driver.channel.command_channel import CommandChannel
@@ -77,11 +77,15 @@ async def _inactive(control: ControlPort, index: int) -> None:
         waited += POLL_CYCLES
 
 
-async def clear_error(control: ControlPort, index: int) -> None:
-    """Clear a channel's error, if there is one. An enabled channel then resumes."""
+async def clear_error(
+    control: ControlPort, index: int, clearing: Callable[[], None] = lambda: None
+) -> None:
+    """Clear a channel's error, if there is one. An enabled channel then resumes. `clearing` is
+    called just before: from then on, an interrupted call may have cleared it."""
     names = ("INTR_0", "INTR_1")
     # Read both before writing: a write may reveal the next error.
     pending = [await control.read_channel(index, name) for name in names]
+    clearing()
     for name, bits in zip(names, pending, strict=True):
         if bits:
             await control.write_channel(index, name, bits)
@@ -512,7 +516,8 @@ class Channel(CommandChannel):
         If the copy still faults, the channel stays halted and `failure` describes the new fault. If
         another copy has failed meanwhile (`ChannelError.more`), the channel stays halted for its
         error. Raises `RepeatError` if the copy cannot be repeated; `skip` then continues after it.
-        Raises `DeviceError` if the channel is closed.
+        Raises `DeviceError` if the channel is closed. An interrupted call can be repeated; it
+        raises `RepeatError` if the error may have been cleared, but was not.
         """
         self.check_open()
         failure = await self.check()
@@ -575,18 +580,18 @@ class Channel(CommandChannel):
             await self._write("METHOD0", ADDRESS=method // 4, SUBCHANNEL=subchannel, VALID=1)
 
     async def _clear(self) -> None:
-        if self.failure is not None:
-            self._copies.over(await self._failed_copy(self.failure))
+        copy = await self.failed_copy()
         # No check meanwhile: it would read an error that is half cleared.
         async with self._checks:
             self.failure = None
-            await self._continue()
+            await self._continue(copy)
 
-    async def _continue(self) -> None:
-        """Clear the error, after noting the method that replaces the held one, if any."""
+    async def _continue(self, copy: LaunchedCopy | None = None) -> None:
+        """Clear the error, of `copy` if that has failed, after noting the method that replaces the
+        held one, if any."""
         if self._exchanged:
             await self._note_exchange()
-        await clear_error(self.control, self.index)
+        await clear_error(self.control, self.index, lambda: self._copies.over(copy))
 
     async def _note_exchange(self) -> None:
         """Note the method that the machine holds now: an exchange may have been interrupted before

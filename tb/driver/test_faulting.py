@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from signalbox.driver.channel.channel import Channel
 from signalbox.driver.channel.copy_replay import RepeatError
 from signalbox.driver.channel.priority_policy import NoPriorityPolicy, PriorityPolicy
 from signalbox.driver.commands.pushbuffer import CopyFence, Pushbuffer
@@ -23,6 +24,7 @@ from signalbox.hw.page_tables import AccessType, FaultType
 from signalbox.hw.registers import GLOBAL
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
 from signalbox.tb.driver.hangs import HANGS
+from signalbox.tb.driver.interruption import interrupt
 
 PAGE = 4096
 Body = Callable[[Device, FakeMachine], Coroutine[Any, Any, None]]
@@ -147,6 +149,50 @@ def test_lines_are_repeated():
         image = dst.read(shape=4000).reshape(10, 400)
         assert np.array_equal(image[:, :200], data.reshape(10, 300)[:, :200])
         assert (image[:, 200:] == 0xEE).all()
+
+    run(body)
+
+
+@pytest.mark.parametrize("turns", range(24))
+@pytest.mark.parametrize("first", [Channel.resume, Channel.skip])
+def test_cancelled_resume(
+    monkeypatch: pytest.MonkeyPatch,
+    first: Callable[[Channel], Coroutine[Any, Any, None]],
+    turns: int,
+):
+    """After a cancelled call, `resume` repeats the copy, or knows that its error may have been
+    cleared."""
+
+    async def body(device, machine):
+        stream = await device.stream()
+        source, target = (
+            await device.upload(np.arange(64, dtype=np.uint8)),
+            await device.allocate(64),
+        )
+        (mapping,) = target.mappings
+        await device.space.unmap(mapping)
+        await stream.memcpy_async(mapping.va, source, 64)
+        with pytest.raises(ChannelError, match="COPY_WRITE_FAULT"):
+            await stream.synchronize()
+        await device.space.map(target, va=mapping.va)
+        channel, clearing = device.channels[stream.channel.index], False
+        write = device.control.write_channel
+
+        async def note(index: int, name: str, value: int = 0, **fields: int) -> None:
+            nonlocal clearing
+            clearing |= name.startswith("INTR_")
+            await write(index, name, value, **fields)
+
+        monkeypatch.setattr(device.control, "write_channel", note)
+        await interrupt(first(channel), turns)
+        cleared = clearing
+        try:
+            await channel.resume()
+        except RepeatError:
+            assert cleared
+            await channel.skip()
+        await stream.synchronize()
+        assert cleared or np.array_equal(target.read(), source.read())
 
     run(body)
 
