@@ -77,7 +77,7 @@ async def takes_turns(dut: Any) -> None:
 
 
 @cocotb.test()
-@cocotb.parametrize(slice_cycles=[0, 100])
+@cocotb.parametrize(slice_cycles=[0, 100, (1 << hold_bits(CONFIG)) + 100])
 async def slice_of_execution(dut: Any, slice_cycles: int) -> None:
     """The slice begins with the first block of the turn, and does not count cycles in which blocks
     are restored. A slice of 0 counts as 1."""
@@ -93,10 +93,10 @@ async def slice_of_execution(dut: Any, slice_cycles: int) -> None:
     counted = max(slice_cycles, 1)
     if slice_cycles:
         tb.drive(restoring=0)
-        await tb.steps(40)
+        await tb.steps(slice_cycles - 60)
         tb.drive(restoring=1)
         await tb.steps(300)
-        counted -= 40
+        counted = 60
     assert not tb.get("leave")
     tb.drive(restoring=0)
     began = tb.cycle
