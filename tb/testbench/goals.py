@@ -17,9 +17,9 @@ class Rounds:
 
     def __init__(self, least: int, most: int = 0) -> None:
         """`least` : minimum number of rounds. `most` : number of rounds after which the test fails
-        if it has not covered enough; default: ten times `least`."""
+        if it has not covered enough; default: forty times `least`."""
         self.number = -1
-        self._least, self._most = least, most or 10 * least
+        self._least, self._most = least, most or 40 * least
 
     def more(self, enough: bool, met: object) -> bool:
         """Whether to run another round.

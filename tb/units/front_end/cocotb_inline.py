@@ -475,7 +475,8 @@ async def page_after_a_start(dut: Any) -> None:
     for channel in {0, LAST}:
         tb.give(channel, (QMD_DATA, 7), (WAIT_FOR_IDLE, 0))
     await tb.finish()
-    assert {page << 12 for _, page in tb.contents.pages} == {0, (0x400 + LAST) << 8 & ~0xFFF}
+    pages = {channel: (0x400 + channel) << 8 & ~0xFFF for channel in {0, LAST}} | {0: 0}
+    assert {page << 12 for _, page in tb.contents.pages} == {*pages.values()}
 
 
 @cocotb.test(**LIMIT)
