@@ -4,6 +4,7 @@ reaches them; `docs/hardware-guide.md` lists all limits, with reasons."""
 from dataclasses import replace
 
 import pytest
+from amaranth.back import rtlil
 
 from signalbox.driver.channel.interleave import GroupSettings, Interleave
 from signalbox.driver.compute.engine import ComputeSettings
@@ -12,6 +13,7 @@ from signalbox.driver.server.settings import ServerSettings
 from signalbox.hw.config import CONFIGS, LIMITS, NESTING, PRIORITIES, Config, ConfigError
 from signalbox.hw.instance_block import SUBCONTEXTS
 from signalbox.hw.runlists import MOST_CHANNELS
+from signalbox.hw.top import Signalbox
 
 PUBLIC = {
     "asids": 64,
@@ -25,11 +27,19 @@ PUBLIC = {
 launches (which need save places)."""
 
 
+TOGETHER = replace(CONFIGS["large"], runlist_entries=64, **PUBLIC)
+"""All these limits, with room for a runlist with as many groups as channels."""
+
+
 def test_together() -> None:
-    """One machine can have all these limits, with room for a runlist with as many groups as
-    channels."""
-    config = replace(CONFIGS["large"], runlist_entries=64, **PUBLIC)
-    assert all(getattr(config, name) == value for name, value in PUBLIC.items())
+    """One machine can have all these limits."""
+    assert all(getattr(TOGETHER, name) == value for name, value in PUBLIC.items())
+
+
+@pytest.mark.nightly
+def test_elaborates() -> None:
+    """This machine elaborates; with two SMs, as all of them are the same."""
+    assert rtlil.convert(Signalbox(replace(TOGETHER, sms=2)))
 
 
 @pytest.mark.parametrize("name", PUBLIC)
