@@ -1,4 +1,4 @@
-"""Limits of a device that its application sets, as in CUDA (NEST-1)."""
+"""Limits of a device that its application sets, as with cudaDeviceSetLimit (NEST-1)."""
 
 from enum import StrEnum
 
@@ -15,8 +15,9 @@ class Limit(StrEnum):
     NESTING_DEPTH = "nesting-depth"
     """Generations of kernels that launch kernels, 1 … 24. Default: 1, no kernel launches others."""
     PENDING_LAUNCHES = "pending-launches"
-    """Maximum number of children that are not complete, 1 … 2048. Default: 2048. A machine has room
-    for fewer than `Config.nested_kernels`."""
+    """Maximum number of children that are not complete, 1 … 2048. Default: 2048, as that of
+    cudaLimitDevRuntimePendingLaunchCount. A machine has room for fewer than
+    `Config.nested_kernels`."""
 
 
 DEFAULTS = {Limit.NESTING_DEPTH: 1, Limit.PENDING_LAUNCHES: 2048}
