@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from signalbox.driver.client.socket_link import MappedMemory, connect, listens
+from signalbox.driver.protocol.beside import beside
 from signalbox.driver.protocol.errors import ServerError
 from signalbox.driver.protocol.messages import Welcome
 
@@ -51,18 +52,12 @@ def _ensure(path: Path, options: Sequence[str]) -> None:
     """Return once a server listens. Raises `ServerError`."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _opened(_beside(path, "starting")) as lock:
+        with _opened(beside(path, "starting")) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not listens(path):
                 _start(path, options)
     except OSError as error:
         raise ServerError(f"the server could not be started: {error}") from error
-
-
-def _beside(path: Path, what: str) -> Path:
-    """Path of a file that belongs to this socket alone: the suffix is appended, as sockets in one
-    folder may differ only in theirs."""
-    return path.with_name(f"{path.name}.{what}")
 
 
 def _opened(path: Path) -> IO[str]:
@@ -72,7 +67,7 @@ def _opened(path: Path) -> IO[str]:
 
 
 def _start(path: Path, options: Sequence[str]) -> None:
-    printed = _beside(path, "output")
+    printed = beside(path, "output")
     print(f"starting a server; what it prints is in {printed}", file=sys.stderr, flush=True)
     command = [sys.executable, "-m", "signalbox", "serve", "--socket", str(path), "--until-left"]
     with _opened(printed) as output:

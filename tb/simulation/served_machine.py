@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from signalbox.driver.protocol.beside import beside
 from signalbox.driver.server.journal import Entry, Kind
 from signalbox.driver.server.settings import ServerSettings
 from signalbox.hw.config import Config
@@ -57,7 +58,7 @@ def serve(
     journal: bool = False,
 ) -> Outcome:
     """Serve a machine until SIGINT or SIGTERM. Builds the simulation first, if necessary. Beside
-    the socket are its log and its process number, `.log` and `.pid`.
+    the socket are its log and its process number, with `.log` and `.pid` appended to its name.
 
     Parameters
     ----------
@@ -69,12 +70,12 @@ def serve(
     """
     check_memory(config)
     socket.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    process = socket.with_suffix(".pid")
+    process = beside(socket, "pid")
     process.unlink(missing_ok=True)  # of a server that was killed
     job = {
         "socket": str(socket.resolve()),
         "process": str(process.resolve()),
-        "log": str(socket.with_suffix(".log").resolve()),
+        "log": str(beside(socket, "log").resolve()),
         "memory_bytes": config.memory_bytes,
         "until_left": until_left,
         "journal": journal,

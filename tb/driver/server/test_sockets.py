@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import resource
 import threading
@@ -30,8 +31,11 @@ from signalbox.driver.protocol.messages import (
 from signalbox.driver.protocol.shutdown import shut_down
 from signalbox.driver.server.application import Peer
 from signalbox.driver.server.server import Lost, Received
+from signalbox.driver.server.settings import ServerSettings
 from signalbox.driver.server.shared_memory import SharedMemory
 from signalbox.driver.server.sockets import SocketInbox, SocketPeer, SocketServer
+from signalbox.hw.config import Config
+from signalbox.tb.simulation import served_machine
 
 
 def serve(path: Path, answers: int) -> None:
@@ -208,3 +212,22 @@ def test_too_few_threads(monkeypatch: pytest.MonkeyPatch, most: int):
     with pytest.raises(EOFError):
         other.recv_bytes()
     other.close()
+
+
+def test_files_of_a_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Machines served at sockets that differ only in their suffixes have their own process numbers
+    and logs."""
+    files: list[str] = []
+
+    def simulated(*_: Any, env: dict[str, str], **__: Any) -> Path:
+        job = json.loads(env[served_machine.JOB])
+        files.extend([job["process"], job["log"]])
+        outcome = {"served": 0, "cycle": 0, "left": 0, "journal": []}
+        (tmp_path / served_machine.OUTCOME).write_text(json.dumps(outcome))
+        return tmp_path
+
+    monkeypatch.setattr(served_machine, "simulate_top", simulated)
+    sockets = [tmp_path / name for name in ("gpu.0", "gpu.1", "gpu")]
+    for path in sockets:
+        served_machine.serve(Config(memory_bytes=1 << 20), ServerSettings(), path)
+    assert files == [f"{path}.{what}" for path in sockets for what in ("pid", "log")]
