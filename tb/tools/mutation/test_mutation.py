@@ -147,6 +147,14 @@ def test_units() -> None:
         assert all((run.ROOT / test).exists() for test in unit.tests), unit
 
 
+def test_units_of_the_server() -> None:
+    """Mutants of the server run all its tests on the fake machine, except the long ones."""
+    fast = {*run.ROOT.glob("tb/driver/server/test_*.py")} - {
+        run.ROOT / f"tb/driver/server/test_{name}.py" for name in ("rtl", "soak")
+    }
+    assert fast == {run.ROOT / test for test in run.unit_of("driver/server/server.py").tests}
+
+
 def test_explanations_are_of_mutants() -> None:
     """Each explanation still matches a mutant."""
     read = run.explanations()
