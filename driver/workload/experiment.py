@@ -17,7 +17,8 @@ benchmarks that occupy SMs for a given time, each in its own CUDA stream.
           "release_time": 0.2,           # seconds from the start of the run
           "stream_priority": -1,         # 0 or -1, which is more urgent
           "sm_mask": "~0x3"              # text: bits of disabled SMs in hexadecimal, 64 at most;
-                                         # with ~, of the others
+                                         # with ~, of enabled ones; bits beyond the machine's SMs
+                                         # are ignored
         }
       ],
       "signalbox": {                     # optional, ignored by other programs
@@ -296,7 +297,7 @@ class _Experiment:
         return values
 
     def _sms(self, table: Table, mask: object) -> list[int]:
-        """SMs that a mask does not disable."""
+        """SMs of the machine that a mask does not disable."""
         match = _MASK.fullmatch(mask) if isinstance(mask, str) else None
         if match is None:
             raise table.error(
@@ -308,11 +309,9 @@ class _Experiment:
         sms = machine.number("sms", None, 1, LIMITS["sms"].high)
         disabled = named ^ (1 << _MASK_BITS) - 1 if others else named
         left = [sm for sm in range(sms) if sm >= _MASK_BITS or not disabled >> sm & 1]
-        hint = 'set "signalbox": {"machine": {"sms": …}}'
         if not left:
+            hint = 'set "signalbox": {"machine": {"sms": …}}'
             raise table.error(f"sm_mask = {mask!r} disables all {sms} SMs of the machine: {hint}")
-        if others and named >> sms:
-            raise table.error(f"sm_mask = {mask!r}: the machine has SMs 0 … {sms - 1}: {hint}")
         return left
 
     def _cycles(self, table: Table, key: str) -> int:

@@ -211,6 +211,14 @@ def test_masks(tmp_path: Path) -> None:
     assert workload.kernels[1].sms == (0, 1, 64, 65)
 
 
+def test_masks_of_larger_machines(tmp_path: Path) -> None:
+    """Bits of SMs that the machine does not have are ignored, in both kinds of masks."""
+    masks = ["~0xaaaaaaaaaaaaaaa8", "~0x103", "0x5555555555555557", "0x100"]
+    workload = read(tmp_path, *[TIMER | {"sm_mask": mask} for mask in masks])
+    odd = (3, 5, 7)
+    assert [spec.sms for spec in workload.kernels] == [odd, (0, 1), odd, (*range(8),)]
+
+
 @pytest.mark.parametrize(
     ("benchmark", "message"),
     [
@@ -251,7 +259,7 @@ def test_masks(tmp_path: Path) -> None:
         ({"sm_mask": "1\n"}, "is not a mask"),
         ({"additional_info": "9" * 5000}, "is not a number of nanoseconds"),
         ({"sm_mask": "ff"}, "sm_mask = 'ff' disables all 8 SMs of the machine"),
-        ({"sm_mask": "~0x103"}, "sm_mask = '~0x103': the machine has SMs 0 … 7: set"),
+        ({"sm_mask": "~0x300"}, "sm_mask = '~0x300' disables all 8 SMs of the machine: set"),
         ({"mps_thread_percentage": 50}, "limits of threads are not supported"),
         (multikernel(), "lists no kernel"),
         (multikernel({"copy_in_count": 5}), "kernel 1: copy_in_count: copies are not supported"),
