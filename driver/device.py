@@ -302,7 +302,11 @@ class Device:
         given a priority, from then on (NEST-1). It also bounds the depth of nested kernels, in
         contexts that start to run from then on (NEST-11): set it before the first launch. The limit
         of pending launches applies to the whole machine, from the next launch on. Raises
-        `ValueError` for an unknown limit, or a value out of range, `TypeError` for a fraction."""
+        `ValueError` for an unknown limit, or a value out of range, `TypeError` for a fraction.
+
+        On a server's machine, kernels nest as deep as the server allows, and the limit of pending
+        launches is the server's: launches with a larger depth, or a lower limit of pending
+        launches, raise `DeviceError`."""
         self._services.limits[limit] = value
 
     def limit(self, limit: Limit | str) -> int:

@@ -14,6 +14,7 @@ from signalbox.driver.memory.fence import FencePool
 from signalbox.driver.platform.info import DeviceError
 from signalbox.driver.platform.machine import Machine
 from signalbox.driver.protocol.messages import Done, Kill, Welcome
+from signalbox.driver.runtime.limits import MOST, Limit
 from signalbox.hw.qmd import Placement
 
 __all__ = ["ClientLauncher"]
@@ -43,6 +44,11 @@ class ClientLauncher(Launcher):
         if launch.depth > self._depth:
             raise DeviceError(
                 f"a nesting depth of {launch.depth} is more than the {self._depth} of the server"
+            )
+        most = MOST[Limit.PENDING_LAUNCHES]
+        if self._info.nested_kernels and 0 < launch.pending < most:
+            raise DeviceError(
+                f"{launch.pending} pending launches: the limit is the server's, {most}"
             )
 
     def _check_urgency(self, wanted: Urgency) -> None:

@@ -129,7 +129,7 @@ async def chain_of_a_fault(device: Device) -> None:
         assert f"task 'bad leaf' (record {leaf.record:#x}), launched by {above}" in str(error)
         assert f"warp 3 of block (1, 2, 0) on SM {warp.sm} had MEMORY_FAULT" in str(error)
         await stream.channel.resume()
-        assert await failure(task) is error
+        assert await failure(task) == error
         assert out.read(np.uint32, 2).tolist() == [0, 1]
         assert stream.channel.failure is None
     for one in line:
