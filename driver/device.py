@@ -294,7 +294,8 @@ class Device:
     # Streams
 
     def stream_priority_range(self) -> tuple[int, int]:
-        """(least, greatest) stream priority: 0 and a number at or below 0, as in CUDA."""
+        """(least, greatest) stream priority: 0 and a number at or below 0, as in CUDA. Clients of a
+        server have priorities of launches only, not of copies."""
         return self.channels.priority_range
 
     def set_limit(self, limit: Limit | str, value: int) -> None:

@@ -33,7 +33,7 @@ from signalbox.driver.runtime.limits import Limits
 from signalbox.driver.runtime.services import Services
 from signalbox.hw.config import SLOT_BYTES
 
-__all__ = ["OwnMachine", "Scheduling"]
+__all__ = ["STREAM_PRIORITIES", "OwnMachine", "Scheduling"]
 
 Scheduling = Literal["flat", "runlist"]
 """Scheduling of channels: each by its own slice, or groups of channels by a runlist (HOST-7)."""
@@ -44,7 +44,7 @@ _RESERVED_BYTES = 4096
 _FAULT_BYTES = 4096
 """Size of the fault buffer, in bytes."""
 
-_LEVELS = 6
+STREAM_PRIORITIES = 6
 """Default number of stream priorities, given enough channels and counters (section 7)."""
 
 
@@ -126,7 +126,7 @@ class OwnMachine:
         # Stop all channels before the first write to memory, which they may be using.
         await stop(control, range(info.channels))
         if policy is None:
-            policy = PriorityPolicy(min(_LEVELS, info.channels, info.counters + 1))
+            policy = PriorityPolicy(min(STREAM_PRIORITIES, info.channels, info.counters + 1))
         settings, compute = settings or ChannelSettings(), compute or ComputeSettings()
         own = cls(machine, info, policy, settings, compute, scheduling)
         await own._take_over()

@@ -37,7 +37,7 @@ from signalbox.driver.protocol.messages import (
     decode_call,
     encode,
 )
-from signalbox.driver.runtime.own_machine import OwnMachine
+from signalbox.driver.runtime.own_machine import STREAM_PRIORITIES, OwnMachine
 from signalbox.driver.server.application import Application, Peer
 from signalbox.driver.server.calls import Calls
 from signalbox.driver.server.contexts import ServedContexts, compute_settings
@@ -156,7 +156,11 @@ class Server:
         """
         compute = compute_settings(settings)
         owner = await OwnMachine.open(
-            machine, NoPriorityPolicy(1), _CHANNELS, compute, settings.scheduling
+            machine,
+            NoPriorityPolicy(1, stream_priorities=STREAM_PRIORITIES),
+            _CHANNELS,
+            compute,
+            settings.scheduling,
         )
         return cls(owner, settings, inbox, spawn, journal)
 
@@ -297,7 +301,7 @@ class Server:
             channels=self.settings.channels_each,
             queue=self.settings.queue_each,
             dwords=_CHANNELS.largest_segment,
-            levels=1,
+            levels=STREAM_PRIORITIES,
             depth=self.settings.depth,
             shared=not self.settings.context_each,
             epoch=self.device.clock.epoch,

@@ -119,8 +119,8 @@ def test_channels_and_spaces_of_others():
             with pytest.raises(DeviceError, match="has no address space 9"):
                 await call(request, Done)
         assert attacker.space.base == 1
-        with pytest.raises(ValueError, match=r"priority = -1 is outside 0 … 0"):
-            await call(OpenChannel(1, -1), Opened)
+        with pytest.raises(ValueError, match=r"priority = -6 is outside -5 … 0"):
+            await call(OpenChannel(1, -6), Opened)
         for number in range(2, 9):
             await call(OpenSpace(number, 1 << 40), Done)
         with pytest.raises(DeviceError, match="has 8 address spaces already"):

@@ -438,7 +438,6 @@ def test_limits():
         device = await session.client()
         stream = await device.stream()
         device.set_limit(Limit.NESTING_DEPTH, 3)
-        assert device.stream_priority_range() == (0, 0)
         with pytest.raises(DeviceError, match="depth of 3 is more than the 2 of the server"):
             await stream.launch(SPIN, 1, 1, {"CYCLES": 1})
         device.set_limit(Limit.NESTING_DEPTH, 2)
@@ -452,6 +451,23 @@ def test_limits():
         with pytest.raises(DeviceError, match="contexts of a server's"):
             _ = device.engine.contexts
         await device.close()
+
+    serve(run, depth=2)
+
+
+def test_stream_priorities():
+    """Launches have the device priority of their stream, as on a machine of one's own."""
+
+    async def run(session: Session) -> None:
+        device, compute = await session.client(), session.machine.compute
+        assert compute is not None
+        assert device.stream_priority_range() == (0, -5)
+        device.set_limit(Limit.NESTING_DEPTH, 2)
+        for priority, wanted in ((0, 0), (-1, 2), (-5, 10), (-9, 10)):
+            stream = await device.stream(priority)
+            assert stream.priority == max(priority, -5)
+            await (await stream.launch(SPIN, 1, 1, {"CYCLES": 1})).synchronize()
+            assert compute.over[-1].priority == wanted
 
     serve(run, depth=2)
 
