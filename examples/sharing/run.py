@@ -1,4 +1,4 @@
-"""Runs three programs on one simulated machine, and kills one of them: `python run.py`."""
+"""Runs three programs on one simulated machine, and kills one of them."""
 
 import signal
 import subprocess

@@ -26,6 +26,7 @@ _OUTSIDE = re.compile(r"[a-z]+:")
 _PATH = re.compile(rf"(?:{'|'.join(FOLDERS)}|\.ci)/[\w./*-]+")
 _MAKE = re.compile(r"^(?:\$ )?(?:[A-Z_]+=\S+ )*make ([a-z]+)(?: (.*))?$")
 _MODULE = re.compile(r"\bpython -m (signalbox[\w.]*)")
+_OF_THE_SYSTEM = re.compile(r"\bpython3? (?:-m pytest )?(?:examples|tb)/")
 _AUTOMODULE = re.compile(r"automodule:: (\S+)")
 
 
@@ -119,6 +120,17 @@ def test_modules_exist(pages: list[Page]):
                 missing.append(f"{page.place(number)}: {module}")
     assert not missing, "\n".join(missing)
     assert count > 10
+
+
+def test_programs_run_in_the_environment(pages: list[Page]):
+    """Programs of the repository are run by the Python of `make venv`, which can import them."""
+    wrong = [
+        f"{page.place(number)}: {command}"
+        for page in pages
+        for number, command in page.commands()
+        if _OF_THE_SYSTEM.search(command) and not command.startswith(".venv/bin/python ")
+    ]
+    assert not wrong, wrong
 
 
 def test_targets_exist(pages: list[Page]):
