@@ -216,9 +216,31 @@ def test_several_at_once():
     serve(run)
 
 
+def test_queues_in_turn():
+    """Pointers that are on the queues together are handed on in turns, one of each queue, and each
+    turn begins with another queue, whatever the order in which they came (SHARE-5)."""
+
+    async def run(session: Session) -> None:
+        devices = [await session.client(f"app {number}") for number in range(3)]
+        streams = [await device.stream() for device in devices]
+        await session.machine.wait_cycles(1000)
+        session.journal.entries.clear()
+        for stream in streams:
+            for _ in range(6):  # without a pause, so that the server takes all at once
+                await stream.channel.submit(Pushbuffer().host(HostMethod.NOP, 0))
+        assert not session.journal.entries
+        for stream in streams:
+            await stream.synchronize()
+        taken = [one.application for one in session.journal.entries if one.kind is Kind.HANDED_ON]
+        turns = [taken[first : first + 3] for first in range(0, 18, 3)]
+        assert turns == [[0, 1, 2], [1, 2, 0], [2, 0, 1]] * 2
+
+    serve(run)
+
+
 def test_held_back_pointers():
     """At most two tasks of an application are on the machine; the others wait in its queue, and
-    none is lost or overtaken. The queues are served in turn (SHARE-5)."""
+    none is lost or overtaken (SHARE-5)."""
 
     async def run(session: Session) -> None:
         compute = session.machine.compute
