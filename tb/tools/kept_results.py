@@ -1,12 +1,13 @@
-"""Plugin of pytest: tests that have passed on the same code are not repeated.
+"""Plugin of pytest: tests that have passed on the same code with the same seed are not repeated.
 
     pytest -p signalbox.tb.tools.kept_results --keep-results FILE
 
 FILE has a line for each test that passed: its name, the digest of everything that its results
-depend on (`tb.tools.dependencies`), its seed and the results of its cocotb tests. If the digest is
-still the same, the test is reported as passed, with these results and the property `kept`, which
-contains the seed. Tests in `tb/tools` read all files of the project, and tests in `examples` import
-modules from outside it, so these always run. With `SIGNALBOX_AGAIN=1`, all tests run.
+depend on (`tb.tools.dependencies`), its seed and the results of its cocotb tests. If a line has the
+present digest and seed, the test is reported as passed, with these results and the property `kept`,
+which contains the seed. Without `SIGNALBOX_SEED`, each run has another seed, so all tests run.
+Tests in `tb/tools` read all files of the project, and tests in `examples` import modules from
+outside it, so these always run. With `SIGNALBOX_AGAIN=1`, all tests run.
 """
 
 import json
@@ -31,6 +32,9 @@ KEPT = "kept"
 
 _DIGEST = "digest"
 """Name of the property with the digest of a test that was not kept."""
+
+_SEED = "seed"
+"""Name of the property with the seed of a test that was not kept."""
 
 _OPTION = "--keep-results"
 
@@ -64,7 +68,8 @@ class KeptResults:
         reads = file.exists() and os.environ.get(AGAIN, "0") in {"", "0"}
         lines = file.read_text().splitlines() if reads else []
         whole = [line for line in lines if line.endswith("}")]  # a killed run leaves a cut line
-        self._known = {one.test: one for one in (_Passed(**json.loads(line)) for line in whole)}
+        passed = [_Passed(**json.loads(line)) for line in whole]
+        self._known = {(one.test, one.digest, one.seed): one for one in passed}
         self._fresh: dict[str, _Passed] = {}
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -73,22 +78,24 @@ class KeptResults:
         others get the digest of the code about to be tested."""
         yield
         for item in items:
-            known, now = self._known.get(item.nodeid), _digest(item.nodeid)
-            if known and known.digest == now:
+            now, seed = _digest(item.nodeid), _seed(item)
+            if not now or not seed:
+                continue
+            if known := self._known.get((item.nodeid, now, seed)):
                 vars(item).update(setup=lambda: None, runtest=lambda: None)
                 item.user_properties += [(PROPERTY, result) for result in known.cocotb]
                 item.user_properties.append((KEPT, f"seed {known.seed}"))
-            elif now:
-                item.user_properties.append((_DIGEST, now))
+            else:
+                item.user_properties += [(_DIGEST, now), (_SEED, seed)]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Write a passed test to the file when it is torn down."""
         properties = [(str(name), str(value)) for name, value in report.user_properties]
-        now = dict(properties).get(_DIGEST)
+        named = dict(properties)
+        now = named.get(_DIGEST)
         if self._writes and report.when == "call" and report.passed and now:
             results = [value for name, value in properties if name == PROPERTY]
-            seed = os.environ.get("SIGNALBOX_SEED", "")
-            self._fresh[report.nodeid] = _Passed(report.nodeid, now, seed, results)
+            self._fresh[report.nodeid] = _Passed(report.nodeid, now, named[_SEED], results)
         elif report.when == "teardown" and report.passed and report.nodeid in self._fresh:
             with self._file.open("a") as file:
                 file.write(f"\n{json.dumps(asdict(self._fresh.pop(report.nodeid)))}\n")
@@ -99,3 +106,10 @@ def _digest(test: str) -> str | None:
     file = Path(test.partition("::")[0])
     always = file.is_relative_to("tb/tools") or file.is_relative_to("examples")
     return None if always else digest(ROOT / file)
+
+
+def _seed(item: pytest.Item) -> str:
+    """Seed of a test's random numbers, also with `--seeds`; "" if each run has another."""
+    call = getattr(item, "callspec", None)
+    seed = os.environ.get("SIGNALBOX_SEED", "")
+    return str(call.params.get("chosen_seed", seed) if call else seed)

@@ -6,8 +6,9 @@
 Without names, all parts run one after another. A part fails if it takes longer than an hour, or
 than `--limit` (for slow or busy machines). Its outcome and output are kept in `sim_build/nightly/`.
 A part that has passed on the current sources, here or as recorded, is not repeated; in other parts,
-tests that have passed here on the same code are not repeated (`kept_results`). So an interrupted
-run can be continued, and a change of one unit costs only the tests of that unit. With `--again`,
+tests that have passed here on the same code with the same seed are not repeated (`kept_results`).
+So with its seed, which is printed, an interrupted run can be continued, and a change of one unit
+costs only the tests of that unit. With another seed, all tests of these parts run. With `--again`,
 everything is repeated.
 
 At the end, all known results are printed and written to `sim_build/nightly/page.md`: parts with
@@ -77,7 +78,7 @@ class Part:
 
 def _pytest(part: str, *arguments: str) -> list[str]:
     """Command that runs tests on all cores, with the JUnit file next to the part's log. Tests that
-    passed on the same code are not repeated."""
+    passed on the same code with the same seed are not repeated."""
     junit = ["--junitxml", str(FOLDER / f"{part}.xml")]
     keep = ["-p", kept_results.__name__, "--keep-results", str(FOLDER / "passed.jsonl")]
     return _module("pytest", "examples", "tb", "-q", "-n", "auto", *keep, *junit, *arguments)

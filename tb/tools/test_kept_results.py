@@ -63,9 +63,9 @@ def test_torn(torn):
 
 @pytest.mark.parametrize("jobs", [(), pytest.param(("-n", "2"), marks=pytest.mark.nightly)])
 def test_kept(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, jobs: tuple[str, ...]):
-    """Passed tests are not repeated until their code changes, and are reported with the results of
-    their cocotb tests; failed tests are repeated. The recorded digest is that of the code before
-    the run."""
+    """Passed tests are not repeated until their code or the seed changes, and are reported with the
+    results of their cocotb tests; failed tests are repeated. The recorded digest is that of the
+    code before the run."""
     (pytester.path / "digest").write_text("1")
     monkeypatch.setenv("SIGNALBOX_SEED", "7")
     pytester.makeconftest(
@@ -91,6 +91,10 @@ def test_kept(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, jobs: 
     assert ran == ["bad", "torn"]
     assert junit.count('name="kept" value="seed 7"') == 2
     assert junit.count('value="pass tb/units/x.py::y"') == 2
+    for seed, first in (("8", ["1", "2"]), ("7", []), ("", ["1", "2"]), ("", ["1", "2"])):
+        monkeypatch.setenv("SIGNALBOX_SEED", seed)
+        assert run()[0] == [*first, "bad", "torn"]
+    monkeypatch.setenv("SIGNALBOX_SEED", "7")
     (pytester.path / "digest").write_text("2")
     assert run()[0] == ["1", "2", "bad", "torn"]
     assert run()[0] == ["bad", "torn"]
@@ -102,3 +106,22 @@ def test_kept(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, jobs: 
     assert run()[0] == ["bad", "torn"]
     monkeypatch.setenv(kept_results.AGAIN, "1")
     assert run()[0] == ["1", "2", "bad", "torn"]
+
+
+def test_seed_of_a_repetition(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch):
+    """With `--seeds`, each repetition has its own seed, whatever the first one is."""
+    pytester.makeconftest(
+        "from signalbox.tb.conftest import *\n"
+        f"import {kept_results.__name__} as kept\n"
+        "kept.digest = lambda _: '1'\n"
+    )
+    pytester.makepyfile(
+        test_some="def test_simulated(simulator): open('ran', 'a').write(simulator[0])"
+    )
+    for first, ran in (("7", "vv"), ("8", "v"), ("7", "")):
+        Path("ran").write_text("")
+        monkeypatch.setenv("SIGNALBOX_SEED", first)
+        plugin = ("-p", kept_results.__name__, "--keep-results", "passed")
+        result = pytester.runpytest_subprocess(*plugin, "--seeds", "2", "-k", "verilator")
+        result.assert_outcomes(passed=2)
+        assert Path("ran").read_text() == ran
