@@ -49,11 +49,12 @@ __all__ = ["PARTS", "Part", "main", "run"]
 HOUR = 3600  # seconds
 SEEDS = 5  # per part of that name
 SEED_PARTS = 4
+ICARUS_SEEDS = 2
 VERILATOR_PARTS = 4
 ICARUS_PARTS = 6
 
-_SIMULATED = "verilator and not test_runner"
-"""Filter for pytest's `-k`: the tests that use a seed."""
+_SIMULATED = "{} and not test_runner"
+"""Filter for pytest's `-k`: the tests that use a seed, on one simulator."""
 
 
 @dataclass(frozen=True)
@@ -116,8 +117,19 @@ def _seeds(number: int) -> Part:
     """The simulating tests of `make test`, with further seeds."""
     about = f"{SEEDS} further seeds on Verilator"
     name, first = f"seeds_{number}", number * SEEDS
-    repeated = ("--dist", "worksteal", "-k", _SIMULATED, "--seeds", str(SEEDS))
-    return Part(about, lambda _: [_pytest(name, *repeated)], later=first)
+    return Part(about, lambda _: [_repeated(name, "verilator", SEEDS)], later=first)
+
+
+def _icarus_seeds(name: str) -> Part:
+    """The tests of `make test` on Icarus, with further seeds: those after the seeds on
+    Verilator."""
+    about, later = f"{ICARUS_SEEDS} further seeds on Icarus", (SEED_PARTS + 1) * SEEDS
+    return Part(about, lambda _: [_repeated(name, "icarus", ICARUS_SEEDS)], later=later)
+
+
+def _repeated(part: str, simulator: str, seeds: int) -> list[str]:
+    chosen = ("-k", _SIMULATED.format(simulator), "--seeds", str(seeds))
+    return _pytest(part, "--dist", "worksteal", *chosen)
 
 
 _SITE = _module("sphinx", *"-q -W --keep-going -b html -c docs/site . sim_build/site".split())
@@ -127,6 +139,7 @@ PARTS = {
     **_sizes("Verilator", "not icarus", VERILATOR_PARTS),
     **_sizes("Icarus", "icarus", ICARUS_PARTS),
     **{f"seeds_{n}": _seeds(n) for n in range(1, SEED_PARTS + 1)},
+    "seeds_icarus": _icarus_seeds("seeds_icarus"),
     "proofs": Part("all proofs", lambda _: [_module("signalbox.tb.proofs.run", "--all")]),
     "breaks": Part(
         "each proof fails on broken designs",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from signalbox.tb.tools import nightly, nightly_results, plan
-from signalbox.tb.tools.nightly import Part, run
+from signalbox.tb.tools.nightly import PARTS, Part, run
 from signalbox.tb.tools.nightly_results import Outcome, known, page, present_commit, same_sources
 
 
@@ -189,6 +189,19 @@ def test_kept_results(folder: Path, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(nightly, "PARTS", {shown[0]: python(again)})
         assert nightly.main(options) == 0
         assert shown in (folder / "page.md").read_text()
+
+
+def test_further_seeds():
+    """No two parts have a seed in common, nor one with `make test`; they are on both simulators."""
+    seeds, simulators = [0], set()
+    for name, part in PARTS.items():
+        if name.startswith("seeds_"):
+            (command,) = part.commands(0)
+            count = int(command[command.index("--seeds") + 1])
+            seeds += range(part.later, part.later + count)
+            simulators.add(command[command.index("-k") + 1].partition(" ")[0])
+    assert len(seeds) == len(set(seeds)) == 1 + 20 + 2
+    assert simulators == {"verilator", "icarus"}
 
 
 def test_page(folder: Path):
