@@ -36,6 +36,8 @@ _OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
 }
 _REDUCTIONS = {"any": "all", "all": "any"}
 _CONDITIONS = {"If", "Elif"}
+_WIDTHS = {"Signal": 0, "unsigned": 0, "signed": 0, "Const": 1}
+"""Place of the width among the arguments of a call."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,8 @@ class _Sites(ast.NodeTransformer):
         self._active = active
         self._functions = 0
         self._domain: str | None = None
+        self._states: list[str] = []  # of the file; no file has two machines
+        self._state: str | None = None
 
     def _take(self, node: ast.AST, change: str) -> int | None:
         """Count a mutant. Returns its number at run time if it is active."""
@@ -115,6 +119,10 @@ class _Sites(ast.NodeTransformer):
     visit_AsyncFunctionDef = visit_FunctionDef  # type: ignore[assignment]
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        if any(_named(base) == "Struct" for base in node.bases):
+            for field in node.body:
+                if isinstance(field, ast.AnnAssign):
+                    field.annotation = self._width(self.visit(field.annotation))
         node.body = [
             self.visit(one) if isinstance(one, ast.FunctionDef | ast.ClassDef) else one
             for one in node.body
@@ -122,6 +130,8 @@ class _Sites(ast.NodeTransformer):
         return node
 
     def visit_Module(self, node: ast.Module) -> ast.AST:
+        named = (_state(one) for one in ast.walk(node) if isinstance(one, ast.With))
+        self._states = [*dict.fromkeys(state for state in named if state is not None)]
         node.body = [
             self.visit(one) if isinstance(one, ast.FunctionDef | ast.ClassDef) else one
             for one in node.body
@@ -214,8 +224,13 @@ class _Sites(ast.NodeTransformer):
         if isinstance(called, ast.Name) and called.id == "Mux" and len(node.args) == 3:
             variants = [("first arm", lambda s, a, b: a), ("second arm", lambda s, a, b: b)]
             return self._pick(node, node.args, _call(called), variants)
+        place = _WIDTHS.get(_named(called))
+        if place is not None and len(node.args) > place:
+            node.args[place] = self._width(node.args[place])
         if not isinstance(called, ast.Attribute):
             return node
+        if called.attr == "Case" and node.args:
+            node.args = [self._patterns(node.args)]
         if called.attr in _REDUCTIONS and not node.args:
             other = _REDUCTIONS[called.attr]
             return self._pick(
@@ -247,7 +262,33 @@ class _Sites(ast.NodeTransformer):
             arguments: list[ast.expr] = [ast.Constant(number), target, node.args[0]]
             node.args[0] = ast.Call(_runtime(kept), arguments, [])
 
+    def _patterns(self, given: list[ast.expr]) -> ast.expr:
+        """Patterns of a case, each of which a mutant omits; without any, the case never holds."""
+
+        def all_but(omitted: int | None) -> "_Variant":
+            return lambda *a: ast.Tuple([v for n, v in enumerate(a) if n != omitted], ast.Load())
+
+        variants = [(f"pattern {n + 1} dropped", all_but(n)) for n in range(len(given))]
+        whole = ast.copy_location(ast.Tuple(given, ast.Load()), given[0])
+        return ast.Starred(self._pick(whole, given, all_but(None), variants), ast.Load())
+
     # Constants that are not operands: widths, ranges, slices, initial values
+
+    def _width(self, node: ast.expr) -> ast.expr:
+        """A shape, if it is known to be a number of bits or a range; others are left alone."""
+        if _whole(node):
+            assert isinstance(node, ast.Constant)
+            names = [f"{node.value} to {node.value + more}" for more in (-1, 1)]
+        elif _is_width(node):
+            names = ["one bit fewer", "one bit more"]
+        else:
+            return node
+
+        def wider(more: int) -> "_Variant":
+            return lambda a: ast.Call(_runtime("wider"), [a, ast.Constant(more)], [])
+
+        variants = [(names[0], wider(-1)), (names[1], wider(1))]
+        return self._pick(node, [node], lambda a: a, variants)
 
     def visit_Constant(self, node: ast.Constant) -> ast.AST:
         return node
@@ -298,10 +339,31 @@ class _Sites(ast.NodeTransformer):
             self.generic_visit(node)
             return node
         number = self._take(node, "next state dropped")
+        node.value = self._other_state(node.value)
         if number is None:
             return node
         call = ast.Call(_runtime("unless"), [ast.Constant(number), target.value], [])
         return ast.With([ast.withitem(call)], [node])
+
+    def visit_With(self, node: ast.With) -> ast.AST:
+        before, self._state = self._state, _state(node) or self._state
+        self.generic_visit(node)
+        self._state = before
+        return node
+
+    def _other_state(self, node: ast.expr) -> ast.expr:
+        """A next state, or the one that follows it in the file; not the present one, which is as if
+        it were dropped."""
+        if not isinstance(node, ast.Constant) or node.value not in self._states:
+            return node
+        place = self._states.index(node.value)
+        following = self._states[place + 1 :] + self._states[:place]
+        other = next((one for one in following if one != self._state), None)
+        if other is None:
+            return node
+        change = f"{node.value} to {other}"
+        variants = [(change, lambda: ast.Constant(other))]
+        return self._pick(node, [], lambda: ast.Constant(node.value), variants)
 
     def _pick(
         self,
@@ -349,6 +411,27 @@ def _function(names: list[str], body: ast.expr) -> ast.Lambda:
 
 def _whole(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and type(node.value) is int
+
+
+def _named(node: ast.expr) -> str:
+    """Last part of a name; "" for other expressions."""
+    return getattr(node, "id", getattr(node, "attr", ""))
+
+
+def _is_width(node: ast.expr) -> bool:
+    """Whether the expression is a number of bits, or a range, by the names that are used here."""
+    if isinstance(node, ast.Call):
+        return _named(node.func) == "range"
+    of_config = isinstance(node, ast.Attribute) and _named(node.value).endswith("config")
+    return of_config or _named(node).lower().endswith("bits")
+
+
+def _state(node: ast.With) -> str | None:
+    """Name of the state whose block this is, if it is a constant."""
+    call = node.items[0].context_expr
+    if not isinstance(call, ast.Call) or _named(call.func) != "State" or not call.args:
+        return None
+    return call.args[0].value if isinstance(call.args[0], ast.Constant) else None
 
 
 def _compare(op: ast.cmpop, shift: int = 0) -> _Variant:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from amaranth.hdl import Module, Mux, ShapeCastable, Signal, Value, ValueCastable
+from amaranth.hdl import Module, Mux, Shape, ShapeCastable, ShapeLike, Signal, Value, ValueCastable
 
 __all__ = [
     "ALIVE",
@@ -23,6 +23,7 @@ __all__ = [
     "unassigned",
     "unless",
     "value",
+    "wider",
 ]
 
 ALIVE = int(os.environ.get("SIGNALBOX_MUTANT", "0"))
@@ -73,6 +74,14 @@ def value(
         return pick(original, operands, variant)
     reached["hardware"].add(number)
     return Mux(NUMBER == number, make(), original())
+
+
+def wider(shape: ShapeLike, more: int) -> ShapeLike:
+    """A shape with `more` bits than a number of bits, or than a range."""
+    if isinstance(shape, int):
+        return shape + more
+    plain = Shape.cast(shape)
+    return Shape(plain.width + more, plain.signed)
 
 
 def held(number: int, target: Any, given: Any) -> Any:

@@ -46,6 +46,44 @@ def build(m, enable, kind, count, some, second):
 '''
 
 
+ELABORATED = '''"""Counts."""
+
+from amaranth.hdl import Cat, Const, Signal, unsigned
+from amaranth.lib import data
+
+ROW_BITS = 2
+
+
+class Pair(data.Struct):
+    low: unsigned(2)
+    high: 1
+    other: data.ArrayLayout(1, 1)
+
+
+def build(m, enable, kind, count, some, second):
+    pair = Signal(Pair)
+    first, turn, row = Signal(2), Signal(range(4), init=1), Signal(ROW_BITS)
+    for one in (first, turn, row, pair.as_value()):
+        m.d.sync += one.eq(one.as_unsigned() + 1)
+    m.d.comb += count.eq(Cat(Const(1, 1), turn ^ row) ^ first)
+    with m.Switch(kind):
+        with m.Case(0, 3):
+            m.d.comb += some.eq(first == 0)
+        with m.Case(2):
+            m.d.comb += some.eq(row == 1)
+        with m.Default():
+            m.d.comb += some.eq(pair.low.all())
+    with m.FSM():
+        with m.State("A"):
+            m.next = "B"
+        with m.State("B"):
+            m.d.comb += second.eq(pair.high == 1)
+            m.next = "C"
+        with m.State("C"):
+            m.next = "A"
+'''
+
+
 def test_what_is_found() -> None:
     """Annotations, defaults, strings and code outside functions have no mutants."""
     assert [(one.line, one.change) for one in mutants("f.py", PYTHON)] == [
@@ -109,6 +147,36 @@ def test_a_switch_in_hardware(tmp_path: Path) -> None:
     assert _simulated(build, 0) == expected
     alike = [n for n in range(1, count + 1) if _simulated(build, n) == expected]
     assert alike == [], [mutants("f.py", HARDWARE)[n - 1].change for n in alike]
+
+
+def test_what_is_found_in_elaboration() -> None:
+    """Widths by number, by name and by range, patterns and next states; no other shapes."""
+    found = [(one.line, one.change) for one in mutants("f.py", ELABORATED)]
+    assert [
+        one for one in found if one[0] < 19 or "pattern" in one[1] or one[1][1:5] == " to "
+    ] == [
+        *((10, "2 to 1"), (10, "2 to 3"), (11, "1 to 0"), (11, "1 to 2")),
+        *((17, "2 to 1"), (17, "2 to 3"), (17, "1 to 2")),
+        *((17, "one bit fewer"), (17, "one bit more")) * 2,
+        *((20, "1 to 0"), (20, "1 to 2")),
+        *((22, "pattern 1 dropped"), (22, "pattern 2 dropped"), (24, "pattern 1 dropped")),
+        *((30, "B to C"), (33, "C to A"), (35, "A to B")),
+    ]
+
+
+def test_elaborated_with_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each mutant changes the design, in its elaboration or by its number."""
+    found = mutants("f.py", ELABORATED)
+    original: dict[str, Any] = {}
+    exec(ELABORATED, original)
+    expected = _simulated(original["build"], 0)
+    alike = []
+    for number in range(len(found) + 1):
+        monkeypatch.setattr(switch, "ALIVE", number)
+        build = _loaded(tmp_path, ELABORATED, len(found))["build"]
+        if _simulated(build, number) == expected:
+            alike.append(number)
+    assert alike == [0], [found[n - 1] for n in alike[1:]]
 
 
 @pytest.mark.nightly
