@@ -19,8 +19,9 @@ WAVES ?= 0
 PUSHBUFFER ?=
 IMAGE ?=
 # Which pytest tests; those that are named run in every size, on both simulators: TESTS=tb/units/copy
-# A core of one's own, in examples/adders, is tested at night: it needs a machine for itself.
-TESTS ?= $(if $(filter 0,$(ALL)),examples/sharing,examples) tb
+# Of examples/adders, only the test of its core runs with every change; the others run at night.
+EXAMPLES := examples/sharing examples/adders/test_adders.py::test_own_core
+TESTS ?= $(if $(filter 0,$(ALL)),$(EXAMPLES),examples) tb
 # How many of them run at once: one more than there are cores, as some wait for other processes.
 JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 # 1: all tests in every size, on both simulators; else what every change needs.
@@ -80,7 +81,7 @@ rooms: $(VENV)/.checks ## draw docs/rooms.svg, the folders of hw and driver and 
 
 test: $(VENV)/.tools ## run the tests on Verilator, and a sample on Icarus where it is installed | TESTS=tb/units/copy  ALL=1 (every size, both simulators; so are tests that are named)  JOBS=n  WAVES=1  ARGS='-k verilator' (options of pytest)
 	$(RUN) -m pytest $(TESTS) -n $(JOBS) --dist worksteal --junitxml sim_build/tests.xml \
-	    $(if $(filter-out 0examples/sharing tb,$(ALL)$(TESTS)),-m 'not (bench or soak)') $(ARGS)
+	    $(if $(filter-out 0$(EXAMPLES) tb,$(ALL)$(TESTS)),-m 'not (bench or soak)') $(ARGS)
 
 lint: $(VENV)/.checks ## check form, imports and types of the Python code
 	$(VENV)/bin/ruff format --check .
