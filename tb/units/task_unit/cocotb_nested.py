@@ -11,10 +11,13 @@ from signalbox.hw.registers import PreemptionLevel
 from signalbox.tb.testbench.contents import Failing
 from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.units.task_unit.nested_testbench import Kernel, NestedTestbench
+from signalbox.tb.units.task_unit.rows import ENDLESS
 from signalbox.tb.units.task_unit.task_testbench import (
     ACCEPTED,
+    AREA,
     CONFIG,
     LOG_SIZE,
+    SYSTEM,
     TIMEOUT,
 )
 
@@ -157,6 +160,22 @@ async def bad_records(dut: Any) -> None:
 
 
 @cocotb.test()
+async def queue_as_parent(dut: Any) -> None:
+    """Blocks of a queue launch nothing; neither the tree nor the record is asked."""
+    tb = await NestedTestbench(dut).start()
+    entries = {"is_queue": 1, "queue_size": 8, "inner_put": 3, "grid_x": 1}
+    parent = await running(tb, channel=2, blocks=ENDLESS[0], fields=entries)
+    for number, fields in ((2, {}), (3, {"registers": 0}), (4, entries)):
+        child = Kernel(number, priority=0, blocks=5, fields=fields)
+        assert await bear(tb, child, parent) is Refusal.MODEL
+        assert child.node is parent.node is None
+    assert not tb.tree.asks
+    tb.disable(2)  # it is open, so it would not end
+    await end(tb)
+    assert parent.outcome == "failed"
+
+
+@cocotb.test()
 async def full_list(dut: Any) -> None:
     """A child that finds its list full is refused, and gives its place in the tree back."""
     tb = await NestedTestbench(dut, place=0.9).start()
@@ -170,6 +189,25 @@ async def full_list(dut: Any) -> None:
     child = Kernel(room + 2, priority=0, blocks=5)
     assert await bear(tb, child, parent) is Refusal.FULL
     await tb.until(lambda: tb.tree.ends == [child.node], "its place is given back")
+
+
+@cocotb.test()
+async def faulty_list(dut: Any) -> None:
+    """A child whose list is in memory that cannot be written is refused, and gives its place in the
+    tree back. The next launch succeeds."""
+    tb = await NestedTestbench(dut).start()
+    parent = await running(tb)
+    for number in range(10, 9 + CONFIG.slots):
+        tb.submit(Kernel(number, priority=60, blocks=60 + number))
+    await tb.until(lambda: len(tb.running) == CONFIG.slots, "no slot is free")
+    lists = range(AREA, AREA + (1 << 24))
+    tb.contents.failing = [Failing((SYSTEM, 0), lists, MemoryStatus.BUS, write=True)]
+    child = Kernel(2, priority=0, blocks=5)
+    assert await bear(tb, child, parent) is Refusal.LISTS
+    await tb.until(lambda: tb.tree.ends == [child.node], "its place is given back")
+    tb.contents.failing = []
+    assert await bear(tb, Kernel(3, priority=0, blocks=6), parent) is ACCEPTED
+    await end(tb)
 
 
 @cocotb.test()

@@ -64,7 +64,7 @@ def test_kills(simulator: str, name: str) -> None:
 
 @pytest.mark.smoke("child_of_a_kernel", "depth_limit")
 def test_nested(simulator: str) -> None:
-    run(simulator, "nested", "nested", minimum=14)
+    run(simulator, "nested", "nested", minimum=16)
 
 
 def test_two_queues(simulator: str) -> None:
