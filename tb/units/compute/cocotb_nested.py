@@ -7,6 +7,7 @@ import cocotb
 from signalbox.hw.errors import Refusal
 from signalbox.hw.qmd import SkedCheck
 from signalbox.tb.models.tasks import record_of
+from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.units.compute.launch import Launch
 from signalbox.tb.units.compute.nested_testbench import DEPTH, NestedTestbench, Sum
 from signalbox.tb.units.compute.saving_steps import state_writes, turns
@@ -91,19 +92,41 @@ async def child_first(dut: Any) -> None:
 @cocotb.test()
 @cocotb.parametrize(slice_cycles=[1, 600])
 async def short_slices(dut: Any, slice_cycles: int) -> None:
-    """Contexts that wait for children run even if it takes longer than their slice to restore
-    their blocks: the slice begins with the first block, and restoring does not count."""
-    tb = await NestedTestbench(dut).start()
-    tb.context(1, range(CONFIG.asids), nesting=DEPTH)
+    """Contexts in which kernels may be nested run even if it takes longer than their slice to
+    restore their blocks: the slice begins with the first block, and restoring does not count."""
+    tb = await NestedTestbench(dut, contexts=2).start()
     tb.drive(control__slice=slice_cycles)
     tasks = []
     for n in range(2):
         job = Sum(n, (), 1, warps=4, delay=9000, cycles=9000, shared=CONFIG.sm_shared)
-        tasks.append(Launch(n, job, asid=1 + n, priority=5, context=n))
+        tasks.append(Launch(n, job, asid=2 + n, priority=5, context=n))
         tb.launch(tasks[-1])
     await turns(tb, tasks, 200_000)
     await tb.finish()
     tb.check_all()
+
+
+@cocotb.test()
+@cocotb.parametrize(slice_cycles=[1, 600])
+async def trees_in_turn(dut: Any, slice_cycles: int) -> None:
+    """Contexts leave while blocks wait for children that are not over, and return: all results are
+    right, and every wait ends (NEST-12). Again, until each has left so several times."""
+    tb = NestedTestbench(dut, contexts=2)
+    tb.drive(control__slice=slice_cycles)
+    await tb.start()
+    rounds = Rounds(1)
+    while rounds.more(min(tb.left) >= 3, tb.left):
+        for n in range(6):
+            leaves = [tb.kernel(asid=1 + n, **tb.shape()) for _ in range(2)]
+            child = tb.kernel(*leaves, asid=1 + n, **tb.shape())
+            tb.launch(tb.kernel(child, asid=1 + n, delay=tb.random.choice((0, 300))))
+            await tb.steps(tb.random.choice((0, 100, 1000)))
+        await tb.until(lambda: len(tb.order) == len(tb.tasks), "all are over", 400_000)
+        await tb.finish()
+    tb.check_all()
+    for turn in tb.turns:
+        assert {asid % tb.contexts for asid in turn.reached} <= {turn.context}, turn
+    print(f"{len(tb.turns)} turns, {tb.left} of which ended before children")
 
 
 @cocotb.test()

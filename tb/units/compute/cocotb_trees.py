@@ -54,7 +54,7 @@ class Trees(NestedTestbench):
             faults=rng.random() < faults,
             blocks=rng.choice((1, 1, 2, 5)),
             delay=rng.choice((0, 0, 300)),
-            **self._shape(),
+            **self.shape(),
         )
 
     def in_progress(self, kernel: Launch) -> bool:

@@ -180,14 +180,19 @@ class NestedTestbench(ComputeTestbench):
     -------
     parents : parent of each child.
     order : kernels in the order in which they were over.
+    contexts : number of contexts that are used. The address spaces belong to them in turn.
+    left : how often each context has left while children of its kernels were not over.
     """
 
-    def __init__(self, dut: Any) -> None:
+    def __init__(self, dut: Any, contexts: int = 1) -> None:
         super().__init__(dut)
         self.parents: dict[int, int] = {}
         self.order: list[int] = []
+        self.contexts = contexts
+        self.left = [0] * contexts
         self._next = 0
-        self.context(0, range(CONFIG.asids), nesting=DEPTH)
+        for number in range(contexts):
+            self.context(number, range(number, CONFIG.asids, contexts), nesting=DEPTH)
 
     def kernel(
         self, *children: Launch, asid: int, priority: int = 5, joins: bool = True, **shape: int
@@ -197,7 +202,7 @@ class NestedTestbench(ComputeTestbench):
         numbers = [child.number for child in children]
         assert numbers == list(range(self._next - len(numbers), self._next)), numbers
         job = Sum(self._next, children, self.random.getrandbits(32), joins, **shape)
-        made = Launch(self._next, job, asid=asid, priority=priority, more=self._more())
+        made = Launch(self._next, job, asid, priority, asid % self.contexts, self._more())
         self._next += 1
         self.know(made)
         self.parents.update(dict.fromkeys(numbers, made.number))
@@ -215,12 +220,13 @@ class NestedTestbench(ComputeTestbench):
         warps, some with a barrier."""
         line: list[Launch] = []
         while len(line) < length:
-            shape = self._shape() if mixed else {}
+            shape = self.shape() if mixed else {}
             children = line[-1:]
             line.append(self.kernel(*children, asid=asid, priority=priority, joins=joins, **shape))
         return line
 
-    def _shape(self) -> dict[str, int]:
+    def shape(self) -> dict[str, int]:
+        """Random warps and times of a kernel."""
         rng = self.random
         cycles, barrier = rng.choice((0, 100, 1000)), rng.random() < 0.5
         return {"warps": rng.randint(1, 4), "cycles": cycles, "barrier": barrier}
@@ -259,6 +265,16 @@ class NestedTestbench(ComputeTestbench):
                 self.check(one)
                 parent = self.parents.get(one.number)
                 assert self.link(one) == (0 if parent is None else pages[parent]), one
+
+    async def step(self) -> None:
+        await super().step()
+        if self.turns and self.turns[-1].over == self.cycle - 1:
+            context = self.turns[-1].context
+            self.left[context] += any(
+                one.number in self.parents and one.over is None and self.link(one) > 0
+                for one in self.tasks.values()
+                if one.context == context
+            )
 
     def link(self, kernel: Launch) -> int:
         """Page of the parent, in the record."""

@@ -61,7 +61,7 @@ def test_nested(simulator: str) -> None:
         name="work-nested",
         apart=True,
         env={"WORK_CONFIG": "NESTED"},
-        minimum=12,
+        minimum=14,
     )
 
 
