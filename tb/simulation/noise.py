@@ -1,25 +1,34 @@
 """Noise on payload inputs of a design under test while their `valid` is 0.
 
-Testbenches leave the old payload on the wires when they deassert `valid`, so a design that still
-reads it appears to work. Here, each input that belongs to a `valid` reaches the design through a
-multiplexer, whatever drives it.
+Testbenches leave the old payload on the wires when they deassert `valid`, or drive 0, so a design
+that still reads it appears to work. Here, each input that belongs to a `valid`, or has it as a
+field, reaches the design through a multiplexer, whatever drives it.
 """
 
 from amaranth.hdl import Cat, Fragment, Mux, Signal, Value
-from amaranth.lib import wiring
+from amaranth.lib import data, wiring
 
 from signalbox.hw.lib.amaranth_private import PortDirection
 from signalbox.hw.lib.flat_ports import Ports, ports
 
-__all__ = ["Noisy", "payloads"]
+__all__ = ["Noisy", "payloads", "records"]
 
 _VALID, _READY = "valid", "ready"
+_ALWAYS = {"pipeline__unpark", "runlist__acquire"}
+"""Records whose fields always have a meaning: the served channel (`ParkPort`); a strobe of its own
+(`runlist_acquire`)."""
+
+_ALSO = {"link__claim": "link__recall"}
+"""Records whose fields have a meaning also while another input is 1: the recalled block
+(`SmLink`)."""
+
 _SEED = 0x9E37_79B9_7F4A_7C15
 
 
 class Noisy(wiring.Component):
-    """`design` with the same ports. Each input in `payloads` is random in every cycle in which its
-    `valid` is 0. Names inside the design do not change."""
+    """`design` with the same ports. In every cycle in which their `valid` is 0, the inputs in
+    `payloads` are random, and the other fields of the inputs in `records`. Names inside the design
+    do not change."""
 
     def __init__(self, design: wiring.Component) -> None:
         self._design = design
@@ -30,7 +39,7 @@ class Noisy(wiring.Component):
         fragment = Fragment.get(self._design, platform)
         state = Signal(64, init=_SEED, reset_less=True, name="noise")
         fragment.add_statements("sync", state.eq(_following(state)))
-        valids = payloads(inner)
+        valids, places = payloads(inner), records(self._design)
         for number, (name, (value, way)) in enumerate(inner.items()):
             port = outer[name][0]
             if way != PortDirection.Input:
@@ -38,6 +47,11 @@ class Noisy(wiring.Component):
             elif name in valids:
                 noise = _wide(state, len(value), number)
                 given = Mux(outer[valids[name]][0], port, noise)
+                fragment.add_statements("comb", value.eq(given))
+            elif name in places:
+                noise = _wide(state, len(value), number) & ~(1 << places[name])
+                also = outer[_ALSO[name]][0] if name in _ALSO else 0
+                given = Mux(port[places[name]] | also, port, noise)
                 fragment.add_statements("comb", value.eq(given))
             else:
                 fragment.add_statements("comb", value.eq(port))
@@ -58,6 +72,16 @@ def payloads(flat: Ports) -> dict[str, str]:
         if of and name[len(of[-1]) :] not in {_VALID, _READY}:
             found[name] = f"{of[-1]}{_VALID}"
     return found
+
+
+def records(design: wiring.Component) -> dict[str, int]:
+    """Maps each port that is a record with the field `valid` to the place of this bit, except ports
+    whose other fields always have a meaning."""
+    found = {}
+    for path, member, _ in design.signature.flatten(design):
+        if isinstance(member.shape, data.StructLayout) and _VALID in member.shape.members:
+            found["__".join(map(str, path))] = member.shape[_VALID].offset
+    return {name: place for name, place in found.items() if name not in _ALWAYS}
 
 
 def _following(state: Value) -> Value:
