@@ -53,9 +53,8 @@ class PassedKernels(wiring.Component):
     A turn ends, and all are served again,
 
     * when a kernel that cannot be passed over is refused, or no kernel is left;
-    * when a decision that was in flight finds an SM for a kernel passed over;
-    * when an SM of a kernel passed over has changed, and the kernels behind have had `least_turn`
-      cycles since the last pass;
+    * when an SM of a kernel passed over has changed, or a decision that was in flight has found
+      one, and the kernels behind have had `least_turn` cycles since the last pass;
     * `TURN` cycles after the last pass, for changes that SMs do not show.
 
     The last two are delayed while a kernel that may have blocks stopped waits, for its patience;
@@ -130,7 +129,7 @@ class PassedKernels(wiring.Component):
             Signal(self._config.sms, name=name) for name in ("disabled", "covered")
         )
         refused, over, leaves = (Signal(name=name) for name in ("was_refused", "over", "leaves"))
-        found, turn_ends = Signal(name="found"), self._turn(m, over)
+        turn_ends = self._turn(m, over)
         m.d.comb += [
             disabled.eq(served.disabled),
             own.eq(~disabled),
@@ -140,22 +139,16 @@ class PassedKernels(wiring.Component):
             over.eq(refused & ~(served.saves & self._stays)),
             leaves.eq(over | self.at_once),
             self.passes.eq(leaves & ~covered.all()),
-            self.again.eq(
-                self.holds & ((leaves & covered.all()) | found | self._ends(m) | turn_ends)
-            ),
+            self.again.eq(self.holds & ((leaves & covered.all()) | self._ends(m) | turn_ends)),
         ]
-        # Known late in their cycle: they take effect in the next one.
-        mine = self.passes & (self.sent.row == served.row)
-        m.d.sync += [
-            refused.eq(self.refused & ~self.restart),
-            found.eq(self.sent.valid & (mine | self.passed.bit_select(self.sent.row, 1))),
-        ]
+        # Known late in its cycle: it takes effect in the next one.
+        m.d.sync += refused.eq(self.refused & ~self.restart)
         self._wait(m)
         with m.If(self.passes):
             m.d.sync += [held.eq(covered), self.passed.bit_select(served.row, 1).eq(1)]
         with m.If(self.restart):
             m.d.sync += [held.eq(0), self.passed.eq(0)]
-        self._remember(m, covered, self.again | found | (self.restart & turn_ends))
+        self._remember(m, covered, self.again | (self.restart & turn_ends))
         return m
 
     def _wait(self, m: Module) -> None:
@@ -183,11 +176,14 @@ class PassedKernels(wiring.Component):
         """Kernels passed over in this turn, until it `ends`, and whether their SMs have changed."""
         own, spent, kept = self._own, self._spent, self._kept
         mine, since = Signal(name="mine"), Signal(name="changed_since")
+        found, late = Signal(name="found"), self.passes & (self.sent.row == self.served.row)
         m.d.comb += mine.eq((self.grows & own).any())
         m.d.sync += [
+            # A decision that was in flight, for a kernel passed over. Known late in its cycle.
+            found.eq(self.sent.valid & (late | self.passed.bit_select(self.sent.row, 1))),
             # Changes that the last decision for the served kernel has not seen.
             since.eq((since | mine) & ~self.begins),
-            self._woken.eq(self._woken | (self.grows & kept).any()),
+            self._woken.eq(self._woken | found | (self.grows & kept).any()),
             self.at_once.eq(self.loads.valid & ~self.restart & spent.bit_select(self.loads.row, 1)),
         ]
         with m.If(self.passes):

@@ -39,10 +39,10 @@ class PassedKernelsProof(Proof):
         "SMs of a kernel that was passed over are held, and some SM is not; a kernel that may have "
         "blocks stopped waits before it is passed over, for cycles in which they can be, those "
         "before a restart included, and no turn ends meanwhile, nor when one is passed over; all "
-        "are served again when an SM of theirs has changed and those "
-        "behind have had the least turn, after the longest one, when one finds an SM after all, or "
-        "when no SM or no kernel is left; a restart holds none, but until then, one that was "
-        "passed over is passed over again in the cycle in which it is served"
+        "are served again when an SM of theirs has changed, or one has found an SM after all, and "
+        "those behind have had the least turn, after the longest one, or when no SM or no kernel "
+        "is left; a restart holds none, but until then, one that was passed "
+        "over is passed over again in the cycle in which it is served"
     )
     induction = 3
     cover = 24
@@ -61,7 +61,6 @@ class PassedKernelsProof(Proof):
             if member.flow is In:
                 arbitrary(m, signal, "_".join(map(str, path)))
         m.d.comb += Assume(~dut.again | dut.restart)
-        self._found = Signal(name="found_late")
         self._wait(m, dut)
         self._serve_again(m, dut)
         self._follow(m, dut)
@@ -144,8 +143,11 @@ class PassedKernelsProof(Proof):
         own, late = ~dut.served.disabled, Signal(name="changed_late")
         """Set after the last decision for the served kernel has begun."""
         passes = dut.passes & self._over
-        news = (dut.grows & self._kept).any() | (
-            passes & ~dut.at_once & ~dut.begins & (late | (dut.grows & own).any())
+        found = Signal(name="found_late")
+        news = (
+            found
+            | (dut.grows & self._kept).any()
+            | (passes & ~dut.at_once & ~dut.begins & (late | (dut.grows & own).any()))
         )
         over = ((calm == least) & (changed | (since >= TURN))) | (since == longest)
         m.d.sync += [
@@ -159,11 +161,13 @@ class PassedKernelsProof(Proof):
             m.d.sync += calm.eq(0)
         with m.Elif(calm != least):
             m.d.sync += calm.eq(Mux(dut.at_once | dut.restart, 0, calm + held))
-        event = Signal(name="refused_or_sent")
-        m.d.sync += event.eq(dut.refused | dut.sent.valid)
-        by_time = ~(event | dut.idle | dut.at_once)
+        refused = Signal(name="refused_late")
+        by_time = ~(refused | dut.idle | dut.at_once)
         mine = dut.passes & (dut.sent.row == dut.served.row)
-        m.d.sync += self._found.eq(dut.sent.valid & (mine | dut.passed.bit_select(dut.sent.row, 1)))
+        m.d.sync += [
+            refused.eq(dut.refused),
+            found.eq(dut.sent.valid & (mine | dut.passed.bit_select(dut.sent.row, 1))),
+        ]
         leaves = self._over | dut.at_once
         m.d.comb += [
             Assert((self._turn + since == longest) & (self._rest + calm == least)),
@@ -171,14 +175,13 @@ class PassedKernelsProof(Proof):
             Assert(~(held & over & ~self._stays) | dut.again),
             Assert(~(dut.again & by_time) | (over & ~self._stays)),
             Assert(held | ~dut.again),
-            Assert(~(held & self._found) | dut.again),
             Assert(~(held & leaves & (self._held | own).all()) | dut.again),
             Cover(dut.again & by_time & (since < TURN)),
         ]
 
     def _ends_turn(self, dut: PassedKernels, over: Value) -> Value:
         """Kernels that were passed over are no longer passed over at once."""
-        self._ends = dut.again | self._found | (dut.restart & over & ~self._stays)
+        self._ends = dut.again | (dut.restart & over & ~self._stays)
         return self._ends
 
     def _end(self, m: Module, dut: PassedKernels) -> None:

@@ -29,13 +29,25 @@ PASSED = rounds(SMS) + 4 + patience(CONFIG)
 MANY, TURNS = 5, 14
 """Number of waiting kernels, and of urgent kernels in turn."""
 
+FULL = (SLOTS - 1) * (rounds(SMS) + 2) - 1
+"""A kernel whose blocks run for this many cycles or more finds no room at times: it fills an SM
+sooner. While there is room, the SM is sent a block per decision."""
+
 LEAST = (MANY + 1 + rounds(SMS) + 12) + 2 * rounds(SMS) - 2
 """Cycles from a restart until a kernel behind the waiting ones has a block placed, if these are all
 passed over at once; including the urgent kernel."""
 
+CHANGES = (2 * LEAST, 3 * LEAST)
+"""Cycles for which blocks run, so that their SM changes between most urgent kernels, but has no
+room at times, although only a part of the cycles is left for them."""
+
 ONE_MORE = rounds(SMS) + 4
 """Maximum additional cycles if kernels are passed over: one decision at a time for the last
 block."""
+
+ACCEPTED = 8
+"""Maximum cycles, besides those for which it runs, from a block's decision until its slot counts as
+free again."""
 
 DROPPED = 2 * rounds(SMS) + 8
 """Maximum cycles from a request, which drops all decisions, until a block of the first kernel is
@@ -53,7 +65,7 @@ async def begin(
     """Kernels 1 to `count` wait for the last SM, which runs more urgent work without an end; with
     `changes`, one block after the other."""
     tb = await start(dut)
-    blocks, runs = (1 << 20, (20, 40)) if changes else (SLOTS, LONG)
+    blocks, runs = (1 << 20, CHANGES) if changes else (SLOTS, LONG)
     await tb.opened(Kernel(0, 9, blocks, runs=runs, disabled=OTHERS))
     await tb.steps(SETTLED)
     for row in range(1, count + 1):
@@ -88,6 +100,27 @@ async def beside_urgent_ones(dut, every: int, changes: bool):
         tb.end_all(LAST)
         bound = longest_turn(CONFIG) + DROPPED
         await tb.until(lambda one=tb.kernels[1]: not one.left, "the first one has room", bound)
+
+
+@cocotb.test(**LIMIT)
+@cocotb.parametrize(saves=[False, True])
+async def while_its_sm_changes(dut, saves: bool):
+    """If a kernel finds no room at times, the kernels behind it get room on other SMs in turn with
+    it, even if a decision that was in flight finds room before the first one for them."""
+    least = FULL + (patience(CONFIG) - 1 if saves else 0)
+    for runs in range(least, least + 8):
+        tb = await start(dut)
+        first = Kernel(0, 9, 1 << 20, disabled=OTHERS, saves=saves, runs=(runs, runs))
+        behind = Kernel(6, 3, 100_000, disabled=only(1), runs=(0, 0))
+        for kernel in (first, behind):
+            await tb.opened(kernel)
+        for count in range(1, 6):
+            await tb.until(
+                lambda one=behind, count=count: len(one.placed) >= count,
+                f"it has room beside blocks of {runs} cycles",
+                2 * (runs + ACCEPTED),
+            )
+        assert len(first.placed) >= SLOTS
 
 
 @cocotb.test(**LIMIT)

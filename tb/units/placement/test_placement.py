@@ -71,7 +71,7 @@ def test_claims(simulator: str, sms: int) -> None:
 
 @pytest.mark.parametrize("sms", tiers([3, 4, 33], nightly=[4, 33]))
 def test_restarts(simulator: str, sms: int) -> None:
-    place_masked(simulator, "cocotb_restarts", sms, f"restarts-{sms}", minimum=10)
+    place_masked(simulator, "cocotb_restarts", sms, f"restarts-{sms}", minimum=12)
 
 
 @pytest.mark.parametrize(
