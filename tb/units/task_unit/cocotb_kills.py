@@ -8,7 +8,7 @@ import cocotb
 from signalbox.hw.errors import Refusal
 from signalbox.hw.records.launch import LaunchAction
 from signalbox.hw.records.memory import MemoryStatus
-from signalbox.hw.registers import KillScope
+from signalbox.hw.registers import KillScope, PreemptionLevel
 from signalbox.tb.testbench.contents import Failing
 from signalbox.tb.testbench.ends import Source
 from signalbox.tb.testbench.goals import Rounds
@@ -179,6 +179,49 @@ async def overdue(dut: Any) -> None:
     await tb.steps(2)
     tb.drive(leave=0, active=1)
     tb.rows.end = 0.5
+    await tb.finish()
+    assert all(one.outcome == "ended" for one in tasks if one not in failed)
+
+
+@cocotb.test()
+async def overdue_at_wait_for_idle(dut: Any) -> None:
+    """At level WFI, no task of a leaving context is stopped before the context is overdue. Then all
+    its tasks fail whose blocks have not ended, even those with none on an SM, but some to be
+    placed. Waiting tasks keep waiting (PREEMPT-1)."""
+    tb = await KillTestbench(dut).start()
+    tb.level = PreemptionLevel.WFI
+    tb.drive(level=tb.level)
+    tasks = crowd(2 * CONFIG.slots, (3, 6))
+    tasks[0].blocks = 5000
+    await tb.launch_all(tasks)
+    rows = tb.rows.rows
+    await tb.until(
+        lambda: len(tb.held) == CONFIG.slots and all(rows[one].running for one in tb.held),
+        "all slots have blocks on SMs",
+    )
+    tb.drive(leave=1)
+    await tb.until(
+        lambda: [one.row for one in rows.values() if one.left] == [tasks[0].row], "placed"
+    )
+    tb.rows.place = 0.0
+    stuck = [task for task in tb.held.values() if task is tasks[0] or task.number % 2]
+    for number, task in tb.held.items():
+        for block in [] if task.number % 2 else [*rows[number].running]:
+            tb.rows.finish(rows[number], block)
+    await tb.until(lambda: len(tb.held) == len(stuck), "others have ended")
+    await tb.steps(400)
+    assert [*tb.held.values()] == stuck and not tb.get("empty")
+    assert not any(row.stopped for row in rows.values())
+    tb.faults = frozenset(task.number for task in stuck)
+    tb.drive(overdue=1)
+    await tb.until(lambda: tb.get("empty"), "the context leaves")
+    failed = [one for one in tasks if one.outcome == "failed"]
+    assert {one.number for one in failed} == tb.faults
+    assert {tb.verdicts[one.number] for one in failed} == {Refusal.TIMEOUT}
+    tb.drive(active=0, overdue=0)
+    await tb.steps(2)
+    tb.drive(leave=0, active=1)
+    tb.rows.place = tb.rows.end = 0.5
     await tb.finish()
     assert all(one.outcome == "ended" for one in tasks if one not in failed)
 

@@ -15,14 +15,24 @@ CILP = PreemptionLevel.CILP
 WITH_PLACES = {"skip": not CONFIG.preemption}
 
 
-async def switch(tb: TaskTestbench, *, to: int) -> None:
-    """The context leaves, and another becomes active."""
+async def switch(tb: TaskTestbench, *, to: int, limit: int = 4 * TIMEOUT) -> None:
+    """The context leaves, and another becomes active. If it does not leave within `limit` cycles,
+    it is overdue."""
     tb.drive(leave=1)
     tb.late = 0
+    due = tb.cycle + limit
     await tb.step()
-    await tb.until(lambda: tb.get("empty"), "context has left", 4 * TIMEOUT)
+    while not tb.get("empty") and tb.cycle < due:
+        await tb.step()
+    assert tb.get("empty") or limit < 4 * TIMEOUT, "context has not left"
+    tb.drive(overdue=not tb.get("empty"))
+    while not tb.get("empty"):
+        await tb.step()
+        assert tb.cycle < due + 4 * TIMEOUT, "overdue context has not left"
+        kill = tb.get("kill")
+        tb.faults |= {task.number for row, task in tb.held.items() if kill >> row & 1}
     assert not tb.held
-    tb.drive(active=0, context=to)
+    tb.drive(active=0, overdue=0, context=to)
     await tb.steps(3)
     tb.drive(active=1, leave=0)
 
@@ -243,12 +253,13 @@ async def without_a_save_area(dut: Any) -> None:
 
 @cocotb.test(**WITH_PLACES)
 async def random_levels(dut: Any) -> None:
-    """With contexts of any level in turn, and tasks of any size and priority, some of whose
-    channels are disabled at times, each block of the other tasks ends once, and no list of saved
-    blocks is lost."""
+    """With contexts of any level in turn, some of them overdue, and tasks of any size and priority,
+    some of whose channels are disabled at times, each block of the other tasks ends once, and no
+    list of saved blocks is lost."""
     tb = await TaskTestbench(dut, place=0.5, end=0.1).start()
     rng, rounds, lists, number = tb.random, Rounds(12), 0, 0
-    while rounds.more(lists > 10, lists):
+    late = dict.fromkeys(PreemptionLevel, 0)
+    while rounds.more(lists > 10 and all(late.values()), (lists, late)):
         tb.level = rng.choice(list(PreemptionLevel))
         tb.drive(level=tb.level)
         tb.rows.end = rng.choice((0.02, 0.1, 0.5)) if tb.level is CILP else 0.5
@@ -270,14 +281,23 @@ async def random_levels(dut: Any) -> None:
         if rng.random() < 0.2:
             tb.disable(2)
         await tb.steps(rng.choice((0, 50, 1000)))
-        await switch(tb, to=rng.randrange(2))
+        before = timed_out(tb)
+        await switch(tb, to=rng.randrange(2), limit=rng.choice((0, 60, 4 * TIMEOUT, 4 * TIMEOUT)))
+        late[tb.level] += timed_out(tb) - before
         tb.disable()
         lists += len(tb.rows.lists)
     tb.rows.place = tb.rows.end = 1.0
-    for _ in range(2):
+    ends = Rounds(2)
+    while ends.more(not any(tb.lists.values()), tb.lists):
         await tb.steps(4 * TIMEOUT)
         await switch(tb, to=1 - tb.get("context"))
     await tb.finish()
     failed = [task for task in tb.accepted if task.outcome == "failed"]
-    assert all(tb.verdicts[task.number] is Refusal.KILLED for task in failed)
-    print(f"{number} tasks, {len(failed)} killed, {lists} times saved blocks")
+    causes = {tb.verdicts[task.number] for task in failed}
+    assert causes <= {Refusal.KILLED, Refusal.TIMEOUT}
+    print(f"{number} tasks, {len(failed)} failed, {late} late, {lists} times saved blocks")
+
+
+def timed_out(tb: TaskTestbench) -> int:
+    """Number of tasks that have failed because their context was overdue."""
+    return list(tb.verdicts.values()).count(Refusal.TIMEOUT)
