@@ -6,6 +6,7 @@ from typing import Any
 from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.hdl import Value
 
+from signalbox.hw.lib.onehot import select
 from signalbox.hw.placement.block_recall import BlockRecall
 from signalbox.tb.proofs.formal import (
     AnyConst,
@@ -27,6 +28,9 @@ PAUSE = 4
 
 LATEST = 2
 """Cycles from the answer of an SM to the move."""
+
+PROMPT = 22
+"""Maximum counted cycles from the room for a block to its move."""
 
 
 def _at_most_one(bits: Value) -> Value:
@@ -233,4 +237,82 @@ class MaskedRecallProof(RecallProof):
         ]
 
 
-PROOFS = [RecallProof(), MaskedRecallProof()]
+class PromptRecallProof(RecallProof):
+    """An SM reports the most urgent waiting block until the block is sent elsewhere, or the SM
+    answers that it has none to return; SMs with room for it keep this room."""
+
+    name = "placement.prompt_recall"
+    shows = (
+        f"the most urgent waiting block is sent to another SM at most {PROMPT} cycles after that "
+        "has room for it, whatever is claimed or moves at first, not counting those in which an SM "
+        "has not answered a recall, or not yet reported a block that was sent to it"
+    )
+    induction = 10
+    cover = 32
+
+    def build(self, m: Module, wrap: Wrap) -> None:
+        super().build(m, wrap)
+        own, counted = Signal(SMS, name="its_sm"), Signal(range(PROMPT + 2), name="counted")
+        room, now, goes_on = self._has_room(m, own)
+        ends = self._ends(own)
+        m.d.sync += counted.eq(Mux(goes_on, counted, 0) + ~self._waits())
+        with m.If(~now | ends):
+            m.d.sync += counted.eq(0)
+        m.d.comb += [
+            own.eq(1 << AnyConst(range(SMS))),
+            Assume(own.any()),
+            Assert((counted == 0) | (counted + self._remaining(m, own, room) <= PROMPT)),
+            Cover((counted == PROMPT) & ends),
+        ]
+
+    def _has_room(self, m: Module, own: Value) -> tuple[Value, Value, Value]:
+        """SMs that had room in the last cycle, apart from SM `own`; whether SM `own` reports the
+        most urgent block, and another one has room; and whether this goes on since the last
+        cycle."""
+        dut = self._dut
+        block, room = Signal(dut.claim.shape(), name="block"), Signal(SMS, name="has_room")
+        last, before = Signal.like(block, name="last_block"), Signal(SMS, name="had_room")
+        m.d.comb += [
+            block.eq(select(own, [one.as_value() for one in dut.waits])),
+            room.eq(dut.room & dut.accepts & dut.heard & ~own),
+        ]
+        m.d.sync += [last.eq(block), before.eq(room)]
+        first = Cat(
+            own[n] | ~one.valid | (one.level + (own > 1 << n) < block.level + 1)
+            for n, one in enumerate(dut.waits)
+        )
+        same = block.as_value() == last.as_value()
+        return before, block.valid & first.all() & room.any(), same & ~(before & ~room).any()
+
+    def _ends(self, own: Value) -> Value:
+        """The block moves, or its SM answers that it has none."""
+        move, answers = self._dut.move, self._dut.returned
+        none = Cat(one.valid & ~one.some for one in answers)
+        return (move.valid & (move.source == own)) | (none & own).any()
+
+    def _waits(self) -> Value:
+        """An SM has not answered, or not reported a block that was sent to it."""
+        dut, answers = self._dut, Cat(one.valid for one in self._dut.returned)
+        asked = self._state.ongoing("WAIT") & ~(answers.any() | self._answer.valid)
+        return asked | (self._state.ongoing("ARRIVE") & ~(dut.heard & dut.move.target).any())
+
+    def _remaining(self, m: Module, own: Value, room: Value) -> Value:
+        """Maximum counted cycles until the move: 10 from the return to SEEK on."""
+        dut, left = self._dut, Signal(range(PROMPT + 1), name="remaining")
+        mine = self._source == own
+        able = mine & dut.claim.valid & (dut.move.target & room).any()
+        remaining = {
+            "SEEK": self._left + 7,
+            "SETTLE": self._left + Mux(able, 3, Mux(mine, 11, 16)),
+            "WAIT": Mux(mine, 2, 15) - self._answer.valid,
+            "SEND": Mux(mine, 0, 13),
+            "ARRIVE": self._left + 11,
+        }
+        m.d.comb += Assert(self._state.ongoing(*remaining))
+        for state, cycles in remaining.items():
+            with m.If(self._state.ongoing(state)):
+                m.d.comb += left.eq(cycles)
+        return left
+
+
+PROOFS = [RecallProof(), MaskedRecallProof(), PromptRecallProof()]
