@@ -21,7 +21,9 @@ from signalbox.driver.runtime.limits import Limit
 from signalbox.driver.runtime.stream import Stream
 from signalbox.driver.workload.nested_jobs import distances, graph, refined, rough_field
 from signalbox.hw.errors import Refusal
+from signalbox.tb.driver.compute_bodies import physical
 from signalbox.tb.driver.nested_bodies import (
+    LEAVE,
     STORE,
     WRAP,
     cancelled_trees,
@@ -29,7 +31,7 @@ from signalbox.tb.driver.nested_bodies import (
     chain_of_a_refusal,
 )
 from signalbox.tb.simulation.machine import SimMachine
-from signalbox.tb.simulation.trace import Asked
+from signalbox.tb.simulation.trace import Asked, BlockPlaced, Event, TaskOpened, TaskOver
 from signalbox.tb.simulation.trace_file import TraceFile
 
 LIMIT = {"timeout_time": 4, "timeout_unit": "ms"}
@@ -80,8 +82,32 @@ end:
 child has failed, and the word of B at the end."""
 
 
+READ = Kernel(
+    "read",
+    f"""
+    ldc    r2, [IN]
+    ldc    r3, [IN + 4]
+    ldg    r6, [r2]
+    {STORE}
+    """,
+    {"IN": 8, "OUT": 8},
+)
+"""Stores the word at IN to OUT."""
+
+
 def random_numbers() -> np.random.Generator:
     return np.random.default_rng(int(os.environ["COCOTB_RANDOM_SEED"]))
+
+
+def first_placed(events: list[Event], page: int) -> int:
+    """Page of the task whose block is the first one placed after the task of `page` has a slot."""
+    rows: dict[int, int] = {}
+    for one in events:
+        if isinstance(one, TaskOpened):
+            rows[one.row] = one.page
+        elif isinstance(one, BlockPlaced) and page in rows.values():
+            return rows[one.row]
+    raise AssertionError(f"no block was placed behind task {page:#x}")
 
 
 async def device_of(dut: Any, depth: int) -> tuple[Device, Stream]:
@@ -153,6 +179,60 @@ async def generations(dut: Any, depth: int) -> None:
         assert await device.engine.refused_child() is None
     for one in children:
         one.free()
+    await device.close()
+
+
+@cocotb.test(**LIMIT)
+async def next_in_the_stream(dut: Any) -> None:
+    """A kernel, its child and its grandchild, none of which waits: the next kernel of the stream
+    starts only when the grandchild, the child and the kernel are over, in this order (example
+    4)."""
+    device, stream = await device_of(dut, 3)
+    done, out = [await device.upload(np.zeros(4, np.uint32)) for _ in range(2)]
+    grandchild = await stream.child(SPIN, 3, 64, {"CYCLES": 6000}, done=done)
+    child = await stream.child(LEAVE, 1, 32, {"CHILD": grandchild})
+    trace = await TraceFile.open(device.machine)
+    first = await stream.launch(LEAVE, 1, 32, {"CHILD": child})
+    second = await stream.launch(READ, 1, 32, {"IN": done, "OUT": out})
+    await second.synchronize()
+    assert first.query() and out.read(np.uint32, 1)[0] == 1
+    pages = [one.record >> 8 for one in (grandchild, child, first, second)]
+    events = await trace.events()
+    over = {one.page: one.cycle for one in events if isinstance(one, TaskOver)}
+    assert list(over) == pages
+    opened = {one.page: one.cycle for one in events if isinstance(one, TaskOpened)}
+    assert opened[pages[3]] > over[pages[2]] > over[pages[0]] > opened[pages[0]] + 6000
+    for one in (child, grandchild):
+        one.free()
+    await device.close()
+
+
+@cocotb.test(**LIMIT)
+async def urgent_family(dut: Any) -> None:
+    """Of an urgent stream, a kernel that launches children and one that launches none both have the
+    stream's priority: they take the place of kernels of a lower one, none of whose blocks goes
+    before theirs (example 6)."""
+    device, stream = await device_of(dut, 2)
+    low, trace = await device.stream(), await TraceFile.open(device.machine)
+    crowd = [await low.launch(SPIN, 9, 64, {"CYCLES": 3000}, overlap=True) for _ in range(6)]
+    await device.machine.wait_cycles(4000)
+    out = await device.upload(np.zeros(4, np.uint32))
+    child = await stream.child(SPIN, 2, 32, {"CYCLES": 300})
+    urgent = [
+        await stream.launch(WRAP, 1, 32, {"CHILD": child, "IN": out, "OUT": out}),
+        await stream.launch(SPIN, 2, 64, {"CYCLES": 300}),
+    ]
+    for task in urgent:
+        record = device.machine.memory_read(physical(task), 256)
+        assert record[16] == stream.device_priority == 2
+        await task.synchronize()
+    assert not crowd[-1].query()
+    events = await trace.events()
+    for page in (task.record >> 8 for task in urgent):
+        first = first_placed(events, page)
+        assert first == page, f"a block of {first:#x} goes before those of {page:#x}"
+    await low.synchronize()
+    child.free()
     await device.close()
 
 

@@ -15,7 +15,15 @@ from signalbox.driver.runtime.stream import Stream
 from signalbox.hw.errors import Cause, CoreCause, Refusal
 from signalbox.tb.driver.compute_bodies import failure
 
-__all__ = ["STORE", "WRAP", "cancelled_trees", "chain_of_a_fault", "chain_of_a_refusal", "line_of"]
+__all__ = [
+    "LEAVE",
+    "STORE",
+    "WRAP",
+    "cancelled_trees",
+    "chain_of_a_fault",
+    "chain_of_a_refusal",
+    "line_of",
+]
 
 HOLE = 0x7654_3000
 
