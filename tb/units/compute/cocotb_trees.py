@@ -12,6 +12,7 @@ from signalbox.tb.testbench.ends import Source
 from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.units.compute.launch import Launch
 from signalbox.tb.units.compute.nested_testbench import DEPTH, NestedTestbench, Sum
+from signalbox.tb.units.compute.saving_steps import state_writes
 from signalbox.tb.units.compute.testbench import CONFIG
 
 ROOTS = 8 + 2 * CONFIG.sms
@@ -19,7 +20,7 @@ ROOTS = 8 + 2 * CONFIG.sms
 
 
 class Trees(NestedTestbench):
-    """Grows trees and kills some of their kernels.
+    """Grows trees and kills some of their kernels. In odd turns the trees are in two contexts.
 
     Members
     -------
@@ -29,7 +30,7 @@ class Trees(NestedTestbench):
     """
 
     def __init__(self, dut: Any, turn: int) -> None:
-        super().__init__(dut)
+        super().__init__(dut, contexts=1 + turn % 2)
         self.random.seed(self.random.random() + turn)
         self.roots: list[Launch] = []
         self.loose: set[int] = set()
@@ -61,6 +62,12 @@ class Trees(NestedTestbench):
         """Whether it has been launched and is not over."""
         known = self.link(kernel) or kernel.accepted is not None
         return bool(known) and kernel.over is None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether blocks have been stopped for others. With several contexts: whether each has left
+        while children were not over, which also stops blocks."""
+        return state_writes(self) > 0 and (self.contexts == 1 or min(self.left) > 0)
 
     def kill(self, kernel: Launch) -> None:
         """Kill a kernel, if it is in progress; its descendants continue."""
@@ -121,15 +128,18 @@ class Trees(NestedTestbench):
 @cocotb.parametrize(turn=range(4))
 async def random_trees(dut: Any, turn: int) -> None:
     """Random trees, in some of whose kernels, of the host and others, a warp faults, end with the
-    expected results."""
+    expected results. Again, until blocks were stopped."""
     tb = await Trees(dut, turn).start()
-    rounds, faulty = Rounds(ROOTS), list[Launch]()
-    while rounds.more(len({one.number in tb.parents for one in faulty}) == 2, faulty):
-        tb.roots.append(tb.grow(1 + rounds.number % (CONFIG.asids - 1), faults=0.2))
+    rounds, faulty = Rounds(1), list[Launch]()
+    while rounds.more(
+        tb.stopped and len({one.number in tb.parents for one in faulty}) == 2, (tb.stopped, faulty)
+    ):
+        for n in range(ROOTS):
+            tb.roots.append(tb.grow(1 + n % (CONFIG.asids - 1), faults=0.2))
+            tb.launch(tb.roots[-1])
+            await tb.steps(tb.random.choice((0, 0, 100, 600)))
+        await tb.over()
         faulty = [one for one in tb.tasks.values() if isinstance(one.job, Sum) and one.job.faults]
-        tb.launch(tb.roots[-1])
-        await tb.steps(tb.random.choice((0, 0, 100, 600)))
-    await tb.over()
     tb.check_trees()
     print(f"{len(tb.tasks)} kernels, {len(tb.roots)} of the host, {len(faulty)} faulted")
 
@@ -167,9 +177,9 @@ async def random_kills(dut: Any, turn: int) -> None:
 async def whole_trees(dut: Any) -> None:
     """If the channels of some trees are disabled, all kernels of these trees are killed, nothing of
     them is left, and other trees are not disturbed. Again, until kernels of the host and others
-    were killed."""
+    were killed, and blocks stopped."""
     tb, rounds = await Trees(dut, 0).start(), Rounds(1)
-    while rounds.more(len(found := tb.found(Refusal.KILLED)) == 2, found):
+    while rounds.more(tb.stopped and len(tb.found(Refusal.KILLED)) == 2, tb.found(Refusal.KILLED)):
         for n in range(ROOTS):
             tb.roots.append(tb.grow(1 + n % (CONFIG.asids - 1)))
             tb.launch(tb.roots[-1])
