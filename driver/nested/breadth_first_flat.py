@@ -1,8 +1,6 @@
 """Breadth-first search without nested launches: the host launches each level of the search, and
 reads whether the level has found a vertex."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from signalbox.driver.device import Device
@@ -18,6 +16,7 @@ from signalbox.driver.nested.breadth_first import (
     check,
     start,
 )
+from signalbox.driver.nested.flat import Flat, FlatLaunch
 from signalbox.driver.nested.workspace import Workspace
 from signalbox.driver.runtime.stream import Argument, Stream
 
@@ -64,8 +63,7 @@ HEAVY_VERTICES = Kernel(
 the frontier do nothing."""
 
 
-@dataclass
-class FlatBreadthFirst:
+class FlatBreadthFirst(Flat):
     """Searches as `BreadthFirst` does, on any machine with a compute engine. Created by `prepare`.
 
     Members
@@ -73,13 +71,20 @@ class FlatBreadthFirst:
     distances : as in `BreadthFirst`.
     """
 
-    distances: Buffer
-    _count: int
-    _heavy: int
-    _workspace: Workspace
-    _state: Buffer
-    _light_args: dict[str, Argument]
-    _heavy_args: dict[str, Argument]
+    def __init__(
+        self,
+        workspace: Workspace,
+        graph: dict[str, Buffer],
+        count: int,
+        most: int,
+        heavy: int,
+        table: Buffer,
+    ) -> None:
+        super().__init__(workspace)
+        self.distances, self._state = graph["DISTANCES"], graph["STATE"]
+        self._count, self._heavy, self._distance = count, heavy, 0
+        self._light_args: dict[str, Argument] = {**graph, "N": count, "MOST": most}
+        self._heavy_args: dict[str, Argument] = {**graph, "HEAVY": table}
 
     @classmethod
     async def prepare(
@@ -94,40 +99,37 @@ class FlatBreadthFirst:
         count = len(rows) - 1
         vertices = np.flatnonzero(np.diff(rows) > heavy).astype(np.uint32)
         async with Workspace.prepare(device, stream) as workspace:
-            distances = await workspace.buffer(np.full(count, UNREACHED, np.uint32))
-            state = await workspace.buffer(np.zeros(2, np.uint32))
-            graph: dict[str, Argument] = {
+            graph = {
+                "DISTANCES": await workspace.buffer(np.full(count, UNREACHED, np.uint32)),
+                "STATE": await workspace.buffer(np.zeros(2, np.uint32)),
                 "ROWS": await workspace.buffer(rows.astype(np.uint32)),
                 "COLUMNS": await workspace.buffer(np.append(columns, 0).astype(np.uint32)),
-                "DISTANCES": distances,
-                "STATE": state,
             }
-            light = {**graph, "N": count, "MOST": heavy}
             table = await workspace.buffer(np.append(vertices, 0).astype(np.uint32))
-            own = {**graph, "HEAVY": table}
-            return cls(distances, count, len(vertices), workspace, state, light, own)
+            return cls(workspace, graph, count, heavy, len(vertices), table)
+
+    def start(self, source: int) -> None:
+        """Begin a search from vertex `source`. Raises `ValueError` if there is no such vertex."""
+        start(self.distances, self._count, source)
+        self._distance = 0
+
+    async def step(self, *, priority: int | None = None) -> list[FlatLaunch]:
+        """The next level, heavy vertices beside the others, unless the last one found no vertex."""
+        if self._distance and not self._state.read(np.uint32, 2)[1]:
+            return []
+        self._state.write(np.array([self._distance, 0], np.uint32))
+        self._distance += 1
+        blocks = -(-self._count // THREADS)
+        light = LIGHT_VERTICES, blocks, THREADS, self._light_args
+        launched = [await self.launch(*light, priority=priority)]
+        if self._heavy:
+            heavy = HEAVY_VERTICES, self._heavy, THREADS, self._heavy_args
+            launched.append(await self.launch(*heavy, priority=priority, overlap=True))
+        return launched
 
     async def run(self, source: int) -> None:
         """Find the distances from vertex `source`. Raises `ValueError` if there is no such vertex,
         and as `Stream.launch` and `Stream.synchronize`."""
-        start(self.distances, self._count, source)
-        found, distance = True, 0
-        while found:
-            self._state.write(np.array([distance, 0], np.uint32))
-            await self._level()
-            found = self._state.read(np.uint32, 2)[1] != 0
-            distance += 1
-
-    async def _level(self) -> None:
-        """Launch a level, heavy vertices beside the others, and wait for it."""
-        stream, blocks = self._workspace.stream, -(-self._count // THREADS)
-        await stream.launch(LIGHT_VERTICES, blocks, THREADS, self._light_args)
-        if self._heavy:
-            await stream.launch(
-                HEAVY_VERTICES, self._heavy, THREADS, self._heavy_args, overlap=True
-            )
-        await stream.synchronize()
-
-    async def free(self) -> None:
-        """Free its memory, including `distances`, once nothing runs."""
-        await self._workspace.free()
+        self.start(source)
+        while await self.step():
+            await self.workspace.stream.synchronize()

@@ -1,17 +1,19 @@
 """Merge sort without nested launches: the host launches each level of the tree."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from signalbox.driver.device import Device
 from signalbox.driver.kernels.library import Kernel
 from signalbox.driver.memory.physical import Buffer
+from signalbox.driver.nested.flat import Flat, FlatLaunch
 from signalbox.driver.nested.merge_sort import LEAF, MERGE, RANK, check
 from signalbox.driver.nested.workspace import Workspace
 from signalbox.driver.runtime.stream import Argument, Stream
 
-__all__ = ["MERGE_NODES", "SORT_LEAVES", "FlatMergeSort"]
+__all__ = ["MERGE_NODES", "SORT_LEAVES", "FlatMergeSort", "nodes_by_level"]
+
+_Level = tuple[Kernel, int, dict[str, Argument]]
+"""Kernel of a level, its blocks and arguments."""
 
 _NODE = """
     s2r   r0, ctaid.x
@@ -44,12 +46,12 @@ MERGE_NODES = Kernel(
 """Merges the halves of nodes, one warp each. NODES: as for SORT_LEAVES."""
 
 
-@dataclass
-class FlatMergeSort:
+class FlatMergeSort(Flat):
     """Sorts as `MergeSort` does, on any machine with a compute engine. Created by `prepare`."""
 
-    _workspace: Workspace
-    _levels: list[tuple[Kernel, int, dict[str, Argument]]]
+    def __init__(self, workspace: Workspace, levels: list[_Level]) -> None:
+        super().__init__(workspace)
+        self._levels, self._left = levels, list[_Level]()
 
     @classmethod
     async def prepare(
@@ -62,8 +64,8 @@ class FlatMergeSort:
         check(data, count)
         async with Workspace.prepare(device, stream) as workspace:
             temp = await workspace.buffer(np.zeros(count, np.uint32))
-            levels: list[tuple[Kernel, int, dict[str, Argument]]] = []
-            for nodes in _levels(count):
+            levels: list[_Level] = []
+            for nodes in nodes_by_level(count):
                 table = await workspace.buffer(np.array(nodes, np.uint32))
                 args: dict[str, Argument] = {"DATA": data, "NODES": table}
                 kernel = SORT_LEAVES
@@ -72,19 +74,26 @@ class FlatMergeSort:
                 levels.append((kernel, len(nodes), args))
             return cls(workspace, levels)
 
+    def start(self) -> None:
+        """Begin a sort."""
+        self._left = [*self._levels]
+
+    async def step(self, *, priority: int | None = None) -> list[FlatLaunch]:
+        """All levels, as they are known before."""
+        levels, self._left = self._left, []
+        return [
+            await self.launch(kernel, nodes, LEAF, args, priority=priority)
+            for kernel, nodes, args in levels
+        ]
+
     async def run(self) -> None:
         """Sort. Raises as `Stream.launch` and `Stream.synchronize`."""
-        stream = self._workspace.stream
-        for kernel, nodes, args in self._levels:
-            await stream.launch(kernel, nodes, LEAF, args)
-        await stream.synchronize()
-
-    async def free(self) -> None:
-        """Free its memory, once nothing runs."""
-        await self._workspace.free()
+        self.start()
+        await self.step()
+        await self.workspace.stream.synchronize()
 
 
-def _levels(count: int) -> list[list[tuple[int, int]]]:
+def nodes_by_level(count: int) -> list[list[tuple[int, int]]]:
     """First word and number of words of the nodes of a tree, by level: all leaves, then the nodes
     with halves, the deepest first."""
     leaves: list[tuple[int, int]] = []

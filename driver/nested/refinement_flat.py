@@ -1,13 +1,12 @@
 """Adaptive refinement without nested launches: the host reads which cells of a level are rough, and
 launches the next level for their quarters."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from signalbox.driver.device import Device
 from signalbox.driver.kernels.library import Kernel
 from signalbox.driver.memory.physical import Buffer
+from signalbox.driver.nested.flat import Flat, FlatLaunch
 from signalbox.driver.nested.refinement import FILL, SCAN, check
 from signalbox.driver.nested.workspace import Workspace
 from signalbox.driver.runtime.stream import Argument, Stream
@@ -53,8 +52,7 @@ becomes 1 for a cell whose words differ by more than TOLERANCE; otherwise it bec
 cell's words of LEVELS become LEVEL."""
 
 
-@dataclass
-class FlatRefinement:
+class FlatRefinement(Flat):
     """Refines as `Refinement` does, on any machine with a compute engine. Created by `prepare`.
 
     Members
@@ -62,13 +60,15 @@ class FlatRefinement:
     levels : as in `Refinement`.
     """
 
-    levels: Buffer
-    _workspace: Workspace
-    _size: int
-    _count: int
-    _cells: Buffer
-    _rough: Buffer
-    _args: dict[str, Argument]
+    def __init__(
+        self, workspace: Workspace, count: int, size: int, args: dict[str, Buffer], tolerance: int
+    ) -> None:
+        super().__init__(workspace)
+        self.levels, self._cells, self._rough = args["LEVELS"], args["CELLS"], args["ROUGH"]
+        self._count, self._size = count, size
+        self._args: dict[str, Argument] = {**args, "WIDTH": size, "TOLERANCE": tolerance}
+        self._level = count
+        self._now = np.zeros(0, np.uint32)
 
     @classmethod
     async def prepare(
@@ -76,46 +76,44 @@ class FlatRefinement:
     ) -> "FlatRefinement":
         """Prepare to refine `field`; see `Refinement.prepare`. Raises as it does."""
         check(field, tolerance, levels)
-        size = field.shape[0]
         async with Workspace.prepare(device, stream) as workspace:
-            words = await workspace.buffer(np.ascontiguousarray(field, np.uint32))
-            result = await workspace.buffer(np.zeros(field.shape, np.uint32))
             most = np.zeros(4 ** (levels - 1), np.uint32)
-            cells, rough = await workspace.buffer(most), await workspace.buffer(most)
-            args: dict[str, Argument] = {
-                "FIELD": words,
-                "LEVELS": result,
-                "CELLS": cells,
-                "ROUGH": rough,
-                "WIDTH": size,
-                "TOLERANCE": tolerance,
+            args = {
+                "FIELD": await workspace.buffer(np.ascontiguousarray(field, np.uint32)),
+                "LEVELS": await workspace.buffer(np.zeros(field.shape, np.uint32)),
+                "CELLS": await workspace.buffer(most),
+                "ROUGH": await workspace.buffer(most),
             }
-            return cls(result, workspace, size, levels, cells, rough, args)
+            return cls(workspace, levels, field.shape[0], args, tolerance)
 
-    async def run(self) -> None:
-        """Refine. Raises as `Stream.launch` and `Task.synchronize`."""
-        cells = np.zeros(1, np.uint32)
-        for level in range(self._count):
-            self._cells.write(cells)
-            divided = cells[await self._launch(level, len(cells))]
-            if not len(divided):
-                return
-            half = self._size >> level + 1
-            corners = np.array([0, half, half * self._size, half * self._size + half], np.uint32)
-            cells = np.add.outer(divided, corners).ravel()
+    def start(self) -> None:
+        """Begin a refinement."""
+        self._level, self._now = 0, np.zeros(1, np.uint32)
 
-    async def _launch(self, level: int, count: int) -> np.ndarray:
-        """Launch a level of `count` cells. Returns for each cell whether to divide it."""
+    async def step(self, *, priority: int | None = None) -> list[FlatLaunch]:
+        """The next level: the quarters of all rough cells of the last one."""
+        level, cells = self._level, self._now if self._level == 0 else self._quarters()
+        if not len(cells):
+            return []
+        self._cells.write(cells)
+        self._level, self._now = level + 1, cells
         fields = {
             "LOG_SIZE": self._size.bit_length() - 1 - level,
             "LEVEL": level,
             "DIVIDE": int(level + 1 < self._count),
         }
-        stream = self._workspace.stream
-        task = await stream.launch(REFINE_LEVEL, count, 32, {**self._args, **fields})
-        await task.synchronize()
-        return self._rough.read(np.uint32, count) != 0
+        args = {**self._args, **fields}
+        return [await self.launch(REFINE_LEVEL, len(cells), 32, args, priority=priority)]
 
-    async def free(self) -> None:
-        """Free its memory, including `levels`, once nothing runs."""
-        await self._workspace.free()
+    def _quarters(self) -> np.ndarray:
+        """Quarters of the rough cells of the last level."""
+        rough = self._rough.read(np.uint32, len(self._now)) != 0
+        half = self._size >> self._level
+        corners = np.array([0, half, half * self._size, half * self._size + half], np.uint32)
+        return np.add.outer(self._now[rough], corners).ravel()
+
+    async def run(self) -> None:
+        """Refine. Raises as `Stream.launch` and `Task.synchronize`."""
+        self.start()
+        while launched := await self.step():
+            await launched[-1].task.synchronize()

@@ -6,7 +6,8 @@ Python.
 """
 
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -33,13 +34,26 @@ from signalbox.hw.qmd import QMD_BYTES
 
 __all__ = [
     "ALGORITHMS",
+    "RECORD_BYTES",
     "Algorithm",
     "NestedJob",
     "distances",
+    "expected",
+    "field_to_refine",
     "graph",
+    "graph_to_search",
+    "pages",
     "refined",
     "rough_field",
+    "search_memory",
+    "words_to_sort",
 ]
+
+Field = tuple[np.ndarray, int, int]
+"""A field, the tolerance of its words, and the number of levels."""
+
+Graph = tuple[np.ndarray, np.ndarray]
+"""First edge of each vertex, and ends of all edges."""
 
 _TOLERANCE = 20
 """Maximum difference of words in a cell that is not rough."""
@@ -50,7 +64,7 @@ _HEAVY = 40
 _LIGHT = 3
 """Maximum number of edges of the other vertices."""
 
-_RECORD_BYTES = 4 * 2 * QMD_BYTES
+RECORD_BYTES = 4 * 2 * QMD_BYTES
 """Memory for the record of a child and its arguments: the driver allocates records in chunks, each
 of which takes a page of four times its size."""
 
@@ -141,45 +155,65 @@ class NestedJob:
             await self.family.device.free(self.data)
 
 
-def _expected(buffer: Buffer, result: np.ndarray) -> ExpectedData:
+def expected(buffer: Buffer, result: np.ndarray) -> ExpectedData:
     """The result at the start of a buffer that has its initial contents."""
     image = np.ascontiguousarray(result, np.uint32).view(np.uint8).reshape(1, -1)
     return ExpectedData(buffer, 0, image.size, image, buffer.read())
 
 
-async def _merge_sort(
-    device: Device, stream: Stream, numbers: np.random.Generator, n: int, levels: int
-) -> NestedJob:
+@asynccontextmanager
+async def words_to_sort(
+    device: Device, stream: Stream, numbers: np.random.Generator, n: int
+) -> AsyncGenerator[tuple[Buffer, np.ndarray]]:
+    """Context for the preparation of a sort: a buffer with `n` random words and a guard, which is
+    freed if the preparation fails; and the words in order."""
     words = numbers.integers(0, 1 << 32, n + GUARD // 4, np.uint32)
     data = await device.upload(words, space=stream.space, name="words to sort")
     try:
-        job = await MergeSort.prepare(device, stream, data, n)
+        yield data, np.sort(words[:n])
     except BaseException:
         await device.free(data)
         raise
-    return NestedJob(job.family, job.launch, _expected(data, np.sort(words[:n])), data)
+
+
+def field_to_refine(numbers: np.random.Generator, n: int, levels: int) -> tuple[Field, np.ndarray]:
+    """A rough field with its tolerance, and the level of each word's cell."""
+    field = rough_field(numbers, n)
+    return (field, _TOLERANCE, levels), refined(field, _TOLERANCE, levels)
+
+
+def graph_to_search(numbers: np.random.Generator, n: int) -> tuple[Graph, int, np.ndarray]:
+    """A graph, the vertex with most edges, and the distances from it."""
+    rows, columns = graph(numbers, n, _HEAVY)
+    source = int(np.argmax(np.diff(rows)))
+    return (rows, columns), source, distances(rows, columns, source)
+
+
+async def _merge_sort(
+    device: Device, stream: Stream, numbers: np.random.Generator, n: int, levels: int
+) -> NestedJob:
+    async with words_to_sort(device, stream, numbers, n) as (data, result):
+        job = await MergeSort.prepare(device, stream, data, n)
+        return NestedJob(job.family, job.launch, expected(data, result), data)
 
 
 async def _refinement(
     device: Device, stream: Stream, numbers: np.random.Generator, n: int, levels: int
 ) -> NestedJob:
-    field = rough_field(numbers, n)
-    job = await Refinement.prepare(device, stream, field, _TOLERANCE, levels)
-    result = refined(field, _TOLERANCE, levels)
-    return NestedJob(job.family, job.launch, _expected(job.levels, result))
+    field, result = field_to_refine(numbers, n, levels)
+    job = await Refinement.prepare(device, stream, *field)
+    return NestedJob(job.family, job.launch, expected(job.levels, result))
 
 
 async def _breadth_first(
     device: Device, stream: Stream, numbers: np.random.Generator, n: int, levels: int
 ) -> NestedJob:
-    rows, columns = graph(numbers, n, _HEAVY)
-    source = int(np.argmax(np.diff(rows)))
-    job = await BreadthFirst.prepare(device, stream, rows, columns)
-    expected = _expected(job.distances, distances(rows, columns, source))
-    return NestedJob(job.family, partial(job.launch, source), expected)
+    found, source, result = graph_to_search(numbers, n)
+    job = await BreadthFirst.prepare(device, stream, *found)
+    return NestedJob(job.family, partial(job.launch, source), expected(job.distances, result))
 
 
-def _pages(*sizes: int) -> int:
+def pages(*sizes: int) -> int:
     """Bytes of the pages of buffers."""
     pages = [(size, page_for(size)) for size in sizes]
     return sum(-(-size // page) * page for size, page in pages)
@@ -187,21 +221,26 @@ def _pages(*sizes: int) -> int:
 
 def _merge_sort_memory(n: int, levels: int) -> int:
     data, temp, status = 4 * n + GUARD, 4 * n, 4
-    return _pages(data, temp, status) + MergeSort.children(n) * _RECORD_BYTES
+    return pages(data, temp, status) + MergeSort.children(n) * RECORD_BYTES
 
 
 def _refinement_memory(n: int, levels: int) -> int:
     field, result, status, quarters = 4 * n * n, 4 * n * n, 4, 4 * 8
     children = Refinement.children(levels)
-    tables = children // 4 * _pages(quarters)
-    return _pages(field, result, status) + tables + children * _RECORD_BYTES
+    tables = children // 4 * pages(quarters)
+    return pages(field, result, status) + tables + children * RECORD_BYTES
 
 
 def _breadth_first_memory(n: int, levels: int) -> int:
+    records, status = 8 * n, 4
+    return search_memory(n) + pages(records, status) + 3 * RECORD_BYTES
+
+
+def search_memory(n: int) -> int:
+    """Memory of a graph, of the distances, and of the state of the search."""
     edges = 2 * _HEAVY + (n - 2) * _LIGHT
-    rows, columns, distances, records = 4 * (n + 1), 4 * (edges + 1), 4 * n, 8 * n
-    state, status = 8, 4
-    return _pages(rows, columns, distances, records, state, status) + 3 * _RECORD_BYTES
+    rows, columns, distances, state = 4 * (n + 1), 4 * (edges + 1), 4 * n, 8
+    return pages(rows, columns, distances, state)
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,13 @@
 """Reads and checks [limits] and [[nested]] of a workload file (`driver/workload/reader.py`)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
 from signalbox.driver.compute.launch import KernelLaunch
 from signalbox.driver.compute.occupancy import BlockError, occupancy
 from signalbox.driver.runtime.limits import DEFAULTS, MOST, Limit
 from signalbox.driver.workload.nested_jobs import ALGORITHMS
-from signalbox.driver.workload.specs import LimitsSpec, NestedSpec, Spec
+from signalbox.driver.workload.specs import LimitsSpec, NestedSpec, Spec, StreamSpec
 from signalbox.driver.workload.toml_table import Table
 from signalbox.hw.config import PRIORITIES, WARP_THREADS, Config
 
@@ -32,8 +32,8 @@ def read_nested(
     """Read every [[nested]] and check it on its own. Raises `WorkloadError`."""
     found = []
     for number, table in enumerate(top.tables("nested"), 1):
-        _check_machine(table, config)
         spec = _nested(table, f"nested {number}", streams)
+        _check_machine(table, spec, config)
         _check_kernels(table, spec, config)
         if spec.depth > limits.nesting_depth:
             raise table.error(
@@ -44,14 +44,17 @@ def read_nested(
     return found
 
 
-def _check_machine(table: Table, config: Config) -> None:
-    """Check that kernels of the machine can launch others."""
+def _check_machine(table: Table, spec: NestedSpec, config: Config) -> None:
+    """Check that the machine runs kernels, and that they can launch others unless it is flat."""
     if not config.compute:
         raise table.error(f"[machine] has sms = {config.sms}: it cannot run kernels")
     if config.timing_core:
         raise table.error("[machine] has timing_core = true, whose SMs run only 'timing'")
-    if not config.nested:
-        raise table.error("[machine] has nested_kernels = 0: its kernels cannot launch others")
+    if not config.nested and not spec.flat:
+        raise table.error(
+            "[machine] has nested_kernels = 0: its kernels cannot launch others (flat = true: the "
+            "host launches them)"
+        )
 
 
 def _nested(table: Table, default_name: str, streams: set[str]) -> NestedSpec:
@@ -69,6 +72,7 @@ def _nested(table: Table, default_name: str, streams: set[str]) -> NestedSpec:
         n=n,
         levels=_levels(table, kernel, n),
         seed=table.number("seed", 0),
+        flat=table.flag("flat"),
         priority=table.number("priority", None, 0, PRIORITIES - 1) if given else None,
         at=table.number("at", 0),
         after=table.texts("after"),
@@ -91,7 +95,7 @@ def _levels(table: Table, kernel: str, n: int) -> int:
 def _check_kernels(table: Table, spec: NestedSpec, config: Config) -> None:
     """Check that an SM has room for a block of each kernel."""
     block = (WARP_THREADS, 1, 1)
-    for kernel in spec.algorithm.kernels:
+    for kernel in spec.kernels:
         launch = KernelLaunch(kernel=kernel, grid=spec.grid, block=block, args={})
         try:
             occupancy(config, registers=kernel.registers, block=block, shared=launch.shared_bytes)
@@ -99,9 +103,21 @@ def _check_kernels(table: Table, spec: NestedSpec, config: Config) -> None:
             raise table.error(f"{kernel.name!r}: {error}") from error
 
 
-def check_nested(nested: list[tuple[Table, NestedSpec]], by_name: Mapping[str, Spec]) -> None:
-    """Check the names in `after`. Raises `WorkloadError`."""
+def check_nested(
+    nested: list[tuple[Table, NestedSpec]],
+    by_name: Mapping[str, Spec],
+    streams: Sequence[StreamSpec],
+) -> None:
+    """Check the names in `after`, and that no flat algorithm is ordered with a NULL stream. Raises
+    `WorkloadError`."""
+    places = {stream.name: stream.space for stream in streams}
+    ordered = {stream.space for stream in streams if stream.null}
     for table, spec in nested:
+        if spec.flat and places[spec.stream] in ordered:
+            raise table.error(
+                "flat = true: its space has a NULL stream, whose work cannot wait for kernels that "
+                "the host has not launched yet"
+            )
         for name in spec.after:
             if name not in by_name:
                 raise table.error(f"after = {name!r}: there is no such copy or kernel")

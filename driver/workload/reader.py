@@ -91,6 +91,8 @@
                                # two; vertices of the graph
     levels = 3                 # of a refinement only: depth of its cells
     seed = 7                   # seed of the input, independent of the run's seed; default 0
+    flat = true                # the host launches all kernels, each level when it has read what the
+                               # last one found; needs no nested launches. Default: false
     priority = 5               # priority, at, after, count, period: as for kernels
 
 A dependency between two series of the same `count` is element by element: frame[2] after other[2].
@@ -318,7 +320,7 @@ def _work(
     for table, copy in copies:
         _check_dependencies(table, copy, by_name)
     check_kernels(kernels, copies, by_name, spaces)
-    check_nested(nested, by_name)
+    check_nested(nested, by_name, streams)
     return (
         tuple(copy for _, copy in copies),
         tuple(kernel for _, kernel in kernels),

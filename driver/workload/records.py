@@ -52,7 +52,8 @@ class CopyRecord(WorkRecord):
 class KernelRecord(WorkRecord):
     """A kernel, with the parameters of its launch. `completed` is when the event after it was
     recorded. Its task record was at virtual address `page` << 8 of address space `asid`.
-    `cancelled`: whether it was cancelled, as it had not ended by `KernelSpec.cancel_at`."""
+    `cancelled`: whether it was cancelled, as it had not ended by `KernelSpec.cancel_at`. `step`:
+    number of a kernel of a flat algorithm, from 1 on; 0 for others."""
 
     kernel: str
     asid: int
@@ -60,6 +61,7 @@ class KernelRecord(WorkRecord):
     block: tuple[int, int, int]
     page: int
     cancelled: bool = False
+    step: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,9 +122,11 @@ class Result:
         return [record for record in self.records if record.name == name]
 
     def title(self, record: WorkRecord) -> str:
-        """Name of a copy or kernel, with its index if it is one of a series."""
+        """Name of a copy or kernel, with its index if it is one of a series, and its step if it is
+        a kernel of a flat algorithm."""
         series = any(spec.name == record.name and spec.count > 1 for spec in self.workload.work)
-        return f"{record.name}[{record.index}]" if series else record.name
+        name = f"{record.name}[{record.index}]" if series else record.name
+        return f"{name}.{record.step}" if isinstance(record, KernelRecord) and record.step else name
 
     def completion_order(self) -> list[str]:
         """Titles of all copies in the order of their ends."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -17,11 +17,13 @@ from signalbox.driver.faults.channel_error import ChannelError, ChannelTimeout
 from signalbox.driver.memory.address_space import AddressSpace
 from signalbox.driver.memory.physical import Buffer
 from signalbox.driver.nested.family import LaunchRefused
+from signalbox.driver.nested.flat import FlatLaunch
 from signalbox.driver.runtime.event import Event
 from signalbox.driver.runtime.limits import Limit
 from signalbox.driver.runtime.stream import Stream
 from signalbox.driver.workload.agenda import Action, Agenda
 from signalbox.driver.workload.expected_data import GUARD, ExpectedData, VerifyError, lines
+from signalbox.driver.workload.flat_jobs import FLAT, FlatJob
 from signalbox.driver.workload.nested_jobs import NestedJob
 from signalbox.driver.workload.records import (
     ChildRecord,
@@ -117,6 +119,32 @@ class _Nested(_Work):
         self.job.family.check()
 
 
+@dataclass(kw_only=True)
+class _Step:
+    """A kernel of a flat algorithm, and the machine cycle in which it was submitted."""
+
+    launch: FlatLaunch
+    submitted: int
+
+
+@dataclass(kw_only=True)
+class _Flat(_Work):
+    """A flat algorithm, prepared. `steps` : its kernels so far."""
+
+    spec: NestedSpec
+    job: FlatJob
+    begun: bool = False
+    steps: list[_Step] = field(default_factory=list)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a kernel has not ended. Raises as `Task.query`."""
+        return not all(step.launch.task.query() for step in self.steps)
+
+
+_Any = _Copy | _Kernel | _Nested | _Flat
+
+
 class Replay:
     """One run of a workload on a device, under the device's policy.
 
@@ -132,7 +160,7 @@ class Replay:
         self._requests: dict[tuple[str, int], Request] = {}
         self._spaces: dict[str | None, AddressSpace] = {None: device.space}
         self._streams: dict[str, Stream] = {}
-        self._work: dict[tuple[str, int], _Copy | _Kernel | _Nested] = {}
+        self._work: dict[tuple[str, int], _Any] = {}
         self._expected: dict[Buffer, tuple[str, ExpectedData]] = {}
         self._buffers: list[Buffer] = []
         self._repairs = Repairs(device)
@@ -198,7 +226,7 @@ class Replay:
             await stream.close()
         for work in self._work.values():
             work.done.close()
-            if isinstance(work, _Nested):
+            if isinstance(work, _Nested | _Flat):
                 await work.job.free()
             elif isinstance(work, _Kernel) and work.child is not None:
                 work.child.free()
@@ -218,11 +246,12 @@ class Replay:
                 actions.append(Action(at=at, act=cancel, needs=[work.done]))
         return actions
 
-    def _submission(self, work: _Copy | _Kernel | _Nested, start: int) -> Action:
+    def _submission(self, work: _Any, start: int) -> Action:
         request = work.request
+        act = self._advance if isinstance(work, _Flat) else self._submit
         return Action(
             at=start + request.at,
-            act=partial(self._submit, work),
+            act=partial(act, work),
             stream=request.spec.stream,
             delay=work.spec.delay if isinstance(work, _Kernel) else None,
             done=work.done,
@@ -231,7 +260,7 @@ class Replay:
 
     def _result(
         self,
-        work: Sequence[_Copy | _Kernel | _Nested],
+        work: Sequence[_Any],
         spaces: tuple[SpaceRecord, ...],
         start: int,
     ) -> Result:
@@ -243,11 +272,7 @@ class Replay:
             start,
             spaces,
             self._repairs.records(start),
-            tuple(
-                self._kernel_record(one, start)
-                for one in work
-                if not isinstance(one, _Copy) and not one.is_child
-            ),
+            tuple(chain.from_iterable(self._kernel_records(one, start) for one in work)),
             tuple(self._child_records(work)),
         )
 
@@ -266,7 +291,7 @@ class Replay:
 
     def _space_records(self) -> tuple[SpaceRecord, ...]:
         """Records of the streams' spaces and the driver's own, by ASID."""
-        jobs = (work.job for work in self._work.values() if isinstance(work, _Nested))
+        jobs = (work.job for work in self._work.values() if isinstance(work, _Nested | _Flat))
         mine = {*self._buffers, *chain.from_iterable(job.buffers for job in jobs)}
         records = [
             SpaceRecord(
@@ -377,22 +402,20 @@ class Replay:
         self._buffers.append(kernel.status)
         kernel.args[spec.reference.status] = stream.address(kernel.status, 0)
 
-    async def _place_nested(self, request: Request, spec: NestedSpec) -> _Nested:
+    async def _place_nested(self, request: Request, spec: NestedSpec) -> _Nested | _Flat:
         """Prepare an algorithm, with input from its own seed."""
         stream, numbers = (
             self._streams[spec.stream],
             np.random.default_rng([spec.seed, request.index]),
         )
-        prepare = spec.algorithm.prepare
-        job = await prepare(self._device, stream, numbers, spec.n, spec.levels)
-        return _Nested(
-            request=request,
-            spec=spec,
-            stream=stream,
-            done=self._device.event(interrupt=False),
-            expected=job.expected,
-            job=job,
-        )
+        sizes = self._device, stream, numbers, spec.n, spec.levels
+        done = self._device.event(interrupt=False)
+        common = {"request": request, "spec": spec, "stream": stream, "done": done}
+        if spec.flat:
+            flat = await FLAT[spec.kernel].prepare(*sizes)
+            return _Flat(**common, expected=flat.expected, job=flat)
+        job = await spec.algorithm.prepare(*sizes)
+        return _Nested(**common, expected=job.expected, job=job)
 
     def _origin(self, request: Request, name: str) -> ExpectedData:
         """Result of the earlier copy or kernel `name`, an input of this request."""
@@ -421,11 +444,15 @@ class Replay:
         self._buffers.append(buffer)
         return space.at(buffer, spec.src_offset)
 
-    async def _submit(self, work: _Copy | _Kernel | _Nested) -> None:
-        """Submit a copy or kernel, after waits for its dependencies."""
+    async def _wait(self, work: _Any) -> None:
+        """Submit waits for the dependencies of a copy or kernel."""
         work.behind = self._before(work.request.spec.stream)
         for key in (*work.request.needs, *work.behind):
             await self._work[key].done.wait(work.stream)
+
+    async def _submit(self, work: _Copy | _Kernel | _Nested) -> None:
+        """Submit a copy or kernel, after waits for its dependencies."""
+        await self._wait(work)
         if isinstance(work, _Copy):
             await self._submit_copy(work)
         elif isinstance(work, _Kernel):
@@ -478,6 +505,25 @@ class Replay:
         nested.page = task.record >> 8
         await nested.done.record(nested.stream)
 
+    async def _advance(self, flat: _Flat) -> bool:
+        """Submit the next kernels of a flat algorithm, once the last ones have ended. Returns
+        whether it is complete."""
+        if not flat.begun:
+            await self._wait(flat)
+            flat.begun = True
+            flat.job.start()
+        elif flat.busy:
+            return False
+        launches = await flat.job.algorithm.step(priority=self._priority(flat))
+        now = self._device.machine.now()
+        flat.steps += [_Step(launch=launch, submitted=now) for launch in launches]
+        flat.submitted = flat.steps[0].submitted
+        if launches:
+            return False
+        await flat.done.record(flat.stream)
+        self._latest[flat.request.spec.stream] = flat.request.key
+        return True
+
     async def _cancel(self, kernel: _Kernel) -> bool:
         """Cancel a kernel if it has not ended. Returns whether it has; otherwise its launch still
         waits for other work, or for the repair of a fault."""
@@ -491,7 +537,7 @@ class Replay:
             return False
         return True
 
-    def _priority(self, kernel: _Kernel | _Nested) -> int:
+    def _priority(self, kernel: _Kernel | _Nested | _Flat) -> int:
         """Priority of a kernel's launch."""
         if isinstance(self._device.policy, NoPriorityPolicy):
             return 0
@@ -508,6 +554,38 @@ class Replay:
             size=copy.spec.size,
             **self._times(copy, start),
         )
+
+    def _kernel_records(self, work: _Any, start: int) -> Iterator[KernelRecord]:
+        """Records of the kernels that the driver launched."""
+        if isinstance(work, _Flat):
+            yield from self._step_records(work, start)
+        elif not isinstance(work, _Copy) and not work.is_child:
+            yield self._kernel_record(work, start)
+
+    def _step_records(self, flat: _Flat, start: int) -> Iterator[KernelRecord]:
+        """Records of the kernels of a flat algorithm. Only the first ones wait for other work."""
+        whole = self._times(flat, start)
+        for number, step in enumerate(flat.steps, 1):
+            task, submitted = step.launch.task, step.submitted - start
+            times = {
+                "submitted": submitted,
+                "ready": max(submitted, whole["ready"]),
+                "completed": self._device.cycle_of(task.time_ns) - start,
+            }
+            yield KernelRecord(
+                name=flat.spec.name,
+                index=flat.request.index,
+                kernel=task.name,
+                stream=flat.spec.stream,
+                channel=flat.stream.channel.index,
+                asid=_asid(flat.stream),
+                priority=self._priority(flat),
+                grid=(step.launch.blocks, 1, 1),
+                block=(step.launch.threads, 1, 1),
+                page=task.record >> 8,
+                step=number,
+                **{**whole, **times},
+            )
 
     def _kernel_record(self, kernel: _Kernel | _Nested, start: int) -> KernelRecord:
         spec = kernel.spec

@@ -11,8 +11,10 @@ from signalbox.driver.channel.priority_policy import (
     PriorityPolicy,
 )
 from signalbox.driver.channel.settings import ChannelSettings
+from signalbox.driver.kernels.library import Kernel
 from signalbox.driver.runtime.limits import DEFAULTS, Limit
 from signalbox.driver.runtime.own_machine import Scheduling
+from signalbox.driver.workload.flat_jobs import FLAT
 from signalbox.driver.workload.nested_jobs import ALGORITHMS, Algorithm
 from signalbox.driver.workload.references import REFERENCES, Reference, Shape
 from signalbox.hw.config import Config
@@ -224,7 +226,7 @@ class NestedSpec:
     """One [[nested]], a series of `count` runs of an algorithm, each with another input.
 
     `n` is the size of the input, `levels` the number of levels of a refinement, `seed` the seed of
-    the input.
+    the input. `flat` : the host launches all kernels.
     """
 
     name: str
@@ -233,6 +235,7 @@ class NestedSpec:
     n: int
     levels: int = 1
     seed: int = 0
+    flat: bool = False
     priority: int | None = None
     at: int = 0
     after: tuple[str, ...] = ()
@@ -243,6 +246,11 @@ class NestedSpec:
     def algorithm(self) -> Algorithm:
         """The algorithm."""
         return ALGORITHMS[self.kernel]
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """All of its kernels, whose blocks have at most one warp."""
+        return FLAT[self.kernel].kernels if self.flat else self.algorithm.kernels
 
     @property
     def before(self) -> tuple[str, ...]:
@@ -257,12 +265,13 @@ class NestedSpec:
     @property
     def memory(self) -> int:
         """Memory of all its runs, in bytes, at most."""
-        return self.count * self.algorithm.memory(self.n, self.levels)
+        memory = FLAT[self.kernel].memory if self.flat else self.algorithm.memory
+        return self.count * memory(self.n, self.levels)
 
     @property
     def depth(self) -> int:
         """Nesting depth that it needs."""
-        return self.algorithm.depth(self.n, self.levels)
+        return 1 if self.flat else self.algorithm.depth(self.n, self.levels)
 
     @property
     def grid(self) -> tuple[int, int, int]:

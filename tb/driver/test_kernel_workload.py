@@ -49,7 +49,8 @@ def kernel(name: str, kind: str, grid: Any, block: Any, args: dict[str, Any], **
 
 def entry(kind: str, **values: Any) -> str:
     given = {"stream": "s"} | values
-    return f"[[{kind}]]\n" + "".join(f"{key} = {value!r}\n" for key, value in given.items())
+    text = {key: "true" if value is True else repr(value) for key, value in given.items()}
+    return f"[[{kind}]]\n" + "".join(f"{key} = {value}\n" for key, value in text.items())
 
 
 def play(

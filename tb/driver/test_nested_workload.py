@@ -3,6 +3,7 @@ files."""
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from signalbox.driver.device import Device
 from signalbox.driver.runtime.limits import Limit
 from signalbox.driver.workload import nested_jobs
 from signalbox.driver.workload.expected_data import VerifyError
+from signalbox.driver.workload.flat_jobs import FLAT
 from signalbox.driver.workload.reader import load, parse
 from signalbox.driver.workload.specs import LimitsSpec, NestedSpec
 from signalbox.driver.workload.toml_table import WorkloadError
@@ -19,6 +21,7 @@ from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
 from signalbox.tb.driver.test_kernel_workload import DEFAULT, HEAD, copy, entry, kernel, play
 
 NESTED = DEFAULT.with_name("nested.toml")
+FLAT_FILE = DEFAULT.with_name("flat.toml")
 
 MACHINE = "[machine]\nsave_places = 8\nnested_kernels = 60\n"
 LIMITS = "[limits]\nnesting_depth = 4\n"
@@ -28,19 +31,24 @@ def nested(name: str, kind: str, n: int, **more: Any) -> str:
     return entry("nested", name=name, kernel=kind, n=n, **more)
 
 
-def every() -> str:
-    """A workload with each algorithm, a series, and copies and kernels that use the results."""
+FLAT_NAMES = ("sort", "short", "grid", "search")
+
+
+def every(*, flat: bool = False) -> str:
+    """A workload with each algorithm, a series, and copies and kernels that use the results.
+    `flat` : on a machine without nested launches."""
+    more = {"flat": True} if flat else {}
     work = (
-        nested("sort", "merge sort", 150, count=2),
-        nested("short", "merge sort", 1),
-        nested("grid", "refinement", 16, levels=3, seed=3),
-        nested("search", "breadth first", 50, stream="t", after=["grid"], priority=7),
+        nested("sort", "merge sort", 150, count=2, **more),
+        nested("short", "merge sort", 1, **more),
+        nested("grid", "refinement", 16, levels=3, seed=3, **more),
+        nested("search", "breadth first", 50, stream="t", after=["grid"], priority=7, **more),
         copy("sorted", 600, source="sort", stream="t", count=2),
         copy("y", 200),
         kernel("sums", "reduction", 3, 30, {"X": "grid", "N": 90}, stream="t"),
         kernel("more", "saxpy", 2, 25, {"X": "search", "Y": "y", "N": 50, "ALPHA": 3}),
     )
-    return MACHINE + LIMITS + HEAD + "".join(work)
+    return ("" if flat else MACHINE + LIMITS) + HEAD + "".join(work)
 
 
 OTHERS = 3 << 16
@@ -48,6 +56,7 @@ OTHERS = 3 << 16
 records."""
 
 
+@pytest.mark.parametrize("flat", [False, True])
 @pytest.mark.parametrize("count", [1, 5])
 @pytest.mark.parametrize(
     ("kind", "n", "levels"),
@@ -63,9 +72,10 @@ records."""
         ("breadth first", 5000, 1),
     ],
 )
-def test_memory(kind: str, n: int, levels: int, count: int):
+def test_memory(kind: str, n: int, levels: int, count: int, flat: bool):
     """The memory that the file says it needs suffices for all runs, and is not twice as much."""
-    spec = NestedSpec("x", "s", kind, n, levels, count=count)
+    spec = NestedSpec("x", "s", kind, n, levels, flat=flat, count=count)
+    prepare = FLAT[kind].prepare if flat else spec.algorithm.prepare
     config = replace(
         parse(MACHINE + HEAD + nested("a", "merge sort", 1)).config, memory_bytes=SPACE
     )
@@ -76,7 +86,7 @@ def test_memory(kind: str, n: int, levels: int, count: int):
         stream, free = await device.stream(), device.memory.free_bytes
         for index in range(count):
             numbers = np.random.default_rng(index)
-            await spec.algorithm.prepare(device, stream, numbers, n, levels)
+            await prepare(device, stream, numbers, n, levels)
         return free - device.memory.free_bytes
 
     found = asyncio.run(used())
@@ -101,6 +111,38 @@ def test_every_algorithm(kind: str):
     assert children.count("search level") == 1 and children.count("search edges") == 2
     pages = {(record.asid, record.page) for record in result.children}
     assert len(pages) == len(children)
+
+
+@pytest.mark.parametrize("kind", ["priority", "none"])
+def test_flat(kind: str):
+    """On a machine without nested launches: all results equal numpy's; each kernel has a record
+    with its step, and is launched when the last one has ended; other work follows the last one."""
+    result = play(parse(every(flat=True)), kind)
+    steps = {name: [one for one in result.kernels if one.name == name] for name in FLAT_NAMES}
+    titles = [result.title(one) for one in steps["sort"]]
+    assert titles == [f"sort[{n}].{step}" for n in range(2) for step in range(1, 5)]
+    kernels = [one.kernel for one in steps["sort"][:4]]
+    assert kernels == ["sort leaves", *["merge nodes"] * 3]
+    assert [one.grid[0] for one in steps["sort"][:4]] == [8, 4, 2, 1]
+    assert [one.step for one in steps["grid"]] == [1, 2, 3] and not result.children
+    for name in ("grid", "search"):
+        ends = {one.step: one.completed for one in steps[name]}
+        for one in steps[name]:
+            last = max((end for end in ends.values() if end < one.completed), default=0)
+            assert one.submitted >= last or one.kernel == "search heavy vertices"
+    assert {one.priority for one in steps["search"]} == {7 if kind == "priority" else 0}
+    over = max(one.completed for one in steps["grid"])
+    assert all(one.ready >= over for one in steps["search"])
+    (sums,) = (one for one in result.kernels if one.name == "sums")
+    assert sums.completed > over
+
+
+def test_the_flat_example():
+    """The same algorithms, with the same input, as in the example with nested launches."""
+    flat, deep = load(FLAT_FILE).nested, load(NESTED).nested
+    assert [replace(one, flat=False) for one in flat] == list(deep)
+    assert all(one.flat for one in flat)
+    play(load(FLAT_FILE))
 
 
 def test_inputs():
@@ -133,19 +175,21 @@ def test_addresses(kind: str, buffers: int):
 
 
 @pytest.mark.parametrize("name", ["sort", "grid", "search"])
-def test_wrong_results_are_noticed(monkeypatch: pytest.MonkeyPatch, name: str):
-    (spec,) = (spec for spec in load(NESTED).nested if spec.name == name)
-    algorithm = spec.algorithm
+@pytest.mark.parametrize(("file", "known"), [(NESTED, nested_jobs.ALGORITHMS), (FLAT_FILE, FLAT)])
+def test_wrong_results_are_noticed(
+    monkeypatch: pytest.MonkeyPatch, file: Path, known: dict[str, Any], name: str
+):
+    (spec,) = (spec for spec in load(file).nested if spec.name == name)
+    algorithm = known[spec.kernel]
 
     async def wrong(*given: Any):
         job = await algorithm.prepare(*given)
         job.expected.image[0, -1] ^= 1
         return job
 
-    altered = replace(algorithm, prepare=wrong)
-    monkeypatch.setitem(nested_jobs.ALGORITHMS, spec.kernel, altered)
+    monkeypatch.setitem(known, spec.kernel, replace(algorithm, prepare=wrong))
     with pytest.raises(VerifyError, match=rf"{name}\[0\]: \d+ of \d+ bytes are wrong"):
-        play(load(NESTED))
+        play(load(file))
 
 
 def test_refused_children_are_noticed():
@@ -349,7 +393,17 @@ def sort_then(work: str) -> str:
         (HEAD + DATA + top(FIRST="a") + A, r"kernel 1 \('t'\): \[machine\] has nested_kernels = 0"),
         (HEAD + A, r"child 1 \('a'\): \[machine\] has nested_kernels = 0"),
         (LIMITS + HEAD + SORT, r"\[limits\]: \[machine\] has nested_kernels = 0: its"),
-        (HEAD + SORT, r"nested 1 \('k'\): \[machine\] has nested_kernels = 0"),
+        (
+            HEAD + SORT,
+            r"nested 1 \('k'\): \[machine\] has nested_kernels = 0.*\(flat = true: the host",
+        ),
+        (
+            HEAD
+            + '[[stream]]\nname = "n"\nspace = "a"\nnull = true\n'
+            + nested("k", "merge sort", 9, flat=True),
+            r"nested 1 \('k'\): flat = true: its space has a NULL stream",
+        ),
+        (HEAD + nested("k", "merge sort", 9, flat=1), r"flat = 1 is neither true nor false"),
         ("[machine]\nsms = 0\n" + HEAD + SORT, r"\[machine\] has sms = 0: it cannot run kernels"),
         (
             MACHINE + "timing_core = true\n" + HEAD + SORT,
