@@ -25,6 +25,11 @@ LONG = [pytest.param(name, marks=pytest.mark.soak) for name in ("default", "two-
 
 COPIES = pytest.param("copies", marks=pytest.mark.nightly)
 
+RUNLISTS = ("--runlist-entries", "5")
+NESTED = ("--save-places", "2", "--nested-kernels", "3", "--sm-masks")
+TIMING_NESTED = (*NESTED, "--timing-core")
+"""Options for parts that the configurations leave out."""
+
 
 def export(config: str, folder: Path, *options: str) -> None:
     """Run the command as a user does, in a separate process with its own hash seed."""
@@ -78,12 +83,25 @@ def test_verilator_lint(few_sms: Path):
 
 
 @pytest.mark.nightly
-def test_runlists():
-    """The tools also accept a machine with runlists; all of its signals have names."""
-    folder = exported("tiny", "--runlist-entries", "5")
+@pytest.mark.parametrize("options", [RUNLISTS, NESTED, TIMING_NESTED], ids=" ".join)
+def test_parts_that_can_be_left_out(options: tuple[str, ...]):
+    """The tools also accept machines with the parts that none of the configurations has; all of
+    their signals have names."""
+    folder = exported("tiny", *options)
     test_verilator_lint(folder)
     test_icarus(folder)
+    test_yosys(folder)
+    test_names_without_brackets(folder)
     test_every_signal_has_a_name(folder)
+
+
+@pytest.mark.nightly
+def test_nested_launches():
+    """Only with nested launches the source has the tree of kernels; the manifest has its size."""
+    for folder, kernels in ((exported("tiny"), 0), (exported("tiny", *NESTED), 3)):
+        assert json.loads((folder / MANIFEST).read_text())["config"]["nested_kernels"] == kernels
+        source = (folder / SOURCE).read_text()
+        assert ("module \\signalbox.compute.nested.tree " in source) == bool(kernels)
 
 
 def test_waivers_have_reasons():
