@@ -301,14 +301,24 @@ class Device:
     def set_limit(self, limit: Limit | str, value: int) -> None:
         """Set a limit. The nesting depth determines the device priorities of streams created, or
         given a priority, from then on (NEST-1). It also bounds the depth of nested kernels, in
-        contexts that start to run from then on (NEST-11): set it before the first launch. The limit
-        of pending launches applies to the whole machine, from the next launch on. Raises
-        `ValueError` for an unknown limit, or a value out of range, `TypeError` for a fraction.
+        contexts that start to run from then on (NEST-11): set it before the first launch. It cannot
+        become less than the depth of a context in use, whose kernels may nest that deep already:
+        close the context's streams before. The limit of pending launches applies to the whole
+        machine, from the next launch on. Raises `ValueError` for an unknown limit, or a value out
+        of range, `TypeError` for a fraction, `DeviceError` for too small a nesting depth.
 
         On a server's machine, kernels nest as deep as the server allows, and the limit of pending
         launches is the server's: launches with a larger depth, or a lower limit of pending
         launches, raise `DeviceError`."""
-        self._services.limits[limit] = value
+        limits, before = self._services.limits, self.limit(limit)
+        limits[limit] = value
+        deepest = 1 if self.compute is None else self.compute.depth
+        if Limit(limit) is Limit.NESTING_DEPTH and value < deepest:
+            limits[limit] = before
+            raise DeviceError(
+                f"nesting-depth {value}: kernels of a context in use may nest {deepest} deep; set "
+                "it before the first launch, or close the streams before"
+            )
 
     def limit(self, limit: Limit | str) -> int:
         """Value of a limit. Raises `ValueError` for an unknown one."""

@@ -40,6 +40,11 @@ class ClientLauncher(Launcher):
         """Raises `DeviceError`: contexts are the server's."""
         raise _no_contexts()
 
+    @property
+    def depth(self) -> int:
+        """1: the depth in contexts is the server's."""
+        return 1
+
     async def _enter(self, space: AddressSpace, launch: KernelLaunch) -> None:
         if launch.depth > self._depth:
             raise DeviceError(

@@ -246,6 +246,11 @@ class Contexts:
             context.depth = max(depth, context.depth)
             await self._place(context, context.placement)
 
+    @property
+    def depth(self) -> int:
+        """Nesting depth of the deepest kernels of all contexts in use, at least 1."""
+        return max((context.depth for context in self), default=1)
+
     def check(self, context: Context) -> None:
         """Raise `ContextError` if a context has ended, or belongs to another machine."""
         if context not in [*self]:

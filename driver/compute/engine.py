@@ -216,6 +216,11 @@ class ComputeEngine(Launcher):
 
     # -- launches ----------------------------------------------------------------------------------
 
+    @property
+    def depth(self) -> int:
+        """See `Launcher.depth`."""
+        return self.contexts.depth
+
     async def _enter(self, space: AddressSpace, launch: KernelLaunch) -> None:
         self.contexts.enter(space)
         if self._info.nested_kernels:

@@ -54,6 +54,12 @@ class Launcher(ABC):
     def contexts(self) -> Contexts:
         """Contexts and their address spaces. Raises `DeviceError` if they are not the device's."""
 
+    @property
+    @abstractmethod
+    def depth(self) -> int:
+        """Nesting depth of the deepest kernels that contexts in use allow; 1 if contexts are not
+        the device's."""
+
     @abstractmethod
     async def _enter(self, space: AddressSpace, launch: KernelLaunch) -> None:
         """Make the context of a space ready for a launch. Raises `OutOfContexts`, `DeviceError` for

@@ -11,7 +11,7 @@ import pytest
 from signalbox.driver.channel.priority_policy import NoPriorityPolicy
 from signalbox.driver.compute.child import NestingError
 from signalbox.driver.compute.contexts import OutOfContexts
-from signalbox.driver.device import Device
+from signalbox.driver.device import Device, DeviceError
 from signalbox.driver.kernels.library import SPIN
 from signalbox.driver.memory.physical import MemoryUseError
 from signalbox.driver.runtime.limits import Limit
@@ -51,19 +51,42 @@ def depths(machine: FakeMachine) -> list[int]:
 
 
 def test_depth() -> None:
-    """The limit becomes the depth of a context at its next launch; the depth never falls while the
-    context is in use."""
+    """The limit becomes the depth of a context at its next launch."""
 
     async def body(device: Device, machine: FakeMachine) -> None:
         stream = await device.stream()
         await (await stream.launch(SPIN, 1, 32, ARGS)).synchronize()
         assert set(depths(machine)) == {0}
-        device.set_limit(Limit.NESTING_DEPTH, 5)
-        assert set(depths(machine)) == {0}
-        for limit in (5, 3):
+        for limit in (3, 5):
+            before = sorted(depths(machine))
             device.set_limit(Limit.NESTING_DEPTH, limit)
+            assert sorted(depths(machine)) == before
             await (await stream.launch(SPIN, 1, 32, ARGS)).synchronize()
-            assert sorted(depths(machine)) == [*[0] * (len(depths(machine)) - 1), 5]
+            assert sorted(depths(machine)) == [*[0] * (len(before) - 1), limit]
+
+    run(NESTED, body)
+
+
+def test_less_depth() -> None:
+    """The limit cannot be less than the depth of a context in use: its kernels would be in the
+    bands of other streams. It can before the first launch that has it, and once the context is no
+    longer in use."""
+
+    async def body(device: Device, machine: FakeMachine) -> None:
+        stream = await device.stream()
+        for limit in (7, 5):
+            device.set_limit(Limit.NESTING_DEPTH, limit)
+        await (await stream.launch(SPIN, 1, 32, ARGS)).synchronize()
+        for limit in (4, 1):
+            with pytest.raises(DeviceError, match=rf"nesting-depth {limit}: .* nest 5 deep"):
+                device.set_limit("nesting-depth", limit)
+            assert device.limit(Limit.NESTING_DEPTH) == max(depths(machine)) == 5
+        device.set_limit(Limit.NESTING_DEPTH, 5)
+        await stream.close()
+        device.set_limit(Limit.NESTING_DEPTH, 2)
+        stream = await device.stream()
+        await (await stream.launch(SPIN, 1, 32, ARGS)).synchronize()
+        assert max(depths(machine)) == 2
 
     run(NESTED, body)
 
