@@ -13,6 +13,7 @@ from signalbox.hw.compute.engine import ComputeEngine
 from signalbox.hw.config import Config
 from signalbox.hw.top import Signalbox
 from signalbox.tb.benchmarks import (
+    crowd,
     flat,
     launches,
     makespan,
@@ -30,7 +31,7 @@ from signalbox.tb.benchmarks.scenes import collect
 from signalbox.tb.simulation import sizes
 from signalbox.tb.simulation.runner import simulate
 from signalbox.tb.simulation.top import simulate_top
-from signalbox.tb.testbench.configs import NESTED
+from signalbox.tb.testbench.configs import CROWDS, ENGINES
 
 
 def measure(module: str, machine: Config = MACHINE) -> dict[str, int]:
@@ -77,24 +78,35 @@ def test_preemption() -> None:
     compare(measured, [*stops.keys(), *preemption.keys()])
 
 
-@pytest.mark.bench
-def test_nested() -> None:
-    """Launches of kernels by kernels take as many cycles as recorded."""
+def measure_engine(module: str, name: str) -> dict[str, int]:
+    """Run a module of measurements on the compute engine `name` of `tb.testbench.configs`."""
     run = simulate(
-        ComputeEngine(NESTED),
-        "signalbox.tb.benchmarks.cocotb_nested",
+        ComputeEngine(ENGINES[name]),
+        f"signalbox.tb.benchmarks.{module}",
         simulator="verilator",
-        name="bench-nested",
+        name=f"bench-{name.lower()}",
         apart=True,
-        env={"WORK_CONFIG": "NESTED"},
+        env={"WORK_CONFIG": name},
         seed=0,
         log="bench.log",
     )
-    measured = collect(run)
+    return collect(run)
+
+
+@pytest.mark.bench
+def test_nested() -> None:
+    """Launches of kernels by kernels take as many cycles as recorded."""
+    measured = measure_engine("cocotb_nested", "NESTED")
+    for sms in CROWDS:
+        measured |= measure_engine("cocotb_crowd", f"CROWD_{sms}")
     if recording():
         nested.plot(measured, DOCS / "nested.png")
-    document("nested", "Nested launches", "![plot](nested.png)", nested.table(measured))
-    compare(measured, nested.keys())
+        crowd.plot(measured, DOCS / "nested-crowd.png")
+    single = "![plot](nested.png)", nested.table(measured)
+    document(
+        "nested", "Nested launches", *single, "![plot](nested-crowd.png)", crowd.table(measured)
+    )
+    compare(measured, [*nested.keys(), *crowd.keys()])
 
 
 @pytest.mark.bench

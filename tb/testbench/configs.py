@@ -6,6 +6,7 @@ from signalbox.hw.config import CONFIGS, Config
 
 __all__ = [
     "COMPUTE",
+    "CROWDS",
     "ENGINES",
     "LISTS",
     "MASKS",
@@ -58,6 +59,9 @@ TREES = {
 }
 """Engines with nested launches, of different sizes; one with SM masks."""
 
+CROWDS = {sms: replace(NESTED, sms=sms, **_ROOM) for sms in (2, 4)}
+"""Engines on which all warps launch kernels, by number of SMs."""
+
 ENGINES = {
     "COMPUTE": COMPUTE,
     "SAVING": SAVING,
@@ -66,6 +70,7 @@ ENGINES = {
     "FEW_PLACES": FEW_PLACES,
     "ONE_PLACE": ONE_PLACE,
     **TREES,
+    **{f"CROWD_{sms}": config for sms, config in CROWDS.items()},
 }
 """Engines of `tb.units.compute.testbench`, selected by the variable WORK_CONFIG."""
 
