@@ -56,6 +56,10 @@ from signalbox.hw.mmu.memory_system import FIRST_CLIENT, MemorySystem, requester
 from signalbox.hw.mmu.records import page_request
 from signalbox.hw.mmu.translation import miss_tag
 from signalbox.hw.mmu.walker import Walker
+from signalbox.hw.nested.kernel_ends import KernelEnds
+from signalbox.hw.nested.kernel_tree import KernelTree
+from signalbox.hw.nested.nested_kernels import NestedKernels
+from signalbox.hw.nested.sm_hub import SmHub
 from signalbox.hw.options import program
 from signalbox.hw.placement.controller import GlobalController
 from signalbox.hw.placement.sm_choice import SmChoice
@@ -98,6 +102,11 @@ def _fabric(config: Config) -> MemoryFabric:
 def _saving(config: Config) -> Config:
     """The same machine, which saves stopped blocks: room for all blocks of two contexts."""
     return replace(config, save_places=2 * config.sms * config.sm_blocks)
+
+
+def _nested(config: Config) -> Config:
+    """The same machine, which also has nested launches, of 256 kernels."""
+    return replace(_saving(config), nested_kernels=256)
 
 
 def _without(unit: wiring.Component, *inner: str) -> Any:
@@ -153,23 +162,35 @@ UNITS: Mapping[str, Callable[[Config], wiring.Component]] = {
     "mmu.faults": lambda config: FaultRecorder(config, config.memory_clients + FIRST_CLIENT),
     "mmu": lambda config: MemorySystem(config, requesters(config)),
     "task_unit": TaskUnit,
+    "task_unit-saving": lambda config: TaskUnit(_saving(config)),
+    "task_unit-nested": lambda config: TaskUnit(_nested(config)),
+    "nested": lambda config: NestedKernels(_nested(config)),
+    "nested.tree": lambda config: KernelTree(_nested(config).nested_kernels),
+    "nested.ends": lambda config: KernelEnds(_nested(config)),
+    "nested.hub": lambda config: SmHub(_nested(config)),
     "placement.choice": SmChoice,
     "placement.choice-132": lambda config: SmChoice(replace(config, sms=132)),
     "placement": GlobalController,
+    "placement-saving": lambda config: GlobalController(_saving(config)),
+    "placement-nested": lambda config: GlobalController(_nested(config)),
     "placement-32": lambda config: GlobalController(replace(config, sms=32)),
     "placement-132": lambda config: GlobalController(replace(config, sms=132)),
     "sm.controller": SmController,
     "sm.controller-saving": lambda config: SmController(_saving(config)),
+    "sm.controller-nested": lambda config: SmController(_nested(config)),
     "control": ControlPort,
     "sm.core": Core,
     "sm.core-saving": lambda config: Core(_saving(config)),
+    "sm.core-nested": lambda config: Core(_nested(config)),
     "sm.timing": TimingCore,
     "sm.timing-saving": lambda config: TimingCore(_saving(config)),
+    "sm.timing-nested": lambda config: TimingCore(_nested(config)),
     "top": Signalbox,
 }
 """Units to synthesise. `host.pipeline` includes the decoder and the execution of methods. `mmu` is
 the whole of virtual memory; the other `mmu` entries are its parts, `mmu.l1` one of several. Units
-with `-saving` stop blocks and save them."""
+with `-saving` stop blocks and save them. Those with `-nested`, and `nested` with its parts, also
+launch kernels from kernels."""
 
 _TARGET_MHZ = 160  # minimum target of the placer, somewhat above the budget
 _SEED = 1
