@@ -11,6 +11,11 @@ offset of a constant can be a sum: `ldc d, [A + 4]`.
 
 `until d, [a], b` waits until the word in memory equals b in all active lanes, and leaves 0 in d. It
 stands for five instructions, which load the word every hundred cycles.
+
+`join d, [a]` waits for one child, whose record releases 1 to the word in memory (NEST-12): until it
+is 1, or the block has no children left, so also if the child has failed or was not launched. d
+becomes 0 if the word is 1, else 1, provided that the word was 0 before. It stands for nine
+instructions, which load the word every hundred cycles.
 """
 
 import re
@@ -37,7 +42,8 @@ _CONST = re.compile(rf"\.const\s+({_NAME})\s+(\S+)$")
 _MEMORY = re.compile(r"\[\s*(r\d+)\s*(?:([+-])\s*(\S+?)\s*)?\]$")
 _CONSTANT = re.compile(r"(?:\[\s*([^\s\]]+)\s*\]\s*)?\[\s*([^\s\]+]+)\s*(?:\+\s*([^\s\]]+)\s*)?\]$")
 _UNTIL = re.compile(r"until\s+(r\d+)\s*,\s*(\[[^\]]*\])\s*,\s*(\S+)$")
-_UNTIL_PAUSE = 100
+_JOIN_ONE = re.compile(r"join\s+(r\d+)\s*,\s*(\[[^\]]*\])$")
+_PAUSE = 100
 """Cycles from the answer to a load to the next load."""
 _BY_NAME = {one.name: one for one in INSTRUCTIONS}
 _BY_CODE = {one.opcode.value: one for one in INSTRUCTIONS}
@@ -88,23 +94,51 @@ def _statements(text: str, labels: dict[str, int], names: dict[str, int]) -> lis
 
 def _expanded(text: str, index: int) -> list[str]:
     """Instructions of a statement, from instruction number `index` on. Raises `ValueError`."""
-    found = _UNTIL.match(text)
-    if not found:
-        return [text] if text else []
-    word, at, wanted = found.groups()
-    pair = re.search(r"r(\d+)", at)
-    used = [wanted] + ([f"r{int(pair[1]) + n}" for n in (0, 1)] if pair else [])
-    if word in used:
-        raise ValueError(f"until overwrites {word}, which it needs")
     top = index * INSTRUCTION_BYTES
-    loop = [
+    if found := _UNTIL.match(text):
+        word, at, wanted = found.groups()
+        return _until(word, at, wanted, top)
+    if found := _JOIN_ONE.match(text):
+        word, at = found.groups()
+        return _join_one(word, at, top)
+    return [text] if text else []
+
+
+def _until(word: str, at: str, wanted: str, top: int) -> list[str]:
+    """Instructions of `until`, from byte `top` on."""
+    _check_word("until", word, at, wanted)
+    end = top + 5 * INSTRUCTION_BYTES
+    return [
         f"ldg {word}, {at}",
         f"xor {word}, {word}, {wanted}",
-        f"wait {_UNTIL_PAUSE}",
+        f"bnone {word}, {end}",
+        f"wait {_PAUSE}",
         f"bra {top}",
     ]
-    loop.insert(2, f"bnone {word}, {top + (len(loop) + 1) * INSTRUCTION_BYTES}")
-    return loop
+
+
+def _join_one(word: str, at: str, top: int) -> list[str]:
+    """Instructions of `join d, [a]`, from byte `top` on. The word is loaded again after the last
+    child, as that may have released it since."""
+    _check_word("join", word, at)
+    look = [f"ldg {word}, {at}", f"xor {word}, {word}, 1"]
+    last, end = (top + n * INSTRUCTION_BYTES for n in (7, 9))
+    return [
+        *look,
+        f"bnone {word}, {end}",
+        f"s2r {word}, children",
+        f"bnone {word}, {last}",
+        f"wait {_PAUSE}",
+        f"bra {top}",
+        *look,
+    ]
+
+
+def _check_word(name: str, word: str, at: str, *others: str) -> None:
+    """Raise `ValueError` if a loop overwrites a register that it needs."""
+    pair = re.search(r"r(\d+)", at)
+    if word in [*others, *(f"r{int(pair[1]) + n}" for n in (0, 1) if pair)]:
+        raise ValueError(f"{name} overwrites {word}, which it needs")
 
 
 def disassemble(program: bytes) -> list[str]:

@@ -114,6 +114,9 @@ class Special(enum.IntEnum, shape=4):
     NCTAID_X = 12
     NCTAID_Y = 13
     NCTAID_Z = 14
+    CHILDREN = 15
+    """1 while the block has children that are not complete, else 0; with nested launches (NEST-12).
+    """
 
 
 class Operand(enum.Enum):
@@ -232,7 +235,9 @@ the address space had there.
 `launch` and `join` exist on machines with nested launches (NEST-10 … NEST-12). The task record is a
 QMD V03_00, 256-byte aligned, below 2^40. `launch` does not wait for the child. No active lane: no
 child. Of a refused child, bits 7:0 of d are the `Refusal`, bits 15:8 the number of the SKEDCHECK.
-All active lanes get the same d.
+All active lanes get the same d. `children` is 1 while the block has children that are not complete,
+and 0 from then on; what they have written and released before is visible then. It exists on these
+machines, too.
 
 Errors end the warp. INSTRUCTION: an undefined code, a register beyond those of the kernel, an odd
 pair, a shift above 31, an undefined special register, a constant buffer that is not valid, a

@@ -2,6 +2,9 @@
 
 import os
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import cocotb
@@ -9,8 +12,10 @@ import numpy as np
 
 from signalbox.driver.channel.priority_policy import PriorityPolicy
 from signalbox.driver.compute.child import Child
+from signalbox.driver.compute.tasks import Task
 from signalbox.driver.device import Device
 from signalbox.driver.kernels.library import SPIN, VECTOR_ADD, Kernel
+from signalbox.driver.memory.physical import Buffer
 from signalbox.driver.nested.breadth_first import UNREACHED, BreadthFirst
 from signalbox.driver.nested.breadth_first_flat import FlatBreadthFirst
 from signalbox.driver.nested.merge_sort import MergeSort
@@ -21,7 +26,7 @@ from signalbox.driver.runtime.limits import Limit
 from signalbox.driver.runtime.stream import Stream
 from signalbox.driver.workload.nested_jobs import distances, graph, refined, rough_field
 from signalbox.hw.errors import Refusal
-from signalbox.tb.driver.compute_bodies import physical
+from signalbox.tb.driver.compute_bodies import failure, physical
 from signalbox.tb.driver.nested_bodies import (
     LEAVE,
     STORE,
@@ -57,29 +62,43 @@ failed."""
 FIRST_OF_TWO = Kernel(
     "first of two",
     f"""
-    ldc    r2, [A]
-    ldc    r3, [A + 4]
-    launch r6, [r2]
-    bany   r6, end
     ldc    r2, [B]
     ldc    r3, [B + 4]
     launch r6, [r2]
     bany   r6, end
+    ldc    r2, [A]
+    ldc    r3, [A + 4]
+    launch r6, [r2]
+    bany   r6, end
     ldc    r2, [DONE_A]
     ldc    r3, [DONE_A + 4]
-    until  r6, [r2], 1
+    join   r6, [r2]
     ldc    r2, [DONE_B]
     ldc    r3, [DONE_B + 4]
-    ldg    r6, [r2]
-    join   r7
     ldg    r8, [r2]
+    join   r7
 end:
     {STORE}
     """,
     {"A": 8, "B": 8, "DONE_A": 8, "DONE_B": 8, "OUT": 8},
 )
-"""Launches A and B and waits for the word of A. Stores to OUT the word of B at that time, whether a
-child has failed, and the word of B at the end."""
+"""Launches B and A and waits for A alone. Stores to OUT whether A has failed, whether a child has
+failed, and the word of B when the wait for A ended. If a launch is refused, only its answer."""
+
+
+FAULT = Kernel(
+    "fault",
+    """
+    ldc    r2, [CYCLES]
+    wait   r2
+    mov    r2, 0x76543000
+    mov    r3, 0
+    stg    [r2], r2
+    exit
+    """,
+    {"CYCLES": 4},
+)
+"""Stores to an unmapped page, after some cycles."""
 
 
 READ = Kernel(
@@ -93,6 +112,41 @@ READ = Kernel(
     {"IN": 8, "OUT": 8},
 )
 """Stores the word at IN to OUT."""
+
+
+@dataclass
+class FirstOfTwo:
+    """A launch of FIRST_OF_TWO with its results."""
+
+    task: Task
+    out: Buffer
+
+    def read(self) -> list[int]:
+        """The three words."""
+        return self.out.read(np.uint32, 3).tolist()
+
+
+async def first_of_two(
+    device: Device, stream: Stream, kernel: Kernel, cycles: int, other: int
+) -> tuple[FirstOfTwo, Callable[[], bool], Callable[[], bool]]:
+    """Launch FIRST_OF_TWO; A is `kernel` with `cycles`, B spins for `other` cycles. Returns also
+    whether A, and whether B, has released its word."""
+    words = [await device.upload(np.zeros(4, np.uint32)) for _ in range(3)]
+    a = await stream.child(kernel, 1, 32, {"CYCLES": cycles}, done=words[0])
+    b = await stream.child(SPIN, 2, 64, {"CYCLES": other}, done=words[1])
+    args = {"A": a, "B": b, "DONE_A": words[0], "DONE_B": words[1], "OUT": words[2]}
+    task = await stream.launch(FIRST_OF_TWO, 1, 32, args)
+
+    def released(word: Buffer) -> bool:
+        return bool(word.read(np.uint32, 1)[0])
+
+    return FirstOfTwo(task, words[2]), partial(released, words[0]), partial(released, words[1])
+
+
+async def fill(device: Device) -> None:
+    """Fill the machine with kernels of low priority."""
+    low = await device.stream()
+    await low.launch(SPIN, 40, 64, {"CYCLES": 4000})
 
 
 def random_numbers() -> np.random.Generator:
@@ -123,20 +177,28 @@ async def wait_for_one_child(dut: Any, busy: bool) -> None:
     """A parent waits for a word released by one child while another child continues, even if
     kernels of low priority fill the machine."""
     device, stream = await device_of(dut, 3)
-    low = await device.stream()
     if busy:
-        await low.launch(SPIN, 40, 64, {"CYCLES": 4000})
-    words = [await device.allocate(16) for _ in range(3)]
-    for word in words:
-        word.write(bytes(16))
-    done_a, done_b, out = words
-    a = await stream.child(SPIN, 1, 32, {"CYCLES": 300}, done=done_a)
-    b = await stream.child(SPIN, 2, 64, {"CYCLES": 20_000}, done=done_b)
-    args = {"A": a, "B": b, "DONE_A": done_a, "DONE_B": done_b, "OUT": out}
-    task = await stream.launch(FIRST_OF_TWO, 1, 32, args)
-    await task.synchronize()
-    assert list(out.read(np.uint32, 3)) == [0, 0, 1]
-    assert done_a.read(np.uint32, 1)[0] == 1
+        await fill(device)
+    words, a_done, b_done = await first_of_two(device, stream, SPIN, 300, 20_000)
+    await words.task.synchronize()
+    assert words.read() == [0, 0, 0] and a_done() and b_done()
+    await device.close()
+
+
+@cocotb.test(**LIMIT)
+@cocotb.parametrize(busy=[False, True], cycles=[300, 8000])
+async def wait_for_a_failed_child(dut: Any, busy: bool, cycles: int) -> None:
+    """The wait for a child that fails, and so releases nothing, ends with an error once the block
+    has no children left; the host has the child's error (NEST-12)."""
+    device, stream = await device_of(dut, 3)
+    if busy:
+        await fill(device)
+    words, a_done, b_done = await first_of_two(device, stream, FAULT, cycles, 4000)
+    error = await failure(words.task)
+    assert (error.kernel, error.root) == ("fault", words.task.record)
+    await stream.channel.resume()
+    assert await failure(words.task) == error
+    assert words.read() == [1, 1, 1] and b_done() and not a_done()
     await device.close()
 
 

@@ -93,6 +93,29 @@ def test_until() -> None:
             assemble(f"nop\n{text}")
 
 
+def test_join_one() -> None:
+    """`join` with a word expands to a loop that loads the word until it is 1, or the block has no
+    children; then it loads it once more."""
+    same = """
+        nop
+        top: ldg r4, [r2 + 8]
+        xor r4, r4, 1
+        bnone r4, behind
+        s2r r4, children
+        bnone r4, last
+        wait 100
+        bra top
+        last: ldg r4, [r2 + 8]
+        xor r4, r4, 1
+        behind: bra top
+    """
+    assert assemble("nop\ntop: join r4, [r2 + 8]\nbra top") == assemble(same)
+    assert len(assemble("join r4")) == 8
+    for text in ("join r2, [r2]", "join r3, [r2 + 4]"):
+        with pytest.raises(AssemblerError, match="line 2: join overwrites r"):
+            assemble(f"nop\n{text}")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

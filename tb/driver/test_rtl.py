@@ -78,7 +78,7 @@ def test_nested(simulator: str) -> None:
         "signalbox.tb.driver.cocotb_nested",
         simulator=simulator,
         name="driver-nested",
-        minimum=18,
+        minimum=22,
     )
 
 

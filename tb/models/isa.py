@@ -262,6 +262,7 @@ class _Machine:
         x, y, _ = launch.block
         own = (thread % x, thread // x % y, thread // (x * y), LANES)
         values = [*own, *self.at, self.warp.index, *launch.block, 0, *launch.grid]
+        values += [] if launch.children is None else [0]  # children are complete at once
         if self.value >= len(values):
             raise Failure(INSTRUCTION)
         self.write(np.broadcast_to(np.asarray(values[self.value]), 32))

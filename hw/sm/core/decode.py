@@ -52,6 +52,7 @@ class InstructionCheck(wiring.Component):
 
     def __init__(self, config: Config) -> None:
         self._missing = () if config.nested else NESTED
+        self._specials = len(Special) if config.nested else Special.CHILDREN.value
         super().__init__({
             "word": In(LAYOUT),
             "traits": In(kernel_traits(config)),
@@ -84,7 +85,7 @@ class InstructionCheck(wiring.Component):
             "past_c": uses("has_c", Operand.C) & (word.c >= count),
             "odd_pair": (pair_d & word.d[0]) | (pair_a & word.a[0]),
             "past_shift": uses("shift", Operand.SHIFT) & word.c[5:].any(),
-            "special": uses("has_special", Operand.SPECIAL) & (word.value >= len(Special)),
+            "special": uses("has_special", Operand.SPECIAL) & (word.value >= self._specials),
             "constant": uses("has_constant", Operand.CONSTANT) & self._outside(),
             "local": uses("has_local", Operand.LOCAL) & ~self.traits.local,
             "barrier": (op == Opcode.BAR) & ~self.traits.barrier,

@@ -284,6 +284,8 @@ class Fetch(wiring.Component):
             Special.NCTAID_Y: low,
             Special.NCTAID_Z: high,
         }
+        if self._config.nested:
+            values[Special.CHILDREN] = self.children.bit_select(final.at.place.slot, 1)
         with m.Switch(final.word.value):
             for one, source in values.items():
                 with m.Case(one):

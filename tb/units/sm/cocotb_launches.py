@@ -5,6 +5,7 @@ from copy import deepcopy
 from typing import Any
 
 import cocotb
+from cocotb.triggers import ClockCycles
 
 from signalbox.hw.errors import CoreCause
 from signalbox.tb.models.isa import Launch, run_block
@@ -124,6 +125,33 @@ async def join_waits(dut: Any) -> None:
 
 
 @cocotb.test(**LIMIT)
+@cocotb.parametrize(rate=[0, 0.01])
+async def children_left(dut: Any, rate: float) -> None:
+    """The special register `children` is 0 before a launch and after a refused one; then 1 until
+    the last child is complete, whether the block is stopped meanwhile or not."""
+    tb = await LaunchingTestbench(dut).start()
+    tb.holds, tb.port.latency, tb.rate = True, (1, 2), rate
+    look = "s2r r6, children\nstg [r2 + {}], r6"
+    lines = [
+        "mul r1, r0, 128\nlea r2, r2, r1, 0",
+        look.format(0),
+        f"{address(REFUSED)}\nlaunch r7, [r4]\n{look.format(4)}",
+        f"{address(RECORD)}\nlaunch r7, [r4]\nlaunch r7, [r4]",
+        "top: s2r r6, children\nbany r6, top",
+        look.format(8),
+    ]
+    run = cocotb.start_soon(against_model(tb, {0: kernel("\n".join(lines))}))
+    for left in (2, 1):
+        while len(tb.children) != left:
+            await ClockCycles(dut.clk, 10)
+        await ClockCycles(dut.clk, 1000)
+        assert not run.done(), "it read 0"
+        tb.children.pop()
+    await run
+    assert len(tb.launched[KEY]) == 3 and (tb.saved > 0 or not rate)
+
+
+@cocotb.test(**LIMIT)
 async def killed_while_waiting(dut: Any) -> None:
     """A warp of a killed row that waits for children ends, and so does one that waits for an
     answer, once it is given; other warps of the core continue."""
@@ -147,7 +175,8 @@ async def killed_while_waiting(dut: Any) -> None:
 @cocotb.test(**LIMIT)
 async def wrong_operands(dut: Any) -> None:
     """A misaligned or out-of-range record, and registers that do not exist, end the warp with the
-    address, and so does a launch in a kernel with local memory; no launch happens. Without an
+    address, and so do a special register behind the last one, and a launch in a kernel with local
+    memory; no launch happens. Without an
     active lane nothing happens."""
     tb = await LaunchingTestbench(dut).start()
     far, odd = 1 << 40, RECORD + tb.random.choice((1, 4, 128))
@@ -157,6 +186,7 @@ async def wrong_operands(dut: Any) -> None:
         (f"{address(far + RECORD)}\nlaunch r6, [r4 - 4]", CoreCause.MEMORY_ALIGNMENT, None),
         (f"{address(RECORD)}\nlaunch r8, [r4]", CoreCause.INSTRUCTION, 0),
         ("join r8", CoreCause.INSTRUCTION, 0),
+        ("nop", CoreCause.INSTRUCTION, 0),
         (
             "mov r6, 0\npush r6\nlaunch r6, [r6]\npop\nlaunch r6, [r6 + 1]",
             CoreCause.MEMORY_ALIGNMENT,
@@ -166,6 +196,8 @@ async def wrong_operands(dut: Any) -> None:
     )
     launches = [kernel(text) for text, *_ in cases]
     launches[-1].local = 32
+    nop = launches[[text for text, *_ in cases].index("nop")]
+    nop.memory.write(nop.program, (16 << 32 | 6 << 8 | 0x20).to_bytes(8, "little"))
     for launch, (_, cause, va) in zip(launches, cases, strict=True):
         tb.launch(Task(0, launch))
         await tb.rest(1000)

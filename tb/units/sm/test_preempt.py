@@ -124,11 +124,11 @@ def test_every_cycle(simulator: str, offset: int) -> None:
 
 def test_launches(simulator: str) -> None:
     """Kernels that launch others, one round with every change."""
-    run("four", Core, "launches", 6, simulator, rounds=1, **NESTED)
+    run("four", Core, "launches", 8, simulator, rounds=1, **NESTED)
 
 
 @pytest.mark.nightly
 @ON_VERILATOR
 @pytest.mark.parametrize("size", ["four", "one", "all"])
 def test_many_launches(simulator: str, size: str) -> None:
-    run(size, Core, "launches", 6, simulator, **NESTED)
+    run(size, Core, "launches", 8, simulator, **NESTED)
