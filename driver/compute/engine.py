@@ -25,6 +25,7 @@ from signalbox.driver.platform.control_port import ControlPort
 from signalbox.driver.platform.fair_lock import FairLock
 from signalbox.driver.platform.info import DeviceInfo
 from signalbox.driver.platform.whole import make_whole
+from signalbox.hw.config import PRIORITIES
 from signalbox.hw.errors import Cause
 from signalbox.hw.instance_block import SUBCONTEXTS
 from signalbox.hw.qmd import Placement
@@ -42,7 +43,8 @@ _KILL_POLL_CYCLES = 50
 
 @dataclass(frozen=True)
 class ComputeSettings:
-    """Settings of the compute engine. Raises `TypeError` for fractions.
+    """Settings of the compute engine. Raises `TypeError` for fractions, `ValueError` for a number
+    of priorities out of range.
 
     Members
     -------
@@ -57,6 +59,8 @@ class ComputeSettings:
     level : default preemption level of contexts.
     spaces_each : maximum number of address spaces that join one context by default.
     sharing : which streams share a device priority if the nesting depth leaves too few.
+    priorities : number of device priorities in use, 1 … 64: kernels of the host have 0 …
+        `priorities` - 1, their descendants stay below as far as the nesting depth tells (NEST-1).
     """
 
     waiting: int = 64
@@ -67,9 +71,12 @@ class ComputeSettings:
     level: PreemptionLevel | str = PreemptionLevel.CTA
     spaces_each: int = SUBCONTEXTS
     sharing: Sharing | str = Sharing.MOST_URGENT
+    priorities: int = PRIORITIES
 
     def __post_init__(self) -> None:
         make_whole(self)
+        if not 1 <= self.priorities <= PRIORITIES:
+            raise ValueError(f"priorities = {self.priorities} is outside 1 … {PRIORITIES}")
 
     @property
     def policy(self) -> Placement:

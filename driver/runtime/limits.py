@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from signalbox.driver.compute.priority_bands import PriorityBands, Sharing
 from signalbox.driver.platform.whole import whole
-from signalbox.hw.config import NESTING
+from signalbox.hw.config import NESTING, PRIORITIES
 
 __all__ = ["DEFAULTS", "MOST", "Limit", "Limits"]
 
@@ -31,11 +31,14 @@ class Limits:
     ----------
     ranks : number of stream priorities.
     sharing : which streams share a device priority. Raises `ValueError` for an unknown name.
+    priorities : number of device priorities; also the largest nesting depth, if less than 24.
     """
 
-    def __init__(self, ranks: int, sharing: Sharing | str) -> None:
-        self._ranks, self._sharing = ranks, Sharing(sharing)
+    def __init__(self, ranks: int, sharing: Sharing | str, priorities: int = PRIORITIES) -> None:
+        self._ranks, self._sharing, self._priorities = ranks, Sharing(sharing), priorities
         self._values = dict(DEFAULTS)
+        depth = Limit.NESTING_DEPTH
+        self._most = {**MOST, depth: min(MOST[depth], priorities)}
 
     def __getitem__(self, limit: Limit | str) -> int:
         return self._values[Limit(limit)]
@@ -43,11 +46,17 @@ class Limits:
     def __setitem__(self, limit: Limit | str, value: int) -> None:
         name = Limit(limit)
         value = whole(value, name.value)
-        if not 1 <= value <= MOST[name]:
-            raise ValueError(f"{name.value} {value} is outside 1 … {MOST[name]}")
+        if not 1 <= value <= self._most[name]:
+            raise ValueError(f"{name.value} {value} is outside 1 … {self._most[name]}")
         self._values[name] = value
 
     @property
     def bands(self) -> PriorityBands:
         """Device priorities of streams whose priority is set from now on."""
-        return PriorityBands(self._ranks, self[Limit.NESTING_DEPTH], self._sharing)
+        depth = self[Limit.NESTING_DEPTH]
+        return PriorityBands(self._ranks, depth, self._sharing, self._priorities)
+
+    def check_priority(self, priority: int) -> None:
+        """Raise `ValueError` if a launch cannot have this device priority."""
+        if not 0 <= priority < self._priorities:
+            raise ValueError(f"priority = {priority}: 0 … {self._priorities - 1}")

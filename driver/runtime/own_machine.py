@@ -105,7 +105,7 @@ class OwnMachine:
             completion=self.completion,
             fences=self._fences,
             clock=Clock(control.time_ns, info.cycle_ns),
-            limits=Limits(policy.stream_priorities, compute.sharing),
+            limits=Limits(policy.stream_priorities, compute.sharing, compute.priorities),
             compute=self.compute,
             runlist=runlist,
         )

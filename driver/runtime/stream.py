@@ -339,6 +339,7 @@ class Stream:
             pending=self._services.limits[Limit.PENDING_LAUNCHES],
         )
         self._check_open()
+        self._services.limits.check_priority(launch.priority)
         task = await self._services.engine.prepare(launch, self.space)
         try:
             await self._submit_task(task, launch.priority, overlap=overlap)
@@ -367,7 +368,7 @@ class Stream:
 
         The first word of `done`, which must be 0 at the launch, becomes 1 when the kernel and its
         descendants are complete, unless one of them has failed. So the block that has launched the
-        kernel can wait for it alone (`until` of `driver.kernels.assembler`).
+        kernel can wait for it alone (`join d, [a]` of `driver.kernels.assembler`).
 
         The nesting depth is a limit of the device (`Device.set_limit`).
 

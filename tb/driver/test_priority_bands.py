@@ -21,9 +21,9 @@ from signalbox.tb.simulation.runner import choose_seed
 MOST, LEAST = Sharing.MOST_URGENT, Sharing.LEAST_URGENT
 
 
-def run(body: Body, streams: int, sharing: str = MOST) -> None:
+def run(body: Body, streams: int, sharing: str = MOST, priorities: int = 64) -> None:
     policy = NoPriorityPolicy(1, stream_priorities=streams)
-    session.run(body, ComputeSettings(sharing=sharing), policy)
+    session.run(body, ComputeSettings(sharing=sharing, priorities=priorities), policy)
 
 
 async def used(machine: FakeMachine, stream: Stream, **options: Any) -> int:
@@ -46,7 +46,7 @@ def walked(levels: int, depth: int, ranks: int, sharing: Sharing) -> list[int]:
     return given if sharing is MOST else given[::-1]
 
 
-@pytest.mark.parametrize(
+EXAMPLES = pytest.mark.parametrize(
     ("levels", "depth", "ranks", "sharing", "wanted"),
     [
         (12, 4, 3, MOST, [0, 4, 8]),
@@ -55,8 +55,37 @@ def walked(levels: int, depth: int, ranks: int, sharing: Sharing) -> list[int]:
         (10, 4, 100, LEAST, [*[2] * 99, 6]),
     ],
 )
+
+
+@EXAMPLES
 def test_worked_examples(levels, depth, ranks, sharing, wanted):
     assert [*PriorityBands(ranks, depth, sharing, levels).table] == wanted
+
+
+@EXAMPLES
+def test_fewer_priorities(levels, depth, ranks, sharing, wanted):
+    """A device with 12, or 10, device priorities: launches have those of the worked examples; none
+    can name a higher one, nor is a larger nesting depth accepted."""
+
+    async def body(device: Device, machine: FakeMachine) -> None:
+        device.set_limit(Limit.NESTING_DEPTH, depth)
+        for rank in {0, 1, ranks - 2, ranks - 1}:
+            assert await used(machine, await device.stream(-rank)) == wanted[rank]
+        stream = await device.stream()
+        assert await used(machine, stream, priority=levels - 1) == levels - 1
+        for wrong in (levels, 63, -1):
+            with pytest.raises(ValueError, match=f"priority = {wrong}: 0 … {levels - 1}"):
+                await used(machine, stream, priority=wrong)
+        with pytest.raises(ValueError, match=f"depth {levels + 1} is outside 1 … {levels}"):
+            device.set_limit(Limit.NESTING_DEPTH, levels + 1)
+
+    run(body, ranks, sharing, levels)
+
+
+@pytest.mark.parametrize("priorities", [0, 65])
+def test_wrong_number_of_priorities(priorities):
+    with pytest.raises(ValueError, match=f"priorities = {priorities} is outside 1 … 64"):
+        ComputeSettings(priorities=priorities)
 
 
 def test_random_numbers():
