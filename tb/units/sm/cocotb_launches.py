@@ -128,7 +128,8 @@ async def join_waits(dut: Any) -> None:
 @cocotb.parametrize(rate=[0, 0.01])
 async def children_left(dut: Any, rate: float) -> None:
     """The special register `children` is 0 before a launch and after a refused one; then 1 until
-    the last child is complete, whether the block is stopped meanwhile or not."""
+    the last child is complete, whether the block is stopped meanwhile or not. It stays 0 for a
+    block of another kernel beside it."""
     tb = await LaunchingTestbench(dut).start()
     tb.holds, tb.port.latency, tb.rate = True, (1, 2), rate
     look = "s2r r6, children\nstg [r2 + {}], r6"
@@ -140,7 +141,9 @@ async def children_left(dut: Any, rate: float) -> None:
         "top: s2r r6, children\nbany r6, top",
         look.format(8),
     ]
-    run = cocotb.start_soon(against_model(tb, {0: kernel("\n".join(lines))}))
+    other = "mov r5, 99\nagain: s2r r6, children\nor r7, r7, r6\nsub r5, r5, 1\nbany r5, again"
+    kernels = {0: kernel("\n".join(lines)), 1: kernel(f"mov r7, 0\n{other}\nstg [r2], r7")}
+    run = cocotb.start_soon(against_model(tb, kernels))
     for left in (2, 1):
         while len(tb.children) != left:
             await ClockCycles(dut.clk, 10)
