@@ -57,7 +57,7 @@ ADDRESS_BITS = 16
 ID = 0x5349_4742
 """`ID` of every Signalbox: "SIGB"."""
 
-VERSION = (2, 14)
+VERSION = (2, 15)
 """Major and minor version of the register map; the major number grows with incompatible changes."""
 
 
@@ -292,6 +292,7 @@ PERFORMANCE = {
     "CONTEXT_SWITCH": "Cycles in which a context leaves, or one with waiting tasks is being bound.",
     "BLOCKS_SAVED": "Blocks that were stopped, and whose state is saved.",
     "BLOCKS_RESTORED": "Blocks with saved state that were sent to SMs again.",
+    "SM_CYCLES": "Cycles of SMs to which blocks were sent that are not over; up to SMS per cycle.",
 }
 """Performance counters and their events; 32 bits, wrap, never cleared."""
 

@@ -164,7 +164,10 @@ class Signalbox(wiring.Component):
                     placed.valid & placed.restores & (placed.step != Step.MOVED)
                 ),
             ]
-        m.d.comb += events.warps.eq(popcount(m, starts, "warps"))
+        m.d.comb += [
+            events.warps.eq(popcount(m, starts, "warps")),
+            events.sm_cycles.eq(popcount(m, compute.placement.occupied, "occupied")),
+        ]
 
     def _count(self, m: Module, events, host: Host, engines) -> None:
         """Events for the performance counters."""

@@ -46,6 +46,7 @@ from signalbox.driver.server.journal import Journal, Kind
 from signalbox.driver.server.memory_portions import Pool
 from signalbox.driver.server.progress import Progress
 from signalbox.driver.server.settings import ServerSettings
+from signalbox.driver.server.sm_use import SmUse
 from signalbox.driver.server.status import status
 from signalbox.driver.server.watchdog import intervene
 from signalbox.driver.text_table import counted
@@ -112,6 +113,7 @@ class Server:
     contexts : contexts of the applications.
     served : number of applications so far.
     visited : whether any client has asked to become an application.
+    sm_use : use of the SMs.
     """
 
     def __init__(
@@ -136,6 +138,9 @@ class Server:
         calls = self.applications, self._owed, self._note
         self._calls = Calls(self.device, owner, settings, *calls)
         self.contexts = ServedContexts(self.device, owner.compute, settings)
+        self.sm_use = SmUse(owner.control, self.device.info.sms)
+        self._asking: list[tuple[Peer, int]] = []
+        """Status calls to be answered."""
         self._running = self._looks = 0
 
     @classmethod
@@ -184,6 +189,7 @@ class Server:
             if self._idle and not (until_left and self._deserted):
                 await self.inbox.wait()
             self._take_in()
+            await self._tell_status()
             if until_left and self._deserted:
                 break
             await self._issue.serve()
@@ -209,7 +215,7 @@ class Server:
     @property
     def _idle(self) -> bool:
         busy = any(one.busy or one.ready for one in self.applications.values())
-        return not busy and not self._running
+        return not (busy or self._running or self._asking)
 
     def _accept(self, item: Received | Lost | Stop) -> None:
         if isinstance(item, Stop):
@@ -229,7 +235,9 @@ class Server:
         except MessageError as error:
             self._expel(item.peer, str(error))
             return
-        if application is None:
+        if isinstance(call.request, Status):
+            self._asking.append((item.peer, call.number))
+        elif application is None:
             self._first(item.peer, call)
         elif application.leaving:
             why = f"{type(call.request).__name__}: {application} is leaving"
@@ -241,6 +249,15 @@ class Server:
         else:
             application.calls += 1
             self._start(self._carry_out(application, call))
+
+    async def _tell_status(self) -> None:
+        """Answer all Status calls that have come, with one look at the machine."""
+        asking, self._asking = self._asking, []
+        if asking:
+            await self.sm_use.look()
+            result = Report(status(self))
+            for peer, number in asking:
+                peer.send(encode(Answer(number, self.cycle, result)))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine beside the others; time passes until it has ended."""
@@ -274,8 +291,6 @@ class Server:
             case Hello():
                 self.visited = True
                 result = self._welcome(peer, call.request)
-            case Status():
-                result = Report(status(self))
             case _:
                 name = type(call.request).__name__
                 result = Refused("ServerError", f"{name} came before Hello, the first call")
@@ -367,8 +382,6 @@ class Server:
         match call.request:
             case Hello():
                 return Refused("ServerError", f"Hello came again: this is {application} already")
-            case Status():
-                return Report(status(self))
             case _:
                 return await self._calls.carry_out(application, call.request)
 
@@ -451,6 +464,8 @@ class Server:
             self._take_in()
             if self._issue.pushed:
                 await self._issue.serve()
+        if self.sm_use.due:
+            await self.sm_use.read()
         self._watch()
 
     def _watch(self) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from signalbox.driver.server.application import Application
+from signalbox.driver.server.sm_use import SmUse
 from signalbox.driver.text_table import counted, number, table
 
 __all__ = ["Served", "status"]
@@ -27,6 +28,7 @@ class Served(Protocol):
 
     applications: dict[int, Application]
     served: int
+    sm_use: SmUse
 
     @property
     def cycle(self) -> int: ...
@@ -36,7 +38,7 @@ class Served(Protocol):
 
 
 def status(server: Served) -> str:
-    """Applications, queues, memory and faults, as a table."""
+    """Use of the SMs when last looked at; applications, queues, memory and faults as a table."""
     there: Iterable[Application] = server.applications.values()
     rows = [_row(one) for one in there]
     first = (
@@ -44,7 +46,8 @@ def status(server: Served) -> str:
         f"{counted(server.served, 'application')} so far, {number(server.free_bytes)} bytes of "
         "memory free"
     )
-    return "\n".join([first, table(rows, _HEADS)]) if rows else first
+    parts = first, str(server.sm_use), table(rows, _HEADS) if rows else ""
+    return "\n".join(part for part in parts if part)
 
 
 def _row(one: Application) -> tuple[object, ...]:

@@ -20,6 +20,7 @@ def max_events(config: Config, name: str) -> int:
         "L1_HITS": config.memory_clients,
         "L1_MISSES": config.memory_clients,
         "WARPS": config.sms,
+        "SM_CYCLES": config.sms,
     }
     return several.get(name, 1)
 

@@ -107,6 +107,7 @@ class GlobalController(wiring.Component):
     placed : out, for traces and counters; in the first cycle in which the block is valid at the SM.
     refused : out, for traces and counters.
     saved : out, strobe: a block with saved state has left its SM; for counters.
+    occupied : out, SMs to which blocks were sent that are not over; for counters.
     lost : out, with nested launches, see `SavedBlocks`.
     lists_change : out, with nested launches: `busy` of `SavedBlocks`.
     """
@@ -126,6 +127,7 @@ class GlobalController(wiring.Component):
             "placed": Out(placed(config)),
             "refused": Out(refused),
             "saved": Out(1),
+            "occupied": Out(config.sms),
             **(nested if config.nested else {}),
         })
 
@@ -245,6 +247,7 @@ class GlobalController(wiring.Component):
                 row.highest.eq(link.highest),
                 row.received.eq(link.received),
                 row.ready.eq(~link.block.valid | link.block.ready),
+                self.occupied[n].eq(row.occupied),
                 self.choice.candidates[n].eq(row.candidate),
                 self._gather.words[n].eq(row.seen),
             ]

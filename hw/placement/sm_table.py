@@ -96,6 +96,7 @@ class SmRow(wiring.Component):
     one : out, the SM had room for one whole block in the previous cycle.
     two : out, the SM had room for two whole blocks in the previous cycle.
     heard : out, `highest` covers all blocks sent; combinational.
+    occupied : out, blocks that are not over were sent to the SM; for counters.
     grows : out, with `Config.sm_masks`, strobe: since the last cycle, or from this one on, the SM
         may qualify for a block for which it did not before. Not for changes of `spares`.
     """
@@ -138,6 +139,7 @@ class SmRow(wiring.Component):
             "one": Out(1),
             "two": Out(1),
             "heard": Out(1),
+            "occupied": Out(1),
             **({"grows": Out(1)} if config.masked_sms else {}),
         })
 
@@ -165,6 +167,7 @@ class SmRow(wiring.Component):
                 m.d.sync += left.eq(kept - needed)
             with m.Elif(self.returned):
                 m.d.sync += left.eq(kept + needed)
+        m.d.comb += self.occupied.eq(self._blocks != 0)
         m.d.sync += [
             self._blocks.eq(self._blocks + self.taken - freed.block - self.returned),
             self._sent_count.eq(self._sent_count + self.taken),
@@ -243,7 +246,7 @@ class SmRow(wiring.Component):
         rank = rank | (preferred & (rank != Rank.NONE))
         most = config.sm_warps - 1
         few = Mux(self._warps > most, most, self._warps)
-        empty = (self._blocks == 0).replicate(config.block_bits)
+        empty = (~self.occupied).replicate(config.block_bits)
         m.d.sync += [
             out.rank.eq(Mux(self.taken, Rank.NONE, rank)),
             out.warps.eq(Mux(self._warps < 0, 0, few)),

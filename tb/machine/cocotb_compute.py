@@ -86,6 +86,32 @@ async def kernels_of_four_spaces(dut: Any) -> None:
 
 
 @cocotb.test(**LIMIT)
+async def cycles_of_sms(dut: Any) -> None:
+    """SM_CYCLES grows by the number of SMs with blocks in each cycle, as the trace shows them, and
+    stands still while all SMs are idle."""
+    tb = await MachineTestbench.start(dut)
+    computer = await Computer.start(tb)
+    space, sms = await computer.space(1, 0), await tb.control.read("SMS")
+    channel = await computer.channel(0, 1)
+    for blocks in (1, sms, 2 * sms):
+        before, began = await tb.control.read("SM_CYCLES"), tb.now()
+        await channel.submit(launch(space.task(spin(1000, blocks))))
+        await computer.finish(channel)
+        await tb.wait(50)
+        counted = await tb.control.read("SM_CYCLES") - before
+        placed = [one for one in await tb.events(BlockPlaced) if one.cycle >= began]
+        ended = [one for one in await tb.events(WarpEnded) if one.cycle >= began]
+        busy = 0
+        for sm in {one.sm for one in placed}:
+            first = min(one.cycle for one in placed if one.sm == sm)
+            busy += max(one.cycle for one in ended if one.sm == sm) - first
+        used = len({one.sm for one in placed})
+        assert used == min(blocks, sms) and busy > 1000 * used
+        assert 0 <= counted - busy < 20 * used, (counted, busy)
+        assert await tb.control.read("SM_CYCLES") == before + counted
+
+
+@cocotb.test(**LIMIT)
 async def what_waits_for_tasks(dut: Any) -> None:
     """WFI, SET_REFERENCE, WAIT_FOR_IDLE, reports, releases with WFI and copies wait for the
     channel's tasks; launches, acquires and releases without WFI do not."""

@@ -14,7 +14,7 @@ def test_compute(simulator: str) -> None:
         "signalbox.tb.machine.cocotb_compute",
         simulator=simulator,
         name="host-compute",
-        minimum=16,
+        minimum=17,
     )
 
 

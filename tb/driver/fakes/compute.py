@@ -138,6 +138,7 @@ class FakeCompute:
             "CHILD_REFUSED_RECORD": 0,
             "CHILD_REFUSED_PARENT": 0,
             "CHILD_REFUSALS": 0,
+            "SM_CYCLES": 0,
         }
         self.words |= {f"WARP_FAULT_{n}_{h}": 0 for n in ("AT", "VA") for h in ("LO", "HI")}
         registers = ("INSTANCE_LO", "INSTANCE_HI", "PLACEMENT", "SAVE_AREA")
@@ -402,6 +403,7 @@ class FakeCompute:
         assert task.launch is not None
         at = task.blocks.pop(0)
         self.order.append((task.asid, at))
+        self.words["SM_CYCLES"] = self.words["SM_CYCLES"] + 1 & 0xFFFF_FFFF
         block = isa.run_block(task.launch, at)
         failed = [n for n, warp in enumerate(block.warps) if warp.failure]
         if failed:

@@ -1,6 +1,7 @@
 """Real processes on the RTL: `signalbox serve`, three applications, one of them killed (SHARE-7,
 SHARE-8, SHARE-10)."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -81,14 +82,15 @@ def test_processes(simulator: str, tmp_path: Path, scheduling: list[str]):
         listening(path, server)
         well = [application(path, seed, 3) for seed in range(2)]
         doomed = application(path, 9, 1000)
-        while "adds 9" not in ask_status(path):
-            time.sleep(0.1)
-        time.sleep(1)
+        while not re.search(r"'adds 9'.* [1-9]\d* +0$", ask_status(path), re.MULTILINE):
+            time.sleep(0.1)  # until a task of it has ended
         doomed.send_signal(signal.SIGKILL)
         doomed.wait()
         assert [one.wait(timeout=120) for one in well] == [0, 0]
-        while " 0 applications of 3" not in ask_status(path):
+        while " 0 applications of 3" not in (told := ask_status(path)):
             time.sleep(0.1)
+        used = re.search(rf"\n{COMPUTE.sms} SMs: .* busy since the last status, (.*)% so far", told)
+        assert used and 0 < float(used[1]) < 100, told
         server.send_signal(signal.SIGTERM)
         output, _ = server.communicate(timeout=60)
         assert server.returncode == 0 and "\n3 applications in " in output, output

@@ -43,6 +43,7 @@ EVENTS = (
     "context_switch",
     "blocks_saved",
     "blocks_restored",
+    "sm_cycles",
 )
 
 

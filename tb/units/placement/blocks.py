@@ -12,6 +12,7 @@ from typing import Any
 from signalbox.hw.config import Config
 from signalbox.hw.placement.controller import Step
 from signalbox.tb.testbench.clocked import Participant, Testbench
+from signalbox.tb.testbench.masks import mask
 from signalbox.tb.units.placement.kernel import AFFINITY, DEEP, WIDE, Kernel, Place
 from signalbox.tb.units.placement.sm import Block, Sm
 
@@ -134,6 +135,8 @@ class Blocks(Participant):
         waiting = [kernel for kernel in self._kernels.values() if kernel.left]
         table = [row.copy() for row in self.table]
         self._history.append((table, ready, dict(self.last), waiting))
+        occupied = mask(row.number for row in table if row.kernels)
+        assert self._tb.get("occupied") == occupied, f"not the occupied SMs, {occupied:b}"
         for row in self.table:
             row.claimed = 0  # a decision in flight may be older than the claim
         for row, sm in zip(self.table, self._sms, strict=True):
