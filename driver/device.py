@@ -10,8 +10,8 @@ build parameters are read from the hardware's registers; none is assumed.
 """
 
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Unpack
@@ -44,6 +44,7 @@ from signalbox.driver.runtime.own_machine import OwnMachine, Scheduling
 from signalbox.driver.runtime.owner import Owner
 from signalbox.driver.runtime.services import released
 from signalbox.driver.runtime.stream import Stream, StreamError
+from signalbox.driver.text_table import counted
 from signalbox.hw.config import SLOT_BYTES
 
 __all__ = ["Device", "DeviceError", "DeviceInfo"]
@@ -75,6 +76,8 @@ class Device:
         self.channels, self.completion = services.channels, services.completion
         self.clock = services.clock
         self._streams: list[Stream] = []
+        self._opening = 0
+        """Number of streams that are being opened."""
 
     @classmethod
     async def open(
@@ -307,9 +310,9 @@ class Device:
         machine, from the next launch on. Raises `ValueError` for an unknown limit, or a value out
         of range, `TypeError` for a fraction, `DeviceError` for too small a nesting depth.
 
-        On a server's machine, kernels nest as deep as the server allows, and the limit of pending
-        launches is the server's: launches with a larger depth, or a lower limit of pending
-        launches, raise `DeviceError`."""
+        On a server's machine both limits are the server's, for all applications. Launches with
+        another depth raise `DeviceError`, except with depth 1, for which children cannot be
+        prepared; so do launches with a lower limit of pending launches."""
         limits, before = self._services.limits, self.limit(limit)
         limits[limit] = value
         deepest = 1 if self.compute is None else self.compute.depth
@@ -332,19 +335,33 @@ class Device:
 
         Raises `SpaceError` for a closed space, or one of another device; otherwise as
         `ChannelPool.for_priority`: `DeviceError` if other spaces hold all channels of that
-        priority, `OutOfAsids`, `OutOfMemory`, …
+        priority, or the server allows no more streams, `OutOfAsids`, `OutOfMemory`, …
         """
         space, name = space or self.space, name or f"stream {len(self._streams)}"
         self.spaces.check(space)
         fences = self.fences.of(space)
-        stream = Stream(self._services, name, space, await fences.take(), self._closed)
-        try:
-            await stream.set_priority(priority)
-        except BaseException:  # cancelled, perhaps
-            fences.give(stream.fence)
-            raise
-        self._streams.append(stream)
+        with self._place():
+            stream = Stream(self._services, name, space, await fences.take(), self._closed)
+            try:
+                await stream.set_priority(priority)
+            except BaseException:  # cancelled, perhaps
+                fences.give(stream.fence)
+                raise
+            self._streams.append(stream)
         return stream
+
+    @contextmanager
+    def _place(self) -> Generator[None]:
+        """Reserve a place for a stream while it is opened. Raises `DeviceError` if there is
+        none."""
+        most = self._services.streams
+        if most and len(self._streams) + self._opening >= most:
+            raise DeviceError(f"the server allows {counted(most, 'stream')}, and no more")
+        self._opening += 1
+        try:
+            yield
+        finally:
+            self._opening -= 1
 
     async def _closed(self, stream: Stream) -> None:
         """Remove a closed stream, which no longer uses its channel."""

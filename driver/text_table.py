@@ -1,8 +1,8 @@
 """Formatting of numbers and aligned tables as plain text, for reports."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-__all__ = ["counted", "number", "table", "times"]
+__all__ = ["counted", "number", "ranges", "table", "times"]
 
 
 def number(value: float) -> str:
@@ -14,6 +14,17 @@ def counted(count: int, one: str, several: str = "") -> str:
     """A count with its noun: "1 copy", "2,000 copies". `several` is the plural if it is not `one`
     plus "s"."""
     return f"{number(count)} {one if count == 1 else several or one + 's'}"
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Whole numbers in ascending order, with ranges: "0-3,6"."""
+    found: list[tuple[int, int]] = []
+    for one in numbers:
+        if found and found[-1][1] == one - 1:
+            found[-1] = found[-1][0], one
+        else:
+            found.append((one, one))
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in found)
 
 
 def times(baseline: float, value: float) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from signalbox.driver.client.connection import Connection
+from signalbox.driver.client.launch_limits import LaunchLimits
 from signalbox.driver.client.spaces import ClientSpaces
 from signalbox.driver.compute.contexts import Context, Contexts
 from signalbox.driver.compute.launch import KernelLaunch
@@ -14,7 +15,6 @@ from signalbox.driver.memory.fence import FencePool
 from signalbox.driver.platform.info import DeviceError
 from signalbox.driver.platform.machine import Machine
 from signalbox.driver.protocol.messages import Done, Kill, Welcome
-from signalbox.driver.runtime.limits import MOST, Limit
 from signalbox.hw.qmd import Placement
 
 __all__ = ["ClientLauncher"]
@@ -33,7 +33,7 @@ class ClientLauncher(Launcher):
     ) -> None:
         super().__init__(machine, welcome.info, fences)
         self._connection, self._spaces = connection, spaces
-        self._depth, self._shared = welcome.depth, welcome.shared
+        self._limits, self._shared = LaunchLimits(welcome), welcome.shared
 
     @property
     def contexts(self) -> Contexts:
@@ -46,15 +46,10 @@ class ClientLauncher(Launcher):
         return 1
 
     async def _enter(self, space: AddressSpace, launch: KernelLaunch) -> None:
-        if launch.depth > self._depth:
-            raise DeviceError(
-                f"a nesting depth of {launch.depth} is more than the {self._depth} of the server"
-            )
-        most = MOST[Limit.PENDING_LAUNCHES]
-        if self._info.nested_kernels and 0 < launch.pending < most:
-            raise DeviceError(
-                f"{launch.pending} pending launches: the limit is the server's, {most}"
-            )
+        """Does nothing: the server has made the context ready."""
+
+    def _applied(self, launch: KernelLaunch, *, child: bool = False) -> KernelLaunch:
+        return self._limits.applied(launch, child=child)
 
     def _check_urgency(self, wanted: Urgency) -> None:
         if wanted is Urgency.SAVE and not self._info.save_places:

@@ -74,6 +74,7 @@ class SharedMachine:
             clock=Clock(self._time_ns, info.cycle_ns, welcome.epoch),
             limits=Limits(welcome.levels, Sharing.MOST_URGENT),
             compute=launcher,
+            streams=welcome.streams,
         )
 
     @staticmethod

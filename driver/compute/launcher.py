@@ -65,6 +65,10 @@ class Launcher(ABC):
         """Make the context of a space ready for a launch. Raises `OutOfContexts`, `DeviceError` for
         a limit that the machine cannot have."""
 
+    def _applied(self, launch: KernelLaunch, *, child: bool = False) -> KernelLaunch:
+        """A launch within the limits that others have set. Raises `SmSetError`, `DeviceError`."""
+        return launch
+
     @abstractmethod
     def _check_urgency(self, wanted: Urgency) -> None:
         """Raise `PreemptionError` for SAVE on a machine that cannot stop blocks."""
@@ -140,8 +144,10 @@ class Launcher(ABC):
 
         Returns the task, to be launched by its `record` or dropped with `Task.discard`. Raises
         `PreemptionError`, `BlockError`, `SmSetError`, `OutOfContexts`, `OutOfMemory`,
-        `OutOfAddresses`, `ValueError` for wrong arguments.
+        `OutOfAddresses`, `DeviceError` for limits of the machine or of a server, `ValueError` for
+        wrong arguments.
         """
+        launch = self._applied(launch)
         arguments, program, local = await self._load(launch, space)
         await self._enter(space, launch)
         fences = self._fences(space)
@@ -173,6 +179,7 @@ class Launcher(ABC):
             if launch.kernel.local:  # the area is a setting of the channel that launches
                 name = launch.kernel.name
                 raise NestingError(f"{name} has local memory: kernels cannot launch it")
+        launches = [self._applied(launch, child=True) for launch in launches]
         if not launches:
             return []
         loaded = [(await self._load(launch, space))[:2] for launch in launches]

@@ -57,7 +57,7 @@ __all__ = [
     "encode_call",
 ]
 
-PROTOCOL = 5
+PROTOCOL = 6
 """Version of the messages, which must be the same on both sides."""
 
 LARGEST_MESSAGE = 1 << 16
@@ -277,7 +277,10 @@ class Welcome(_Message):
     queue : maximum number of pointers on its queue.
     dwords : maximum number of dwords of one pointer.
     levels : number of stream priorities.
-    depth : maximum nesting depth of kernels.
+    depth : nesting depth of kernels.
+    streams : maximum number of its streams; 0: any number.
+    priority : highest device priority of its launches.
+    sms : SMs that take blocks of its launches; empty: all.
     shared : whether its kernels run beside those of others; otherwise it has a context of its own.
     epoch : machine cycle at which PTIMER was 0.
     """
@@ -291,6 +294,9 @@ class Welcome(_Message):
     dwords: Count
     levels: Count
     depth: Count
+    streams: Count
+    priority: Count
+    sms: list[Count]
     shared: bool
     epoch: int
 

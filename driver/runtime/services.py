@@ -52,7 +52,8 @@ class Waits(Protocol):
 @dataclass(frozen=True)
 class Services:
     """Parts of one device. `compute` is None on a machine without a compute engine, `runlist` if
-    scheduling is flat, or on a server's machine."""
+    scheduling is flat, or on a server's machine. `streams` : maximum number of open streams; 0: any
+    number."""
 
     machine: Machine
     info: DeviceInfo
@@ -66,6 +67,7 @@ class Services:
     limits: Limits
     compute: Launcher | None
     runlist: Runlist | None = None
+    streams: int = 0
 
     @property
     def engine(self) -> Launcher:

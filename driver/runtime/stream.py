@@ -335,8 +335,6 @@ class Stream:
             priority=self.device_priority if priority is None else priority,
             urgency=named_urgency(urgency),
             head=head,
-            depth=self._services.limits[Limit.NESTING_DEPTH],
-            pending=self._services.limits[Limit.PENDING_LAUNCHES],
         )
         self._check_open()
         self._services.limits.check_priority(launch.priority)
@@ -423,6 +421,8 @@ class Stream:
             placement=placement(policy),
             sms=None if sms is None else sm_numbers(sms),
             shared=shared,
+            depth=self._services.limits[Limit.NESTING_DEPTH],
+            pending=self._services.limits[Limit.PENDING_LAUNCHES],
             constants={
                 number: (self.address(buffer, buffer.size), buffer.size)
                 for number, buffer in (constants or {}).items()

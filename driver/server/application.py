@@ -16,6 +16,7 @@ from signalbox.driver.platform.info import DeviceError
 from signalbox.driver.protocol.errors import report
 from signalbox.driver.protocol.messages import Answer, Event, Failed, News, Result, encode
 from signalbox.driver.server.memory_portions import Portion
+from signalbox.driver.server.settings import OwnLimits
 from signalbox.driver.server.work_queue import Pointer
 
 __all__ = ["Application", "Peer", "ServedChannel"]
@@ -104,6 +105,7 @@ class Application:
     spaces : its address spaces, by its numbers.
     channels : its channels, by the machine's numbers.
     weight, priority : for the issue policy.
+    limits : limits of its launches.
     group : settings of its time-slice groups, if there is a runlist.
     calls : number of calls in progress.
     issued : number of pointers handed to the machine.
@@ -129,6 +131,7 @@ class Application:
         self.spaces: dict[int, AddressSpace] = {}
         self.channels: dict[int, ServedChannel] = {}
         self.weight, self.priority, self.group = 1, 0, GroupSettings()
+        self.limits = OwnLimits()
         self.calls = self.since = self.busy_since = self.held = self.waits = self.issued = 0
         self.leaving = self.ending = self.lost = False
         self.context: Context | None = None

@@ -122,8 +122,7 @@ class Calls:
             case CloseChannel():
                 await self.close(application, request.channel)
             case RaisePriority():
-                channel = application.channel(request.channel).channel
-                await channel.raise_priority(request.priority)
+                await self._raise(application, request)
             case Resume():
                 await self._resume(application.channel(request.channel), skip=request.skip)
             case _:
@@ -189,9 +188,9 @@ class Calls:
 
     async def _open(self, application: Application, request: OpenChannel) -> Opened:
         space = application.space(request.space)
-        least, greatest = self._device.stream_priority_range()
+        greatest = application.limits.greatest
         if request.priority < greatest:
-            raise ValueError(f"priority = {request.priority} is outside {greatest} … {least}")
+            raise ValueError(f"priority = {request.priority} is outside {greatest} … 0")
         open_ = [one for one in application.channels.values() if not one.channel.closed]
         own = [one for one in open_ if one.channel.space is space]
         if application.channels and not self._spare(application):
@@ -300,6 +299,15 @@ class Calls:
                 f"channel {channel.index}: a copy of more than {_LARGEST_REPEAT} bytes or "
                 f"{_MOST_LINES} lines is not repeated: Channel.skip() continues after it"
             )
+
+    async def _raise(self, application: Application, request: RaisePriority) -> None:
+        """Raise the priority of a channel, up to the highest of the application's launches."""
+        channel, most = application.channel(request.channel).channel, application.limits.priority
+        if request.priority > most:
+            raise DeviceError(
+                f"priority = {request.priority} is above {most}, that of {application}"
+            )
+        await channel.raise_priority(request.priority)
 
     async def _kill(self, space: AddressSpace, record: int) -> None:
         if self._owner.compute is not None and self._owner.spaces.users(space):

@@ -152,7 +152,7 @@ class Server:
         spawn: Callable[[Coroutine[Any, Any, None]], object],
         journal: Journal | None = None,
     ) -> Self:
-        """Open the machine. Raises as `Device.open`.
+        """Open the machine. Raises as `Device.open`, and as `ServerSettings.check`.
 
         Parameters
         ----------
@@ -167,6 +167,7 @@ class Server:
             compute,
             settings.scheduling,
         )
+        settings.check(owner.services.info)
         return cls(owner, settings, inbox, spawn, journal)
 
     @property
@@ -316,8 +317,11 @@ class Server:
             channels=self.settings.channels_each,
             queue=self.settings.queue_each,
             dwords=_CHANNELS.largest_segment,
-            levels=STREAM_PRIORITIES,
+            levels=1 - application.limits.greatest,
             depth=self.settings.depth,
+            streams=self.settings.streams_each,
+            priority=application.limits.priority,
+            sms=[*application.limits.sms],
             shared=not self.settings.context_each,
             epoch=self.device.clock.epoch,
         )
@@ -338,6 +342,7 @@ class Server:
         application.weight = self.settings.weights.get(hello.name, 1)
         application.priority = self.settings.priorities.get(hello.name, 0)
         application.group = self.settings.group(hello.name)
+        application.limits = self.settings.limits(hello.name)
         self.applications[application.number] = self._by_peer[peer] = application
         self._note(Kind.CAME, application)
         return application

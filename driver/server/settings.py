@@ -1,19 +1,47 @@
 """Settings of a server."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import get_args
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar, get_args
 
 from signalbox.driver.channel.interleave import GroupSettings, Interleave
 from signalbox.driver.compute.preemption import level
+from signalbox.driver.compute.sm_set import MaskedSms, SmSetError, disabled_sms, sm_numbers
 from signalbox.driver.platform.whole import make_whole, whole
-from signalbox.driver.runtime.own_machine import Scheduling
+from signalbox.driver.runtime.own_machine import STREAM_PRIORITIES, Scheduling
 from signalbox.driver.server.work_queue import Policy
-from signalbox.hw.config import NESTING
+from signalbox.hw.config import NESTING, PRIORITIES
 
-__all__ = ["ServerSettings"]
+__all__ = ["OwnLimits", "ServerSettings"]
 
 _PAGE = 4096
+
+_OTHERS = "*"
+"""Stands for all applications without an entry of their own."""
+
+
+_Value = TypeVar("_Value")
+
+
+def _entry(table: Mapping[str, _Value], name: str) -> _Value | None:
+    """Entry of an application, or None."""
+    return table.get(name, table.get(_OTHERS))
+
+
+@dataclass(frozen=True)
+class OwnLimits:
+    """Limits of the launches of one application.
+
+    Members
+    -------
+    greatest : greatest stream priority.
+    priority : highest device priority of its launches.
+    sms : SMs that take its blocks, in order; empty: all.
+    """
+
+    greatest: int = 1 - STREAM_PRIORITIES
+    priority: int = PRIORITIES - 1
+    sms: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -41,7 +69,13 @@ class ServerSettings:
         default: that of `GroupSettings`.
     interleave : interleave levels by the application's name, for "runlist": "low", the default,
         "medium" or "high".
-    depth : maximum nesting depth of kernels.
+    depth : nesting depth of kernels.
+    streams_each : maximum number of streams of an application, which share its channels; 0: any
+        number.
+    greatest : greatest stream priority of applications, 0 … -5 (the default), by name. It also
+        bounds the device priority of launches that have one of their own.
+    sm_sets : SMs that take the blocks of applications, by name; default: all. For machines with
+        `Config.sm_masks`. In both, "*" names all applications without an entry.
     context_each : whether each application has a context of its own, and they run in turn
         (SHARE-11); otherwise all are in one, and their kernels run at the same time.
     level : with `context_each`, how the tasks of a context leave the SMs, by name. "cilp" needs a
@@ -64,6 +98,9 @@ class ServerSettings:
     turns: Mapping[str, int] = field(default_factory=dict)
     interleave: Mapping[str, str] = field(default_factory=dict)
     depth: int = 1
+    streams_each: int = 0
+    greatest: Mapping[str, int] = field(default_factory=dict)
+    sm_sets: Mapping[str, Sequence[int]] = field(default_factory=dict)
     context_each: bool = False
     level: str = "cilp"
     slice_cycles: int = 20_000
@@ -86,6 +123,10 @@ class ServerSettings:
             raise ValueError("queue_each is less than channels_each: each channel needs a place")
         if not 1 <= self.depth <= NESTING:
             raise ValueError(f"depth = {self.depth} is outside 1 … {NESTING}")
+        if self.streams_each < 0:
+            raise ValueError(f"streams_each = {self.streams_each} is negative")
+        for name in {*self.greatest, *self.sm_sets}:
+            self.limits(name)
         if self.patience_cycles < 0:
             raise ValueError(f"patience_cycles = {self.patience_cycles} is negative")
         if any(weight < 1 for weight in self.weights.values()):
@@ -98,6 +139,39 @@ class ServerSettings:
         level(self.level)
         if not 1 <= self.slice_cycles < 1 << 32:
             raise ValueError(f"slice_cycles = {self.slice_cycles} is outside 1 … 2^32 - 1")
+
+    def limits(self, name: str) -> OwnLimits:
+        """Limits of the launches of an application. Raises `ValueError`, `TypeError` for
+        fractions."""
+        found, given = OwnLimits(sms=self._sm_set(name)), _entry(self.greatest, name)
+        if given is None:
+            return found
+        what = f"greatest stream priority of {name!r}"
+        greatest = whole(given, what)
+        if not found.greatest <= greatest <= 0:
+            raise ValueError(f"{what} = {greatest} is outside {found.greatest} … 0")
+        return replace(found, greatest=greatest, priority=-greatest * self.depth)
+
+    def check(self, machine: MaskedSms) -> None:
+        """Raise `ValueError` if the machine cannot keep the blocks of an application on its SMs."""
+        for name in self.sm_sets:
+            try:
+                disabled_sms(machine, self._sm_set(name))
+            except SmSetError as error:
+                raise ValueError(f"SMs of {name!r}: {error}") from None
+
+    def _sm_set(self, name: str) -> tuple[int, ...]:
+        """SMs that take the blocks of an application."""
+        given = _entry(self.sm_sets, name)
+        if given is None:
+            return ()
+        try:
+            sms = tuple(sorted(sm_numbers(given)))
+        except SmSetError as error:
+            raise ValueError(f"SMs of {name!r}: {error}") from None
+        if not sms or sms[0] < 0:
+            raise ValueError(f"SMs of {name!r} = {list(sms)}: at least one, from 0 on")
+        return sms
 
     def group(self, name: str) -> GroupSettings:
         """Settings of the time-slice groups of an application. Raises `ValueError`."""

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from signalbox.driver.server.application import Application
 from signalbox.driver.server.sm_use import SmUse
-from signalbox.driver.text_table import counted, number, table
+from signalbox.driver.text_table import counted, number, ranges, table
 
 __all__ = ["Served", "status"]
 
@@ -13,6 +13,7 @@ _HEADS = (
     "application",
     "process",
     "memory",
+    "SMs",
     "spaces",
     "channels",
     "queued",
@@ -56,6 +57,7 @@ def _row(one: Application) -> tuple[object, ...]:
         f"{one.number} {one.name!r}",
         one.process,
         number(one.portion.memory.room),
+        ranges(one.limits.sms) or "all",
         len(one.spaces),
         len(channels),
         one.queued,

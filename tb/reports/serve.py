@@ -9,6 +9,7 @@ or its last application has gone. Applications use it with `Device.open(path)` o
 """
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -56,7 +57,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     config = options.chosen(parser, args)
     if args.memory_bytes is None:
         config = replace(config, memory_bytes=min(_MEMORY_BYTES, LARGEST_MEMORY))
-    names = ("applications", "memory_each", "channels_each", "launches_each", "queue_each")
+    names = (
+        "applications",
+        "memory_each",
+        "channels_each",
+        "launches_each",
+        "queue_each",
+        "streams_each",
+    )
     try:
         settings = ServerSettings(
             **{name: getattr(args, name) for name in names},
@@ -67,6 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             turns=dict(args.turn),
             interleave=dict(args.interleave),
             depth=args.depth,
+            greatest=dict(args.greatest),
+            sm_sets=dict(args.sm_set),
             context_each=args.context_each,
             level=args.level,
             slice_cycles=args.slice,
@@ -108,6 +118,16 @@ def _named(text: str) -> tuple[str, int]:
     return name, options.number(value)
 
 
+def _sm_set(text: str) -> tuple[str, list[int]]:
+    """An application's name and its SMs. Raises `ArgumentTypeError`."""
+    name, equals, value = text.rpartition("=")
+    parts = [re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", part) for part in value.split(",")]
+    if not equals or not all(parts):
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=0-3,6")
+    pairs = [(int(part[1]), int(part[2] or part[1])) for part in parts if part]
+    return name, [sm for low, high in pairs for sm in range(low, high + 1)]
+
+
 def _level(text: str) -> tuple[str, str]:
     """An application's name and its interleave level. Raises `ArgumentTypeError`."""
     name, equals, value = text.rpartition("=")
@@ -119,7 +139,8 @@ def _level(text: str) -> tuple[str, str]:
 
 def _check(config: Config, settings: ServerSettings) -> None:
     """Raise `ConfigError` unless the machine can run the contexts and channels of the
-    applications, and has memory for one of them."""
+    applications, and has memory for one of them; `ValueError` unless it can keep blocks on the SMs
+    of their owners."""
     if settings.context_each and settings.level == "cilp" and not config.save_places:
         raise ConfigError(
             "--context-each, level = cilp: the machine cannot save blocks; give it "
@@ -127,6 +148,7 @@ def _check(config: Config, settings: ServerSettings) -> None:
         )
     if settings.scheduling == "runlist" and not config.runlist_entries:
         raise ConfigError("--scheduling runlist: give the machine --runlist-entries N")
+    settings.check(config)
     if config.memory_bytes < (least := least_memory(config, settings)):
         raise ConfigError(
             f"--memory-bytes {config.memory_bytes}: the server and one application with "
@@ -149,6 +171,7 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         ("channels_each", "channels"),
         ("launches_each", "tasks on the machine"),
         ("queue_each", "pointers on its queue"),
+        ("streams_each", "streams; 0: any number"),
     ):
         flag, default = "--" + name.replace("_", "-"), getattr(limits, name)
         group.add_argument(
@@ -158,11 +181,20 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
     for name, text in (
         ("weight", "pointers per turn, with --policy weighted [1]"),
         ("priority", "a higher one goes first, with --policy priority [0]"),
+        ("greatest", "greatest stream priority, 0 … -5; name *: of all others [-5]"),
         ("turn", f"ns of the host, with --scheduling runlist [{GroupSettings().slice_ns}]"),
     ):
         group.add_argument(
             f"--{name}", type=_named, action="append", metavar="NAME=N", default=[], help=text
         )
+    group.add_argument(
+        "--sm-set",
+        type=_sm_set,
+        action="append",
+        metavar="NAME=SMS",
+        default=[],
+        help="SMs that take its blocks, such as 0-3,6, with --sm-masks; name *: of others [all]",
+    )
     group.add_argument(
         "--scheduling",
         choices=get_args(Scheduling),

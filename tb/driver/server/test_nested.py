@@ -48,7 +48,7 @@ def test_chain_of_a_fault():
 
 def test_limits():
     """The machine has the server's limits, for all applications, from an application's first launch
-    on; a client cannot have a limit of pending launches of its own."""
+    on. A client cannot have limits of its own, except that it can do without children."""
 
     async def body(session: Session) -> None:
         compute = session.machine.compute
@@ -63,8 +63,39 @@ def test_limits():
                 depths = [CONTEXT["PLACEMENT"].unpack(word)["DEPTH"] for word in words]
                 assert sorted(depths) == [0] * (len(depths) - 1) + [3]
                 assert compute.words["CHILD_LIMIT"] == DEFAULTS[Limit.PENDING_LAUNCHES]
+            await stream.child(SPIN, 1, 32, ARGS)
             device.set_limit(Limit.PENDING_LAUNCHES, 7)
             with pytest.raises(DeviceError, match=r"7 pending launches: .* server's, 2048"):
                 await stream.launch(SPIN, 1, 32, ARGS)
 
     serve(body, config=NESTED, depth=3)
+
+
+@pytest.mark.parametrize("context_each", [False, True])
+def test_lower_depth(context_each: bool):
+    """Launches with a nesting depth between 1 and the server's are refused, as are children with a
+    depth of 1, since the machine would not keep to it. Another application nests as before."""
+
+    async def body(session: Session) -> None:
+        device, other = await session.client("first"), await session.client("other")
+        stream = await device.stream()
+        free = device.memory.free_bytes
+        with pytest.raises(DeviceError, match=r"depth of 1 allows no children: set it to 4"):
+            await stream.child(SPIN, 1, 32, ARGS)
+        for depth in (2, 3):
+            device.set_limit(Limit.NESTING_DEPTH, depth)
+            with pytest.raises(DeviceError, match=f"depth of {depth} is less than the 4 of the"):
+                await stream.launch(SPIN, 1, 32, ARGS)
+            with pytest.raises(DeviceError, match=f"depth of {depth} is less than the 4 of the"):
+                await stream.children(SPIN, 1, 32, [ARGS, ARGS])
+        device.set_limit(Limit.NESTING_DEPTH, 5)
+        with pytest.raises(DeviceError, match="depth of 5 is more than the 4 of the server"):
+            await stream.launch(SPIN, 1, 32, ARGS)
+        assert device.memory.free_bytes == free, "memory was taken"
+        other.set_limit(Limit.NESTING_DEPTH, 4)
+        await chain_of_a_fault(other)
+        device.set_limit(Limit.NESTING_DEPTH, 4)
+        await chain_of_a_fault(device)
+
+    settings = {"applications": 2, "context_each": context_each}
+    serve(body, config=NESTED, depth=4, **settings)
