@@ -23,9 +23,12 @@ from signalbox.driver.protocol.shutdown import shut_down
 from signalbox.driver.server.server import Lost, Received, Stop
 from signalbox.driver.server.shared_memory import SharedMemory
 
-__all__ = ["SocketInbox", "SocketPeer", "SocketServer"]
+__all__ = ["THREADS", "SocketInbox", "SocketPeer", "SocketServer"]
 
 LOG = logging.getLogger("signalbox.server")
+
+THREADS = "reads from a client", "writes to a client"
+"""Names of the threads of a connection."""
 
 _UNREAD = 4096
 """Maximum number of messages that a client has not read; with more the connection ends."""
@@ -96,8 +99,9 @@ class SocketPeer:
         self._unread: queue.Queue[bytes | BinaryIO | None] = queue.Queue(_UNREAD)
         self._lock, self._over = threading.Lock(), False
         self._descriptor: BinaryIO | None = None
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._writer = threading.Thread(target=self._write, daemon=True)
+        reader, writer = THREADS
+        self._reader = threading.Thread(target=self._read, name=reader, daemon=True)
+        self._writer = threading.Thread(target=self._write, name=writer, daemon=True)
 
     def start(self) -> None:
         """Start the threads. Raises `RuntimeError` if there cannot be more threads; the connection

@@ -105,9 +105,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.timeline:
         print(f"timeline: {shown(args.timeline)} (ui.perfetto.dev)")
     print(f"{counted(outcome.served, 'application')} in {outcome.cycle:,} cycles")
-    if outcome.left:
-        print(f"{outcome.left:,} bytes of memory were not returned", file=sys.stderr)
-    return int(outcome.left != 0)
+    if outcome.kept:
+        left = ", ".join(f"{number:,} {name}" for name, number in outcome.kept.items())
+        print(f"not returned by the applications: {left}", file=sys.stderr)
+    return int(bool(outcome.kept))
 
 
 def _named(text: str) -> tuple[str, int]:

@@ -16,6 +16,7 @@ from signalbox.driver.server.server import Server, Stop
 from signalbox.driver.server.settings import ServerSettings
 from signalbox.driver.server.shared_memory import SharedMemory
 from signalbox.driver.server.sockets import SocketInbox, SocketServer
+from signalbox.tb.simulation.holdings import holdings, kept
 from signalbox.tb.simulation.machine import SimMachine
 from signalbox.tb.simulation.served_machine import JOB, OUTCOME
 
@@ -34,21 +35,22 @@ async def serve(dut):
     journal = Journal(machine.now) if job["journal"] else None
     settings = ServerSettings(**job["settings"])
     server = await Server.open(machine, settings, inbox, cocotb.start_soon, journal)
-    free = server.free_bytes
     listener = SocketServer(Path(job["socket"]), inbox, memory)
     Path(job["process"]).write_text(str(os.getpid()))
     if job["until_left"]:
         _give_up(server, inbox)
+    before = await holdings(server)
     logging.getLogger("signalbox.server").info("listening at %s", job["socket"])
     try:
         await server.run(until_left=job["until_left"])
+        left = await kept(server, before)
     finally:
         listener.close()
         Path(job["process"]).unlink()
     outcome = {
         "served": server.served,
         "cycle": machine.now(),
-        "left": free - server.free_bytes,
+        "kept": left,
         "journal": [asdict(entry) for entry in journal.entries] if journal is not None else [],
     }
     Path(OUTCOME).write_text(json.dumps(outcome))

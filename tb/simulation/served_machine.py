@@ -3,7 +3,7 @@
 import json
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -37,14 +37,15 @@ class Outcome:
     -------
     served : number of applications served.
     cycle : last cycle.
-    left : bytes of memory that were not freed.
+    kept : resources that the server used more or less of than before its first application, by
+        name.
     journal, trace : entries of the journal, and file with the machine's trace; empty without a
         journal.
     """
 
     served: int
     cycle: int
-    left: int
+    kept: Mapping[str, int]
     journal: Sequence[Entry]
     trace: Path
 

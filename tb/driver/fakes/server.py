@@ -1,17 +1,15 @@
 """A server of the fake machine, as a process: `python -m signalbox.tb.driver.fakes.server SOCKET`.
 
-It ends with its standard input. Then it prints the number of free bytes of memory, the number
-before the first application, and the number of descriptors that it has opened since then and not
-closed.
+It ends with its standard input. Then it prints the resources that it uses more or less of than
+before the first application (`kept`), and the number of applications.
 """
 
 import asyncio
 import json
-import os
 import sys
 import threading
-import time
 from pathlib import Path
+from typing import Any
 
 from signalbox.driver.server.server import Server, Stop
 from signalbox.driver.server.settings import ServerSettings
@@ -19,6 +17,7 @@ from signalbox.driver.server.shared_memory import SharedMemory
 from signalbox.driver.server.sockets import SocketInbox, SocketServer
 from signalbox.hw.config import Config
 from signalbox.tb.driver.fakes.machine import FakeMachine
+from signalbox.tb.simulation.holdings import holdings, kept
 
 __all__ = ["machine_on"]
 
@@ -32,29 +31,20 @@ def machine_on(memory: SharedMemory) -> FakeMachine:
     return FakeMachine(config, memory=memory.view)
 
 
-def _descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
-
-
-async def _serve(path: Path, settings: ServerSettings) -> dict[str, int]:
+async def _serve(path: Path, settings: ServerSettings) -> dict[str, Any]:
     inbox, memory = SocketInbox(), SharedMemory(_BYTES)
-    server = await Server.open(machine_on(memory), settings, inbox, asyncio.ensure_future)
+    machine = machine_on(memory)
+    server = await Server.open(machine, settings, inbox, asyncio.ensure_future)
     listener = SocketServer(path, inbox, memory)
     threading.Thread(target=lambda: (sys.stdin.read(), inbox.put(Stop())), daemon=True).start()
-    before, open_before = server.free_bytes, _descriptors()
+    before, bound = await holdings(server), {*machine.translator.bound}
     print("ready", flush=True)
     await server.run()
-    deadline = time.monotonic() + 5  # threads of connections that have just ended
-    while (left := _descriptors() - open_before) > 0 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    outcome = {
-        "free": server.free_bytes,
-        "before": before,
-        "descriptors": left,
-        "served": server.served,
-    }
+    left = await kept(server, before)
+    if more := {*machine.translator.bound} - bound:
+        left["bound ASIDs"] = len(more)
     listener.close()
-    return outcome
+    return {"kept": left, "served": server.served}
 
 
 if __name__ == "__main__":
