@@ -35,22 +35,21 @@ async def serve(dut):
     journal = Journal(machine.now) if job["journal"] else None
     settings = ServerSettings(**job["settings"])
     server = await Server.open(machine, settings, inbox, cocotb.start_soon, journal)
+    before = await holdings(server)
     listener = SocketServer(Path(job["socket"]), inbox, memory)
     Path(job["process"]).write_text(str(os.getpid()))
     if job["until_left"]:
         _give_up(server, inbox)
-    before = await holdings(server)
     logging.getLogger("signalbox.server").info("listening at %s", job["socket"])
     try:
         await server.run(until_left=job["until_left"])
-        left = await kept(server, before)
     finally:
         listener.close()
         Path(job["process"]).unlink()
     outcome = {
         "served": server.served,
         "cycle": machine.now(),
-        "kept": left,
+        "kept": await kept(server, before),
         "journal": [asdict(entry) for entry in journal.entries] if journal is not None else [],
     }
     Path(OUTCOME).write_text(json.dumps(outcome))

@@ -1,4 +1,4 @@
-"""Resources that a server uses, counted before its first application and after its last."""
+"""Resources that a server uses, counted before it listens and after its last application."""
 
 import os
 import threading

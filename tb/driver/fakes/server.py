@@ -35,15 +35,15 @@ async def _serve(path: Path, settings: ServerSettings) -> dict[str, Any]:
     inbox, memory = SocketInbox(), SharedMemory(_BYTES)
     machine = machine_on(memory)
     server = await Server.open(machine, settings, inbox, asyncio.ensure_future)
+    before, bound = await holdings(server), {*machine.translator.bound}
     listener = SocketServer(path, inbox, memory)
     threading.Thread(target=lambda: (sys.stdin.read(), inbox.put(Stop())), daemon=True).start()
-    before, bound = await holdings(server), {*machine.translator.bound}
     print("ready", flush=True)
     await server.run()
+    listener.close()
     left = await kept(server, before)
     if more := {*machine.translator.bound} - bound:
         left["bound ASIDs"] = len(more)
-    listener.close()
     return {"kept": left, "served": server.served}
 
 

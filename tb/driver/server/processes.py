@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from signalbox.driver.client.socket_link import ask_status
+from signalbox.driver.client.socket_link import ask_status, listens
 from signalbox.tb.driver.hangs import HANGS
 
 __all__ = ["Running", "server", "succeed"]
@@ -75,6 +76,28 @@ def server(folder: Path, **settings: Any) -> Generator[Running]:
         assert not path.exists()
     finally:
         process.kill()
+        process.wait()
+
+
+@contextmanager
+def rtl_server(folder: Path, options: Sequence[str]) -> Generator[Running]:
+    """`signalbox serve` with `options`, which must return all resources, or its exit status is not
+    0. Building the simulation may take minutes."""
+    path = folder / "server" / "socket"
+    command = [sys.executable, "-m", "signalbox.tb.reports.serve", "--socket", str(path)]
+    process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True)
+    running = Running(path, process)
+    try:
+        while not listens(path):
+            assert process.poll() is None, "the server has ended"
+            time.sleep(0.2)
+        yield running
+        running.settled()
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate(timeout=60)
+        assert process.returncode == 0, output
+    finally:
+        process.terminate()
         process.wait()
 
 

@@ -1,6 +1,7 @@
 """Real processes on the RTL: `signalbox serve`, three applications, one of them killed (SHARE-7,
 SHARE-8, SHARE-10)."""
 
+import random
 import re
 import signal
 import subprocess
@@ -18,13 +19,23 @@ from signalbox.driver import blocking
 from signalbox.driver.client import start
 from signalbox.driver.client.socket_link import ask_status, listens
 from signalbox.driver.protocol.errors import ServerError
+from signalbox.tb.driver.hangs import HANGS
+from signalbox.tb.driver.server.processes import rtl_server
+from signalbox.tb.driver.server.visitor import KINDS
 from signalbox.tb.reports.readback import Events, read
 from signalbox.tb.reports.served import MACHINE, QUEUE, task_track
 from signalbox.tb.reports.timeline import WARPS
+from signalbox.tb.simulation.runner import choose_seed
 from signalbox.tb.simulation.sizes import COMPUTE, options
 from signalbox.tb.simulation.tiers import ON_VERILATOR
 
 MACHINE_OPTIONS = options(COMPUTE)
+KILLS = 3
+"""Clients of each kind that are killed."""
+
+VISITOR_GONE = r"(?s)\A((?!'visitor ).)*\Z"
+"""Status of a server without visitors."""
+
 LIMITS = "--applications 4 --memory-each 0x40000 --patience 200000".split()
 
 
@@ -98,6 +109,36 @@ def test_processes(simulator: str, tmp_path: Path, scheduling: list[str]):
         check_timeline(read(timeline))
     finally:
         server.kill()
+
+
+def doomed(path: Path, seed: str, kind: str) -> subprocess.Popen[bytes]:
+    """Start a client that makes visits of one kind until it is killed."""
+    module = "signalbox.tb.driver.server.visitor"
+    return subprocess.Popen([sys.executable, "-m", module, str(path), seed, kind])
+
+
+@pytest.mark.nightly
+@ON_VERILATOR
+def test_killed_at_random_moments(simulator: str, tmp_path: Path):
+    """Clients that add, fault, flood, wait for ever, or run kernels without an end, are killed at
+    random moments, in the order of a seed, beside one whose sums are checked. Nothing of them
+    remains, and the server continues (SHARE-8, SHARE-9)."""
+    rng = random.Random(seed := choose_seed())
+    print(f"seed {seed}")
+    kinds = [kind for kind in KINDS for _ in range(KILLS)]
+    rng.shuffle(kinds)
+    with rtl_server(tmp_path, [*MACHINE_OPTIONS, *LIMITS]) as running:
+        for number, kind in enumerate(kinds):
+            victim = application(running.path, number, 2)
+            one = doomed(running.path, f"{seed}/{number}", kind)
+            if rng.random() < 0.8:  # otherwise while it starts, or connects
+                running.until(r"'visitor \d+' +\d")
+            time.sleep(rng.uniform(0, 1))
+            assert one.poll() is None, f"{kind}: it failed"
+            one.send_signal(signal.SIGKILL)
+            one.wait()
+            running.until(VISITOR_GONE)
+            assert victim.wait(timeout=HANGS) == 0, f"beside {kind}"
 
 
 @ON_VERILATOR

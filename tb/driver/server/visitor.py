@@ -1,5 +1,9 @@
 """A process with several clients that come and go: `python -m signalbox.tb.driver.server.visitor
-SOCKET SEED SECONDS`. Prints how often each kind of visit was made."""
+SOCKET SEED SECONDS CLIENTS`. Prints how often each kind of visit was made.
+
+With `python -m signalbox.tb.driver.server.visitor SOCKET SEED KIND`, one client makes visits of one
+kind, over and over, until it is killed.
+"""
 
 import asyncio
 import json
@@ -12,14 +16,11 @@ from collections.abc import Awaitable, Callable
 from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.driver.device import Device, DeviceError
 from signalbox.driver.faults.channel_error import ChannelError
-from signalbox.driver.kernels.library import SPIN
+from signalbox.driver.kernels.library import ENDLESS, SPIN
 from signalbox.driver.memory.physical import OutOfMemory
 from signalbox.tb.driver.compute_bodies import addition, check
 
-__all__ = ["CLIENTS", "VISITS"]
-
-CLIENTS = 12
-"""Clients at a time."""
+__all__ = ["KINDS", "VISITS"]
 
 _HOLE = 0x7000_0000
 """Address without a mapping."""
@@ -75,6 +76,13 @@ async def stays_busy(device: Device, rng: random.Random) -> None:
         await stream.launch(SPIN, 1, 1, {"CYCLES": 20})
 
 
+async def never_ends(device: Device, rng: random.Random) -> None:
+    """Waits for a kernel without an end, on one SM or several."""
+    stream = await device.stream()
+    task = await stream.launch(ENDLESS, rng.choice((1, 2, 50)), 32, {})
+    await task.synchronize()
+
+
 Visit = Callable[[Device, random.Random], Awaitable[None]]
 
 VISITS: tuple[Visit, ...] = (
@@ -86,6 +94,9 @@ VISITS: tuple[Visit, ...] = (
 )
 
 _WEIGHTS = 6, 6, 4, 4, 1
+
+KINDS = {visit.__name__: visit for visit in (*VISITS, never_ends)}
+"""Visits that a client can be killed amid."""
 
 
 async def _visit(path: str, kind: Visit, rng: random.Random, made: Counter[str]) -> None:
@@ -110,12 +121,22 @@ async def _client(path: str, seed: str, number: int, until: float, made: Counter
         (kind,) = rng.choices(VISITS, _WEIGHTS)
 
 
-async def main(path: str, seed: str, seconds: float) -> None:
+async def _together(path: str, seed: str, seconds: float, clients: int) -> None:
     made: Counter[str] = Counter()
     until = time.monotonic() + seconds
-    await asyncio.gather(*(_client(path, seed, n, until, made) for n in range(CLIENTS)))
+    await asyncio.gather(*(_client(path, seed, n, until, made) for n in range(clients)))
     print(json.dumps(made))
 
 
+async def _until_killed(path: str, seed: str, kind: Visit) -> None:
+    rng, made = random.Random(seed), Counter[str]()
+    while True:
+        await _visit(path, kind, rng, made)
+
+
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2], float(sys.argv[3])))
+    socket, seed, *rest = sys.argv[1:]
+    if rest[0] in KINDS:
+        asyncio.run(_until_killed(socket, seed, KINDS[rest[0]]))
+    else:
+        asyncio.run(_together(socket, seed, float(rest[0]), int(rest[1])))
