@@ -961,6 +961,19 @@ GLOBAL = Block(
             0x328,
             "SMs that the QMD of a task can disable, the first ones; 0: SM_DISABLE_MASK must be 0.",
         ),
+        Register(
+            "RUNLIST_ACQ_PRETEST",
+            0x32C,
+            Access.RW,
+            "Cycles without work, TIMEOUT << TIMESCALE, before a channel in the runlist repeats a "
+            "failed acquire in memory that has ACQUIRE_SWITCH_TSG, if its ACQUIRE.RETRY is not "
+            "longer. Public fields; the unit is ours.",
+            (
+                Field("TIMEOUT", 7, 0, "Number; 0: only ACQUIRE.RETRY counts."),
+                Field("TIMESCALE", 15, 12, "Exponent."),
+            ),
+            reset=8,
+        ),
     ),
 )
 

@@ -7,7 +7,15 @@ from typing import TypeVar
 
 from signalbox.driver.platform.whole import make_whole, whole
 
-__all__ = ["LONGEST_NS", "UNIT_NS", "GroupSettings", "Interleave", "interleaved", "unit_cycles"]
+__all__ = [
+    "LONGEST_NS",
+    "UNIT_NS",
+    "GroupSettings",
+    "Interleave",
+    "interleaved",
+    "timeout_and_scale",
+    "unit_cycles",
+]
 
 UNIT_NS = 1024
 """Unit of the slices of groups, in ns (3.4)."""
@@ -55,10 +63,7 @@ class GroupSettings:
     @property
     def slice_fields(self) -> tuple[int, int]:
         """TIMEOUT and SCALE: the slice is TIMEOUT << SCALE units."""
-        units = -(-self.slice_ns // UNIT_NS)
-        scale = max(0, units.bit_length() - 8)
-        timeout = -(-units >> scale)
-        return (timeout, scale) if timeout < 256 else (128, scale + 1)
+        return timeout_and_scale(-(-self.slice_ns // UNIT_NS))
 
     @property
     def units(self) -> int:
@@ -69,6 +74,13 @@ class GroupSettings:
     def cycles(self, cycle_ns: int) -> int:
         """The slice in cycles of `cycle_ns` ns, each unit rounded up."""
         return self.units * unit_cycles(cycle_ns)
+
+
+def timeout_and_scale(span: int) -> tuple[int, int]:
+    """TIMEOUT and SCALE of a span: the smallest TIMEOUT << SCALE that is not less."""
+    scale = max(0, span.bit_length() - 8)
+    timeout = -(-span >> scale)
+    return (timeout, scale) if timeout < 256 else (128, scale + 1)
 
 
 def unit_cycles(cycle_ns: int) -> int:

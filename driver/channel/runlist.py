@@ -10,16 +10,29 @@ new one is complete.
 
 from dataclasses import dataclass, field, replace
 
-from signalbox.driver.channel.interleave import GroupSettings, Interleave, interleaved, unit_cycles
+from signalbox.driver.channel.interleave import (
+    GroupSettings,
+    Interleave,
+    interleaved,
+    timeout_and_scale,
+    unit_cycles,
+)
 from signalbox.driver.memory.address_space import AddressSpace
 from signalbox.driver.memory.physical import Buffer, Memory
 from signalbox.driver.platform.control_port import ControlPort
 from signalbox.driver.platform.fair_lock import FairLock
 from signalbox.driver.platform.info import DeviceError, DeviceInfo
+from signalbox.driver.platform.whole import whole
 from signalbox.hw.methods import pack
 from signalbox.hw.runlists import ENTRY_BYTES, ChannelEntry, GroupEntry, RunlistError
 
 __all__ = ["Runlist", "RunlistRefused", "switch_off"]
+
+_MOST_PAUSE = 255 << 15
+"""Longest pause between polls, in cycles."""
+
+_PAUSE_CYCLES = 8
+"""Pause between polls unless it is set: the public reset value."""
 
 _POLL_CYCLES = 8
 """Cycles between two polls while the machine reads a list."""
@@ -85,6 +98,7 @@ class Runlist:
         """Schedule by runlist, with an empty list. Raises `RunlistRefused`."""
         await switch_off(self._control)
         await self._control.write("RUNLIST_UNIT", CYCLES=unit_cycles(self._info.cycle_ns))
+        await self.pause_polls(_PAUSE_CYCLES)
         async with self._lock:
             await self._submit([])
         await self._control.write("RUNLIST_STATUS", ERROR=1, ACQUIRE=1, ACQUIRE_AND_ENG_IDLE=1)
@@ -130,6 +144,16 @@ class Runlist:
             except BaseException:
                 group.settings = before
                 raise
+
+    async def pause_polls(self, cycles: int) -> None:
+        """Set the pause after which failed acquires in memory are repeated while all groups wait
+        for such; their channels' own retry period counts if it is longer (HOST-5). It is
+        rounded up, by less than 1 in 128. Raises `ValueError`."""
+        cycles = whole(cycles, "cycles")
+        if not 0 <= cycles <= _MOST_PAUSE:
+            raise ValueError(f"cycles = {cycles} is outside 0 … {_MOST_PAUSE}")
+        timeout, scale = timeout_and_scale(cycles)
+        await self._control.write("RUNLIST_ACQ_PRETEST", TIMEOUT=timeout, TIMESCALE=scale)
 
     async def add(self, channel: int, space: AddressSpace) -> None:
         """Add an open channel. Raises `DeviceError` if the list does not fit, `RunlistRefused`."""

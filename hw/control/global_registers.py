@@ -208,8 +208,14 @@ class GlobalRegisters(wiring.Component):
         it."""
         m.submodules.runlist = unit = RunlistRegisters()
         port, submit = self.runlist, GLOBAL["RUNLIST_SUBMIT"]
+        pretest = GLOBAL["RUNLIST_ACQ_PRETEST"]
         cleared = Mux(self._written(m, GLOBAL["RUNLIST_STATUS"]), self._merged(Const(0, 32)), 0)
-        m.d.sync += port.submit.valid.eq(self._written(m, submit))
+        m.d.sync += [
+            port.submit.valid.eq(self._written(m, submit)),
+            port.pretest.eq(
+                field_of(values, pretest, "TIMEOUT") << field_of(values, pretest, "TIMESCALE")
+            ),
+        ]
         m.d.comb += [
             port.submit.page.eq(page_of(values, "RUNLIST_BASE")),
             port.submit.length.eq(field_of(values, submit, "LENGTH")),

@@ -237,6 +237,7 @@ class Host(wiring.Component):
             connect(m, fetch.read, reads.clients[0])
             connect(m, runlist.read, reads.clients[1])
             connect(m, execute.group, runlist.client)
+            m.d.comb += self._timers.resting.eq(runlist.resting)
         connect(m, turns, self.scheduler.turns, self._states.turns)
         if not self._runlists:
             refused = self.runlist.refused

@@ -6,7 +6,17 @@ from amaranth.lib.wiring import In, Out
 from signalbox.hw.config import PA_BITS, Config
 from signalbox.hw.runlists import GroupEntry, RunlistError
 
-__all__ = ["RunlistControl", "group_word", "runlist_acquire", "runlist_state", "runlist_submit"]
+__all__ = [
+    "PRETEST_BITS",
+    "RunlistControl",
+    "group_word",
+    "runlist_acquire",
+    "runlist_state",
+    "runlist_submit",
+]
+
+PRETEST_BITS = 8 + 15
+"""Width of the longest RUNLIST_ACQ_PRETEST, in cycles."""
 
 _HEADER = data.Layout.cast(GroupEntry)
 
@@ -54,6 +64,7 @@ class RunlistControl(wiring.Signature):
     -------
     enable : out, channels have their turns by the list; 0: flat, each by its own slice alone.
     unit : out, cycles that stand for 1,024 ns; 0 counts as 1.
+    pretest : out, cycles without work before failed acquires are repeated.
     submit : out, strobe: a list is submitted.
     refused : in, strobe: a list is refused.
     state : in, see `runlist_state`.
@@ -64,6 +75,7 @@ class RunlistControl(wiring.Signature):
         super().__init__({
             "enable": Out(1),
             "unit": Out(16),
+            "pretest": Out(PRETEST_BITS),
             "submit": Out(runlist_submit),
             "refused": In(runlist_refused),
             "state": In(runlist_state),

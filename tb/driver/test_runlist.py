@@ -105,6 +105,32 @@ def test_spaces_are_groups() -> None:
     run(test())
 
 
+def test_pause_of_polls() -> None:
+    """HOST-5: the pause between polls is rounded up to one that the register can express; a new
+    owner of the machine begins with the public one."""
+
+    async def test() -> None:
+        fake = machine()
+        for _ in range(2):
+            device = await Device.open(fake, scheduling="runlist")
+            assert fake.runlist.words["RUNLIST_ACQ_PRETEST"] == 8
+            for wanted, timeout, scale in (
+                (0, 0, 0),
+                (255, 255, 0),
+                (np.int64(511), 128, 2),
+                (800, 200, 2),
+                (255 << 15, 255, 15),
+            ):
+                await device.runlist.pause_polls(wanted)
+                assert fake.runlist.words["RUNLIST_ACQ_PRETEST"] == scale << 12 | timeout
+            for wrong in (-1, (255 << 15) + 1):
+                with pytest.raises(ValueError, match=f"cycles = {wrong} is outside 0 … 8355840"):
+                    await device.runlist.pause_polls(wrong)
+            await device.close()
+
+    run(test())
+
+
 def test_configured() -> None:
     """Slice and level of a group take effect at once, and can be set before it has channels."""
 

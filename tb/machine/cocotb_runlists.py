@@ -8,13 +8,13 @@ import cocotb
 
 from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.hw.methods import HostMethod, SemOp, YieldOp
-from signalbox.hw.registers import GLOBAL
+from signalbox.hw.registers import GLOBAL, Wait
 from signalbox.hw.runlists import RunlistError
 from signalbox.tb.machine.cocotb_order import nops
 from signalbox.tb.machine.runlist_testbench import Group, RunlistTestbench, busy, turns
 from signalbox.tb.machine.testbench import MachineTestbench, semaphore
 from signalbox.tb.models.runlist import channel_entry, group_entry
-from signalbox.tb.simulation.trace import Acquire, Done, Method, Served, Start
+from signalbox.tb.simulation.trace import Acquire, Done, Method, Semaphore, Served, Start
 from signalbox.tb.testbench.goals import Rounds
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
@@ -266,6 +266,53 @@ async def polls_take_no_turns(dut):
     assert len(await tb.events(Acquire, channel=0)) > 20
     assert len(ran) > 1000
     tb.set_word(word, 1)
+    await tb.until_idle(poller)
+
+
+@cocotb.test(**LIMIT)
+async def polls_of_an_idle_machine(dut):
+    """HOST-5: while all groups wait for failed acquires, these are repeated after the pause of
+    RUNLIST_ACQ_PRETEST; after ACQUIRE.RETRY if that is longer, without ACQUIRE_SWITCH_TSG, while
+    another group works, and in the flat way. An acquire on chip wakes up as ever."""
+    lists = await RunlistTestbench.start(dut, Group(1, (0,)), Group(2, (1,)), Group(3, (2,), 1))
+    tb = lists.tb
+    word = tb.allocate(16)
+    poller, sleeper = await tb.channel(0, retry=20), await tb.channel(1)
+
+    async def gaps(cycles: int) -> list[int]:
+        """Cycles from one read of the word to the next, during so many cycles."""
+        await tb.wait(cycles)
+        reads = tb.watch_reads()
+        await tb.wait(5 * cycles)
+        found = [cycle for cycle, address in reads.stop() if address == word]
+        assert len(found) >= 4
+        return [later - cycle for cycle, later in itertools.pairwise(found)]
+
+    for number, (switch, timeout, scale, least) in enumerate(
+        ((True, 8, 0, 20), (True, 200, 2, 800), (True, 0, 15, 20), (False, 200, 2, 20)), 1
+    ):
+        await tb.control.write("RUNLIST_ACQ_PRETEST", TIMEOUT=timeout, TIMESCALE=scale)
+        await poller.submit(Pushbuffer().semaphore(SemOp.ACQUIRE, word, number, switch=switch))
+        found = await gaps(1000)
+        assert least <= min(found) and max(found) <= least + 100, found
+        tb.set_word(word, number)
+        await tb.until_idle(poller)
+    await tb.control.write("RUNLIST_ACQ_PRETEST", TIMEOUT=200, TIMESCALE=2)
+    await poller.submit(Pushbuffer().semaphore(SemOp.ACQUIRE, word, 9, switch=True))
+    await sleeper.submit(Pushbuffer().semaphore(SemOp.ACQUIRE, semaphore(4), 1, switch=True))
+    await tb.until_waits(sleeper, Wait.ONCHIP)
+    await tb.wait(500)
+    await tb.let_go(4, 1)
+    await tb.until_idle(sleeper)
+    woken = (await tb.events(Semaphore, index=4))[-1].cycle
+    passed = (await tb.events(Acquire, channel=1, passed=True))[-1].cycle
+    assert passed - woken <= 10
+    for enable in (0, 1):
+        await tb.control.write("RUNLIST_CONTROL", ENABLE=enable)
+        assert (max(await gaps(1000)) < 200) == (not enable)
+    await busy(tb, 2)
+    assert max(await gaps(1000)) < 200
+    tb.set_word(word, 9)
     await tb.until_idle(poller)
 
 

@@ -12,5 +12,5 @@ def test_runlists(simulator: str) -> None:
         "signalbox.tb.machine.cocotb_runlists",
         simulator=simulator,
         name="host-runlist",
-        minimum=22,
+        minimum=23,
     )

@@ -39,6 +39,7 @@ class RetryTimers(wiring.Component):
     -------
     client : in, the execution of methods.
     time : in, `present_time`.
+    resting : in, per channel: its timer does not expire yet.
     """
 
     def __init__(self, config: Config) -> None:
@@ -46,6 +47,7 @@ class RetryTimers(wiring.Component):
         super().__init__({
             "client": In(TimerPort(config)),
             "time": In(present_time),
+            "resting": In(config.channels),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -88,7 +90,9 @@ class RetryTimers(wiring.Component):
         for channel in range(config.channels):
             arms = arm.valid & (arm.channel == channel)
             touched = arms | (disarm.valid & (disarm.channel == channel))
-            m.d.comb += self.client.expired[channel].eq(ran_out[channel] & ~touched)
+            m.d.comb += self.client.expired[channel].eq(
+                ran_out[channel] & ~touched & ~self.resting[channel]
+            )
             m.d.sync += [
                 looked[channel].eq((turn == channel) & armed[channel] & ~touched),
                 timed[channel].eq(looked[channel] & ~touched),

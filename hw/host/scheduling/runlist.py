@@ -17,6 +17,7 @@ from signalbox.hw.host.ports import (
     Served,
     Turns,
 )
+from signalbox.hw.host.scheduling.acquire_pretest import AcquirePretest
 from signalbox.hw.host.scheduling.failed_acquires import FailedAcquires
 from signalbox.hw.host.scheduling.parking import Parked
 from signalbox.hw.host.scheduling.runlist_loader import RunlistLoader
@@ -63,6 +64,7 @@ class Runlist(wiring.Component):
     start : in, starts of channels.
     activity : in, `all_idle`.
     turns : out, registered, channels that may be served.
+    resting : out, registered, per channel: must not repeat its failed acquire yet.
     """
 
     def __init__(self, config: Config) -> None:
@@ -78,6 +80,7 @@ class Runlist(wiring.Component):
             "start": In(ChannelStart(config)),
             "activity": In(Activity(config)),
             "turns": Out(Turns(config)),
+            "resting": Out(config.channels),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -86,6 +89,7 @@ class Runlist(wiring.Component):
         m.submodules.loader = loader = RunlistLoader(config)
         m.submodules.rotation = rotation = TsgRotation(config)
         m.submodules.acquires = acquires = FailedAcquires(config)
+        m.submodules.pretest = pretest = AcquirePretest(config)
         m.submodules.words = words = Memory(
             shape=group_word(config), depth=2 << config.runlist_bits, init=[]
         )
@@ -131,6 +135,11 @@ class Runlist(wiring.Component):
             rotation.work.served.eq(
                 (1 << served.channel) & served.active.replicate(config.channels)
             ),
+            pretest.enable.eq(control.enable),
+            pretest.period.eq(control.pretest),
+            pretest.busy.eq((parked.ready & rotation.listed).any() | served.active),
+            pretest.polling.eq(acquires.yielding & self._waiting(Wait.RETRY)),
+            self.resting.eq(pretest.resting),
         ]
         return m
 

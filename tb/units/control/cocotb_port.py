@@ -540,9 +540,12 @@ async def runlist_submission(dut):
         submitted.clear()
         assert await tb.read(place) == value
     for enable, cycles in ((1, 0xFFFF), (0, 0), (1, tb.random.getrandbits(16))):
+        pause, scale = cycles & 0xFF, cycles >> 12
         await tb.write(address("RUNLIST_CONTROL"), enable)
         await tb.write(address("RUNLIST_UNIT"), cycles)
-        await tb.steps()
+        await tb.write(address("RUNLIST_ACQ_PRETEST"), scale << 12 | pause)
+        await tb.steps(2)
+        assert tb.get("runlist__pretest") == pause << scale
         assert (tb.get("runlist__enable"), tb.get("runlist__unit")) == (enable, cycles)
     await tb.write(address("RUNLIST_STATUS"), 0xFFFF_FFFF)
     assert await tb.try_write(address("RUNLIST_INFO"), value) == SLVERR

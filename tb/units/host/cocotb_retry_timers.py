@@ -12,7 +12,7 @@ from signalbox.hw.host.scheduling.retry_timers import RetryTimers
 from signalbox.tb.models.retry_timers import CYCLE_BITS, UNIT_BITS, Arm, TimersModel
 from signalbox.tb.testbench.clocked import Testbench, component
 from signalbox.tb.testbench.goals import Rounds
-from signalbox.tb.testbench.masks import members
+from signalbox.tb.testbench.masks import mask, members
 from signalbox.tb.testbench.strobe import Strobe
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
@@ -34,6 +34,7 @@ class RetryTimersTestbench(Testbench):
     -------
     cycles, units : the present times. `cycles` advances with every `step`.
     expired : channels whose timer had expired in the last `step`.
+    resting : channels whose timers must not expire yet, effective from the next `step`.
     """
 
     def __init__(self, dut: Any) -> None:
@@ -41,6 +42,7 @@ class RetryTimersTestbench(Testbench):
         self.model = TimersModel(CHANNELS)
         self.cycles, self.units = self.random.randrange(WORD), self.random.randrange(WORD)
         self.expired: frozenset[int] = frozenset()
+        self.resting: frozenset[int] = frozenset()
         self._arm, self._disarm = Strobe(self, "client__arm"), Strobe(self, "client__disarm")
 
     async def step(self, arm: Arm | None = None, disarm: int | None = None) -> frozenset[int]:
@@ -49,13 +51,16 @@ class RetryTimersTestbench(Testbench):
             self._arm.send(**vars(arm))
         if disarm is not None:
             self._disarm.send(channel=disarm)
-        self.drive(time={"cycles": self.cycles, "units": self.units})
+        self.drive(time={"cycles": self.cycles, "units": self.units}, resting=mask(self.resting))
         expected = self.model.show(self.cycles, self.units)
         await super().step()
         self.expired = members(self.get("client__expired"))
         for channel, state in enumerate(expected):
             found = f"channel {channel}, cycle {self.model.now}, {self.model.timers.get(channel)}"
-            assert state in {None, channel in self.expired}, found
+            if channel in self.resting:
+                assert channel not in self.expired, found
+            else:
+                assert state in {None, channel in self.expired}, found
         self.model.step(self.expired, arm, disarm)
         self.cycles = (self.cycles + 1) % WORD
         return self.expired
@@ -137,6 +142,20 @@ async def stopped_in_time(dut):
 
 
 @cocotb.test(**LIMIT)
+async def resting(dut):
+    """A timer of a resting channel expires when the rest is over, at once if its time has come; the
+    others do not notice."""
+    tb = await RetryTimersTestbench(dut).start()
+    for channel in range(CHANNELS):
+        await tb.step(tb.arm(channel, LATE))
+        tb.resting = frozenset({channel})
+        assert not await tb.after(4 * LATE)
+        tb.resting = frozenset(range(CHANNELS)) - {channel}
+        assert await tb.step() == {channel}
+        await tb.step(disarm=channel)
+
+
+@cocotb.test(**LIMIT)
 async def as_the_model(dut):
     """Random timers of all channels behave like the model in every cycle, until each situation was
     met many times."""
@@ -156,7 +175,9 @@ async def some_time(tb: RetryTimersTestbench, met: Counter[str]) -> None:
     channels = numbers.sample(range(CHANNELS), min(CHANNELS, numbers.choice((1, 2, CHANNELS))))
     arms, disarms = numbers.choice((0.01, 0.1, 0.5)), numbers.choice((0.0, 0.02, 0.2))
     longest, ticks = numbers.choice((5, 40, 150)), numbers.choice((0.02, 0.5))
+    rests = numbers.choice((0.0, 0.3))
     for _ in range(400):
+        tb.resting = frozenset(one for one in channels if numbers.random() < rests)
         before = tb.expired
         arm, disarm = None, None
         if numbers.random() < arms:

@@ -58,6 +58,7 @@ class RunlistTestbench(Testbench):
     ready, working, polling, lacking, holding : sets of channels, likewise; none of `polling` is in
         `lacking`.
     served : the served channel, or None; likewise.
+    pretest : cycles for which polls rest after other work; likewise.
     failed : channels whose latest acquire has failed after their latest method; True if with
         ACQUIRE_SWITCH_TSG.
     lately : channels with an acquire that has failed after the latest method of any channel.
@@ -79,6 +80,9 @@ class RunlistTestbench(Testbench):
         self.lacking: set[int] = set()
         self.holding: set[int] = set()
         self.failed: dict[int, bool] = {}
+        self.pretest = self._pause = self._calm = 0
+        self._retrying: set[int] = set()
+        self._rest: set[int] = set()
         self._polled: set[int] = set()
         self.lately: set[int] = set()
         self.served: int | None = None
@@ -135,8 +139,9 @@ class RunlistTestbench(Testbench):
         self.drive(
             control__enable=self.enable,
             control__unit=1,
+            control__pretest=self.pretest,
             parked__ready=mask(self.ready),
-            parked__waits=[self._wait(channel) for channel in range(CHANNELS)],
+            parked__waits=self._waits(),
             parked__holding=mask(self.holding),
             state__working=mask(self.working),
             served__active=served is not None,
@@ -146,7 +151,14 @@ class RunlistTestbench(Testbench):
         await super().step()
         self._see_list()
         self._see_turn()
+        self._see_rest()
         self._see_acquire()
+
+    def _waits(self) -> list[Wait]:
+        """Waits of the channels; remembers which of them repeat an acquire."""
+        waits = [self._wait(channel) for channel in range(CHANNELS)]
+        self._retrying = {one for one, wait in enumerate(waits) if wait is Wait.RETRY}
+        return waits
 
     def _wait(self, channel: int) -> Wait:
         """A random wait of the channel's kind."""
@@ -175,6 +187,19 @@ class RunlistTestbench(Testbench):
             self.met["turns"] += self.turn != before
         else:
             assert self.eligible in (frozenset(), EVERYONE)
+
+    def _see_rest(self) -> None:
+        """While there is no other work, channels that repeat an acquire with ACQUIRE_SWITCH_TSG
+        rest for `pretest` cycles."""
+        assert members(self.get("resting")) == self._rest, f"cycle {self.cycle}"
+        listed = {channel for group in self.active for channel in group.channels}
+        busy = self.served is not None or bool(listed & self.ready)
+        self._calm = 0 if busy else self._calm + 1
+        rests = self.enable and 0 < self._calm <= self._pause
+        self._rest = {one for one in self._retrying if self.yields(one)} if rests else set()
+        self.met["rest"] += bool(self._rest)
+        if busy:
+            self._pause = self.pretest
 
     def _see_acquire(self) -> None:
         """RUNLIST_ACQUIRE is raised one cycle after all channels with work have come to wait; its
@@ -404,7 +429,7 @@ async def any_work(dut):
     """Random lists, good and bad, and random work: the checks of the testbench hold in every cycle,
     until each event has happened many times."""
     tb = await RunlistTestbench(dut).start()
-    goals = ["accepted", "refused", "starved", "starved, idle", "turns"]
+    goals = ["accepted", "refused", "starved", "starved, idle", "turns", "rest"]
     rounds = Rounds(30)
     while rounds.more(all(tb.met[goal] >= 20 for goal in goals), tb.met):
         await some_time(tb)
@@ -416,6 +441,7 @@ async def some_time(tb: RunlistTestbench) -> None:
     numbers = tb.random
     changes, lists = numbers.choice((0.02, 0.1, 0.5)), numbers.choice((0.002, 0.05))
     fails, idle = numbers.choice((0.05, 0.5)), numbers.random()
+    tb.pretest = numbers.choice((0, 3, 20))
     channels = numbers.sample(range(CHANNELS), min(CHANNELS, numbers.choice((1, 2, CHANNELS))))
     tb.state(*range(CHANNELS), names=IDLE)
     await other_list(tb)

@@ -13,6 +13,7 @@ from signalbox.hw.host.fetch.fetch_unit import FetchUnit
 from signalbox.hw.host.methods.execute import Execute
 from signalbox.hw.host.outstanding import Outstanding
 from signalbox.hw.host.read_share import ReadShare
+from signalbox.hw.host.scheduling.acquire_pretest import AcquirePretest
 from signalbox.hw.host.scheduling.parking import Parking
 from signalbox.hw.host.scheduling.retry_timers import RetryTimers
 from signalbox.hw.host.scheduling.runlist import Runlist
@@ -149,6 +150,11 @@ def test_tsg_rotation(simulator: str, size: str) -> None:
 def test_runlist(simulator: str, size: str) -> None:
     minimum = 1 if size in {"tiny", "narrow"} else 8
     run(Runlist(RUNLISTS[size]), "runlist", simulator, size, minimum)
+
+
+@pytest.mark.parametrize("size", tiers(["tiny", "default"], smoke=["tiny"], nightly=["default"]))
+def test_acquire_pretest(simulator: str, size: str) -> None:
+    run(AcquirePretest(CONFIGS[size]), "acquire_pretest", simulator, size, 2)
 
 
 @pytest.mark.parametrize(
