@@ -1,4 +1,4 @@
-"""Runlists: shares, changes of turn, loading, urgent groups."""
+"""Runlists and flat scheduling: shares, changes of turn, loading, urgent work."""
 
 import itertools
 from collections import Counter
@@ -11,6 +11,7 @@ from signalbox.tb.benchmarks import runlists
 from signalbox.tb.benchmarks.runlists import (
     BUSY_GROUPS,
     FAR,
+    FLAT_PAIRS,
     LEVELS,
     LISTS,
     MOMENTS,
@@ -29,6 +30,7 @@ from signalbox.tb.machine.runlist_testbench import (
     busy,
     turns,
 )
+from signalbox.tb.machine.testbench import MachineTestbench
 from signalbox.tb.simulation.trace import Doorbell, Method
 
 LIMIT = {"timeout_time": 50, "timeout_unit": "ms"}
@@ -138,10 +140,119 @@ async def urgent(dut, level: Interleave):
         await channel.submit(nops(moment))
         await tb.until_idle(channel)
         await tb.wait(SLICE + moment * SLICE // MOMENTS)
+    await report_waits(tb, "urgent", level.name)
+
+
+async def report_waits(tb: MachineTestbench, *where: str) -> None:
+    """Report the times from a doorbell of the urgent channel to its method."""
     rung = [event.cycle for event in await tb.events(Doorbell, channel=BUSY_GROUPS)]
     ran = [event.cycle for event in await tb.events(Method, channel=BUSY_GROUPS)]
     waits = [end - begin for begin, end in zip(rung, ran, strict=True)]
+    mean = round(sum(waits) / len(waits))
+    report(**{key(*where, "mean"): mean, key(*where, "most"): max(waits)})
+
+
+# -- flat ------------------------------------------------------------------------------------------
+
+
+async def flat_busy(dut, slices: Sequence[int]) -> MachineTestbench:
+    """Flat scheduling of busy channels with these slices, beyond their first commands."""
+    tb = await MachineTestbench.start(dut)
+    for number, cycles in enumerate(slices):
+        channel = await busy(tb, number)
+        await channel.write("SLICE", cycles)
+    await tb.wait(SETTLED)
+    return tb
+
+
+async def flat_turns(tb: MachineTestbench, count: int, cycles: int) -> list[Turn]:
+    """Turns of `count` channels during `cycles` cycles."""
+    since = tb.now()
+    await tb.wait(cycles)
+    return await turns(tb, [group(number) for number in range(count)], since)
+
+
+def flat_shares(found: Sequence[Turn], count: int) -> list[int]:
+    """Shares of the channels in these turns, in thousandths."""
+    methods: Counter[int] = Counter()
+    for turn in found:
+        methods[turn.group.tsgid] += len(turn.methods)
+    return [round(1000 * methods[number] / methods.total()) for number in range(count)]
+
+
+def rounds_of(found: list[Turn]) -> list[Turn]:
+    """Without the turns behind the last complete round, and those before the first."""
+    first = [place for place, turn in enumerate(found) if turn.group is found[0].group]
+    return found[: first[-1]]
+
+
+@cocotb.test(**LIMIT)
+@cocotb.parametrize(pair=FLAT_PAIRS)
+async def flat_by_slice(dut, pair: tuple[int, int]):
+    """Shares of two channels by their slices."""
+    tb = await flat_busy(dut, pair)
+    found = rounds_of(await flat_turns(tb, 2, 16 * sum(pair)))
+    report(**{runlists.pair_key(pair): flat_shares(found, 2)[0]})
+
+
+@cocotb.test(**LIMIT)
+async def flat_by_arrival(dut):
+    """Shares of channels alike, all of whose commands were received at once."""
+    tb = await flat_busy(dut, [SLICE] * 3)
+    found = await flat_turns(tb, 3, 24 * SLICE)
+    shares = flat_shares(rounds_of(found), 3)
+    report(**{runlists.arrival_key(place): share for place, share in enumerate(shares)})
+
+
+@cocotb.test(**LIMIT)
+@cocotb.parametrize(cycles=(SHORT, SLICE))
+async def flat_gaps(dut, cycles: int):
+    """Changes between two busy channels."""
+    tb = await flat_busy(dut, [cycles] * 2)
+    pairs = itertools.pairwise(await flat_turns(tb, 2, 16 * cycles))
+    gap = max(after.methods[0].cycle - turn.methods[-1].cycle for turn, after in pairs)
+    report(**{key("flat, gap", cycles): gap})
+
+
+async def fed(tb: MachineTestbench, slices: Sequence[int]) -> None:
+    """Channels with these slices, each of which gets a further command of `SLICE` methods as soon
+    as it has begun its last one."""
+    dwords = nops(*range(SLICE)).dwords
+    channels = [
+        await tb.channel(number, slice_cycles=cycles) for number, cycles in enumerate(slices)
+    ]
+    places = {channel: channel.place(dwords) for channel in channels}
+
+    async def feed() -> None:
+        for channel in itertools.cycle(channels):
+            if await channel.read("GP_GET") == channel.put:
+                await channel.submit(dwords, at=places[channel])
+
+    cocotb.start_soon(feed())
+
+
+@cocotb.test(**LIMIT)
+async def flat_by_command(dut):
+    """Shares of channels with different slices that get their commands one by one."""
+    tb = await MachineTestbench.start(dut)
+    await fed(tb, SLICES)
+    await tb.wait(SETTLED)
+    found = await flat_turns(tb, len(SLICES), 48 * SLICE)
+    shares = flat_shares(found, len(SLICES))
     report(**{
-        key("urgent", level.name, "mean"): round(sum(waits) / len(waits)),
-        key("urgent", level.name, "most"): max(waits),
+        runlists.command_key(cycles): share for cycles, share in zip(SLICES, shares, strict=True)
     })
+
+
+@cocotb.test(**LIMIT)
+async def flat_urgent(dut):
+    """Cycles from the doorbell of a channel to its first method, while others are busy."""
+    tb = await MachineTestbench.start(dut)
+    await fed(tb, [SLICE] * BUSY_GROUPS)
+    channel = await tb.channel(BUSY_GROUPS)
+    await tb.wait(SETTLED)
+    for moment in range(MOMENTS):
+        await channel.submit(nops(moment))
+        await tb.until_idle(channel)
+        await tb.wait(SLICE + moment * SLICE // MOMENTS)
+    await report_waits(tb, "flat, urgent")

@@ -1,4 +1,4 @@
-"""Runlists: shares by level and slice, changes of turn, urgent groups (HOST-7)."""
+"""Runlists beside flat scheduling: shares, changes of turn, urgent work (HOST-7)."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,14 +9,18 @@ from signalbox.tb.benchmarks.plots import Panel, save_plot
 __all__ = [
     "BUSY_GROUPS",
     "FAR",
+    "FLAT_PAIRS",
     "LEVELS",
     "LISTS",
     "MOMENTS",
     "SHORT",
     "SLICE",
     "SLICES",
+    "arrival_key",
+    "command_key",
     "key",
     "keys",
+    "pair_key",
     "plot",
     "table",
 ]
@@ -38,6 +42,9 @@ LEVELS = (
 
 SLICES = (250, 500, 1000)
 """Slices of busy groups of level LOW, in cycles."""
+
+FLAT_PAIRS = ((250, 500), (500, 500), (1000, 250))
+"""Slices of two busy channels, scheduled flat, in cycles."""
 
 SHORT = 10
 """Shortest slice, in cycles, with the unit used here."""
@@ -77,6 +84,23 @@ def slice_key(cycles: int) -> str:
     return key("share by slice", cycles)
 
 
+def pair_key(pair: tuple[int, int]) -> str:
+    """Share of the first of two channels with these slices, scheduled flat, in thousandths."""
+    return key("flat, share of the first", *pair)
+
+
+def arrival_key(place: int) -> str:
+    """Share of a channel among three alike, scheduled flat, whose commands were all received at
+    once, in order of `place`; in thousandths."""
+    return key("flat, share by arrival", place)
+
+
+def command_key(cycles: int) -> str:
+    """Share of the channel with this slice, scheduled flat, among channels with `SLICES` whose
+    commands are received one by one; in thousandths."""
+    return key("flat, share by command", cycles)
+
+
 def keys() -> list[str]:
     """Names of all measurements."""
     found = [level_key(levels, place) for levels in LEVELS for place in range(len(levels))]
@@ -84,12 +108,18 @@ def keys() -> list[str]:
     found += [key("gap", far, cycles) for far in FAR for cycles in (SHORT, SLICE)]
     found += [key("turn", far, SHORT) for far in FAR]
     found += [key("submit to first method", groups) for groups in LISTS]
-    return found + [key("urgent", level.name, kind) for level in Interleave for kind in _KINDS]
+    found += [key("urgent", level.name, kind) for level in Interleave for kind in _KINDS]
+    found += [pair_key(pair) for pair in FLAT_PAIRS]
+    found += [arrival_key(place) for place in range(3)]
+    found += [command_key(cycles) for cycles in SLICES]
+    found += [key("flat, gap", cycles) for cycles in (SHORT, SLICE)]
+    return found + [key("flat, urgent", kind) for kind in _KINDS]
 
 
 def table(values: Mapping[str, int]) -> str:
     """All tables in Markdown."""
-    return "\n\n".join((_levels(values), _slices(values), _gaps(values), _urgent(values)))
+    parts = (_levels, _slices, _gaps, _urgent, _flat)
+    return "\n\n".join(part(values) for part in parts)
 
 
 def _levels(values: Mapping[str, int]) -> str:
@@ -136,14 +166,54 @@ def _gaps(values: Mapping[str, int]) -> str:
 def _urgent(values: Mapping[str, int]) -> str:
     text = (
         f"A group gets work while {BUSY_GROUPS} groups of level LOW are busy, all with slices of "
-        f"{SLICE} cycles: cycles from its doorbell to its first method, in {MOMENTS} cases. (With "
-        "flat scheduling it would wait for all commands received before its own, COPY-5.)"
+        f"{SLICE} cycles: cycles from its doorbell to its first method, in {MOMENTS} cases. Flat: "
+        f"beside {BUSY_GROUPS} channels, each of which gets a further command of {SLICE} methods "
+        "when it has begun its last one; the channel waits for all commands received before its "
+        "own (COPY-5)."
     )
     lines = [text, "", "| level of the group | mean | at most |", "|---|--:|--:|"]
-    for level in Interleave:
-        cells = (values[key("urgent", level.name, kind)] for kind in _KINDS)
-        lines.append(f"| {level.name} | {' | '.join(map(str, cells))} |")
+    names = {level.name: ("urgent", level.name) for level in Interleave} | {
+        "flat": ("flat, urgent",)
+    }
+    for name, where in names.items():
+        cells = (values[key(*where, kind)] for kind in _KINDS)
+        lines.append(f"| {name} | {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
+
+
+def _flat(values: Mapping[str, int]) -> str:
+    """Who gets which share without a runlist."""
+
+    def percent(name: str) -> str:
+        return f"{values[name] / 10:.1f} %"
+
+    pairs = (
+        f"| {one} and {other} | {percent(pair_key((one, other)))} |" for one, other in FLAT_PAIRS
+    )
+    late = ", ".join(percent(arrival_key(place)) for place in range(3))
+    commands = ", ".join(percent(command_key(cycles)) for cycles in SLICES)
+    long, short = (values[key("flat, gap", cycles)] for cycles in (SLICE, SHORT))
+    by_slice = (
+        "Flat: without a runlist each channel has a slice of its own (SLICE), and the next channel "
+        "is the one whose command was received first. Two busy channels: share of the methods by "
+        "slice."
+    )
+    by_arrival = (
+        f"Three busy channels with slices of {SLICE} cycles, all of whose commands were received "
+        f"at the beginning, one channel after the other: {late}. The two with the oldest commands "
+        "share; the third waits until they have newer ones. A runlist has no such order."
+    )
+    by_command = (
+        f"Three busy channels with slices of {', '.join(map(str, SLICES))} cycles, which get "
+        f"a further command of {SLICE} methods when they have begun their last one: {commands}. "
+        "The order of the commands counts for more than the slices."
+    )
+    gaps = (
+        "Change between two busy channels: cycles from the last method of one to the first of the "
+        f"other, at most: {long} with slices of {SLICE} cycles, {short} with slices of {SHORT}."
+    )
+    table = (by_slice, "", "| slices in cycles | share of the first |", "|---|--:|", *pairs)
+    return "\n".join((*table, "", by_arrival, "", by_command, "", gaps))
 
 
 def plot(values: Mapping[str, int], file: Path) -> None:
