@@ -6,6 +6,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from signalbox.driver.client.socket_link import ask_status
 from signalbox.driver.protocol.errors import ServerError
@@ -21,7 +22,7 @@ TIMELINE = Path("sim_build/sharing.pftrace")
 LIMITS = "--applications 4 --memory-each 0x40000 --patience 200000"
 
 
-def program(name: str, *arguments: object, **options: object) -> subprocess.Popen[str]:
+def program(name: str, *arguments: object, **options: Any) -> subprocess.Popen[str]:
     """Start one of the programs in this folder."""
     command = [sys.executable, str(HERE / name), *map(str, arguments)]
     return subprocess.Popen(command, text=True, **options)

@@ -174,6 +174,7 @@ async def kill_request(dut, scope: KillScope):
     word = await control.read_fields("TASK_STATE")
     await control.write("TASK_KILL_RECORD", task.record >> 8)
     asid = stream.space.asid
+    assert asid is not None
     await control.write("TASK_KILL", SCOPE=scope, ASID=asid, CONTEXT=word["CONTEXT"])
     began = machine.now()
     while (await control.read_fields("TASK_STATE"))["KILLING"]:

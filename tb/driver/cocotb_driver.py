@@ -13,6 +13,7 @@ from signalbox.driver.channel.settings import ChannelSettings
 from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.driver.device import Device, DeviceError
 from signalbox.driver.faults.channel_error import ChannelError
+from signalbox.driver.memory.asids import AddressSpaces
 from signalbox.driver.runtime.stream import Stream
 from signalbox.hw.errors import Cause
 from signalbox.hw.methods import HostMethod
@@ -253,6 +254,7 @@ async def start_holds_nobody_up(dut):
     await stream.memcpy_async(await device.allocate(src.size), src, src.size)
     while not await control.read_channel(0, "STATUS") & 0xFF0000:
         await machine.wait_cycles(100)
+    assert isinstance(device.spaces, AddressSpaces)
     resources = ChannelResources(control, device.memory, device.spaces, device.faults)
     heir = Channel(resources, device.space, 0, ChannelSettings())
     opening = cocotb.start_soon(heir.open(Pushbuffer().set_object()))

@@ -390,6 +390,7 @@ async def breadth_first(dut: Any, kind: type[BreadthFirst | FlatBreadthFirst]) -
     device, stream = await device_of(dut, 3 if kind is BreadthFirst else 1)
     rows, columns = graph(rng, count, 40)
     search = await kind.prepare(device, stream, rows, columns)
+    assert isinstance(device.machine, SimMachine)
     source, trace = int(np.argmax(np.diff(rows))), await TraceFile.open(device.machine)
     await search.run(source)
     found = search.distances.read(np.uint32, count)

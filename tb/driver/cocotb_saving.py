@@ -93,7 +93,7 @@ async def contexts_of_endless(dut):
     info, counting = device.info, []
     for name in ("first", "second"):
         space = device.create_space(name)
-        device.compute.contexts.choose(space, await device.compute.contexts.create(name))
+        device.engine.contexts.choose(space, await device.engine.contexts.create(name))
         stream = await device.stream(space=space)
         out = await device.allocate(4 * 32 * info.sm_warps * info.sms, space=space)
         out.fill(0)
@@ -106,7 +106,7 @@ async def contexts_of_endless(dut):
         await machine.wait_cycles(5 * SLICE)
         for (_, out), were in zip(counting, before, strict=True):
             assert (out.read(np.uint32) > were).all(), "every warp goes on"
-    cost = await device.compute.contexts.switches()
+    cost = await device.engine.contexts.switches()
     print(f"{cost}: {cost.cycles // cost.starts} cycles each")
     assert cost.starts >= 8 and cost.saved >= cost.restored >= 8
     assert cost.cycles < cost.starts * SLICE
@@ -144,12 +144,12 @@ async def applications_in_turn(dut):
         compute_bodies.check(args)
         await machine.wait_cycles(SLICE)
         assert (out.read(np.uint32) > before).all(), "every warp goes on"
-    cost = await server.device.compute.contexts.switches()
+    cost = await server.device.engine.contexts.switches()
     assert cost.starts >= 6 and cost.saved and cost.saved >= cost.restored >= 2 * info.sms
     assert not task.query()
     await endless.close()
     await short.close()
     inbox.put(Stop())
     await running
-    assert not [*server.device.compute.contexts]
+    assert not [*server.device.engine.contexts]
     assert await server.device.control.read("INTR") == 0

@@ -36,7 +36,7 @@ def loop(children: list[Child], warps: int) -> TimingTask:
 
 
 @cocotb.test(**LIMIT)
-@cocotb.parametrize(("depth", "warps"), [(2, 2), (3, 1)])
+@cocotb.parametrize((("depth", "warps"), [(2, 2), (3, 1)]))
 async def trees(dut: Any, depth: int, warps: int) -> None:
     """Every warp of a tree of kernels runs to its end and makes its own stores; the host's kernel
     completes only after all of them."""
@@ -44,7 +44,7 @@ async def trees(dut: Any, depth: int, warps: int) -> None:
     device = await Device.open(machine, PriorityPolicy(2))
     device.set_limit(Limit.NESTING_DEPTH, depth)
     stream = await device.stream(-1)
-    width, count = machine.config.beat_bytes, BLOCKS * warps * CHILDREN
+    width, count = device.info.data_width // 8, BLOCKS * warps * CHILDREN
     leaves, size = count ** (depth - 1), warps * STORES * width
     out = await device.allocate(leaves * size)
     out.write(bytes(leaves * size))
@@ -72,5 +72,5 @@ async def trees(dut: Any, depth: int, warps: int) -> None:
     stores = [(warp, n) for warp in range(warps) for n in range(STORES)]
     each = b"".join(Timing.pattern(0, warp, n) * (width // 8) for warp, n in stores)
     assert bytes(out.read()) == each * leaves
-    assert await device.compute.refused_child() is None
+    assert await device.engine.refused_child() is None
     await device.close()

@@ -91,11 +91,12 @@ async def addition(
     """Launch a vector addition. Returns its task and its arguments."""
     numbers, space = np.random.default_rng(seed), stream.space
     words = numbers.integers(0, 1 << 32, (2, COUNT), np.uint32)
+    out = await device.allocate(4 * COUNT, space=space)
+    out.fill(0)
     args = {
         name: await device.upload(each, space=space) for name, each in zip("AB", words, strict=True)
     }
-    args |= {"C": await device.allocate(4 * COUNT, space=space), "N": COUNT}
-    args["C"].fill(0)
+    args |= {"C": out, "N": COUNT}
     return await stream.launch(VECTOR_ADD, -(-COUNT // BLOCK), BLOCK, args, **options), args
 
 

@@ -1,6 +1,7 @@
 """One address space: mappings, invalidations and refused calls."""
 
 import asyncio
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from signalbox.driver.memory.asids import AddressSpaces
 from signalbox.driver.memory.mapping import Mapping
 from signalbox.driver.memory.page_tables import MapError
 from signalbox.driver.memory.physical import Memory, MemoryUseError, OutOfMemory
-from signalbox.driver.memory.table_space import PAGE_INVALIDATION_LIMIT
+from signalbox.driver.memory.table_space import PAGE_INVALIDATION_LIMIT, TableSpace
 from signalbox.driver.memory.translation_fault import TranslationFault
 from signalbox.hw.config import VA_BITS, WINDOW_BASE, WINDOW_BYTES
 from signalbox.hw.page_tables import PAGE_SIZES, AccessType, FaultType
@@ -41,8 +42,10 @@ class SpaceOnMachine:
         asid = (space or self.space).asid
         assert asid is not None
         found = self.mmu.access(asid, va)
-        assert isinstance(found, Translation) or found.code in {PDE, PTE}
-        return found.pa if isinstance(found, Translation) else None
+        if isinstance(found, Translation):
+            return found.pa
+        assert isinstance(found, Fault) and found.code in {PDE, PTE}
+        return None
 
 
 def run(body, *, acquired: bool = True) -> None:
@@ -204,6 +207,7 @@ def test_large_memory():
     async def main():
         spaces = AddressSpaces(mmu, memory, 4)
         wide, narrow = spaces.create("wide"), spaces.create("narrow", size=2 * WHOLE)
+        assert isinstance(wide, TableSpace)
         for buffer, page_size in ((one, WHOLE), (other, HUGE), (last, HUGE)):
             mapping = await wide.map(buffer)
             assert mapping.page_size == page_size and mapping.va % page_size == 0
@@ -247,15 +251,16 @@ def test_numbers_of_numpy():
     """They become ints; fractions are refused."""
 
     async def body(tb: SpaceOnMachine):
-        mapping = await tb.space.map(
-            np.uint32(HUGE), np.uint16(2 * SMALL), va=np.uint32((1 << 32) - SMALL)
-        )
+        memory: Any = np.uint32(HUGE)
+        size: Any = np.uint16(2 * SMALL)
+        va: Any = np.uint32((1 << 32) - SMALL)
+        mapping = await tb.space.map(memory, size, va=va)
         assert (mapping.va, mapping.end) == ((1 << 32) - SMALL, (1 << 32) + SMALL)
         assert tb.access(mapping.va + SMALL) == HUGE + SMALL
-        for options in ({"va": 0.5}, {"size": 4096.0}, {"above": 0.5}, {"page_size": 4096.0}):
-            (name, value), *_ = options.items()
+        options: dict[str, Any] = {"va": 0.5, "size": 4096.0, "above": 0.5, "page_size": 4096.0}
+        for name, value in options.items():
             with pytest.raises(TypeError, match=f"^{name} = {value} is not a whole number"):
-                await tb.space.map(0, **{"size": SMALL} | options)
+                await tb.space.map(0, **{"size": SMALL, name: value})
 
     run(body)
 

@@ -7,6 +7,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
+from signalbox.driver.channel.channel import Channel
 from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.driver.compute.contexts import ContextError
 from signalbox.driver.compute.tasks import Task
@@ -239,6 +240,7 @@ def test_drain():
 
     async def body(device, machine):
         stream, (task,) = await held(device, machine)
+        assert isinstance(stream.channel, Channel)
         drains = asyncio.ensure_future(stream.channel.drain(poll=1))
         await task.cancel()
         await drains

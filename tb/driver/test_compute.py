@@ -35,7 +35,7 @@ from signalbox.tb.driver.interruption import interrupt
 Body = Callable[[Device, FakeMachine], Coroutine[Any, Any, None]]
 
 
-def run(body: Body, *, compute: ComputeSettings | None = None, policy=None, **config: int) -> None:
+def run(body: Body, *, compute: ComputeSettings | None = None, policy=None, **config: Any) -> None:
     """Run `body` on a fresh machine. All memory except its buffers must be free again
     afterwards."""
     machine = FakeMachine(Config(memory_bytes=SPACE, **config))

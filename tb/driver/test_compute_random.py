@@ -114,12 +114,12 @@ def test_random(run: int):
                 await device.close_space(worker.stream.space)
                 for buffer in worker.buffers.values():
                     buffer.free()
-            assert sum(task.failed for task in machine.compute.over) == sum(
+            assert sum(task.failed for task in machine.engine.over) == sum(
                 worker.failed for worker in workers
             )
-            machine.compute.over.clear()
+            machine.engine.over.clear()
             free = free or device.memory.free_bytes
-            assert free == device.memory.free_bytes and not list(device.compute.contexts)
+            assert free == device.memory.free_bytes and not list(device.engine.contexts)
         await device.close()
 
     asyncio.run(main())

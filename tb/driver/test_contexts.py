@@ -13,6 +13,7 @@ from signalbox.driver.compute.placement import AUTO
 from signalbox.driver.compute.task_lists import TaskListError, log_size
 from signalbox.driver.device import Device, DeviceError
 from signalbox.driver.kernels.library import SPIN
+from signalbox.driver.memory.asids import AddressSpaces
 from signalbox.driver.memory.physical import Memory
 from signalbox.hw.config import CONFIGS, Config
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
@@ -33,14 +34,13 @@ def test_instance_block():
     def word(at: int) -> int:
         return int.from_bytes(machine.memory_read(block.address + at, 8), "little")
 
-    written = []
-    write, machine.memory_write = (
-        machine.memory_write,
-        lambda at, content: (
-            written.append(at - block.address),
-            write(at, content),
-        ),
-    )
+    written, write = [], machine.memory_write
+
+    def noted(address: int, data: bytes) -> None:
+        written.append(address - block.address)
+        write(address, data)
+
+    machine.memory_write = noted
     block.add(0, 0x5000, (1 << 49) - 1)
     assert written == [672, 1696, 664], "an entry is written before its valid bit"
     written.clear()
@@ -88,7 +88,7 @@ def test_registers(name):
         device = await Device.open(machine, NoPriorityPolicy(1), compute=settings)
         stream = await device.stream()
         await stream.synchronize()
-        words = machine.compute.words
+        words = machine.engine.words
         asid, log = words["TASK_LISTS_SIZE"] >> 16, words["TASK_LISTS_SIZE"] & 0x1F
         assert (asid, log) == (config.asids - 1, 4 if name == "tiny" else 6)
         assert (words["CONTEXT_SLICE"], words["CONTEXT_TIMEOUT"]) == (777, 888)
@@ -96,9 +96,9 @@ def test_registers(name):
         (space,) = [space for space in device.spaces if space.asid == asid]
         assert (space is device.space) == (config.asids == 1)
         mapping = space.find(va)
-        assert mapping is not None and mapping.va == va
+        assert mapping is not None and mapping.va == va and mapping.buffer is not None
         assert mapping.buffer.size == 64 * config.contexts * 8 << log
-        blocks = [each["INSTANCE_LO"] for each in machine.compute.contexts]
+        blocks = [each["INSTANCE_LO"] for each in machine.engine.contexts]
         assert len(set(blocks)) == config.contexts and not any(block % 4096 for block in blocks)
         await device.close()
 
@@ -122,7 +122,7 @@ def test_default_timeout(config: Config, cycles: int):
 
     async def main():
         device = await Device.open(machine)
-        assert machine.compute.words["CONTEXT_TIMEOUT"] == cycles
+        assert machine.engine.words["CONTEXT_TIMEOUT"] == cycles
         await device.close()
 
     asyncio.run(main())
@@ -134,6 +134,7 @@ def test_high_asid():
 
     async def main():
         device = await Device.open(machine, NoPriorityPolicy(1))
+        assert isinstance(device.spaces, AddressSpaces)
         for _ in range(64):
             await device.spaces.acquire(device.create_space())
         stream = await device.stream()
@@ -155,7 +156,7 @@ def test_waits_for_a_context_that_begins(monkeypatch):
         device = await Device.open(machine, NoPriorityPolicy(1))
         stream = await device.stream()
         await (await stream.launch(SPIN, 1, 1, {"CYCLES": 1})).synchronize()
-        state = machine.compute.state
+        state = machine.engine.state
         left = 5
 
         def begins() -> int:
@@ -163,12 +164,12 @@ def test_waits_for_a_context_that_begins(monkeypatch):
             left -= 1
             return 0 if left > 0 else state()
 
-        machine.compute.state = begins
+        machine.engine.state = begins
         await stream.close()
         assert left == 0 and device.space.asid is not None
         again = await device.stream()
         await (await again.launch(SPIN, 1, 1, {"CYCLES": 1})).synchronize()
-        machine.compute.state = lambda: 0
+        machine.engine.state = lambda: 0
         with pytest.raises(ContextError, match="no context has begun to run for 1000 cycles"):
             await again.close()
 
@@ -187,18 +188,20 @@ def test_interrupted_leaving(monkeypatch, turns: int):
         stream, other = await device.stream(), device.create_space("other")
         await (await stream.launch(SPIN, 1, 1, {"CYCLES": 1})).synchronize()
         context = device.engine.contexts.of(device.space)
+        assert context is not None and isinstance(device.spaces, AddressSpaces)
         await device.engine.contexts.place(context, "deep")
-        state, machine.compute.state = machine.compute.state, lambda: 0
+        state, machine.engine.state = machine.engine.state, lambda: 0
         await interrupt(device.channels.close(0), turns)
         with pytest.raises(ContextError, match="no context has begun to run for 10000 cycles"):
             await device.channels.close(0)
         assert device.spaces.users(device.space)
-        machine.compute.state = state
+        machine.engine.state = state
         await interrupt(device.channels.close(0), turns)
         again = await device.stream(space=other)
-        assert device.engine.contexts.of(other).number == 0
+        holder = device.engine.contexts.of(other)
+        assert holder is not None and holder.number == 0
         assert not device.spaces.users(device.space)
-        assert machine.compute.contexts[0]["PLACEMENT"] & 3 == AUTO
+        assert machine.engine.contexts[0]["PLACEMENT"] & 3 == AUTO
         await (await again.launch(SPIN, 1, 1, {"CYCLES": 1})).synchronize()
         await device.close()
 
@@ -219,10 +222,11 @@ def test_interrupted_move_of_the_lists(turns: int):
         await interrupt(device.stream(space=other), turns)
         await device.close_space(other)
         stream = await device.stream(space=space)
-        words = [machine.compute.words[f"TASK_LISTS_{half}"] for half in ("LO", "HI")]
+        words = [machine.engine.words[f"TASK_LISTS_{half}"] for half in ("LO", "HI")]
         at = words[1] << 32 | words[0]
         mapping = space.find(at)
-        assert mapping is not None and mapping.va == at and mapping.buffer.name == "task lists"
+        assert mapping is not None and mapping.va == at and mapping.buffer is not None
+        assert mapping.buffer.name == "task lists"
         await stream.close()
         await device.close()
 
@@ -268,7 +272,7 @@ def test_interrupted_creation(turns: int):
 def test_tasks_of_an_earlier_owner(monkeypatch):
     monkeypatch.setattr(task_lists, "_PATIENCE_CYCLES", 1000)
     machine = FakeMachine()
-    machine.compute.state = lambda: 2
+    machine.engine.state = lambda: 2
 
     async def main():
         with pytest.raises(TaskListError, match="still has tasks after 1000 cycles"):
@@ -292,7 +296,7 @@ def test_an_ended_context_is_refused():
         foreign = await other.engine.contexts.create("foreign")
         assert ended.number == holder.number == foreign.number
         space = device.create_space("held", context=holder)
-        registers = [dict(one) for one in machine.compute.contexts]
+        registers = [dict(one) for one in machine.engine.contexts]
         for stale in (ended, foreign):
             for call in (
                 contexts.end(stale),
@@ -301,7 +305,7 @@ def test_an_ended_context_is_refused():
             ):
                 with pytest.raises(ContextError, match=f"{stale} was ended, or is of another"):
                     await call
-        assert [*contexts] == [holder] and machine.compute.contexts == registers
+        assert [*contexts] == [holder] and machine.engine.contexts == registers
         stream = await device.stream(space=space)
         assert contexts.of(space) is holder
         await stream.close()

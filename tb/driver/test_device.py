@@ -5,7 +5,7 @@ import random
 import re
 from contextlib import suppress
 from dataclasses import asdict
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import numpy as np
 import pytest
@@ -75,6 +75,8 @@ def test_enumerates():
 
 def test_refuses_strangers():
     class Stranger(FakeMachine):
+        wrong: int
+
         async def read32(self, offset):
             return 0x1234 if offset == self.wrong else await super().read32(offset)
 
@@ -1218,46 +1220,48 @@ def test_channel_settings():
     assert timed >> 15 & 0xFFFF == 10
     long = ChannelSettings(acquire_timeout_ns=1 << 40).acquire
     assert (long >> 15 & 0xFFFF) << (long >> 11 & 15) == 1 << 30
-    for wrong in (
-        {"slice_cycles": 0},
-        {"ring_entries": 3},
-        {"pushbuffer_bytes": 20},
-        {"priority": 64},
-    ):
-        with pytest.raises(ValueError, match=next(iter(wrong))):
-            ChannelSettings(**wrong)
+    settings: dict[str, Any] = {
+        "slice_cycles": 0,
+        "ring_entries": 3,
+        "pushbuffer_bytes": 20,
+        "priority": 64,
+    }
+    for name, wrong in settings.items():
+        with pytest.raises(ValueError, match=name):
+            ChannelSettings(**{name: wrong})
     for wrong in (-1, 1 << 60):
         with pytest.raises(ValueError, match=rf"acquire_timeout_ns = {wrong} is outside 0 … "):
             ChannelSettings(acquire_timeout_ns=wrong)
 
 
 @pytest.mark.parametrize(
-    ("make", "what"),
+    ("make", "value", "name"),
     [
-        (lambda: ChannelSettings(slice_cycles=1.5), "slice_cycles = 1.5"),
-        (lambda: ChannelSettings(ring_entries=4.0), "ring_entries = 4.0"),
-        (lambda: GroupSettings(slice_ns=1e6), "slice_ns = 1000000.0"),
-        (lambda: ComputeSettings(slice_cycles=1.5), "slice_cycles = 1.5"),
-        (lambda: ServerSettings(depth=1.5), "depth = 1.5"),
-        (lambda: ServerSettings(memory_each=8192.0), "memory_each = 8192.0"),
-        (lambda: ServerSettings(weights={"a": 1.5}), "weight of 'a' = 1.5"),
-        (lambda: ServerSettings(priorities={"a": 1.5}), "priority of 'a' = 1.5"),
-        (lambda: PriorityPolicy(2.0), "levels = 2.0"),
-        (lambda: PriorityPolicy(2, [1.5, 1]), "channels_per_level = 1.5"),
-        (lambda: PriorityPolicy(2, stream_priorities=1.5), "stream_priorities = 1.5"),
-        (lambda: Pushbuffer().immediate(0, 4, 1.5), "Header.count = 1.5"),
-        (lambda: Pushbuffer().launch(flush=0.5), "CopyLaunch.flush = 0.5"),
+        (lambda x: ChannelSettings(slice_cycles=x), 1.5, "slice_cycles"),
+        (lambda x: ChannelSettings(ring_entries=x), 4.0, "ring_entries"),
+        (lambda x: GroupSettings(slice_ns=x), 1e6, "slice_ns"),
+        (lambda x: ComputeSettings(slice_cycles=x), 1.5, "slice_cycles"),
+        (lambda x: ServerSettings(depth=x), 1.5, "depth"),
+        (lambda x: ServerSettings(memory_each=x), 8192.0, "memory_each"),
+        (lambda x: ServerSettings(weights={"a": x}), 1.5, "weight of 'a'"),
+        (lambda x: ServerSettings(priorities={"a": x}), 1.5, "priority of 'a'"),
+        (lambda x: PriorityPolicy(x), 2.0, "levels"),
+        (lambda x: PriorityPolicy(2, [x, 1]), 1.5, "channels_per_level"),
+        (lambda x: PriorityPolicy(2, stream_priorities=x), 1.5, "stream_priorities"),
+        (lambda x: Pushbuffer().immediate(0, 4, x), 1.5, "Header.count"),
+        (lambda x: Pushbuffer().launch(flush=x), 0.5, "CopyLaunch.flush"),
     ],
 )
-def test_fractions_as_settings(make, what: str):
-    with pytest.raises(TypeError, match=f"^{re.escape(what)} is not a whole number$"):
-        make()
+def test_fractions_as_settings(make, value: float, name: str):
+    with pytest.raises(TypeError, match=f"^{re.escape(name)} = {value} is not a whole number$"):
+        make(value)
 
 
 def test_numbers_of_numpy():
     """They become ints: those of numpy have no `bit_length`, and lose bits in shifts."""
     for kind in (np.int64, np.uint16):
-        timeout, turn = kind(5000), kind(50_000)
+        timeout: Any = kind(5000)
+        turn: Any = kind(50_000)
         found = ChannelSettings(acquire_timeout_ns=timeout).acquire
         assert found == ChannelSettings(acquire_timeout_ns=5000).acquire
         assert GroupSettings(slice_ns=turn).units == GroupSettings(slice_ns=50_000).units

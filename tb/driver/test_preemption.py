@@ -64,7 +64,7 @@ def test_area():
         for _ in range(40):
             address = device.memory.allocate(0x1000).address
             assert not low <= address < low + size
-        contexts = device.compute.contexts
+        contexts = device.engine.contexts
         first, second = await contexts.create("first"), await contexts.create("second")
         await contexts.urge(first, "save")
         saves = [word >> 31 for word in areas(machine)]
@@ -100,7 +100,7 @@ def test_context_has_its_own():
     """The urgency CONTEXT is not allowed for a context itself."""
 
     async def body(device: Device, machine: FakeMachine):
-        contexts = device.compute.contexts
+        contexts = device.engine.contexts
         with pytest.raises(PreemptionError, match="drain or save"):
             await contexts.urge(await contexts.create("own"), "context")
 
@@ -114,8 +114,8 @@ def test_default():
 
     async def body(device: Device, machine: FakeMachine):
         assert all(word >> 31 for word in areas(machine))
-        context = await device.compute.contexts.create("patient")
-        await device.compute.contexts.urge(context, Urgency.DRAIN)
+        context = await device.engine.contexts.create("patient")
+        await device.engine.contexts.urge(context, Urgency.DRAIN)
         assert sum(word >> 31 for word in areas(machine)) == CONFIG.contexts - 1
 
     run(body, urgency="save")
@@ -126,9 +126,9 @@ def test_without_places():
 
     async def body(device: Device, machine: FakeMachine):
         assert not any(areas(machine))
-        context = await device.compute.contexts.create("mine")
+        context = await device.engine.contexts.create("mine")
         with pytest.raises(PreemptionError, match="it was built with save_places"):
-            await device.compute.contexts.urge(context, "save")
+            await device.engine.contexts.urge(context, "save")
         assert context.urgency is Urgency.DRAIN
         stream = await device.stream()
         with pytest.raises(PreemptionError, match="it was built with save_places"):
@@ -149,7 +149,7 @@ def test_levels():
 
     async def body(device: Device, machine: FakeMachine):
         assert set(levels(machine)) == {PreemptionLevel.CTA}
-        contexts = device.compute.contexts
+        contexts = device.engine.contexts
         own = await contexts.create("own")
         await contexts.urge(own, "save")
         for name in ("wfi", "cta", "cilp"):
@@ -170,7 +170,7 @@ def test_default_level():
     """Contexts have the level of the settings."""
 
     async def body(device: Device, machine: FakeMachine):
-        context = await device.compute.contexts.create("own")
+        context = await device.engine.contexts.create("own")
         assert context.level is PreemptionLevel.CILP
         assert set(levels(machine)) == {PreemptionLevel.CILP}
 
@@ -181,11 +181,11 @@ def test_levels_without_places():
     """CILP needs save places; the other levels do not."""
 
     async def body(device: Device, machine: FakeMachine):
-        context = await device.compute.contexts.create("mine")
+        context = await device.engine.contexts.create("mine")
         with pytest.raises(PreemptionError, match="it was built with save_places"):
-            await device.compute.contexts.set_level(context, "cilp")
+            await device.engine.contexts.set_level(context, "cilp")
         assert context.level is PreemptionLevel.CTA
-        await device.compute.contexts.set_level(context, "wfi")
+        await device.engine.contexts.set_level(context, "wfi")
         assert levels(machine)[context.number] == PreemptionLevel.WFI
 
     run(body, Config(memory_bytes=SPACE))

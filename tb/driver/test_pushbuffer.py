@@ -348,6 +348,7 @@ def test_decode_malformed():
     assert [item.position for item in found] == [0, 1, 2, 3, 5, 4]
     assert [item.missing for item in found if isinstance(item, Malformed)] == [0, 0, 0, 0, 2]
     (past,) = decode([0x2002_0FFF])
+    assert isinstance(past, Malformed)
     assert past.reason == "the group runs past the last method address"
 
 

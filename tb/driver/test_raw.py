@@ -3,6 +3,7 @@
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -368,7 +369,8 @@ def test_expectations_are_named_after_their_segment():
 
 
 def test_privileged():
-    dwords = Pushbuffer().mem_op(5).dwords
+    reserved: Any = 5
+    dwords = Pushbuffer().mem_op(reserved).dwords
     assert execute(dwords, parse_image({"privileged": True})).good
     refused = execute(dwords, MemoryImage())
     assert refused.error is not None

@@ -15,7 +15,7 @@ ZERO = SkedCheck.THREAD_DIMENSION_ZERO
 
 def refuse(machine: FakeMachine, reason: int, check: int, count: int) -> None:
     """Set the machine's registers. Bit positions are repeated as an independent check."""
-    words = machine.compute.words
+    words = machine.engine.words
     words["TASK_STATUS"] |= 4
     words["CHILD_REFUSED"] = reason | check << 4 | 3 << 16 | 5 << 26
     words["CHILD_REFUSED_RECORD"] = 0x1234_5678
@@ -47,7 +47,7 @@ def test_text(reason: int, check: int, count: int, text: str) -> None:
     assert found is not None
     record = "record 0x1234567800 of ASID 3, launched by a kernel of channel 9 at depth 5: "
     assert str(found).startswith(record) and str(found).endswith(text)
-    assert machine.compute.words["TASK_STATUS"] == 0 and read(machine) is None
+    assert machine.engine.words["TASK_STATUS"] == 0 and read(machine) is None
 
 
 def test_members() -> None:

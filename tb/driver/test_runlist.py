@@ -68,8 +68,10 @@ def test_slice_out_of_range(wanted: int) -> None:
 
 def test_level_out_of_range() -> None:
     """A group of an unknown level would have no turns."""
-    assert GroupSettings(level=np.int64(1)).level is MEDIUM
-    for wanted, error in ((3, ValueError), (-1, ValueError), (1.0, TypeError)):
+    one: Any = np.int64(1)
+    assert GroupSettings(level=one).level is MEDIUM
+    refused: dict[Any, type[Exception]] = {3: ValueError, -1: ValueError, 1.0: TypeError}
+    for wanted, error in refused.items():
         with pytest.raises(error, match=f"{wanted} is not a"):
             GroupSettings(level=wanted)
 

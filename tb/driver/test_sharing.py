@@ -24,7 +24,7 @@ from signalbox.tb.driver.hangs import HANGS
 Body = Callable[[Device, FakeMachine], Coroutine[Any, Any, None]]
 
 
-def run(body: Body, *, policy=None, **config: int) -> None:
+def run(body: Body, *, policy=None, **config: Any) -> None:
     """Run `body` on a fresh machine. All memory except its buffers must be free again
     afterwards."""
     machine = FakeMachine(Config(memory_bytes=SPACE, **config))

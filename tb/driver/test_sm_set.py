@@ -42,8 +42,9 @@ def test_mask_of_the_record() -> None:
             (np.arange(2, 5), 0b100011),
         ):
             assert (await launched(machine, stream, sms=sms)).disabled_sms == mask
-        free, wrong = device.memory.free_bytes, ((), [6], [-1, 0], 3, "0")
-        for sms in wrong:
+        free = device.memory.free_bytes
+        refused: tuple[Any, ...] = (), [6], [-1, 0], 3, "0"
+        for sms in refused:
             with pytest.raises(SmSetError):
                 await stream.launch(ENDLESS, 1, 32, {}, sms=sms)
         assert device.memory.free_bytes == free, "memory was taken"

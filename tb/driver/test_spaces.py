@@ -225,15 +225,11 @@ def test_misuse():
             pass
         with pytest.raises(SpaceError, match=r"'a' .* is released more often than acquired"):
             spaces.release(a)
-        for options in (
-            {"asids": 0},
-            {"asids": 2, "reserved": [2]},
-            {"asids": 2, "reserved": [-1]},
-        ):
+        for asids, reserved in ((0, []), (2, [2]), (2, [-1])):
             with pytest.raises(
                 ValueError, match=r"asids = 0|reserved ASID (2|-1) is outside 0 … 1"
             ):
-                AddressSpaces(mmu, memory, **options)
+                AddressSpaces(mmu, memory, asids, reserved=reserved)
 
     run(body)
 
@@ -389,6 +385,7 @@ class Chaos:
     def enter(self, mapping: Mapping) -> None:
         """Record a mapping, and check the invalidation of the tables it replaces."""
         space, pages = mapping.space, range(mapping.va, mapping.end, mapping.page_size)
+        assert isinstance(space, AddressSpace)
         assert mapping.va % mapping.page_size == mapping.pa % mapping.page_size == 0
         regions = {(space, va // HUGE) for va in pages}
         if mapping.page_size == HUGE:

@@ -47,7 +47,7 @@ WRONG = Kernel("wrong", "mov r0, 1\n push r0\n pop\n pop\n exit", {"N": 4})
 
 
 def run(
-    body: Body, *, compute: ComputeSettings | None = None, levels: int = 1, **config: int
+    body: Body, *, compute: ComputeSettings | None = None, levels: int = 1, **config: Any
 ) -> None:
     """Run `body` on a fresh machine with this many stream priorities."""
     machine = FakeMachine(Config(memory_bytes=SPACE, **config))

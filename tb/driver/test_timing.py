@@ -1,6 +1,7 @@
 """The driver's records of tasks for timing cores, compared with the model."""
 
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ VALUES = {
 def test_record_and_rules() -> None:
     numbers = Random(5)
     for _ in range(200):
-        values = {name: numbers.getrandbits(bits) for name, bits in VALUES.items()}
+        values: dict[str, Any] = {name: numbers.getrandbits(bits) for name, bits in VALUES.items()}
         values["launch"] &= ~values["store"]
         task, flags = TimingTask(**values), values.pop("launch") << 1 | values["store"]
         model = Timing(**{**values, "store": flags})
@@ -47,7 +48,7 @@ def test_record_and_rules() -> None:
         ({"cycles": 1 << 31, "spread": 1 << 31}, r"cycles \+ spread = 4294967296"),
     ],
 )
-def test_values_that_do_not_fit(values: dict[str, int], message: str) -> None:
+def test_values_that_do_not_fit(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         TimingTask(**values).pack()
 

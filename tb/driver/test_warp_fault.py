@@ -11,7 +11,7 @@ from signalbox.tb.driver.fakes.machine import FakeMachine
 
 def tell(machine: FakeMachine, cause: int, asid: int, at: int, va: int) -> None:
     """Set the machine's fault registers."""
-    words = machine.compute.words
+    words = machine.engine.words
     words["TASK_STATUS"] |= 1
     words["WARP_FAULT"] = cause | 131 << 8 | asid << 16 | 5 << 26
     words["WARP_FAULT_BLOCK_X"], words["WARP_FAULT_BLOCK_YZ"] = 7, 8 | 9 << 16
@@ -36,7 +36,7 @@ def test_claim():
         assert await claim(faults, 3, lambda at: True) is None
         tell(machine, 5, 3, 0x1_2345_6780, 0x1_FFFF_FFFF_F004)
         await faults.read()
-        assert not machine.compute.words["TASK_STATUS"]
+        assert not machine.engine.words["TASK_STATUS"]
         tell(machine, 8, 4, 0x1000, 0x77)
         assert await claim(faults, 3, lambda at: at == 0x1000) is None
         found = await claim(faults, 3, lambda at: at == 0x1_2345_6780)

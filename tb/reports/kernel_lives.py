@@ -179,8 +179,8 @@ class KernelLife:
         that may take it. Blocks of a cancelled kernel ran at most once, maybe with fewer warps."""
         if min(self.launched, self.over) < 0 or not self.opened:
             raise Lost(f"{self.title}: it was not launched and ended")
-        for block in self.blocks if self.sms is not None else []:
-            if block.sm not in self.sms:
+        for block in self.blocks:
+            if self.sms is not None and block.sm not in self.sms:
                 raise Lost(f"{self.title}: block {block.at} was on SM {block.sm}")
         whole = [block for block in self.blocks if block.saved < 0]
         ran = Counter(block.at for block in whole)

@@ -82,9 +82,8 @@ _FEW_COPIES = 12
 def main(arguments: Sequence[str] | None = None, out: TextIO | None = None) -> int:
     """Run the command. Returns its exit status."""
     chosen = _parser().parse_args(arguments)
-    out = out or sys.stdout
     try:
-        return _run(chosen, out)
+        return _run(chosen, out or sys.stdout)
     except WorkloadError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

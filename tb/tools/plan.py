@@ -188,7 +188,7 @@ def table(plan: Plan, passed: dict[str, bool]) -> str:
 
 
 def _cell(names: tuple[str, ...], passed: dict[str, bool], nightly: frozenset[str]) -> str:
-    marks = {True: " (pass)", False: " (FAIL)"}
+    marks: dict[bool | None, str] = {True: " (pass)", False: " (FAIL)"}
     shown = []
     for name in names:
         mark = marks.get(passed.get(name), " (nightly)" if name in nightly else "")

@@ -120,7 +120,9 @@ class _Methods(wiring.Component):
     """Method pipeline and execution of methods, connected as in the host."""
 
     def __init__(self, config: Config) -> None:
-        self._pipeline, self._execute = MethodPipeline(config), Execute(config)
+        # Amaranth makes their ports at run time.
+        self._pipeline: Any = MethodPipeline(config)
+        self._execute: Any = Execute(config)
         self._outer = {
             "pipeline": _without(self._pipeline, "service", "progress"),
             "execute": _without(self._execute, "service", "progress"),
@@ -345,7 +347,7 @@ def main(arguments: list[str] | None = None) -> None:
     if unknown:
         parser.error(f"no unit {', '.join(unknown)}; there are {', '.join(UNITS)}")
     tools = _versions()
-    record = json.loads(RECORD.read_text()) if RECORD.exists() else {"tools": tools}
+    record: dict[str, Any] = json.loads(RECORD.read_text()) if RECORD.exists() else {"tools": tools}
     known = record.setdefault(args.config, {})
     print(f"ECP5 LFE5U-85F, speed grade 6, seed {_SEED}, configuration {args.config}, "
           f"yosys {tools['yosys']}, nextpnr {tools['nextpnr']}")  # fmt: skip

@@ -71,7 +71,7 @@ class FakeTask:
     children: list["FakeTask"] = field(default_factory=list)
 
 
-class _Memory:
+class _Memory(isa.Memory):
     """An address space as an `isa.Memory` for the interpreter."""
 
     def __init__(self, engine: "FakeCompute", asid: int, client: int) -> None:
@@ -142,7 +142,9 @@ class FakeCompute:
         }
         self.words |= {f"WARP_FAULT_{n}_{h}": 0 for n in ("AT", "VA") for h in ("LO", "HI")}
         registers = ("INSTANCE_LO", "INSTANCE_HI", "PLACEMENT", "SAVE_AREA")
-        self.contexts = [dict.fromkeys(registers, 0) for _ in range(config.contexts)]
+        self.contexts: list[dict[str, int]] = [
+            dict.fromkeys(registers, 0) for _ in range(config.contexts)
+        ]
         self.running: list[FakeTask] = []
         self.over: list[FakeTask] = []
         self.order: list[tuple[int, tuple[int, int, int]]] = []
@@ -264,7 +266,7 @@ class FakeCompute:
         self.active = None
         words = self.contexts[able[0]]
         at = words["INSTANCE_HI"] << 32 | words["INSTANCE_LO"]
-        if at + PAGE > len(self.memory) or not self._bind(self.memory[at : at + PAGE]):
+        if at + PAGE > len(self.memory) or not self._bind(bytes(self.memory[at : at + PAGE])):
             self.words["CONTEXT_BROKEN"] |= 1 << able[0]
             return
         self.active = able[0]
@@ -407,7 +409,9 @@ class FakeCompute:
         block = isa.run_block(task.launch, at)
         failed = [n for n, warp in enumerate(block.warps) if warp.failure]
         if failed:
-            self._tell(task, at, failed[0], block.warps[failed[0]].failure)
+            failure = block.warps[failed[0]].failure
+            assert failure is not None
+            self._tell(task, at, failed[0], failure)
             raise Refused(Cause.TASK_KERNEL)
 
     def _tell(

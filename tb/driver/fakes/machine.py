@@ -73,6 +73,12 @@ class FakeMachine:
             GLOBAL.address(register.name): register.initial(self.config) or 0 for register in GLOBAL
         }
 
+    @property
+    def engine(self) -> FakeCompute:
+        """The compute engine of a machine that has one."""
+        assert self.compute is not None, "the machine has no compute engine"
+        return self.compute
+
     def _time(self) -> int:
         return self.cycle * self.config.cycle_ns
 
@@ -100,8 +106,7 @@ class FakeMachine:
         elif block == "CHANNEL":
             self._write_channel(index, name, offset, value)
         elif block == "CONTEXT":
-            assert self.compute is not None, "without an engine there are no contexts"
-            self.compute.contexts[index][name] = value
+            self.engine.contexts[index][name] = value
         else:
             self._write_global(name, offset, value)
 
@@ -251,9 +256,9 @@ class FakeMachine:
                 return channel.va & 0xFFFF_FFFF
             case "ERROR_VA_HI":
                 return channel.va >> 32
-            case "METHOD0" if blamed is None:
-                return 0
             case "METHOD0":
+                if blamed is None:
+                    return 0
                 return blamed.address | blamed.subchannel << 16 | int(channel.holds) << 31
             case "DATA0":
                 return blamed.data if blamed else 0

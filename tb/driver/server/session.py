@@ -19,7 +19,7 @@ from signalbox.tb.driver.hangs import HANGS
 
 __all__ = ["SMALL", "Body", "Session", "serve", "session"]
 
-SMALL = {"applications": 6, "memory_each": 1 << 19, "launches_each": 8}
+SMALL: dict[str, Any] = {"applications": 6, "memory_each": 1 << 19, "launches_each": 8}
 """Settings with room for several applications in the memory of the fake machine."""
 
 

@@ -163,8 +163,8 @@ print("ready", flush=True)
         silent.bind(path := str(tmp_path / "socket"))
         silent.listen()
         command = [sys.executable, "-c", script, path]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        with subprocess.Popen(command, text=True, **pipes) as client:
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, text=True, stdout=pipe, stderr=pipe) as client:
             assert client.stdout is not None and client.stdout.readline() == "ready\n"
             link, _ = silent.accept()
             assert link.recv(1)

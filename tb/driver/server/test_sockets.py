@@ -14,6 +14,7 @@ from multiprocessing import Pipe, get_context
 from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -53,15 +54,15 @@ def serve(path: Path, answers: int) -> None:
         start(peer)
         time.sleep(0.1)
 
-    Connection.send_bytes, SocketPeer.start = slowly, late
-    inbox, memory = SocketInbox(), SharedMemory(1 << 16)
-    server = SocketServer(path, inbox, memory)
-    asyncio.run(inbox.wait())
-    (item,) = inbox.take()
-    assert isinstance(item, Received)
-    for number in range(answers):
-        item.peer.send(b"%d" % number)
-    server.close()
+    with patch.object(Connection, "send_bytes", slowly), patch.object(SocketPeer, "start", late):
+        inbox, memory = SocketInbox(), SharedMemory(1 << 16)
+        server = SocketServer(path, inbox, memory)
+        asyncio.run(inbox.wait())
+        (item,) = inbox.take()
+        assert isinstance(item, Received)
+        for number in range(answers):
+            item.peer.send(b"%d" % number)
+        server.close()
 
 
 @pytest.mark.parametrize("answers", [1, 5])

@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
+from signalbox.driver.client.shared_machine import SharedMachine
 from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.driver.device import Device, DeviceError
 from signalbox.driver.faults.channel_error import ChannelError
@@ -110,6 +111,7 @@ async def _visit(path: str, kind: Visit, rng: random.Random, made: Counter[str])
     if rng.random() < 0.7:
         await device.close(drain=kind is floods and rng.random() < 0.5)
     else:
+        assert isinstance(device._owner, SharedMachine)
         device._owner._connection.close()  # without a word
 
 

@@ -4,6 +4,7 @@ import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 __all__ = ["RUNTIME", "Mutant", "changed", "mutants"]
 
@@ -212,7 +213,9 @@ class _Sites(ast.NodeTransformer):
         plain = isinstance(node.test, ast.Name | ast.Attribute | ast.Subscript)
         self.generic_visit(node)
         if plain:
-            variants = [("negated", lambda a: ast.UnaryOp(ast.Not(), a))]
+            variants: list[tuple[str, _Variant]] = [
+                ("negated", lambda a: ast.UnaryOp(ast.Not(), a))
+            ]
             node.test = self._pick(node.test, [node.test], lambda a: a, variants)
         return node
 
@@ -277,8 +280,8 @@ class _Sites(ast.NodeTransformer):
     def _width(self, node: ast.expr) -> ast.expr:
         """A shape, if it is known to be a number of bits or a range; others are left alone."""
         if _whole(node):
-            assert isinstance(node, ast.Constant)
-            names = [f"{node.value} to {node.value + more}" for more in (-1, 1)]
+            value = _number(node)
+            names = [f"{value} to {value + more}" for more in (-1, 1)]
         elif _is_width(node):
             names = ["one bit fewer", "one bit more"]
         else:
@@ -314,8 +317,7 @@ class _Sites(ast.NodeTransformer):
         return node
 
     def _constant(self, node: ast.expr, *, hardware: bool = False) -> ast.expr:
-        assert isinstance(node, ast.Constant)
-        value = node.value
+        value = _number(node)
         other = (value ^ 1) if hardware else value + 1
         return self._pick(
             node,
@@ -362,7 +364,7 @@ class _Sites(ast.NodeTransformer):
         if other is None:
             return node
         change = f"{node.value} to {other}"
-        variants = [(change, lambda: ast.Constant(other))]
+        variants: list[tuple[str, _Variant]] = [(change, lambda: ast.Constant(other))]
         return self._pick(node, [], lambda: ast.Constant(node.value), variants)
 
     def _pick(
@@ -392,8 +394,8 @@ _Variant = Callable[..., ast.expr]
 """An expression, as a function of its operands."""
 
 
-def _listed(node: object) -> list[ast.stmt]:
-    return node if isinstance(node, list) else [node]  # type: ignore[list-item]
+def _listed(node: Any) -> list[ast.stmt]:
+    return node if isinstance(node, list) else [node]
 
 
 def _names(names: list[str]) -> list[ast.expr]:
@@ -407,6 +409,11 @@ def _runtime(function: str) -> ast.expr:
 def _function(names: list[str], body: ast.expr) -> ast.Lambda:
     parameters = [ast.arg(name) for name in names]
     return ast.Lambda(ast.arguments([], parameters, None, [], [], None, []), body)
+
+
+def _number(node: ast.expr) -> int:
+    assert isinstance(node, ast.Constant) and isinstance(node.value, int)
+    return node.value
 
 
 def _whole(node: ast.expr) -> bool:
@@ -431,7 +438,8 @@ def _state(node: ast.With) -> str | None:
     call = node.items[0].context_expr
     if not isinstance(call, ast.Call) or _named(call.func) != "State" or not call.args:
         return None
-    return call.args[0].value if isinstance(call.args[0], ast.Constant) else None
+    name = call.args[0].value if isinstance(call.args[0], ast.Constant) else None
+    return name if isinstance(name, str) else None
 
 
 def _compare(op: ast.cmpop, shift: int = 0) -> _Variant:

@@ -6,7 +6,6 @@ the simulation selects it. 0 selects none.
 
 import os
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
 from amaranth.hdl import Module, Mux, Shape, ShapeCastable, ShapeLike, Signal, Value, ValueCastable
@@ -76,7 +75,7 @@ def value(
     return Mux(NUMBER == number, make(), original())
 
 
-def wider(shape: ShapeLike, more: int) -> ShapeLike:
+def wider(shape: ShapeLike, more: int) -> int | Shape:
     """A shape with `more` bits than a number of bits, or than a range."""
     if isinstance(shape, int):
         return shape + more
@@ -105,7 +104,7 @@ def _kept(number: int, given: Any, other: Any) -> Any:
     return Mux(NUMBER == number, old, new)
 
 
-def unless(number: int, m: Module) -> AbstractContextManager[None]:
+def unless(number: int, m: Module) -> Any:
     """A block for statements that the mutant omits."""
     if BUILT:
         return m.If(number != ALIVE)
@@ -122,7 +121,7 @@ def _switched(number: int, original: Any, make: Callable[[], Any]) -> Any:
     except Exception:  # any kind, if the variant is not valid hardware
         return original
     reached["hardware"].add(number)
-    chosen = Mux(NUMBER == number, mutated, whole)[: len(whole)]
+    chosen: Any = Mux(NUMBER == number, mutated, whole)[: len(whole)]
     if isinstance(shape, ShapeCastable):
         return shape(chosen)
     return chosen.as_signed() if whole.shape().signed else chosen
