@@ -6,6 +6,7 @@ import sys
 
 from signalbox.hw.options import program
 from signalbox.tb.simulation.runner import choose_seed
+from signalbox.tb.tools.mutation.fates import LEFT
 from signalbox.tb.tools.mutation.run import FOLDER, find, report, run, sample
 
 
@@ -37,7 +38,7 @@ def main() -> int:
     text = report(results, seed)
     (FOLDER / "report.txt").write_text(text + "\n")
     print(text)
-    return int(any(one.fate in {"survived", "unreached"} for one in results))
+    return int(any(one.fate in LEFT for one in results))
 
 
 if __name__ == "__main__":

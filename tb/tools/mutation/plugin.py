@@ -2,7 +2,8 @@
 
 Environment: `SIGNALBOX_MUTANTS` names a JSON file with the active mutants: for each source file, a
 map from the number within the file to the number at run time. `SIGNALBOX_REACHED` names a file for
-the numbers of the mutants that the run reached, one line per design.
+the numbers of the mutants that the run reached, one line per design. `fates` and `limits` use
+further variables.
 """
 
 import importlib.abc
@@ -10,7 +11,6 @@ import importlib.machinery
 import importlib.util
 import json
 import os
-import signal
 import sys
 import types
 from collections.abc import Generator, Sequence
@@ -21,8 +21,13 @@ import pytest
 from amaranth.hdl import Instance
 
 from signalbox.tb.folders import ROOT
-from signalbox.tb.tools.mutation import switch
+from signalbox.tb.tools.mutation import fates, limits, switch
 from signalbox.tb.tools.mutation.sites import changed
+
+_BY_DESIGN = ("hardware", "invalid")
+"""Kinds of `switch.reached` that an exported design lists in its last line, after `_MARK`."""
+
+_MARK = "// mutants: "
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
@@ -80,7 +85,7 @@ def _switch_hardware(active: str) -> None:
     from signalbox.tb.simulation import exports, runner
 
     get, verilog, sources = export.Fragment.get, export.verilog, exports._sources
-    simulate, exported = runner.simulate, exports.verilog
+    build, simulate, exported = runner._build, runner.simulate, exports.verilog
 
     def with_number(design: Any, platform: object) -> Any:
         fragment = get(design, platform)
@@ -90,22 +95,29 @@ def _switch_hardware(active: str) -> None:
         return fragment
 
     def with_module(design: Any, name: str = "top") -> str:
-        switch.reached["hardware"].clear()
+        for kind in _BY_DESIGN:
+            switch.reached[kind].clear()
         text = verilog(design, name)
-        told = " ".join(map(str, sorted(switch.reached["hardware"])))
-        return f"{text}{switch.MODULE}// mutants: {told}\n"
+        told = {kind: sorted(switch.reached[kind]) for kind in _BY_DESIGN}
+        return f"{text}{switch.MODULE}{_MARK}{json.dumps(told)}\n"
 
     def with_mutants(folder: Path) -> str:
         built = switch.ALIVE if _elaborated() else 0
         return f"{sources(folder)} {active} {built}"
 
     def only_those_reached(*arguments: Any, **options: Any) -> str:
-        text = exported(*arguments, **options)
-        numbers = text.rsplit("// mutants: ", 1)[1].split()
-        _note("hardware", numbers)
-        if switch.ALIVE and not _elaborated() and str(switch.ALIVE) not in numbers:
+        with limits.uncounted():
+            text = exported(*arguments, **options)
+        told = json.loads(text.rsplit(_MARK, 1)[1])
+        for kind in _BY_DESIGN:
+            _note(kind, told[kind])
+        if switch.ALIVE and not _elaborated() and switch.ALIVE not in told["hardware"]:
             pytest.skip("the mutant is not in this design")
         return text
+
+    def uncounted(recipe: Any) -> Path:
+        with limits.uncounted():
+            return build(recipe)
 
     def with_plusarg(*arguments: Any, plusargs: Sequence[str] = (), **options: Any) -> Path:
         chosen = [*plusargs, f"+mutant={switch.ALIVE}"]
@@ -114,7 +126,8 @@ def _switch_hardware(active: str) -> None:
 
     export.Fragment = types.SimpleNamespace(get=with_number)  # type: ignore[assignment]
     export.verilog, exports._sources = with_module, with_mutants
-    exports.verilog, runner.simulate = only_those_reached, with_plusarg
+    exports.verilog, runner._build = only_those_reached, uncounted
+    runner.simulate = with_plusarg
 
 
 def _elaborated() -> bool:
@@ -128,38 +141,47 @@ def _note(kind: str, numbers: Sequence[object]) -> None:
             seen.write(f"{kind} {' '.join(map(str, numbers))}\n")
 
 
-def _seconds() -> dict[str, float]:
-    """Duration of each test without a mutant, as far as known."""
-    file = Path(os.environ.get("SIGNALBOX_SECONDS", ""))
-    return json.loads(file.read_text()) if file.is_file() else {}
-
-
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the shortest tests first."""
-    seconds = _seconds()
-    items.sort(key=lambda item: seconds.get(item.name, 0.0))
+    seconds = limits.known()
+    items.sort(key=lambda item: seconds.get(item.nodeid, 0.0))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Fail a test that does not end because of a mutant."""
-    if switch.ALIVE and item.name in (seconds := _seconds()):
-        spare = 60 if _elaborated() else 15  # includes a possible build
-        signal.alarm(round(spare + 4 * seconds[item.name]))
-    try:
-        return (yield)
-    finally:
-        signal.alarm(0)
+    limit = limits.of_test(item.nodeid) if switch.ALIVE else None
+    with limits.limited(limit) as watch:
+        result = yield
+    item.user_properties.append((limits.PROPERTY, watch.seconds))
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed and call.excinfo is not None:
+        fates.tell(fates.of(call.excinfo), item.nodeid)
+    return report
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.when == "teardown":
+        limits.keep(report)
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    if report.failed:
+        fates.tell("not built", report.nodeid)
 
 
 def pytest_sessionfinish() -> None:
     _note("python", sorted(switch.reached["python"]))
-
-
-def _too_long(*_: object) -> None:
-    raise TimeoutError("the mutant keeps the test from ending")
+    if not switch.ALIVE:
+        limits.save()
 
 
 _install()
-signal.signal(signal.SIGALRM, _too_long)

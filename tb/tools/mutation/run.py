@@ -11,20 +11,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from xml.etree import ElementTree
+from statistics import mean
 
 from signalbox.driver.text_table import table
 from signalbox.tb.folders import ROOT, SIM_BUILD
 from signalbox.tb.simulation.limited import run_limited
+from signalbox.tb.tools.mutation import fates, limits
 from signalbox.tb.tools.mutation.sites import Mutant, mutants
 
 __all__ = ["Result", "Unit", "explanations", "find", "report", "run", "sample", "unit_of", "units"]
 
 FOLDER = SIM_BUILD / "mutation"
 HERE = Path(__file__).parent
-
-FATES = ("killed", "proof", "explained", "unreached", "survived")
-"""A test failed; a proof failed; explained; in no design of the tests; none of these."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Result:
-    """Fate of a mutant (one of `FATES`), with the test or the reason."""
+    """Fate of a mutant (one of `fates.FATES`), with the test or the reason."""
 
     mutant: Mutant
     fate: str
@@ -48,10 +46,10 @@ class Result:
 
 @dataclass(frozen=True)
 class _Baseline:
-    """A run of a unit's tests without a mutant: its seconds, and the mutants that it reached, by
-    kind."""
+    """A run of a unit's tests without a mutant: seconds of each test, and the mutants that it
+    reached, by kind."""
 
-    seconds: float
+    seconds: Mapping[str, float]
     reached: Mapping[str, frozenset[int]]
 
 
@@ -105,7 +103,7 @@ def run(chosen: Sequence[Mutant], *, seed: int, jobs: int, proofs: bool) -> list
         with ThreadPoolExecutor(jobs) as pool:
             done = list(pool.map(campaign.test, range(1, len(group) + 1)))
         for number, result in enumerate(done, 1):
-            if proofs and result.fate in {"survived", "unreached"}:
+            if proofs and result.fate in fates.LEFT:
                 result = campaign.prove(number, result)
             results.append(result)
     return results
@@ -117,7 +115,7 @@ class _Campaign:
     def __init__(self, unit: Unit, group: Sequence[Mutant], seed: int) -> None:
         self._unit, self._group = unit, group
         self._name = unit.sources.strip("/").replace("/", "-")
-        self._base = _Baseline(0.0, {})
+        self._base = _Baseline({}, {})
         active: dict[str, dict[int, int]] = {}
         for number, mutant in enumerate(group, 1):
             active.setdefault(mutant.file, {})[mutant.number] = number
@@ -136,53 +134,49 @@ class _Campaign:
 
         Raises `RuntimeError` if a test fails.
         """
-        seen, junit = FOLDER / f"{self._name}-reached.txt", FOLDER / f"{self._name}.xml"
+        seen = FOLDER / f"{self._name}-reached.txt"
         seen.unlink(missing_ok=True)
         log = self._log(0)
-        arguments = ["-n", str(jobs), "--junitxml", str(junit)]
         print(
             f"{self._unit.sources}: {len(self._group)} mutants, the tests without any ...",
             flush=True,
         )
         began = time.monotonic()
         env = {**self._env, "SIGNALBOX_REACHED": str(seen)}
-        if self._pytest(arguments, env, log, None) != 0:
+        if self._pytest(["-n", str(jobs)], env, log, None) != 0:
             raise RuntimeError(f"tests of {self._unit.sources} fail without a mutant, see {log}")
-        seconds = {
-            case.get("name", ""): float(case.get("time", "0"))
-            for case in ElementTree.parse(junit).iter("testcase")
-        }
-        self._seconds.write_text(json.dumps(seconds))
-        reached: dict[str, set[int]] = {"hardware": set(), "python": set()}
+        reached: dict[str, set[int]] = {"hardware": set(), "invalid": set(), "python": set()}
         for line in seen.read_text().splitlines():
             kind, *numbers = line.split()
             reached[kind] |= set(map(int, numbers))
         self._base = _Baseline(
-            sum(seconds.values()), {kind: frozenset(of) for kind, of in reached.items()}
+            json.loads(self._seconds.read_text()),
+            {kind: frozenset(of) for kind, of in reached.items()},
         )
         print(f"{self._unit.sources}: passed in {time.monotonic() - began:.0f} s")
 
     def test(self, number: int) -> Result:
         """Run the tests until one fails."""
-        mutant = self._group[number - 1]
-        hardware = number in self._base.reached["hardware"]
+        mutant, reached = self._group[number - 1], self._base.reached
+        hardware = number in reached["hardware"]
         began = time.monotonic()
-        if not hardware and number not in self._base.reached["python"]:
+        if not hardware and number not in reached["python"]:
+            if number in reached["invalid"]:
+                return self._told(Result(mutant, "not built", "not valid hardware", 0.0))
             return self._told(Result(mutant, "unreached", "", 0.0))
-        log = self._log(number)
+        log, fate = self._log(number), FOLDER / f"{self._name}-{number}.json"
+        fate.unlink(missing_ok=True)
         elaborated = not hardware and mutant.file.startswith("hw/")
         env = {
             **self._env,
             "SIGNALBOX_MUTANT": str(number),
             "SIGNALBOX_MUTANT_ELABORATED": str(int(elaborated)),
+            "SIGNALBOX_FATE": str(fate),
         }
-        limit = 60 + (8 if elaborated else 4) * self._base.seconds
+        limit = limits.of_all(self._base.seconds, builds=elaborated)
         status = self._pytest(["-n", "0", "-x"], env, log, limit)
-        seconds = time.monotonic() - began
-        if status == 0:
-            return self._told(Result(mutant, "survived", "", seconds))
-        why = "took too long" if status is None else _first_failure(log.read_text())
-        return self._told(Result(mutant, "killed", why, seconds))
+        shown = ("survived", "") if status == 0 else fates.told(fate, status)
+        return self._told(Result(mutant, *shown, time.monotonic() - began))
 
     def prove(self, number: int, before: Result) -> Result:
         """Run the proofs of the unit until one fails."""
@@ -192,9 +186,10 @@ class _Campaign:
         for name in names:
             command = [sys.executable, "-m", "signalbox.tb.tools.mutation.prove", name]
             log = self._log(number, f"-{name}")
-            if run_limited(command, env, log, None) != 0:
+            if status := run_limited(command, env, log, None):
                 seconds = before.seconds + time.monotonic() - began
-                return self._told(Result(before.mutant, "proof", name, seconds))
+                fate = "not built" if status == fates.NOT_BUILT else "proof"
+                return self._told(Result(before.mutant, fate, name, seconds))
         return before
 
     def _log(self, number: int, suffix: str = "") -> Path:
@@ -233,15 +228,17 @@ def report(results: Sequence[Result], seed: int) -> str:
         counts.setdefault(result.mutant.file, Counter())[result.fate] += 1
     total: Counter[str] = sum(counts.values(), Counter())
     rows = [
-        [file, sum(of.values()), *(of[fate] for fate in FATES), _score(of)]
+        [file, sum(of.values()), *(of[fate] for fate in fates.FATES), _score(of)]
         for file, of in [*sorted(counts.items()), ("all", total)]
     ]
-    left = [str(one.mutant) for one in results if one.fate in {"survived", "unreached"}]
+    left = [str(one.mutant) for one in results if one.fate in fates.LEFT]
+    seconds = [one.seconds for one in results]
     lines = [
         f"Mutants of seed {seed}",
         "",
-        table(rows, ["file", "mutants", *FATES, "score"]),
+        table(rows, ["file", "mutants", *fates.FATES, "score"]),
         "",
+        f"Seconds per mutant: {mean(seconds):.1f} on average, {max(seconds):.1f} at most.",
         f"{len(left)} neither killed nor explained{':' if left else '.'}",
         *left,
     ]
@@ -249,8 +246,9 @@ def report(results: Sequence[Result], seed: int) -> str:
 
 
 def _score(counts: Counter[str]) -> str:
-    done = counts["killed"] + counts["proof"] + counts["explained"]
-    return f"{100 * done // counts.total()} %"
+    """Share of the mutants that could be built."""
+    built = counts.total() - counts["not built"]
+    return f"{100 * sum(counts[fate] for fate in fates.NOTICED) // built} %" if built else "–"
 
 
 def explanations() -> dict[tuple[str, str, str], str]:
@@ -267,8 +265,3 @@ def _proofs() -> list[str]:
     from signalbox.tb.proofs.run import proofs  # takes a second, and is rarely needed
 
     return [name for name, proof in proofs().items() if not proof.long]
-
-
-def _first_failure(log: str) -> str:
-    failed = [line for line in log.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    return failed[0].split(" - ")[0] if failed else "did not start"

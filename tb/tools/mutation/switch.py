@@ -42,8 +42,9 @@ endmodule
 """
 """SystemVerilog that drives `NUMBER`."""
 
-reached: dict[str, set[int]] = {"hardware": set(), "python": set()}
-"""Mutants whose place was executed, separately for hardware and Python."""
+reached: dict[str, set[int]] = {"hardware": set(), "invalid": set(), "python": set()}
+"""Mutants whose place was executed, separately for hardware and Python. "invalid": in hardware, but
+the mutant is not valid there."""
 
 
 def pick(
@@ -119,6 +120,7 @@ def _switched(number: int, original: Any, make: Callable[[], Any]) -> Any:
     try:
         mutated = Value.cast(make())
     except Exception:  # any kind, if the variant is not valid hardware
+        reached["invalid"].add(number)
         return original
     reached["hardware"].add(number)
     chosen: Any = Mux(NUMBER == number, mutated, whole)[: len(whole)]

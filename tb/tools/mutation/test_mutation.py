@@ -12,7 +12,7 @@ import pytest
 from amaranth.hdl import Module, Signal
 from amaranth.sim import Simulator
 
-from signalbox.tb.tools.mutation import run, switch
+from signalbox.tb.tools.mutation import fates, run, switch
 from signalbox.tb.tools.mutation.sites import changed, mutants
 
 PYTHON = '''"""A module."""
@@ -244,11 +244,17 @@ def test_paths() -> None:
 
 
 def test_report() -> None:
-    one, other = run.find(["hw/copy/realign.py"])[:2]
-    text = run.report(
-        [run.Result(one, "killed", "a test", 1.0), run.Result(other, "survived", "", 1.0)], 3
-    )
-    assert "50 %" in text and text.endswith(f"1 neither killed nor explained:\n{other}")
+    """The score is the share of noticed mutants among those that could be built."""
+    found = run.find(["hw/copy/realign.py"])
+    shown = [*fates.FATES, "not built"]
+    results = [run.Result(found[n], fate, "", 2.0 * n) for n, fate in enumerate(shown)]
+    text = run.report(results, 3)
+    row = text.splitlines()[4]
+    assert row.split() == ["hw/copy/realign.py", "8", "1", "1", "1", "1", "2", "1", "1", "66", "%"]
+    assert "Seconds per mutant: 7.0 on average, 14.0 at most." in text
+    left = [str(found[shown.index(fate)]) for fate in fates.LEFT]
+    assert text.endswith("\n".join(["2 neither killed nor explained:", *left]))
+    assert " –" in run.report([run.Result(found[0], "not built", "", 1.0)], 3)
 
 
 def _loaded(folder: Path, text: str, count: int) -> dict[str, Any]:
