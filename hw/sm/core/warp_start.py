@@ -30,10 +30,12 @@ _WORDS = (
 
 
 class WarpStart(wiring.Component):
-    """Starts a warp: finds the positions of its threads and allocates its registers. One warp at a
-    time, in 40 cycles: steps through the block's coordinates from the warp's first thread on, one
-    per cycle. The first position continues from the previous warp if that was the last one started,
-    otherwise it is computed by division, in 25 more cycles. Registers are allocated meanwhile.
+    """Starts a warp: finds the positions of its threads and allocates its registers, one warp at a
+    time. That takes 7 cycles and those of a walk through the block's coordinates from the warp's
+    first thread on: a row of threads per cycle if the block is at least `lanes` wide, otherwise a
+    thread per cycle; the walk ends with the block. The first position continues from the previous
+    warp if that was the last one started, otherwise it is computed by division, in 25 more cycles.
+    Registers are allocated meanwhile, one unit per cycle.
 
     Members
     -------
@@ -100,11 +102,12 @@ class WarpStart(wiring.Component):
             self.look.row.eq(warp.row),
             self.look.word.eq(_WORDS[0]),
         ]
-        walks = Signal()
+        walks = Signal(name="walks")
+        over = self._walk(m, walks)
         with m.FSM():
             with m.State("TAKE"):
                 m.d.comb += start.ready.eq(self.free)
-                m.d.sync += [warp.eq(start.payload), self._number.eq(0)]
+                m.d.sync += [warp.eq(start.payload), self._number.eq(0), self._mask.eq(0)]
                 with m.If(start.valid & self.free):
                     m.next = "WORDS"
             with m.State("WORDS"):
@@ -118,7 +121,7 @@ class WarpStart(wiring.Component):
             self._divide(m)
             with m.State("WALK"):
                 m.d.comb += walks.eq(1)
-                with m.If(self._lane == WARP_THREADS - 1):
+                with m.If(over):
                     m.next = "RUN"
             with m.State("RUN"):
                 goes, fate = self.got & ~self.fate.waits, self.fate
@@ -130,7 +133,6 @@ class WarpStart(wiring.Component):
                 writes = self.write.valid & self.free_write
                 with m.If(self.over.valid | self.resume.valid | writes):
                     m.next = "TAKE"
-        self._walk(m, walks)
         with m.If(self.forget):
             m.d.sync += self._after.valid.eq(0)
         return m
@@ -187,41 +189,67 @@ class WarpStart(wiring.Component):
             with m.Else():
                 m.d.sync += self._at.x.eq(rest)
 
-    def _walk(self, m: Module, walks: Value) -> None:
-        """One thread per cycle: its position, and whether it is inside the block."""
-        config, at, warp, size = self._config, self._at, self._warp, self._size
-        x_ends, y_ends = at.x + 1 == size[0], at.y + 1 == size[1]
+    def _walk(self, m: Module, walks: Value) -> Signal:
+        """A row of threads per cycle if each is in the line of the first thread or in the next one,
+        otherwise a thread per cycle. Returns whether there are no more in the block."""
+        config, warp, mask = self._config, self._warp, self._mask
+        lanes, lane = config.lanes, self._lane
         m.submodules.places = places = memory.Memory(
-            shape=data.ArrayLayout(thread, config.lanes),
+            shape=data.ArrayLayout(thread, lanes),
             depth=config.sm_warps * row_count(config),
             init=[],
         )
         write, read = places.write_port(granularity=1), places.read_port()
-        lanes = config.lanes.bit_length() - 1
-        line_bits = (row_count(config) - 1).bit_length()
+        column, line = lane[: lanes.bit_length() - 1], lane[lanes.bit_length() - 1 :]
+        *threads, following = self._positions(m)
+        rows, over = Signal(name="rows"), Signal(name="walk_is_over")
+        inside = Cat(one.z < self._size[2] for one in threads)
+        places_read = (row_count(config) - 1).bit_length()
         m.d.comb += [
-            write.addr.eq(Cat(self._lane[lanes:], warp.warp)),
-            write.en.eq(Mux(walks, (1 << self._lane[:lanes])[: config.lanes], 0)),
-            *(write.data[n].eq(at) for n in range(config.lanes)),
-            read.addr.eq(Cat(self.threads.line[:line_bits], self.threads.warp)),
+            rows.eq(self._size[0] >= lanes),
+            over.eq(
+                (lane + Mux(rows, lanes, 1) == WARP_THREADS) | ~Mux(rows, inside[-1], inside[0])
+            ),
+            write.addr.eq(Cat(line, warp.warp)),
+            write.en.eq(Mux(walks, Mux(rows, ~0, (1 << column)[:lanes]), 0)),
+            *(write.data[n].eq(Mux(rows, one, threads[0])) for n, one in enumerate(threads)),
+            read.addr.eq(Cat(self.threads.line[:places_read], self.threads.warp)),
             self.thread.eq(read.data),
             self.at.slot.eq(warp.slot),
             self.at.index.eq(warp.index),
             *(event.warp.eq(warp.warp) for event in (self.over, self.resume, self.write)),
             self.write.context.pc.eq(self._program),
-            self.write.context.mask.eq(self._mask),
+            self.write.context.mask.eq(mask),
             self.write.context.depth.eq(0),
         ]
         with m.If(walks):
             m.d.sync += [
-                self._lane.eq(self._lane + 1),
-                self._mask.eq(Cat(self._mask[1:], at.z < size[2])),
-                at.x.eq(Mux(x_ends, 0, at.x + 1)),
+                lane.eq(lane + Mux(rows, lanes, 1)),
+                self._at.eq(Mux(rows, following, threads[1] if lanes > 1 else following)),
                 self._after.valid.eq(1),
                 self._after.slot.eq(warp.slot),
                 self._after.index.eq(warp.index + 1),
             ]
-            with m.If(x_ends):
-                m.d.sync += at.y.eq(Mux(y_ends, 0, at.y + 1))
-                with m.If(y_ends):
-                    m.d.sync += at.z.eq(at.z + 1)
+            with m.If(rows):
+                m.d.sync += mask.word_select(line, lanes).eq(inside)
+            with m.Else():
+                m.d.sync += mask.bit_select(lane, 1).eq(inside[0])
+        with m.Else():
+            m.d.sync += lane.eq(0)
+        return over
+
+    def _positions(self, m: Module) -> list[data.View]:
+        """Positions of the next `lanes` + 1 threads. Valid for those that are in the line of the
+        first one or in the next line."""
+        at, (width, height, _) = self._at, self._size
+        below, ends = Signal(thread, name="next_line"), at.y + 1 == height
+        m.d.comb += [below.y.eq(Mux(ends, 0, at.y + 1)), below.z.eq(at.z + ends)]
+        positions = []
+        for count in range(self._config.lanes + 1):
+            one, beyond = Signal(thread, name=f"thread_{count}"), at.x + count - width
+            with m.If(beyond < 0):
+                m.d.comb += [one.eq(at), one.x.eq(at.x + count)]
+            with m.Else():
+                m.d.comb += [one.eq(below), one.x.eq(beyond)]
+            positions.append(one)
+        return positions
