@@ -23,6 +23,7 @@ _LAUNCHES = assemble("""
     ldc   r9, [12]
     mov   r12, 0
     mov   r13, 1
+    mov   r14, 0            # the clock is read from the cache line of `launch`
     s2r   r0, clock
 next:
     launch r6, [r2]
