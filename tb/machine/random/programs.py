@@ -295,7 +295,8 @@ class _Maker:
         if others:
             other = self.numbers.choice(others)
             count = self.numbers.randint(1, other.signals)
-            buffer = Pushbuffer().acquire(self._signal_slot(other), count, SemOp.ACQ_CIRC_GEQ)
+            place, switch = self._signal_slot(other), self.numbers.random() < 0.7
+            buffer = Pushbuffer().acquire(place, count, SemOp.ACQ_CIRC_GEQ, switch=switch)
             self._add(program, buffer)
 
     def _host_method(self, program: Program) -> None:

@@ -29,6 +29,12 @@ def test_random_programs(simulator: str, size: str):
     _run("cocotb_random", simulator, size, rounds, commands)
 
 
+def test_random_lists(simulator: str):
+    """Random programs are correct while the runlist changes."""
+    rounds, commands = (3, 600) if simulator == "verilator" else (1, 60)
+    _run("cocotb_lists", simulator, "default", rounds, commands)
+
+
 def test_malformed_programs(simulator: str):
     """Random, truncated and mutated pushbuffers and rings never hang the machine."""
     rounds, commands = (6, 120) if simulator == "verilator" else (1, 60)
@@ -41,6 +47,13 @@ def test_malformed_programs(simulator: str):
 def test_soak(simulator: str, size: str):
     """A hundred rounds of programs."""
     _run("cocotb_random", simulator, size, 100, 900)
+
+
+@pytest.mark.soak
+@ON_VERILATOR
+def test_lists_soak(simulator: str):
+    """Sixty rounds of programs while the runlist changes."""
+    _run("cocotb_lists", simulator, "default", 60, 900)
 
 
 @pytest.mark.soak
