@@ -27,16 +27,15 @@ from signalbox.tb.benchmarks.sharing import (
     TIMELINE,
     WAYS,
     Application,
-    Residence,
     example_key,
     idle_key,
     key,
-    residences,
     settings,
     timeline,
     use,
 )
 from signalbox.tb.simulation.machine import SimMachine
+from signalbox.tb.simulation.residents import Residence, residences
 from signalbox.tb.simulation.trace import BlockStopped, Event
 from signalbox.tb.simulation.trace_file import TraceFile
 

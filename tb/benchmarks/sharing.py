@@ -1,7 +1,7 @@
 """Many applications: all in one universal context, and each in its own context, in turn
 (SHARE-11)."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -9,8 +9,7 @@ from signalbox.driver.kernels.timing import TimingTask
 from signalbox.driver.server.settings import ServerSettings
 from signalbox.tb.benchmarks.compute_machine import MACHINE
 from signalbox.tb.benchmarks.plots import Panel, save_plot
-from signalbox.tb.simulation.residents import Residents
-from signalbox.tb.simulation.trace import Event, TaskOpened, WarpStarted
+from signalbox.tb.simulation.residents import Residence
 
 __all__ = [
     "CASES",
@@ -22,13 +21,11 @@ __all__ = [
     "TIMELINE",
     "WAYS",
     "Application",
-    "Residence",
     "example_key",
     "idle_key",
     "key",
     "keys",
     "plot",
-    "residences",
     "settings",
     "table",
     "timeline",
@@ -138,32 +135,6 @@ def keys() -> list[str]:
 
 
 # -- trace -----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Residence:
-    """A warp on an SM, in cycles; `asid`: of its task."""
-
-    asid: int
-    sm: int
-    began: int
-    ended: int
-
-
-def residences(events: Iterable[Event]) -> Iterator[Residence]:
-    """Times during which warps were on SMs. Raises `AssertionError` for warps without an end."""
-    rows: dict[int, int] = {}
-    owners: dict[tuple[int, int], int] = {}
-    residents = Residents()
-    for event in events:
-        match event:
-            case TaskOpened(_, row, asid):
-                rows[row] = asid
-            case WarpStarted(_, sm, warp, row):
-                owners[sm, warp] = rows[row]
-        for one in residents.take(event):
-            yield Residence(owners[one.sm, one.warp], one.sm, one.cycle, event.cycle)
-    assert not residents.there, residents.there
 
 
 def use(found: Sequence[Residence], span: int) -> int:

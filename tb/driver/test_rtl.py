@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from signalbox.hw.config import Config
 from signalbox.hw.top import Signalbox
 from signalbox.tb.simulation.sizes import COMPUTE, NESTED, SAVING, SIZES
 from signalbox.tb.simulation.top import simulate_top
@@ -55,6 +56,24 @@ def test_compute(simulator: str) -> None:
         simulator=simulator,
         name="driver-compute",
         minimum=29,
+    )
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        pytest.param(COMPUTE, id="compute"),
+        pytest.param(SAVING, id="saving", marks=pytest.mark.nightly),
+    ],
+)
+def test_sharing(simulator: str, config: Config) -> None:
+    """Applications of a server share the SMs, or take turns."""
+    simulate_top(
+        Signalbox(config),
+        "signalbox.tb.driver.cocotb_sharing",
+        simulator=simulator,
+        name="driver-sharing",
+        minimum=2,
     )
 
 

@@ -1,10 +1,18 @@
 """Warps on the SMs, reconstructed from a trace."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
-from signalbox.tb.simulation.trace import BlockStop, BlockStopped, Event, WarpEnded, WarpStarted
+from signalbox.tb.simulation.trace import (
+    BlockStop,
+    BlockStopped,
+    Event,
+    TaskOpened,
+    WarpEnded,
+    WarpStarted,
+)
 
-__all__ = ["Residents"]
+__all__ = ["Residence", "Residents", "residences"]
 
 
 class Residents:
@@ -35,3 +43,29 @@ class Residents:
                     del self.there[one.sm, one.warp]
                 return warps
         return []
+
+
+@dataclass(frozen=True)
+class Residence:
+    """A warp on an SM, in cycles; `asid`: of its task."""
+
+    asid: int
+    sm: int
+    began: int
+    ended: int
+
+
+def residences(events: Iterable[Event]) -> Iterator[Residence]:
+    """Times during which warps were on SMs. Raises `AssertionError` for warps without an end."""
+    rows: dict[int, int] = {}
+    owners: dict[tuple[int, int], int] = {}
+    residents = Residents()
+    for event in events:
+        match event:
+            case TaskOpened(_, row, asid):
+                rows[row] = asid
+            case WarpStarted(_, sm, warp, row):
+                owners[sm, warp] = rows[row]
+        for one in residents.take(event):
+            yield Residence(owners[one.sm, one.warp], one.sm, one.cycle, event.cycle)
+    assert not residents.there, residents.there
