@@ -89,8 +89,10 @@ class TicketArbiter(wiring.Component):
 
     Members
     -------
-    ask, drop, over, refused : see `Tickets`; a turn may begin for a channel that has just dropped
-        it.
+    ask : in, strobe, as of `Tickets`.
+    drop : in, strobe, as of `Tickets`; a turn may begin for a channel that has just dropped it.
+    over : out, per channel, as of `Tickets`.
+    refused : out, per channel, as of `Tickets`.
     waiting : out, per channel, its turn has not begun.
     choice : in, one-hot, channel whose turn shall begin, or 0; ignored unless the channel waited in
         the previous cycle.

@@ -107,7 +107,7 @@ class MemorySystem(wiring.Component):
         virtual = range(FIRST_CLIENT, FIRST_CLIENT + self._clients)
         m.d.comb += [
             maintenance.done.eq(mmu.done),
-            maintenance.older.eq(older.some),
+            maintenance.older.eq(older.pending),
             recorder.binds.eq(maintenance.binds),
             recorder.time.eq(self.time),
             self.fault.valid.eq(fabric.fault.valid & fabric.fault.ready),

@@ -11,8 +11,7 @@ class OutstandingBursts(wiring.Component):
     """Tracks bursts accepted up to and including the cycle of the last invalidation.
 
     Bursts of a port end in order, so a count per port is enough. A burst older than an earlier
-    invalidation is older than the last one, too. `some` stays high until all have ended; it lags by
-    3 cycles, and is 1 in the two cycles after the event.
+    invalidation is older than the last one, too.
 
     Parameters
     ----------
@@ -21,15 +20,21 @@ class OutstandingBursts(wiring.Component):
 
     Members
     -------
-    taken : in, strobe per port: a burst was accepted.
-    ended : in, strobe per port: a burst has ended.
-    event : in, strobe: an invalidation takes effect.
-    some : out, an older burst is outstanding.
+    taken : in, `ports` bits, strobes: a burst was accepted.
+    ended : in, `ports` bits, strobes: a burst has ended.
+    event : in, 1 bit, strobe: an invalidation takes effect.
+    pending : out, 1 bit, registered: an older burst is outstanding. It is 1 in the two cycles after
+        `event`, and falls 3 cycles after the last `ended`.
     """
 
     def __init__(self, ports: int, most: int) -> None:
         self._ports, self._most = ports, most
-        super().__init__({"taken": In(ports), "ended": In(ports), "event": In(1), "some": Out(1)})
+        super().__init__({
+            "taken": In(ports),
+            "ended": In(ports),
+            "event": In(1),
+            "pending": Out(1),
+        })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -42,7 +47,7 @@ class OutstandingBursts(wiring.Component):
             marked.eq(self.event),
             begun.eq(self.taken),
             over.eq(self.ended),
-            self.some.eq(self.event | marked | left.any()),
+            self.pending.eq(self.event | marked | left.any()),
         ]
         for port in range(self._ports):
             under_way, older, now = (

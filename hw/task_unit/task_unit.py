@@ -74,52 +74,57 @@ class TaskUnit(wiring.Component):
 
     Members
     -------
-    area : in, memory of the lists.
-    context : in, the running context.
-    active : in, its tasks may have slots (ASID-21). `context` and `active` change only while
+    area : in, a `list_area`: memory of the lists.
+    context : in, `context_bits` bits: the running context.
+    active : in, 1 bit: its tasks may have slots (ASID-21). `context` and `active` change only while
         `leave` and `empty` are 1, or before the first launch; `context` two cycles or more before
         `active` rises.
-    leave : in, all its tasks must give up their slots; at level WFI, once they have ended.
-    automatic : in, placement policy of tasks that leave the choice to the context (ASID-32).
-    level : in, how its tasks leave their slots (PREEMPT-1).
-    saves : in, its tasks may have blocks of lower priority stopped (PREEMPT-5), unless their QMD
-        says otherwise.
-    save_area : in, number of the first 4 KiB page of its save area; 0: none, no block is stopped.
-    channel : out, channel of the task that is being processed.
-    local : in, area of its local memory, one cycle later.
-    overdue : in, tasks with blocks on SMs must end early (TIMEOUT).
-    limit : in, strobe: slots that a context's tasks may hold. Tasks beyond a new limit keep their
-        slots until a task of higher priority waits: then tasks of lower priority are stopped until
-        it has a slot.
-    on : in, per channel: enabled. Tasks of other channels are killed.
-    kill_request : in, tasks to be killed; accepted when they have ended.
-    finishing : in, a task is being ended, `ended` included.
-    calm : in, no launch is in progress.
-    launch : in, a task action.
-    launched : out, strobe: result of the launch.
-    ended : out, a task whose blocks have all ended.
-    failed : out, a task that was given up.
-    lost : out, strobe: a task of a list could not be read, because system memory is broken; that
-        task is not reported otherwise, and a queue keeps its entry in the queue table.
-    port : out, the global logic controller.
-    kernel : out, kernel words for the SMs.
-    fault : in, strobe per row: a warp faulted.
-    kill : out, per row: its warps must end.
-    read : out, memory client.
-    write : out, memory client.
-    waiting : out, per context: one of its lists is not empty.
-    empty : out, no row is occupied and no task is on its way into one; stays 1 while `leave` is 1.
-    idle : out, like `empty`, and all lists are empty and no queue is open.
+    leave : in, 1 bit: all its tasks must give up their slots; at level WFI, once they have ended.
+    automatic : in, a `Policy`: placement of tasks that leave the choice to the context (ASID-32).
+    level : in, a `PreemptionLevel`: how its tasks leave their slots (PREEMPT-1).
+    saves : in, 1 bit: its tasks may have blocks of lower priority stopped (PREEMPT-5), unless their
+        QMD says otherwise.
+    save_area : in, `SAVE_PAGE_BITS` bits: number of the first 4 KiB page of its save area; 0: none,
+        no block is stopped.
+    channel : out, 6 bits, from a register: channel of the task that is being processed.
+    local : in, a `local_area`, one cycle later: its local memory.
+    overdue : in, 1 bit: tasks with blocks on SMs must end early (TIMEOUT).
+    limit : in, strobe, a `slot_limit`: slots that a context's tasks may hold. Tasks beyond a new
+        limit keep their slots until a task of higher priority waits: then tasks of lower priority
+        are stopped until it has a slot.
+    on : in, 1 bit per channel: enabled. Tasks of other channels are killed.
+    kill_request : in, stream of `kill_request`: tasks to be killed; accepted when they have ended.
+    finishing : in, 1 bit: a task is being ended, `ended` included.
+    calm : in, 1 bit: no launch is in progress.
+    launch : in, stream of `task_launch`.
+    launched : out, a `task_launched`: result of the launch.
+    ended : out, stream of `task_ended`: a task whose blocks have all ended.
+    failed : out, stream of `task_failure`: a task that was given up.
+    lost : out, 1 bit, strobe: a task of a list could not be read, because system memory is broken;
+        that task is not reported otherwise, and a queue keeps its entry in the queue table.
+    port : out, a `GlobalPort`: the global logic controller.
+    kernel : out, strobe, a `kernel_word`, for the SMs.
+    fault : in, 1 bit per row, strobes: a warp faulted.
+    kill : out, 1 bit per row: its warps must end.
+    read : out, a `ReadPort`: memory client.
+    write : out, a `WritePort`: memory client.
+    waiting : out, 1 bit per context: one of its lists is not empty.
+    empty : out, 1 bit, registered: no row is occupied and no task is on its way into one; stays 1
+        while `leave` is 1.
+    idle : out, 1 bit, registered: like `empty`, and all lists are empty and no queue is open.
 
     With nested launches
     --------------------
-    nesting : in, depth of the deepest kernels of the running context; 0 or 1: none can launch.
-    ends : in, strobe: `TaskEnd` takes a task.
-    block : out, with `launched` of a CHILD: the family of the launching block from now on.
-    parent : out, with `launched` of a CHILD: page of the QMD of the launching kernel.
-    disowned : out, number in the kernel tree of a child that was refused after its birth.
-    tree : out, the kernel tree, for births.
-    told : in, strobe: an event of the kernel tree.
+    nesting : in, `DEPTH_BITS` bits: depth of the deepest kernels of the running context; 0 or 1:
+        none can launch.
+    ends : in, 1 bit, strobe: `TaskEnd` takes a task.
+    block : out, a `block_family`, with `launched` of a CHILD: the family of the launching block
+        from now on.
+    parent : out, 32 bits, with `launched` of a CHILD: page of the QMD of the launching kernel.
+    disowned : out, stream of `nested_bits` bits: number in the kernel tree of a child that was
+        refused after its birth.
+    tree : out, stream of `tree_request`: the kernel tree, for births.
+    told : in, strobe, a `tree_event`: an event of the kernel tree.
 
     Attributes
     ----------

@@ -55,7 +55,7 @@ class OutstandingBurstsProof(Proof):
         with m.If(chosen):
             m.d.comb += Assert(ahead < Mux(which, counts[1], counts[0]))
         with m.If(chosen & old):
-            m.d.comb += Assert(older.some)
+            m.d.comb += Assert(older.pending)
 
         # Events of a cycle are counted in the next one.
         counted = Signal()
@@ -71,7 +71,7 @@ class OutstandingBurstsProof(Proof):
         rests = ~event & (counts[0] == 0) & (counts[1] == 0)
         m.d.sync += quiet.eq(Mux(rests, Mux(quiet == 3, 3, quiet + 1), 0))
         with m.If(quiet == 3):
-            m.d.comb += Assert(~older.some)
+            m.d.comb += Assert(~older.pending)
         m.d.comb += [Cover(chosen & counted & (ahead == 1)), Cover((quiet == 3) & (taken != 0))]
 
     def _bursts(self, m: Module, inside: Inside, port: int, taken: Signal, ended: Signal) -> Signal:

@@ -118,7 +118,13 @@ _CAUSES = {
 
 
 class HeaderCheck(wiring.Component):
-    """Refusal of a dword when taken as a header; combinational."""
+    """Refusal of a dword when taken as a header.
+
+    Members
+    -------
+    dword : in, 32 bits.
+    refusal : out, a `Refusal`, NONE for a legal header; combinational.
+    """
 
     dword: In(32)
     refusal: Out(Refusal)

@@ -40,32 +40,34 @@ __all__ = ["Execute"]
 class Execute(wiring.Component):
     """Executes the held method of the served channel; its parts own the state set by methods.
 
-    Outcomes are combinational from registers. An operation on an on-chip semaphore takes several
-    cycles, and a control method two; `progress.busy` is 1 meanwhile.
+    Outputs are combinational from registers, in the cycle of the method. An operation on an on-chip
+    semaphore takes several cycles, and a control method two; `progress.busy` is 1 meanwhile.
 
     Members
     -------
-    service : in, the served channel.
-    progress : out, outcome of its method.
-    control : in, writes of channel registers (`setting`).
-    time : in, `present_time`.
-    on_chip : in, `zero` flags and number of the counting semaphores.
-    engines : in, copy engines, as each channel finds them.
-    tasks : in, channels that have outstanding tasks.
-    activity : in, whether nothing is outstanding (`all_idle`).
-    slices : out, the served channel's slice, for the scheduler.
-    copies : out, copies and reservations, for the copy launcher.
-    acquires : out, waits for on-chip semaphores.
-    timer : out, time-outs and retries.
-    semaphore : out, the semaphore unit, for on-chip operations.
-    in_memory : out, semaphores in memory.
-    reference : out, write-back of REF.
-    barrier, invalidation, compute : out, waits of control methods.
-    waits : out, waits that methods have begun, for parking.
-    group : out, time-slice group of the channel, for the runlist.
-    reports : out, methods that concern the channel registers.
-    notify : out, strobe: NON_STALL_INTERRUPT of `channel`.
-    ignored : out, strobe: a compute method without effect in this design is executed.
+    service : in, a `Service`: the served channel.
+    progress : out, a `Progress`: outcome of its method.
+    control : in, a `ChannelControl`: writes of channel registers (`setting`).
+    time : in, a `present_time`.
+    on_chip : in, an `OnChipStatus`: `zero` flags and number of the counting semaphores.
+    engines : in, an `EngineStatus`: copy engines, as each channel finds them.
+    tasks : in, an `OutstandingTasks`: channels that have outstanding tasks.
+    activity : in, an `Activity`: whether nothing is outstanding (`all_idle`).
+    slices : out, a `SlicePort`: the served channel's slice, for the scheduler.
+    copies : out, a `CopyRequests`: copies and reservations, for the copy launcher.
+    acquires : out, an `AcquirePort`: waits for on-chip semaphores.
+    timer : out, a `TimerPort`: time-outs and retries.
+    semaphore : out, a `SemaphorePort`: the semaphore unit, for on-chip operations.
+    in_memory : out, a `MemorySemaphorePort`: semaphores in memory.
+    reference : out, a `ReferencePort`: write-back of REF.
+    barrier : out, a `BarrierPort`: waits of WFI with scope ALL.
+    invalidation : out, an `InvalidationPort`: waits of MEM_OP.
+    compute : out, a `ComputeMethodPort`: waits of compute methods.
+    waits : out, a `MethodWaits`: waits that methods have begun, for parking.
+    group : out, a `GroupPort`: time-slice group of the channel, for the runlist.
+    reports : out, a `MethodReports`: methods that concern the channel registers.
+    notify : out, a `channel_event`: NON_STALL_INTERRUPT of `channel`.
+    ignored : out, 1 bit, strobe: a compute method without effect in this design is executed.
     """
 
     def __init__(self, config: Config) -> None:

@@ -23,13 +23,14 @@ class SlicePort(wiring.Signature):
 
     Members
     -------
-    candidate : in, strobe: `channel` is likely the next target, early; never the floor's holder.
-    spent : in, the served channel has the floor and a running copy, but its slice is over, and a
-        cycle ago another channel could proceed or lacked only an engine: no further copy may start
-        behind the running one (COPY-6, COPY-8).
-    give_up : out, strobe: the served channel yields the rest of its slice.
-    reserves : out, strobe: the served channel reserves an engine.
-    launches : out, strobe: the served channel starts a copy.
+    candidate : in, a `channel_event`, combinational: `channel` is likely the next target, early;
+        never the floor's holder.
+    spent : in, 1 bit, combinational: the served channel has the floor and a running copy, but its
+        slice is over, and a cycle ago another channel could proceed or lacked only an engine: no
+        further copy may start behind the running one (COPY-6, COPY-8).
+    give_up : out, 1 bit, strobe: the served channel yields the rest of its slice.
+    reserves : out, 1 bit, strobe: the served channel reserves an engine.
+    launches : out, 1 bit, strobe: the served channel starts a copy.
     """
 
     def __init__(self, config: Config) -> None:
@@ -47,15 +48,15 @@ class ChoicePort(wiring.Signature):
 
     Members
     -------
-    target : in, number of the channel to serve next; early.
-    found : in, there is a target.
-    take : out, strobe: the target is taken.
-    taken : out, strobe, one cycle after `take`.
-    leave : in, registered: from the state of the previous cycle, the served channel must let go
-        between two methods. In this cycle it may decide no acquire, and start no copy unless
+    target : in, `channel_bits` bits, combinational: number of the channel to serve next; early.
+    found : in, 1 bit, combinational: there is a target.
+    take : out, 1 bit, strobe: the target is taken.
+    taken : out, 1 bit, strobe, one cycle after `take`.
+    leave : in, 1 bit, registered: from the state of the previous cycle, the served channel must let
+        go between two methods. In this cycle it may decide no acquire, and start no copy unless
         `stay`.
-    stay : in, registered: it has passed an acquire of its next copy, and continues until that copy
-        or another acquire (COPY-13), for at most `PATIENCE` cycles.
+    stay : in, 1 bit, registered: it has passed an acquire of its next copy, and continues until
+        that copy or another acquire (COPY-13), for at most `PATIENCE` cycles.
     """
 
     def __init__(self, config: Config) -> None:
@@ -74,8 +75,8 @@ class Floor(wiring.Signature):
 
     Members
     -------
-    valid : out, a channel has the floor.
-    channel : out, its number; valid with `valid`.
+    valid : out, 1 bit, registered: a channel has the floor.
+    channel : out, `channel_bits` bits, registered: its number; valid with `valid`.
     """
 
     def __init__(self, config: Config) -> None:
@@ -90,16 +91,17 @@ class Scheduler(wiring.Component):
 
     Members
     -------
-    parked : in, channels that are `ready`, and those that are `wanting` an engine alone.
-    turns : in, channels that have a turn. The served channel must let go in the cycle after it has
-        none.
-    engines : in, copies and reservations (`copying`, `keeping`).
-    arrivals : in, arrival of each channel's head command.
-    served : in, the served channel.
-    choice : in, the method pipeline.
+    parked : in, a `Parked`: channels that are `ready`, and those that are `wanting` an engine
+        alone.
+    turns : in, a `Turns`: channels that have a turn. The served channel must let go in the cycle
+        after it has none.
+    engines : in, an `EngineStatus`: copies and reservations (`copying`, `keeping`).
+    arrivals : in, an `ArrivalOrder`: arrival of each channel's head command.
+    served : in, a `Served`: the served channel.
+    choice : in, a `ChoicePort`: the method pipeline.
     slice : in, 32 bits: slice of the channel taken, in cycles, with `choice.taken`; 0 counts as 1.
-    client : in, the execution of methods.
-    floor : out, the channel that has the floor.
+    client : in, a `SlicePort`: the execution of methods.
+    floor : out, a `Floor`: the channel that has the floor, from the cycle after `choice.take`.
     """
 
     def __init__(self, config: Config) -> None:

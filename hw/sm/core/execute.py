@@ -39,22 +39,23 @@ class Execute(wiring.Component):
 
     Members
     -------
-    i : in, stream of instructions; a memory instruction only if there is room for its rows.
-    pause : in, no row may start in this cycle, so that a later cycle has no result.
-    look : out, registers of a row, a `register_look`.
-    dest : in, location of its fourth register, 1 cycle later.
-    fresh : in, the fourth register has not been marked, 2 cycles later.
-    words : in, values of the first three, 2 cycles later: 32 bits per lane.
-    write : out, write `result`.
-    cover : out, write 0 to the lanes outside of its mask.
-    mark : out, mark the register of `result` as written.
-    result : out, a pipeline result, a `result_row`.
-    threads : out, a row of threads.
-    thread : in, their positions in the block, 1 cycle later.
-    row : out, rows of memory instructions (`shared`: on shared memory) and of LAUNCH (`launch`);
-        always accepted.
-    retired : out, completed instructions; memory instructions complete later.
-    ahead : out, the warp of `retired`, 1 cycle earlier.
+    i : in, stream of `instruction`; a memory instruction only if there is room for its rows.
+    pause : in, 1 bit: no row may start in this cycle, so that a later cycle has no result.
+    look : out, a `register_look`: registers of the row that starts.
+    dest : in, `dest_bits` bits, 1 cycle later: location of its fourth register.
+    fresh : in, 1 bit, 2 cycles later: the fourth register has not been marked.
+    words : in, 3 values of 32 bits per lane, 2 cycles later: the first three registers.
+    write : out, 1 bit, 7 cycles later, as the next three: write `result`.
+    cover : out, 1 bit: write 0 to the lanes outside of its mask.
+    mark : out, 1 bit: mark the register of `result` as written.
+    result : out, a `result_row`: words of the row.
+    threads : out, a `thread_look`: a row of threads.
+    thread : in, a `thread` per lane, 1 cycle later: their positions in the block.
+    row : out, strobe, an `access_row`, 7 cycles after the row starts: a row of a memory instruction
+        (`shared`: on shared memory) or of LAUNCH (`launch`); always accepted.
+    retired : out, a `retired`, 8 cycles after the last row starts: a completed instruction; memory
+        instructions complete later.
+    ahead : out, a `warp_place`: the warp of `retired`, 1 cycle earlier.
     """
 
     def __init__(self, config: Config) -> None:

@@ -77,32 +77,32 @@ class Fetch(wiring.Component):
 
     Members
     -------
-    pick : in, the picked warp.
-    admit : out, a warp may be picked.
+    pick : in, a `warp_event`: the picked warp.
+    admit : out, 1 bit: a warp may be picked.
     at : in, `warp_place` of the picked warp, 1 cycle later.
     kill : in, per kernel row: execute nothing more.
     dying : in, per warp: execute nothing more.
     over : in, per warp: execute nothing more, since it had ended before its block was saved.
     stopped : in, per block slot: execute nothing more, save the warp.
-    row : out, number of a kernel row.
+    row : out, `row_bits` bits: number of a kernel row.
     traits : in, `kernel_traits` of its kernel, 1 cycle later.
     ask : out, a constant buffer, a `buffer_look`.
     buffer : in, its address and size, 1 cycle later.
     look : out, a kernel word, a `word_look`.
     word : in, its value, 32 bits, 1 cycle later.
-    slot : out, number of a block slot.
-    block : in, position of its block, 1 cycle later.
+    slot : out, `block_bits` bits: number of a block slot.
+    block : in, `coordinates`, 1 cycle later: position of its block.
     room : in, per unit: room for one more instruction.
     reserve : out, strobe: the room is used.
     children : in, with nested launches; per block slot: has children that are not complete.
     child_failed : in, with nested launches; per block slot: a child that is complete has failed,
         see `SmPort`.
     outcome : out, outcome of a picked warp.
-    last : out, reason for its end, if it ends.
-    o : out, stream of instructions.
+    last : out, `last_words`: reason for its end, if it ends.
+    o : out, stream of `instruction`.
     drop : in, invalidate the lines of a row.
-    program : out, port of the program cache: `request` and `beat` for its fills; `open`: no fill is
-        outstanding.
+    program : out, port of the program cache: `request`, a stream of `core_request`, and `beat`, a
+        strobe with a `read_beat`, for its fills; `open`, 1 bit: no fill is outstanding.
     constants : out, port of the constant cache, with the same members.
     """
 

@@ -33,17 +33,20 @@ class LoadStoreUnit(wiring.Component):
 
     Members
     -------
-    room : out, there is room for one more instruction.
-    reserve : in, strobe: the room is used.
-    row : in, strobe: a row of an instruction with reserved room, an `access_row`.
-    local : in, local memory of the kernel of the arriving row, a `local_part`, one cycle later.
+    room : out, 1 bit: there is room for one more instruction; from the cycle after `reserve`
+        without the room that it used.
+    reserve : in, 1 bit, strobe: the room is used.
+    row : in, strobe, an `access_row`: a row of an instruction with reserved room.
+    local : in, a `local_part`, one cycle after `row`: local memory of the row's kernel.
     ask : out, stream of `core_request`: reads of one beat.
-    beat : in, strobe: their beats, see `read_beat`.
+    beat : in, strobe, a `read_beat`: a beat of these, in order.
     request : out, stream of `core_request`: writes of one beat.
-    data : out, stream of `write_beat`.
-    done : in, stream of their responses, each a `MemoryStatus`.
-    result : out, loaded words; arbitrary after a failed access, as its warp executes nothing more.
-    ends : out, completed instructions: loads, stores.
+    data : out, stream of `write_beat`: the beat of each, in order.
+    done : in, stream of `MemoryStatus`: the response to each, in order.
+    result : out, stream of `result_row`: loaded words; arbitrary after a failed access, as its warp
+        executes nothing more.
+    ends : out, two streams of `completion`, of loads and of stores, from registers: one cycle after
+        the last result of a load is taken, or the last response of a store.
     """
 
     def __init__(self, config: Config) -> None:
