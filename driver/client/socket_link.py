@@ -27,6 +27,7 @@ from signalbox.driver.protocol.messages import (
     encode_call,
 )
 from signalbox.driver.protocol.shutdown import shut_down
+from signalbox.driver.protocol.user import user_of
 
 __all__ = ["MappedMemory", "SocketLink", "ask_status", "connect", "listens"]
 
@@ -131,9 +132,13 @@ def _ask(socket: Socket, request: Request) -> Result:
 
 def _open(path: Path) -> Socket:
     try:
-        return Client(str(path), "AF_UNIX")
+        socket = Client(str(path), "AF_UNIX")
     except OSError as error:
         raise ServerError(f"no server at {path}: {error.strerror or error}") from error
+    if (owner := user_of(socket)) != os.geteuid():
+        socket.close()
+        raise ServerError(f"the server at {path} is of user {owner}, not {os.geteuid()}")
+    return socket
 
 
 def listens(path: Path) -> bool:

@@ -1,7 +1,6 @@
 """Start of a server by its first client."""
 
 import fcntl
-import os
 import subprocess
 import sys
 import threading
@@ -10,10 +9,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection as Socket
 from pathlib import Path
-from typing import IO
 
 from signalbox.driver.client.socket_link import MappedMemory, connect, listens
-from signalbox.driver.protocol.beside import beside
+from signalbox.driver.protocol.beside import beside, opened
 from signalbox.driver.protocol.errors import ServerError
 from signalbox.driver.protocol.messages import Welcome
 
@@ -52,7 +50,7 @@ def _ensure(path: Path, options: Sequence[str]) -> None:
     """Return once a server listens. Raises `ServerError`."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _opened(beside(path, "starting")) as lock:
+        with opened(beside(path, "starting")) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not listens(path):
                 _start(path, options)
@@ -60,17 +58,11 @@ def _ensure(path: Path, options: Sequence[str]) -> None:
         raise ServerError(f"the server could not be started: {error}") from error
 
 
-def _opened(path: Path) -> IO[str]:
-    """Open a file, created empty for this user alone if missing; a symbolic link is refused."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    return open(os.open(path, flags, 0o600), "r+")
-
-
 def _start(path: Path, options: Sequence[str]) -> None:
     printed = beside(path, "output")
     print(f"starting a server; what it prints is in {printed}", file=sys.stderr, flush=True)
     command = [sys.executable, "-m", "signalbox", "serve", "--socket", str(path), "--until-left"]
-    with _opened(printed) as output:
+    with opened(printed) as output:
         output.truncate()
         server = subprocess.Popen(
             [*command, *options],

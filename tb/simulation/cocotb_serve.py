@@ -11,6 +11,7 @@ from pathlib import Path
 
 import cocotb
 
+from signalbox.driver.protocol.beside import opened
 from signalbox.driver.server.journal import Journal
 from signalbox.driver.server.server import Server, Stop
 from signalbox.driver.server.settings import ServerSettings
@@ -37,7 +38,8 @@ async def serve(dut):
     server = await Server.open(machine, settings, inbox, cocotb.start_soon, journal)
     before = await holdings(server)
     listener = SocketServer(Path(job["socket"]), inbox, memory)
-    Path(job["process"]).write_text(str(os.getpid()))
+    with opened(Path(job["process"])) as process:
+        process.write(str(os.getpid()))
     if job["until_left"]:
         _give_up(server, inbox)
     logging.getLogger("signalbox.server").info("listening at %s", job["socket"])
@@ -70,7 +72,9 @@ def _give_up(server: Server, inbox: SocketInbox) -> None:
 def _log(file: str) -> None:
     """Write the server's log to a file."""
     log = logging.getLogger("signalbox.server")
-    handler = logging.FileHandler(file)
+    stream = opened(Path(file))
+    stream.seek(0, os.SEEK_END)
+    handler = logging.StreamHandler(stream)
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
     log.addHandler(handler)
     log.setLevel(logging.INFO)

@@ -6,6 +6,7 @@ import copy
 import os
 import pickle
 import random
+import re
 import signal
 import socket
 import stat
@@ -37,6 +38,9 @@ from signalbox.driver.protocol.messages import (
 from signalbox.driver.server.sockets import _CONNECTIONS
 from signalbox.tb.driver.compute_bodies import addition, check
 from signalbox.tb.driver.server.processes import Running, server, succeed
+from signalbox.tb.folders import ROOT
+from signalbox.tb.reports.serve import main as serve_main
+from signalbox.tb.reports.server_status import main as status_main
 from signalbox.tb.simulation.runner import choose_seed
 
 MOST_UNREAD = 8 << 20
@@ -409,6 +413,76 @@ def test_only_its_user(tmp_path: Path):
         second = subprocess.run(command, capture_output=True, text=True, input="", check=False)
         assert second.returncode and "in use" in second.stderr
         succeed([running.start(1, 1)])
+
+
+def test_server_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A client does not use a server that another user has started at its path."""
+    with server(tmp_path) as running:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+            for ask in (ask_status, lambda path: asyncio.run(Device.open(path))):
+                with pytest.raises(ServerError, match=r"is of user \d+, not \d+"):
+                    ask(running.path)
+        succeed([running.start(1, 1)])
+
+
+def test_folder_of_the_socket(tmp_path: Path):
+    """A missing folder is created for the user alone, whatever the umask; in one that exists, the
+    socket is still the user's own."""
+    before = os.umask(0)
+    try:
+        with server(tmp_path / "missing") as running:
+            folder = running.path.parent
+            assert [stat.S_IMODE(one.stat().st_mode) for one in (folder, running.path)] == [
+                0o700,
+                0o600,
+            ]
+        (shared := tmp_path / "shared" / "server").mkdir(parents=True, mode=0o777)
+        with server(shared.parent) as running:
+            assert stat.S_IMODE(shared.stat().st_mode) == 0o777
+            assert stat.S_IMODE(running.path.stat().st_mode) == 0o600
+            assert {one.name for one in shared.iterdir()} == {"socket"}
+    finally:
+        os.umask(before)
+
+
+def test_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """An address is the path of a socket, relative to the current folder, with no other meaning of
+    a name."""
+    with server(tmp_path) as running:
+        monkeypatch.chdir(running.path.parent)
+
+        async def main() -> None:
+            device = await Device.open(running.path.name)
+            await device.close()
+            with pytest.raises(ServerError, match="no server at gpu: No such file or directory"):
+                await Device.open("gpu")
+
+        asyncio.run(main())
+        assert not Path("gpu").exists()
+
+
+def test_default_address(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """`signalbox serve` and `signalbox status` use the same socket, in the build folder."""
+    script = """
+from signalbox.tb.simulation.served_machine import SOCKET
+print(SOCKET)
+"""
+    for build in ("", str(tmp_path / "elsewhere")):
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=tmp_path,
+            env={**os.environ, "SIGNALBOX_BUILD": build, "PYTHONPATH": str(ROOT)},
+        )
+        folder = build or str(tmp_path / "sim_build")
+        assert done.stdout == f"{folder}/server/socket\n"
+    for command in (serve_main, status_main):
+        with pytest.raises(SystemExit):
+            command(["--help"])
+        assert re.search(r"--socket SOCKET\s+default: .*server/socket", capsys.readouterr().out)
 
 
 def test_no_server(tmp_path: Path):

@@ -1,9 +1,11 @@
 """Real processes on the RTL: `signalbox serve`, three applications, one of them killed (SHARE-7,
 SHARE-8, SHARE-10)."""
 
+import os
 import random
 import re
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -93,6 +95,8 @@ def test_processes(simulator: str, tmp_path: Path, scheduling: list[str]):
         listening(path, server)
         well = [application(path, seed, 3) for seed in range(2)]
         doomed = application(path, 9, 1000)
+        beside = [path.with_name(f"socket.{what}") for what in ("log", "pid")]
+        assert [stat.S_IMODE(os.stat(one).st_mode) for one in (path, *beside)] == [0o600] * 3
         while not re.search(r"'adds 9'.* [1-9]\d* +0$", ask_status(path), re.MULTILINE):
             time.sleep(0.1)  # until a task of it has ended
         doomed.send_signal(signal.SIGKILL)

@@ -12,13 +12,17 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from signalbox.driver.client.shared_machine import SharedMachine
+from signalbox.driver.client.spaces import ClientSpace
 from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.driver.device import Device, DeviceError
 from signalbox.driver.faults.channel_error import ChannelError
 from signalbox.driver.kernels.library import ENDLESS, SPIN
 from signalbox.driver.memory.physical import OutOfMemory
+from signalbox.hw.config import SLOT_BYTES
+from signalbox.hw.methods import Userd
 from signalbox.tb.driver.compute_bodies import addition, check
 
 __all__ = ["KINDS", "VISITS"]
@@ -77,6 +81,24 @@ async def stays_busy(device: Device, rng: random.Random) -> None:
         await stream.launch(SPIN, 1, 1, {"CYCLES": 20})
 
 
+def userd(device: Device) -> int:
+    """Virtual address of USERD of a client's first channel: behind the page of its ring."""
+    assert isinstance(device.space, ClientSpace)
+    return super(ClientSpace, device.space).upper + 4096
+
+
+async def reaches_out(device: Device, rng: random.Random) -> None:
+    """Writes to on-chip semaphores, and to GP_PUT of its own channel."""
+    stream, commands = await device.stream(), Pushbuffer()
+    for _ in range(8):
+        slot = device.info.window + SLOT_BYTES * rng.randrange(16)
+        commands.release(slot, rng.getrandbits(32), wfi=False)
+    commands.release(userd(device) + Userd.GP_PUT, rng.randrange(64), wfi=False)
+    await stream.submit(commands)
+    with suppress(ChannelError, TimeoutError):
+        await asyncio.wait_for(stream.synchronize(), rng.random())
+
+
 async def never_ends(device: Device, rng: random.Random) -> None:
     """Waits for a kernel without an end, on one SM or several."""
     stream = await device.stream()
@@ -92,9 +114,10 @@ VISITS: tuple[Visit, ...] = (
     faults,
     floods,
     stays_busy,
+    reaches_out,
 )
 
-_WEIGHTS = 6, 6, 4, 4, 1
+_WEIGHTS = 6, 6, 4, 4, 1, 2
 
 KINDS = {visit.__name__: visit for visit in (*VISITS, never_ends)}
 """Visits that a client can be killed amid."""
