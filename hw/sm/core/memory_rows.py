@@ -93,8 +93,10 @@ class MemoryRows(wiring.Component):
             first.eq(of_lowest(m, bad, [lane.va[:VA_BITS] for lane in lanes], "first_bad")),
             checked.va.eq(first),
         ]
-        for lane in range(len(lanes)):
-            m.d.comb += checked.row.lanes[lane].active.eq(lanes[lane].active & ~bad.any())
+        for before, after in zip(lanes, checked.row.lanes, strict=True):
+            m.d.comb += after.active.eq(before.active & ~bad.any())
+            if self._shared:  # the high words of offsets are those of any register
+                m.d.comb += after.va.eq(before.va[:32])
         if not self._shared:
             self._place(m, row, checked)
         with m.If(self._offsets(row)):

@@ -306,6 +306,20 @@ async def neighbouring_words_go_together(dut):
 
 
 @cocotb.test(**LIMIT)
+async def neighbouring_words_in_shared_memory(dut):
+    """Loads and stores of neighbouring words of shared memory take a cycle per row of lanes and at
+    most 40 more, although other registers differ between lanes."""
+    tb = await CoreTestbench(dut).start()
+    rounds, pairs, rows = 8, 4, 32 // CONFIG.lanes
+    body = "sts [r1], r0\nlds r4, [r1]\n" * pairs
+    text = f"shl r1, r0, 2\nmov r5, {rounds}\ntop: {body}sub r5, r5, 1\nbany r5, top"
+    await against_model(tb, {0: data_launch(text, 1, 1024)})
+    (span,) = tb.spans
+    dut._log.info(f"{(span.end - span.start) / (2 * pairs * rounds)} cycles per access")
+    assert span.end - span.start <= rounds * (2 * pairs + 2) * (rows + 40) + 500
+
+
+@cocotb.test(**LIMIT)
 async def highest_lane_wins(dut):
     """If active lanes store to the same word, the highest one wins, in memory and in shared
     memory."""
