@@ -12,7 +12,7 @@ from types import CodeType
 import pytest
 
 from signalbox.tb.folders import ROOT
-from signalbox.tb.tools.mutation.limits import TookTooLong
+from signalbox.tb.tools.mutation.limits import BuildTookTooLong, TookTooLong
 
 __all__ = ["FATES", "LEFT", "NOTICED", "NOT_BUILT", "of", "of_frames", "tell", "told"]
 
@@ -42,6 +42,8 @@ _COMPILE = ROOT / "tb/simulation/runner.py", "_compile"
 
 def of(failure: pytest.ExceptionInfo[BaseException]) -> str:
     """Fate of a mutant whose test ended with an exception."""
+    if isinstance(failure.value, BuildTookTooLong):
+        return "not built"
     if isinstance(failure.value, TookTooLong):
         return "time-out"
     return of_frames(entry.frame.code.raw for entry in failure.traceback)

@@ -1,8 +1,9 @@
 """Time limits of tests with a mutant, relative to the seconds that they take without one.
 
-Exporting and compiling a design is not counted, as many tests share a design: only the first takes
-that time. Environment: `SIGNALBOX_SECONDS` names a JSON file with the seconds of each test, which
-a run without a mutant writes.
+Builds, that is exports and compilations of designs, have a limit of their own, relative to the
+longest one without a mutant: many tests share a design, and only the first one builds it.
+Environment: `SIGNALBOX_SECONDS` names a JSON file with these seconds, which a run without a mutant
+writes.
 """
 
 import json
@@ -12,91 +13,107 @@ import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 __all__ = [
-    "PROPERTY",
+    "BuildTookTooLong",
     "TookTooLong",
-    "Watch",
+    "building",
     "keep",
     "known",
-    "limited",
     "of_all",
+    "of_build",
     "of_test",
+    "properties",
     "save",
-    "uncounted",
+    "testing",
 ]
 
-PROPERTY = "seconds without builds"
-"""Property of a test in pytest's reports."""
+_FACTOR = 4
+_SPARE, _BUILD_SPARE, _RUN_SPARE = 15, 300, 120
+_OWN_BUILDS = 3600
+"""Further seconds for all tests of a mutant that has builds of its own."""
 
-_SPARE, _FACTOR = 15, 4
-_BUILDS = 3600
-_COLLECTION = 120
+_TEST, _BUILD = "seconds", "longest build"
+"""Properties of a test in pytest's reports."""
 
 _kept: dict[str, float] = {}
-_watches: list["Watch"] = []
+"""Seconds of each test that has ended."""
+
+_builds: list[float] = []
+"""Seconds of the builds so far."""
 
 
 class TookTooLong(BaseException):
     """A test exceeded its limit. No code under test may catch it."""
 
 
-class Watch:
-    """Counts seconds, except those in `uncounted`, and raises `TookTooLong` once they exceed a
-    limit.
+class BuildTookTooLong(TookTooLong):
+    """A build exceeded its limit."""
+
+
+class _Watch:
+    """Counts seconds between `start` and `stop`, and raises `error` once they exceed a limit.
 
     Parameters
     ----------
     limit : in seconds; None: none.
     """
 
-    def __init__(self, limit: float | None) -> None:
-        self._limit = limit
-        self._counted = 0.0
-        self._since: float | None = None
-
-    @property
-    def seconds(self) -> float:
-        """Seconds counted so far."""
-        running = 0.0 if self._since is None else time.monotonic() - self._since
-        return self._counted + running
+    def __init__(self, limit: float | None, error: type[TookTooLong]) -> None:
+        self.seconds = 0.0
+        self._limit, self._error = limit, error
+        self._since = 0.0
 
     def start(self) -> None:
         self._since = time.monotonic()
         if self._limit is not None:
-            signal.signal(signal.SIGALRM, _raise)
-            signal.setitimer(signal.ITIMER_REAL, max(self._limit - self._counted, 0.001))
+            signal.signal(signal.SIGALRM, self._raise)
+            signal.setitimer(signal.ITIMER_REAL, max(self._limit - self.seconds, 0.001))
 
     def stop(self) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        self._counted, self._since = self.seconds, None
+        self.seconds += time.monotonic() - self._since
+
+    def _raise(self, *_: object) -> None:
+        raise self._error("the mutant keeps it from ending")
+
+
+_running: list[_Watch] = []
+"""The watch of the test, and that of a build within it. Only the last one runs."""
 
 
 @contextmanager
-def limited(limit: float | None) -> Generator[Watch]:
-    """Count the seconds of a block, and limit them."""
-    watch = Watch(limit)
-    _watches.append(watch)
+def testing(limit: float | None) -> Generator[_Watch]:
+    """The block is a test. The result has its `seconds`, without those of builds."""
+    with _watched(limit, TookTooLong) as watch:
+        yield watch
+
+
+@contextmanager
+def building(limit: float | None) -> Generator[None]:
+    """The block is a build within a test."""
+    with _watched(limit, BuildTookTooLong) as watch:
+        yield
+    _builds.append(watch.seconds)
+
+
+@contextmanager
+def _watched(limit: float | None, error: type[TookTooLong]) -> Generator[_Watch]:
+    watch = _Watch(limit, error)
+    if _running:
+        _running[-1].stop()
+    _running.append(watch)
     watch.start()
     try:
         yield watch
     finally:
         watch.stop()
-        _watches.remove(watch)
-
-
-@contextmanager
-def uncounted() -> Generator[None]:
-    """A block within that of `limited` whose seconds do not count."""
-    for watch in _watches:
-        watch.stop()
-    try:
-        yield
-    finally:
-        for watch in _watches:
-            watch.start()
+        _running.pop()
+        if _running:
+            _running[-1].start()
 
 
 def of_test(test: str) -> float | None:
@@ -105,32 +122,43 @@ def of_test(test: str) -> float | None:
     return None if seconds is None else _SPARE + _FACTOR * seconds
 
 
+def of_build() -> float:
+    """Limit of a build."""
+    return _BUILD_SPARE + _FACTOR * _read().get(_BUILD, 0.0)
+
+
 def of_all(seconds: Mapping[str, float], *, builds: bool) -> float:
     """Limit of a run of all tests, which has to end even if a mutant keeps pytest itself from
-    ending. `builds` : the mutant needs builds of its own."""
-    return _COLLECTION + _FACTOR * sum(seconds.values()) + _BUILDS * builds
+    ending. `builds` : the mutant has builds of its own."""
+    return _RUN_SPARE + _FACTOR * sum(seconds.values()) + _OWN_BUILDS * builds
 
 
-def known() -> dict[str, float]:
-    """Seconds of each test without a mutant, as far as known."""
-    file = Path(os.environ.get("SIGNALBOX_SECONDS", ""))
+def known(file: Path | None = None) -> dict[str, float]:
+    """Seconds of each test without a mutant, as far as known. `file` : default: that of the
+    environment."""
+    return _read(file).get(_TEST, {})
+
+
+def _read(file: Path | None = None) -> dict[str, Any]:
+    file = file or Path(os.environ.get("SIGNALBOX_SECONDS", ""))
     return json.loads(file.read_text()) if file.is_file() else {}
+
+
+def properties(watch: _Watch) -> list[tuple[str, object]]:
+    """Properties of a test that has ended, for `keep` in the process that gets all reports."""
+    return [(_TEST, watch.seconds), (_BUILD, max(_builds, default=0.0))]
 
 
 def keep(report: pytest.TestReport) -> None:
     """Keep the seconds of a test that has ended, for `save`."""
-    for name, value in report.user_properties:
-        if name == PROPERTY:
-            assert isinstance(value, float)
-            _kept[report.nodeid] = value
+    found = dict(report.user_properties)
+    if _TEST in found:
+        _kept[report.nodeid] = float(str(found[_TEST]))
+        _builds.append(float(str(found[_BUILD])))
 
 
 def save() -> None:
     """Write the kept seconds; with pytest-xdist, only the process that gets all reports does."""
     file = os.environ.get("SIGNALBOX_SECONDS")
     if file and "PYTEST_XDIST_WORKER" not in os.environ:
-        Path(file).write_text(json.dumps(_kept))
-
-
-def _raise(*_: object) -> None:
-    raise TookTooLong("the mutant keeps the test from ending")
+        Path(file).write_text(json.dumps({_TEST: _kept, _BUILD: max(_builds, default=0.0)}))

@@ -106,7 +106,7 @@ def _switch_hardware(active: str) -> None:
         return f"{sources(folder)} {active} {built}"
 
     def only_those_reached(*arguments: Any, **options: Any) -> str:
-        with limits.uncounted():
+        with limits.building(limits.of_build() if switch.ALIVE else None):
             text = exported(*arguments, **options)
         told = json.loads(text.rsplit(_MARK, 1)[1])
         for kind in _BY_DESIGN:
@@ -115,8 +115,8 @@ def _switch_hardware(active: str) -> None:
             pytest.skip("the mutant is not in this design")
         return text
 
-    def uncounted(recipe: Any) -> Path:
-        with limits.uncounted():
+    def limited_build(recipe: Any) -> Path:
+        with limits.building(limits.of_build() if switch.ALIVE else None):
             return build(recipe)
 
     def with_plusarg(*arguments: Any, plusargs: Sequence[str] = (), **options: Any) -> Path:
@@ -126,7 +126,7 @@ def _switch_hardware(active: str) -> None:
 
     export.Fragment = types.SimpleNamespace(get=with_number)  # type: ignore[assignment]
     export.verilog, exports._sources = with_module, with_mutants
-    exports.verilog, runner._build = only_those_reached, uncounted
+    exports.verilog, runner._build = only_those_reached, limited_build
     runner.simulate = with_plusarg
 
 
@@ -152,9 +152,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Fail a test that does not end because of a mutant."""
     limit = limits.of_test(item.nodeid) if switch.ALIVE else None
-    with limits.limited(limit) as watch:
+    with limits.testing(limit) as watch:
         result = yield
-    item.user_properties.append((limits.PROPERTY, watch.seconds))
+    item.user_properties += limits.properties(watch)
     return result
 
 

@@ -150,7 +150,7 @@ class _Campaign:
             kind, *numbers = line.split()
             reached[kind] |= set(map(int, numbers))
         self._base = _Baseline(
-            json.loads(self._seconds.read_text()),
+            limits.known(self._seconds),
             {kind: frozenset(of) for kind, of in reached.items()},
         )
         print(f"{self._unit.sources}: passed in {time.monotonic() - began:.0f} s")

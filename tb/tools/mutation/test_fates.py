@@ -74,34 +74,36 @@ def test_first_failure_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_time_out() -> None:
-    """A test over its limit is interrupted, even if it catches errors; builds do not count."""
+    """A test over its limit is interrupted, even if it catches errors. Builds do not count, but
+    have a limit, too."""
 
     def endless() -> None:
-        with limits.limited(0.2):
-            while True:
-                try:
-                    time.sleep(10)
-                except Exception:
-                    continue
+        while True:
+            try:
+                time.sleep(10)
+            except Exception:
+                continue
 
-    assert _fate(endless) == "time-out"
-    with limits.limited(0.2) as watch:
-        with limits.uncounted():
-            time.sleep(0.4)
-        assert watch.seconds < 0.2
+    def test(limit: float, build: Callable[[], object], rest: Callable[[], object]) -> None:
+        with limits.testing(limit):
+            with limits.building(0.5 if build is endless else None):
+                build()
+            rest()
+
+    test(2, lambda: time.sleep(2.5), int)
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
-    with pytest.raises(limits.TookTooLong), limits.limited(0.2):
-        with limits.uncounted():
-            pass
-        time.sleep(10)
+    assert _fate(lambda: test(0.5, int, endless)) == "time-out"
+    assert _fate(lambda: test(60, endless, int)) == "not built"
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
 
 
 def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They grow with the seconds without a mutant; unknown tests have none."""
     file = tmp_path / "seconds.json"
-    file.write_text(json.dumps({"a": 0.0, "b": 100.0}))
+    file.write_text(json.dumps({"seconds": {"a": 0.0, "b": 100.0}, "longest build": 10.0}))
     monkeypatch.setenv("SIGNALBOX_SECONDS", str(file))
     assert (limits.of_test("a"), limits.of_test("b")) == (15, 415)
     assert limits.of_test("c") is None
+    assert limits.of_build() == 340
     alone, with_builds = (limits.of_all(limits.known(), builds=one) for one in (False, True))
     assert 400 < alone < with_builds
