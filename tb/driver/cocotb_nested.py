@@ -253,6 +253,7 @@ async def next_in_the_stream(dut: Any) -> None:
     done, out = [await device.upload(np.zeros(4, np.uint32)) for _ in range(2)]
     grandchild = await stream.child(SPIN, 3, 64, {"CYCLES": 6000}, done=done)
     child = await stream.child(LEAVE, 1, 32, {"CHILD": grandchild})
+    assert isinstance(device.machine, SimMachine)
     trace = await TraceFile.open(device.machine)
     first = await stream.launch(LEAVE, 1, 32, {"CHILD": child})
     second = await stream.launch(READ, 1, 32, {"IN": done, "OUT": out})
@@ -275,6 +276,7 @@ async def urgent_family(dut: Any) -> None:
     stream's priority: they take the place of kernels of a lower one, none of whose blocks goes
     before theirs (example 6)."""
     device, stream = await device_of(dut, 2)
+    assert isinstance(device.machine, SimMachine)
     low, trace = await device.stream(), await TraceFile.open(device.machine)
     crowd = [await low.launch(SPIN, 9, 64, {"CYCLES": 3000}, overlap=True) for _ in range(6)]
     await device.machine.wait_cycles(4000)

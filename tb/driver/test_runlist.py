@@ -116,13 +116,14 @@ def test_pause_of_polls() -> None:
         for _ in range(2):
             device = await Device.open(fake, scheduling="runlist")
             assert fake.runlist.words["RUNLIST_ACQ_PRETEST"] == 8
-            for wanted, timeout, scale in (
+            cases: list[tuple[Any, int, int]] = [
                 (0, 0, 0),
                 (255, 255, 0),
                 (np.int64(511), 128, 2),
                 (800, 200, 2),
                 (255 << 15, 255, 15),
-            ):
+            ]
+            for wanted, timeout, scale in cases:
                 await device.runlist.pause_polls(wanted)
                 assert fake.runlist.words["RUNLIST_ACQ_PRETEST"] == scale << 12 | timeout
             for wrong in (-1, (255 << 15) + 1):

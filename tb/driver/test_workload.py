@@ -147,6 +147,7 @@ def test_examples_are_there():
     assert list(EXAMPLES) == [
         "eight-priorities",
         "fault-repair",
+        "flat",
         "many-sms",
         "nested",
         "never-ending",

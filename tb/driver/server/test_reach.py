@@ -67,9 +67,9 @@ def test_physical_copies(direction: str):
         buffer = attacker.space.at(await attacker.allocate(4096))
         for mode in (0, 1, 2):
             for pa in (*memory.values(), victim.memory.base):
-                places = {"dst": buffer, "src": buffer, direction: pa}
+                dst, src = (pa, buffer) if direction == "dst" else (buffer, pa)
                 commands = Pushbuffer().inc(4, CeMethod.SET_SRC_PHYS_MODE, mode, mode)
-                commands.copy(**places, size=64, **{f"{direction}_physical": 1})
+                commands.copy(dst, src, 64, None, **{f"{direction}_physical": 1})
                 await own.submit(commands)
                 with pytest.raises(ChannelError) as error:
                     await own.synchronize()

@@ -223,7 +223,7 @@ def test_files_of_a_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def simulated(*_: Any, env: dict[str, str], **__: Any) -> Path:
         job = json.loads(env[served_machine.JOB])
         files.extend([job["process"], job["log"]])
-        outcome = {"served": 0, "cycle": 0, "left": 0, "journal": []}
+        outcome = {"served": 0, "cycle": 0, "kept": {}, "journal": []}
         (tmp_path / served_machine.OUTCOME).write_text(json.dumps(outcome))
         return tmp_path
 

@@ -17,7 +17,7 @@ ARRIVALS = (0, 1, ROOM)
 """Pointers that come to a queue between two turns."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Queue:
     """An application's queue."""
 
