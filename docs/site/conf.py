@@ -63,6 +63,7 @@ Launches <docs/launches.md>
 Urgent kernels <docs/urgent-kernels.md>
 Small tasks <docs/small-tasks.md>
 Preemption <docs/preemption.md>
+Clean storage <docs/clean-storage.md>
 Nested launches <docs/nested.md>
 Nested and flat <docs/nested-flat.md>
 Priorities of parents <docs/nested-priorities.md>

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from signalbox.tb.benchmarks import (
+    clean,
     crowd,
     flat,
     latency,
@@ -53,7 +54,18 @@ def compare(measured: Mapping[str, int], names: list[str]) -> None:
         recorded |= measured
         known = [*ROWS]
         parts = (latency, translation, placement, launches, urgency, makespan, spread)
-        for part in (*parts, stops, preemption, nested, crowd, flat, parents, sharing, runlists):
+        for part in (
+            *parts,
+            stops,
+            preemption,
+            clean,
+            nested,
+            crowd,
+            flat,
+            parents,
+            sharing,
+            runlists,
+        ):
             known += part.keys()
         kept = {name: recorded[name] for name in known if name in recorded}
         RECORDED.write_text(json.dumps(kept, indent=2) + "\n")

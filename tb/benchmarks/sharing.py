@@ -159,14 +159,16 @@ def timeline(found: Sequence[Residence], begun: int, end: int, names: Mapping[in
 
 # -- tables ----------------------------------------------------------------------------------------
 
+_CONTEXTS = MACHINE_SHARED.contexts
+
 _TITLE = f"""\
 Applications of {KERNELS} kernels each, one after the other; a kernel has {SMALL.blocks} blocks of
 {SMALL.warps} warps that compute for {SMALL.timing.cycles} to
 {SMALL.timing.cycles + SMALL.timing.spread} cycles, and so fills 1/16 of the machine of
 {MACHINE_SHARED.sms} SMs. Shared: all in the universal context. In turn: each in a context of its
 own, with slices of {SLICE} cycles and blocks that are saved and restored (CILP). A machine has
-{MACHINE_SHARED.contexts} contexts at most (`contexts`), and a context belongs to one application, so
-the rows in turn end with {MACHINE_SHARED.contexts} applications. Both through the server.
+{_CONTEXTS} contexts at most (`contexts`), and a context belongs to one application, so
+the rows in turn end with {_CONTEXTS} applications. Both through the server.
 
 A slice is shorter than a kernel, so that each change saves and restores blocks; with longer ones
 there are fewer changes, and others wait for longer. Messages of the clients, which are in the

@@ -11,8 +11,10 @@ import pytest
 
 from signalbox.hw.compute.engine import ComputeEngine
 from signalbox.hw.config import Config
+from signalbox.hw.sm.core.core import Core
 from signalbox.hw.top import Signalbox
 from signalbox.tb.benchmarks import (
+    clean,
     crowd,
     flat,
     launches,
@@ -76,6 +78,23 @@ def test_preemption() -> None:
     tables = (stops.table(measured), preemption.table(measured))
     document("preemption", "Preemption", "![plot](preemption.png)", *tables)
     compare(measured, [*stops.keys(), *preemption.keys()])
+
+
+@pytest.mark.bench
+def test_clean() -> None:
+    """Clean registers and shared memory cost as many cycles as recorded."""
+    run = simulate(
+        Core(Config(**clean.CORE)),
+        "signalbox.tb.benchmarks.cocotb_clean",
+        simulator="verilator",
+        name="bench-clean",
+        env={"CONFIG": json.dumps(clean.CORE)},
+        seed=0,
+        log="bench.log",
+    )
+    measured = collect(run)
+    document("clean-storage", "Clean registers and shared memory", clean.table(measured))
+    compare(measured, clean.keys())
 
 
 def measure_engine(module: str, name: str) -> dict[str, int]:
