@@ -44,7 +44,6 @@ from signalbox.driver.runtime.own_machine import OwnMachine, Scheduling
 from signalbox.driver.runtime.owner import Owner
 from signalbox.driver.runtime.services import released
 from signalbox.driver.runtime.stream import Stream, StreamError
-from signalbox.driver.text_table import counted
 from signalbox.hw.config import SLOT_BYTES
 
 __all__ = ["Device", "DeviceError", "DeviceInfo"]
@@ -356,7 +355,7 @@ class Device:
         none."""
         most = self._services.streams
         if most and len(self._streams) + self._opening >= most:
-            raise DeviceError(f"the server allows {counted(most, 'stream')}, and no more")
+            raise DeviceError(f"streams are limited by the server: {most} at most")
         self._opening += 1
         try:
             yield

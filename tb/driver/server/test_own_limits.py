@@ -124,7 +124,7 @@ def test_streams() -> None:
         device, other = await session.client("first"), await session.client("other")
 
         async def refused(device: Device) -> None:
-            with pytest.raises(DeviceError, match="the server allows 3 streams, and no more"):
+            with pytest.raises(DeviceError, match="streams are limited by the server: 3 at most"):
                 await device.stream()
 
         opening = [device.stream() for _ in range(5)]
