@@ -39,6 +39,7 @@ from signalbox.hw.registers import GLOBAL
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
 from signalbox.tb.driver.hangs import HANGS
 from signalbox.tb.driver.interruption import MOMENTS, close_stream_only, interrupt
+from signalbox.tb.driver.ways import EVERYWHERE, IN_PROCESS, Way
 from signalbox.tb.models.host import Executed
 from signalbox.tb.simulation.runner import choose_seed
 
@@ -93,7 +94,8 @@ def test_policy_needs_semaphores():
         run(lambda *_: None, machine=FakeMachine(config), policy=PriorityPolicy(3))
 
 
-def test_memcpy():
+@EVERYWHERE
+def test_memcpy(way: Way):
     async def body(device, machine):
         stream = await device.stream()
         src, dst, expected = await data_of(device, 5000)
@@ -106,10 +108,11 @@ def test_memcpy():
         await stream.synchronize()
         assert np.array_equal(dst.read(shape=10, offset=3), expected[1:11])
 
-    run(body)
+    way.run(body)
 
 
-def test_memcpy_2d():
+@EVERYWHERE
+def test_memcpy_2d(way: Way):
     async def body(device, machine):
         stream = await device.stream()
         src, dst, expected = await data_of(device, 64 * 10)
@@ -120,10 +123,11 @@ def test_memcpy_2d():
         assert np.array_equal(image[:, :20], expected[: 32 * 10].reshape(10, 32)[:, :20])
         assert (image[:, 20:] == 0xEE).all()
 
-    run(body)
+    way.run(body)
 
 
-def test_fill():
+@EVERYWHERE
+def test_fill(way: Way):
     """Patterns of 1, 2, 4 and 8 bytes fill exactly their bytes; a `done` event is recorded."""
 
     async def body(device, machine):
@@ -151,10 +155,11 @@ def test_fill():
         with pytest.raises(MemoryUseError, match="bytes 0 … 104 are not inside buffer"):
             await stream.fill_async(dst, 0, 104, unit=8)
 
-    run(body)
+    way.run(body)
 
 
-def test_remapped_copy():
+@IN_PROCESS
+def test_remapped_copy(way: Way):
     """The driver repeats a failed remapped copy with its components."""
 
     async def body(device, machine):
@@ -176,10 +181,11 @@ def test_remapped_copy():
         assert (found[:, 0] == np.arange(20) * 3 + 2).all() and (found[:, 1] == 0x11).all()
         assert (found[:, 2] == 0x99).all() and (found[:, 3] == np.arange(20) * 3).all()
 
-    run(body)
+    way.run(body)
 
 
-def test_bounds():
+@IN_PROCESS
+def test_bounds(way: Way):
     async def body(device, machine):
         stream = await device.stream()
         small, large = await device.allocate(10, name="small"), await device.allocate(20)
@@ -205,7 +211,7 @@ def test_bounds():
         await stream.synchronize()
         assert not machine.copies()
 
-    run(body)
+    way.run(body)
 
 
 def test_objects_of_another_device():
@@ -1283,7 +1289,8 @@ def test_numbers_of_numpy():
     run(body)
 
 
-def test_copies_of_numpy_sizes():
+@IN_PROCESS
+def test_copies_of_numpy_sizes(way: Way):
     """Sizes and addresses of numpy are checked, and submitted, like ints: they do not wrap."""
 
     async def body(device, machine):
@@ -1311,7 +1318,7 @@ def test_copies_of_numpy_sizes():
             with pytest.raises(TypeError, match=r"1\.0 is not a whole number"):
                 await call()
 
-    run(body)
+    way.run(body)
 
 
 def test_fractions():
