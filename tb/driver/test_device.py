@@ -505,7 +505,8 @@ def test_fences_of_closed_spaces():
     run(body)
 
 
-def test_query_is_about_all_work():
+@IN_PROCESS
+def test_query_is_about_all_work(way: Way):
     async def body(device, machine):
         stream = await device.stream()
         src, dst, _ = await data_of(device, 100)
@@ -516,10 +517,11 @@ def test_query_is_about_all_work():
         await stream.synchronize()
         assert await stream.query()
 
-    run(body)
+    way.run(body)
 
 
-def test_many_waiters():
+@EVERYWHERE
+def test_many_waiters(way: Way):
     async def body(device, machine):
         async def work(number: int):
             stream = await device.stream(-number)
@@ -532,7 +534,7 @@ def test_many_waiters():
 
         await asyncio.gather(*(work(number) for number in range(8)))
 
-    run(body)
+    way.run(body)
 
 
 def test_ring_and_pushbuffers_are_recycled():
@@ -1192,7 +1194,8 @@ def test_waits_beside_a_closing(waits_for: str, all_: bool):
     run(body)
 
 
-def test_cpu_releases():
+@IN_PROCESS
+def test_cpu_releases(way: Way):
     async def body(device, machine):
         stream = await device.stream()
         flag = await device.allocate(16)
@@ -1204,7 +1207,7 @@ def test_cpu_releases():
         flag.write(np.array([5], np.uint32))
         await waiting
 
-    run(body)
+    way.run(body)
 
 
 def test_semaphore_operations_by_copy():
@@ -1707,7 +1710,8 @@ def test_takes_the_machine_over():
     run(body, policy=NoPriorityPolicy(2))
 
 
-def test_close_while_another_waits():
+@IN_PROCESS
+def test_close_while_another_waits(way: Way):
     """A wait for a stream, or for all streams, ends if the stream is closed meanwhile."""
 
     async def body(device, machine):
@@ -1720,7 +1724,7 @@ def test_close_while_another_waits():
             await stream.close()
             await asyncio.wait_for(waiting, HANGS)
 
-    run(body)
+    way.run(body)
 
 
 def test_fence_of_a_dropped_launch():
