@@ -3,6 +3,7 @@
 import os
 from collections.abc import Collection
 from copy import deepcopy
+from dataclasses import replace
 from random import Random
 
 import cocotb
@@ -288,6 +289,52 @@ def data_launch(text: str, warps: int, shared: int = 0) -> Launch:
     memory.map(ARGUMENTS, pointer.tobytes())
     memory.map(PAGE, bytes(range(128)))
     return Launch(memory, PROGRAM, ARGUMENTS, 16, (1, 1, 1), (32 * warps, 1, 1), 8, shared)
+
+
+def positions_launch(block: tuple[int, int, int], grid: int) -> Launch:
+    """A kernel whose threads store their position in the block and their lane, each to a word of
+    its own."""
+    x, y, z = block
+    text = f"""
+        s2r r1, tid.y
+        s2r r4, tid.z
+        s2r r5, lane
+        s2r r6, ctaid.x
+        shl r7, r1, 8
+        or  r5, r5, r7
+        shl r7, r4, 16
+        or  r5, r5, r7
+        shl r7, r0, 20
+        or  r5, r5, r7
+        mul r6, r6, {z}
+        add r6, r6, r4
+        mul r6, r6, {y}
+        add r6, r6, r1
+        mul r6, r6, {x}
+        add r6, r6, r0
+        lea r2, r2, r6, 2
+        stg [r2], r5
+    """
+    launch = data_launch(text, 1)
+    launch.memory.map(PAGE, bytes(4 * grid * x * y * z))
+    return replace(launch, grid=(grid, 1, 1), block=block)
+
+
+@cocotb.test(**LIMIT)
+async def positions(dut):
+    """Threads have the right positions in blocks of any shape: wider and narrower than the core,
+    and whose warps start between those of other blocks."""
+    tb = await CoreTestbench(dut).start()
+    rng, lanes = tb.random, CONFIG.lanes
+    for n in range(6 * ROUNDS):
+        tb.mixes = n % 3 > 0
+        several = {}
+        for row in range(2):
+            width = rng.choice((1, max(1, lanes - 1), lanes, lanes + 1, rng.randint(1, 70)))
+            height = rng.randint(1, max(1, 200 // width))
+            block = width, height, rng.randint(1, max(1, 200 // (width * height)))
+            several[row] = positions_launch(block, rng.randint(1, 3))
+        await against_model(tb, several)
 
 
 @cocotb.test(**LIMIT)

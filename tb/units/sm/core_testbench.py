@@ -150,6 +150,8 @@ class CoreTestbench(Testbench):
     memories : memory of each row.
     slots, warps : blocks by slot; slot and register units of each running warp.
     number : number of the SM.
+    mixes : blocks without a barrier begin while others have warps to start, and their warps start
+        in random order of the blocks; otherwise one block after the other.
     faults, spans : faults reported by the core; finished warps.
     report, end : sinks of the faults, and of the ends.
     """
@@ -161,6 +163,7 @@ class CoreTestbench(Testbench):
         self.number = self.random.randrange(CONFIG.sms)
         self.memories: dict[int, Memory] = {}
         self.tasks: list[Task] = []
+        self.mixes = False
         self.slots: dict[int, Running] = {}
         self.warps: dict[int, tuple[int, int]] = {}
         self.faults: list[Fault] = []
@@ -277,7 +280,7 @@ class CoreTestbench(Testbench):
             return
         task = self.random.choice(waiting)
         registers, shared = self._left()
-        if any(one.waiting for one in self.slots.values()):
+        if not self.mixes and any(one.waiting for one in self.slots.values()):
             return
         warps = task.launch.warps
         whole = warps * task.units <= registers and warps + len(self.warps) <= CONFIG.sm_warps
@@ -295,7 +298,10 @@ class CoreTestbench(Testbench):
     def _start_warp(self) -> None:
         free = [warp for warp in range(CONFIG.sm_warps) if warp not in self.warps]
         registers, _ = self._left()
-        for slot, block in self.slots.items():
+        blocks = [*self.slots.items()]
+        if self.mixes:
+            self.random.shuffle(blocks)
+        for slot, block in blocks:
             if block.begun and block.waiting and free and block.task.units <= registers:
                 warp, index = self.random.choice(free), block.waiting.popleft()
                 block.running.add(warp)
