@@ -91,7 +91,8 @@ def test_wrong_number_of_priorities(priorities):
 def test_random_numbers():
     """Priorities computed in advance and on demand are equal; different ones differ by at least the
     depth; the children of a band stay below the next band and below the number of levels."""
-    numbers = random.Random(choose_seed())
+    numbers = random.Random(seed := choose_seed())
+    print(f"SIGNALBOX_SEED={seed}")
     for _ in range(2000):
         levels, ranks = numbers.randint(1, 200), numbers.randint(1, 300)
         depth, sharing = numbers.randint(1, levels), numbers.choice([*Sharing])

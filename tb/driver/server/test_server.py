@@ -699,7 +699,8 @@ def test_pointers_are_taken_in_soon():
             stream, gate = await device.stream(), await device.allocate(4096)
             await stream.submit(Pushbuffer().acquire(device.space.at(gate), 1))
         device = await one.client("quick")
-        stream, numbers, waits = await device.stream(), Random(choose_seed()), []
+        print(f"SIGNALBOX_SEED={(seed := choose_seed())}")
+        stream, numbers, waits = await device.stream(), Random(seed), []
         for _ in range(30):
             await one.machine.wait_cycles(numbers.randrange(200))
             sent, before = one.machine.now(), len(one.journal.entries)

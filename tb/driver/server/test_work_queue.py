@@ -49,7 +49,8 @@ def test_empty_queues_are_passed_over():
 def test_random_queues_are_fair(number: int):
     """Whatever arrives: each turn serves every non-empty queue once, and nothing is lost."""
 
-    rng = random.Random(choose_seed() + number)
+    rng = random.Random((seed := choose_seed()) + number)
+    print(f"SIGNALBOX_SEED={seed}")
     order, served = policy(Policy.ROUND_ROBIN), Counter()
     queues = [Queue(index) for index in range(rng.randint(1, 48))]
     pushed: Counter[int] = Counter()
