@@ -3,7 +3,7 @@
 Builds, that is exports and compilations of designs, have a limit of their own, relative to the
 longest one without a mutant: many tests share a design, and only the first one builds it.
 Environment: `SIGNALBOX_SECONDS` names a JSON file with these seconds, which a run without a mutant
-writes.
+writes. With more processes than processors, all limits are longer by as much.
 """
 
 import json
@@ -119,18 +119,23 @@ def _watched(limit: float | None, error: type[TookTooLong]) -> Generator[_Watch]
 def of_test(test: str) -> float | None:
     """Limit of a test; None if its time without a mutant is unknown."""
     seconds = known().get(test)
-    return None if seconds is None else _SPARE + _FACTOR * seconds
+    return None if seconds is None else _crowd() * (_SPARE + _FACTOR * seconds)
 
 
 def of_build() -> float:
     """Limit of a build."""
-    return _BUILD_SPARE + _FACTOR * _read().get(_BUILD, 0.0)
+    return _crowd() * (_BUILD_SPARE + _FACTOR * _read().get(_BUILD, 0.0))
 
 
 def of_all(seconds: Mapping[str, float], *, builds: bool) -> float:
     """Limit of a run of all tests, which has to end even if a mutant keeps pytest itself from
     ending. `builds` : the mutant has builds of its own."""
-    return _RUN_SPARE + _FACTOR * sum(seconds.values()) + _OWN_BUILDS * builds
+    return _crowd() * (_RUN_SPARE + _FACTOR * sum(seconds.values()) + _OWN_BUILDS * builds)
+
+
+def _crowd() -> float:
+    """Number of processes per processor that want to run, at least 1."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def known(file: Path | None = None) -> dict[str, float]:

@@ -1,6 +1,7 @@
 """Fates of mutants by the way in which a test failed, and limits of tests."""
 
 import json
+import os
 import signal
 import time
 from collections.abc import Callable
@@ -98,7 +99,9 @@ def test_time_out() -> None:
 
 
 def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They grow with the seconds without a mutant; unknown tests have none."""
+    """They grow with the seconds without a mutant, and with the load; unknown tests have none."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(os, "getloadavg", lambda: (1.0, 0.0, 0.0))
     file = tmp_path / "seconds.json"
     file.write_text(json.dumps({"seconds": {"a": 0.0, "b": 100.0}, "longest build": 10.0}))
     monkeypatch.setenv("SIGNALBOX_SECONDS", str(file))
@@ -107,3 +110,6 @@ def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert limits.of_build() == 340
     alone, with_builds = (limits.of_all(limits.known(), builds=one) for one in (False, True))
     assert 400 < alone < with_builds
+    monkeypatch.setattr(os, "getloadavg", lambda: (12.0, 0.0, 0.0))
+    assert (limits.of_test("a"), limits.of_build()) == (45, 1020)
+    assert limits.of_all(limits.known(), builds=False) == 3 * alone
