@@ -58,7 +58,7 @@ def main() -> int:
             endless.send_signal(signal.SIGKILL)
             print("never ends: killed", flush=True)
             failed = [one for one in well if one.wait()]
-            while "\n" in ask_status(socket):  # it is a table while there are applications
+            while "process" in ask_status(socket):  # head of the table of applications
                 time.sleep(0.1)
             print(ask_status(socket))
         finally:

@@ -151,8 +151,9 @@ LOCAL = """
     s2r  r0, tid.x
     ldc  r2, [0]
     ldc  r3, [4]
-    lea  r2, r2, r0, 3
     s2r  r4, ctaid.x
+    mad  r5, r4, {threads}, r0
+    lea  r2, r2, r5, 3                  # each block has words of its own
     mad  r5, r4, 1000, r0
     mov  r1, {last}
     stl  [r1], r5                       # last word
@@ -182,9 +183,9 @@ async def local_memory(dut):
     for size in (32, numbers.choice((48, 1024, 65_536))):
         memory = Memory()
         pointer = np.array([PAGE & 0xFFFF_FFFF, PAGE >> 32, 0, 0], np.uint32)
-        memory.map(PROGRAM, assemble(LOCAL.format(last=size - 4)))
+        memory.map(PROGRAM, assemble(LOCAL.format(last=size - 4, threads=32 * warps)))
         memory.map(ARGUMENTS, pointer.tobytes())
-        memory.map(PAGE, bytes(8 * 32 * warps))
+        memory.map(PAGE, bytes(2 * 8 * 32 * warps))
         grid, threads = (2, 1, 1), (32 * warps, 1, 1)
         launch = Launch(memory, PROGRAM, ARGUMENTS, 16, grid, threads, 12, local=size)
         other = deepcopy(launch)
