@@ -123,12 +123,13 @@ KINDS = {visit.__name__: visit for visit in (*VISITS, never_ends)}
 """Visits that a client can be killed amid."""
 
 
-async def _visit(path: str, kind: Visit, rng: random.Random, made: Counter[str]) -> None:
+async def _visit(path: str, kind: Visit, rng: random.Random, made: Counter[str]) -> bool:
+    """Make a visit. Returns False if there is no room yet."""
     try:
         device = await Device.connect(path, f"visitor {rng.getrandbits(16)}")
     except (DeviceError, OutOfMemory):  # earlier clients have not been removed yet
         await asyncio.sleep(0.05)
-        return
+        return False
     await kind(device, rng)
     made[kind.__name__] += 1
     if rng.random() < 0.7:
@@ -136,14 +137,17 @@ async def _visit(path: str, kind: Visit, rng: random.Random, made: Counter[str])
     else:
         assert isinstance(device._owner, SharedMachine)
         device._owner._connection.close()  # without a word
+    return True
 
 
 async def _client(path: str, seed: str, number: int, until: float, made: Counter[str]) -> None:
-    """Make visits until `until`; each kind of visit is the first one of some client."""
+    """Make visits until `until`, at least one; each kind of visit is the first one of some
+    client."""
     rng, kind = random.Random(f"{seed}/{number}"), VISITS[number % len(VISITS)]
-    while time.monotonic() < until:
-        await _visit(path, kind, rng, made)
-        (kind,) = rng.choices(VISITS, _WEIGHTS)
+    first = True
+    while first or time.monotonic() < until:
+        if await _visit(path, kind, rng, made):
+            first, (kind,) = False, rng.choices(VISITS, _WEIGHTS)
 
 
 async def _together(path: str, seed: str, seconds: float, clients: int) -> None:
