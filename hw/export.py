@@ -8,13 +8,14 @@ import contextlib
 import gc
 import os
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
+from graphlib import TopologicalSorter
 
 from amaranth.hdl import Elaboratable, Fragment
 from amaranth.lib import wiring
 
-from signalbox.hw.lib.amaranth_private import Netlist, convert, find_yosys
-from signalbox.hw.lib.comb_paths import follows
+from signalbox.hw.lib.amaranth_private import Design, convert, find_yosys
+from signalbox.hw.lib.comb_paths import Paths, follows
 from signalbox.hw.lib.flat_ports import Ports, ports
 from signalbox.hw.lib.shared import instances
 
@@ -94,25 +95,40 @@ def intermediate(design: Elaboratable, name: str, flat: Ports, *, platform: obje
     """RTLIL of `design` as module `name` with ports `flat`, and once of each shared component in
     it. Raises as `verilog`."""
     known: dict[str, Elaboratable] = {name: design}
-    waiting, texts = [(name, flat)], []
+    waiting = [(name, flat)]
+    wholes: dict[str, Design] = {}
+    inside: dict[str, set[str]] = {}
     while waiting:
         module, flat = waiting.pop(0)
         fragment = Fragment.get(known[module], platform)
+        inside[module] = set()
         for instance, shared in instances(fragment):
             instance.type = f"{name}_{shared.module}"
+            inside[module].add(instance.type)
             if instance.type not in known:
                 waiting.append((instance.type, ports(shared.design)))
             if known.setdefault(instance.type, shared.design) is not shared.design:
                 raise ValueError(f"two components are shared as module {shared.module!r}")
-        whole = fragment.prepare(flat, hierarchy=(module,))
-        text, netlist = convert(whole, module)
-        texts.append(text if module == name else _told(text, module, netlist))
-    return "\n".join(texts)
+        wholes[module] = fragment.prepare(flat, hierarchy=(module,))
+    texts = _texts(wholes, TopologicalSorter(inside).static_order(), name)
+    return "\n".join(texts[module] for module in wholes)
 
 
-def _told(text: str, module: str, netlist: Netlist) -> str:
+def _texts(wholes: dict[str, Design], order: Iterable[str], top: str) -> dict[str, str]:
+    """RTLIL of each module. `order` : their names, each after those of the modules inside it."""
+    texts: dict[str, str] = {}
+    paths: dict[str, Paths] = {}
+    for module in order:
+        texts[module], netlist = convert(wholes[module], module)
+        if module != top:
+            paths[module] = follows(netlist, paths)
+            texts[module] = _told(texts[module], module, paths[module])
+    return texts
+
+
+def _told(text: str, module: str, paths: Paths) -> str:
     """RTLIL with an attribute on `module` that lists its combinational paths."""
-    value = " ".join(f"{output}:{','.join(inputs)}" for output, inputs in follows(netlist).items())
+    value = " ".join(f"{output}:{','.join(inputs)}" for output, inputs in paths.items())
     line = f"module \\{module}\n"
     return text.replace(line, f'attribute \\{FOLLOWS} "{value}"\n{line}', 1)
 

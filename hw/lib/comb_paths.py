@@ -1,21 +1,29 @@
 """Combinational paths from the inputs of a component to its outputs."""
 
+from collections.abc import Mapping, Sequence
+
 from signalbox.hw.lib.amaranth_private import FlipFlop, Net, Netlist, NetlistInstance
 
-__all__ = ["follows"]
+__all__ = ["Paths", "follows"]
+
+Paths = Mapping[str, Sequence[str]]
+"""Inputs with a combinational path to each output, by the output's name."""
 
 _CLOCKED = {"clk", "rst"}
 """Inputs of an instance without a combinational path to its outputs."""
 
 
-def follows(netlist: Netlist) -> dict[str, list[str]]:
+def follows(netlist: Netlist, known: Mapping[str, Paths]) -> dict[str, list[str]]:
     """For every output, the inputs with a combinational path to it, in port order; none for a
     registered output.
 
-    `netlist` is that of the component with its ports. Paths are traced bit by bit. In an instance,
-    every input but clock and reset is assumed to have a path to every output.
+    `netlist` is that of the component with its ports. Paths are traced bit by bit; through an
+    instance of a module in `known`, from port to port. In other instances, every input but clock
+    and reset is assumed to have a path to every output.
+
+    Raises `ValueError` for a combinational loop through an instance.
     """
-    reached = _Reached(netlist)
+    reached = _Reached(netlist, known)
     found = {}
     for name, value in netlist.top.ports_o.items():
         bits = 0
@@ -29,8 +37,9 @@ def follows(netlist: Netlist) -> dict[str, list[str]]:
 class _Reached:
     """Inputs with a path to each net, as a bit mask."""
 
-    def __init__(self, netlist: Netlist) -> None:
+    def __init__(self, netlist: Netlist, modules: Mapping[str, Paths]) -> None:
         self._netlist = netlist
+        self._modules = modules
         self._known: dict[Net, int] = {}
         for number, (start, width) in enumerate(netlist.top.ports_i.values()):
             for bit in range(start, start + width):
@@ -38,12 +47,15 @@ class _Reached:
 
     def inputs(self, net: Net) -> int:
         """Depth-first search without recursion: paths are longer than Python's stack."""
-        known, waiting = self._known, [net]
+        known, waiting, opened = self._known, [net], set[Net]()
         while waiting:
             top = waiting[-1]
             before = [] if top in known else self._before(top)
             unknown = [one for one in before if one not in known]
             if unknown:
+                if top in opened:
+                    raise ValueError("combinational loop through an instance")
+                opened.add(top)
                 waiting += unknown
                 continue
             waiting.pop()
@@ -63,6 +75,14 @@ class _Reached:
         if isinstance(cell, FlipFlop):
             return []
         if isinstance(cell, NetlistInstance):
-            given = (value for name, value in cell.ports_i.items() if name not in _CLOCKED)
-            return [net for value in given for net in value]
+            return [net for name in self._through(cell, net.bit) for net in cell.ports_i[name]]
         return [one for one, _ in cell.comb_edges_to(net.bit)]
+
+    def _through(self, cell: NetlistInstance, bit: int) -> Sequence[str]:
+        """Inputs of an instance with a path to this bit of its outputs."""
+        if (paths := self._modules.get(cell.type)) is None:
+            return [name for name in cell.ports_i if name not in _CLOCKED]
+        (output,) = (
+            name for name, (start, width) in cell.ports_o.items() if start <= bit < start + width
+        )
+        return paths[output]

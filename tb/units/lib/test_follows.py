@@ -7,7 +7,7 @@ from amaranth.hdl import Cat, ClockSignal, Fragment, Instance, Module, Mux, Rese
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
-from signalbox.hw.lib.amaranth_private import convert
+from signalbox.hw.lib.amaranth_private import Netlist, convert
 from signalbox.hw.lib.comb_paths import follows
 from signalbox.hw.lib.flat_ports import ports
 
@@ -73,6 +73,15 @@ def instance(m: Module, d: Any) -> None:
     )
 
 
+def own_paths(m: Module, d: Any) -> None:
+    """Output `y` of the instance feeds its input `b`, without a loop, as `y` follows `a` alone."""
+    z = Signal(4)
+    m.submodules.known = Instance(
+        "known", ("i", "a", d.a), ("i", "b", d.y), ("o", "y", d.y), ("o", "z", z)
+    )
+    m.d.comb += d.z.eq(z & d.c)
+
+
 def long_way(m: Module, d: Any) -> None:
     """A path longer than Python's stack allows for recursion."""
     value = d.a
@@ -86,6 +95,16 @@ def nothing(m: Module, d: Any) -> None:
     m.d.comb += d.y.eq(3)
 
 
+KNOWN = {"known": {"y": ["a"], "z": ["b"]}}
+"""Paths of the instance of `own_paths`."""
+
+
+def netlist(write: Write) -> Netlist:
+    design = Any(write)
+    whole = Fragment.get(design, None).prepare(ports(design))
+    return convert(whole, "any")[1]
+
+
 @pytest.mark.parametrize(
     ("write", "y", "z"),
     [
@@ -95,13 +114,18 @@ def nothing(m: Module, d: Any) -> None:
         (memories, "a", ""),
         (parts, "ac", "c"),
         (instance, "ab", ""),
+        (own_paths, "a", "ac"),
         (long_way, "ab", ""),
         (nothing, "", ""),
     ],
 )
 def test_follows(write: Write, y: str, z: str) -> None:
-    """Dependences are found per bit, through submodules and asynchronous reads, and not through
-    state."""
-    design = Any(write)
-    whole = Fragment.get(design, None).prepare(ports(design))
-    assert follows(convert(whole, "any")[1]) == {"y": [*y], "z": [*z]}
+    """Dependences are found per bit, through submodules, asynchronous reads and the paths of known
+    modules, and not through state."""
+    assert follows(netlist(write), KNOWN) == {"y": [*y], "z": [*z]}
+
+
+def test_loop() -> None:
+    """A loop through an instance ends the search with an error."""
+    with pytest.raises(ValueError, match="combinational loop through an instance"):
+        follows(netlist(own_paths), {})
