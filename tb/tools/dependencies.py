@@ -8,9 +8,10 @@ import hashlib
 import re
 import shutil
 import sys
+import tomllib
 from collections.abc import Iterator
 from functools import cache
-from importlib.metadata import distributions
+from importlib import metadata
 from pathlib import Path
 
 from signalbox.tb.folders import ROOT
@@ -52,7 +53,7 @@ def _is_text(statement: ast.stmt) -> bool:
 @cache
 def digest(test: Path) -> str:
     """Hash of the code in `files`, of data files that the test may read, and of the versions of
-    Python, its packages and the simulators."""
+    Python, the simulators and the packages in the project's list of dependencies."""
     content = hashlib.sha256(repr(_tools()).encode())
     used = sorted(files(test))
     for file in used:
@@ -130,6 +131,8 @@ def _data() -> tuple[tuple[Path, str], ...]:
 
 @cache
 def _tools() -> tuple[object, ...]:
-    packages = sorted((one.name, one.version) for one in distributions())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    packages = [re.split(r"[^\w-]", text)[0] for text in project["dependencies"]]
     found = [one for one in SIMULATORS if one != "icarus" or shutil.which("iverilog")]
-    return sys.version, packages, [version(simulator) for simulator in found]
+    versions = [(name, metadata.version(name)) for name in packages]
+    return sys.version_info[:2], versions, [version(simulator) for simulator in found]

@@ -1,28 +1,31 @@
 """Plugin of pytest: tests that have passed on the same code with the same seed are not repeated.
 
-    pytest -p signalbox.tb.tools.kept_results --keep-results FILE
+    pytest -p signalbox.tb.tools.kept_results --keep-results FILE [--keep-files FILES]
 
 FILE has a line for each test that passed: its name, the digest of everything that its results
 depend on (`tb.tools.dependencies`), its seed and the results of its cocotb tests. If a line has the
 present digest and seed, the test is reported as passed, with these results and the property `kept`,
-which contains the seed. Without `SIGNALBOX_SEED`, each run has another seed, so all tests run.
+which contains the seed. FILES is a JSON object with test files and digests: if a file has the
+present digest, its tests are reported as passed, too, without results of cocotb tests; the caller
+answers for the seed. Without `SIGNALBOX_SEED`, each run has another seed, so all tests run.
 Tests in `tb/tools` read all files of the project, and tests in `examples` import modules from
 outside it, so these always run. With `SIGNALBOX_AGAIN=1`, all tests run.
 """
 
 import json
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 from signalbox.tb.folders import ROOT
-from signalbox.tb.simulation.outcomes import PROPERTY
+from signalbox.tb.simulation.outcomes import PROPERTY, source
 from signalbox.tb.tools.dependencies import digest
 
-__all__ = ["AGAIN", "KEPT", "KeptResults"]
+__all__ = ["AGAIN", "KEPT", "KeptResults", "passed_files"]
 
 AGAIN = "SIGNALBOX_AGAIN"
 """Environment variable: 1 to repeat tests whose results are kept."""
@@ -31,12 +34,13 @@ KEPT = "kept"
 """Name of the property in the JUnit file."""
 
 _DIGEST = "digest"
-"""Name of the property with the digest of a test that was not kept."""
+"""Name of the property with the digest of a test."""
 
 _SEED = "seed"
 """Name of the property with the seed of a test that was not kept."""
 
 _OPTION = "--keep-results"
+_FILES = "--keep-files"
 
 
 @dataclass(frozen=True)
@@ -51,20 +55,36 @@ class _Passed:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(_OPTION, type=Path, metavar="FILE", help="do not repeat what is in FILE")
+    parser.addoption(_FILES, type=Path, metavar="FILES", help="nor the test files in FILES")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if file := config.getoption(_OPTION):
         writes = not hasattr(config, "workerinput")
-        config.pluginmanager.register(KeptResults(file, writes=writes))
+        files = config.getoption(_FILES)
+        known = json.loads(files.read_text()) if files else {}
+        config.pluginmanager.register(KeptResults(file, known, writes=writes))
+
+
+def passed_files(junit: Path) -> dict[str, str]:
+    """Digest of each file in a JUnit file whose tests have all passed."""
+    digests: dict[str, str] = {}
+    other: set[str] = set()
+    for case in ElementTree.parse(junit).iter("testcase"):
+        file, found = source(case), [one for one in case.iter("property")]
+        digest_ = next((one.get("value", "") for one in found if one.get("name") == _DIGEST), "")
+        good = all(case.find(kind) is None for kind in ("failure", "error", "skipped"))
+        if not good or not digest_ or digests.setdefault(file, digest_) != digest_:
+            other.add(file)
+    return {file: digest_ for file, digest_ in sorted(digests.items()) if file not in other}
 
 
 class KeptResults:
     """Skips tests that are known to pass, and remembers tests that pass. `writes` : whether this
     process writes the file; only one process of pytest-xdist does."""
 
-    def __init__(self, file: Path, *, writes: bool) -> None:
-        self._file, self._writes = file, writes
+    def __init__(self, file: Path, files: Mapping[str, str], *, writes: bool) -> None:
+        self._file, self._files, self._writes = file, files, writes
         reads = file.exists() and os.environ.get(AGAIN, "0") in {"", "0"}
         lines = file.read_text().splitlines() if reads else []
         whole = [line for line in lines if line.endswith("}")]  # a killed run leaves a cut line
@@ -81,21 +101,23 @@ class KeptResults:
             now, seed = _digest(item.nodeid), _seed(item)
             if not now or not seed:
                 continue
-            if known := self._known.get((item.nodeid, now, seed)):
+            item.user_properties.append((_DIGEST, now))
+            known = self._known.get((item.nodeid, now, seed))
+            if known or self._files.get(item.nodeid.partition("::")[0]) == now:
                 vars(item).update(setup=lambda: None, runtest=lambda: None)
-                item.user_properties += [(PROPERTY, result) for result in known.cocotb]
-                item.user_properties.append((KEPT, f"seed {known.seed}"))
+                item.user_properties += [(PROPERTY, one) for one in (known.cocotb if known else [])]
+                item.user_properties.append((KEPT, f"seed {seed}"))
             else:
-                item.user_properties += [(_DIGEST, now), (_SEED, seed)]
+                item.user_properties.append((_SEED, seed))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Write a passed test to the file when it is torn down."""
         properties = [(str(name), str(value)) for name, value in report.user_properties]
         named = dict(properties)
-        now = named.get(_DIGEST)
-        if self._writes and report.when == "call" and report.passed and now:
+        seed = named.get(_SEED)
+        if self._writes and report.when == "call" and report.passed and seed:
             results = [value for name, value in properties if name == PROPERTY]
-            self._fresh[report.nodeid] = _Passed(report.nodeid, now, named[_SEED], results)
+            self._fresh[report.nodeid] = _Passed(report.nodeid, named[_DIGEST], seed, results)
         elif report.when == "teardown" and report.passed and report.nodeid in self._fresh:
             with self._file.open("a") as file:
                 file.write(f"\n{json.dumps(asdict(self._fresh.pop(report.nodeid)))}\n")

@@ -6,10 +6,11 @@
 Without names, all parts run one after another. A part fails if it takes longer than an hour, or
 than `--limit` (for slow or busy machines). Its outcome and output are kept in `sim_build/nightly/`.
 A part that has passed on the current sources, here or as recorded, is not repeated; in other parts,
-tests that have passed here on the same code with the same seed are not repeated (`kept_results`).
-So with its seed, which is printed, an interrupted run can be continued, and a change of one unit
-costs only the tests of that unit. With another seed, all tests of these parts run. With `--again`,
-everything is repeated.
+two kinds of tests are not repeated with the same seed (`kept_results`): tests that have passed here
+on the same code, and, if the part is recorded, the tests of files whose tests all passed in it on
+the same code. So with its seed, which is printed, an interrupted run can be continued, and a change
+of one unit costs only the tests of that unit. With another seed, all tests of these parts run. With
+`--again`, everything is repeated.
 
 At the end, all known results are printed and written to `sim_build/nightly/page.md`: parts with
 their seeds, commits, counts and times, and whether each requirement is shown. Results of other
@@ -18,6 +19,7 @@ a nightly run can be spread over several machines and days.
 """
 
 import argparse
+import json
 import os
 import shlex
 import sys
@@ -47,11 +49,24 @@ from signalbox.tb.tools.nightly_results import (
 __all__ = ["PARTS", "Part", "main", "run"]
 
 HOUR = 3600  # seconds
-SEEDS = 5  # per part of that name
-SEED_PARTS = 4
+SEEDS = 2  # per part of that name
+SEED_PARTS = 10
 ICARUS_SEEDS = 2
-VERILATOR_PARTS = 4
-ICARUS_PARTS = 6
+MUTANTS = 1000
+MUTANT_PARTS = 5
+
+_UNITS = {
+    "host": ("host",),
+    "streams": ("bus", "compute", "control", "copy", "front_end", "lib", "semaphore", "testbench"),
+    "mmu": ("mmu",),
+    "placement": ("nested", "placement", "task_unit"),
+    "sm": ("sm",),
+}
+_ROOMS = {
+    **{name: tuple(f"tb/units/{one}" for one in rooms) for name, rooms in _UNITS.items()},
+    "machine": ("tb/machine",),
+}
+"""Folders whose tests make a part for each simulator; the others make one part together."""
 
 _SIMULATED = "{} and not test_runner"
 """Filter for pytest's `-k`: the tests that use a seed, on one simulator."""
@@ -77,12 +92,18 @@ class Part:
     pages: bool = False
 
 
-def _pytest(part: str, *arguments: str) -> list[str]:
+def _pytest(part: str, *arguments: str, tests: Sequence[str] = ("examples", "tb")) -> list[str]:
     """Command that runs tests on all cores, with the JUnit file next to the part's log. Tests that
     passed on the same code with the same seed are not repeated."""
     junit = ["--junitxml", str(FOLDER / f"{part}.xml")]
     keep = ["-p", kept_results.__name__, "--keep-results", str(FOLDER / "passed.jsonl")]
-    return _module("pytest", "examples", "tb", "-q", "-n", "auto", *keep, *junit, *arguments)
+    keep += ["--keep-files", str(_files_before(part))]
+    return _module("pytest", *tests, "-q", "-n", "auto", *keep, *junit, *arguments)
+
+
+def _files_before(part: str) -> Path:
+    """Test files that passed in this part before, with their digests."""
+    return FOLDER / f"{part}.files"
 
 
 def _module(name: str, *arguments: str) -> list[str]:
@@ -96,20 +117,23 @@ _TYPES = _module("pyright", "--threads", "2", "tb/units")
 _EVERY_SIZE = ("--dist", "worksteal", "-m", "not (bench or soak)", "--ignore", _TESTS_OF_PAGES)
 
 
-def _sizes(simulator: str, other: str, count: int) -> dict[str, Part]:
-    """Every size on one simulator, with the tests split into `count` parts."""
+def _sizes(simulator: str, chosen: str) -> dict[str, Part]:
+    """Every size on one simulator, a part for each of the `_ROOMS`, and one for the others.
+    `chosen` : filter for pytest's `-k`."""
+    prefix = simulator.lower()
 
-    def share(number: int) -> Part:
-        dealt = ["--splits", str(count), "--group", str(number)]
-        dealt += ["--splitting-algorithm", "least_duration"]
-        command = _pytest(f"{simulator.lower()}_{number}", *_EVERY_SIZE, "-k", other, *dealt)
-        return Part(f"every size on {simulator}, {number} of {count}", lambda _: [command])
+    def part(room: str, about: str, tests: Sequence[str], *ignored: str) -> Part:
+        command = _pytest(f"{prefix}_{room}", *_EVERY_SIZE, "-k", chosen, *ignored, tests=tests)
+        return Part(f"every size on {simulator}, {about}", lambda _: [command])
 
-    return {f"{simulator.lower()}_{n}": share(n) for n in range(1, count + 1)}
+    parts = {f"{prefix}_{room}": part(room, room, folders) for room, folders in _ROOMS.items()}
+    apart = [word for folders in _ROOMS.values() for one in folders for word in ("--ignore", one)]
+    others = part("others", "other folders", ("examples", "tb"), *apart)
+    return parts | {f"{prefix}_others": others}
 
 
 def _mutants(seed: int) -> list[list[str]]:
-    sample = ("--sample", "200", "--seed", str(seed))
+    sample = ("--sample", str(MUTANTS // MUTANT_PARTS), "--seed", str(seed))
     return [_module("signalbox.tb.tools.mutation", *sample, "--proofs", "hw", "driver")]
 
 
@@ -136,8 +160,8 @@ _SITE = _module("sphinx", *"-q -W --keep-going -b html -c docs/site . sim_build/
 
 PARTS = {
     "types": Part("types of the units' testbenches", lambda _: [_TYPES]),
-    **_sizes("Verilator", "not icarus", VERILATOR_PARTS),
-    **_sizes("Icarus", "icarus", ICARUS_PARTS),
+    **_sizes("Verilator", "not icarus"),
+    **_sizes("Icarus", "icarus"),
     **{f"seeds_{n}": _seeds(n) for n in range(1, SEED_PARTS + 1)},
     "seeds_icarus": _icarus_seeds("seeds_icarus"),
     "proofs": Part("all proofs", lambda _: [_module("signalbox.tb.proofs.run", "--all")]),
@@ -145,7 +169,10 @@ PARTS = {
         "each proof fails on broken designs",
         lambda _: [_module("signalbox.tb.proofs.run", "--all", "--break")],
     ),
-    "mutants": Part("a sample of mutants is killed", _mutants),
+    **{
+        f"mutants_{n}": Part("a sample of mutants is killed", _mutants, later=n)
+        for n in range(1, MUTANT_PARTS + 1)
+    },
     "soak": Part(
         "long random tests", lambda _: [_pytest("soak", "-m", "soak", "-k", "not export")]
     ),
@@ -171,12 +198,22 @@ _SHOWING = (*_SIMULATORS, "soak", "exports", "bench", "proofs")
 """Parts whose results show the requirements of the plan."""
 
 
-def run(name: str, part: Part, seed: int, commit: str, *, again: bool = False) -> Outcome:
-    """Run a part, with its output in `<name>.log`. `again` : repeat tests whose results are
-    kept."""
+def run(
+    name: str,
+    part: Part,
+    seed: int,
+    commit: str,
+    *,
+    before: Outcome | None = None,
+    again: bool = False,
+) -> Outcome:
+    """Run a part, with its output in `<name>.log`. `before` : its last known result, of any commit.
+    `again` : repeat tests whose results are known."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     for old in (*FOLDER.glob(f"{name}.*"), _junit(name)):
         old.unlink(missing_ok=True)
+    reused = before if before and before.seed == seed and not again else None
+    _files_before(name).write_text(json.dumps(dict(reused.files) if reused else {}))
     began = time.monotonic()
     passed = True
     env = {**os.environ, "SIGNALBOX_SEED": str(seed), "SIGNALBOX_REQUIRE_ICARUS": "1"}
@@ -191,7 +228,9 @@ def run(name: str, part: Part, seed: int, commit: str, *, again: bool = False) -
             break
     seconds = time.monotonic() - began
     counts = _counts(log) + _before(name)
-    return Outcome(name, commit, seed, passed, seconds, counts, _shown(name))
+    tests = {**(reused.tests if reused else {}), **_shown(name)}
+    files = kept_results.passed_files(_junit(name)) if _junit(name).exists() else {}
+    return Outcome(name, commit, seed, passed, seconds, counts, tests, files)
 
 
 def _junit(name: str) -> Path:
@@ -261,7 +300,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.limit:
             part = replace(part, limit=60 * options.limit)
         print(f"{name}: {part.about}, seed {seed} ...", flush=True)
-        outcomes[name] = run(name, part, seed + part.later, commit, again=options.again)
+        outcomes[name] = run(
+            name, part, seed + part.later, commit, before=before, again=options.again
+        )
         keep(outcomes[name])
         verdict = "passed" if outcomes[name].passed else f"FAILED, see {FOLDER / name}.log"
         print(f"{name}: {verdict} ({outcomes[name].seconds / 60:.1f} min)", flush=True)

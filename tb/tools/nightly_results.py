@@ -51,6 +51,8 @@ class Outcome:
     part, commit, seed, passed, seconds : what ran, and how it ended.
     counts : summary of its tests, as text.
     tests : whether each test and proof of the verification plan that ran has passed.
+    files : test files whose tests in this part have all passed, with the digests of their code
+        (`kept_results`).
     """
 
     part: str
@@ -60,6 +62,7 @@ class Outcome:
     seconds: float
     counts: str
     tests: Mapping[str, bool] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 def keep(outcome: Outcome) -> None:

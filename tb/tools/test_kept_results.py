@@ -108,6 +108,39 @@ def test_kept(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, jobs: 
     assert run()[0] == ["1", "2", "bad", "torn"]
 
 
+def test_files_that_passed(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch):
+    """Tests of a file whose digest is given are not repeated until its code changes; a file counts
+    as passed if all of its tests have passed, now or before."""
+    monkeypatch.setenv("SIGNALBOX_SEED", "7")
+    (pytester.path / "digest").write_text("1")
+    pytester.makeconftest(
+        "from pathlib import Path\n"
+        f"import {kept_results.__name__} as kept\n"
+        "kept.digest = lambda file: f'{Path(file).stem}-{Path(\"digest\").read_text()}'\n"
+    )
+    good = "def test_{0}(): open('ran', 'a').write('{0} ')\n"
+    pytester.makepyfile(
+        test_a=good.format("a") + good.format("b"), test_c=good.format("c"), test_some=TESTS
+    )
+    pytester.makepyfile(test_skip="import pytest\ndef test_skip(): pytest.skip()")
+
+    def run(known: str) -> tuple[list[str], dict[str, str]]:
+        """Tests that ran in the files without failures, and the files that passed."""
+        Path("ran").write_text("")
+        Path("passed").unlink(missing_ok=True)
+        Path("files").write_text(known)
+        plugin = ("-p", kept_results.__name__, "--keep-results", "passed", "--keep-files", "files")
+        pytester.runpytest_subprocess(*plugin, "--junitxml", "junit.xml")
+        ran = {"a", "b", "c"}.intersection(Path("ran").read_text().split())
+        return sorted(ran), kept_results.passed_files(Path("junit.xml"))
+
+    passed = {"test_a.py": "test_a-1", "test_c.py": "test_c-1"}
+    assert run("{}") == (["a", "b", "c"], passed)
+    assert run('{"test_a.py": "test_a-1", "test_c.py": "test_c-0"}') == (["c"], passed)
+    (pytester.path / "digest").write_text("2")
+    assert run('{"test_a.py": "test_a-1"}')[0] == ["a", "b", "c"]
+
+
 def test_seed_of_a_repetition(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch):
     """With `--seeds`, each repetition has its own seed, whatever the first one is."""
     pytester.makeconftest(

@@ -2,10 +2,12 @@
 
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from signalbox.tb.folders import ROOT
 from signalbox.tb.tools import nightly, nightly_results, plan
 from signalbox.tb.tools.nightly import PARTS, Part, run
 from signalbox.tb.tools.nightly_results import Outcome, known, page, present_commit, same_sources
@@ -189,6 +191,39 @@ def test_kept_results(folder: Path, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(nightly, "PARTS", {shown[0]: python(again)})
         assert nightly.main(options) == 0
         assert shown in (folder / "page.md").read_text()
+
+
+def test_files_that_passed(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    """A part with its recorded seed is told which files have passed, and keeps the results of
+    their tests."""
+    show = "import sys, pathlib; print(pathlib.Path(sys.argv[2]).read_text(), 'passed')"
+    command = [sys.executable, "-c", show, "7", str(folder / "good.files")]
+    part = Part("a part", lambda _: [command])
+    before = Outcome("good", "xyz", 7, False, 1, "", {"COPY-1": True}, {"test_a.py": "0123"})
+    outcome = run("good", part, 7, "abc", before=before)
+    assert outcome.counts == '{"test_a.py": "0123"} passed'
+    assert outcome.tests == {"COPY-1": True}
+    for fresh in (run("good", part, 8, "abc", before=before), run("good", part, 7, "abc")):
+        assert (fresh.counts, fresh.tests) == ("{} passed", {})
+    again = run("good", part, 7, "abc", before=before, again=True)
+    assert (again.counts, again.tests) == ("{} passed", {})
+
+
+@pytest.mark.parametrize("simulator", ["verilator", "icarus"])
+def test_each_folder_has_a_part(simulator: str):
+    """Each folder of tests belongs to one of the parts of a simulator."""
+    apart: list[str] = []
+    for name, part in PARTS.items():
+        if name.startswith(f"{simulator}_") and name != f"{simulator}_others":
+            (command,) = part.commands(0)
+            apart += command[3 : command.index("-q")]
+    (others,) = PARTS[f"{simulator}_others"].commands(0)
+    ignored = [word for option, word in pairwise(others) if option == "--ignore"]
+    assert len(apart) == len(set(apart)) and set(apart) < set(ignored)
+    assert all((ROOT / one).is_dir() for one in apart)
+    assert {one.name for one in (ROOT / "tb/units").iterdir() if [*one.glob("test_*.py")]} <= {
+        Path(one).name for one in apart
+    }
 
 
 def test_further_seeds():
