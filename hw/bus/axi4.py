@@ -24,9 +24,9 @@ class Axi4(Signature):
 
     Parameters
     ----------
-    addr_width : width of a byte address.
-    data_width : width of a beat, a power of two from 8 to 1024.
-    id_width : width of a transaction id, at least 1.
+    addr_width : width of a byte address in bits.
+    data_width : width of a beat in bits, a power of two from 8 to 1,024.
+    id_width : width of a transaction id in bits, at least 1.
     """
 
     def __init__(self, *, addr_width: int, data_width: int, id_width: int) -> None:

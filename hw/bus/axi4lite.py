@@ -16,14 +16,14 @@ class Response(enum.Enum, shape=2):
 
 
 class Axi4Lite(Signature):
-    """AXI4-Lite, from the manager's side.
+    """AXI4-Lite with 32-bit data, from the manager's side.
 
     Members have the specification's names in lower case, so a port `ctl` is exported as
     `ctl__awvalid` and so on. Every channel follows the rules of `amaranth.lib.stream`.
 
     Parameters
     ----------
-    addr_width : width of a byte address.
+    addr_width : width of a byte address in bits.
     """
 
     def __init__(self, addr_width: int) -> None:

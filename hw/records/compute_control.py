@@ -63,19 +63,19 @@ class ComputeControl(wiring.Signature):
 
     Members
     -------
-    area : out, memory of the task lists.
-    slice : out, time slice of a context in cycles, while others wait.
-    timeout : out, cycles in which a leaving context ends its blocks; 0: no limit.
+    area : out, a `list_area`: memory of the task lists.
+    slice : out, 32 bits: time slice of a context in cycles, while others wait.
+    timeout : out, 32 bits: cycles in which a leaving context ends its blocks; 0: no limit.
     mend : out, strobe per context: allow a broken context to run again.
     broken : in, per context: cannot run.
     active : in, a context runs.
-    context : in, the running context, or the last one.
-    child_limit : out, maximum number of incomplete children; 0: no limit.
-    kill : out, tasks to be ended; accepted when they have ended.
+    context : in, `context_bits` bits: the running context, or the last one.
+    child_limit : out, 12 bits: maximum number of incomplete children; 0: no limit.
+    kill : out, stream of `kill_request`: tasks to be ended; accepted when they have ended.
     idle : in, the engine holds no task.
     lost : in, strobe: a task was lost.
-    fault : in, strobe: a warp faulted.
-    refused : in, strobe: a kernel's launch of this task was refused.
+    fault : in, strobe, a `warp_fault`: a warp faulted.
+    refused : in, strobe, a `task_refused`: a kernel's launch of this task was refused.
     """
 
     def __init__(self, config: Config) -> None:

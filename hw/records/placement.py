@@ -370,9 +370,9 @@ class SmLink(wiring.Signature):
     freed : in, resources freed in this cycle (PLACE-24), otherwise 0. Amounts add up in any order.
     ended : in, a block that has ended, including all its warps and their memory accesses. `freed`
         reports it in the same cycle or earlier; up to ENDS_WAITING ends may lag.
-    highest : in, highest priority of any block on the SM, of LEVEL_BITS.
-    received : in, blocks accepted since reset, modulo 64. `highest` covers all of them, so the
-        controller can tell whether it covers all blocks sent.
+    highest : in, `LEVEL_BITS` bits: highest priority + 1 of any block on the SM, 0 without blocks.
+    received : in, 6 bits: blocks accepted since reset, modulo 64. `highest` covers all of them, so
+        the controller can tell whether it covers all blocks sent.
     waits : in, the most urgent block with warps to start, if it has not begun and lacks resources.
     claim : out, the most urgent block that waits on another SM, if it may come to this one. No warp
         of lower priority starts before it, except as rules 3 and 4 of `hw/sm/README.md` say.

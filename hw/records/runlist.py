@@ -62,11 +62,12 @@ class RunlistControl(wiring.Signature):
 
     Members
     -------
-    enable : out, channels have their turns by the list; 0: flat, each by its own slice alone.
-    unit : out, cycles that stand for 1,024 ns; 0 counts as 1.
-    pretest : out, cycles without work before failed acquires are repeated.
-    submit : out, strobe: a list is submitted.
-    refused : in, strobe: a list is refused.
+    enable : out, the list gives the channels their turns; 0: all may be served, each for its own
+        slice.
+    unit : out, 16 bits: cycles that stand for 1,024 ns; 0 counts as 1.
+    pretest : out, `PRETEST_BITS` bits: cycles without work before failed acquires are repeated.
+    submit : out, strobe: a list is submitted, see `runlist_submit`.
+    refused : in, strobe: a list is refused, see `runlist_refused`.
     state : in, see `runlist_state`.
     acquire : in, see `runlist_acquire`.
     """

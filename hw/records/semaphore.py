@@ -105,7 +105,7 @@ class OnChipStatus(wiring.Signature):
     -------
     zero : out, per counting semaphore, its value is 0.
     update : out, strobe: semaphore `index` was operated on, see `semaphore_update`.
-    counting : out, number of counting semaphores.
+    counting : out, 0 … `counters`: number of counting semaphores, the first ones.
     """
 
     def __init__(self, config: Config) -> None:

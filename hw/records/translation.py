@@ -36,7 +36,7 @@ class MmuPort(wiring.Signature):
 
     Members
     -------
-    command : out, a bind or an invalidation.
+    command : out, stream of `mmu_command`: binds and invalidations.
     done : in, strobe: the command is complete and older translations are no longer used; or it was
         `refused`, without effect.
     """
@@ -53,14 +53,14 @@ class FaultPort(wiring.Signature):
 
     Members
     -------
-    base : out, address of the buffer >> 12.
-    records : out, number of records of the buffer, 20 bits.
+    base : out, 28 bits: address of the buffer >> 12.
+    records : out, 20 bits: number of records of the buffer.
     enable : out, faults are recorded in the buffer.
-    get : out, number of the next record that software reads, 20 bits.
-    put : in, number of the next record to be written, 20 bits.
+    get : out, 20 bits: number of the next record that software reads.
+    put : in, 20 bits: number of the next record to be written.
     status : in, FAULT_STATUS, see `fault_status`.
     clear : out, strobes for bits of `status`.
-    dropped : in, number of faults that are not in the buffer, 32 bits; wraps.
+    dropped : in, 32 bits: number of faults that are not in the buffer; wraps.
     record : in, first `FaultRecord` since `status.fault` was cleared.
     fault : in, strobe: a fault was reported.
     busy : in, a record may still be written to the buffer, even after it was disabled.
