@@ -24,9 +24,9 @@ class WarpFaults(wiring.Component):
     Members
     -------
     kernel : in, kernel words; SPACE contains the ASID.
-    sm : in, faults per SM.
-    rows : out, strobe per kernel row: a warp faulted.
-    fault : out, strobe: the fault.
+    sm : in, per SM: stream of `sm_fault`.
+    rows : out, strobe per kernel row, with `fault`: a warp faulted.
+    fault : out, strobe, a `warp_fault`, 1 cycle after the fault is taken from its SM.
     """
 
     def __init__(self, config: Config) -> None:

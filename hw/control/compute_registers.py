@@ -43,7 +43,7 @@ class ComputeRegisters(wiring.Component):
     -------
     broken : in, per context: cannot run.
     active : in, a context runs.
-    context : in, number of the running context, or of the last one.
+    context : in, `context_bits` bits: the running context, or the last one.
     idle : in, the engine holds no task.
     lost : in, strobe: a task was lost.
     fault : in, strobe: a `warp_fault`.
@@ -51,10 +51,10 @@ class ComputeRegisters(wiring.Component):
     clear : in, TASK_STATUS bits to clear.
     kills : in, strobe: TASK_KILL is written.
     command : in, 32 bits: data of that write.
-    record : in, TASK_KILL_RECORD, 32 bits.
+    record : in, 32 bits: TASK_KILL_RECORD.
     kill : out, stream of `kill_request`; accepted when the tasks have ended.
     values : out, the registers, 32 bits each.
-    attention : out, a context cannot run, or a task was lost; raises INTR.TASK.
+    attention : out, registered: a context cannot run, or a task was lost; raises INTR.TASK.
     """
 
     def __init__(self, config: Config) -> None:

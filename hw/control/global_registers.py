@@ -36,11 +36,12 @@ class GlobalRegisters(wiring.Component):
     access : in, current `Access`.
     write : in, strobe: executes the write; `access` has been stable for at least 1 cycle. The
         register changes in the next cycle, `irq` in the one after.
-    value : out, 32 bits of read data, 3 cycles after `access`; 0 for registers that cannot be read.
+    value : out, 32 bits: data of a read, 3 cycles after `access`; 0 for registers that cannot be
+        read.
     doorbell : in, strobe: a valid doorbell was accepted.
-    time : out, PTIMER: 64 bits, in nanoseconds from reset on.
-    counting : out, semaphores below this index are counting semaphores; at most `counters`.
-    writeback : out, cycles between lazy write-backs of GP_GET, 32 bits.
+    time : out, 64 bits: PTIMER, in nanoseconds from reset on.
+    counting : out, 0 … `counters`, registered: semaphores below this index are counting semaphores.
+    writeback : out, 32 bits: cycles between lazy write-backs of GP_GET.
     error : in, per channel, level: halted by an error.
     notify : in, strobe per channel: executed NON_STALL_INTERRUPT.
     copied : in, strobe per channel: completed a copy with an interrupt.

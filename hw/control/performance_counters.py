@@ -52,7 +52,7 @@ class PerformanceCounters(wiring.Component):
     events : in, number of events of each kind in this cycle.
     doorbell : in, strobe: a valid doorbell was accepted.
     fault : in, strobe: a fault was reported.
-    values : out, all counters, by their names in the register description.
+    values : out, all counters, 32 bits each, by their names in the register description.
     """
 
     def __init__(self, config: Config) -> None:

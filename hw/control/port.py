@@ -39,9 +39,9 @@ class ControlPort(wiring.Component):
     channel : out, port of the channel registers; word address `channel` × 64 + offset / 4.
     semaphore : out, port of the on-chip semaphores; word address `slot` × 4 + word.
     doorbell : out, stream of valid doorbells, with their channel, in order.
-    time : out, PTIMER: 64 bits, in nanoseconds.
-    counting : out, semaphores below this index are counting semaphores (COPY-12).
-    writeback : out, cycles between lazy write-backs of GP_GET, 32 bits.
+    time : out, 64 bits: PTIMER, in nanoseconds.
+    counting : out, 0 … `counters`: semaphores below this index are counting semaphores (COPY-12).
+    writeback : out, 32 bits: cycles between lazy write-backs of GP_GET.
     error : in, per channel, level: halted by an error.
     notify : in, strobe per channel: executed NON_STALL_INTERRUPT.
     copied : in, strobe per channel: completed a copy with an interrupt.

@@ -20,10 +20,10 @@ class TranslationRegisters(wiring.Component):
     Members
     -------
     write : in, strobe: MMU_COMMAND is written.
-    value : in, data of that write, 32 bits.
-    page : in, argument MMU_VA >> 12, sampled with `write`.
-    base : in, argument MMU_PDB >> 12, sampled with `write`.
-    limit : in, argument MMU_LIMIT >> 12, sampled with `write`.
+    value : in, 32 bits: data of that write.
+    page : in, 37 bits: argument MMU_VA >> 12, sampled with `write`.
+    base : in, 28 bits: argument MMU_PDB >> 12, sampled with `write`.
+    limit : in, 37 bits: argument MMU_LIMIT >> 12, sampled with `write`.
     busy : out, MMU_STATUS.BUSY.
     refused : out, MMU_STATUS.REFUSED.
     port : out, commands to the TLB maintenance.
