@@ -77,9 +77,9 @@ class ComputeMethodUnit(wiring.Component):
     Members
     -------
     host : in, the host, except for `over`, which comes from `LaunchArbiter`.
-    launch : out, a launch by a channel.
-    launched : in, result of the launch.
-    limit : out, strobe: slots that a context's tasks may hold (SET_CWD_SLOT_COUNT).
+    launch : out, stream of `task_launch`: launches by channels.
+    launched : in, a `task_launched`: result of the launch.
+    limit : out, strobe, a `slot_limit`: slots that a context's tasks may hold (SET_CWD_SLOT_COUNT).
     semaphore : out, the semaphore unit, for SET_REPORT_SEMAPHORE and ends of inline transfers.
     write : out, the memory, for inline QMDs and inline transfers.
     idle : out, no method is in progress.

@@ -75,25 +75,26 @@ class Contexts(wiring.Component):
     Members
     -------
     settings : in, per context: its `context_setting`.
-    slice : in, time slice in cycles while other contexts wait, at least 1. Counted from the first
-        block of the turn on, without cycles in which blocks are `restoring`; in all, these two
-        extend a turn by 2^`hold_bits` cycles at most.
+    slice : in, 32 bits: time slice in cycles while other contexts wait, at least 1. Counted from
+        the first block of the turn on, without cycles in which blocks are `restoring`; in all,
+        these two extend a turn by 2^`hold_bits` cycles at most.
     placed : in, strobe: a block is sent to an SM.
     restoring : in, with preemption: the state of blocks is being read from memory.
-    timeout : in, cycles from `leave` to `overdue`; 0: never.
+    timeout : in, 32 bits: cycles from `leave` to `overdue`; 0: never.
     waiting : in, per context: one of its lists is not empty.
     empty : in, no kernel row is occupied and no task is on its way into one.
-    context : out, the running context.
+    context : out, `context_bits` bits: the running context.
     active : out, the context's tasks may have slots.
     leave : out, all its tasks must give up their slots; at level WFI, once they have ended.
     overdue : out, tasks with blocks on SMs must end early (TIMEOUT).
-    automatic : out, placement policy of tasks that leave the choice to the context (ASID-32).
-    level : out, preemption level of its tasks (PREEMPT-1); CILP where kernels are nested.
+    automatic : out, a `Policy`: placement of tasks that leave the choice to the context (ASID-32).
+    level : out, a `PreemptionLevel`: how its tasks leave their slots (PREEMPT-1); CILP where
+        kernels are nested.
     saves : out, its tasks may have blocks of lower priority stopped (PREEMPT-5); 1 where kernels
         are nested.
-    save_area : out, number of the first 4 KiB page of its save area; 0: none.
-    nesting : out, depth of its deepest kernels; 0 without a save area: a wait for children can end
-        only if waiting blocks can be stopped.
+    save_area : out, 28 bits: number of the first 4 KiB page of its save area; 0: none.
+    nesting : out, `DEPTH_BITS` bits: depth of its deepest kernels; 0 without a save area, as a wait
+        for children can end only if waiting blocks can be stopped.
     mmu : out, binds, see `MmuPort`.
     read : out, memory client.
     broken : out, per context: cannot run.

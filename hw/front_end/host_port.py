@@ -96,14 +96,16 @@ class ComputePort(wiring.Signature):
     Members
     -------
     on : out, per channel: enabled; tasks of a disabled channel are killed.
-    setting : out, a method that sets state.
+    setting : out, strobe, a `compute_setting`: a method that sets state.
     clear : out, strobe: `channel` restarts with all settings cleared.
     skip : out, strobe: the refused method of `channel` is not repeated.
-    method : out, an action method; the next one is offered after `answer`.
-    answer : in, strobe: result of the method.
+    method : out, stream of `compute_method`: action methods; the next one is offered after
+        `answer`.
+    answer : in, strobe, a `compute_answer`: result of the method.
     began : in, strobe: a task of `channel` is launched, by a method or by another task; never
         together with `answer`.
-    over : in, completion of each launched task, unless its launch was refused.
+    over : in, stream of `task_completed`: completion of each launched task, unless its launch was
+        refused.
     """
 
     def __init__(self, config: Config) -> None:

@@ -35,23 +35,24 @@ class InlineBuffer(wiring.Component):
 
     Members
     -------
-    setting : in, see `ComputePort`, one cycle later.
-    channel : in, the channel to store to or write.
+    setting : in, strobe: a method, one cycle later than in `ComputePort`.
+    channel : in, `channel_bits` bits: the channel to store to or write.
     free : out, no setting is being stored.
     store : in, with `free`: store `dword` in the place of the next one, which does not advance.
-    dword : in, see `store`.
+    dword : in, 32 bits, see `store`.
     move : in, with `free`: the next dword goes to place `to`.
-    to : in, see `move`.
-    asid : in, address space of the write; like those below, stable from `start` to `done`.
-    va : in, first byte of the write.
-    size : in, number of bytes; the first is byte `va` % (bytes of a beat) of the buffer, and the
-        last is in the buffer.
-    mask : in, write enable per dword, as placed in memory.
+    to : in, 6 bits, see `move`.
+    asid : in, `asid_bits` bits: address space of the write; like those below, stable from `start`
+        to `done`.
+    va : in, 49 bits: first byte of the write.
+    size : in, 0 … 256: number of bytes; the first is byte `va` % (bytes of a beat) of the buffer,
+        and the last is in the buffer.
+    mask : in, 64 bits: write enable per dword, as placed in memory.
     start : in, strobe: write; not before `channel` was stable for a cycle.
     done : out, the write is complete, or has failed; until `taken`.
     taken : in, strobe: ends `done`.
-    status : out, with `done`.
-    at : out, with `done`: first byte written to the last page reached.
+    status : out, with `done`: the `MemoryStatus` of the write.
+    at : out, 49 bits, with `done`: first byte written to the last page reached.
     write : out, memory client.
     """
 

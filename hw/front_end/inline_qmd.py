@@ -17,13 +17,13 @@ class InlineQmd(wiring.Component):
 
     Members
     -------
-    setting : in, strobe: a method, see `ComputePort`; one cycle later.
+    setting : in, strobe: a method, one cycle later than in `ComputePort`.
     clear : in, strobe: `channel` restarts, or its refused method is not repeated; one cycle later
         than in `ComputePort`, and not together with `setting`.
-    channel : in, number of a channel.
-    mask : out, loaded dwords of `channel`, one cycle later.
+    channel : in, `channel_bits` bits: number of a channel.
+    mask : out, 64 bits, one cycle later: loaded dwords of `channel`.
     forget : in, until `forgotten`: clear the mask of `channel`.
-    forgotten : out, combinational.
+    forgotten : out, combinational: the mask is cleared in this cycle.
     """
 
     def __init__(self, config: Config) -> None:

@@ -47,18 +47,19 @@ class InlineTransfer(wiring.Component):
     -------
     setting : in, strobe: a method, see `ComputePort`.
     clear : in, strobe: see `ComputePort`.
-    channel : in, channel of the method; stable from two cycles before `begin` or `load` on.
-    value : in, data of the method, 32 bits; stable as `channel`.
-    modelled : out, LAUNCH_DMA with `value` is modelled.
-    empty : out, a transfer of the channel has no bytes.
+    channel : in, `channel_bits` bits: channel of the method; stable from two cycles before `begin`
+        or `load` on.
+    value : in, 32 bits: data of the method; stable as `channel`.
+    modelled : out, combinational: LAUNCH_DMA with `value` is modelled.
+    empty : out, one cycle after `channel`: a transfer of the channel has no bytes.
     begin : in, strobe: LAUNCH_DMA, modelled and not empty.
     load : in, strobe: LOAD_INLINE_DATA with the last dword of a part.
     free : in, `InlineBuffer` stores no setting.
     store : out, with `free`: store the last dword.
     move : out, with `free`: the next dword goes to place `to`.
-    to : out, number of a dword in the buffer.
-    va : out, first byte of the part.
-    size : out, bytes of the part.
+    to : out, 6 bits: number of a dword in the buffer.
+    va : out, 49 bits: first byte of the part.
+    size : out, 0 … 256: bytes of the part.
     start : out, strobe: write it.
     done : in, the write is complete, or has failed; until `taken`.
     taken : out, strobe: ends `done`.

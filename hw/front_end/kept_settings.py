@@ -19,14 +19,14 @@ class KeptSettings(wiring.Component):
 
     Parameters
     ----------
-    widths : settings that are stored, and the bits kept of each.
+    widths : settings that are stored, and the number of low bits kept of each.
 
     Members
     -------
     setting : in, strobe: a method that sets state, see `ComputePort`.
     clear : in, strobe: `channel` restarts with all settings cleared.
-    channel : in, number of a channel.
-    values : out, its settings by name of the method, one cycle later.
+    channel : in, `channel_bits` bits: number of a channel.
+    values : out, its settings by name of the method, as wide as in `widths`; one cycle later.
     """
 
     def __init__(self, config: Config, widths: Mapping[ComputeMethod, int]) -> None:

@@ -63,7 +63,8 @@ class LaunchArbiter(wiring.Component):
     child_answer : out, strobe: result of such a launch; before the next one is accepted.
     block : in, with `launched` of a child: the family of the launching block.
     task : in, with `launched` of a child: the child, see `TaskUnit`.
-    parent : in, with `launched` of a child: page of the record of its parent, see `TaskUnit`.
+    parent : in, 32 bits, with `launched` of a child: page of the record of its parent, see
+        `TaskUnit`.
     began : out, also strobes for an accepted child, with `child_answer`.
     refused : out, strobe, with `child_answer`: the child was refused, for the record of the host.
     """
