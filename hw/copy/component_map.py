@@ -68,19 +68,19 @@ class ComponentMap(wiring.Component):
 
     Members
     -------
-    settings : in, strobe: stores the settings of a copy; not while `busy`.
+    settings : in, strobe: stores the settings of a copy, see `stored_settings`; not while `busy`.
     busy : out, settings are being expanded, for 17 cycles.
     load : in, level: load the settings of copy `tag`; `loaded` 1 cycle later, or after their
         expansion.
-    tag : in, tag of a copy, see `load`.
+    tag : in, `TAG_BITS` bits: tag of a copy, see `load`.
     loaded : out, the settings of `tag` are loaded; until `restart`.
     restart : in, strobe: the next beat is the first of a line.
     advance : in, strobe: the beat is taken.
-    beat : in, a source beat, as wide as memory.
+    beat : in, as wide as memory: a source beat.
     remap : in, the line is remapped; else `data` is `beat`.
     sourceless : in, the line has no source: components from the source are not written.
-    data : out, the beat's contents; combinational.
-    mask : out, write enable per byte of `data`; combinational.
+    data : out, combinational, as wide as `beat`: the beat's contents.
+    mask : out, combinational: write enable per byte of `data`.
     """
 
     def __init__(self, config: Config) -> None:

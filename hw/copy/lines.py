@@ -26,10 +26,10 @@ class Lines(wiring.Component):
     -------
     command : in, stream of `copy_command`; the next is accepted once the previous one has been
         issued completely.
-    tag : in, tag of the next copy.
+    tag : in, `TAG_BITS` bits: tag of the next copy.
     stop : in, level: the current copy has failed; the rest of it is dropped.
     o : out, stream of `line`: lines and ends of copies.
-    current : out, tag of the current copy.
+    current : out, `TAG_BITS` bits: tag of the current copy.
     copy : out, `copy_command` of the current copy; `src`, `dst` and `line_count` are those of the
         next line, `src` and `pitch_in` are 0 if that line has no source.
     """

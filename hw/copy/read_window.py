@@ -29,9 +29,10 @@ class ReadWindow(wiring.Component):
     -------
     wanted : in, a chunk is ready to be requested.
     open : out, the chunk may be requested; reflects only requests made at least 3 cycles ago.
-    requested : in, number of beats requested in this cycle, or 0.
+    requested : in, `TAKES_BITS` bits: number of beats requested in this cycle, or 0.
     taken : in, strobe: a requested beat has arrived.
-    flying : out, outstanding beats; at most `max_read_ahead` + 5 + one chunk.
+    flying : out, 2 cycles after a request, 1 after an arrival: number of outstanding beats; at most
+        `max_read_ahead` + 5 + one chunk.
     """
 
     def __init__(self, config: Config) -> None:

@@ -54,9 +54,9 @@ class RealignSteps(wiring.Component):
     busy : out, settings are being expanded, for 17 cycles.
     o : out, the `realign_step`, 1 cycle later; no back-pressure.
     taken : out, strobe, with `o`: a requested beat has arrived, or will not.
-    failure : out, stream of `failure`, always ready: the first failed read of a copy, with its
-        step.
-    failure_tag : out, tag of that copy.
+    failure : out, stream of `failure`, always ready: the first failed read of a copy, in the same
+        cycle as its step.
+    failure_tag : out, `TAG_BITS` bits, with `failure`: tag of that copy.
     """
 
     def __init__(self, config: Config) -> None:

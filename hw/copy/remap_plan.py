@@ -41,15 +41,15 @@ class RemapPlan(wiring.Component):
     Members
     -------
     components : in, `remap_components` of the copy.
-    src : in, source address.
-    pitch : in, source pitch, 32 bits.
+    src : in, 49 bits: source address.
+    pitch : in, 32 bits: source pitch in bytes.
     single : in, the copy has one line.
     way : out, `RemapWay` of the copy.
     constants : out, with RUNS: a component is a constant.
     begins : out, per destination component: a run begins with it.
     runs : out, per destination component: the `run` that begins with it.
-    source_bytes : out, bytes of a source element, 5 bits.
-    target_bytes : out, bytes of a destination element, 5 bits.
+    source_bytes : out, 5 bits: bytes of a source element.
+    target_bytes : out, 5 bits: bytes of a destination element.
     """
 
     def __init__(self, config: Config) -> None:

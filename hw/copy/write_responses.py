@@ -27,8 +27,8 @@ class WriteResponses(wiring.Component):
     done : in, stream of responses from memory, each a `MemoryStatus`.
     read_failure : in, stream of `failure`: first failed read of a copy, not later than the burst's
         entry in `owed`.
-    failed : out, strobe: a write of copy `failed_tag` failed.
-    failed_tag : out, tag of that copy.
+    failed : out, strobe, 1 cycle after the response: a write of copy `failed_tag` failed.
+    failed_tag : out, `TAG_BITS` bits: tag of that copy.
     o : out, stream of `outcome`, one per copy, in order; no back-pressure, as at most `COPIES` are
         in flight.
     """
