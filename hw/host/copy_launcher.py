@@ -89,7 +89,7 @@ class OutstandingCopies(wiring.Signature):
 
     Members
     -------
-    counts : out, per channel, their number, 4 bits.
+    counts : out, per channel, 4 bits: their number.
     all_idle : out, there is none.
     """
 

@@ -50,8 +50,8 @@ class Host(wiring.Component):
     -------
     registers : in, register port of the channel block; word address `channel` × 64 + offset / 4.
     doorbell : in, stream of rung channels.
-    time : in, PTIMER: 64 bits, in nanoseconds.
-    period : in, cycles between lazy write-backs of GP_GET, 32 bits.
+    time : in, 64 bits: PTIMER, in nanoseconds.
+    period : in, 32 bits: cycles between lazy write-backs of GP_GET.
     runlist : in, registers of the runlist, see `RunlistControl`.
     read : out, memory port for rings, pushbuffers, GP_PUT and runlists.
     write : out, memory port for USERD.

@@ -35,16 +35,17 @@ class OldestFirst(wiring.Component):
 
     Parameters
     ----------
+    stamp_bits : width of a stamp.
     level_bits : width of a level; 0 for none.
 
     Members
     -------
     candidates : in, per channel, may be selected.
-    levels : in, per channel, its level.
-    stamps : in, per channel, arrival of the head command.
+    levels : in, per channel, `level_bits` bits: its level.
+    stamps : in, per channel, `stamp_bits` bits: arrival of the head command.
     found : out, there is a candidate.
-    choice : out, the selected channel, one-hot.
-    channel : out, its number.
+    choice : out, per channel, one-hot: the selected one; 0 without a candidate.
+    channel : out, `channel_bits` bits: its number.
     """
 
     def __init__(

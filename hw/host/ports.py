@@ -76,9 +76,9 @@ class Served(wiring.Signature):
     Members
     -------
     active : out, a channel is served.
-    channel : out, its number; valid while `active`.
-    select : out, number of the channel that is served in the next cycle, or still served; stable
-        while `active`.
+    channel : out, `channel_bits` bits: its number; valid while `active`.
+    select : out, `channel_bits` bits: number of the channel that is served in the next cycle, or
+        still served; stable while `active`.
     asked : out, the channel has requested an operation of the semaphore unit.
     """
 
@@ -144,7 +144,7 @@ class ArrivalOrder(wiring.Signature):
 
     Members
     -------
-    stamps : out, per channel, `STAMP_BITS` wide: stamp of the doorbell that announced its head
+    stamps : out, per channel, `STAMP_BITS` bits: stamp of the doorbell that announced its head
         command.
     """
 
@@ -188,8 +188,8 @@ class RingIndexPort(wiring.Signature):
 
     Members
     -------
-    channel : out, number of a channel.
-    index : in, `INDEX_BITS` wide: its index, one cycle later.
+    channel : out, `channel_bits` bits: number of a channel.
+    index : in, `INDEX_BITS` bits: its index, one cycle later.
     """
 
     def __init__(self, config: Config) -> None:

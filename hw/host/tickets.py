@@ -94,11 +94,12 @@ class TicketArbiter(wiring.Component):
     over : out, per channel, as of `Tickets`.
     refused : out, per channel, as of `Tickets`.
     waiting : out, per channel, its turn has not begun.
-    choice : in, one-hot, channel whose turn shall begin, or 0; ignored unless the channel waited in
-        the previous cycle.
-    begins : out, strobe: the turn of `choice` begins.
+    choice : in, per channel, one-hot: channel whose turn shall begin, or 0; ignored unless the
+        channel waited in the previous cycle.
+    begins : out, strobe, combinational: the turn of `choice` begins.
     owner : out, per channel, one-hot: holder of the turn; until the next turn.
-    channel : out, its number, one cycle after `owner` or with it.
+    channel : out, `channel_bits` bits: its number, one cycle after `owner` or, with 2 `steps`, with
+        it.
     form : out, strobe, in the second cycle of `channel`.
     ends : in, strobe, with `form` at the earliest: the turn ends.
     denied : in, with `ends`: nothing was done.

@@ -54,7 +54,7 @@ class UserdWriteback(wiring.Component):
     Members
     -------
     control : in, writes of channel registers (USERD, CONFIG.ASID); enabled channels.
-    period : in, cycles between lazy write-backs, 32 bits.
+    period : in, 32 bits: cycles between lazy write-backs.
     entries : in, entries that start: GP_GET becomes `get`.
     start : in, starts of channels. GP_GET becomes 0; no write of it is in progress.
     state : in, `empty`: nothing is left to execute.

@@ -32,16 +32,16 @@ class AccessControl(wiring.Component):
         a clear for `edit` and `recording`.
     resume : in, strobe: CLEAR_FAULTED for channel `target`. Pending ones and accesses take
         turns, so neither holds the other back.
-    channel : out, of the access.
-    word : out, 6 bits, its register.
-    data : out, 32 bits, value to be written.
-    value : in, 32 bits, data of the read.
+    channel : out, `channel_bits` bits: channel of the access.
+    word : out, 6 bits: its register.
+    data : out, 32 bits: value to be written.
+    value : in, 32 bits: data of the read.
     clears : in, the write clears the error.
-    is_enabled, is_halted : in, of the channel.
+    is_enabled, is_halted : in, state of the channel.
     is_idle : in, the channel has neither an outstanding operation nor a failure without a record.
     error : in, its error record.
     recording : in, an error is being recorded, of any channel.
-    enabled : out, per channel.
+    enabled : out, per channel: CONTROL.ENABLE.
     store : out, strobe: a setting is written.
     rewrite_method, rewrite_data : out, METHOD0, DATA0 is written; repeated while `recording`.
     restart : out, stream: empty the ring of `channel`.

@@ -23,7 +23,7 @@ class BoundObjects(wiring.Component):
     -------
     bound : in, strobe: SET_OBJECT with `data` was executed.
     started : in, strobe: `channel` starts.
-    channel : in, channel of the access.
+    channel : in, `channel_bits` bits: channel of the access.
     words : out, its registers, by name; two cycles later.
     """
 

@@ -60,14 +60,14 @@ class ChannelView(wiring.Component):
 
     Members
     -------
-    channel : in, channel of the access.
+    channel : in, `channel_bits` bits: channel of the access.
     enabled, halted : in, per channel, see `ChannelControl`.
     recorded : in, per channel, its error record is complete.
     acquire : in, strobe: an acquire of `channel` was decided; `passed`: it held.
     started : in, strobe: `channel` starts.
     status : in, state of the channels.
-    peek_put, peek_get : in, its GP_PUT and GP_GET, one cycle after `channel`.
-    is_enabled, is_halted, is_idle : out, of the channel; two cycles after `channel`.
+    peek_put, peek_get : in, `INDEX_BITS` bits, one cycle after `channel`: its GP_PUT and GP_GET.
+    is_enabled, is_halted, is_idle : out, two cycles after `channel`: its state.
     words : out, its registers, by name; two cycles after `channel`.
     """
 

@@ -24,13 +24,14 @@ class ErrorRows(wiring.Component):
     taken : in, per source, see `ErrorIntake`.
     rows : out, per source, the row of its error, in the same cycle.
     noted : in, strobe: an error is recorded.
-    channel : in, channel of the access.
+    channel : in, `channel_bits` bits: channel of the access.
     cleared : in, strobe: the error shown of `channel` is cleared; the next one, if any, is shown.
     all : in, with `cleared`: both errors are cleared.
     follows : out, combinational, for `cleared`: another error will be shown.
     shown : out, per channel, a record is shown.
-    second : out, row shown of `channel`, one cycle later.
-    more : out, another copy or task of `channel` has failed since the error shown, one cycle later.
+    second : out, one cycle after `channel`: number of its row that is shown.
+    more : out, one cycle after `channel`: another copy or task of it has failed since the error
+        shown.
     """
 
     def __init__(self, config: Config) -> None:

@@ -19,11 +19,11 @@ class ErrorStore(wiring.Component):
     Members
     -------
     noted : in, strobe: an error is recorded, if its row is valid.
-    channel : in, channel of the access.
-    second : in, its row shown; one cycle after `channel`.
+    channel : in, `channel_bits` bits: channel of the access.
+    second : in, one cycle after `channel`: number of its row that is shown.
     rewrite_method, rewrite_data : in, strobe: METHOD0, DATA0 of the row shown becomes `value`; has
         no effect with `noted`.
-    value : in, 32 bits.
+    value : in, 32 bits: value to be written.
     shown : out, contents of the row shown, two cycles after `second`.
     """
 

@@ -25,12 +25,12 @@ class Halts(wiring.Component):
     task_ended : in, likewise for a task.
     failed : in, a copy of `channel` has failed, and is not recorded yet.
     task_failed : in, likewise for a task.
-    channel : in, channel of the access.
+    channel : in, `channel_bits` bits: channel of the access.
     cleared : in, strobe: the error of `channel` is cleared; the channel resumes, unless another
         failure halts it.
     follows : in, with `cleared`: another error is recorded.
     failing : out, combinational: a failure of `channel` is not recorded yet.
-    halted : out, per channel.
+    halted : out, per channel, combinational from `refused`: an error halts it.
     """
 
     def __init__(self, config: Config) -> None:

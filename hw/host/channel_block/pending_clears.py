@@ -18,8 +18,8 @@ class PendingClears(wiring.Component):
     Members
     -------
     resume : in, strobe: CLEAR_FAULTED for channel `target`; ignored for one that is not built.
-    due : out, a CLEAR_FAULTED is pending, as of the previous cycle.
-    target : out, with `due`: its channel.
+    due : out, registered: a CLEAR_FAULTED was pending in the previous cycle.
+    target : out, `channel_bits` bits, with `due`: its channel.
     taken : in, strobe: the CLEAR_FAULTED for `target` is executed; never in consecutive cycles.
     """
 

@@ -29,13 +29,13 @@ class ReadChoice(wiring.Component):
 
     Members
     -------
-    word : in, 6 bits, register of the access.
-    data : in, 32 bits, value to be written.
+    word : in, 6 bits: register of the access.
+    data : in, 32 bits: value to be written.
     halted : in, the channel of the access is halted.
     shown : in, its registers, by name.
-    setting : in, 32 bits, stored value of `word`.
+    setting : in, 32 bits: stored value of `word`.
     keep : in, `value` does not change from this cycle to the next.
-    value : out, 32 bits, data of a read; one cycle after its source, two after `word`.
+    value : out, 32 bits: data of a read; one cycle after its source, two after `word`.
     clears : out, writing `data` clears the error; one cycle after `shown` and `halted`.
     """
 

@@ -20,13 +20,13 @@ class StoredSettings(wiring.Component):
 
     Members
     -------
-    channel : in, channel of the access.
-    word : in, 6 bits, its register.
-    data : in, 32 bits, value to be written.
+    channel : in, `channel_bits` bits: channel of the access.
+    word : in, 6 bits: its register.
+    data : in, 32 bits: value to be written.
     store : in, strobe: a setting is written; `channel` and `word` have been stable for a cycle and
         stay so for another.
     setting : out, strobe, one cycle after `store`: the setting is written in this cycle.
-    value : out, 32 bits, the stored value, three cycles after `channel` and `word`.
+    value : out, 32 bits: the stored value, three cycles after `channel` and `word`.
     """
 
     def __init__(self, config: Config) -> None:

@@ -21,11 +21,11 @@ class Tally(wiring.Component):
     -------
     write : in, strobe: the number of `channel` becomes `value`.
     started : in, strobe: the number of `channel` is 0 until the next write.
-    select : in, a channel.
-    stored : out, 32 bits, its stored number, combinational.
-    channel : in, channel of the access.
+    select : in, `channel_bits` bits: number of a channel.
+    stored : out, 32 bits, combinational: its stored number.
+    channel : in, `channel_bits` bits: channel of the access.
     blank : out, per channel, no write since the start.
-    value : out, 32 bits, number of `channel`, two cycles later.
+    value : out, 32 bits: number of `channel`, two cycles later.
     """
 
     def __init__(self, config: Config) -> None:
@@ -76,8 +76,8 @@ class EventCount(wiring.Component):
     -------
     event : in, strobe: an event of `channel`.
     started : in, strobe: the count of `channel` is 0 until the next event is counted.
-    channel : in, channel of the access.
-    value : out, 32 bits, count of `channel`, two cycles later.
+    channel : in, `channel_bits` bits: channel of the access.
+    value : out, 32 bits: count of `channel`, two cycles later.
     """
 
     def __init__(self, config: Config) -> None:
@@ -135,7 +135,7 @@ class Tallies(wiring.Component):
     task_ended : in, strobe: a task of `channel` has ended.
     referenced : in, strobe: `value` of SET_REFERENCE is in memory.
     started : in, strobe: `channel` starts.
-    channel : in, channel of the access.
+    channel : in, `channel_bits` bits: channel of the access.
     words : out, its registers, by name; two cycles later.
     """
 

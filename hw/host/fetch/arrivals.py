@@ -23,7 +23,7 @@ class Announcements(wiring.Signature):
 
     Members
     -------
-    now : out, `STAMP_BITS` wide: count of doorbells; the stamp given to a doorbell.
+    now : out, `STAMP_BITS` bits: count of doorbells; the stamp given to a doorbell.
     announce : out, strobe: `channel`'s entries up to `put` were received at `stamp`. Not in two
         successive cycles.
     """

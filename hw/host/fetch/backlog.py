@@ -37,7 +37,7 @@ class Backlog(wiring.Component):
     enabled : in, per channel, doorbells count and steps may be taken.
     clear : in, strobe: `channel` starts; it is not being visited.
     doorbell : in, stream of rung channels; always ready.
-    now : out, count of doorbells.
+    now : out, `STAMP_BITS` bits: count of doorbells.
     put : in, strobe: GP_PUT has arrived.
     entry : in, strobe: a ring entry has arrived.
     answered : in, strobe: the last beat of any read has arrived.
@@ -45,12 +45,13 @@ class Backlog(wiring.Component):
     drained : in, per channel, everything fetched was executed.
     dropping : in, per channel, the rest of a bad segment is being dropped.
     unwritten : in, strobe: a write to USERD has failed.
-    visited : in, the channel of `can`, `stamp` and `step`, one-hot.
-    can : out, conditions of the visited channel: a failed write to `report`, a GP_PUT to `accept`,
-        a GP_PUT to `ask` for, an entry to `open`, space to `claim` for another entry, `room` for a
-        burst; `sync`: everything fetched was executed; `drop`: `dropping`; `rest`: `resting`. Up to
-        date two cycles after a step.
-    stamp : out, doorbell that announced the GP_PUT last asked for.
+    visited : in, per channel, one-hot: the channel of `can`, `stamp` and `step`.
+    can : out, combinational, conditions of the visited channel: a failed write to `report`, a
+        GP_PUT to `accept`, a GP_PUT to `ask` for, an entry to `open`, space to `claim` for another
+        entry, `room` for a burst; `sync`: everything fetched was executed; `drop`: `dropping`;
+        `rest`: `resting`. Up to date two cycles after a step.
+    stamp : out, `STAMP_BITS` bits, combinational: stamp of the doorbell that announced the GP_PUT
+        last asked for.
     step : in, strobes: the visit has `seen` the conditions in `can`, is `over`, requests another
         visit (`again`); and steps taken, named as in `can`, or `reserve`: space for `beats` beats.
     wanting : out, per channel, requests a visit.

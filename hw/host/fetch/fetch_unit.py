@@ -58,12 +58,13 @@ class RingState(data.Struct):
 
 
 class OutstandingReads(wiring.Signature):
-    """Work of the fetch unit, per channel.
+    """Work of the fetch unit.
 
     Members
     -------
-    busy : out, there is something to fetch, in flight or waiting in the prefetch buffer.
-    reading : out, has outstanding reads.
+    busy : out, per channel: there is something to fetch, in flight or waiting in the prefetch
+        buffer.
+    reading : out, per channel: has outstanding reads.
     """
 
     def __init__(self, config: Config) -> None:

@@ -20,7 +20,8 @@ class AcquireDeadlines(wiring.Component):
     Members
     -------
     setting : in, writes of channel registers, see `setting_event`.
-    select : in, number of the channel that is served in the next cycle, or still served.
+    select : in, `channel_bits` bits: number of the channel that is served in the next cycle, or
+        still served.
     time : in, `present_time`.
     load : in, strobe: `state` is loaded.
     state : in, `acquire_state` of the served channel.

@@ -19,7 +19,8 @@ class AcquirePeriods(wiring.Component):
     Members
     -------
     setting : in, writes of channel registers, see `setting_event`.
-    channel : in, number of a channel; the outputs are those of this channel, one cycle later.
+    channel : in, `channel_bits` bits: number of a channel; the outputs are those of this channel,
+        one cycle later.
     retry : out, 24 bits: cycles between two reads of a semaphore in memory.
     timeout : out, 32 bits: units of 1,024 ns until an acquire times out.
     timeout_enable : out, the channel's acquires time out.

@@ -28,7 +28,7 @@ class ChannelRights(wiring.Component):
     Members
     -------
     setting : in, writes of channel registers, see `setting_event`.
-    select : in, number of a channel.
+    select : in, `channel_bits` bits: number of a channel.
     rights : out, its `channel_rights`, from CONFIG; one cycle later.
     """
 

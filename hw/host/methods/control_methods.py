@@ -63,8 +63,8 @@ class ControlMethods(wiring.Component):
     notify : out, strobe: NON_STALL_INTERRUPT.
     resume : out, strobe: CLEAR_FAULTED for channel `target`.
     ignored : out, strobe: a compute method without effect in this design is executed.
-    check : out, with a refusal: the failed check of a task's record.
-    va : out, with a refusal: its address.
+    check : out, a `SkedCheck`, with a refusal: the failed check of a task's record.
+    va : out, 49 bits, with a refusal: its address.
     """
 
     def __init__(self, config: Config) -> None:

@@ -27,7 +27,7 @@ class OnChipRequests(wiring.Component):
     Members
     -------
     port : out, the semaphore unit.
-    channel : in, served channel.
+    channel : in, `channel_bits` bits: number of the served channel.
     request : in, operation of its held method; stable from `ask` until the response.
     acquires : in, the operation is an acquire.
     ask : in, request the operation; not while `asked`; repeated while a response that will be

@@ -31,7 +31,7 @@ class ServedChannel(wiring.Component):
 
     Members
     -------
-    channel : in, number of the served channel.
+    channel : in, `channel_bits` bits: number of the served channel.
     engines, tasks, ended, over : in, per channel, see `channel_status`.
     launched : in, strobe: the channel starts a copy.
     collected : in, strobe: the channel takes the result of its semaphore operation in memory.

@@ -44,10 +44,11 @@ class Service(wiring.Signature):
 
     Members
     -------
-    channel : out, number of the served channel.
+    channel : out, `channel_bits` bits: number of the served channel.
     step : out, its held method, decoded.
     run : out, execute `step` in this cycle.
-    select : out, number of the channel that is served in the next cycle, or still served.
+    select : out, `channel_bits` bits: number of the channel that is served in the next cycle, or
+        still served.
     load : out, strobe: the channel's state becomes `loaded`.
     loaded : out, a `method_state`, read from the RAM.
     reset : out, strobe: the channel's state is cleared.

@@ -56,7 +56,7 @@ class StateMethods(wiring.Component):
     load : in, strobe: the settings become `loaded`.
     loaded : in, `method_settings`, see `load`.
     reset : in, strobe: the settings are cleared.
-    counting : in, number of counting semaphores.
+    counting : in, 0 … `counters`: number of counting semaphores.
     settings : out, `method_settings`, registered.
     yields : out, strobe: the method is YIELD with an effect.
     expires : out, strobe: likewise, for the runlist's time slice.

@@ -18,7 +18,7 @@ class AcquirePretest(wiring.Component):
     Members
     -------
     enable : in, runlists are used.
-    period : in, cycles.
+    period : in, `PRETEST_BITS` bits: number of cycles.
     busy : in, a listed channel can proceed, or a channel is served.
     polling : in, per channel, waits until it repeats an acquire with ACQUIRE_SWITCH_TSG.
     resting : out, registered, per channel: must not repeat its acquire yet.

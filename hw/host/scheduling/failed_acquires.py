@@ -36,8 +36,8 @@ class FailedAcquires(wiring.Component):
     clear : in, strobe: a channel starts.
     failed : in, strobe: an acquire of a channel has failed; `yields`: with ACQUIRE_SWITCH_TSG.
     all_idle : in, no copy, task or change of memory is outstanding.
-    yielding : out, per channel.
-    acquire : out, strobes, 1 cycle after the state began.
+    yielding : out, per channel, combinational: yields the turn.
+    acquire : out, a `runlist_acquire`: strobes, 1 cycle after the state began.
     """
 
     def __init__(self, config: Config) -> None:

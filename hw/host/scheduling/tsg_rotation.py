@@ -48,20 +48,20 @@ class TsgRotation(wiring.Component):
     Members
     -------
     enable : in, 0: all channels may be served.
-    unit : in, cycles per unit of the slices; 0 counts as 1.
+    unit : in, 16 bits: cycles per unit of the slices; 0 counts as 1.
     list : in, stream: a new list, in the other half of the words. It is accepted when the round is
         over, that is, when the TSG may give up its turn and no later TSG of the list can proceed;
         at once if runlists are not used.
-    at : out, word to be read, its highest bit the half.
-    word : in, the word at `at`, one cycle later.
+    at : out, `runlist_bits` + 1 bits: number of the word to be read, its highest bit the half.
+    word : in, a `group_word`, one cycle later: the word at `at`.
     half : out, the half of the active list.
-    work : in, work of the channels.
+    work : in, a `channel_work`: work of the channels.
     expire : in, strobe: the served channel gives up the slice of its TSG (YIELD).
     eligible : out, registered, per channel: may be served. A channel that is being served and is
         not eligible must let go.
     running : out, registered: a TSG has the turn.
-    tsgid : out, registered, number of that TSG.
-    groups : out, registered, TSGs of the active list.
+    tsgid : out, 12 bits, registered: number of that TSG.
+    groups : out, 0 … `runlist_entries`, registered: number of TSGs in the active list.
     listed : out, registered, per channel: in the active list.
     """
 

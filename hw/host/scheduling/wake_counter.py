@@ -20,9 +20,9 @@ class WakeCounter(wiring.Component):
 
     Members
     -------
-    waits, ready, engine, retry, holding : in, see `Parking`.
-    count : out, number of channels made ready; latency of 2 cycles, and log2 of the number of
-        channels, rounded up.
+    waits, ready, engine, retry, holding : in, per channel, see `Parking`.
+    count : out, 0 … `channels`: number of channels made ready; latency of 2 cycles, and log2 of the
+        number of channels, rounded up.
     """
 
     def __init__(self, config: Config) -> None:

@@ -94,13 +94,13 @@ class ComputeMethodPort(wiring.Signature):
 
 
 class OutstandingTasks(wiring.Signature):
-    """Outstanding tasks and compute methods, per channel.
+    """Outstanding tasks and compute methods.
 
     Members
     -------
-    some : out, has outstanding tasks.
-    counts : out, number of outstanding tasks, `COUNT_BITS` wide; saturates.
-    busy : out, its method waits or is being executed.
+    some : out, per channel: has outstanding tasks.
+    counts : out, per channel, `COUNT_BITS` bits: number of outstanding tasks; saturates.
+    busy : out, per channel: its method waits or is being executed.
     """
 
     def __init__(self, config: Config) -> None:

@@ -41,12 +41,13 @@ class MemorySemaphorePort(wiring.Signature):
 
 
 class OutstandingSemaphores(wiring.Signature):
-    """Outstanding semaphore operations in memory, per channel.
+    """Outstanding semaphore operations in memory.
 
     Members
     -------
-    busy : out, its operation is outstanding.
-    changing : out, its operation is outstanding and not an acquire; 0 between two of them.
+    busy : out, per channel: its operation is outstanding.
+    changing : out, per channel: its operation is outstanding and not an acquire; 0 between two of
+        them.
     """
 
     def __init__(self, config: Config) -> None:
