@@ -35,7 +35,7 @@ class RoundRobin(wiring.Component):
     Members
     -------
     requests : in, one bit per requester.
-    grant : out, one-hot; 0 without requests.
+    grant : out, one bit per requester, one-hot; 0 without requests.
     advance : in, the grant is used in this cycle; its requester becomes the last in turn.
     """
 
@@ -130,7 +130,7 @@ class SteadyRoundRobin(wiring.Component):
     Members
     -------
     requests : in, one bit per requester.
-    grant : out, one-hot; 0 without requests.
+    grant : out, one bit per requester, one-hot; 0 without requests.
     advance : in, the grant is used in this cycle; its requester becomes the last in turn. Counts
         only with a grant.
     """

@@ -56,7 +56,7 @@ class StreamFIFO(wiring.Component):
     -------
     i : in, stream of `shape`.
     o : out, stream of `shape`.
-    level : out, number of payloads held, 0 to `depth`.
+    level : out, 0 … `depth`: number of payloads held.
     """
 
     def __init__(self, shape: ShapeLike, depth: int) -> None:

@@ -37,16 +37,17 @@ class AsidGenerations(wiring.Component):
 
     Parameters
     ----------
-    readers : read ports.
+    readers : number of read ports.
+    bits : width of a generation number, 1 … 16.
 
     Members
     -------
     advance : in, strobe: the generation of `asid` ends. `row` still shows it in this cycle and the
         next; meanwhile the reader has to account for the event itself.
-    asid : in, per reader: address space of the look-up.
-    row : out, per reader: the `generation` of that space; combinational.
+    asid : in, per reader, `asid_bits` bits: address space of the look-up.
+    row : out, per reader, combinational: the `generation` of that space.
     sweeps : out, the entries of space `swept` must be removed; high until `clean`.
-    swept : out, the space, stable while `sweeps`.
+    swept : out, `asid_bits` bits: that space, stable while `sweeps`.
     clean : in, strobe: no entry of `swept` is left.
     """
 

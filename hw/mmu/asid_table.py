@@ -44,7 +44,7 @@ class AsidTable(wiring.Component):
     Members
     -------
     look : in, strobe: look up `asid`.
-    asid : in, address space of the look-up.
+    asid : in, `asid_bits` bits: address space of the look-up.
     row : out, its `asid_row`, 1 cycle after `look`; stable until the next look-up.
     bind : in, strobe: writes the row of an ASID below `config.asids`; look-ups see it from the next
         cycle on. Not while `busy`.

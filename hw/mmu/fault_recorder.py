@@ -54,7 +54,7 @@ class FaultRecorder(wiring.Component):
     report : in, stream of `fault_report`; taken when the record is in memory or was dropped.
     write : out, memory client with physical addresses.
     binds : in, copy of every bind, see `Maintenance`.
-    time : in, PTIMER, 64 bits.
+    time : in, 64 bits: PTIMER, in nanoseconds.
     registers : in, see `FaultPort`.
     """
 

@@ -55,7 +55,7 @@ class MemorySystem(wiring.Component):
     axi : out, AXI4 manager, see `MemoryFabric`; client n has id n + `FIRST_CLIENT`.
     maintain : in, one `MmuPort` per requester.
     faults : in, registers of the fault buffer, see `FaultPort`.
-    time : in, PTIMER, 64 bits.
+    time : in, 64 bits: PTIMER, in nanoseconds.
     fault : out, strobe: see `fault_event`.
 
     Attributes

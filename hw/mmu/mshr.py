@@ -52,18 +52,18 @@ class MshrFile(wiring.Component):
     wanted : in, strobe: a result for slot `miss` has arrived.
     again : out, a look-up is ready to be repeated; without a result it is the one in `slot` and
         `lookup`.
-    slot : out, one-hot: slot of the result, else of the look-up to repeat.
-    lookup : out, the `lookup` in `slot`; combinational from `wanted`.
+    slot : out, per slot, one-hot: the slot of the result, else of the look-up to repeat.
+    lookup : out, combinational from `wanted`: the `lookup` in `slot`.
     pick : in, strobe: the look-up in `slot` is repeated.
     moves : in, the first step advances to the second; only then does the second step end.
     first : in, look-up in the first step; for a result, the look-up that requested it.
     second : in, look-up in the second step; for a result, the look-up that requested it.
     new : in, the second step has no slot yet; otherwise `held` is its slot.
-    held : in, one-hot: slot of the second step.
+    held : in, per slot, one-hot: the slot of the second step.
     missed : in, the look-up in the second step misses.
     answered : in, the look-up in the second step, which had a slot, is answered.
-    wake : in, one-hot or 0: slot whose look-up may be repeated, as its page will be in the TLB by
-        then.
+    wake : in, per slot, one-hot or 0: its look-up may be repeated, as the page will be in the TLB
+        by then.
     came : in, the second step is a result with a page.
     refused : in, the second step is a result without a page, and is answered.
     retry : in, the second step is a result that has to be requested again.

@@ -93,11 +93,12 @@ class PageTableEntryDecoder(wiring.Component):
     Members
     -------
     depth : in, level of the entry, a `Depth`.
-    entry : in, the entry, 128 bits; all but PD0's in the low 64.
+    entry : in, 128 bits: the entry; all but PD0's in the low 64.
     status : in, `MemoryStatus` of its read.
     beside : in, for a BIG entry, the table of 4 KiB pages from PD0, a `SmallTable`.
     descends : out, the walk goes on to a table below: the next level, or SMALL if it `skips` BIG.
-    table : out, address of that table >> `TABLE_BITS`; for a page of 512 MiB, a `region_page`.
+    table : out, `address_width` - `TABLE_BITS` bits: address of that table >> `TABLE_BITS`; for a
+        page of 512 MiB, a `region_page`.
     below : out, for a PD0 entry, the table of 4 KiB pages, a `SmallTable`.
     whole : out, the entry is the PTE of a page of 512 MiB.
     end : out, `page_result` of the walk, unless `descends`; with `whole`, of any piece of the page.

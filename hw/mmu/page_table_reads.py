@@ -32,18 +32,18 @@ class PageTableReads(wiring.Component):
     Members
     -------
     add : in, strobe: issues a read. Ignored without `room`.
-    address : in, byte address of the entry.
+    address : in, `address_width` bits: byte address of the entry.
     wide : in, the entry has 16 bytes instead of 8.
-    number : in, number of the walk that reads.
+    number : in, 0 … `walks` - 1: number of the walk that reads.
     owner : in, data kept with the read.
     room : out, a read may be added.
     ample : out, `room` is guaranteed for the next cycle, even after one more read.
     read : out, memory client with physical addresses.
     head : out, owner of the next beat.
-    number_head : out, walk of the next beat.
-    slot : out, one-hot: walk of the next beat; 0 when no read is outstanding.
+    number_head : out, 0 … `walks` - 1: walk of the next beat.
+    slot : out, per walk, one-hot: the walk of the next beat; 0 when no read is outstanding.
     came : out, strobe: an entry has arrived.
-    entry : out, the entry, 128 bits; one of 8 bytes in the low 64.
+    entry : out, 128 bits: the entry; one of 8 bytes in the low 64.
     status : out, `MemoryStatus` of its read.
     """
 

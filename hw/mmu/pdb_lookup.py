@@ -20,12 +20,12 @@ class PdbLookup(wiring.Component):
     Members
     -------
     bind : in, see `AsidTable`; keeps the private copy up to date.
-    base : in, page directory base >> 12; stable from `begin` on.
+    base : in, 28 bits: page directory base >> 12; stable from `begin` on.
     begin : in, strobe: start from the first row.
     run : in, scan, from the row after the last match on; 0 in the cycle after `found`, and with
         `begin`.
     found : out, row `asid` matches. Valid only while `run`.
-    asid : out, number of that row.
+    asid : out, `asid_bits` bits: number of that row.
     ended : out, no further row matches. Valid only while `run`.
     """
 

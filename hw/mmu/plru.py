@@ -38,8 +38,8 @@ class TreePlru(wiring.Component):
 
     Members
     -------
-    use : in, one-hot: the way used in this cycle; 0 for none.
-    oldest : out, one-hot: the victim.
+    use : in, per way, one-hot: the way used in this cycle; 0 for none.
+    oldest : out, per way, one-hot: the victim.
     """
 
     def __init__(self, ways: int) -> None:
@@ -65,10 +65,10 @@ class SetPlru(wiring.Component):
 
     Members
     -------
-    used : in, number of the set of the use.
-    use : in, one-hot: the way used; 0 for none. Takes effect in the next cycle.
-    index : in, number of the set of the look-up.
-    oldest : out, one-hot: the victim in that set, 1 cycle later.
+    used : in, 0 … `sets` - 1: number of the set of the use.
+    use : in, per way, one-hot: the way used; 0 for none. Takes effect in the next cycle.
+    index : in, 0 … `sets` - 1: number of the set of the look-up.
+    oldest : out, per way, one-hot: the victim in that set, 1 cycle later.
     """
 
     def __init__(self, ways: int, sets: int) -> None:

@@ -47,11 +47,12 @@ class WalkCache(wiring.Component):
     Members
     -------
     look : in, strobe: look up the region of `vpn` in `asid`.
-    asid : in, address space of the look-up.
-    vpn : in, page number of the look-up.
+    asid : in, `asid_bits` bits: address space of the look-up.
+    vpn : in, 37 bits: page number of the look-up.
     hit : out, the region is cached; 1 cycle after `look`.
     whole : out, with `hit`: the region is one page of 512 MiB.
-    table : out, with `hit`: the table or page, see `cached_region`.
+    table : out, `address_width` - `TABLE_BITS` bits, with `hit`: the table or page, see
+        `cached_region`.
     fill : in, strobe: the region of page `vpn` of `asid` has this `table`.
     invalidate : in, see `invalidation`.
     """

@@ -125,7 +125,7 @@ class Walker(wiring.Component):
     result : out, stream of `walk_result`, in any order. One that is not accepted may turn into
         RETRY.
     look : out, strobe: look up `asid` in the ASID table.
-    asid : out, address space of that look-up.
+    asid : out, `asid_bits` bits: address space of that look-up.
     row : in, its `asid_row`, 1 cycle later.
     read : out, memory client with physical addresses. Memory answers at least 1 cycle after it
         accepted a read.

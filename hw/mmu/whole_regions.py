@@ -23,9 +23,9 @@ class WholeRegions(wiring.Component):
     -------
     adds : in, strobe: a piece for `asid` enters the TLBs. Not with `clears`.
     clears : in, strobe: all translations of `asid` are invalidated.
-    asid : in, address space of `adds` or `clears`.
-    look : in, address space of the look-up.
-    has : out, bit of `look`, combinational; set by `adds` in the same cycle, too.
+    asid : in, `asid_bits` bits: address space of `adds` or `clears`.
+    look : in, `asid_bits` bits: address space of the look-up.
+    has : out, combinational: the bit of `look`; set by `adds` in the same cycle, too.
     """
 
     def __init__(self, config: Config) -> None:
