@@ -41,11 +41,13 @@ class KernelEnds(wiring.Component):
 
     Members
     -------
-    ended : in, a kernel whose blocks have all ended; combinational to `complete` if it passes.
-    failed : in, a kernel that was given up; combinational to `given_up` if it passes.
-    disowned : in, number of a child that was refused after its birth.
-    tree : out, the kernel tree.
-    over : in, from the kernel tree; always accepted.
+    ended : in, stream of `task_ended`: kernels whose blocks have all ended; combinational to
+        `complete` if they pass.
+    failed : in, stream of `task_failure`: kernels that were given up; combinational to `given_up`
+        if they pass.
+    disowned : in, stream of `nested_bits` bits: number of a child that was refused after its birth.
+    tree : out, stream of `tree_request`, to the kernel tree.
+    over : in, stream of `kernel_over`, from the kernel tree; always accepted.
     complete : out, to `TaskEnd`: each ended kernel, when its descendants are complete.
     completed : in, from `TaskEnd`: the kernel that it took last; not accepted together with
         `given_up`.

@@ -112,12 +112,12 @@ class KernelTree(wiring.Component):
 
     Members
     -------
-    i : in, requests; after reset, accepted when the lists of free nodes are full.
-    limit : in, maximum number of children that are not done; 0: only the nodes limit them. A lower
-        limit takes effect with the next launch; existing children stay.
-    told : out, events for blocks, by family.
-    over : out, complete kernels, each once, after its descendants are done. The node of a kernel is
-        free once the kernel is done, too.
+    i : in, stream of `tree_request`; after reset, accepted when the lists of free nodes are full.
+    limit : in, 12 bits: maximum number of children that are not done; 0: only the nodes limit them.
+        A lower limit takes effect with the next launch; existing children stay.
+    told : out, stream of `tree_event`: events for blocks, by family.
+    over : out, stream of `kernel_over`: complete kernels, each once, after its descendants are
+        done. The node of a kernel is free once the kernel is done, too.
     idle : out, no request is being processed.
     empty : out, there is no kernel; late by 2 cycles.
     """

@@ -26,11 +26,12 @@ class NestedLink(wiring.Signature):
 
     Members
     -------
-    launch : in, a launch; the next one comes after its answer.
-    answer : out, response to the launch.
-    notice : in, see `family_notice`. Answer to a block that asks: `joined`, at once if all its
-        children are complete, otherwise with the last one.
-    joined : out, strobe to all SMs: all children of this family so far are complete.
+    launch : in, stream of `child_launch`; the next one comes after the answer.
+    answer : out, a `child_answer`: response to the launch.
+    notice : in, stream of `family_notice`. Answer to a block that asks: `joined`, at once if all
+        its children are complete, otherwise with the last one.
+    joined : out, strobe to all SMs, a `family_joined`: all children of this family so far are
+        complete.
     """
 
     def __init__(self, config: Config) -> None:

@@ -29,14 +29,14 @@ class NestedKernels(wiring.Component):
     ended : in, from the task unit: a kernel whose blocks have all ended, see `KernelEnds`.
     failed : in, from the task unit: a kernel that was given up.
     disowned : in, from the task unit: number of a child that was refused after its registration.
-    told : out, strobe: an event of the tree. LAUNCHED and REFUSED are for the task unit, JOINED
-        is for the SMs.
+    told : out, strobe, a `tree_event`: LAUNCHED and REFUSED are for the task unit, JOINED is for
+        the SMs.
     complete : out, each ended kernel, when its descendants are complete; see `KernelEnds`.
     completed : in, the kernel that `TaskEnd` took last.
     given_up : out, each failed kernel, when its descendants are complete.
     reported : out, `completed`, passed on.
     on : in, per channel: enabled.
-    limit : in, maximum number of incomplete children; 0: no limit.
+    limit : in, 12 bits: maximum number of incomplete children; 0: no limit.
     ending : out, a kernel is on its way to its releases, or has been given up.
     idle : out, no kernel and no request is on its way; some kernels may be waiting for their
         descendants.

@@ -23,10 +23,10 @@ class SmHub(wiring.Component):
     -------
     sm : out, one `NestedLink` per SM.
     child : out, stream of `child_launch`, to the arbiter.
-    answer : in, strobe: the result of the launch.
+    answer : in, strobe, a `child_answer`: the result of the launch.
     blocks : out, stream of `tree_request`, to the kernel tree: LEAVE of blocks that are over, ASK
         of restored ones.
-    told : in, strobe: an event of the kernel tree.
+    told : in, strobe, a `tree_event`: an event of the kernel tree.
     idle : out, no launch and no notice is on its way.
     """
 

@@ -29,8 +29,8 @@ class BlockNumbers(wiring.Component):
     -------
     open : in, strobe: a row opens; no other event of this row in the same cycle. It can be `ask`
         and `ahead` from the next cycle on; `at` is correct if it is `ahead` 3 cycles later.
-    ahead : in, the row to be selected in the next cycle.
-    blocks : out, undistributed blocks of the selected row.
+    ahead : in, `row_bits` bits: the row to be selected in the next cycle.
+    blocks : out, 32 bits, registered as the next three: undistributed blocks of the selected row.
     at : out, position of the first one.
     empty : out, there is none.
     last : out, there is exactly one.
@@ -38,8 +38,8 @@ class BlockNumbers(wiring.Component):
     saved : in, with `take`: a saved block, not the one at `at`.
     change : in, strobe: the selected row has `count` undistributed blocks from now on; never
         together with `take`.
-    ask : in, a second row to read.
-    asked : out, its count; combinational.
+    ask : in, `row_bits` bits: a second row to read.
+    asked : out, 32 bits, combinational: its undistributed blocks.
     """
 
     def __init__(self, config: Config) -> None:

@@ -66,12 +66,12 @@ class BlockRecall(wiring.Component):
     heard : in, per SM: its reports cover all blocks sent to it.
     returned : in, per SM, strobe: answer to `recall`, see `returned_block`.
     open : in, strobe: a row opens, with its address space, and `disabled_sms`.
-    claim : out, a `block_claim`, for all SMs that may take the block but its own.
-    barred : out, with `Config.sm_masks`: SMs that may not take the claimed block.
-    owner : out, one-hot: the SM of the claimed block.
-    second, second_told, second_spares : out, with a second claim: that claim, the SMs that keep
-        room for its block, and those that keep a slot, see `SecondClaim`.
-    asked : out, with a second claim, one-hot strobe: the SM that must return the second block.
+    claim : out, a `block_claim`, registered, for all SMs that may take the block but its own.
+    barred : out, per SM, with `Config.sm_masks`: may not take the claimed block.
+    owner : out, per SM, one-hot: the SM of the claimed block.
+    second, second_told, second_spares : out, with a second claim, see `SecondClaim`: the claim, a
+        `block_claim`; per SM, whether it keeps room for the block, and whether it keeps a slot.
+    asked : out, strobe per SM, with a second claim: return the second block.
     recall : out, strobe per SM: return the claimed block.
     pause : out, no block may be placed from the next cycle on.
     move : out, strobe: see `block_move`.

@@ -103,11 +103,12 @@ class GlobalController(wiring.Component):
     Members
     -------
     port : in, requests of the task unit.
-    sm : out, one link per SM.
-    placed : out, for traces and counters; in the first cycle in which the block is valid at the SM.
-    refused : out, for traces and counters.
+    sm : out, per SM: its link.
+    placed : out, strobe, a `placed`, for traces and counters: in the first cycle in which the block
+        is valid at the SM.
+    refused : out, strobe, a `refused`, for traces and counters.
     saved : out, strobe: a block with saved state has left its SM; for counters.
-    occupied : out, SMs to which blocks were sent that are not over; for counters.
+    occupied : out, per SM: blocks that are not over were sent there; for counters.
     lost : out, with nested launches, see `SavedBlocks`.
     lists_change : out, with nested launches: `busy` of `SavedBlocks`.
     """

@@ -31,8 +31,8 @@ class GridRaster(wiring.Component):
     -------
     open : in, strobe: a row opens at `first`; it can be `ahead` 3 cycles later.
     fresh : in, the row `ahead` has not been updated since it opened.
-    ahead : in, the row to be selected in the next cycle.
-    at : out, position of the selected row.
+    ahead : in, `row_bits` bits: the row to be selected in the next cycle.
+    at : out, registered: position of the selected row.
     take : in, strobe: advance to the next position from the next cycle on.
     keep : in, strobe: the count of the row changes, but not its position.
     """

@@ -72,15 +72,15 @@ class KernelTable(wiring.Component):
     refill : in, strobe: see `RowOrder`.
     empty : in, strobe: see `RowOrder`.
     overtakes : out, see `RowOrder`.
-    ask : out, the row to be served next.
-    asked : in, its undistributed blocks.
+    ask : out, `row_bits` bits: the row to be served next.
+    asked : in, 32 bits, in the same cycle: its undistributed blocks.
     begins : out, the served kernel, if any; with `valid`, a decision is issued for it.
-    barred : out, with `Config.sm_masks`: SMs to which no block of the served kernel goes.
+    barred : out, per SM, with `Config.sm_masks`: no block of the served kernel goes there.
     last : out, the SM of the served kernel's last block, if any.
     sent : in, strobe: a block of `row` is sent to `sm`.
     settled : in, strobe: a decision for `row` is complete.
     failed : in, the completed decision failed.
-    lost : out, the completed decision failed, and its kernel is no longer served; combinational.
+    lost : out, combinational: the completed decision failed, and its kernel is no longer served.
     restart : in, serve the first kernel.
     flush : in, `restart` delayed by one cycle.
     batch : in, blocks are being sent without decisions.

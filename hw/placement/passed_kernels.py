@@ -81,11 +81,11 @@ class PassedKernels(wiring.Component):
     grows : in, per SM, see `SmRow`.
     restart : in, the first kernel is served next.
     at_once : out, strobe: no decision for the served kernel begins.
-    passes : out, strobe: the served kernel is passed over; combinational.
+    passes : out, strobe, combinational: the served kernel is passed over.
     passed : out, per row: passed over since the last restart.
-    barred : out, SMs to which no block of the served kernel goes.
+    barred : out, per SM: no block of the served kernel goes there.
     holds : out, SMs are held.
-    again : out, strobe: serve all kernels again; combinational.
+    again : out, strobe, combinational: serve all kernels again.
     """
 
     def __init__(self, config: Config) -> None:

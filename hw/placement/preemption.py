@@ -42,9 +42,9 @@ class Preemption(wiring.Component):
     -------
     victims : in, per SM: the block to be stopped next, a `block_victim`.
     lacks : in, per SM: its most urgent block lacks resources, a `block_lack`.
-    waits : in, the served kernel finds no SM, and may have blocks stopped: its priority + 1.
-    barred : in, with `Config.sm_masks`: SMs that do not take blocks of that kernel, or are held
-        for an earlier one.
+    waits : in, a `block_lack`: the served kernel finds no SM, and may have blocks stopped.
+    barred : in, per SM, with `Config.sm_masks`: does not take blocks of that kernel, or is held for
+        an earlier one.
     place : in, stream of free save places.
     spare : in, more places are free than are reserved, so any victim may get one.
     stop : out, strobe per SM: see `block_stop`.

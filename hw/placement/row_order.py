@@ -44,16 +44,16 @@ class RowOrder(wiring.Component):
     Members
     -------
     open : in, strobe: a row opens; never together with `close`.
-    priority : in, its priority.
+    priority : in, 7 bits: its priority.
     close : in, strobe: a row closes.
     refill : in, strobe: the row has undistributed blocks from now on.
     empty : in, strobe: the row has none.
-    next : out, the next row to walk; combinational from registers, `open` and `priority`. Invalid
+    next : out, combinational from registers, `open` and `priority`: the next row to walk. Invalid
         while a row opens that goes ahead of it.
     walk : in, strobe: `next` is walked; only while it is valid.
     restart : in, no row counts as walked from the next cycle on.
-    overtakes : out, the new row goes ahead of a walked row with undistributed blocks;
-        combinational.
+    overtakes : out, combinational: the new row goes ahead of a walked row with undistributed
+        blocks.
     """
 
     def __init__(self, config: Config) -> None:

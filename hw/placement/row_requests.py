@@ -43,8 +43,8 @@ class RowRequests(wiring.Component):
     holds : out, in the next cycle, drop all decisions and issue none.
     reads : out, the row to be selected in the next cycle.
     busy : in, no row may open, stop or close: `blocks` and `saved` may disagree.
-    blocks : in, undistributed blocks of the selected row.
-    saved : in, number of these that are saved.
+    blocks : in, 32 bits: undistributed blocks of the selected row.
+    saved : in, 0 … `save_places`: number of these that are saved.
     at : in, position of the first one.
     change : out, strobe: the new count of the selected row.
     """

@@ -20,13 +20,13 @@ class StreamMerger(wiring.Component):
 
     Parameters
     ----------
-    shape : of the payloads.
+    shape : layout of the payloads.
     count : number of streams.
 
     Members
     -------
-    i : in, streams.
-    o : out, the merged stream.
+    i : in, `count` streams of `shape`.
+    o : out, stream of `shape`: the merged stream.
     """
 
     def __init__(self, shape: data.Layout, count: int) -> None:
@@ -67,12 +67,13 @@ class RunningBlocks(wiring.Component):
     Members
     -------
     sent : in, strobe: a block of the row is sent to an SM.
-    ended : in, ended blocks, per SM.
+    ended : in, per SM: stream of `ended_block`.
     leaves : in, strobe: a block of the row leaves its SM without having ended.
     fill : in, strobe: the row has undistributed blocks, from the next cycle on.
     empty : in, strobe: it has none.
     drained : out, per row: no block is undistributed or on an SM.
-    over : out, strobe: a block has ended, and counts no longer from the next cycle on.
+    over : out, strobe, an `ended_block`: a block has ended, and counts no longer from the next
+        cycle on.
     """
 
     def __init__(self, config: Config) -> None:

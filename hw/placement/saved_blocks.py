@@ -47,21 +47,21 @@ class SavedBlocks(wiring.Component):
     open : in, strobe: a row opens; with `adopts`, the blocks of this list are undistributed, too.
     stop : in, strobe: no saved block of the row is placed any more.
     close : in, strobe: a row closes.
-    keep : in, a drained row whose list its task keeps; answered by `kept`.
-    kept : out, the list.
-    discard : in, a list that was kept and is freed.
-    ahead : in, the row to be selected in the next cycle.
-    first : out, the first saved block of the selected row; `count` and `some` account for a `take`
-        from two cycles after it on.
+    keep : in, stream of rows: a drained row whose list its task keeps; answered by `kept`.
+    kept : out, stream of `saved_list`: the list.
+    discard : in, stream of places: a list that was kept and is freed, by its first place.
+    ahead : in, `row_bits` bits: the row to be selected in the next cycle.
+    first : out, registered, a `saved_block`: the first saved block of the selected row; `count` and
+        `some` account for a `take` from two cycles after it on.
     take : in, strobe: a block of the selected row is sent to an SM: the saved one, if there is one.
     stopped : in, answers to stops.
     add : out, blocks that are undistributed again.
     leaves : out, strobe: a saved block of the row no longer counts as being on an SM.
     ended : in, strobe: a block that had a place has ended.
     place : out, a free place.
-    spare : out, fewer places are reserved than are free; 0 in each cycle with `reserve`;
-        combinational.
-    pause : out, no block may be placed from the next cycle on; combinational, from `take` too.
+    spare : out, combinational: fewer places are reserved than are free; 0 in each cycle with
+        `reserve`.
+    pause : out, combinational, from `take` too: no block may be placed from the next cycle on.
     busy : out, no row may open, stop or close.
 
     With nested launches

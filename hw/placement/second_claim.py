@@ -27,14 +27,14 @@ class SecondClaim(wiring.Component):
     Members
     -------
     waits : in, per SM: see `BlockRecall`.
-    first : in, SMs of the first claim: its owner, and those that are told.
+    first : in, per SM: it belongs to the first claim, as its owner, or as one that is told.
     open : in, strobe: a row opens, with `disabled_sms`.
     seeks : in, the claim may change.
-    claim : out, a `block_claim`.
-    owner : out, one-hot: the SM of the claimed block.
-    told : out, SMs that keep room for it.
-    spares : out, SMs that keep a slot for it: those in `told`, and its own, unless that is an SM of
-        the first claim.
+    claim : out, a `block_claim`, registered.
+    owner : out, per SM, one-hot: the SM of the claimed block.
+    told : out, per SM: keeps room for it.
+    spares : out, per SM: keeps a slot for it; those in `told`, and its own SM, unless that belongs
+        to the first claim.
     """
 
     def __init__(self, config: Config) -> None:

@@ -22,9 +22,9 @@ class SmAsids(wiring.Component):
     Members
     -------
     taken : in, strobe: a block is sent to the SM.
-    sent : in, its address space.
-    asked : in, an address space.
-    serves : out, the SM serves `asked`; combinational.
+    sent : in, `asid_bits` bits: its address space.
+    asked : in, `asid_bits` bits: an address space.
+    serves : out, combinational: the SM serves `asked`.
     """
 
     def __init__(self, config: Config) -> None:

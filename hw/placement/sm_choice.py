@@ -39,12 +39,12 @@ class SmChoice(wiring.Component):
 
     Members
     -------
-    candidates : in, one per SM.
-    taken : in, one-hot, the candidate taken in this cycle.
+    candidates : in, per SM: a `candidate`.
+    taken : in, per SM, one-hot: the candidate taken in this cycle.
     found : in, number of the candidate about to be taken, known earlier than `taken`. With `valid`
         it is struck out, even if it is not taken after all.
     best : out, the best candidate; rank NONE if there is none.
-    number : out, its number.
+    number : out, `sm_bits` bits: its number.
     """
 
     def __init__(self, config: Config) -> None:
@@ -125,8 +125,8 @@ class PipelinedOr(wiring.Component):
 
     Members
     -------
-    words : in, the words.
-    any : out, their OR.
+    words : in, `count` words of `shape`.
+    any : out, a word of `shape`: their OR.
     """
 
     def __init__(self, shape: data.Layout, count: int) -> None:

@@ -76,16 +76,16 @@ class SmRow(wiring.Component):
     -------
     needs : in, needs of the current kernel.
     spares : in, the SM does not qualify for the current kernel with its last free block slot.
-    asid : in, its address space.
-    policy : in, its policy.
+    asid : in, `asid_bits` bits: address space of the current kernel.
+    policy : in, a `Policy`: that of the current kernel.
     last : in, the SM received the kernel's last block.
     barred : in, with `Config.sm_masks`: no block of the kernel goes to the SM.
     taken : in, strobe: a block is sent to the SM.
-    sent : in, its needs.
-    space : in, its address space.
+    sent : in, a `kernel_needs`: needs of that block.
+    space : in, `asid_bits` bits: address space of that block.
     freed : in, resources freed in this cycle, see `sm_report`.
-    highest : in, highest priority of any block on the SM.
-    received : in, blocks accepted since reset, modulo 64; `highest` covers all of them.
+    highest : in, `LEVEL_BITS` bits: highest priority + 1 of any block on the SM, 0 without blocks.
+    received : in, 6 bits: blocks accepted since reset, modulo 64; `highest` covers all of them.
     ready : in, the link can accept a block.
     returned : in, strobe: a block with needs `sent` leaves the SM without having begun; not
         together with `taken`.
@@ -95,7 +95,7 @@ class SmRow(wiring.Component):
     seen : out, flags for the kernel of the previous cycle, also valid in that cycle.
     one : out, the SM had room for one whole block in the previous cycle.
     two : out, the SM had room for two whole blocks in the previous cycle.
-    heard : out, `highest` covers all blocks sent; combinational.
+    heard : out, combinational: `highest` covers all blocks sent.
     occupied : out, blocks that are not over were sent to the SM; for counters.
     grows : out, with `Config.sm_masks`, strobe: since the last cycle, or from this one on, the SM
         may qualify for a block for which it did not before. Not for changes of `spares`.
