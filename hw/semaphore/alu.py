@@ -87,8 +87,8 @@ class Decoder(wiring.Component):
     unsigned : in, the reduction takes values as unsigned.
     wide : in, 64 bits instead of 32.
     timestamp : in, a timestamp is written, too.
-    control : out, `Control` bits for the `Alu`; combinational.
-    supported : out, 0 for a combination that 2.2 does not define.
+    control : out, combinational: `Control` bits for the `Alu`.
+    supported : out, combinational: 0 for a combination that 2.2 does not define.
     """
 
     operation: In(SemOp)
@@ -224,7 +224,7 @@ class Preparer(wiring.Component):
     Members
     -------
     control : in, `Control` bits of a supported operation.
-    payload : in, its payload, 64 bits; a 32-bit operation uses the low half.
+    payload : in, 64 bits: its payload; a 32-bit operation uses the low half.
     counting : in, refuse to take the value below 0 or beyond its width (COPY-12).
     prepared : out, the operation for `Alu`.
     """
@@ -404,8 +404,8 @@ class Alu(wiring.Component):
     Members
     -------
     prepared : in, the operation.
-    value : in, operand, 64 bits; a 32-bit operation uses its low half.
-    compared : in, `prepared.comparable(value)`, from a flip-flop.
+    value : in, 64 bits: operand; a 32-bit operation uses its low half.
+    compared : in, 64 bits: `prepared.comparable(value)`, from a flip-flop.
     outcome : out, the result.
     """
 

@@ -42,7 +42,7 @@ class InMemorySemaphores(wiring.Component):
     response : out, strobe: result and tag of the operation.
     memory_read : out, memory client that reads.
     memory_write : out, memory client that writes.
-    time : in, 64 bits, nanoseconds, for timestamps.
+    time : in, 64 bits: nanoseconds, for timestamps.
     """
 
     def __init__(self, config: Config) -> None:

@@ -97,9 +97,9 @@ class OnChipSemaphores(wiring.Component):
     Members
     -------
     clearing : out, slots are being cleared after reset.
-    peek : in, slot of the next cycle's operation.
+    peek : in, `semaphore_bits` bits: slot of the next cycle's operation.
     operation : in, strobe: an `on_chip_operation`; `slot` equals `peek` of the previous cycle.
-    time : in, 64 bits, nanoseconds, for timestamps.
+    time : in, 64 bits: nanoseconds, for timestamps.
     passed : out, the operation passed; 2 cycles after `operation`.
     error : out, with `passed`: its `SemaphoreError`.
     value : out, 64 bits: the slot's new value, 3 cycles after `operation`.
@@ -108,8 +108,8 @@ class OnChipSemaphores(wiring.Component):
         `operation`, or 3.
     update : out, strobe, 1 cycle after `operation`: it wrote semaphore `index`, or was refused
         (COPY-12).
-    written : out, strobe, only with `config.trace`; 1 cycle after `operation`: semaphore `index`
-        was written and now holds `value`; combinational.
+    written : out, strobe, only with `config.trace`; combinational, 1 cycle after `operation`:
+        semaphore `index` was written and now holds `value`.
     """
 
     def __init__(self, config: Config, *, block: bool | None = None) -> None:

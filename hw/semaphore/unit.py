@@ -100,13 +100,13 @@ class SemaphoreUnit(wiring.Component):
     memory_write : out, memory client of the in-memory unit, writes.
     window : in, slots as seen by the control port; address = slot * 4 + word, where words 0 and 1
         are the payload, 2 and 3 the timestamp, low half first. Slots that were not built read as 0.
-    counting : in, semaphores below this index are counting semaphores (COPY-12).
+    counting : in, 0 … `counters`: semaphores below this index are counting semaphores (COPY-12).
     zero : out, per semaphore, the first `config.counters`: its low 32 bits are 0.
     update : out, strobe: an on-chip semaphore was written, by a client or the control port, or a
         counting one refused an operation (COPY-10, COPY-12).
-    time : in, 64 bits, nanoseconds, for timestamps.
-    written : out, strobe, only with `config.trace`; with `update`: the semaphore was written and
-        now holds `value`; combinational.
+    time : in, 64 bits: nanoseconds, for timestamps.
+    written : out, strobe, only with `config.trace`; combinational, with `update`: the semaphore was
+        written and now holds `value`.
     """
 
     def __init__(self, config: Config) -> None:

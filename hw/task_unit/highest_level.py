@@ -21,7 +21,7 @@ class HighestLevel(wiring.Component):
     Members
     -------
     waiting : in, per level of each context: its list is not empty; see `TaskLists`.
-    context : in, the running context.
+    context : in, `context_bits` bits: the running context.
     highest : out, its highest non-empty list.
     """
 

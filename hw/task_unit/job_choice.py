@@ -60,8 +60,8 @@ class JobChoice(wiring.Component):
     Members
     -------
     rests : in, the task unit is idle; a `job` starts in the cycle in which it appears.
-    job : out, the next job, registered; NONE until the inputs reflect the previous job.
-    row : out, its row.
+    job : out, a `Job`, registered: the next job; NONE until the inputs reflect the previous job.
+    row : out, `row_bits` bits, registered: its row.
     settled : out, no job was done recently or starts now.
     active : in, tasks of the running context may have slots.
     leave : in, all tasks of the running context must give up their slots.

@@ -30,11 +30,12 @@ class KernelWords(wiring.Component):
     -------
     start : in, strobe; never before `done` of the previous row.
     done : out, strobe in the cycle of the last word.
-    row : in, the row; stable until `done`.
-    asid : in, address space of the task; stable until `done`.
+    row : in, `row_bits` bits: the row; stable until `done`.
+    asid : in, `asid_bits` bits: address space of the task; stable until `done`.
     record : in, its QMD; stable until `done`.
     needs : in, its resource needs; stable until `done`.
-    area : in, with preemption, first page of its save area; stable until `done`.
+    area : in, 28 bits, with preemption: number of the first 4 KiB page of its save area; stable
+        until `done`.
     local : in, area of its local memory; stable until `done`.
     kernel : out, the words.
     """

@@ -19,11 +19,11 @@ class KillFilter(wiring.Component):
     Members
     -------
     on : in, per channel: enabled.
-    request : in, the kill request.
+    request : in, a `kill_request`.
     requested : in, the request is in progress.
-    task : in, a task.
-    context : in, its context.
-    kills : out, the task must be killed; 1 cycle late.
+    task : in, a `task_pointer`: the task.
+    context : in, `context_bits` bits: its context.
+    kills : out, 1 cycle later: the task must be killed.
     """
 
     def __init__(self, config: Config) -> None:

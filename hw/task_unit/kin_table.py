@@ -19,8 +19,8 @@ class KinTable(wiring.Component):
 
     Members
     -------
-    row : in, number of a row; stable during a registration.
-    kin : out, `kernel_kin` of its kernel, one cycle later.
+    row : in, `row_bits` bits: number of a row; stable during a registration.
+    kin : out, one cycle later: `kernel_kin` of its kernel.
     opened : in, strobe: a row is opened for a kernel with this kin.
     birth : in, stream of `block_family`: launches by a block of `row`; not together with `opened`.
     born : out, strobe: `child` is the kin of the new child; its `known` is 0 if the tree refused

@@ -37,8 +37,8 @@ class _Shared(wiring.Component):
 
     Members
     -------
-    clients : in, ports of the units.
-    port : out, the memory client.
+    clients : in, `count` ports, those of the units.
+    port : out, a port of the same kind: the memory client.
     """
 
     def __init__(self, port: wiring.Signature, count: int) -> None:

@@ -55,18 +55,18 @@ class QmdCheck(wiring.Component):
     entered : in, the task was accepted before: the queue pointers are no longer those of the QMD,
         and the dependence counter may belong to the next launch.
     decrements : in, the dependence counter is about to be decremented; otherwise it must be 0.
-    local : in, area of the local memory of its channel.
+    local : in, a `local_area`: area of the local memory of its channel.
     record : in, the QMD.
-    dwords : in, dwords read so far.
+    dwords : in, 0 … 64: number of dwords read so far.
     done : out, the outputs below are valid, until `start`.
-    wrong : out, the failed check with the lowest public number, if any.
+    wrong : out, a `SkedCheck`: the failed check with the lowest public number, if any.
     foreign : out, wrong version, use of a feature that is not modelled, no block, at least 2^32
         blocks, or no SM for them; `wrong` is then undefined. No public check covers an empty grid
         or mask; SKEDCHECK 16 is for a block without threads.
-    needs : out, resource needs of a block.
+    needs : out, a `kernel_needs`: resource needs of a block.
     grid : out, size of the grid; of a queue, a single unbounded line.
     first : out, position of the first block; undefined for a queue.
-    blocks : out, blocks from `first` on, at least 1; undefined for a queue.
+    blocks : out, 32 bits: blocks from `first` on, at least 1; undefined for a queue.
     """
 
     def __init__(self, config: Config) -> None:

@@ -27,12 +27,12 @@ class QmdFetch(wiring.Component):
 
     Members
     -------
-    request : in, address of the QMD; accepted when the previous read has ended.
+    request : in, stream of `qmd_address`; accepted when the previous read has ended.
     read : out, memory client.
     record : out, the dwords read so far; stable after `ended` until the next request.
-    dwords : out, number of dwords read, from the lowest, 0 … 64.
+    dwords : out, 0 … 64: number of dwords read, from the lowest.
     ended : out, all dwords are read, or the read has failed; 0 from the next request on.
-    status : out, status of the read.
+    status : out, `MemoryStatus` of the read.
     """
 
     def __init__(self, config: Config) -> None:

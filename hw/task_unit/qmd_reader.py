@@ -29,19 +29,19 @@ class QmdReader(wiring.Component):
 
     Members
     -------
-    request : in, address of the QMD; accepted when the previous one has been read.
+    request : in, stream of `qmd_address`; accepted when the previous one has been read.
     resumed : in, the task resumes at CTA_RASTER_*_RESUME; otherwise it starts at its first block.
     entered : in, the task was accepted before, see `QmdCheck`.
     decrements : in, the dependence counter is about to be decremented; otherwise it must be 0.
-    local : in, area of the local memory of its channel, a `local_area`.
+    local : in, a `local_area`: area of the local memory of its channel.
     read : out, memory client.
     done : out, the outputs below are valid, until the next request is accepted.
-    verdict : out, `task_verdict`: reason of a refusal.
+    verdict : out, a `task_verdict`: reason of a refusal.
     record : out, the QMD.
-    needs : out, resource needs of a block, `kernel_needs`.
+    needs : out, a `kernel_needs`: resource needs of a block.
     grid : out, size of the grid; of a queue, a single unbounded line.
     first : out, position of the first block; undefined for a queue.
-    blocks : out, blocks from `first` on, at least 1; undefined for a queue.
+    blocks : out, 32 bits: blocks from `first` on, at least 1; undefined for a queue.
     """
 
     def __init__(self, config: Config) -> None:

@@ -45,13 +45,14 @@ class QmdWrites(wiring.Component):
 
     Members
     -------
-    request : in, a write.
+    request : in, stream of `qmd_write`.
     place : in, resume position; stable until `answer`.
     record : in, the QMD as read before; stable until `answer`.
-    got : in, processed queue entries; stable until `answer`.
+    got : in, 31 bits: number of processed queue entries; stable until `answer`.
     answer : out, strobe: status of the write; `last`: the dependence counter, if written, is 0 now.
     write : out, memory client.
-    parent : in, with nested launches; with `request`: page of the QMD of the launching kernel.
+    parent : in, 32 bits, with nested launches; with `request`: page of the QMD of the launching
+        kernel.
     """
 
     def __init__(self, config: Config) -> None:

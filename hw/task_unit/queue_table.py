@@ -86,26 +86,26 @@ class QueueTable(wiring.Component):
 
     Members
     -------
-    request : in, an operation.
+    request : in, stream of `queue_request`.
     done : out, strobe; the outputs below are valid until the next request.
     task : in, for ENTER and APPEND: the task.
-    context : in, its context.
-    level : in, its level.
+    context : in, `context_bits` bits: its context.
+    level : in, `level_bits` bits: its level.
     span : in, for APPEND: the entries.
     record : in, for ENTER: the QMD.
     runs : in, per row: blocks can be added.
     leave : in, strobe: remove a queue.
-    verdict : out, reason of a refusal, which has no effect.
-    queue : out, number of the queue.
-    outcome : out, next step for its task.
+    verdict : out, a `task_verdict`: reason of a refusal, which has no effect.
+    queue : out, `queue_bits` bits: number of the queue.
+    outcome : out, a `QueueNext`: next step for its task.
     owner : out, its task.
-    home : out, its context.
-    rank : out, its level.
-    row : out, its row, for QueueNext.ADD.
-    first : out, first block for the row.
-    blocks : out, number of blocks for the row.
-    freed : out, processed entries, whose space can be reused: those before the oldest unfinished
-        block.
+    home : out, `context_bits` bits: its context.
+    rank : out, `level_bits` bits: its level.
+    row : out, `row_bits` bits: its row, for QueueNext.ADD.
+    first : out, 32 bits: number of the first block for the row.
+    blocks : out, 32 bits: number of blocks for the row.
+    freed : out, 31 bits: number of processed entries, whose space can be reused: those before the
+        oldest unfinished block.
     over : out, a resting queue that must end; two cycles late.
     rests : out, the queue is outside of lists and rows.
     open : out, per queue: open.

@@ -15,9 +15,9 @@ class SlotLimits(wiring.Component):
 
     Members
     -------
-    limit : in, strobe: new limit of a context.
-    context : in, the running context.
-    most : out, its limit.
+    limit : in, strobe, a `slot_limit`: new limit of a context.
+    context : in, `context_bits` bits: the running context.
+    most : out, 0 … `slots`, one cycle later: its limit.
     """
 
     def __init__(self, config: Config) -> None:

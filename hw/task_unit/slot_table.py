@@ -56,7 +56,7 @@ class SlotTable(wiring.Component):
     clears : in, per row: must not be opened yet.
     rests : in, no job is in progress; only then are cleared rows given out, so that `free` does not
         change during a job.
-    limit : in, slots that may be held.
+    limit : in, 0 … `slots`: number of slots that may be held.
     free : out, a free row, if a slot is free as well.
     crowded : out, a row is free, but no slot.
     victim : out, the running row of lowest priority; valid while `sure`.

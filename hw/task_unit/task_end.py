@@ -34,10 +34,10 @@ class TaskEnd(wiring.Component):
 
     Members
     -------
-    ended : in, a task whose blocks have all ended.
+    ended : in, stream of `task_ended`: tasks whose blocks have all ended.
     semaphore : out, the semaphore unit, for releases.
-    act : out, action on a dependent task of the same context.
-    completed : out, a task is complete.
+    act : out, stream of `task_action`: action on a dependent task of the same context.
+    completed : out, stream of `task_completed`.
     read : out, the memory, for QMDs.
     write : out, the memory, for the resume position.
     idle : out, no task is being ended.

@@ -93,12 +93,12 @@ class TaskLists(wiring.Component):
 
     Members
     -------
-    area : in, memory of the lists.
-    push : in, a task.
+    area : in, a `list_area`: memory of the lists.
+    push : in, stream of `list_push`: a task.
     pushed : out, strobe: result of the push.
-    pop : in, remove the first task of this list, which is not empty.
+    pop : in, stream of `task_level`: remove the first task of this list, which is not empty.
     popped : out, strobe: the task and the result.
-    visit : in, a step of a visit.
+    visit : in, stream of `list_visit`: a step of a visit.
     visited : out, strobe: the task and the result.
     waiting : out, per level of each context: its list is not empty.
     read : out, memory client.

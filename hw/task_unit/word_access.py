@@ -31,7 +31,7 @@ class WordAccess(wiring.Component):
 
     Members
     -------
-    request : in, an access; accepted after the answer to the previous one.
+    request : in, stream of `word_request`; accepted after the answer to the previous access.
     answer : out, strobe: status and data.
     read : out, memory client.
     write : out, memory client.
