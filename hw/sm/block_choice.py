@@ -18,22 +18,22 @@ class BlockChoice(wiring.Component):
 
     Parameters
     ----------
-    slots : block slots.
+    slots : number of block slots.
 
     Members
     -------
-    candidates : in, candidate slots.
-    others : out, candidates that are not selected.
-    best : in, the successor among `others`, one-hot; combinational.
-    comes : in, one-hot: a candidate from the next cycle on, ordered behind `others` except for
-        those in `drop`.
-    drop : in, slots that must not be selected in the next cycle.
+    candidates : in, per slot: a candidate.
+    others : out, per slot: a candidate that is not selected.
+    best : in, per slot, one-hot, combinational from `others`: the successor among these.
+    comes : in, per slot, one-hot: a candidate from the next cycle on, ordered behind `others`
+        except for those in `drop`.
+    drop : in, per slot: must not be selected in the next cycle.
     leave : in, the selected slot is no candidate from the next cycle on.
-    place : out, the selected slot, one-hot, 0 without one.
-    some : out, a slot is selected.
+    place : out, per slot, one-hot, registered: the selected slot; 0 without one.
+    some : out, registered: a slot is selected.
     moves : out, the next selection is `following`, except for `drop`, instead of the current one;
         registered apart from `leave`.
-    following : out, the successor, one-hot; registered.
+    following : out, per slot, one-hot, registered: the successor.
     """
 
     def __init__(self, slots: int) -> None:

@@ -20,19 +20,21 @@ class BlockOrder(wiring.Component):
 
     Parameters
     ----------
-    slots : block slots.
+    slots : number of block slots.
     choices : number of parallel selections.
 
     Members
     -------
-    arrive : in, a block of this priority enters the slot of `place` (one-hot) in the next cycle.
-    placed : out, slot that this block enters in this cycle; one-hot, registered.
-    behind : out, occupied slots with lower priority than that block; 0 without one.
-    candidates : in, candidates of each selection.
-    first : out, first one of each selection, one-hot, 0 without candidates; combinational.
-    last_of : in, candidates of a further selection.
-    last : out, last one of these, one-hot.
-    levels : out, per slot: priority + 1.
+    arrive : in, strobe: a block of this priority enters the slot of `place` (one-hot) in the next
+        cycle.
+    placed : out, per slot, one-hot, registered: slot that this block enters in this cycle.
+    behind : out, per slot, registered: the block in it, if any, has lower priority than the one
+        placed; 0 if none is placed.
+    candidates : in, per selection and slot: a candidate.
+    first : out, per selection and slot, one-hot, combinational: the first candidate; 0 without one.
+    last_of : in, per slot: a candidate of a further selection.
+    last : out, per slot, one-hot, combinational: the last one of these; 0 without one.
+    levels : out, per slot, registered: priority + 1.
     """
 
     def __init__(self, slots: int, choices: int) -> None:

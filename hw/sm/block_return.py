@@ -27,21 +27,21 @@ class BlockReturn(wiring.Component):
 
     Members
     -------
-    urgent : in, the most urgent block.
+    urgent : in, a `chosen_block`: the most urgent block.
     some : in, some block has warps to start.
     fits : in, the next warp of `urgent` can start.
     settled : in, `urgent` is the most urgent block, and does not begin in this cycle.
     starts : in, a warp that takes resources starts in this cycle.
-    claim : in, the block claimed in the last cycle; see `SmLink`.
+    claim : in, a `block_claim`: the block claimed in the last cycle, see `SmLink`.
     told : in, with `Config.sm_masks`: the claim of this cycle.
     claim_fits : in, per resource: enough is free for the first warp of the claimed block.
     recall : in, strobe: return the claimed block, reported in `waits`.
-    waits : out, the most urgent block, if it has not begun and lacks resources, a `block_claim`.
+    waits : out, a `block_claim`: the most urgent block, if it has not begun and lacks resources.
     room : out, the first warp of the claimed block can start here, see `SmLink`.
     returned : out, strobe: answer to `recall`, see `returned_block`.
     keeps : out, resources are left for the claimed block.
     freezes : out, no warp may start.
-    leaves : out, one-hot strobe: the slot of the block that is returned.
+    leaves : out, strobe per block slot: the block of this slot is returned.
     """
 
     def __init__(self, config: Config) -> None:

@@ -55,26 +55,28 @@ class BlockStop(wiring.Component):
     arrive : in, strobe: a block enters slot `place` (one-hot) in the next cycle.
     valid : in, per block slot: occupied.
     begun : in, per block slot: a warp has started.
-    levels : in, per block slot: priority of its block.
+    levels : in, per block slot: priority + 1 of its block.
     idle : in, per block slot: has warps to start, and may have begun only without a barrier.
     leave : in, per kernel row: its blocks must leave.
-    victim : out, the block to be stopped next, a `block_victim`.
+    victim : out, a `block_victim`: the block to be stopped next.
     spare : in, a block without a save place can be stopped, too: some place is not reserved.
     stop : in, strobe: see `block_stop`.
     stopped : out, stream of `stopped_block`: answers to `stop`.
     over : in, see `block_over`: the last warp of a block has ended.
     quiet : in, with `over`: the stopped block's last warp has ended.
     settled : in, no start is under way, and all begun blocks are known to the core.
-    returns : in, one-hot strobe: this block leaves its SM without having begun.
-    urgent : in, the first block with warps to start, a `chosen_block`.
+    returns : in, strobe per block slot, one-hot: its block leaves the SM without having begun.
+    urgent : in, a `chosen_block`: the first block with warps to start.
     fits : in, its next warp can start.
-    lacks : out, the most urgent block lacks resources, and the victim holds some, see `block_lack`.
-    slot : out, one-hot: slot of the block being stopped.
-    withdraw : out, one-hot: slot of that block, while it may have warps to start.
+    lacks : out, a `block_lack`: the most urgent block lacks resources, and the victim holds some.
+    slot : out, per block slot, one-hot: the slot of the block being stopped.
+    withdraw : out, per block slot, one-hot: the slot of that block, while it may have warps to
+        start.
     tell : out, stream of `block_save`, to the core.
-    finish : out, one-hot strobe: all warps of the stopped block have ended.
+    finish : out, strobe per block slot, one-hot: all warps of the stopped block have ended.
     saved : in, strobe per block slot: the stopped block's state is in memory.
-    release : out, strobe: the stopped block leaves the table; never together with `over`.
+    release : out, strobe, a `block_over`: the stopped block leaves the table; never together with
+        `over`.
     families : in, with nested launches: family of each block.
     """
 

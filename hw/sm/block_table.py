@@ -78,33 +78,34 @@ class BlockTable(wiring.Component):
 
     Members
     -------
-    arrive : in, blocks; accepted while a slot is free, from the cycle after it is freed on; in the
-        table two cycles later.
+    arrive : in, stream of `needed_block`: accepted while a slot is free, from the cycle after it is
+        freed on; in the table two cycles later.
     urgent : out, the first block with warps to start.
     overtaken : out, the block entering the table next precedes it.
     going : out, the first begun block without a barrier with warps to start; only while `urgent`
         has not begun.
     whole : out, a begun block with a barrier and warps to start: the one that began first, which is
         the last one in the order. Never `urgent`.
-    start : in, one-hot strobe: a warp of `urgent`, `going` or `whole` starts; the selection is
-        valid and the same as in the previous cycle.
-    finish : in, with each `start`: it is the block's last warp.
+    start : in, 3 bits, one-hot strobe: a warp of `urgent`, `going` or `whole` starts; the selection
+        is valid and the same as in the previous cycle.
+    finish : in, 3 bits, with each `start`: it is the block's last warp.
     end : in, strobe: a warp of the block in `slot` has ended, or a withdrawn one counts as ended.
-    stopped : in, one-hot: slot of the block being stopped.
+    stopped : in, per slot, one-hot: the slot of the block being stopped.
     over : out, two cycles after the `end` of a block's last warp: the block that is over. Not
         `valid` for a stopped block, see `quiet`. Its slot is free from the next cycle on.
     quiet : out, with `over`: the stopped block's last warp has ended.
-    release : in, one-hot strobe: the stopped block leaves the table.
+    release : in, strobe per slot, one-hot: the stopped block leaves the table.
     seen : out, current state of the block in the `slot` of `end` of the previous cycle.
     idle : out, per slot: has warps to start, and may have begun only without a barrier.
-    withdraw : in, one-hot strobe: no further warp of the block in an `idle` slot starts; not
-        together with `start`.
-    claimed : in, level of the claimed block, 0 without one.
-    leaves : in, one-hot strobe: the block in this slot leaves the table; it has warps to start and
-        has not begun. Not together with `start`.
-    highest : out, highest priority of the blocks in the table two cycles ago.
-    received : out, blocks accepted up to then, modulo 64.
-    levels : out, per block slot: priority of its block, see `BlockOrder`.
+    withdraw : in, strobe per slot, one-hot: no further warp of the block in this `idle` slot
+        starts; not together with `start`.
+    claimed : in, `LEVEL_BITS` bits: priority + 1 of the claimed block, 0 without one.
+    leaves : in, strobe per slot, one-hot: the block in this slot leaves the table; it has warps to
+        start and has not begun. Not together with `start`.
+    highest : out, `LEVEL_BITS` bits: highest priority + 1 of the blocks in the table two cycles
+        ago, 0 without blocks.
+    received : out, 6 bits: blocks accepted up to then, modulo 64.
+    levels : out, per slot: priority + 1 of its block, see `BlockOrder`.
     arrives : out, strobe: the block of `arrive` enters slot `place` (one-hot) in the next cycle.
     valid : out, per slot: occupied; registered, as the next two.
     waiting : out, per slot: warps left to start.

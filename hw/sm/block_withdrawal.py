@@ -30,15 +30,15 @@ class BlockWithdrawal(wiring.Component):
     Members
     -------
     kill : in, per kernel row: killed.
-    stop : in, one-hot: the block in this slot is stopped.
+    stop : in, per block slot, one-hot: its block is stopped.
     idle : in, per block slot: has warps to start, and may have begun only without a barrier.
-    seen : in, state of the block in the `slot` of the previous cycle's `end`, a `block_seen`.
+    seen : in, a `block_seen`: state of the block in the `slot` of the previous cycle's `end`.
     stall : out, no start may be decided in this cycle.
     hold : out, no end of a warp may be accepted in this cycle.
     accepts : in, an end could be accepted, so a withdrawn warp may count in the next cycle.
-    withdraw : out, one-hot strobe: no further warp of the block in this slot starts.
-    end : out, strobe: a withdrawn warp counts as ended; without `valid`, look at `slot`. Only
-        needed, and used, in a cycle after `hold`.
+    withdraw : out, strobe per block slot, one-hot: no further warp of its block starts.
+    end : out, strobe, a `warp_user`: a withdrawn warp counts as ended; without `valid`, look at
+        `slot`. Only needed, and used, in a cycle after `hold`.
     withdrawn : out, with `withdraw`, for traces.
     """
 

@@ -25,9 +25,9 @@ class FaultyBlocks(wiring.Component):
 
     Members
     -------
-    begin : in, strobe: a block enters a slot.
-    i : in, faults of the core.
-    o : out, the same with their blocks.
+    begin : in, strobe, a `block_begin`: a block enters a slot.
+    i : in, stream of `core_fault`: faults of the core.
+    o : out, stream of `sm_fault`: the same with their blocks.
     """
 
     def __init__(self, config: Config) -> None:

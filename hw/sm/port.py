@@ -167,7 +167,7 @@ class SmPort(wiring.Signature):
 
     Members
     -------
-    number : out, number of the SM, constant.
+    number : out, `sm_bits` bits, constant: number of the SM.
     kill : out, per kernel row: its warps must end.
     fault : in, stream of `core_fault`.
 

@@ -37,11 +37,11 @@ class Resources(wiring.Component):
     Members
     -------
     wants : in, amounts of two requests.
-    fits : out, per request and resource: enough is free; combinational.
-    take : in, one-hot: the granted request; it fits.
+    fits : out, per request and resource, combinational: enough is free.
+    take : in, per request, one-hot: granted; it fits.
     freed : in, amounts freed in this cycle.
     claim : in, amounts of a third request, which is not granted.
-    claim_fits : out, per resource: enough is free for it; combinational.
+    claim_fits : out, per resource, combinational: enough is free for it.
     left : out, free amounts.
     """
 

@@ -39,9 +39,9 @@ class Sm(wiring.Component):
     -------
     link : in, the global logic controller.
     kernel : in, kernel words.
-    number : in, number of the SM, constant.
+    number : in, `sm_bits` bits, constant: number of the SM.
     kill : in, per kernel row: its warps must end, and no further ones start.
-    fault : out, warp faults; 1 cycle after the core.
+    fault : out, stream of `sm_fault`: warp faults, 1 cycle after the core.
     read : out, virtual reads.
     write : out, virtual writes.
     events : out, see `sm_events`.

@@ -31,11 +31,13 @@ class WarpFates(wiring.Component):
     Members
     -------
     fresh : in, strobe per block slot: a block begins, whose bits are 0.
-    over : in, strobe: the warp has ended.
-    change : in, strobe: the state of the warp is saved now, or no longer; not together with `load`.
-    load : in, bits of a block slot.
-    look : in, block slot of each port.
-    fates : out, its bits, 1 cycle later; those of a changed block 2 cycles later.
+    over : in, strobe, with a `warp_number`: the warp has ended.
+    change : in, strobe, with a `warp_number`: the state of the warp is saved now, or no longer; not
+        together with `load`.
+    load : in, stream of `block_fates` of a block slot.
+    look : in, per port, `block_bits` bits: number of a block slot.
+    fates : out, per port, 1 cycle later: the `block_fates` of its block; of a block just changed, 2
+        cycles later.
     """
 
     def __init__(self, config: Config) -> None:

@@ -28,11 +28,11 @@ class WarpSlots(wiring.Component):
 
     Members
     -------
-    found : out, a hardware warp is free; registered.
-    warp : out, its number; registered.
+    found : out, registered: a hardware warp is free.
+    warp : out, `warp_bits` bits, registered: its number.
     start : in, strobe: `warp` now serves this block; only with `found`.
-    end : in, strobe: `warp` has ended.
-    ended : out, `end` one cycle later, with the block served.
+    end : in, strobe: hardware warp `warp` has ended.
+    ended : out, one cycle after `end`: a `warp_user`, the block served.
     """
 
     def __init__(self, config: Config) -> None:

@@ -27,14 +27,14 @@ class AluLane(wiring.Component):
     Members
     -------
     steps : in, operations in the four steps.
-    a : in, first operand of the first step, 32 bits.
-    b : in, its second operand.
-    c : in, its third operand.
-    upper : in, high word of a memory address, for the first step.
-    result : out, 4 cycles later.
-    nonzero : out, `a` was not 0; 4 cycles later.
-    third : out, `c`; 4 cycles later.
-    address : out, high word of the sum with `upper`; 4 cycles later.
+    a : in, 32 bits: first operand of the first step.
+    b : in, 32 bits: its second operand.
+    c : in, 32 bits: its third operand.
+    upper : in, 32 bits: high word of a memory address, for the first step.
+    result : out, 32 bits, 4 cycles later, as those below: the result.
+    nonzero : out, `a` was not 0.
+    third : out, 32 bits: `c`.
+    address : out, 32 bits: high word of the sum with `upper`.
     """
 
     def __init__(self) -> None:

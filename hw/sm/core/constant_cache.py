@@ -38,13 +38,13 @@ class ReadOnlyCache(wiring.Component):
     Parameters
     ----------
     lines : number of lines, a power of two.
-    word : width of a word, 32 or 64.
+    word : width of a word in bits, 32 or 64.
 
     Members
     -------
     look : in, a look-up; without `wanted` in the next cycle, it has no effect but `release`.
     hit : out, in the next cycle: the line is valid.
-    word : out, in the next cycle: the word.
+    word : out, `word` bits, in the next cycle: the word.
     failed : out, in the next cycle: status of a failed fill.
     wanted : in, with the answer: the warp wants the word; a miss may start a fill.
     release : in, with the answer: a line that is kept for the warp need not be kept any longer.
@@ -53,7 +53,7 @@ class ReadOnlyCache(wiring.Component):
         there is none: a row's words come after its last warp has ended, and a warp waiting for a
         line, killed or not, ends only after the fill.
     request : out, stream of `core_request`: reads.
-    beat : in, beats, all accepted at once.
+    beat : in, strobe, a `read_beat`: beats, all accepted at once.
     """
 
     def __init__(self, config: Config, lines: int, word: int) -> None:

@@ -45,7 +45,7 @@ class InstructionCheck(wiring.Component):
     word : in, the instruction.
     traits : in, properties of its kernel.
     buffer : in, the constant buffer whose number is in field a.
-    depth : in, lane masks on the warp's stack.
+    depth : in, 0 … `MASKS`: number of lane masks on the warp's stack.
     wrong : out, illegal instruction.
     stack : out, overflow or underflow of the mask stack.
     """

@@ -89,7 +89,7 @@ class Fetch(wiring.Component):
     ask : out, a constant buffer, a `buffer_look`.
     buffer : in, its address and size, 1 cycle later.
     look : out, a kernel word, a `word_look`.
-    word : in, its value, 32 bits, 1 cycle later.
+    word : in, 32 bits, 1 cycle later: its value.
     slot : out, `block_bits` bits: number of a block slot.
     block : in, `coordinates`, 1 cycle later: position of its block.
     room : in, per unit: room for one more instruction.

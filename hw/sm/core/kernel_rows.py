@@ -77,15 +77,15 @@ class KernelRows(wiring.Component):
     Members
     -------
     kernel : in, kernel words.
-    row : in, row of each port.
-    traits : out, properties of its kernel.
-    look : in, a word of each port.
-    word : out, its value.
-    ask : in, a constant buffer.
-    buffer : out, its address and size.
-    local_row : in, a row.
-    local : out, its local memory on this SM.
-    number : in, see `SmPort`.
+    row : in, per port, `row_bits` bits: number of a row.
+    traits : out, per port, a `kernel_traits`: properties of its kernel.
+    look : in, per port, a `word_look`: a word.
+    word : out, per port, 32 bits: its value.
+    ask : in, a `buffer_look`: a constant buffer.
+    buffer : out, a `constant_buffer`: its address and size.
+    local_row : in, `row_bits` bits: number of a row.
+    local : out, a `local_part`: its local memory on this SM.
+    number : in, `sm_bits` bits, see `SmPort`.
     """
 
     def __init__(self, config: Config) -> None:

@@ -29,7 +29,7 @@ class MemoryRows(wiring.Component):
     room : out, there is room for one more instruction.
     reserve : in, strobe: the room is used.
     i : in, rows of instructions with reserved room.
-    limit : in, limit of the block of the arriving row, 8 bits.
+    limit : in, 8 bits: limit of the block of the arriving row.
     local : in, local memory of the kernel of the arriving row, one cycle later.
     o : out, stream of `checked_row`.
     taken : in, strobe: the last row of an instruction was used.

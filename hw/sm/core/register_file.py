@@ -51,10 +51,10 @@ class RegisterFile(wiring.Component):
     busy : out, an allocation is in progress.
     owner : out, its warp.
     give : in, stream of warps, each of which gives back all its units.
-    look : in, `register_look`: registers of a row.
-    dest : out, location of the fourth, 1 cycle later.
-    fresh : out, the fourth has not been marked, 2 cycles later.
-    words : out, values of the first three, 2 cycles later: 32 bits per lane.
+    look : in, a `register_look`: registers of a row.
+    dest : out, `dest_bits` bits, 1 cycle later: location of the fourth.
+    fresh : out, 2 cycles later: the fourth has not been marked.
+    words : out, 32 bits per lane, 2 cycles later: values of the first three.
     write : in, write `result`.
     cover : in, write 0 to the lanes outside of its mask.
     mark : in, mark the register of `result` as written.

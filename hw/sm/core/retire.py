@@ -36,9 +36,9 @@ class Retire(wiring.Component):
     -------
     ahead : in, warp of the next cycle's instruction.
     retired : in, the instruction.
-    write : out, new context of the warp; combinational; not for an instruction of `StateTransfer`.
-    next : out, next state of the warp; combinational; not for an instruction of `StateTransfer`.
-    top : out, top of the warp's mask stack, 32 bits.
+    write : out, combinational: new context of the warp; not for an instruction of `StateTransfer`.
+    next : out, combinational: next state of the warp; not for an instruction of `StateTransfer`.
+    top : out, 32 bits: top of the warp's mask stack.
     """
 
     def __init__(self, config: Config) -> None:

@@ -103,22 +103,22 @@ class StateTransfer(wiring.Component):
     kill : in, per kernel row: nothing of it need be saved.
     start : in, strobe: a warp starts with a number of units of registers.
     at : in, block slot and number of the starting warp, a `warp_number`.
-    fate : out, fate of the starting warp (`warp_fate`), 1 cycle later.
+    fate : out, 1 cycle later: fate of the starting warp (`warp_fate`).
     resume : in, strobe: the starting warp can be restored.
     over : in, strobe: a warp has ended.
     saving : in, per warp: must be saved.
     gone : out, strobe: a warp is saved.
-    look : out, number of a warp.
+    look : out, `warp_bits` bits: number of a warp.
     context : in, its context, 1 cycle later.
     place : in, its place, 1 cycle later.
     wait : in, its interrupted wait, a `WarpWait`, 1 cycle later.
-    left : in, cycles left of that wait, 32 bits, 1 cycle later.
+    left : in, 32 bits, 1 cycle later: cycles left of that wait.
     o : out, stream of instructions.
     room : in, there is room for the rows of an instruction on memory, on shared memory.
     wants : out, such an instruction is offered, and has precedence.
     reserve : out, strobe: the room is used.
     retired : in, executed instructions.
-    top : in, with `retired`: top of the mask stack.
+    top : in, 32 bits, with `retired`: top of the mask stack.
     done : in, completed memory instructions; on shared memory if `shared`.
     put : out, restored warps.
     lost : out, a warp that could not be restored.

@@ -19,22 +19,22 @@ class UnitAllocator(wiring.Component):
 
     Parameters
     ----------
-    count : units.
+    count : number of units.
     owners : number of owners.
     most : most units of one owner.
-    reads : read ports of the map.
+    reads : number of read ports of the map.
 
     Members
     -------
     take : in, allocate `count` units to `owner`, possibly 0; accepted at once, `busy` until
         complete.
     busy : out, an allocation is in progress.
-    owner : out, owner of that allocation.
+    owner : out, 0 … `owners` - 1: owner of that allocation.
     hold : in, no unit is allocated in this cycle.
     next : out, the next unit of the allocation; allocated in this cycle without `hold`.
     give : in, free all units of an owner; accepted when complete.
-    look : in, (owner, number) of each read port.
-    unit : out, the unit, 1 cycle later.
+    look : in, per read port: owner and number.
+    unit : out, per read port, 0 … `count` - 1, 1 cycle later: the unit.
     """
 
     def __init__(self, count: int, owners: int, most: int, reads: int) -> None:

@@ -44,7 +44,7 @@ class WarpStart(wiring.Component):
     free : in, an allocation may start.
     got : in, the allocation is complete.
     look : out, a kernel word, a `word_look`.
-    word : in, its value, 32 bits, 1 cycle later.
+    word : in, 32 bits, 1 cycle later: its value.
     place : out, with `take`: `place` of the warp.
     at : out, block slot and number of the starting warp, a `warp_number`.
     fate : in, fate of the starting warp (`warp_fate`), 1 cycle later.

@@ -29,15 +29,15 @@ class WarpWaits(wiring.Component):
     next : in, its wait.
     release : in, strobe per block slot: its barrier is complete.
     children : in, with nested launches, per block slot: has children that are not complete.
-    kill : in, per kernel row.
-    stopped : in, per block slot.
+    kill : in, per kernel row: killed.
+    stopped : in, per block slot: stopped.
     wake : out, per warp: its wait is over, or interrupted.
     cut : out, per warp: its wait was interrupted by `stopped`: a wait for a time (`timed`), at the
         barrier (`barred`).
     undo : out, strobe: a warp of the block leaves the barrier, as it is `cut`.
     start : in, strobe: the warp starts; its `cut` is 0 again.
-    look : in, a warp.
-    left : out, cycles that it would still wait, 1 cycle later.
+    look : in, `warp_bits` bits: number of a warp.
+    left : out, 32 bits, 1 cycle later: cycles that it would still wait.
     """
 
     def __init__(self, config: Config) -> None:
@@ -158,7 +158,7 @@ class Barriers(wiring.Component):
     Members
     -------
     begin : in, strobe: a block begins.
-    warps : in, with `begin`: its number of warps.
+    warps : in, 7 bits, with `begin`: its number of warps.
     arrive : in, strobe: one of its warps arrives at the barrier.
     undo : in, strobe: one of its warps leaves it again.
     leave : in, strobe: one of its warps ends.

@@ -23,14 +23,15 @@ class WrittenFlags(wiring.Component):
     ----------
     units : number of units; each is allocated by a `UnitAllocator`, or never cleared.
     parts : flags per unit, a power of two.
-    reads : read ports.
+    reads : number of read ports.
 
     Members
     -------
-    look : in, unit and part of each read port.
+    look : in, per read port, 0 … `units` × `parts` - 1: unit and part, as one number, the part low.
     moves : in, the read ports take `look`; otherwise `written` stays.
-    written : out, its flag, 1 cycle later; a mark in the cycle of `look` is not seen.
-    mark : in, set a flag.
+    written : out, per read port, 1 cycle later: its flag; a mark in the cycle of `look` is not
+        seen.
+    mark : in, strobe: set the flag of `at`, as in `look`.
     next : in, the unit that the `UnitAllocator` allocates next; its flags are cleared.
     hold : out, no unit may be allocated in this cycle.
     """

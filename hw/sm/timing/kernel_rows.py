@@ -47,12 +47,12 @@ class KernelRows(wiring.Component):
     Members
     -------
     kernel : in, kernel words.
-    row : in, a row; stable with `want` until `known`.
+    row : in, `row_bits` bits: number of a row; stable with `want` until `known`.
     want : in, the record of the row is needed.
     known : out, the record of the previous cycle's `row` has been read, or has failed.
     cause : out, its failure, if any.
-    look : in, a word of `row`.
-    word : out, its value, 2 cycles later, while `known`.
+    look : in, a `Place`: a word of `row`.
+    word : out, 32 bits: its value, 2 cycles later, while `known`.
     request : out, the read.
     beat : in, its beats, each accepted after one cycle per word of the record; kernel words
         arriving meanwhile delay it.

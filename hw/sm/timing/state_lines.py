@@ -57,9 +57,10 @@ class StateLines(wiring.Component):
     -------
     blocks : in, strobe per block slot: transfer the block.
     warps : in, stream of `moved_warp`: warps to transfer.
-    look : out, number of a block slot.
+    look : out, `block_bits` bits: number of a block slot.
     place : in, its `block_place`, 1 cycle later.
-    fates : in, its fates, 1 cycle later: 64 bits.
+    fates : in, 128 bits, 1 cycle later: its fates, ended warps in the low half, saved ones in the
+        high half.
     kill : in, per kernel row: killed.
     o : out, stream of `block_lines`.
     """

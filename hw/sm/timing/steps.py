@@ -40,7 +40,7 @@ class Steps(wiring.Component):
 
     Members
     -------
-    warp : in, number of the starting warp.
+    warp : in, `warp_bits` bits: number of the starting warp.
     word : in, 32 bits: its stride; or the first word of its record.
     put_stride : in, strobe: store `word` as the stride of the warp.
     put_accesses : in, strobe: store the accesses and flags in `word`.

@@ -26,13 +26,13 @@ class WarpStart(wiring.Component):
     -------
     begin : in, stream of `block_begin`: blocks that enter a slot.
     start : in, stream of `warp_start`: warps that start.
-    row : out, a kernel row; stable with `want` until `known`.
+    row : out, `row_bits` bits: number of a kernel row; stable with `want` until `known`.
     want : out, the record of the row is needed.
     known : in, the record of the previous cycle's `row` has been read, or has failed.
     cause : in, its failure, if any.
     look : out, `Place` of a word in the record of `row`.
-    word : in, its value, 32 bits, 2 cycles later.
-    warp : out, number of the starting warp.
+    word : in, 32 bits, 2 cycles later: its value.
+    warp : out, `warp_bits` bits: number of the starting warp.
     facts : out, its `warp_facts`.
     place : out, its first progress, a `warp_place`.
     keep : out, store `facts` and `place`, when `free`.
