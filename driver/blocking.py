@@ -5,39 +5,44 @@
         ...
         stream.synchronize()
 
-Driver objects that calls return block in the same way; numbers, arrays, buffers and errors are as
-with asyncio. Threads can share a device; calls that have not returned by the end of the `with`
-block, and later ones, raise `ServerError`. So do calls in a process forked from the one that has
-connected.
+Driver objects that calls return, or that are members of others, block in the same way; numbers,
+arrays, buffers, memory and errors are as with asyncio. Threads can share a device; calls that have
+not returned by the end of the `with` block, and later ones, raise `ServerError`. So do calls in a
+process forked from the one that has connected.
 """
 
 import asyncio
 import atexit
 import inspect
+import operator
 import os
 import threading
-from collections.abc import Coroutine, Generator, Iterator, Sequence
+from collections.abc import (
+    Callable,
+    Coroutine,
+    Generator,
+    ItemsView,
+    Iterator,
+    Sequence,
+    ValuesView,
+)
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn, SupportsIndex
 
-from signalbox.driver.compute.tasks import Task
+from signalbox.driver.compute.tasks import Tasks
 from signalbox.driver.device import Device
-from signalbox.driver.memory.address_space import AddressSpace
 from signalbox.driver.protocol.errors import ServerError
-from signalbox.driver.runtime.event import Event
-from signalbox.driver.runtime.stream import Stream
 
 __all__ = ["Blocking", "connect"]
-
-_WRAPPED = Device, Stream, Event, Task, AddressSpace
 
 
 class Blocking:
     """An object of the driver whose coroutines are run on an event loop until they end.
 
-    It has the members of `inner`, and equals others of the same `inner`.
+    It has the members and items of `inner`, and equals others of the same `inner`.
     """
 
     def __init__(self, inner: Any, loop: "_Loop") -> None:
@@ -55,8 +60,17 @@ class Blocking:
     def __hash__(self) -> int:
         return hash(self._inner)
 
+    def __bool__(self) -> bool:
+        return bool(self._inner)
+
+    def __len__(self) -> int:
+        return len(self._inner)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._call(operator.getitem, (self._inner, key), {})
+
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._inner)
+        return iter(self._call(tuple, (self._inner,), {}))
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         """Raise `TypeError`: neither the event loop nor the machine can be copied."""
@@ -68,15 +82,26 @@ class Blocking:
     def _wrapped(self, value: Any) -> Any:
         if inspect.ismethod(value):
             return lambda *args, **options: self._call(value, args, options)
-        return Blocking(value, self._loop) if isinstance(value, _WRAPPED) else value
+        if type(value) is tuple or isinstance(value, ValuesView | ItemsView):
+            return tuple(map(self._wrapped, value))
+        return Blocking(value, self._loop) if _blocks(type(value)) else value
 
-    def _call(self, method: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    def _call(
+        self, method: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
+    ) -> Any:
         async def call() -> Any:
             plain = [_plain(one) for one in args]
             result = method(*plain, **{name: _plain(one) for name, one in options.items()})
-            return await result if isinstance(result, Coroutine) else result
+            return self._wrapped(await result if isinstance(result, Coroutine) else result)
 
-        return self._wrapped(self._loop.result(call()))
+        return self._loop.result(call())
+
+
+@cache
+def _blocks(kind: type) -> bool:
+    """Whether objects of a class have coroutines, or contain tasks, which have some."""
+    members = (inspect.getattr_static(kind, name) for name in dir(kind) if name[0] != "_")
+    return kind is Tasks or any(map(inspect.iscoroutinefunction, members))
 
 
 class _Loop:

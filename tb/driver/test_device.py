@@ -158,7 +158,7 @@ def test_fill(way: Way):
     way.run(body)
 
 
-@IN_PROCESS
+@EVERYWHERE
 def test_remapped_copy(way: Way):
     """The driver repeats a failed remapped copy with its components."""
 

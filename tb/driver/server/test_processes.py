@@ -193,6 +193,27 @@ def test_blocking_objects(tmp_path: Path):
         assert buffer in [mapping.buffer for mapping in device.space]
 
 
+def test_blocking_members(tmp_path: Path):
+    """All that is found from a blocking object blocks: channels, tasks and spaces among others."""
+    with server(tmp_path) as running, blocking.connect(running.path) as device:
+        before = device.machine.now()
+        device.machine.wait_cycles(100)
+        assert device.machine.now() >= before + 100
+        stream = device.stream()
+        assert stream.channels == (stream.channel,)
+        assert len(device.channels) == 1 and list(device.channels) == [stream.channel.index]
+        assert device.channels[stream.channel.index] == stream.channel
+        assert dict(device.channels.items()) == {stream.channel.index: stream.channel}
+        assert [one.check() for one in device.channels.values()] == [None]
+        assert [space.settle() for space in device.spaces] == [None]
+        flag, c = device.upload(np.zeros(1, np.uint32)), device.allocate(400)
+        stream.submit(Pushbuffer().acquire(device.space.at(flag), 1))
+        task = stream.launch(VECTOR_ADD, 5, 20, {"A": c, "B": c, "C": c, "N": 100})
+        assert list(stream.channel.tasks) == [task] and len(stream.channel.tasks) == 1
+        flag.write(np.ones(1, np.uint32))
+        assert [one.synchronize() for one in stream.channel.tasks] == [None] and task.ended
+
+
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
 def test_blocking_objects_are_not_copied(tmp_path: Path, copied: Callable[[object], object]):
     with server(tmp_path) as running, blocking.connect(running.path) as device:
