@@ -1,5 +1,6 @@
 """Physical memory: an allocator, and buffers that are read and written as numpy arrays."""
 
+import threading
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -105,7 +106,8 @@ def page_for(size: int) -> int:
 
 class Memory:
     """First-fit allocator over bytes `base` … `end` - 1 (default: to the end) of the `size` bytes
-    of a machine's physical memory."""
+    of a machine's physical memory. Threads can share it: in the blocking form, those of the script
+    and the driver's own."""
 
     def __init__(
         self, machine: Machine, size: int, *, base: int = 0, end: int | None = None
@@ -114,6 +116,7 @@ class Memory:
         self.base, self.size = base, size
         self.end = size if end is None else end
         self._ranges = Ranges(base, self.end)
+        self._lock = threading.RLock()  # reentrant, for calls of signal handlers
 
     @property
     def free_bytes(self) -> int:
@@ -134,14 +137,15 @@ class Memory:
             raise ValueError(f"size = {size}: a buffer has at least 1 byte")
         if align < 1 or align & (align - 1):
             raise ValueError(f"align = {align} is not a power of two")
-        address = self._ranges.find(size, align)
-        if address is None:
-            what = f" for {name!r}" if name else ""
-            raise OutOfMemory(
-                f"no free range of {size} bytes{what} aligned to {align}: {self.free_bytes} of "
-                f"{self.end} bytes are free, the largest range has {self.largest_free}"
-            )
-        self._ranges.take(address, size)
+        with self._lock:
+            address = self._ranges.find(size, align)
+            if address is None:
+                what = f" for {name!r}" if name else ""
+                raise OutOfMemory(
+                    f"no free range of {size} bytes{what} aligned to {align}: {self.free_bytes} of "
+                    f"{self.end} bytes are free, the largest range has {self.largest_free}"
+                )
+            self._ranges.take(address, size)
         return Buffer(self, address, size, name)
 
     def allocate_pages(self, size: int, *, name: str = "") -> Buffer:
@@ -149,11 +153,12 @@ class Memory:
         smaller pages if there is no room for those. Raises `OutOfMemory`."""
         best = page_for(size)
         pages = [page for page in reversed(PAGE_SIZES) if page <= best]
-        fits = (
-            page for page in pages if self._ranges.find(-(-size // page) * page, page) is not None
-        )
-        page = next(fits, best)
-        buffer = self.allocate(-(-size // page) * page, align=page, name=name)
+        with self._lock:
+            fits = (
+                one for one in pages if self._ranges.find(-(-size // one) * one, one) is not None
+            )
+            page = next(fits, best)
+            buffer = self.allocate(-(-size // page) * page, align=page, name=name)
         buffer.size = size
         return buffer
 
@@ -162,12 +167,13 @@ class Memory:
         free."""
         if size <= 0:
             raise ValueError(f"size = {size}: a buffer has at least 1 byte")
-        if not self._ranges.has(address, size):
-            raise MemoryUseError(
-                f"{size} bytes at {address:#x} cannot be reserved: they are in use, or outside "
-                f"{self.base:#x} … {self.end:#x}"
-            )
-        self._ranges.take(address, size)
+        with self._lock:
+            if not self._ranges.has(address, size):
+                raise MemoryUseError(
+                    f"{size} bytes at {address:#x} cannot be reserved: they are in use, or outside "
+                    f"{self.base:#x} … {self.end:#x}"
+                )
+            self._ranges.take(address, size)
         return Buffer(self, address, size, name)
 
     def free(self, buffer: Buffer) -> None:
@@ -177,10 +183,11 @@ class Memory:
         """
         if buffer.memory is not self:
             raise MemoryUseError(f"{buffer} belongs to another memory")
-        if buffer.freed:
-            raise MemoryUseError(f"{buffer} is freed twice")
-        if buffer.mappings:
-            what = ", ".join(str(mapping) for mapping in buffer.mappings)
-            raise MemoryUseError(f"{buffer} is still mapped: {what}. Unmap it first")
-        buffer.freed = True
-        self._ranges.give(buffer.address, buffer.room)
+        with self._lock:
+            if buffer.freed:
+                raise MemoryUseError(f"{buffer} is freed twice")
+            if buffer.mappings:
+                what = ", ".join(str(mapping) for mapping in buffer.mappings)
+                raise MemoryUseError(f"{buffer} is still mapped: {what}. Unmap it first")
+            buffer.freed = True
+            self._ranges.give(buffer.address, buffer.room)

@@ -1,6 +1,9 @@
 """Allocator and buffers."""
 
 import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import pairwise
 
 import numpy as np
@@ -46,6 +49,24 @@ def test_whole_again():
     for buffer in live:
         buffer.free()
     assert memory.largest_free == memory.size
+
+
+@pytest.mark.parametrize("kind", ["allocate", "allocate_pages"])
+def test_threads(kind: str, monkeypatch: pytest.MonkeyPatch):
+    """Two threads never get the same bytes, even if both look for a free range at the same time."""
+    memory, both = make(), threading.Barrier(2)
+    find = memory._ranges.find
+
+    def slow_find(size: int, align: int) -> int | None:
+        found = find(size, align)
+        with suppress(threading.BrokenBarrierError):  # the other thread may not look meanwhile
+            both.wait(0.2)
+        return found
+
+    monkeypatch.setattr(memory._ranges, "find", slow_find)
+    with ThreadPoolExecutor(2) as pool:
+        one, other = pool.map(getattr(memory, kind), [4096, 4096])
+    assert {one.address, other.address} == {0, 4096}
 
 
 def test_out_of_memory():
