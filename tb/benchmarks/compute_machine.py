@@ -5,7 +5,7 @@ from dataclasses import replace
 from signalbox.hw.config import Config
 from signalbox.tb.simulation.top import MEMORY_BYTES
 
-__all__ = ["LOG_SIZE", "MACHINE", "MOST_TASKS", "SAVE_AREA", "SAVING"]
+__all__ = ["LOG_SIZE", "MACHINE", "MOST_TASKS", "PAIR", "SAVE_AREA", "SAVING"]
 
 MOST_TASKS = 32
 """Number of channels, of slots, and of blocks that fit on the SMs."""
@@ -26,6 +26,9 @@ MACHINE = Config(
     trace=True,
 )
 """Machine whose SMs have 16 hardware warps and 8 block slots each; TLBs have their default size."""
+
+PAIR = replace(MACHINE, sms=2)
+"""The same machine with two SMs."""
 
 SAVING = replace(MACHINE, save_places=2 * MACHINE.sms * MACHINE.sm_blocks)
 """The same machine, which saves stopped blocks: room for all blocks of two contexts."""

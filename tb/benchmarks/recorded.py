@@ -16,6 +16,7 @@ from signalbox.tb.benchmarks import (
     parents,
     placement,
     preemption,
+    recall,
     runlists,
     sharing,
     spread,
@@ -53,7 +54,7 @@ def compare(measured: Mapping[str, int], names: list[str]) -> None:
     if recording():
         recorded |= measured
         known = [*ROWS]
-        parts = (latency, translation, placement, launches, urgency, makespan, spread)
+        parts = (latency, translation, placement, launches, urgency, recall, makespan, spread)
         for part in (
             *parts,
             stops,

@@ -22,12 +22,13 @@ from signalbox.tb.benchmarks import (
     nested,
     parents,
     preemption,
+    recall,
     sharing,
     spread,
     stops,
     urgency,
 )
-from signalbox.tb.benchmarks.compute_machine import MACHINE, SAVING
+from signalbox.tb.benchmarks.compute_machine import MACHINE, PAIR, SAVING
 from signalbox.tb.benchmarks.recorded import DOCS, compare, document, recording
 from signalbox.tb.benchmarks.scenes import collect
 from signalbox.tb.simulation import sizes
@@ -54,11 +55,10 @@ def measure(module: str, machine: Config = MACHINE) -> dict[str, int]:
     ("what", "page", "title"),
     [
         (launches, "launches", "Launches"),
-        (urgency, "urgent-kernels", "Urgent kernels"),
         (makespan, "small-tasks", "Small tasks of many address spaces"),
         (spread, "spread", "Placement and translation"),
     ],
-    ids=["launches", "urgency", "makespan", "spread"],
+    ids=["launches", "makespan", "spread"],
 )
 def test_computing(what: ModuleType, page: str, title: str) -> None:
     """Cycles are as recorded."""
@@ -67,6 +67,17 @@ def test_computing(what: ModuleType, page: str, title: str) -> None:
         what.plot(measured, DOCS / f"{page}.png")
     document(page, title, f"![plot]({page}.png)", what.table(measured))
     compare(measured, what.keys())
+
+
+@pytest.mark.bench
+def test_urgency() -> None:
+    """Urgent kernels begin after as many cycles as recorded."""
+    measured = measure("cocotb_urgency") | measure("cocotb_recall", PAIR)
+    if recording():
+        urgency.plot(measured, DOCS / "urgent-kernels.png")
+    tables = (urgency.table(measured), recall.table(measured))
+    document("urgent-kernels", "Urgent kernels", "![plot](urgent-kernels.png)", *tables)
+    compare(measured, [*urgency.keys(), *recall.keys()])
 
 
 @pytest.mark.bench
