@@ -8,7 +8,7 @@ import cocotb
 from signalbox.hw.placement.controller import Step
 from signalbox.hw.qmd import Placement
 from signalbox.tb.benchmarks.compute_machine import LOG_SIZE
-from signalbox.tb.benchmarks.grids import Life, lives, once, until_over
+from signalbox.tb.benchmarks.grids import Life, lives, once
 from signalbox.tb.benchmarks.recall import (
     BOUND,
     CLAIM,
@@ -27,7 +27,7 @@ from signalbox.tb.benchmarks.recall import (
 from signalbox.tb.benchmarks.scenes import report
 from signalbox.tb.machine.tasks import Computer, launch
 from signalbox.tb.machine.testbench import MachineTestbench
-from signalbox.tb.simulation.trace import BlockPlaced, Event, WarpEnded, WarpStarted
+from signalbox.tb.simulation.trace import BlockPlaced, Event, TaskOver, WarpEnded, WarpStarted
 
 LIMIT = {"timeout_time": 2, "timeout_unit": "ms"}
 
@@ -50,7 +50,8 @@ async def play(tb: MachineTestbench, turn: int) -> list[Event]:
         await tb.wait(1000)
     await tb.wait(STEP * turn)
     await third.submit(launch(urgent))
-    await until_over(tb, 2)
+    while len(await tb.events(TaskOver, channel=third.index)) < 2:
+        await tb.wait(400)
     return await tb.all_events()
 
 
@@ -96,9 +97,10 @@ async def recall(dut, turn: int):
         key("lower warps", turn): len(low),
         key("sent to SM", turn): sent.sm,
     })
+    waited = urgent.first - sent.cycle
+    assert waited <= BOUND, f"{waited} cycles on SM {sent.sm}, {len(low)} lower warps started"
     check(long, short)
     assert not low or low[-1] <= sent.cycle + LAST
     room = min(cycle for cycle in ends(events) if cycle >= sent.cycle + CLAIM)
     assert len(moved) == (sent.sm == LONG_SM) and all(cycle <= room + MOVE for cycle in moved)
     assert urgent.first <= max(moved, default=room) + START
-    assert urgent.first <= sent.cycle + BOUND
