@@ -4,7 +4,9 @@ import os
 from collections.abc import Collection
 from copy import deepcopy
 from dataclasses import replace
+from itertools import pairwise, product
 from random import Random
+from typing import Any
 
 import cocotb
 import numpy as np
@@ -12,7 +14,14 @@ import numpy as np
 from signalbox.driver.kernels.assembler import assemble, disassemble, registers
 from signalbox.tb.models.isa import Launch, Memory, run_block
 from signalbox.tb.testbench.jobs import JOBS, Job
-from signalbox.tb.units.sm.core_testbench import CONFIG, WIDTH, CoreTestbench, Task, local_part
+from signalbox.tb.units.sm.core_testbench import (
+    CONFIG,
+    WIDTH,
+    CoreTestbench,
+    Running,
+    Task,
+    local_part,
+)
 from signalbox.tb.units.sm.programs import (
     ARGUMENTS,
     BUFFERS,
@@ -336,6 +345,33 @@ async def positions(dut):
             block = width, height, rng.randint(1, max(1, 200 // (width * height)))
             several[row] = positions_launch(block, rng.randint(1, 3))
         await against_model(tb, several)
+
+
+class Starts(CoreTestbench):
+    """The warps of a block start in falling order if it `falls`."""
+
+    falls = False
+
+    def beginning(self, block: Running) -> dict[str, Any]:
+        if self.falls:
+            block.waiting.reverse()
+        return super().beginning(block)
+
+
+@cocotb.test(**LIMIT)
+async def cycles_of_starts(dut):
+    """A warp starts in 7 cycles and those of its walk, a row of threads per cycle or, in narrow
+    blocks, a thread. If it does not follow the previous warp, the division takes 25 more."""
+    tb = await Starts(dut).start()
+    tb.port.latency = 500, 500  # so that no warp executes anything meanwhile
+    warps = min(4, CONFIG.sm_warps)
+    for tb.falls, width in product((False, True), (1, 32 * warps)):
+        tb.spans.clear()
+        await against_model(tb, {0: positions_launch((width, 32 * warps // width, 1), 1)})
+        starts = sorted(span.start for span in tb.spans)
+        walk = 32 // CONFIG.lanes if width >= CONFIG.lanes else 32
+        cycles = 7 + walk + 25 * tb.falls
+        assert [b - a for a, b in pairwise(starts)] == [cycles] * (warps - 1), (tb.falls, width)
 
 
 @cocotb.test(**LIMIT)

@@ -20,7 +20,17 @@ from signalbox.tb.testbench.record import Record
 from signalbox.tb.testbench.strobe import Strobe
 from signalbox.tb.units.sm.memory_end import CORE_PORTS, MemoryEnd
 
-__all__ = ["AREA", "CONFIG", "WIDTH", "CoreTestbench", "Fault", "Span", "Task", "local_part"]
+__all__ = [
+    "AREA",
+    "CONFIG",
+    "WIDTH",
+    "CoreTestbench",
+    "Fault",
+    "Running",
+    "Span",
+    "Task",
+    "local_part",
+]
 
 CONFIG = Config(**json.loads(os.environ.get("CONFIG", "{}")))
 

@@ -39,9 +39,9 @@ def run(size: str, tests: str, minimum: int, simulator: str) -> None:
 TESTS = pytest.mark.parametrize(
     ("tests", "minimum"),
     tiers(
-        [("core", 10), ("clean", 5), ("control", 12)],
+        [("core", 11), ("clean", 5), ("control", 12)],
         smoke={
-            ("core", 10): ["every_operation", "constant_buffers"],
+            ("core", 11): ["every_operation", "constant_buffers"],
             ("control", 12): ["kill", "barriers_hold_all"],
         },
     ),
