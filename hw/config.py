@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 VA_BITS = 49
-"""Bits of a virtual address (public version-2 page tables, spec page 60 section 6.1)."""
+"""Bits of a virtual address (public version-2 page tables, spec 6.1)."""
 
 PA_BITS = 40
 """Largest width of a physical address."""

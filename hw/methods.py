@@ -56,11 +56,11 @@ __all__ = [
 ]
 
 USERD_BYTES = 512
-"""Size and alignment of USERD (3.3)."""
+"""Size and alignment of USERD (spec 3.3)."""
 
 
 class Userd(enum.IntEnum):
-    """Byte offsets in USERD, 512 bytes of memory per channel (3.3). The machine writes REF and
+    """Byte offsets in USERD, 512 bytes of memory per channel (spec 3.3). The machine writes REF and
     GP_GET, the driver GP_PUT."""
 
     REF = 0x48
@@ -69,7 +69,7 @@ class Userd(enum.IntEnum):
 
 
 class SecOp(enum.IntEnum, shape=3):
-    """Header form, bits 31:29 (1.2)."""
+    """Header form, bits 31:29 (spec 1.2)."""
 
     GRP0_USE_TERT = 0
     INC_METHOD = 1
@@ -82,7 +82,7 @@ class SecOp(enum.IntEnum, shape=3):
 
 
 class TertOp(enum.IntEnum, shape=2):
-    """Third-level operation of GRP0_USE_TERT, bits 17:16 (1.2)."""
+    """Third-level operation of GRP0_USE_TERT, bits 17:16 (spec 1.2)."""
 
     LEGACY_INC = 0
     SET_SUB_DEV_MASK = 1
@@ -91,8 +91,8 @@ class TertOp(enum.IntEnum, shape=2):
 
 
 class SubDeviceMask(data.Struct):
-    """Control entry of form GRP0_USE_TERT (1.2). Device 0, the only one, is bit 0 of `mask`; USE
-    takes the stored mask instead."""
+    """Control entry of form GRP0_USE_TERT (spec 1.2). Device 0, the only one, is bit 0 of `mask`;
+    USE takes the stored mask instead."""
 
     reserved0: 4
     mask: 12
@@ -101,7 +101,7 @@ class SubDeviceMask(data.Struct):
 
 
 class Header(data.Struct):
-    """Pushbuffer method header (1.2). `address` is in dwords: byte offset / 4."""
+    """Pushbuffer method header (spec 1.2). `address` is in dwords: byte offset / 4."""
 
     address: 12
     reserved: 1
@@ -111,7 +111,7 @@ class Header(data.Struct):
 
 
 class EntryOpcode(enum.IntEnum, shape=8):
-    """Opcode of a control entry (LENGTH == 0) in a GPFIFO ring (1.1)."""
+    """Opcode of a control entry (LENGTH == 0) in a GPFIFO ring (spec 1.1)."""
 
     NOP = 0
     ILLEGAL = 1
@@ -120,7 +120,7 @@ class EntryOpcode(enum.IntEnum, shape=8):
 
 
 class GpEntry(data.Struct):
-    """GPFIFO ring entry, 8 bytes, of a segment (1.1): `address` in dwords, `length` in dwords."""
+    """GPFIFO ring entry, 8 bytes, of a segment (spec 1.1): `address` and `length` in dwords."""
 
     fetch_conditional: 1
     reserved: 1
@@ -132,7 +132,7 @@ class GpEntry(data.Struct):
 
 
 class HostMethod(enum.IntEnum, shape=12):
-    """Host methods, byte offsets below 0x100 (section 2)."""
+    """Host methods, byte offsets below 0x100 (spec 2)."""
 
     SET_OBJECT = 0x00
     ILLEGAL = 0x04
@@ -160,7 +160,7 @@ class HostMethod(enum.IntEnum, shape=12):
 
 ENGINE_SUBCHANNELS = 5
 """Subchannels 0 … 4 can have objects; methods on the others, SET_OBJECT included, are for software
-(1.2)."""
+(spec 1.2)."""
 
 
 OBJECT_BITS = 21
@@ -183,7 +183,7 @@ COPY_CLASSES = (ObjectClass.COPY, ObjectClass.COPY_C6B5)
 
 
 class SemOp(enum.IntEnum, shape=3):
-    """SEM_EXECUTE OPERATION, bits 2:0 (2.1)."""
+    """SEM_EXECUTE OPERATION, bits 2:0 (spec 2.1)."""
 
     ACQUIRE = 0
     RELEASE = 1
@@ -208,7 +208,7 @@ class Reduction(enum.IntEnum, shape=4):
 
 
 class SemaphoreExecute(data.Struct):
-    """SEM_EXECUTE data (2.1). `release_wfi` 1 waits for idle; `wide` selects the 64-bit payload."""
+    """SEM_EXECUTE data (spec 2.1). `release_wfi` 1 waits for idle; `wide`: payload of 64 bits."""
 
     operation: 3
     reserved0: 9
@@ -240,7 +240,7 @@ class LegacySemaphore(data.Struct):
 
 
 class MemOp(enum.IntEnum, shape=5):
-    """MEM_OP_D OPERATION, bits 31:27 (2.5)."""
+    """MEM_OP_D OPERATION, bits 31:27 (spec 2.5)."""
 
     MEMBAR = 0x05
     MMU_TLB_INVALIDATE = 0x09
@@ -254,7 +254,7 @@ class MemOp(enum.IntEnum, shape=5):
 
 
 class MemOpA(data.Struct):
-    """MEM_OP_A data of an invalidation (2.5): 4 KiB << `invalidation_size` around the address,
+    """MEM_OP_A data of an invalidation (spec 2.5): 4 KiB << `invalidation_size` around the address,
     whose bits 63:32 are in MEM_OP_B."""
 
     invalidation_size: 6
@@ -265,7 +265,7 @@ class MemOpA(data.Struct):
 
 
 class MemOpC(data.Struct):
-    """MEM_OP_C data of an invalidation (2.5). `pdb_all`: all page directories."""
+    """MEM_OP_C data of an invalidation (spec 2.5). `pdb_all`: all page directories."""
 
     pdb_all: 1
     gpc_disable: 1
@@ -277,14 +277,14 @@ class MemOpC(data.Struct):
 
 
 class MemOpD(data.Struct):
-    """MEM_OP_D data (2.5), with the operation to execute."""
+    """MEM_OP_D data (spec 2.5), with the operation to execute."""
 
     pdb_addr_hi: 27
     operation: MemOp
 
 
 class YieldOp(enum.IntEnum, shape=2):
-    """YIELD OP, bits 1:0 (2.6)."""
+    """YIELD OP, bits 1:0 (spec 2.6)."""
 
     NOP = 0
     NOP1 = 1
@@ -293,7 +293,7 @@ class YieldOp(enum.IntEnum, shape=2):
 
 
 class AcquireTimer(data.Struct):
-    """Channel ACQUIRE register (2.4): retry period = man << exp cycles; time-out = man << exp
+    """Channel ACQUIRE register (spec 2.4): retry period = man << exp cycles; time-out = man << exp
     units of 1,024 ns."""
 
     retry_man: 7
@@ -304,7 +304,7 @@ class AcquireTimer(data.Struct):
 
 
 class CeMethod(enum.IntEnum, shape=12):
-    """Copy class methods, byte offsets (section 4)."""
+    """Copy class methods, byte offsets (spec 4)."""
 
     NOP = 0x100
     SET_SEMAPHORE_A = 0x240
@@ -356,7 +356,7 @@ class Interrupt(enum.IntEnum, shape=2):
 
 
 class CopyLaunch(data.Struct):
-    """LAUNCH_DMA data (section 4). Layouts: 1 is pitch, 0 block-linear (not modelled)."""
+    """LAUNCH_DMA data (spec 4). Layouts: 1 is pitch, 0 block-linear (not modelled)."""
 
     transfer: 2
     flush: 1
@@ -417,7 +417,7 @@ class RemapComponents(data.Struct):
 
 class ComputeMethod(enum.IntEnum, shape=13):
     """Compute class methods, byte offsets; all others of the class set shader state that this
-    machine does not have (section 5.1)."""
+    machine does not have (spec 5.1)."""
 
     NOP = 0x100
     WAIT_FOR_IDLE = 0x110

@@ -11,7 +11,7 @@ PD0, or is itself the PTE of a 512 MiB page (HOST-17). Bit 0 decides, VALID of a
 PDE. Entries have 8 bytes, those of PD0 16.
 
 Source: NVIDIA open-gpu-doc gp100-mmu-format.pdf, dev_mmu.ref.txt, dev_mmu_fault.ref.txt and
-dev_fault.ref.txt, as restated on spec page 60 sections 6.1 and 6.4; kinds: tu102 dev_mmu.h; 512 MiB
+dev_fault.ref.txt, as restated in spec 6.1 and 6.4; kinds: tu102 dev_mmu.h; 512 MiB
 pages: uvm_ampere_mmu.c and kern_gmmu_fmt_ga10x.c of open-gpu-kernel-modules.
 """
 
@@ -214,11 +214,12 @@ class InstanceAperture(enum.IntEnum, shape=2):
 
 
 class FaultRecord(data.Struct):
-    """Entry of the fault buffer, 32 bytes (6.4). `instance` is the page directory base >> 12 of the
-    address space, 0 with aperture INVALID. `address` is the virtual address >> 12; `timestamp` is
-    PTIMER. `client`: 1 host, 2 semaphore unit, 3 and up copy engines, 7 the compute engine's task
-    unit, all with `client_type` 1; for SMs, with `client_type` 0, `gpc` is the SM number / 16 and
-    `client` the remainder. `asid` is our own; public records have none."""
+    """Entry of the fault buffer, 32 bytes (spec 6.4). `instance` is the page directory base >>
+    12 of the address space, 0 with aperture INVALID. `address` is the virtual address >> 12;
+    `timestamp` is PTIMER. `client`: 1 host, 2 semaphore unit, 3 and up copy engines, 7 the
+    compute engine's task unit, all with `client_type` 1; for SMs, with `client_type` 0, `gpc`
+    is the SM number / 16 and `client` the remainder. `asid` is our own; public records have
+    none."""
 
     reserved0: 8
     instance_aperture: InstanceAperture

@@ -200,7 +200,7 @@ class DependentAction(enum.IntEnum, shape=3):
 
 
 class ReleaseOp(enum.IntEnum, shape=3):
-    """RELEASEn_REDUCTION_OP: its numbers differ from those of host and copy engine (section 8)."""
+    """RELEASEn_REDUCTION_OP: its numbers differ from those of host and copy engine (spec 8)."""
 
     ADD = 0
     MIN = 1
@@ -213,7 +213,7 @@ class ReleaseOp(enum.IntEnum, shape=3):
 
 
 class SkedCheck(enum.IntEnum, shape=6):
-    """Public numbers of the checks of a record (section 5.3) that this machine performs."""
+    """Public numbers of the checks of a record (spec 5.3) that this machine performs."""
 
     NONE = 0
     LOCAL_MEMORY_LOW = 2

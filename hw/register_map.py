@@ -70,7 +70,7 @@ _WORD = 64
 """Word size for the description of records in memory."""
 
 _SECTIONS = re.compile(r" \((?:(?:spec |section )?\d+(?:\.\d+)?(?:, \d+(?:\.\d+)?)*|[A-Z]+-\d+)\)")
-"""References to the specification in docstrings: " (1.2)", " (section 4)", " (HOST-9)"."""
+"""References to the specification in docstrings: " (1.2)", " (spec 4)", " (HOST-9)"."""
 
 _RULES = {
     "ro": "read only; a write is answered with SLVERR",

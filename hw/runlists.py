@@ -1,4 +1,4 @@
-"""Runlists in memory: time-slice groups (TSGs) and their channels (HOST-7, section 3.4).
+"""Runlists in memory: time-slice groups (TSGs) and their channels (HOST-7, spec 3.4).
 
 The only definition of their layout. A list is a sequence of TSGs, each a `GroupEntry` followed by
 `length` × `ChannelEntry`. The same TSG can be listed several times.

@@ -378,8 +378,8 @@ class Channel(CommandChannel):
     async def _reclaim(self) -> None:
         """Free the segments that the channel has finished.
 
-        GP_GET passes an entry when its processing starts (1.1), so a segment is finished only once
-        GP_GET has passed the next entry.
+        GP_GET passes an entry when its processing starts (spec 1.1), so a segment is finished only
+        once GP_GET has passed the next entry.
         """
         await self.update()
         self._segments.free(self._started - 1)

@@ -121,4 +121,4 @@ class CommandChannel(ABC):
     @abstractmethod
     async def skip(self) -> None:
         """Clear the error and continue after the failed operation; a held method becomes a NOP
-        (2.4)."""
+        (spec 2.4)."""

@@ -1,4 +1,4 @@
-"""Time-slice groups of channels, and their order in a runlist (HOST-7, section 7)."""
+"""Time-slice groups of channels, and their order in a runlist (HOST-7, spec 7)."""
 
 import enum
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,7 +18,7 @@ __all__ = [
 ]
 
 UNIT_NS = 1024
-"""Unit of the slices of groups, in ns (3.4)."""
+"""Unit of the slices of groups, in ns (spec 3.4)."""
 
 LONGEST_NS = (255 << 15) * UNIT_NS
 """Longest slice, in ns."""

@@ -57,7 +57,7 @@ __all__ = [
 ]
 
 ENGINE_METHODS = 0x100
-"""First method sent to the object of the subchannel; lower methods are host methods (1.2)."""
+"""First method sent to the object of the subchannel; lower methods are host methods (spec 1.2)."""
 
 
 @dataclass(frozen=True)

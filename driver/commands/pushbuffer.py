@@ -1,6 +1,6 @@
 """Encoder for pushbuffers: method headers, host methods, methods of the copy and compute classes.
 
-Encodings follow spec page 60, sections 1.2, 2, 4 and 5.1, through `hw.methods`. Values are
+Encodings follow spec 1.2, 2, 4 and 5.1, through `hw.methods`. Values are
 range-checked: a value that does not fit its field raises a `ValueError` that names the field.
 """
 
@@ -53,13 +53,13 @@ __all__ = [
 ]
 
 HOST_SUBCHANNEL = 0
-"""Subchannel of host methods, which ignore it (1.2)."""
+"""Subchannel of host methods, which ignore it (spec 1.2)."""
 
 COMPUTE_SUBCHANNEL = 1
-"""Subchannel of the compute class by convention (1.2)."""
+"""Subchannel of the compute class by convention (spec 1.2)."""
 
 COPY_SUBCHANNEL = 4
-"""Subchannel of the copy class by convention (1.2)."""
+"""Subchannel of the copy class by convention (spec 1.2)."""
 
 IMMEDIATE_LIMIT = 1 << 13
 """Exclusive upper bound of the data of an IMMD_DATA_METHOD."""
@@ -174,7 +174,7 @@ class Pushbuffer:
         """The segment as stored in memory, little endian."""
         return b"".join(dword.to_bytes(4, "little") for dword in self.dwords)
 
-    # Headers (1.2)
+    # Headers (spec 1.2)
 
     def _header(self, sec_op: SecOp, subchannel: int, method: int, count: int) -> None:
         if method % 4:
@@ -262,7 +262,7 @@ class Pushbuffer:
         reduction: Reduction = Reduction.IMIN,
         unsigned: bool = False,
     ) -> "Pushbuffer":
-        """SEM_ADDR, SEM_PAYLOAD and SEM_EXECUTE in one group (2.1), 6 dwords.
+        """SEM_ADDR, SEM_PAYLOAD and SEM_EXECUTE in one group (spec 2.1), 6 dwords.
 
         `address` is a 40-bit virtual byte address, a multiple of 4.
         """
@@ -292,7 +292,7 @@ class Pushbuffer:
         wide: bool = False,
         switch: bool = True,
     ) -> "Pushbuffer":
-        """Block the channel until the semaphore meets the condition of `operation` (2.2)."""
+        """Block the channel until the semaphore meets the condition of `operation` (spec 2.2)."""
         return self.semaphore(operation, address, payload, wide=wide, switch=switch)
 
     def release(
@@ -321,7 +321,7 @@ class Pushbuffer:
         timestamp: bool = False,
         wfi: bool = False,
     ) -> "Pushbuffer":
-        """Combine `payload` with the semaphore's value (2.2)."""
+        """Combine `payload` with the semaphore's value (spec 2.2)."""
         return self.semaphore(
             SemOp.REDUCTION,
             address,
@@ -357,15 +357,15 @@ class Pushbuffer:
     def mem_op(
         self, operation: MemOp, a: int = 0, b: int = 0, c: int = 0, **trigger: int
     ) -> "Pushbuffer":
-        """MEM_OP_A … D as one group (2.5). Privileged channels only. `trigger` sets further fields
-        of `hw.methods.MemOpD`. Raises `TypeError` for other names."""
+        """MEM_OP_A … D as one group (spec 2.5). Privileged channels only. `trigger` sets further
+        fields of `hw.methods.MemOpD`. Raises `TypeError` for other names."""
         d = _fields(MemOpD, operation=operation, **trigger)
         return self.inc(HOST_SUBCHANNEL, HostMethod.MEM_OP_A, a, b, c, d)
 
     def invalidate(self, pdb: int | None = None, address: int | None = None) -> "Pushbuffer":
-        """Invalidate translations after the channel's earlier work (2.5). Privileged channels only.
+        """Invalidate translations after the channel's earlier work (spec 2.5).
 
-        Later methods wait until no old translation is in use.
+        Privileged channels only. Later methods wait until no old translation is in use.
 
         Parameters
         ----------
@@ -513,7 +513,7 @@ class Pushbuffer:
         """Release a semaphore from the copy engine, without a copy (LAUNCH_DMA 0x14)."""
         return self.launch(**self._copy_fence(fence))
 
-    # Compute class (5.1)
+    # Compute class (spec 5.1)
 
     def launch_task(self, record: int) -> "Pushbuffer":
         """Launch the task with its record at virtual address `record`: 40 bits, a multiple of 256.

@@ -1,4 +1,4 @@
-"""Registers of the fault buffer (6.4): the `FaultPointers` of a machine."""
+"""Registers of the fault buffer (spec 6.4): the `FaultPointers` of a machine."""
 
 from signalbox.driver.faults.fault_buffer import FaultBufferError
 from signalbox.driver.memory.physical import Buffer

@@ -36,7 +36,7 @@ class Channels(Mapping[int, _Channel]):
         return 0, 1 - self._stream_priorities
 
     def clamp(self, priority: int) -> int:
-        """Clamp a priority to the range, silently as in CUDA (section 7). Raises `TypeError` for
+        """Clamp a priority to the range, silently as in CUDA (spec 7). Raises `TypeError` for
         fractions."""
         least, greatest = self.priority_range
         return min(least, max(greatest, whole(priority, "priority")))

@@ -45,7 +45,7 @@ _FAULT_BYTES = 4096
 """Size of the fault buffer, in bytes."""
 
 STREAM_PRIORITIES = 6
-"""Default number of stream priorities, given enough channels and counters (section 7)."""
+"""Default number of stream priorities, given enough channels and counters (spec 7)."""
 
 
 class OwnMachine:

@@ -15,9 +15,9 @@ from signalbox.driver.platform.fair_lock import FairLock
 from signalbox.driver.platform.info import DeviceError
 from signalbox.driver.protocol.errors import report
 from signalbox.driver.protocol.messages import Answer, Event, Failed, News, Result, encode
+from signalbox.driver.server.issue_policy import Pointer
 from signalbox.driver.server.memory_portions import Portion
 from signalbox.driver.server.settings import OwnLimits
-from signalbox.driver.server.work_queue import Pointer
 
 __all__ = ["Application", "Peer", "ServedChannel"]
 

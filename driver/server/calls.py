@@ -37,9 +37,9 @@ from signalbox.driver.protocol.messages import (
 )
 from signalbox.driver.runtime.own_machine import OwnMachine
 from signalbox.driver.server.application import Application, ServedChannel
+from signalbox.driver.server.issue_policy import Pointer
 from signalbox.driver.server.journal import Kind, Note
 from signalbox.driver.server.settings import ServerSettings
-from signalbox.driver.server.work_queue import Pointer
 
 __all__ = ["Calls"]
 

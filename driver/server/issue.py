@@ -8,9 +8,9 @@ from signalbox.driver.protocol.errors import CommandsRefused, report
 from signalbox.driver.protocol.messages import Halted, Taken
 from signalbox.driver.server.application import Application, Peer, ServedChannel
 from signalbox.driver.server.command_check import CommandError, checked_launches
+from signalbox.driver.server.issue_policy import Pointer, policy
 from signalbox.driver.server.journal import Kind, Note
 from signalbox.driver.server.settings import ServerSettings
-from signalbox.driver.server.work_queue import Pointer, policy
 
 __all__ = ["Issue"]
 

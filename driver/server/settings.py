@@ -9,7 +9,7 @@ from signalbox.driver.compute.preemption import level
 from signalbox.driver.compute.sm_set import MaskedSms, SmSetError, disabled_sms, sm_numbers
 from signalbox.driver.platform.whole import make_whole, whole
 from signalbox.driver.runtime.own_machine import STREAM_PRIORITIES, Scheduling
-from signalbox.driver.server.work_queue import Policy
+from signalbox.driver.server.issue_policy import Policy
 from signalbox.hw.config import NESTING, PRIORITIES
 
 __all__ = ["OwnLimits", "ServerSettings"]

@@ -49,7 +49,7 @@ SUBCHANNELS = 8
 
 
 class GroupMode(enum.Enum, shape=2):
-    """Change of the method address after each data dword of the open group (1.2)."""
+    """Change of the method address after each data dword of the open group (spec 1.2)."""
 
     INC = 0
     NON_INC = 1
@@ -244,7 +244,7 @@ def method_settings() -> data.StructLayout:
 acquire_state = data.StructLayout({"confirm": 1, "failed": 1, "deadline": 32})
 """State of an acquire. `confirm`: in memory, it held without an engine, and is read again with one.
 `failed`: it has failed at least once since it was armed; `deadline`: its time-out, in units of
-1,024 ns (2.4), meaningful with `failed`. A method that replaces a refused one begins anew."""
+1,024 ns (spec 2.4), meaningful with `failed`. A method that replaces a refused one begins anew."""
 
 
 class InlinePhase(enum.Enum, shape=3):

@@ -1,4 +1,7 @@
-"""Waits of channels for their turn."""
+"""Tickets: waits of channels for a service in turn, or for the next epoch.
+
+These turns have nothing to do with those of TSGs (`scheduling/tsg_rotation`).
+"""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, enum, wiring

@@ -1,4 +1,4 @@
-"""Kernels that launch kernels: the kernel tree and its clients (NEST-12, NEST-15)."""
+"""Shares the kernel tree among task unit, ends of kernels and SMs (NEST-12, NEST-15)."""
 
 from amaranth.hdl import Cat, Module, Value
 from amaranth.lib import data, stream, wiring

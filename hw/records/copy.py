@@ -36,7 +36,7 @@ def remap_components() -> data.StructLayout:
 
 
 def copy_command(config: Config) -> data.StructLayout:
-    """One checked LAUNCH_DMA (section 4).
+    """One checked LAUNCH_DMA (spec 4).
 
     `line_length` bytes per line; `line_count` lines, `pitch_in`/`pitch_out` bytes apart (unsigned,
     addresses wrap at 49 bits); `transfer` 0 copies nothing. With `remap`, `line_length` counts

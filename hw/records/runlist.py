@@ -43,8 +43,8 @@ runlist_state = data.StructLayout({
 `running`: TSG `tsgid` has the turn. `groups`: TSGs of the active list."""
 
 runlist_acquire = data.StructLayout({"valid": 1, "idle": 1})
-"""Two strobes: all TSGs with work wait for failed acquires with ACQUIRE_SWITCH_TSG (2.3); `idle`,
-also without `valid`: all engines are idle, too."""
+"""Two strobes: all TSGs with work wait for failed acquires with ACQUIRE_SWITCH_TSG (spec 2.3);
+`idle`, also without `valid`: all engines are idle, too."""
 
 
 def group_word(config: Config) -> data.StructLayout:

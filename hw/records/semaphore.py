@@ -30,15 +30,15 @@ class SemaphoreError(enum.Enum, shape=4):
     UNKNOWN = 3
     """In the on-chip window, but not at the start of an implemented slot."""
     ALIGNMENT = 4
-    """64-bit not 8-byte aligned, 32-bit not 4-byte, timestamped release not 16-byte (2.2)."""
+    """64-bit not 8-byte aligned, 32-bit not 4-byte, timestamped release not 16-byte (spec 2.2)."""
     UNSUPPORTED = 5
-    """Unsupported combination of operation, width and sign (2.2)."""
+    """Unsupported combination of operation, width and sign (spec 2.2)."""
     BUS = 6
     FAULT = 7
 
 
 def semaphore_request(config: Config) -> data.StructLayout:
-    """One SEM_EXECUTE-like operation on the word at `va` (2.1, 2.2).
+    """One SEM_EXECUTE-like operation on the word at `va` (spec 2.1, 2.2).
 
     `wide`: 64-bit; `timestamp`: release or reduction also writes PTIMER to `va` + 8, before the
     payload, and a 32-bit release then clears bytes 4-7. `reduction` and `unsigned` apply only when

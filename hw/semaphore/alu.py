@@ -78,7 +78,7 @@ class Control(data.Struct):
 
 
 class Decoder(wiring.Component):
-    """Decodes an operation, and checks the combination of operation, width and sign (2.2).
+    """Decodes an operation, and checks the combination of operation, width and sign (spec 2.2).
 
     Members
     -------

@@ -29,8 +29,8 @@ class InMemorySemaphores(wiring.Component):
 
     Acquires only read. A release writes without reading. A reduction reads, computes and writes,
     with both accesses marked atomic; no other operation of this unit comes in between. A timestamp
-    becomes visible before the payload is written (2.2). Accesses are single beats; only the bytes
-    concerned are strobed.
+    becomes visible before the payload is written (spec 2.2). Accesses are single beats; only the
+    bytes concerned are strobed.
 
     Latency: two memory round trips for a reduction, one for the others, one more for a timestamp,
     and 3 cycles between trips. Errors: BUS and FAULT as reported by memory. After an error nothing

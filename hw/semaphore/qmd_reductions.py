@@ -1,4 +1,4 @@
-"""Maps reductions of compute releases to those of the semaphore unit (spec section 8)."""
+"""Maps reductions of compute releases to those of the semaphore unit (spec 8)."""
 
 from amaranth.hdl import Module, Signal, Value
 

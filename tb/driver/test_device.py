@@ -650,7 +650,7 @@ def test_submissions_beside_an_opening():
 
 
 def test_segments_are_not_overwritten():
-    """Submissions of random sizes through a small ring arrive complete and in order (1.1)."""
+    """Submissions of random sizes through a small ring arrive complete and in order (spec 1.1)."""
     seed = choose_seed()
     print(f"SIGNALBOX_SEED={seed}")
     numbers = random.Random(seed)

@@ -1,4 +1,4 @@
-"""Decoding of fault records, and their ring (6.4)."""
+"""Decoding of fault records, and their ring (spec 6.4)."""
 
 import asyncio
 import random

@@ -45,7 +45,7 @@ class Space:
 
 
 def test_bits():
-    """Every field is at its position in the public tables (6.1, 6.4)."""
+    """Every field is at its position in the public tables (spec 6.1, 6.4)."""
     assert pack(Pde, aperture=1, address=0x123) == 0x12302
     assert pack(Pde, volatile=1) == 1 << 3
     assert pack(DualPde, big_aperture=1, big_address=5) == 1 << 1 | 5 << 4

@@ -33,7 +33,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 
 @pytest.mark.parametrize(("low", "medium", "high"), [*itertools.product(range(4), repeat=3)])
 def test_levels(low: int, medium: int, high: int) -> None:
-    """Section 7: turns per round of each level; a group never has two turns in a row."""
+    """Turns per round of each level (spec 7); a group never has two turns in a row."""
     levels = {LOW: low, MEDIUM: medium, HIGH: high}
     groups = {
         (level, number): GroupSettings(level=level)

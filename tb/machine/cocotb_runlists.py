@@ -169,7 +169,7 @@ async def failed_acquire_without_switch(dut):
 @cocotb.test(**LIMIT)
 async def yields(dut):
     """HOST-3, HOST-7: YIELD of RUNLIST_TIMESLICE ends the group's slice; after YIELD of TSG another
-    channel of the group is served, and the group keeps its turn (2.6)."""
+    channel of the group is served, and the group keeps its turn (spec 2.6)."""
     groups = Group(1, (0, 1), 255, 4), Group(2, (2,), 20)
     lists = await RunlistTestbench.start(dut, groups[1])
     tb = lists.tb
@@ -196,7 +196,7 @@ async def yields(dut):
 @cocotb.test(**LIMIT)
 async def all_groups_wait(dut):
     """HOST-5: RUNLIST_ACQUIRE is raised once when every group with work has given up its turn
-    because of failed acquires with ACQUIRE_SWITCH_TSG (2.3)."""
+    because of failed acquires with ACQUIRE_SWITCH_TSG (spec 2.3)."""
     groups = Group(1, (0,)), Group(2, (1, 2)), Group(3, (3,))
     lists = await RunlistTestbench.start(dut, *groups)
     tb = lists.tb

@@ -1,4 +1,4 @@
-"""Meaning of a task record, and its errors: spec page 60 section 5.3 and appendix A.
+"""Meaning of a task record, and its errors: spec 5.3 and appendix A.
 
 Bit positions are written independently of the design, so that tests compare them.
 """

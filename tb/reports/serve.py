@@ -19,9 +19,9 @@ from typing import get_args
 from signalbox.driver.channel.interleave import GroupSettings, Interleave
 from signalbox.driver.compute.preemption import LEVELS
 from signalbox.driver.runtime.own_machine import Scheduling
+from signalbox.driver.server.issue_policy import Policy
 from signalbox.driver.server.memory_need import least_memory
 from signalbox.driver.server.settings import ServerSettings
-from signalbox.driver.server.work_queue import Policy
 from signalbox.driver.text_table import counted
 from signalbox.hw import options
 from signalbox.hw.config import Config, ConfigError

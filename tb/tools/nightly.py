@@ -1,16 +1,19 @@
-"""Everything that takes longer than a change may wait for, in parts, and one page of results.
+"""Long checks, in parts, and one page of results.
 
     python -m signalbox.tb.tools.nightly [--seed N] [--limit MINUTES] [--again] [--record]
         [PART...]
 
 Without names, all parts run one after another. A part fails if it takes longer than an hour, or
 than `--limit` (for slow or busy machines). Its outcome and output are kept in `sim_build/nightly/`.
-A part that has passed on the current sources, here or as recorded, is not repeated; in other parts,
-two kinds of tests are not repeated with the same seed (`kept_results`): tests that have passed here
-on the same code, and, if the part is recorded, the tests of files whose tests all passed in it on
-the same code. So with its seed, which is printed, an interrupted run can be continued, and a change
-of one unit costs only the tests of that unit. With another seed, all tests of these parts run. With
-`--again`, everything is repeated.
+A part that has passed on the current sources, here or as recorded, is not repeated. In other parts,
+with the same seed, these are not repeated (`kept_results`):
+
+* tests that have passed here on the same code,
+* if the part is recorded, tests of a file whose tests in it all passed on the same code.
+
+So with its seed, which is printed, an interrupted run can be continued, and a change of one unit
+costs only the tests of that unit. With another seed, all tests of these parts run. With `--again`,
+everything is repeated.
 
 At the end, all known results are printed and written to `sim_build/nightly/page.md`: parts with
 their seeds, commits, counts and times, and whether each requirement is shown. Results of other

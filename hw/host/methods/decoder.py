@@ -38,7 +38,7 @@ from signalbox.hw.methods import (
 __all__ = ["ENGINE_METHODS", "Decoder", "HeaderCheck", "assign", "kind_of", "traits_of"]
 
 ENGINE_METHODS = 0x100
-"""First byte offset of the methods for the object of the subchannel (1.2)."""
+"""First byte offset of the methods for the object of the subchannel (spec 1.2)."""
 
 _HOST = (
     HostMethod.NOP,

@@ -224,7 +224,7 @@ class MethodPipeline(wiring.Component):
 
         gone = Signal()
         dry = ~held & ~queued & ~finish & ~occupied
-        # After YIELD, no further method before the scheduler's next choice (2.6).
+        # After YIELD, no further method before the scheduler's next choice (spec 2.6).
         acquires = held & flow.step.kind.semaphore & flow.step.traits.acquires
         wanted = self.service.quit | (self.choice.leave & acquires) | progress.yields
         unfinished = queued | accepts | (held & (~progress.done | finish))

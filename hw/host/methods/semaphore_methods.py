@@ -305,7 +305,7 @@ class SemaphoreMethods(wiring.Component):
 
     def _decide(self, m: Module, passes: Value, fails: Value) -> None:
         """An acquire that holds reserves the engine for the following copy (COPY-13); one that
-        fails is retried, or times out (2.4)."""
+        fails is retried, or times out (spec 2.4)."""
         state, deadlines, operation = self.state, self._deadlines, self._operation
         in_memory, in_group = ~self.asked & ~operation.in_group, ~self.asked & operation.in_group
         m.d.comb += [

@@ -89,7 +89,7 @@ class Progress(wiring.Signature):
     done, park, busy, refuse, wait : out, see `Outcome`.
     sets : out, with `done`: the method only sets state; early in the cycle.
     keep : out, with `park`: the channel keeps its reserved engine.
-    yields : out, strobe: the method is YIELD; the channel must be let go (2.6).
+    yields : out, strobe: the method is YIELD; the channel must be let go (spec 2.6).
     asked : out, registered: the channel has requested an operation of the semaphore unit, and must
         accept the response.
     """

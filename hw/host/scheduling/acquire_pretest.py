@@ -1,4 +1,7 @@
-"""Least time between two polls of a runlist in which all TSGs wait (HOST-5, section 2.3)."""
+"""Pause before failed acquires are repeated while no listed channel can proceed.
+
+HOST-5, spec 2.3.
+"""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring

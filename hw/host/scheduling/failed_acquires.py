@@ -1,4 +1,4 @@
-"""Channels that wait for others, and let them have the turn (2.3)."""
+"""Channels that yield the turn after a failed acquire, and RUNLIST_ACQUIRE (HOST-5, spec 2.3)."""
 
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import wiring

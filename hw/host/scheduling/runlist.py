@@ -41,7 +41,7 @@ class GroupPort(wiring.Signature):
 
     Members
     -------
-    expire : out, strobe: the served channel gives up the slice of its group (2.6).
+    expire : out, strobe: the served channel gives up the slice of its group (spec 2.6).
     failed : out, strobe: an acquire of `channel` has failed; `yields`: with ACQUIRE_SWITCH_TSG.
     """
 

@@ -1,4 +1,4 @@
-"""Reads and checks a submitted runlist (HOST-7, section 3.4)."""
+"""Reads and checks a submitted runlist (HOST-7, spec 3.4)."""
 
 from amaranth.hdl import Module, Signal, Value
 from amaranth.lib import data, stream, wiring

@@ -1,4 +1,4 @@
-"""Turns of the time-slice groups of the active runlist (HOST-7, sections 2.3, 2.6, 3.4). Slices of
+"""Turns of the time-slice groups of the active runlist (HOST-7, spec 2.3, 2.6, 3.4). Slices of
 single channels are in `scheduler.py`."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value

@@ -1,4 +1,5 @@
-"""Saves and restores the state of blocks (PREEMPT-2, PREEMPT-3)."""
+"""Preemption in the supplied core: saves and restores blocks, with their shared memory and the
+registers of their warps (PREEMPT-2, PREEMPT-3)."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, enum, memory, stream, wiring

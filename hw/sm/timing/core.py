@@ -11,7 +11,7 @@ from signalbox.hw.lib.shared import Shared
 from signalbox.hw.sm.port import SmPort
 from signalbox.hw.sm.timing.accesses import Loads, Stores
 from signalbox.hw.sm.timing.kernel_rows import KernelRows
-from signalbox.hw.sm.timing.launches import Launches
+from signalbox.hw.sm.timing.launch_unit import LaunchUnit
 from signalbox.hw.sm.timing.state_transfer import StateTransfer
 from signalbox.hw.sm.timing.steps import Steps
 from signalbox.hw.sm.timing.timer import Timer
@@ -77,7 +77,7 @@ class TimingCore(wiring.Component):
             connect(m, transfer.read, loads.state)
             connect(m, loads.arrived, transfer.arrived)
         if config.nested:
-            m.submodules.launches = launches = Launches(config)
+            m.submodules.launches = launches = LaunchUnit(config)
             connect(m, steps.launch, launches.i)
             connect(m, launches.launch, flipped(self.launch))
             m.d.comb += [

@@ -1,4 +1,5 @@
-"""Saves and restores the state of blocks (PREEMPT-9)."""
+"""Preemption in the timing core: saves and restores blocks, with what is left of their warps
+(PREEMPT-9)."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, stream, wiring

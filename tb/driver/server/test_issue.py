@@ -14,8 +14,8 @@ from signalbox.driver.channel.channel import Channel
 from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.driver.server.application import Application, ServedChannel
 from signalbox.driver.server.issue import Issue
+from signalbox.driver.server.issue_policy import Pointer, Policy
 from signalbox.driver.server.settings import ServerSettings
-from signalbox.driver.server.work_queue import Pointer, Policy
 from signalbox.hw.methods import ComputeMethod, HostMethod
 from signalbox.tb.simulation.runner import choose_seed
 

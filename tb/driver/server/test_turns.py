@@ -8,7 +8,7 @@ from itertools import pairwise, product
 
 import pytest
 
-from signalbox.driver.server.work_queue import IssuePolicy, Policy, policy
+from signalbox.driver.server.issue_policy import IssuePolicy, Policy, policy
 
 QUEUES, ROOM = 3, 4
 """Queues, and most pointers of each: more than a turn takes. A policy does not see their number."""

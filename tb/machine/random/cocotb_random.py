@@ -1,7 +1,7 @@
 """Random programs on the whole machine: final state and every step against independent models.
 
-Environment: SIGNALBOX_ROUNDS, SIGNALBOX_COMMANDS (per round). The seed of each round is printed;
-Setting SIGNALBOX_SEED to the run's seed repeats all rounds.
+Environment: SIGNALBOX_ROUNDS, SIGNALBOX_COMMANDS (per round). Prints the seed of each round.
+SIGNALBOX_SEED, set to the seed of the run, repeats all rounds.
 """
 
 import os

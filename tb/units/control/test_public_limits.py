@@ -1,4 +1,4 @@
-"""Limits of public hardware (HOST-12, spec page 60, section 7) as configurations, where the design
+"""Limits of public hardware (HOST-12, spec page 60, spec 7) as configurations, where the design
 reaches them; `docs/hardware-guide.md` lists all limits, with reasons."""
 
 from dataclasses import replace

@@ -65,7 +65,7 @@ async def pending_without_a_gap(dut):
 @cocotb.test(**LIMIT)
 async def sync_waits_for_execution(dut):
     """A segment with SYNC = WAIT is read soon after everything before it was fetched and executed,
-    and not earlier. No other segment and no other channel waits for this (1.1)."""
+    and not earlier. No other segment and no other channel waits for this (spec 1.1)."""
     tb = await FetchTestbench(dut).start()
     ends = 0, CONFIG.channels - 1
     for latency, channels, length in product((1, 40), (ends, ends[::-1]), (1, BURST, 3 * BURST)):

@@ -1,4 +1,4 @@
-"""Queues of pointers to work, one per application, and the order in which they are served."""
+"""Issue policies: the application whose pointer to work is issued next (SHARE-5, SHARE-6)."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

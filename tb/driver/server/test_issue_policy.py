@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from signalbox.driver.server.work_queue import Policy, policy
+from signalbox.driver.server.issue_policy import Policy, policy
 from signalbox.tb.simulation.runner import choose_seed
 
 

@@ -9,10 +9,10 @@ from signalbox.hw.errors import CoreCause
 from signalbox.hw.sm.port import block_launch, launch_answer, record_fault, record_page
 from signalbox.hw.sm.timing.layouts import warp_launch, warp_wake
 
-__all__ = ["Launches"]
+__all__ = ["LaunchUnit"]
 
 
-class Launches(wiring.Component):
+class LaunchUnit(wiring.Component):
     """Launches kernels, one at a time. A warp continues once its launch is answered, whether it was
     accepted or refused. If the record's address is misaligned or out of range, nothing is launched
     and the warp fails, with MEMORY_ALIGNMENT or MEMORY_FAULT.
