@@ -257,8 +257,12 @@ class _Sites(ast.NodeTransformer):
         return node
 
     def _assignment(self, node: ast.Call, target: ast.expr) -> None:
+        """Mutate an assignment. Combinational 0 is not dropped: what is not assigned is 0, too."""
+        zero = _whole(node.args[0]) and _number(node.args[0]) == 0
         if _whole(node.args[0]):
             node.args[0] = self._constant(node.args[0], hardware=True)
+        if zero and self._domain == "comb":
+            return
         number = self._take(node, "assignment dropped")
         if number is not None:
             kept = "unassigned" if self._domain == "comb" else "held"

@@ -120,6 +120,16 @@ def test_what_is_found_in_hardware() -> None:
     ]
 
 
+def test_zeros_are_not_dropped() -> None:
+    """What is not assigned is 0 if it is combinational, and keeps its value if it is registered."""
+    source = "def build(m, some):\n    m.d.comb += some.eq(0)\n    m.d.sync += some.eq(0)\n"
+    assert [(one.line, one.change) for one in mutants("f.py", source)] == [
+        (2, "0 to 1"),
+        (3, "0 to 1"),
+        (3, "assignment dropped"),
+    ]
+
+
 def test_one_alone_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In Python, each mutant changes the result, and without an active one it is the original's."""
     count = len(mutants("f.py", PYTHON))
