@@ -56,7 +56,7 @@ SEEDS = 2  # per part of that name
 SEED_PARTS = 10
 ICARUS_SEEDS = 2
 MUTANTS = 1000
-MUTANT_PARTS = 5
+MUTANT_PARTS = 10
 
 _UNITS = {
     "host": ("host",),
@@ -135,9 +135,12 @@ def _sizes(simulator: str, chosen: str) -> dict[str, Part]:
     return parts | {f"{prefix}_others": others}
 
 
-def _mutants(seed: int) -> list[list[str]]:
-    sample = ("--sample", str(MUTANTS // MUTANT_PARTS), "--seed", str(seed))
-    return [_module("signalbox.tb.tools.mutation", *sample, "--proofs", "hw", "driver")]
+def _mutants(number: int) -> Part:
+    """A share of a sample of mutants."""
+    share = f"{number}/{MUTANT_PARTS}"
+    options = ("--sample", str(MUTANTS), "--share", share, "--proofs", "hw", "driver", "--seed")
+    about = f"a sample of {MUTANTS} mutants is killed, {number} of {MUTANT_PARTS}"
+    return Part(about, lambda seed: [_module("signalbox.tb.tools.mutation", *options, str(seed))])
 
 
 def _seeds(number: int) -> Part:
@@ -172,10 +175,7 @@ PARTS = {
         "each proof fails on broken designs",
         lambda _: [_module("signalbox.tb.proofs.run", "--all", "--break")],
     ),
-    **{
-        f"mutants_{n}": Part("a sample of mutants is killed", _mutants, later=n)
-        for n in range(1, MUTANT_PARTS + 1)
-    },
+    **{f"mutants_{n}": _mutants(n) for n in range(1, MUTANT_PARTS + 1)},
     "soak": Part(
         "long random tests", lambda _: [_pytest("soak", "-m", "soak", "-k", "not export")]
     ),

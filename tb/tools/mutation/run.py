@@ -19,7 +19,18 @@ from signalbox.tb.simulation.limited import run_limited
 from signalbox.tb.tools.mutation import fates, limits
 from signalbox.tb.tools.mutation.sites import Mutant, mutants
 
-__all__ = ["Result", "Unit", "explanations", "find", "report", "run", "sample", "unit_of", "units"]
+__all__ = [
+    "Result",
+    "Unit",
+    "explanations",
+    "find",
+    "report",
+    "run",
+    "sample",
+    "share",
+    "unit_of",
+    "units",
+]
 
 FOLDER = SIM_BUILD / "mutation"
 HERE = Path(__file__).parent
@@ -88,6 +99,13 @@ def sample(found: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
     """`count` random mutants in source order; all if there are fewer."""
     chosen = random.Random(seed).sample(range(len(found)), min(count, len(found)))
     return [found[n] for n in sorted(chosen)]
+
+
+def share(chosen: Sequence[Mutant], number: int, count: int) -> Sequence[Mutant]:
+    """Share `number`, from 1, of `count` about equal ones, in source order: so few units are in two
+    of them."""
+    ends = [len(chosen) * n // count for n in (number - 1, number)]
+    return chosen[slice(*ends)]
 
 
 def run(chosen: Sequence[Mutant], *, seed: int, jobs: int, proofs: bool) -> list[Result]:

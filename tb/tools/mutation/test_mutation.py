@@ -12,7 +12,7 @@ import pytest
 from amaranth.hdl import Module, Signal
 from amaranth.sim import Simulator
 
-from signalbox.tb.tools.mutation import fates, run, switch
+from signalbox.tb.tools.mutation import __main__, fates, run, switch
 from signalbox.tb.tools.mutation.sites import changed, mutants
 
 PYTHON = '''"""A module."""
@@ -251,6 +251,24 @@ def test_paths() -> None:
     with pytest.raises(ValueError, match="hw/absent: no such source"):
         run.find(["hw/absent"])
     assert run.sample(found, 5, 1) == run.sample(found, 5, 1) != run.sample(found, 5, 2)
+
+
+@pytest.mark.parametrize("count", [1, 3, 7, 200])
+def test_share(count: int) -> None:
+    """Shares are about equal, and together all mutants in source order."""
+    found = run.find(["hw/copy/realign.py"])
+    shares = [run.share(found, number, count) for number in range(1, count + 1)]
+    assert [mutant for one in shares for mutant in one] == found
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+@pytest.mark.parametrize("text", ["0/3", "4/3", "3", "a/b"])
+def test_wrong_share(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        __main__.main(["hw", "--list", "--share", text])
+    assert (
+        f"argument --share: '{text}' is not a share K/N with 1 <= K <= N" in capsys.readouterr().err
+    )
 
 
 def test_report() -> None:
