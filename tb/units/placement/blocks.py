@@ -1,7 +1,7 @@
 """Checks every placed or moved block, and every decision without an SM (PLACE-1 … 10).
 
 The model has its own tables, derived from requests and freed resources, with one state per cycle.
-It relies on only one property of the design: the number of cycles of a decision.
+It relies on two properties of the design: the number of cycles of a decision, and `HELD`.
 """
 
 from collections import Counter, deque
@@ -20,6 +20,10 @@ __all__ = ["LOWER", "WARP", "WHOLE", "Blocks", "place", "rounds"]
 
 WHOLE, WARP, LOWER, MOVED = Step
 STEPS = (WHOLE, WARP, LOWER)
+
+HELD = 128
+"""Maximum number of cycles for which the SMs of a kernel that was passed over stay held after its
+last block was sent: a turn of the kernels behind, with the patience of one of them."""
 
 
 def rounds(sms: int) -> int:
@@ -112,7 +116,9 @@ class Blocks(Participant):
         self.refused: list[tuple[int, ...]] = []
         self._decision = rounds(config.sms) + 1
         self._depth = self._decision + 1
-        # SM table, free links, `last` and waiting kernels at the beginning of recent cycles.
+        # SM table, free links, `last` and holding kernels at the beginning of recent cycles.
+        self._waited: dict[Kernel, int] = {}
+        """Kernels that may hold SMs, and the last cycle in which each had blocks left."""
         self._history: deque[tuple[list[Left], list[bool], dict[int, int], list[Kernel]]] = deque(
             maxlen=self._depth
         )
@@ -132,9 +138,10 @@ class Blocks(Participant):
         # The state of this cycle's registers, as used by a decision that begins now.
         ready = [sm.coming is None or sm.link.open for sm in self._sms]
         self._claim([self._tb.get(f"sm__{n}__claim") for n in range(len(self._sms))])
-        waiting = [kernel for kernel in self._kernels.values() if kernel.left]
+        self._waited |= {kernel: cycle for kernel in self._kernels.values() if kernel.left}
+        self._waited = {one: last for one, last in self._waited.items() if last + HELD >= cycle}
         table = [row.copy() for row in self.table]
-        self._history.append((table, ready, dict(self.last), waiting))
+        self._history.append((table, ready, dict(self.last), [*self._waited]))
         occupied = mask(row.number for row in table if row.kernels)
         assert self._tb.get("occupied") == occupied, f"not the occupied SMs, {occupied:b}"
         for row in self.table:
@@ -182,23 +189,23 @@ class Blocks(Participant):
         self.refused.append(told)
         if len(self._history) < self._depth:
             return
-        table, ready, _, waiting = self._history[0]
+        table, ready, _, holding = self._history[0]
         reasons = [
             self._lacks(kernel, rows)
             for kernel in self._kernels.values()
             if kernel.left
-            for held in self._held(kernel, waiting)
+            for held in self._held(kernel, holding)
             for rows in [[row for row in table if not held >> row.number & 1]]
             if all(not ready[row.number] or row.refuses(kernel) for row in rows)
         ]
         assert told in reasons, f"refused for {told}, expected one of {reasons}"
 
     @staticmethod
-    def _held(kernel: Kernel, waiting: Sequence[Kernel]) -> set[int]:
-        """Possible sets of SMs, one bit each, kept by earlier kernels that wait for them: any of
-        these kernels may be keeping its SMs."""
+    def _held(kernel: Kernel, holding: Sequence[Kernel]) -> set[int]:
+        """Possible sets of SMs, one bit each, held for earlier kernels that wait, or have waited:
+        any of these kernels may be holding its SMs."""
         sets = {0}
-        for other in waiting:
+        for other in holding:
             if other.disabled and _goes_before(other, kernel):
                 sets |= {held | ~other.disabled for held in sets}
         return sets
@@ -288,13 +295,13 @@ class Blocks(Participant):
 
     def _check_decision(self, kernel: Kernel, sm: int, step: Step, commit: int) -> None:
         """Check the decision against the state when it began."""
-        _, ready, _, waiting = self._history[0]
+        _, ready, _, holding = self._history[0]
         if len(self._history) < self._depth:
             return
         able = [n for n, free in enumerate(ready) if free]
         wrong = [
             self._wrong(kernel, sm, step, commit, [n for n in able if not held >> n & 1])
-            for held in sorted(self._held(kernel, waiting))
+            for held in sorted(self._held(kernel, holding))
         ]
         assert "" in wrong, wrong[0]
 
