@@ -72,11 +72,11 @@ def passed_files(junit: Path) -> dict[str, str]:
     other: set[str] = set()
     for case in ElementTree.parse(junit).iter("testcase"):
         file, found = source(case), [one for one in case.iter("property")]
-        digest_ = next((one.get("value", "") for one in found if one.get("name") == _DIGEST), "")
+        tested = next((one.get("value", "") for one in found if one.get("name") == _DIGEST), "")
         good = all(case.find(kind) is None for kind in ("failure", "error", "skipped"))
-        if not good or not digest_ or digests.setdefault(file, digest_) != digest_:
+        if not good or not tested or digests.setdefault(file, tested) != tested:
             other.add(file)
-    return {file: digest_ for file, digest_ in sorted(digests.items()) if file not in other}
+    return {file: tested for file, tested in sorted(digests.items()) if file not in other}
 
 
 class KeptResults:

@@ -32,6 +32,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
+
 from signalbox.hw.options import program
 from signalbox.tb.folders import SIM_BUILD
 from signalbox.tb.simulation.limited import run_limited
@@ -218,21 +220,24 @@ def run(
     reused = before if before and before.seed == seed and not again else None
     _files_before(name).write_text(json.dumps(dict(reused.files) if reused else {}))
     began = time.monotonic()
-    passed = True
+    statuses: list[int | None] = []
     env = {**os.environ, "SIGNALBOX_SEED": str(seed), "SIGNALBOX_REQUIRE_ICARUS": "1"}
     env |= {kept_results.AGAIN: str(int(again))}
     log = FOLDER / f"{name}.log"
     for command in part.commands(seed):
         _add(log, f"$ {shlex.join(command)}")
-        status = run_limited(command, env, log, max(part.limit - (time.monotonic() - began), 1))
-        passed &= status == 0
-        if status is None:
+        left = max(part.limit - (time.monotonic() - began), 1)
+        statuses.append(run_limited(command, env, log, left))
+        if statuses[-1] is None:
             _add(log, f"not over after {part.limit} s")
             break
     seconds = time.monotonic() - began
     counts = _counts(log) + _before(name)
     tests = {**(reused.tests if reused else {}), **_shown(name)}
-    files = kept_results.passed_files(_junit(name)) if _junit(name).exists() else {}
+    # An interrupted run reports only some of a file's tests.
+    whole = set(statuses) <= {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED}
+    files = kept_results.passed_files(_junit(name)) if whole and _junit(name).exists() else {}
+    passed = not any(status != 0 for status in statuses)
     return Outcome(name, commit, seed, passed, seconds, counts, tests, files)
 
 

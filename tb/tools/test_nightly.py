@@ -209,6 +209,18 @@ def test_files_that_passed(folder: Path, monkeypatch: pytest.MonkeyPatch):
     assert (again.counts, again.tests) == ("{} passed", {})
 
 
+@pytest.mark.parametrize(("status", "known"), [(0, True), (1, True), (2, False), (-15, False)])
+def test_files_of_an_interrupted_run(folder: Path, status: int, known: bool):
+    """Files count as passed only if the run was not interrupted: else tests of them may lack."""
+    case = '<testcase classname="tb.test_a" name="test_a"><properties>'
+    case += '<property name="digest" value="0123"/></properties></testcase>'
+    end = f"os.kill(os.getpid(), {-status})" if status < 0 else f"os._exit({status})"
+    code = f"import os; open({str(folder / 'good.xml')!r}, 'w').write({case!r}); {end}"
+    outcome = run("good", python(code), 7, "abc")
+    assert outcome.passed == (status == 0)
+    assert outcome.files == ({"tb/test_a.py": "0123"} if known else {})
+
+
 @pytest.mark.parametrize("simulator", ["verilator", "icarus"])
 def test_each_folder_has_a_part(simulator: str):
     """Each folder of tests belongs to one of the parts of a simulator."""
