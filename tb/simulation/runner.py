@@ -24,6 +24,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from amaranth.lib import wiring
+from cocotb_tools import config as cocotb_config
 from cocotb_tools.runner import get_runner
 
 from signalbox.hw import export
@@ -239,11 +240,13 @@ class _Recipe:
     build_args: tuple[str, ...]
 
     def key(self) -> str:
-        """Hash of the recipe, its files and the tools."""
+        """Hash of the recipe, its files and the tools. A compiled simulation is linked to cocotb's
+        libraries where they are installed, so it is not reused in another environment."""
         named = [*self.sources, verilator.WAIVERS, *(GLUE if self.apart else ())]
         named += [verilator.PROCESS_MEMORY] * self.process_memory
         files = [source.read_text() for source in named]
-        parts = repr((self, files, verilator.version(self.simulator)))
+        tools = verilator.version(self.simulator), str(cocotb_config.libs_dir)
+        parts = repr((self, files, tools))
         return hashlib.sha256(parts.encode()).hexdigest()[:16]
 
 

@@ -9,6 +9,7 @@ import pytest
 from amaranth.hdl import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
+from cocotb_tools import config as cocotb_config
 
 from signalbox.tb.folders import SIM_BUILD
 from signalbox.tb.simulation import icarus, runner
@@ -137,6 +138,19 @@ def test_library_is_compiled_once(monkeypatch: pytest.MonkeyPatch, split: tuple[
         for speed in ["slow" if "__Slow" in line or "Syms" in line else "fast"]
     )
     assert "-o verilated.o" not in log.read_text() and "-o headers.h" not in log.read_text()
+
+
+def test_another_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """A simulation that was built in an environment that is gone is built anew."""
+    monkeypatch.setattr(runner, "SIM_BUILD", SIM_BUILD / "runner-environment")
+    shutil.rmtree(runner.SIM_BUILD, ignore_errors=True)
+    runner.SIM_BUILD.mkdir()
+    elsewhere = shutil.copytree(cocotb_config.libs_dir, tmp_path / "libs")
+    with monkeypatch.context() as there:
+        there.setattr(cocotb_config, "libs_dir", elsewhere)
+        simulate(Counter(), TESTS, simulator="verilator", name="runner")
+    shutil.rmtree(elsewhere)
+    simulate(Counter(), TESTS, simulator="verilator", name="runner")
 
 
 def test_same_verilog_twice():
