@@ -39,20 +39,24 @@ VISIT_STATES = (
     "DROP",
     "DROPPED",
 )
+_KNOWN = 3
+"""Cycles for which the priority in a record is known before the check of the record is done."""
 TO_ROW = ("POP", "POPPED", "WORDS", "OPEN")
 QUEUE_STATES = ("ENTER", "APPEND", "UNDO", "TAKE", "DRAIN", "RECALL", "ADVANCE", "QUEUE", "ADD")
 
 
 class TasksProof(Proof):
     """For grid tasks. Slots behave as shown by `task_unit.slot_table`. Lists, memory and the
-    contents of records are unconstrained, except that tasks leave a list only if it contains
-    one."""
+    contents of records are unconstrained, except that tasks leave a list only if it contains one,
+    and that the priority in a record is known some cycles before its check is done."""
 
     name = "task_unit.tasks"
     shows = (
         "every task that was accepted and has not ended, failed or been lost is in a list, in a "
         "row, on its way from one to the other, or at its end, and no two of these; the task unit "
-        "is idle only when there is none, and empty only when none is in a row or on its way there"
+        "is idle only when there is none, and empty only when none is in a row or on its way "
+        "there; a task leaves a list for a row only while all lists of higher levels are empty, "
+        "and a launched one goes into a row at once only if that of its own level is empty, too"
     )
     induction = 3
     bounded = 8
@@ -79,6 +83,7 @@ class TasksProof(Proof):
         self._rows, self._listed = Signal(COUNT, name="in_rows"), Signal(COUNT, name="in_lists")
         self._follow_rows(m)
         self._follow_lists(m)
+        self._order(m)
         self._held(m)
 
     def _grids(self, m: Module) -> None:
@@ -175,6 +180,37 @@ class TasksProof(Proof):
             Assert(asked[0] == self._is("POPPED")),
             Assert(asked[1] == self._is("PUSHED")),
             Assert(~asked[0] | (count != 0)),
+        ]
+
+    def _order(self, m: Module) -> None:
+        """Tasks go into rows by level."""
+        lists, metadata, pop = self._lists, self._inside.submodule("metadata"), self._lists.pop
+        launches, level, enters, first = (
+            self._inside.signal(name) for name in ("launches", "level", "enters", "first")
+        )
+        best, priority = self._levels.highest, metadata.needs.priority
+        before, known = Signal.like(priority, name="priority"), Signal(2, name="priority_known")
+        accepted = self._dut.launched.verdict.refusal == Refusal.NONE
+        checked = launches & (
+            self._is(*TO_ROW[2:], "GO") | (self._is("STORE", "STORED") & accepted)
+        )
+        begins = metadata.request.valid & metadata.request.ready
+        same = (priority == before) & ~begins
+        judged = checked | (launches & self._is("CHECK") & same & (known == _KNOWN))
+        chosen = self._is("POP") | (self._is("IDLE") & (self._left <= 1))
+        settled = chosen | checked | (launches & self._is("READ", "CHECK"))
+        m.d.sync += [before.eq(priority), known.eq(Mux(same, known + (known < _KNOWN), 0))]
+        m.d.comb += [
+            Assume(priority < CONFIG.levels),
+            Assume(~(launches & metadata.done) | (same & (known == _KNOWN))),
+            Assume(~checked | same),
+            Assert(~settled | (best.valid == lists.waiting.any())),
+            Assert(~settled | ((lists.waiting >> best.level) == best.valid)),
+            Assert(~checked | ((known == _KNOWN) & (level == priority))),
+            Assert(~judged | (first == ((lists.waiting >> priority) == 0))),
+            Assert(~(judged & enters) | first),
+            Assert(~(launches & self._is("WORDS", "OPEN")) | ((lists.waiting >> level) == 0)),
+            Assert(~(pop.valid & pop.ready) | ((lists.waiting >> pop.p.level) == 1)),
         ]
 
     @property
