@@ -43,7 +43,8 @@ class BlockExitsProof(Proof):
         "once each, in order; unless its row was killed, it ends only when all of them have "
         "started and ended; it is returned only before the first; it is stopped only when those "
         "that have started have ended, and the core has saved it; it leaves under its own name and "
-        "with the save place that was given to it"
+        "with the save place that was given to it; the core is told of starts and stops of a block "
+        "only after its `begin`"
     )
     bounded = 17
     cover = 17
@@ -106,8 +107,10 @@ class BlockExitsProof(Proof):
         started = (port.start.valid & port.start.ready) << port.start.p.warp
         ended = (port.end.valid & port.end.ready) << port.end.payload
         stops = (port.stop.valid & port.stop.ready) << port.stop.p.slot
-        told = Signal(SLOTS, name="told")
+        told, known = Signal(SLOTS, name="told"), Signal(SLOTS, name="known_to_core")
+        begins = (port.begin.valid & port.begin.ready) << port.begin.p.slot
         m.d.sync += [
+            known.eq((known & ~(port.finish & ~told) & ~port.saved) | begins),
             runs.eq((runs | started) & ~ended),
             told.eq((told | stops) & ~port.saved),
             finished.eq((finished | (told & port.finish)) & ~port.saved),
@@ -116,6 +119,8 @@ class BlockExitsProof(Proof):
             Assume(~port.end.valid | runs.bit_select(port.end.payload, 1)),
             Assume((port.saved & ~finished) == 0),
             Assert((started & runs) == 0),
+            Assert(~port.stop.valid | known.bit_select(port.stop.p.slot, 1)),
+            Assert(~port.start.valid | known.bit_select(port.start.p.slot, 1)),
         ]
         self._saved = port.saved
 
