@@ -364,14 +364,15 @@ class Stream:
         done: Buffer | Mapping | None = None,
     ) -> Child:
         """Prepare a child: a kernel that kernels of the stream's address space can launch
-        (NEST-10). Parameters are as for `launch`. The child's priority is its parent's plus 1;
-        `sms` defaults to all SMs, whatever the `sms` of its parent.
+        (NEST-10). Its priority is its parent's plus 1. The nesting depth must be set first
+        (`Device.set_limit`). Parameters are as for `launch`, except these.
 
-        `done` : memory whose first word must be 0 at the launch. It becomes 1 when the child and
-        its descendants are complete, unless one of them has failed. So the block that has launched
-        the child can wait for it alone (`join d, [a]` of `driver.kernels.assembler`).
-
-        The nesting depth must be set first (`Device.set_limit`).
+        Parameters
+        ----------
+        sms : defaults to all SMs, whatever the `sms` of its parent.
+        done : memory whose first word must be 0 at the launch. It becomes 1 when the child and its
+            descendants are complete, unless one of them has failed. So the block that has launched
+            the child can wait for it alone (`join d, [a]` of `driver.kernels.assembler`).
 
         Raises as `launch`, and `NestingError` on a machine without nested launches, or for a kernel
         with local memory.
