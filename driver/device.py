@@ -5,8 +5,8 @@
     await stream.memcpy_async(dst, src, size)
     await stream.synchronize()
 
-Streams run in address spaces: the device's own (`Device.space`), or others (`create_space`). All
-build parameters are read from the hardware's registers; none is assumed.
+A stream runs in one address space: the device's own (`Device.space`), or one of `create_space`. The
+driver reads all build parameters from the machine's registers and assumes none.
 """
 
 import sys
@@ -50,13 +50,14 @@ __all__ = ["Device", "DeviceError", "DeviceInfo"]
 
 
 class Device:
-    """One open machine. Created by `Device.open`.
+    """One open machine. Created by `Device.open`. Calls raise `TypeError` for numbers that are not
+    whole.
 
     Members
     -------
     info : build parameters.
     memory : allocator of physical memory.
-    policy : maps streams to channels.
+    policy : chooses the channels of streams and the commands around copies.
     spaces : address spaces and their ASIDs.
     space : default address space of streams and buffers.
     fences : fence pools of the address spaces.
@@ -87,8 +88,8 @@ class Device:
         compute: ComputeSettings | None = None,
         scheduling: Scheduling = "flat",
     ) -> "Device":
-        """Enumerate the machine, bind the policy and enable interrupts. State of an earlier owner
-        is cleared first: active channels, errors, interrupts.
+        """Open a machine: clear the state of an earlier owner (active channels, errors,
+        interrupts), read the build parameters, bind the policy and enable interrupts.
 
         Parameters
         ----------
@@ -96,15 +97,17 @@ class Device:
         policy : defaults to a `PriorityPolicy` of up to six levels.
         settings : default settings of channels.
         compute : settings of the compute engine.
-        scheduling : "flat": each channel has a time slice of its own. "runlist": the channels of
-            one address space at a time have a turn (`runlist`).
+        scheduling : "flat": each channel has its own time slice. "runlist": address spaces take
+            turns (`runlist`).
 
         Raises `DeviceError` for an unsupported machine, one with too few counting semaphores, or,
         for "runlist", one without runlists; `PolicyError` if the policy does not fit the channels;
-        `PlacementError` for a bad environment variable; `ChannelActive`, `TaskListError` or
-        `FaultBufferError` if a channel, a task or a fault record of an earlier owner does not end;
-        `RunlistRefused` if the reading of a runlist does not; `ValueError` for settings together
-        with a path.
+        `PlacementError` for an unknown placement, also in the environment variable;
+        `PreemptionError` for settings of preemption that the machine does not support;
+        `OutOfMemory`; `ChannelActive`, `TaskListError`, `FaultBufferError` or `RunlistRefused` if a
+        channel, a task, a fault record or the reading of a runlist of an earlier owner does not
+        end; `ValueError` for other bad settings, and for settings together with a path. With a
+        path, otherwise raises as `connect`.
         """
         if isinstance(machine, str | Path):
             if policy or settings or compute or scheduling != "flat":
@@ -122,7 +125,7 @@ class Device:
     ) -> "Device":
         """Become a client of the server at `path`, a local socket (SHARE-1).
 
-        Streams, events, memory, launches and errors are as on a machine of one's own. Registers,
+        Streams, events, memory, launches and errors are as on an unshared machine. Registers,
         hardware channels and contexts belong to the server: their use raises `DeviceError`.
 
         Parameters
@@ -130,11 +133,12 @@ class Device:
         name : name of the application, for messages and the server's status; default: that of the
             program.
         memory : bytes of memory; 0: the server's default.
-        start : options of `signalbox serve` for a server that is started if there is none, and ends
-            with its last application (`driver.client.start`). None: nothing is started.
+        start : options of `signalbox serve`. If no server listens at `path`, one is started with
+            them, which ends with its last application (`driver.client.start`). None: no server is
+            started.
 
         Raises `ServerError` without a server, `DeviceError` if it takes no more clients,
-        `OutOfMemory`.
+        `ValueError` for more memory than it gives to an application, `OutOfMemory`.
         """
         name = name or Path(sys.argv[0]).name or "python"
         who = Path(path), name[:64], memory
@@ -147,15 +151,17 @@ class Device:
 
     async def close(self, *, drain: bool = False) -> None:
         """Kill all tasks, close all channels and address spaces, disable and clear interrupts, and
-        free the driver's own memory. Buffers are not freed. The device cannot be used afterwards;
-        a further call does nothing, and one beside another waits for it.
-        `drain`: work submitted to streams is executed first.
+        free the driver's own memory. Buffers are not freed. The device cannot be used afterwards. A
+        further call does nothing; a concurrent call waits for the first.
+
+        `drain` : execute the submitted work first; raises as `Channel.drain`.
 
         A client leaves its server and returns all of its memory; this can raise `ServerError`.
 
         Raises `ChannelActive` if a channel does not stop; the other channels are closed, but
         nothing else is. Raises `FaultBufferError` if a fault record does not end; the driver's own
-        memory is not freed then. A call that has failed, or was interrupted, can be repeated.
+        memory is not freed then. Raises `RunlistRefused` if a runlist is still being read. A call
+        that has failed, or was interrupted, can be repeated.
         """
         await self._owner.close(drain=drain)
         for stream in self._streams:
@@ -219,11 +225,11 @@ class Device:
         return space
 
     async def kill(self, context: Context, *, patience: int = CANCEL_CYCLES) -> None:
-        """Kill all tasks of a context's address spaces, and tasks launched there meanwhile, so
-        `Task.synchronize` raises a `TaskError` for them; other commands are executed. Returns once
-        the tasks launched before the call have ended.
+        """Kill all tasks of a context's address spaces, including tasks launched during the call.
+        Other commands are executed. Returns once the tasks launched before the call have ended;
+        their `Task.synchronize` raises a `TaskError`.
 
-        `patience` as of `Stream.cancel`. Raises as that method and `Contexts.check`.
+        `patience` : as in `Stream.cancel`. Raises as `Stream.cancel` and `Contexts.check`.
         """
         contexts = self.engine.contexts
         contexts.check(context)
@@ -245,11 +251,13 @@ class Device:
                 channel.kills -= 1
 
     async def close_space(self, space: AddressSpace) -> None:
-        """Close an address space with its streams and channels. Buffers are not freed. Events
-        recorded in its streams keep their time. A page of 4 KiB for which streams of other spaces
-        have waited (`Event.wait`) is freed once those spaces have been closed, too.
+        """Close an address space with its streams and channels, after the end of the streams' work.
+        Buffers are not freed. Events recorded in its streams keep their time. If streams of other
+        spaces have waited for these events (`Event.wait`), the events' memory is freed once those
+        spaces are closed, too.
 
-        Raises `ChannelError`, `ChannelActive`, `SpaceError`.
+        Raises as `Stream.close`; `SpaceError` for the device's own space, or a closed one;
+        `ContextError`.
         """
         if space is self.space:
             raise SpaceError(f"{space} is the device's own: it is closed with the device")
@@ -301,17 +309,21 @@ class Device:
         return self.channels.priority_range
 
     def set_limit(self, limit: Limit | str, value: int) -> None:
-        """Set a limit. The nesting depth determines the device priorities of streams created, or
-        given a priority, from then on (NEST-1). It also bounds the depth of nested kernels, in
-        contexts that start to run from then on (NEST-11): set it before the first launch. It cannot
-        become less than the depth of a context in use, whose kernels may nest that deep already:
-        close the context's streams before. The limit of pending launches applies to the whole
-        machine, from the next launch on. Raises `ValueError` for an unknown limit, or a value out
-        of range, `TypeError` for a fraction, `DeviceError` for too small a nesting depth.
+        """Set a limit; see `Limit`.
 
-        On a server's machine both limits are the server's, for all applications. Launches with
-        another depth raise `DeviceError`, except with depth 1, for which children cannot be
-        prepared; so do launches with a lower limit of pending launches."""
+        The nesting depth determines the device priorities of streams created, or given a priority,
+        from then on (NEST-1). It also bounds the depth of nested kernels, in contexts that start to
+        run from then on (NEST-11), so set it before the first launch. It cannot become less than
+        the depth of a context in use, whose kernels may already nest that deep: close the context's
+        streams first. The limit of pending launches applies to the whole machine, from the next
+        launch on.
+
+        On a server's machine both limits are the server's, for all applications. A launch raises
+        `DeviceError` unless the depth is the server's or 1, which allows no children, and the limit
+        of pending launches is the maximum.
+
+        Raises `ValueError` for an unknown limit, or a value out of range; `DeviceError` for too
+        small a nesting depth."""
         limits, before = self._services.limits, self.limit(limit)
         limits[limit] = value
         deepest = 1 if self.compute is None else self.compute.depth
@@ -332,9 +344,10 @@ class Device:
         """Create a stream in `space` (default: the device's). A lower `priority` is more urgent; it
         is clamped to `stream_priority_range`, and determines the device priority of launches.
 
-        Raises `SpaceError` for a closed space, or one of another device; otherwise as
-        `ChannelPool.for_priority`: `DeviceError` if other spaces hold all channels of that
-        priority, or the server allows no more streams, `OutOfAsids`, `OutOfMemory`, …
+        Raises `SpaceError` for a closed space, or one of another device; `DeviceError` if other
+        spaces hold all channels of that priority, or the server allows no more streams;
+        `ChannelActive` if earlier work of the channel does not end; `OutOfAsids`, `OutOfAddresses`,
+        `OutOfMemory`; `RunlistRefused`.
         """
         space, name = space or self.space, name or f"stream {len(self._streams)}"
         self.spaces.check(space)
@@ -369,14 +382,15 @@ class Device:
         await self.channels.release(stream.channel)
 
     def event(self, *, interrupt: bool = True) -> Event:
-        """Create an event. The CPU can wait only for events created with `interrupt`."""
+        """Create an event. Without `interrupt`, its record raises no interrupt, and
+        `Event.synchronize` cannot wait for it."""
         return Event(self._services, interrupt=interrupt)
 
     async def channel(
         self, index: int, space: AddressSpace | None = None, **options: Unpack[ChannelOptions]
     ) -> Channel:
-        """A hardware channel in `space` (default: the device's), opened if necessary; `options` are
-        fields of `ChannelSettings` in place of the device's. See `ChannelPool.open`; raises as
+        """A hardware channel in `space` (default: the device's), opened if necessary. `options` :
+        fields of `ChannelSettings` that replace the device's. Raises as `ChannelPool.open` and
         `control`."""
         return await self._owner.channel(index, space or self.space, **options)
 

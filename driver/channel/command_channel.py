@@ -1,4 +1,5 @@
-"""Interface of a channel to its streams, for own and served channels."""
+"""Interface of a channel to its streams, for channels of this process's machine and of a
+server's."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

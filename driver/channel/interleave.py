@@ -29,10 +29,11 @@ _Group = TypeVar("_Group")
 class Interleave(enum.IntEnum):
     """Interleave level: how often a group has a turn.
 
-    With l groups of level LOW and m of level MEDIUM, a round has one turn for each of level LOW, l
-    for each of level MEDIUM (1 if l is 0), and l × (m + 1) for each of level HIGH (m if l is 0, 1
-    if both are). Source: NVIDIA open-gpu-kernel-modules, ctrla06c.h
-    (NVA06C_CTRL_INTERLEAVE_LEVEL_*).
+    Each group of level MEDIUM has a turn before each turn of a LOW group; each group of level HIGH,
+    before each turn of a LOW or MEDIUM group. So with l groups of level LOW and m of level MEDIUM,
+    a round has one turn for each LOW group, l for each MEDIUM group (1 if l is 0), and l × (m + 1)
+    for each HIGH group (m if l is 0, 1 if both are). Source: NVIDIA open-gpu-kernel-modules,
+    ctrla06c.h (NVA06C_CTRL_INTERLEAVE_LEVEL_*).
     """
 
     LOW = 0
@@ -43,7 +44,7 @@ class Interleave(enum.IntEnum):
 @dataclass(frozen=True)
 class GroupSettings:
     """Settings of a time-slice group. Raises `ValueError` for values out of range, `TypeError` for
-    fractions.
+    numbers that are not whole.
 
     Members
     -------
@@ -89,7 +90,7 @@ def unit_cycles(cycle_ns: int) -> int:
 
 
 def interleaved(groups: Mapping[_Group, GroupSettings]) -> list[_Group]:
-    """Groups in the order of a round, each as often as its level says."""
+    """Groups in the order of a round, each as often as its level requires."""
     low, medium, high = (
         [group for group, settings in groups.items() if settings.level == level]
         for level in Interleave

@@ -29,8 +29,8 @@ class Policy(Protocol):
     """Maps streams to channels, and wraps their copies in commands.
 
     A policy counts a copy by additions to a counting semaphore (`Pushbuffer.add`: SEM_EXECUTE with
-    IADD), which sum to 0 once it has ended. A channel that is closed before that takes back those
-    of its additions that have executed, and no other operations.
+    IADD), which sum to 0 once the copy has ended. If a channel is closed before that, the driver
+    takes back those of the additions that have executed, and no other operations.
 
     Members
     -------

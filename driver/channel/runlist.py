@@ -1,4 +1,4 @@
-"""The runlist of a machine (HOST-7): the channels of one address space at a time have a turn.
+"""The runlist of a machine (HOST-7): address spaces take turns with their channels.
 
     device = await Device.open(machine, scheduling="runlist")
     await device.runlist.configure(space, slice_ns=500_000, level=Interleave.HIGH)
@@ -146,9 +146,10 @@ class Runlist:
                 raise
 
     async def pause_polls(self, cycles: int) -> None:
-        """Set the pause after which failed acquires in memory are repeated while all groups wait
-        for such; their channels' own retry period counts if it is longer (HOST-5). It is
-        rounded up, by less than 1 in 128. Raises `ValueError`."""
+        """Set the pause, in cycles, after which failed acquires in memory are repeated while all
+        groups wait for such acquires; a channel's retry period takes precedence if it is longer
+        (HOST-5). The pause is rounded up, by less than 1 in 128. Raises `ValueError` for a pause
+        out of range."""
         cycles = whole(cycles, "cycles")
         if not 0 <= cycles <= _MOST_PAUSE:
             raise ValueError(f"cycles = {cycles} is outside 0 … {_MOST_PAUSE}")

@@ -15,8 +15,8 @@ _LONGEST_TIMEOUT_NS = (0xFFFF << 15) * 1024
 
 @dataclass(frozen=True)
 class ChannelSettings:
-    """Settings of a channel. Raises `ValueError` for values out of range, `TypeError` for
-    fractions.
+    """Settings of a channel. Raises `ValueError` for values out of range, `TypeError` for numbers
+    that are not whole.
 
     Members
     -------
@@ -26,11 +26,11 @@ class ChannelSettings:
         a quarter of it.
     privileged : whether privileged methods are allowed.
     acquire_timeout_ns : timeout of acquires in ns, rounded up; 0 for none.
-    early_waits : whether waits for events of other streams are executed without a free copy
-        engine, which only the acquires of a priority policy then need (COPY-13). If False, every
-        acquire before a copy needs one.
-    priority : priority of its compute methods, 0 … 63, 63 being the most urgent: the order in which
-        channels launch.
+    early_waits : whether waits for events of other streams are executed without a free copy engine.
+        Then only the acquires of a priority policy need one (COPY-13); otherwise every acquire
+        before a copy does.
+    priority : priority of its compute methods, 0 … 63, 63 being the most urgent. Launches of
+        several channels go to the machine in this order.
     """
 
     slice_cycles: int = 2000

@@ -12,9 +12,9 @@ __all__ = ["LaunchLimits"]
 
 
 class LaunchLimits:
-    """Limits of the launches of one application. `welcome` : names them.
+    """Limits of the launches of one application. `welcome` : the server's answer with the limits.
 
-    The records of launches are in the application's memory, so its driver keeps these limits.
+    The records of launches are in the application's memory, so its driver enforces these limits.
     """
 
     def __init__(self, welcome: Welcome) -> None:
@@ -23,10 +23,10 @@ class LaunchLimits:
         self._sms = frozenset(welcome.sms)
 
     def applied(self, launch: KernelLaunch, *, child: bool = False) -> KernelLaunch:
-        """The launch, by the driver or of a `child`, on the application's own SMs. Raises
-        `SmSetError` if none of the launch's SMs is one of these, `DeviceError` for a device
-        priority or a nesting depth that the application cannot have, and for a limit of pending
-        launches of its own."""
+        """The launch, restricted to the SMs of the application. `child` : whether kernels launch
+        it. Raises `SmSetError` if the application has none of the SMs that the launch names;
+        `DeviceError` for a device priority or a nesting depth that the application cannot have, and
+        for a limit of pending launches below the server's."""
         self._check_depth(launch, child=child)
         most = MOST[Limit.PENDING_LAUNCHES]
         if self._nests and 0 < launch.pending < most:

@@ -37,14 +37,14 @@ class ClientMachine:
         raise _no_registers()
 
     async def interrupt(self) -> None:
-        """Wait for the next message of the server."""
+        """Wait for the next message of the server. Raises `ServerError`."""
         await self._connection.news()
 
     def wake(self) -> None:
         """Does nothing: messages wake those who wait."""
 
     async def wait_cycles(self, cycles: int) -> None:
-        """Wait for clock cycles, at least."""
+        """Wait for at least `cycles` clock cycles. Raises `ServerError`."""
         await self._connection.call(Wait(cycles), Done)
 
     def memory_read(self, address: int, size: int) -> bytes:

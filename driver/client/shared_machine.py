@@ -104,8 +104,8 @@ class SharedMachine:
 
     async def close(self, *, drain: bool = False) -> None:
         """Leave the server: queued commands are executed (`drain`) or dropped, tasks are killed,
-        memory is returned. A further call does nothing, and one beside another waits for its
-        answer. Raises `ServerError`."""
+        memory is returned. A further call does nothing; a concurrent call waits for the first.
+        Raises `ServerError`."""
         if self._leaving:
             while not self._left:
                 await self._connection.news()

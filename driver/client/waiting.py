@@ -15,9 +15,9 @@ _Result = TypeVar("_Result")
 async def beside(
     call: Callable[_Options, _Result], *args: _Options.args, **options: _Options.kwargs
 ) -> _Result:
-    """Result of a blocking call, made in a thread of its own. If it is not waited for any more, as
-    the caller is cancelled, neither event loop nor process wait for it: those of
-    `asyncio.to_thread` would."""
+    """Result of a blocking call, made in a new thread. If the caller is cancelled, neither the
+    event loop nor the end of the process waits for the call; with `asyncio.to_thread` they
+    would."""
     future: Future[_Result] = Future()
     future.set_running_or_notify_cancel()
 

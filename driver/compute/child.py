@@ -16,10 +16,9 @@ class Child:
     """A kernel with its arguments, ready to be launched by kernels. Created by `Stream.child`, and
     registered in `known` by the address of its record until it is freed.
 
-    As an argument of a kernel it is the address of its task record, for the instruction `launch`;
-    a freed one raises `MemoryUseError`.
-    The record belongs to one launch at a time, as the machine may save the position of an evicted
-    kernel there: kernels launch it again only after it is complete.
+    As an argument of a kernel it stands for the address of its task record, which the instruction
+    `launch` takes; a freed child raises `MemoryUseError`. Kernels may launch it again only after it
+    is complete, because the machine may save the position of an evicted kernel in the record.
 
     Members
     -------

@@ -125,13 +125,14 @@ class Contexts:
     """Contexts of one machine, and the address spaces in each.
 
     An address space is in one context while channels use it. By default it joins the first context
-    with fewer than `spaces_each`, so that all spaces run concurrently; `choose` selects another.
+    with fewer than `spaces_each` spaces, so that all spaces run concurrently; `choose` selects
+    another context.
 
     Parameters
     ----------
     count : number of contexts of the machine.
     default : placement of contexts that have none of their own.
-    default_urgency, default_level : their urgency and preemption level, likewise.
+    default_urgency, default_level : urgency and preemption level of such contexts.
     save_bytes : size of the memory for saved blocks, which all contexts share; 0 for a machine that
         cannot stop blocks.
     spaces_each : maximum number of address spaces that join one context by default.
@@ -204,8 +205,8 @@ class Contexts:
         return context
 
     async def end(self, context: Context) -> None:
-        """Free a created context. Raises `ContextError` while it has address spaces, or if `check`
-        does. If the call is interrupted, the context has ended all the same."""
+        """Free a created context. Raises `ContextError` while it has address spaces, and as
+        `check`. The context has ended even if the call is interrupted."""
         self.check(context)
         if spaces := self.spaces(context):
             raise ContextError(f"{context} is in use by {', '.join(map(str, spaces))}")
@@ -214,15 +215,15 @@ class Contexts:
         await self._reset()
 
     async def place(self, context: Context, wanted: Placement | str) -> None:
-        """Set the placement of tasks launched from now on that have none of their own. Raises
-        `PlacementError`, or `ContextError` if `check` does."""
+        """Set the placement of the context's tasks that are launched from now on without a
+        placement. Raises `PlacementError`; `ContextError` as `check`."""
         self.check(context)
         await self._place(context, placement(wanted))
 
     async def urge(self, context: Context, wanted: Urgency | str) -> None:
         """Set the urgency of a context, from its next start on: what happens to blocks of lower
-        priority while one of its tasks lacks room. Raises `PreemptionError`, or `ContextError` if
-        `check` does."""
+        priority while one of its tasks lacks room. Raises `PreemptionError`; `ContextError` as
+        `check`."""
         self.check(context)
         chosen = urgency(wanted)
         self._check(chosen, context.level)
@@ -231,7 +232,7 @@ class Contexts:
 
     async def set_level(self, context: Context, wanted: PreemptionLevel | str) -> None:
         """Set the preemption level of a context, from its next start on: how its tasks leave the
-        SMs. Raises `PreemptionError`, or `ContextError` if `check` does."""
+        SMs. Raises `PreemptionError`; `ContextError` as `check`."""
         self.check(context)
         chosen = level(wanted)
         self._check(context.urgency, chosen)
@@ -345,8 +346,8 @@ class Contexts:
         self._wishes[space] = context
 
     async def join(self, space: AddressSpace, channel: int) -> Context | None:
-        """Add a channel of a space. Returns the context of its tasks; None if all are taken. Raises
-        `ContextError` as `leave`, if an earlier channel has not left."""
+        """Add a channel of a space. Returns the context of the space's tasks; None if no context
+        has room. Raises `ContextError` as `leave`, if an earlier channel has not left."""
         await self._settle(space)
         member = self._members.get(space)
         if member is None:
@@ -358,8 +359,8 @@ class Contexts:
         return member.context
 
     def enter(self, space: AddressSpace) -> None:
-        """Enter a space in its instance block, before its first task is launched. Raises
-        `OutOfContexts` if it has no context, or its ASID is too large for any."""
+        """Enter a space in the instance block of its context, before its first task is launched.
+        Raises `OutOfContexts` if it has no context, or if no context can hold its ASID."""
         member, asid = self._member(space), space.asid
         if member.entered:
             return
@@ -377,9 +378,9 @@ class Contexts:
         return member
 
     async def leave(self, space: AddressSpace, channel: int) -> None:
-        """Remove a channel of a space. With the last one the space leaves its context; on return
-        the machine no longer binds it. An interrupted call can be repeated. Raises `ContextError`
-        if that takes too long."""
+        """Remove a channel of a space. With its last channel the space leaves its context; on
+        return the machine no longer binds it. An interrupted call can be repeated. Raises
+        `ContextError` if the machine takes too long."""
         if member := self._members.get(space):
             member.users.discard(channel)
         await self._settle(space)
@@ -406,7 +407,7 @@ class Contexts:
         self._wishes.pop(space, None)
 
     def _with_room(self) -> Context | None:
-        """A context that takes any address space and has room; None if there is none."""
+        """A context that spaces join by default and that has room; None if there is none."""
         for context in self:
             if not context.chosen and len(self.spaces(context)) < self._spaces_each:
                 return context
@@ -447,8 +448,8 @@ class Contexts:
                 context.broken = ContextBroken(context.number, context.name, spaces, address)
 
     async def mend(self, context: Context) -> None:
-        """Make the machine retry a context that could not run. Raises `ContextError` if
-        `check` does."""
+        """Make the machine retry a context that could not run. Raises `ContextError` as
+        `check`."""
         self.check(context)
         context.broken = None
         await self._retry(context.number)

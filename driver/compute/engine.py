@@ -43,24 +43,24 @@ _KILL_POLL_CYCLES = 50
 
 @dataclass(frozen=True)
 class ComputeSettings:
-    """Settings of the compute engine. Raises `TypeError` for fractions, `ValueError` for a number
-    of priorities out of range.
+    """Settings of the compute engine. Raises `TypeError` for numbers that are not whole,
+    `ValueError` for a number of priorities out of range.
 
     Members
     -------
     waiting : maximum number of waiting tasks of one priority in each context.
     slice_cycles : time slice of a context, in cycles.
     timeout_cycles : cycles from the end of a context's slice until its tasks that still have blocks
-        on SMs are killed (TASK_TIMEOUT); 0: never. Default: 1,000,000, or 8 for each beat of the
-        state of all SMs if that is more, so that all can be saved.
-    placement : default placement of contexts; None for that of the environment variable
-        SIGNALBOX_PLACEMENT.
+        on SMs are killed (TASK_TIMEOUT); 0: never. Default: 1,000,000, or 8 cycles for each beat of
+        the state of all SMs if that is more, so that all of it can be saved.
+    placement : default placement of contexts; None: that of the environment variable
+        SIGNALBOX_PLACEMENT, or "auto".
     urgency : default urgency of contexts.
     level : default preemption level of contexts.
     spaces_each : maximum number of address spaces that join one context by default.
-    sharing : which streams share a device priority if the nesting depth leaves too few.
-    priorities : number of device priorities in use, 1 … 64: kernels of the host have 0 …
-        `priorities` - 1, their descendants stay below as far as the nesting depth tells (NEST-1).
+    sharing : which streams share a device priority if the nesting depth leaves too few priorities.
+    priorities : number of device priorities in use, 1 … 64. Kernels of the host have 0 …
+        `priorities` - 1; so have their descendants, unless a launch names a priority (NEST-1).
     """
 
     waiting: int = 64
@@ -181,9 +181,9 @@ class ComputeEngine(Launcher):
     # -- channels ----------------------------------------------------------------------------------
 
     async def join(self, space: AddressSpace, asid: int, channel: int) -> Context | None:
-        """Add a channel of a space, before it is enabled; `asid` is the space's. Returns the
-        context of its tasks; None if all are taken. Raises as `TaskLists.place` and
-        `Contexts.join`."""
+        """Add a channel of a space, before the channel is enabled; `asid` is the space's. Returns
+        the context of the space's tasks; None if no context has room. Raises as `TaskLists.place`
+        and `Contexts.join`."""
         if self._system is None:
             await self._lists.place(space, asid)
         return await self.contexts.join(space, channel)
@@ -201,8 +201,8 @@ class ComputeEngine(Launcher):
         tasks: Tasks,
         faults: FaultLog,
     ) -> TaskError:
-        """Complete a channel's error with the task, its ancestors, warp and translation fault that
-        caused it; `space`, `asid` and `tasks` are those of the channel."""
+        """Complete a channel's error with the task that caused it: its ancestors, warp and
+        translation fault. `space`, `asid` and `tasks` are those of the channel."""
         warp, task, kernels = None, tasks.find(error.va), self.lineage(space, error.va)
         program = task.program if task else kernels.programs[0]
         fields = await self._control.read_channel_fields(error.channel, "CAUSE")
@@ -252,8 +252,8 @@ class ComputeEngine(Launcher):
     async def kill(
         self, scope: KillScope, *, asid: int = 0, context: int = 0, record: int = 0
     ) -> None:
-        """Kill the tasks in progress that the request names, and wait until they have ended, each
-        with an error of its channel (TASK_KILLED)."""
+        """Kill the tasks in progress that the request names, and wait until they have ended. Each
+        ends with an error of its channel (TASK_KILLED)."""
         async with self._kills:
             await self._killed()  # an earlier request, whose caller was cancelled
             await self._control.write("TASK_KILL_RECORD", record >> 8)

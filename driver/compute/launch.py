@@ -32,13 +32,18 @@ def sizes(extent: Extent) -> tuple[int, int, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class KernelLaunch:
-    """One launch; members as the parameters of `Stream.launch`, with arguments as numbers, and
-    virtual address and size in bytes of each of `constants`. `done` : virtual address of the word
-    that becomes 1 when a child is complete; 0: none. `depth` : nesting depth of the deepest
-    kernels below it; 1: it launches none. `pending` : maximum number of incomplete children of
-    all kernels; 0: no limit. `sms` : SMs that take its blocks; None: all.
+    """One launch. Members without a description are parameters of `Stream.launch`.
 
-    Raises `ValueError` for a negative `shared`, `TypeError` for fractions."""
+    Members
+    -------
+    args : arguments as numbers, by name.
+    constants : virtual address and size in bytes of constant buffers, by number.
+    done : virtual address of the word that becomes 1 when a child is complete; 0: none.
+    depth : nesting depth that the limits of the device allow; 1: kernels launch no others.
+    pending : maximum number of incomplete children of all kernels; 0: no limit.
+    sms : SMs that take its blocks; None: all.
+
+    Raises `ValueError` for a negative `shared`, `TypeError` for numbers that are not whole."""
 
     kernel: Kernel
     grid: tuple[int, int, int]

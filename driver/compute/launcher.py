@@ -36,8 +36,8 @@ __all__ = ["Launcher"]
 
 
 class Launcher(ABC):
-    """Loads kernels, and writes the arguments and task records of their launches. Subclasses know
-    the machine's contexts, and how tasks are killed."""
+    """Loads kernels, and writes the arguments and task records of their launches. Subclasses
+    provide contexts and kill tasks."""
 
     def __init__(
         self, machine: Machine, info: DeviceInfo, fences: Callable[[AddressSpace], FencePool]
@@ -79,8 +79,8 @@ class Launcher(ABC):
 
     @abstractmethod
     async def kill_task(self, space: AddressSpace, record: int) -> None:
-        """Kill the task of a record, if it is in progress, and wait until it has ended, with an
-        error of its channel (TASK_KILLED)."""
+        """Kill the task of a record, if it is in progress, and wait until it has ended. It ends
+        with an error of its channel (TASK_KILLED)."""
 
     @abstractmethod
     async def kill_context(self, context: Context) -> None:
@@ -102,7 +102,7 @@ class Launcher(ABC):
     async def kill_tree(self, space: AddressSpace, record: int) -> None:
         """Kill the task of a record like `kill_task`, and those of its descendants whose `Child`
         has not been freed. A kernel that only waits for its descendants is not killed. A kernel
-        that is just being launched may be missed; a further call kills it."""
+        whose launch is in progress may be missed; a further call kills it."""
         await self.kill_task(space, record)
         for child in [*self._children.get(space, ())]:
             if record in self.lineage(space, child).records[1:]:
@@ -171,8 +171,8 @@ class Launcher(ABC):
     async def prepare_children(
         self, launches: Sequence[KernelLaunch], space: AddressSpace
     ) -> list[Child]:
-        """The same for kernels that are launched by others (NEST-10), with records at equal
-        distances. Also raises `NestingError`."""
+        """Prepare kernels that other kernels launch (NEST-10), as `prepare` does for the host's,
+        with records at equal distances. Also raises `NestingError`."""
         if not self._info.nested_kernels:
             raise NestingError("the machine has no nested launches (Config.nested_kernels)")
         for launch in launches:

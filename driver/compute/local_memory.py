@@ -13,8 +13,8 @@ _PAGE = 4096
 
 
 class LocalMemory:
-    """The area of an address space. It grows with the needs of kernels; earlier, smaller areas are
-    kept until the space is closed, as tasks may still use them.
+    """The area of an address space for local memory. It grows with the needs of kernels. Earlier,
+    smaller areas are kept until the space is closed, because tasks may still use them.
 
     Members
     -------

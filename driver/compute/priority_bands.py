@@ -26,8 +26,8 @@ class Sharing(StrEnum):
 
 @dataclass(frozen=True)
 class PriorityBands:
-    """Maps ranks of streams, 0 being the least urgent, to device priorities. A stream without a
-    priority has rank 0.
+    """Maps ranks of streams, 0 being the least urgent, to device priorities. The rank is the
+    negated stream priority.
 
     Parameters
     ----------

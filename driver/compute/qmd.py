@@ -90,7 +90,8 @@ class TaskRecord:
     priority : 0 … 63, 63 being the most urgent.
     head : whether to queue it before waiting tasks of its priority.
     placement : placement of its blocks on SMs; CONTEXT for that of the context.
-    urgency : what happens to blocks of lower priority while it lacks room; CONTEXT likewise.
+    urgency : what happens to blocks of lower priority while the task lacks room; CONTEXT for that
+        of the context.
     disabled_sms : mask of SMs that take none of its blocks, one bit for each of the first 64.
     releases : up to three, executed in this order on completion.
     dependent : virtual address of the record of the task on which `action` is then performed.

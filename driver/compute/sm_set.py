@@ -39,8 +39,8 @@ def sm_numbers(wanted: Iterable[int]) -> frozenset[int]:
 def disabled_sms(machine: MaskedSms, wanted: Iterable[int] | None) -> int:
     """Mask of the SMs that are not `wanted`, one bit each; None stands for all SMs.
 
-    Raises `SmSetError` as `sm_numbers`; for no SM at all, and numbers of SMs that do not exist; if
-    the machine cannot disable the others.
+    Raises `SmSetError` as `sm_numbers`; if `wanted` is empty, or names an SM that does not exist;
+    if the machine cannot disable the others.
     """
     every = range(machine.sms)
     chosen = {*every} if wanted is None else sm_numbers(wanted)

@@ -32,7 +32,7 @@ class Waiter(Protocol):
         ...
 
     async def cancel(self, task: "Task", patience: int) -> None:
-        """Kill the task, wherever it is. `patience` and errors as of `Stream.cancel`."""
+        """Kill the task, wherever it is. `patience` and errors as for `Stream.cancel`."""
         ...
 
 
@@ -46,10 +46,10 @@ class Task:
     fence : released on completion.
     record : virtual address of the task record.
     failure : why the task ended without completing, or None.
-    below : why the first of its descendants failed, or None.
+    below : error of the descendant that failed first, or None.
     nested : whether it may launch others.
     launched : whether its launch is on a channel, so that only the task's end frees its memory.
-    cancelled : whether it is to be killed; the channel then continues behind it without an error.
+    cancelled : whether it is to be killed; the channel then continues after it without an error.
     """
 
     def __init__(
@@ -133,9 +133,9 @@ class Task:
         self.query()
 
     async def cancel(self, *, patience: int = CANCEL_CYCLES) -> None:
-        """Kill the task, if it has not ended, and its descendants (`Launcher.kill_tree`):
-        `synchronize` raises a `TaskError` then, and the stream continues behind it. Returns once
-        the task has ended. `patience` and errors as of `Stream.cancel`."""
+        """Kill the task, if it has not ended, and its descendants (`Launcher.kill_tree`). Returns
+        once the task has ended; `synchronize` then raises a `TaskError`, and the stream continues
+        after the task. `patience` and errors as for `Stream.cancel`."""
         waiter = self._waiter
         assert waiter is not None, "it was submitted"
         await waiter.cancel(self, patience)
@@ -163,7 +163,7 @@ class Task:
             self.discard()
 
     async def fence_behind(self) -> None:
-        """Submit a fence behind the task, unless there is one, so that `over` becomes true even if
+        """Submit a fence after the task, unless there is one, so that `over` becomes true even if
         the task fails without a record of its error."""
         waiter = self._waiter
         if waiter is not None and self._behind is None:

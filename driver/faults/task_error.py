@@ -92,8 +92,8 @@ class TaskError(ChannelError):
 
 @dataclass
 class TaskLost(Exception):
-    """A task has ended in an unknown way: it failed while the machine could record no more errors
-    of its channel, its channel was closed, or the machine lost it."""
+    """A task has ended, but its outcome is unknown: it failed while the machine could record no
+    more errors of its channel, its channel was closed, or the machine lost it."""
 
     kernel: str
     record: int

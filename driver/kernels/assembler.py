@@ -12,10 +12,10 @@ offset of a constant can be a sum: `ldc d, [A + 4]`.
 `until d, [a], b` waits until the word in memory equals b in all active lanes, and leaves 0 in d. It
 stands for five instructions, which load the word every hundred cycles.
 
-`join d, [a]` waits for one child, whose record releases 1 to the word in memory (NEST-12): until it
-is 1, or the block has no children left, so also if the child has failed or was not launched. d
-becomes 0 if the word is 1, else 1, provided that the word was 0 before. It stands for nine
-instructions, which load the word every hundred cycles.
+`join d, [a]` waits for one child, whose record releases 1 to the word in memory (NEST-12). It waits
+until the word is 1 or the block has no children left; so it also ends if the child has failed or
+was not launched. d becomes 0 if the word is 1, else 1. The word must be 0 before the launch. The
+statement stands for nine instructions, which load the word every hundred cycles.
 """
 
 import re

@@ -1,6 +1,6 @@
-"""Kernels that do nothing but launch others: two, at once or in turn (NEST-10).
+"""Kernels that only launch two other kernels, both at once or in turn (NEST-10).
 
-They are for one warp, as a child is launched once.
+Launch them with a single warp: every warp would launch the children again.
 """
 
 from signalbox.driver.kernels.library import Kernel
@@ -39,4 +39,4 @@ LAUNCH_BOTH = Kernel("launch both", _FIRST + _SECOND, _PARAMETERS)
 answer is stored at STATUS, and no further kernel is launched."""
 
 LAUNCH_IN_TURN = Kernel("launch in turn", _FIRST + "    join   r5\n" + _SECOND, _PARAMETERS)
-"""The same, but launches SECOND when FIRST is complete."""
+"""As `LAUNCH_BOTH`, but launches SECOND when FIRST is complete."""

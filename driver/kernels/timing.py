@@ -35,18 +35,18 @@ the flags in ACCESSES (`TimingTask.arguments`); without flags, its accesses are 
 
 @dataclass(frozen=True, kw_only=True)
 class TimingTask:
-    """Behaviour of every warp of a grid: it computes, then `accesses` times accesses memory and
-    computes again, each time for as long. With `launch`, it launches kernels instead of accessing
-    memory, and then waits for the children of its block.
+    """Behaviour of every warp of a grid. The warp computes; then, `accesses` times, it accesses
+    memory and computes again. All computing times of a warp are equal. With `launch`, it launches
+    kernels instead of accessing memory, and at the end waits for the children of its block.
 
     Members
     -------
-    cycles, spread : computing time in cycles: `cycles`, plus a pseudorandom number masked with
-        `spread`; 2^n - 1 gives an even distribution.
-    accesses : number of accesses of one bus beat.
+    cycles, spread : computing time in cycles: `cycles`, plus a pseudorandom number of the warp,
+        masked with `spread`; a mask of 2^n - 1 gives an even distribution.
+    accesses : number of accesses, one bus beat each.
     store : whether accesses are writes.
-    launch : whether the warp launches the task record at each address instead; on machines with
-        nested launches, see `Stream.children`.
+    launch : whether the warp launches the task record at each address instead, on machines with
+        nested launches; `Stream.children` prepares the records.
     base : virtual address of the first access of the first warp.
     block_bytes, warp_bytes, stride : bytes from block to block, from warp to warp of a block, and
         from access to access.
@@ -91,7 +91,8 @@ class TimingTask:
         return found
 
     def computes(self, number: int, warp: int) -> int:
-        """Cycles that a warp computes at a time; block `number` counts along x, then y, then z."""
+        """Cycles that warp `warp` of block `number` computes at a time. Blocks are numbered along
+        x, then y, then z."""
         mixed = (number << 6 | warp) & _WORD
         mixed = mixed * 0x401 & _WORD
         mixed ^= mixed >> 6

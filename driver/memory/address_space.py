@@ -39,9 +39,9 @@ class AddressSpace(ABC):
 
     Each change returns once the machine has acknowledged it, so unmapped memory and addresses can
     be reused at once. Changes are serialized. A change that is interrupted, by a machine error or
-    because its task is cancelled, remains in the page tables, but TLBs may still hold the old
+    because its coroutine is cancelled, remains in the page tables, but TLBs may still hold the old
     translations. Its addresses, buffers and tables stay reserved until `settle` or a later change
-    is acknowledged.
+    is acknowledged. Changes raise `MmuError` if the machine does not acknowledge them.
 
     Members
     -------

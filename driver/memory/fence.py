@@ -58,7 +58,8 @@ class Fence:
         return self.page.home.unmapped
 
     async def address_in(self, space: AddressSpace) -> int:
-        """Virtual address in another space, whose mapping of the page is read-only."""
+        """Virtual address in another space, where the fence's page is mapped read-only. Raises as
+        `AddressSpace.share`."""
         return (await self.page.view(space)).at(self.offset)
 
 
@@ -100,7 +101,7 @@ class FencePool:
         self._pages: list[FencePage] = []
 
     async def take(self) -> Fence:
-        """Allocate a fence. A fence that was given back goes on from its value. Raises as
+        """Allocate a fence. A fence that was given back continues from its value. Raises as
         `AddressSpace.allocate`."""
         async with self._lock:
             if not self._free:

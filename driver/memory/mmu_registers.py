@@ -23,8 +23,8 @@ class MmuError(Exception):
 class MmuRegisters:
     """Issues one command at a time, in call order. Implements `driver.memory.mmu.Mmu`.
 
-    All methods raise `MmuError`. A command whose task is cancelled still runs to its end; the next
-    command waits for it.
+    All methods raise `MmuError`. A command whose coroutine is cancelled still runs to its end; the
+    next command waits for it.
     """
 
     def __init__(self, control: ControlPort) -> None:

@@ -106,8 +106,8 @@ def page_for(size: int) -> int:
 
 class Memory:
     """First-fit allocator over bytes `base` … `end` - 1 (default: to the end) of the `size` bytes
-    of a machine's physical memory. Threads can share it: in the blocking form, those of the script
-    and the driver's own."""
+    of a machine's physical memory. Threads can share it: `driver.blocking` has those of the script
+    and one for the driver."""
 
     def __init__(
         self, machine: Machine, size: int, *, base: int = 0, end: int | None = None

@@ -1,4 +1,5 @@
-"""Interface to a device's address spaces, with own or served page tables."""
+"""Interface to a device's address spaces, whose page tables belong to this process or to a
+server."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator

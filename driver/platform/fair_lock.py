@@ -1,4 +1,4 @@
-"""A lock for tasks that share only the machine's clock, not an event loop."""
+"""A lock for coroutines that share only the machine's clock, not an event loop."""
 
 from collections import deque
 
@@ -7,11 +7,11 @@ from signalbox.driver.platform.machine import Machine
 __all__ = ["FairLock"]
 
 POLL_CYCLES = 16
-"""Clock cycles between two polls of a waiting task."""
+"""Clock cycles between two polls of a waiting coroutine."""
 
 
 class FairLock:
-    """Asynchronous context manager held by one task at a time, in order of arrival."""
+    """Asynchronous context manager held by one coroutine at a time, in order of arrival."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -19,7 +19,7 @@ class FairLock:
 
     @property
     def held(self) -> bool:
-        """Whether a task holds it."""
+        """Whether a coroutine holds it."""
         return bool(self._queue)
 
     async def __aenter__(self) -> None:

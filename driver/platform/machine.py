@@ -13,7 +13,7 @@ __all__ = ["Machine"]
 class Machine(Protocol):
     """One Signalbox and its memory, seen from the CPU.
 
-    All methods may be called from several tasks. Register accesses take effect in call order.
+    Several coroutines may call all methods. Register accesses take effect in call order.
     """
 
     async def read32(self, offset: int) -> int:
@@ -26,11 +26,11 @@ class Machine(Protocol):
 
     async def interrupt(self) -> None:
         """Wait until the interrupt line is 1; return at once if it already is. A rising edge wakes
-        every waiting task. So does `wake`."""
+        every waiting coroutine, and so does `wake`."""
         ...
 
     def wake(self) -> None:
-        """Wake every task that waits for an interrupt, as what it waits for may never come."""
+        """Wake every coroutine that waits for an interrupt, which may never come."""
         ...
 
     async def wait_cycles(self, cycles: int) -> None:

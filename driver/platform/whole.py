@@ -1,4 +1,4 @@
-"""Whole numbers: fractions given by users are refused, also 2.0, rather than rounded."""
+"""Whole numbers. Fractions given by users, even 2.0, are refused instead of rounded."""
 
 from dataclasses import fields
 from operator import index
@@ -17,9 +17,9 @@ def whole(value: SupportsIndex, what: str) -> int:
 
 
 def make_whole(settings: Any) -> None:
-    """Make the fields of type int, and those of type int or None that are not None, of a new
-    dataclass ints; those of numpy lack methods, and overflow. Raises `TypeError` unless they are
-    whole numbers."""
+    """Convert the int fields of a new dataclass to `int`, and its fields of type int or None unless
+    they are None: integers of numpy lack methods, and overflow. Raises `TypeError` for numbers that
+    are not whole."""
     for field in fields(settings):
         value = getattr(settings, field.name)
         if field.type is int or (field.type == int | None and value is not None):

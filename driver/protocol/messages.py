@@ -193,7 +193,7 @@ class Look(_Message):
 
 
 class Resume(_Message):
-    """Continue a halted channel; `skip`: without the operation that failed."""
+    """Continue a halted channel; `skip` : after the failed operation, instead of retrying it."""
 
     channel: Id
     skip: bool
@@ -281,7 +281,7 @@ class Welcome(_Message):
     streams : maximum number of its streams; 0: any number.
     priority : highest device priority of its launches.
     sms : SMs that take blocks of its launches; empty: all.
-    shared : whether its kernels run beside those of others; otherwise it has a context of its own.
+    shared : whether its kernels share a context with those of others; otherwise it has its own.
     epoch : machine cycle at which PTIMER was 0.
     """
 

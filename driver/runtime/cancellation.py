@@ -1,4 +1,4 @@
-"""Cancelling tasks: they are killed, and their channels continue behind them (PREEMPT-7)."""
+"""Cancelling tasks: they are killed, and their channels continue after them (PREEMPT-7)."""
 
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -16,14 +16,15 @@ async def cancel(
     kill: Callable[[Task], Awaitable[None]],
     patience: int,
 ) -> None:
-    """Kill tasks until all are over. A task whose launch is still in its channel is killed once it
-    is launched, so it may run for some cycles before that, and a short task may complete. A
-    completed task is killed, too, until its record is freed: it may have launched itself again.
+    """Kill tasks, and return once all are over. A task whose launch is still in its channel is
+    killed once it is launched: it may run for some cycles, and a short task may complete. A
+    completed task is killed, too, until its record is freed, because it may have launched itself
+    again.
 
     Parameters
     ----------
     channels : channels of the tasks.
-    kill : kills the task if it is in progress.
+    kill : kills a task that is in progress; does nothing for others.
     patience : cycles without an executed method, plus the longest turn of a channel, after which a
         launch is considered out of reach.
 

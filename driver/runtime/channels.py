@@ -18,8 +18,8 @@ _Channel = TypeVar("_Channel", bound=CommandChannel, covariant=True)
 class Channels(Mapping[int, _Channel]):
     """Open channels, by number. Each belongs to one address space at a time.
 
-    They include channels that are being opened or closed. If the call is interrupted, the next call
-    that needs such a channel, or its ASID, closes it first.
+    They include channels that are being opened or closed. If the opening or closing is interrupted,
+    the next call that needs the channel, or its ASID, closes the channel first.
 
     Parameters
     ----------
@@ -61,12 +61,13 @@ class Channels(Mapping[int, _Channel]):
         return channel in self._uses and not self._uses[channel]
 
     async def close(self, index: int) -> None:
-        """Close a channel even if it is in use. Raises `ChannelActive`."""
+        """Close a channel even if it is in use. Raises `ChannelActive`, `KeyError` for a channel
+        that is not open."""
         await self.end(self[index])
 
     async def end(self, channel: CommandChannel) -> None:
-        """The same, unless another call has closed the channel: its number may have been given to
-        another one."""
+        """As `close`, but does nothing if another call has closed the channel; its number may then
+        belong to another channel."""
         async with self._changes(channel.index):
             if self.get(channel.index) is channel:
                 await self._remove(channel.index)

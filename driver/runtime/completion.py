@@ -23,11 +23,11 @@ _HALTED_PATIENCE = 100
 """Polls without progress after which a wait fails with the error of another halted channel."""
 
 _SERVED_ELSEWHERE_CYCLES = 4
-"""Cycles between two checks while another task serves the interrupt."""
+"""Cycles between two checks while another coroutine serves the interrupt."""
 
 
 class Completion:
-    """Serves the interrupts of one device, and wakes waiting tasks.
+    """Serves the interrupts of one device, and wakes waiting coroutines.
 
     Parameters
     ----------
@@ -62,11 +62,11 @@ class Completion:
         await self.wait_for(lambda: released(fence, value, channels), channels)
 
     async def wait_for(self, done: Callable[[], bool], channels: Sequence[CommandChannel]) -> None:
-        """Wait until `done()`, evaluated after every interrupt and closing of a channel.
+        """Wait until `done()`, which is evaluated after every interrupt, and when a channel closes.
 
         Raises the `ChannelError` of any of `channels`, and `ContextBroken` if their tasks cannot
-        run. An error of another channel may block this wait for ever, through a semaphore for
-        example; it is raised once `channels` have made no progress for a long time. Lost fault
+        run. An error of another channel may block this wait for ever, for example through a
+        semaphore; it is raised once `channels` have made no progress for 100,000 cycles. Lost fault
         records (`FaultBufferOverflow`, `FaultBufferError`) and lost tasks (`TaskListError`) are
         raised once, in the first wait that notices them.
         """
@@ -117,8 +117,8 @@ class Completion:
     # -- serving -----------------------------------------------------------------------------------
 
     async def serve(self) -> int:
-        """Handle and clear pending interrupts, in one task at a time. Returns the mask of channels
-        that have notified.
+        """Handle and clear pending interrupts, in one coroutine at a time. Returns the mask of
+        channels with a notification or copy interrupt.
 
         The machine writes a fence before it raises the interrupt, and the driver reads it after
         clearing the interrupt, so no release is missed.
@@ -148,8 +148,8 @@ class Completion:
     # -- registers ---------------------------------------------------------------------------------
 
     async def enable(self, *, errors: bool = True) -> None:
-        """Enable interrupts; error interrupts only if `errors`, as a halted channel or a broken
-        context keeps the line at 1. In one task at a time, as `serve`."""
+        """Enable interrupts; error interrupts only if `errors`, because a halted channel or a
+        broken context keeps the line at 1. In one coroutine at a time, as `serve`."""
         self._serving, self._errors_enabled = True, None
         wanted = {"ERROR": int(errors), "TASK": int(errors)}
         try:

@@ -39,8 +39,8 @@ class EventError(Exception):
 class Event:
     """A point in a stream, recorded with a timestamp. Created by `Device.event`.
 
-    An event can be recorded again; waits refer to the record submitted last. Records in another
-    channel have another fence, as two channels could release a shared fence in any order.
+    An event can be recorded again; waits refer to the record submitted last. An event has a
+    separate fence for each channel: two channels could release a common one in any order.
     """
 
     def __init__(self, services: Services, *, interrupt: bool) -> None:
@@ -60,8 +60,9 @@ class Event:
         return self._fence is None or self._fence.reached(self._fence.submitted)
 
     async def record(self, stream: Recorder) -> None:
-        """Record the event after everything submitted to `stream` so far. Raises `ChannelError`;
-        `EventError` for a stream of another device."""
+        """Record the event after everything submitted to `stream` so far. Raises `StreamError` for
+        a closed stream; `EventError` for a stream of another device; `ChannelError`; `OutOfMemory`,
+        `OutOfAddresses`."""
         async with stream.submission():
             async with self.recording(stream.channel, stream.channels) as fence:
                 commands = Pushbuffer().release(fence.address, fence.following, timestamp=True)
@@ -71,10 +72,11 @@ class Event:
 
     async def wait(self, stream: Recorder) -> None:
         """Make later work of `stream` wait for the last record; do nothing if there is none, as in
-        CUDA. The streams may be in different address spaces. Raises `ChannelError`; `EventError` if
-        the address space of the record was closed before the record was executed.
+        CUDA. The streams may be in different address spaces.
 
-        Within one channel, submission order suffices.
+        If both use the same channel, nothing is submitted: the channel executes in order. Raises
+        `EventError` if the address space of the record was closed before the record was executed;
+        `StreamError` for a closed stream; `ChannelError`; `OutOfMemory`, `OutOfAddresses`.
         """
         fence = self._fence
         if fence is not None and self._channels != stream.channels and not self._over(fence):
@@ -82,9 +84,9 @@ class Event:
             await stream.submit(Pushbuffer().acquire(address, value, SemOp.ACQ_CIRC_GEQ))
 
     async def synchronize(self) -> None:
-        """Wait until the last record has been executed. Raises `EventError` if it has not, and the
-        event was made with interrupt=False, or the record's address space was closed; otherwise as
-        `Completion.wait_fence`."""
+        """Wait until the last record has been executed. Raises `EventError` if the record has not
+        been executed and the event was made with interrupt=False, or its address space was closed;
+        otherwise as `Completion.wait_fence`."""
         fence = self._fence
         if fence is None or self._over(fence):
             return
@@ -122,8 +124,8 @@ class Event:
         return self.elapsed_ns(start) // self._services.clock.cycle_ns
 
     def close(self) -> None:
-        """Return its fences. The event then counts as never recorded, and can be recorded again;
-        work that already waits for its last record still waits for it."""
+        """Return the event's memory. The event then counts as never recorded, and can be recorded
+        again. Work that already waits for its last record continues to wait for it."""
         self._fence, self._channels = None, ()
         self._retire()
 
@@ -131,9 +133,9 @@ class Event:
     async def recording(
         self, channel: CommandChannel, channels: tuple[CommandChannel, ...]
     ) -> AsyncGenerator[Fence, None]:
-        """Fence for a record that the `with` block submits to `channel`, within its turn; the
-        record's execution depends on `channels`. A block that fails has submitted nothing. Raises
-        `EventError` for a channel of another device."""
+        """Fence for a record that the `with` block submits to `channel`, within the channel's turn.
+        The record's execution depends on `channels`. A block that fails must have submitted
+        nothing. Raises `EventError` for a channel of another device."""
         if channel.machine is not self._services.machine:
             raise EventError("the event belongs to another device than the stream")
         # Removed, so that no other record returns the fence meanwhile.

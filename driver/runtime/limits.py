@@ -15,8 +15,8 @@ class Limit(StrEnum):
     NESTING_DEPTH = "nesting-depth"
     """Generations of kernels that launch kernels, 1 … 24. Default: 1, no kernel launches others."""
     PENDING_LAUNCHES = "pending-launches"
-    """Maximum number of children that are not complete, 1 … 2048. Default: 2048, as that of
-    cudaLimitDevRuntimePendingLaunchCount. A machine has room for fewer than
+    """Maximum number of children that are not complete, 1 … 2048. Default: 2048, as for
+    cudaLimitDevRuntimePendingLaunchCount. In any case a machine holds fewer children than
     `Config.nested_kernels`."""
 
 

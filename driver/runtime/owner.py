@@ -36,6 +36,6 @@ class Owner(Protocol):
         ...
 
     async def close(self, *, drain: bool = False) -> None:
-        """End all work and leave the machine; `drain`: execute queued work first. A further call
-        does nothing, and one beside another waits for it. Raises as `Device.close`."""
+        """End all work and leave the machine; `drain` : execute queued work first. A further call
+        does nothing; a concurrent call waits for the first. Raises as `Device.close`."""
         ...

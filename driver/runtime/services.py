@@ -21,8 +21,8 @@ __all__ = ["Services", "Waits", "released"]
 
 
 def released(fence: Fence, value: int, channels: Iterable[CommandChannel]) -> bool:
-    """Whether a fence has been released with `value` or a later value. Raises `DeviceError` if it
-    will not be, as one of `channels`, on which the release depends, is closed."""
+    """Whether a fence has been released with `value` or a later value. The release depends on
+    `channels`; raises `DeviceError` if it has not happened and one of them is closed."""
     if fence.reached(value):
         return True
     for channel in channels:

@@ -50,8 +50,9 @@ class StreamError(Exception):
 class Stream:
     """Work in order, in one address space. Created by `Device.stream`.
 
-    A stream shares one channel, chosen by its priority, with others (COPY-22). All calls that need
-    the channel raise `StreamError` once the stream is closed.
+    A stream submits to one channel, chosen by its priority, which it may share with other streams
+    (COPY-22). All calls that need the channel raise `StreamError` once the stream is closed, and
+    `TypeError` for numbers that are not whole.
 
     Parameters
     ----------
@@ -61,7 +62,7 @@ class Stream:
     Members
     -------
     priority : 0 (least urgent) or below.
-    device_priority : priority of its launches, from the limits when its priority was set (NEST-6).
+    device_priority : priority of its launches, 0 … 63, fixed when its priority was set (NEST-6).
     closed : whether it was closed, by itself or with its device.
     """
 
@@ -106,9 +107,10 @@ class Stream:
     async def set_priority(self, priority: int) -> None:
         """Set the priority, clamped to the device's range, and choose a channel for it.
 
-        Order is kept: in a new channel, later work waits for the stream's earlier work. Once the
-        earlier work has ended, the next `synchronize` or change of priority releases the former
-        channel. Raises as `Device.stream`, and `ChannelActive`.
+        The stream keeps its order: in a new channel, later work waits for the stream's earlier
+        work. Once the earlier work has ended, the next `synchronize` or `set_priority` releases the
+        former channel. Raises as `Device.stream`; `ChannelActive` if a former channel does not
+        stop.
         """
         pool = self._services.channels
         priority = pool.clamp(priority)
@@ -148,8 +150,8 @@ class Stream:
 
     @asynccontextmanager
     async def turn(self) -> AsyncGenerator[None, None]:
-        """Hold its channel's turn. The stream does not change channels meanwhile. Work in a new
-        channel waits for work in the former one."""
+        """Hold the turn of the stream's channel; meanwhile the stream does not change channels.
+        Work in a new channel waits for work in the former one."""
         while True:
             channel = self.channel
             async with channel.turn():
@@ -196,11 +198,12 @@ class Stream:
     async def memcpy_async(
         self, dst: Address, src: Address, size: int, *, done: Event | None = None
     ) -> None:
-        """Copy `size` bytes; 0 bytes submits no copy, as in CUDA. The copy engine records the event
-        `done` when the copy completes.
+        """Copy `size` bytes, 0 … 2³² - 1; with 0 bytes no copy is submitted, as in CUDA. The copy
+        engine records the event `done` when the copy completes.
 
         Raises `MemoryUseError` for a buffer that is too small or not in the stream's space,
-        `ValueError` for a size out of range, `TypeError` for fractions, `ChannelError`.
+        `ValueError` for a size out of range, `EventError` for an event of another device,
+        `ChannelError`.
         """
         size = whole(size, "size")
         if not 0 <= size <= _MOST_BYTES:
@@ -222,8 +225,8 @@ class Stream:
         *,
         done: Event | None = None,
     ) -> None:
-        """Copy `height` lines of `width` bytes. The pitches are bytes from line to line, at least
-        `width`. Otherwise as `memcpy_async`.
+        """Copy `height` lines of `width` bytes. A pitch is the number of bytes from line to line,
+        at least `width`. Otherwise as `memcpy_async`.
         """
         dst_pitch, src_pitch = whole(dst_pitch, "dst_pitch"), whole(src_pitch, "src_pitch")
         width, height = whole(width, "width"), whole(height, "height")
@@ -311,16 +314,16 @@ class Stream:
         args : values of the kernel's parameters, by name.
         priority : 0 … 63, 63 being the most urgent; defaults to the stream's `device_priority`.
         policy : placement of the blocks on SMs; defaults to that of the context (ASID-32).
-        urgency : what happens to blocks of lower priority while there is no room for the kernel's:
-            `"drain"`, they end; `"save"`, they are stopped, saved, and continue later. Defaults to
-            that of the context (PREEMPT-5).
+        urgency : what happens to blocks of lower priority while the kernel's blocks lack room.
+            `"drain"`: they end by themselves. `"save"`: they are stopped, saved, and continue
+            later. Defaults to that of the context (PREEMPT-5).
         sms : numbers of the SMs that take its blocks, such as `range(4)`; defaults to all. Needs a
             machine with `Config.sm_masks`. SMs from number 64 on cannot be left out. Children do
             not inherit it: see `child`.
         shared : bytes of shared memory per block in addition to the kernel's own.
         head : queue the task before waiting tasks of its priority.
-        constants : constant buffers 1 … 7 by number, each of a multiple of 16 bytes; all of its
-            bytes can be read. They are not copied, so they must stay until the task has ended.
+        constants : constant buffers 1 … 7, by number; the size of each is a multiple of 16 bytes.
+            They are not copied, so they must stay mapped until the task has ended.
         overlap : do not wait for the earlier work of the stream. A launch that does wait, and every
             copy, event and fence, waits for all earlier work of the channel, including that of
             other streams.
@@ -360,15 +363,16 @@ class Stream:
         constants: Values[int, Buffer | Mapping] | None = None,
         done: Buffer | Mapping | None = None,
     ) -> Child:
-        """Prepare a kernel that is launched by kernels of the stream's address space (NEST-10);
-        parameters as for `launch`. Its priority is its parent's plus 1; `sms` defaults to all SMs,
-        whatever the `sms` of its parent.
+        """Prepare a child: a kernel that kernels of the stream's address space can launch
+        (NEST-10). Its priority is its parent's plus 1. The nesting depth must be set first
+        (`Device.set_limit`). Parameters are as for `launch`, except these.
 
-        The first word of `done`, which must be 0 at the launch, becomes 1 when the kernel and its
-        descendants are complete, unless one of them has failed. So the block that has launched the
-        kernel can wait for it alone (`join d, [a]` of `driver.kernels.assembler`).
-
-        The nesting depth is a limit of the device (`Device.set_limit`).
+        Parameters
+        ----------
+        sms : defaults to all SMs, whatever the `sms` of its parent.
+        done : memory whose first word must be 0 at the launch. It becomes 1 when the child and its
+            descendants are complete, unless one of them has failed. So the block that has launched
+            the child can wait for it alone (`join d, [a]` of `driver.kernels.assembler`).
 
         Raises as `launch`, and `NestingError` on a machine without nested launches, or for a kernel
         with local memory.
@@ -392,8 +396,8 @@ class Stream:
         shared: int = 0,
         constants: Values[int, Buffer | Mapping] | None = None,
     ) -> list[Child]:
-        """Prepare kernels that differ only in their arguments, one for each of `args`. Their
-        records are at equal distances, so that a loop can launch them. See `child`."""
+        """Prepare children that differ only in their arguments, one for each of `args`. Their
+        records are at equal distances, so that a loop can launch them. Otherwise as `child`."""
         chosen = None if sms is None else sm_numbers(sms)
         launches = [
             self._described(kernel, grid, block, one, policy, chosen, shared, constants)
@@ -493,9 +497,8 @@ class Stream:
         return self.fence.reached(self.fence.submitted)
 
     async def cancel(self, *, patience: int = CANCEL_CYCLES) -> None:
-        """Kill all tasks launched so far that have not ended, so `Task.synchronize` raises a
-        `TaskError` for them; copies and other commands are executed. Returns once the tasks have
-        ended.
+        """Kill all tasks launched so far that have not ended; copies and other commands are
+        executed. Returns once the tasks have ended; their `Task.synchronize` raises a `TaskError`.
 
         Raises `ChannelError` if the channel halts for another reason; `ChannelTimeout` if it
         executes no method for `patience` cycles plus the time of other groups' turns, for example
@@ -515,9 +518,10 @@ class Stream:
         await cancel(tasks, channels, kill, patience)
 
     async def close(self) -> None:
-        """Wait until everything has ended, also what others submit meanwhile, then release the
-        channel, which is closed if no other stream uses it. Does nothing if the stream is closed.
-        Raises as `synchronize`, and then leaves the stream open; `ChannelActive`."""
+        """Wait until all work has ended, including work that other coroutines submit meanwhile.
+        Then release the channel, which is closed if no other stream uses it. Does nothing if the
+        stream is closed. Raises as `synchronize`, and then leaves the stream open;
+        `ChannelActive`."""
         async with self._changes:
             if self.closed:
                 return

@@ -113,10 +113,10 @@ class Application:
         has been busy, `refused` or `delayed` without a break, if that is later.
     busy_since : machine cycle since which it has had tasks or copies without a break; 0: it has
         none.
-    held : machine cycle since which it is held back: no pointer of it is handed on until it has no
-        tasks and copies, or nobody waits for it any more; 0: it is not held back.
+    held : machine cycle since which it is held back: none of its pointers is issued until it has no
+        tasks and copies, or no application waits for it any more; 0: it is not held back.
     waits : machine cycle in which others were last held back or ended for it, and its patience
-        began anew; it still waits for them as long as `since` has this value.
+        started again; it still waits for them as long as `since` has this value.
     leaving : whether no more calls are accepted.
     ending : whether its work is being ended, or has ended.
     lost : whether it has gone but could not be stopped.

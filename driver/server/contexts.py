@@ -18,7 +18,7 @@ _LONGEST = (1 << 32) - 1
 
 def compute_settings(settings: ServerSettings) -> ComputeSettings:
     """Settings of the compute engine, with room in a context for all tasks of its applications.
-    The server decides whether and when to end endless work."""
+    Without `context_each`, only the server ends endless work (`driver.server.watchdog`)."""
     tasks = settings.launches_each * (1 if settings.context_each else settings.applications)
     waiting = max(_LEAST_WAITING, 1 << (tasks - 1).bit_length())
     if not settings.context_each:

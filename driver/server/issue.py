@@ -1,4 +1,5 @@
-"""Issue of work: pointers of the queues are handed to the machine, in turn (SHARE-5, SHARE-6)."""
+"""Issue of work: the commands at the pointers on the queues go to the machine, in turn (SHARE-5,
+SHARE-6)."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -48,8 +49,8 @@ class Issue:
         self.pushed = False
 
     async def serve(self) -> None:
-        """Serve the queues, turn by turn, until nothing more can be handed on, or the machine must
-        be polled again."""
+        """Serve the queues, turn by turn, until no pointer can be issued, or the machine must be
+        polled again."""
         self.pushed = False
         stuck: set[int] = set()
         for _ in range(_TURNS):

@@ -53,13 +53,14 @@ class IssuePolicy(Protocol):
     """Order in which the queues are served (SHARE-5, SHARE-6)."""
 
     def turn(self, waiting: Sequence[Queued]) -> Iterable[Queued]:
-        """The next turn over the applications with non-empty queues, `waiting`, in order of their
-        numbers. Each application that is yielded may hand on one pointer, each time."""
+        """The next turn over the applications with non-empty queues. `waiting` has these
+        applications in order of their numbers. An application may issue one pointer each time it
+        is yielded."""
         ...
 
 
 class RoundRobin:
-    """One pointer per non-empty queue and turn; each turn starts behind the queue that was served
+    """One pointer per non-empty queue and turn; each turn starts after the queue that was served
     first in the turn before."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Memory that a server needs, known before its machine is built."""
+"""Memory that a server needs, computed before its machine is built."""
 
 import asyncio
 from bisect import bisect_left

@@ -5,7 +5,7 @@
 
 The server runs on any machine and any event loop. Connections put received messages into `inbox`,
 and `run` carries them out. Nothing that a client sends, or does not send, makes the server wait:
-calls that take time run as tasks of their own. Simulated time passes while something is in
+calls that take time run as separate coroutines. Simulated time passes while something is in
 progress, and stands still otherwise.
 """
 
@@ -184,8 +184,8 @@ class Server:
     # -- main loop ---------------------------------------------------------------------------------
 
     async def run(self, *, until_left: bool = False) -> None:
-        """Serve until a `Stop` comes; then end the applications. `until_left`: also stop once at
-        least one client has asked to become an application, and no application is left."""
+        """Serve until a `Stop` comes; then end the applications. `until_left` : also stop once
+        there has been at least one application, or a request to become one, and none is left."""
         while not self._ended:
             if self._idle and not (until_left and self._deserted):
                 await self.inbox.wait()
@@ -261,7 +261,7 @@ class Server:
                 peer.send(encode(Answer(number, self.cycle, result)))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine beside the others; time passes until it has ended."""
+        """Run a coroutine concurrently; simulated time passes until it has ended."""
 
         async def counted() -> None:
             try:

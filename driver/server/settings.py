@@ -34,7 +34,7 @@ class OwnLimits:
 
     Members
     -------
-    greatest : greatest stream priority.
+    greatest : most urgent stream priority, 0 or below.
     priority : highest device priority of its launches.
     sms : SMs that take its blocks, in order; empty: all.
     """
@@ -47,7 +47,7 @@ class OwnLimits:
 @dataclass(frozen=True)
 class ServerSettings:
     """Limits of each application, and how they share the machine. Raises `ValueError` for values
-    out of range, `TypeError` for fractions.
+    out of range, `TypeError` for numbers that are not whole.
 
     Members
     -------
@@ -56,15 +56,16 @@ class ServerSettings:
     system_each : bytes for its page tables, rings and checked commands, which it cannot access; a
         multiple of 4096.
     channels_each : maximum number of channels of an application.
-    launches_each : maximum number of tasks of an application on the machine that the host has
-        launched; further launches are held back.
-    queue_each : maximum number of pointers on the queue of an application.
+    launches_each : maximum number of tasks that an application has on the machine, without those
+        that kernels have launched; further launches are held back.
+    queue_each : maximum number of pointers on the queue of an application, at least
+        `channels_each`.
     policy : order in which the queues are served.
     weights : pointers per turn of applications, by name, for the policy "weighted"; default 1.
     priorities : priorities of applications, by name, for the policy "priority"; the highest goes
         first; default 0.
-    scheduling : scheduling of the channels: "flat", or "runlist", where each address space has
-        turns of the host (HOST-7); for machines with runlists.
+    scheduling : scheduling of the channels: "flat", or, for machines with runlists, "runlist":
+        address spaces take turns (HOST-7).
     turns : length of an address space's turns in ns, by the application's name, for "runlist";
         default: that of `GroupSettings`.
     interleave : interleave levels by the application's name, for "runlist": "low", the default,
@@ -72,17 +73,19 @@ class ServerSettings:
     depth : nesting depth of kernels.
     streams_each : maximum number of streams of an application, which share its channels; 0: any
         number.
-    greatest : greatest stream priority of applications, 0 … -5 (the default), by name. It also
-        bounds the device priority of launches that have one of their own.
+    greatest : most urgent stream priority of applications, 0 … -5 (the default), by name. With a
+        priority of -N, the device priority of launches is at most N × `depth`, even if a launch
+        names one.
     sm_sets : SMs that take the blocks of applications, by name; default: all. For machines with
         `Config.sm_masks`. In both, "*" names all applications without an entry.
-    context_each : whether each application has a context of its own, and they run in turn
+    context_each : whether each application has its own context, and contexts run in turn
         (SHARE-11); otherwise all are in one, and their kernels run at the same time.
-    level : with `context_each`, how the tasks of a context leave the SMs, by name. "cilp" needs a
-        machine that can save blocks.
-    slice_cycles : with `context_each`, time slice of a context.
+    level : with `context_each`, how the tasks of a context leave the SMs: "wfi", "cta" or "cilp".
+        "cilp" needs a machine that can save blocks.
+    slice_cycles : with `context_each`, time slice of a context in cycles.
     patience_cycles : cycles for which an application's tasks may run without any of them ending,
-        while others have work, too; then they are killed. 0: for ever.
+        while others have work; then they are killed. With `context_each`, times the number of
+        applications with work. 0: no limit.
     """
 
     applications: int = 48
@@ -141,8 +144,8 @@ class ServerSettings:
             raise ValueError(f"slice_cycles = {self.slice_cycles} is outside 1 … 2^32 - 1")
 
     def limits(self, name: str) -> OwnLimits:
-        """Limits of the launches of an application. Raises `ValueError`, `TypeError` for
-        fractions."""
+        """Limits of the launches of an application. Raises `ValueError`, `TypeError` for numbers
+        that are not whole."""
         found, given = OwnLimits(sms=self._sm_set(name)), _entry(self.greatest, name)
         if given is None:
             return found

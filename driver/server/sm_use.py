@@ -1,4 +1,4 @@
-"""Use of the SMs: the part of their cycles in which they have blocks, whoever owns these."""
+"""Use of the SMs: the share of their cycles in which they have blocks, of any application."""
 
 from signalbox.driver.platform.control_port import ControlPort
 from signalbox.driver.text_table import counted

@@ -14,21 +14,21 @@ LOG = logging.getLogger("signalbox.server")
 def intervene(
     applications: Iterable[Application], cycle: int, settings: ServerSettings
 ) -> Application | None:
-    """Hold applications back or let them go, for the sake of those that wait. Returns the one whose
-    work must be ended now, or None. The decision is noted in the applications, so that the next
-    call begins with it.
+    """Hold applications back or let them go, for the sake of those that wait. Returns the
+    application whose work must be ended now, or None. The decision is noted in the applications,
+    and the next call continues from it.
 
-    Work is ended if several applications have work on the machine or wait for a place on it, and
-    nothing of one of them has ended for longer than the patience. Among applications with tasks or
-    copies, none of which has ended meanwhile, the one that has been busy for longest is ended, and
-    the patience of all others begins anew.
+    Work is ended if several applications have work on the machine or wait for a place on it, and no
+    task or copy of one of them has ended for longer than the patience. Of the applications with
+    tasks or copies none of which has ended in that time, the one that has been busy for longest is
+    chosen, and the patience of all others starts again.
 
     An endless task or copy may hide among others of its application that end. So applications that
-    have been busy for even longer are held back first: nothing more of them is handed to the
-    machine until their work there has ended, or work of the applications that waited for it
-    (`Application.held`). Then only endless work is left, and an application whose work ends loses
-    nothing. An application is held back for at most one patience for each task that it can have, so
-    kernels that launch others for ever are ended, too.
+    have been busy for even longer are held back first: no more of their work is issued until their
+    work on the machine has ended, or no application waits for that any more (`Application.held`).
+    Then only endless work is left, and an application whose work ends loses nothing. An application
+    is held back for at most one patience for each task that it can have, so kernels that launch
+    others for ever are ended, too.
 
     An application whose commands wait for its own semaphores or repairs does not hold up others: as
     long as it has nothing on the machine, its patience does not run (`Application.since`). An
@@ -70,7 +70,7 @@ def _hiding(
 
 
 def _hold_back(hiding: Sequence[Application], late: Sequence[Application], cycle: int) -> None:
-    """Hold applications back; the patience of those that wait for them begins anew."""
+    """Hold applications back; the patience of those that wait for them starts again."""
     for one in hiding:
         if not one.held:
             LOG.info("%s: it is held back, others have waited for too long", one)
@@ -79,7 +79,7 @@ def _hold_back(hiding: Sequence[Application], late: Sequence[Application], cycle
 
 
 def _renew(waiting: Sequence[Application], cycle: int) -> None:
-    """Begin the patience of applications anew, while others are held back or ended for them."""
+    """Restart the patience of applications, while others are held back or ended for them."""
     for one in waiting:
         one.since = one.waits = cycle
 

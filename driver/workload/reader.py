@@ -91,8 +91,8 @@
                                # two; vertices of the graph
     levels = 3                 # of a refinement only: depth of its cells
     seed = 7                   # seed of the input, independent of the run's seed; default 0
-    flat = true                # the host launches all kernels, each level when it has read what the
-                               # last one found; needs no nested launches. Default: false
+    flat = true                # the host launches all kernels, each level once it has read the
+                               # result of the level before; needs no nested launches; default false
     priority = 5               # priority, at, after, count, period: as for kernels
 
 A dependency between two series of the same `count` is element by element: frame[2] after other[2].

@@ -52,8 +52,8 @@ class CopyRecord(WorkRecord):
 class KernelRecord(WorkRecord):
     """A kernel, with the parameters of its launch. `completed` is when the event after it was
     recorded. Its task record was at virtual address `page` << 8 of address space `asid`.
-    `cancelled`: whether it was cancelled, as it had not ended by `KernelSpec.cancel_at`. `step`:
-    number of a kernel of a flat algorithm, from 1 on; 0 for others."""
+    `cancelled` : whether it was cancelled, because it had not ended by `KernelSpec.cancel_at`.
+    `step` : number of a kernel of a flat algorithm, from 1 on; 0 for others."""
 
     kernel: str
     asid: int
@@ -67,7 +67,7 @@ class KernelRecord(WorkRecord):
 @dataclass(frozen=True, kw_only=True)
 class ChildRecord:
     """A kernel that kernels may launch, any number of times. Its task record is at virtual address
-    `page` << 8 of address space `asid`. `title`: its name in the file, with its index in a series;
+    `page` << 8 of address space `asid`. `title` : its name in the file, with its index in a series;
     "" for kernels of an algorithm."""
 
     title: str

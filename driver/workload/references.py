@@ -77,7 +77,8 @@ class Reference:
     ends : whether it ends by itself; otherwise it must be cancelled.
     children : parameters that are kernels to launch; the first is required.
     ordered : whether it launches each child only when the previous one is complete.
-    apart : whether its result must not overwrite its inputs, as threads read those of others.
+    apart : whether its result must not overwrite its inputs, because threads read the inputs of
+        other threads.
     status : parameter that points to a word for the answer to a refused launch, or "".
     """
 

@@ -148,9 +148,9 @@ _Any = _Copy | _Kernel | _Nested | _Flat
 class Replay:
     """One run of a workload on a device, under the device's policy.
 
-    One task submits copies and kernels at their times (`Agenda`). Dependencies are events, which
-    the channels wait for. `seed` determines the random data. Under a `NoPriorityPolicy`, kernels
-    have no priorities either. The device has the scheduling of the workload's policy.
+    One coroutine submits copies and kernels at their times (`Agenda`). Dependencies are events,
+    which the channels wait for. `seed` determines the random data. Under a `NoPriorityPolicy`,
+    kernels have no priorities either. The device must have the scheduling of the workload's policy.
     """
 
     def __init__(self, device: Device, workload: Workload, *, seed: int = 0) -> None:
@@ -174,7 +174,8 @@ class Replay:
 
     async def run(self) -> Result:
         """Run the workload and verify every byte. Call once. A run that has ended, or failed,
-        leaves nothing behind, except for `ChannelError`: work waits behind it.
+        leaves no streams, spaces or memory on the device, except after a `ChannelError`: then work
+        still waits in the halted channel.
 
         Raises `VerifyError`, `ChannelError`, `OutOfMemory`, `OutOfAsids`, `OutOfContexts`,
         `DeviceError`.

@@ -88,30 +88,30 @@ class SimMachine:
             raise MachineError(f"write of register {offset:#06x}: {AxiResp(answer.resp).name}")
 
     async def interrupt(self) -> None:
-        """Wait until `irq` is 1, or for a call of `wake`. If it has to wait, returns at the next
-        clock edge."""
+        """Wait until `irq` is 1 or `wake` is called. Returns at once if `irq` is already 1, else at
+        the clock edge after the event."""
         woken = 0
         while not woken and self.dut.irq.value != 1:
             woken, _ = await select(self._raised, self._wake.wait())
             await self._edge
 
     def wake(self) -> None:
-        """Wake every task that waits for an interrupt."""
+        """Wake every coroutine that waits for an interrupt."""
         self._wake.set()
         self._wake.clear()
 
     async def wait_cycles(self, cycles: int) -> None:
-        """Wait for `cycles` clock edges. Python does not run in between."""
+        """Wait for `cycles` (1 or more) clock edges. Python does not run in between."""
         if cycles > 1:
             await Timer((cycles - 1) * CLOCK_NS + CLOCK_NS // 2, unit="ns")
         await self._edge
 
     def memory_read(self, address: int, size: int) -> bytes:
-        """Read `size` bytes of memory, without simulated time passing."""
+        """Read `size` bytes of memory at a physical address, in no simulated time."""
         return self.memory.read(address, size) if size else b""
 
     def memory_write(self, address: int, data: bytes) -> None:
-        """Write `data` to memory, without simulated time passing."""
+        """Write `data` to memory at a physical address, in no simulated time."""
         if data:
             self.memory.write(address, data)
 

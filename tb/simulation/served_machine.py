@@ -37,8 +37,8 @@ class Outcome:
     -------
     served : number of applications served.
     cycle : last cycle.
-    kept : resources that the server used more or less of than before its first application, by
-        name.
+    kept : difference of each resource in use from its use before the first application, by name;
+        only differences other than 0.
     journal, trace : entries of the journal, and file with the machine's trace; empty without a
         journal.
     """

@@ -34,8 +34,8 @@ class RawSpaces:
 
     @classmethod
     async def same_addresses(cls, machine: SimMachine, *, whole: bool = False) -> "RawSpaces":
-        """For a machine that has just been reset. ASID 0 is bound to `identity`, or with `whole` to
-        a single page of 512 MiB."""
+        """Bind ASID 0 of a machine that has just been reset to `identity`, or with `whole` to a
+        single page of 512 MiB."""
         spaces = cls(machine, await ControlPort(machine).read64("MEMORY_BYTES"))
         tables = spaces.tables() if whole else spaces.identity()
         if whole:

@@ -1,4 +1,4 @@
-"""Selects the parameter values of a test that run with every change (see `tb/conftest.py`)."""
+"""Selects the parameter values with which a test runs at every change (see `tb/conftest.py`)."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
