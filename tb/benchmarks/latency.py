@@ -32,7 +32,7 @@ class Series:
 SERIES = {
     "priority": Series("priorities, slices of 2,000 cycles", True, 2000),
     "baseline": Series("no priorities, slices of 2,000 cycles", False, 2000),
-    "issue-order": Series("no priorities, slices never over", False, 1 << 30),
+    "issue-order": Series("no priorities, endless slices", False, 1 << 30),
 }
 
 

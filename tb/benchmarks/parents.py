@@ -93,9 +93,9 @@ and waits for them, while a kernel of the least urgent stream fills the machine:
 computes. Columns: cycles from the doorbell to the end of the urgent kernel and its children, and
 from the doorbell to the end of the low kernel. Its stream's priority: the urgent kernel has that
 of its stream's band. Lowest priority: the baseline, which launches every kernel that has children
-at the lowest device priority, here that of the low kernel, so that it waits for all blocks of
-that. Two SMs of the supplied core, memory latency 16; with nested launches, blocks of lower
-priority are stopped for more urgent ones."""
+at the lowest device priority, here that of the low kernel, so that the urgent kernel waits for all
+of the low one's blocks. Two SMs of the supplied core, memory latency 16; with nested launches,
+blocks of lower priority are stopped for more urgent ones."""
 
 
 _IDLE = "On an idle machine the urgent kernel takes {} cycles."

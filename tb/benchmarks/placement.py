@@ -17,7 +17,8 @@ CHURN = 400
 
 _TITLE = """\
 Blocks per 1000 cycles: all block slots fall free at once (burst), or blocks end all the time, up to
-1.5 per cycle (churn). Open, freed: cycles from then until the block is valid at its SM."""
+1.5 per cycle (churn). Open, freed: cycles from the opening of a kernel's row, or from the end of a
+block, until the next block is valid at its SM."""
 
 
 def key(what: str, sms: int, kernels: int = 0) -> str:

@@ -243,8 +243,8 @@ def _switch_table(values: Mapping[str, int]) -> str:
 _LOSS_TITLE = f"""\
 Throughput: cycles of a kernel of {LOSS_WAVES * WAVE} blocks of {WARPS} warps that last
 {LOSS_CYCLES} cycles on average, alone, and while {LOSS_URGENT} urgent blocks of {WARPS} warps run,
-one after the other. For each: beyond drain, divided by the blocks saved. Away: from the stop of a
-block until it is sent to an SM again, mean."""
+one after the other. For each: cycles more than with drain, divided by the blocks saved. Away: mean
+cycles from the stop of a block until it is sent to an SM again."""
 
 
 def _loss_table(values: Mapping[str, int]) -> str:

@@ -144,8 +144,8 @@ def _gaps(values: Mapping[str, int]) -> str:
     text = (
         "Change of turn between two busy groups, some places apart in the list: cycles from the "
         "last method of one to the first of the other, at most. The next group is looked for "
-        "during a turn, one place per cycle, so only turns that are shorter than the way are "
-        "prolonged."
+        "during a turn, one place per cycle, so only a turn shorter than this search takes "
+        "longer."
     )
     head = (
         f"| places apart | gap, slices of {SLICE} | gap, slices of {SHORT} | "

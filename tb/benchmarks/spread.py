@@ -45,8 +45,8 @@ MEASURES = {
 _TITLE = f"""\
 {SPACES} address spaces, each with {TASKS} kernels of {BLOCKS} blocks of {WARPS} warps, all launched
 at once on 4 SMs, memory latency 100. Every warp reads every page of its space once. The same
-is done twice: the first time no translation is known. Of a miss in L2 there is a walk, but walks
-of one page that are under way together read memory once."""
+is done twice: the first time no translation is known. Each miss in L2 starts a walk; walks of one
+page that are under way at the same time read memory once."""
 
 
 def key(what: str, policy: str, pages: int, turn: int) -> str:

@@ -100,7 +100,7 @@ def space_table(values: Mapping[str, int]) -> str:
     sizes = " | ".join(f"{one.l1_entries} / {one.l2_entries}" for one in SPACES)
     lines = [
         f"{LENGTH} look-ups of one client, spaces in turn, {PAGES} pages each, memory latency 100:",
-        "hits in L1 % / hits in L2, of those that come there, % / cycles per look-up.",
+        "hits in L1, % of look-ups / hits in L2, % of misses in L1 / cycles per look-up.",
         "",
         f"| spaces | L1 / L2 {sizes} |",
         "|--:|" + "--:|" * len(SPACES),
@@ -162,7 +162,7 @@ def interference_table(values: Mapping[str, int]) -> str:
     lines = [
         f"Spaces that have a first level of {sizes.l1_entries} entries each, or share one, and",
         f"share a second level of {ways}, memory latency 100:",
-        "hits in L1 % / hits in L2, of those that come there, %; cycles; cycles / cycles alone.",
+        "hits in L1, % of look-ups / hits in L2, % of misses in L1; cycles; cycles / cycles alone.",
         "",
         "| space | beside | first level | hits | cycles | ratio |",
         "|---|---|---|--:|--:|--:|",

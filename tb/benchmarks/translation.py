@@ -112,16 +112,23 @@ _ALL = SIZES.clients
 
 ROWS = {
     "l1_hit": Row("hit in the first level", 1),
-    "l1_lookups": Row(f"{HITS} look-ups that hit there, of each of {_ALL} clients at once", HITS),
-    "l2_hit": Row("hit in the second level: look-up there to page found", 4),
+    "l1_lookups": Row(
+        f"{HITS} look-ups that hit in the first level, of each of {_ALL} clients at once", HITS
+    ),
+    "l2_hit": Row("hit in the second level: from its look-up to the page", 4),
     "l2_hit_whole": Row("the same, from the client's look-up to its answer"),
     "l2_lookups": Row(
-        f"{_ALL * SIZES.l1_misses} look-ups there at once, which hit", _ALL * SIZES.l1_misses
+        f"{_ALL * SIZES.l1_misses} look-ups in the second level at once, which hit",
+        _ALL * SIZES.l1_misses,
     ),
-    "l2_sustained": Row(f"{_ALL * LOOKS} look-ups there, as fast as {_ALL} clients can"),
-    "walk_level": Row("walk: entry of one level came to next one asked for", 2),
-    "walk_full": Row("look-up that walks five levels, beside 5 × memory latency"),
-    "walk_known": Row("look-up that walks two levels of a known region, beside 2 × memory latency"),
+    "l2_sustained": Row(
+        f"{_ALL * LOOKS} look-ups in the second level, as fast as {_ALL} clients can"
+    ),
+    "walk_level": Row("walk: from the entry of one level to the request for the next", 2),
+    "walk_full": Row("look-up that walks five levels, without 5 × memory latency"),
+    "walk_known": Row(
+        "look-up that walks two levels of a known region, without 2 × memory latency"
+    ),
     "walk_merged": Row(f"reads of memory when {_ALL} clients ask for one page, 4 times each", 5),
     "walks_in_flight": Row("walks in flight while more wait, on average", least=32),
     "walks_least": Row("the same, at least"),
