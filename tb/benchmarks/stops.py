@@ -77,10 +77,11 @@ _WHAT = {"free": "told → free", "start": "sent → urgent warp"}
 _TITLE = f"""\
 Request to free: cycles from the one in which the core is told to stop a block until nothing of it
 is left on its SM, by the size of its state and the memory latency. Its warps load all the time,
-like those of three other SMs. In brackets: the bound of `hw/sm/README.md` for the port of the core
-alone, with a memory that accepts each beat at once. In the machine, a burst is {STATE_LINE} bytes. Last columns:
-from the cycle in which the urgent block, which needs all registers, is sent to the SM until its
-first warp starts there; its kernel is new to the machine, so no translation of it is known."""
+like those of three other SMs. In brackets: the bound of `hw/sm/README.md` for the port of the
+core alone, with a memory that accepts each beat at once. In the machine, a burst is {STATE_LINE}
+bytes. Last columns: from the cycle in which the urgent block, which needs all registers, is sent
+to the SM until its first warp starts there; its kernel is new to the machine, so no translation
+of it is known."""
 
 
 def key(what: str, size: Size, latency: int) -> str:
