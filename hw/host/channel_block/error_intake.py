@@ -34,7 +34,7 @@ class ErrorIntake(wiring.Component):
     taken : out, per source, strobe: its error is taken.
     rows : in, per source, the row of its error, in the same cycle.
     noted : out, strobe: the record, one cycle after its error was taken.
-    recording : out, `refused` or `noted`: the rows of errors change.
+    recording : out, `refused` or `noted`: an error is on its way to its row.
     """
 
     def __init__(self, config: Config) -> None:
@@ -57,7 +57,7 @@ class ErrorIntake(wiring.Component):
         sources = (self.refused, self.failed, self.task_failed)
         accepted = (self.refused.valid, self.failed_taken, self.task_failed_taken)
         m.d.comb += [
-            # The row of an error depends on the previous one.
+            # The choice of a row depends on the previous error, which must be in its row first.
             self.recording.eq(self.refused.valid | noted.valid),
             free.eq(~self.recording & ~self.hold),
             self.failed_taken.eq(free & self.failed.valid),
