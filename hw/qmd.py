@@ -164,8 +164,8 @@ _MODEL = {
     "MODEL_PARENT": (1823, 1792),
 }
 """Fields of this machine, in bits unused by the public record. MODEL_PARENT: virtual address >> 8
-of the record of the kernel that launched this one last. The machine writes it when a kernel has
-launched the record; it does not read it."""
+of the record of the kernel that has last launched this record. The machine writes it, and does not
+read it."""
 
 
 class Placement(enum.IntEnum, shape=2):
