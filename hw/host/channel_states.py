@@ -1,4 +1,4 @@
-"""State of the channels that several units determine."""
+"""State of every channel, derived from several units."""
 
 from amaranth.hdl import Module
 from amaranth.lib import wiring

@@ -1,4 +1,4 @@
-"""Choice of the channel whose head command was received least recently (COPY-5, HOST-9)."""
+"""Choice of the channel with the head command that was received first (COPY-5, HOST-9)."""
 
 from collections.abc import Mapping, Sequence
 

@@ -37,7 +37,7 @@ class ChannelStart(wiring.Signature):
 
 
 class ChannelState(wiring.Signature):
-    """State of the channels that several units determine, per channel, combinational; seen from
+    """State of every channel, derived from several units; per channel, combinational. Seen from
     `ChannelStates`.
 
     Members

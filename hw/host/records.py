@@ -244,7 +244,8 @@ def method_settings() -> data.StructLayout:
     Derived in `copy`:
 
     * `bytes`, `lines`: the line length, or the line count, is not 0.
-    * `src_refused`, `dst_refused`: a copy from, or to, physical addresses is not modelled.
+    * `src_refused`, `dst_refused`: the physical mode of the source, or of the destination, is not
+      modelled.
     * `remap_refused`: a destination component has a source that does not exist.
     """
     return data.StructLayout({

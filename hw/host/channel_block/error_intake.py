@@ -29,7 +29,7 @@ class ErrorIntake(wiring.Component):
     failed : in, a copy has failed; until `failed_taken`.
     failed_taken : out, accepts `failed`, when neither another error is in progress nor `hold`.
     task_failed : in, a task has failed; until `task_failed_taken`.
-    task_failed_taken : out, accepts `task_failed`, likewise, and when there is no `failed`.
+    task_failed_taken : out, accepts `task_failed`, on the same conditions and without `failed`.
     hold : in, no failure is taken in this cycle.
     taken : out, per source, strobe: its error is taken.
     rows : in, per source, the row of its error, in the same cycle.

@@ -14,8 +14,8 @@ __all__ = ["ErrorRows"]
 
 class ErrorRows(wiring.Component):
     """Assigns rows to errors. The first error of a channel is shown until it is cleared. The next
-    failed copy or task gets the other row, and is shown then. Further failures have no record; they
-    only set `more` of the second one.
+    failed copy or task gets the other row, and is shown after that clear. Further failures have no
+    record; they only set `more` of the second one.
 
     Owns, per channel, which rows are in use, and which one is shown.
 

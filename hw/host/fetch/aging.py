@@ -38,7 +38,7 @@ class Aging:
         return stamp[-_ERA_BITS:] == self._stale
 
     def keep(self, m: Module, stamp: Value) -> None:
-        """Replaces the stamp in a register when it becomes stale, checked in every cycle. Later
-        assignments to the register in the same cycle win."""
+        """Replaces the stamp in a register as soon as it is stale. Later assignments to the
+        register in the same cycle win."""
         with m.If(self.stale(stamp)):
             m.d.sync += stamp.eq(self.floor)

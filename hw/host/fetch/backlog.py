@@ -35,7 +35,8 @@ class Backlog(wiring.Component):
 
     Members
     -------
-    enabled : in, per channel. The doorbells of other channels are dropped, and they take no steps.
+    enabled : in, per channel: CONTROL.ENABLE. Doorbells of a disabled channel are dropped, and it
+        takes no steps.
     clear : in, strobe: `channel` starts; it is not being visited.
     doorbell : in, stream of rung channels; always ready.
     now : out, `STAMP_BITS` bits: count of doorbells.

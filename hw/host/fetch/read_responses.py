@@ -134,7 +134,7 @@ class ReadResponses(wiring.Component):
         m.d.sync += event.valid.eq(self.beat.valid)
 
     def _burst(self, m: Module, beat, sent, final, failed, done) -> None:
-        """`failed`: memory has ended the burst early; the missing beats are filled in empty."""
+        """`failed`: memory has ended the burst early; empty beats replace the missing ones."""
         moved = Signal()
         m.d.comb += [
             self.beat.ready.eq(~failed),

@@ -119,7 +119,7 @@ class OnChipRequests(wiring.Component):
 
     def _form(self, m: Module, idle: Value, asks_ahead: Signal, claims: Signal) -> None:
         """Forms the request on the port, from the held method or the candidate's stored request.
-        Also determines whether the channel loaded in the next cycle claims the response."""
+        Also determines whether the channel loaded in this cycle claims the response."""
         request = self.port.request.payload
         m.submodules.asks = asks = Memory(
             shape=_KEPT, depth=1 << self._config.channel_bits, init=[]

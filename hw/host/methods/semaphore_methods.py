@@ -186,7 +186,7 @@ class SemaphoreMethods(wiring.Component):
         ):
             m.d.comb += event.channel.eq(service.channel)
 
-    # -- cases, separate because much is known late ------------------------------------------------
+    # -- cases, separate as many of their inputs come late in the cycle ----------------------------
 
     def _judge(
         self, m: Module, name: str, now: Value, answer: data.View, parks: Value | int = 0

@@ -14,9 +14,9 @@ __all__ = ["FailedAcquires"]
 class FailedAcquires(wiring.Component):
     """Tells which channels yield the turn, and raises RUNLIST_ACQUIRE.
 
-    A channel yields from a failed acquire with ACQUIRE_SWITCH_TSG to its next method; while it
-    waits for an engine, only if its acquire group does not hold. A channel also yields if its
-    acquires have passed, but the group has ceased to hold before the copy.
+    A channel yields after a failed acquire with ACQUIRE_SWITCH_TSG, until it executes a method;
+    while it waits for an engine, it yields only if its acquire group does not hold. A channel also
+    yields if its acquires have passed, but the group has ceased to hold before the copy.
 
     RUNLIST_ACQUIRE is raised when a state begins in which listed channels have work and all of
     these yield. A channel that polls memory counts once its acquire has failed after the latest

@@ -234,7 +234,7 @@ class Scheduler(wiring.Component):
         # renewed in the previous cycle.
         fresh = Signal()
         renewed = Signal()
-        # `rest`: the holder's slice less one cycle. `single`: that is no time.
+        # `rest`: the holder's slice less one cycle. `single`: the slice is one cycle.
         rest = Signal(32)
         single = Signal()
         length = Signal(32)

@@ -45,8 +45,8 @@ _PRIORITY = CHANNEL["CONFIG"].field("PRIORITY")
 
 _REST = 64
 """Part of the shown count that a channel's methods leave free. It is for dependent tasks, each of
-which takes the place of a task about to end. With nested launches, as much as all kernels of the
-tree need is left free, too, so that the shown count seldom saturates."""
+which takes the place of a task about to end. With nested launches, one more per kernel of the tree
+is left free, so that the shown count seldom saturates."""
 
 FAIR_TURN = 16
 """Every 16th turn goes to the oldest method, whatever the priorities."""
@@ -214,7 +214,7 @@ class ComputeWaits(wiring.Component):
         return m
 
     def _take_turns(self, m: Module, answered: data.View) -> None:
-        """One method after another."""
+        """Offers the waiting methods to the engine, one after another."""
         port, turns = self.port, self._turns
         # `ask` comes late in its cycle.
         asked = delayed(m, self.client.ask, "asked")
