@@ -27,11 +27,11 @@ __all__ = ["CopyEngine"]
 class CopyEngine(wiring.Component):
     """Executes copies, with reads ahead of writes (HOST-8, COPY-4, COPY-11, COPY-12).
 
-    A command is accepted once the previous copy is split into chunks, before all of them are read.
-    So queued copies keep memory busy: one beat per cycle in each direction, at up to 200 cycles of
-    read latency. The first read is requested 7 cycles after the command; at 128 bits, the first
-    write 7 cycles after the last of its read beats. Lines shorter than a beat take 3 cycles each.
-    Read-ahead adapts to the latency of memory (`ReadWindow`).
+    A command is accepted once the previous copy is split into chunks; their reads may still be
+    outstanding. So queued copies keep memory busy: one beat per cycle in each direction, at up to
+    200 cycles of read latency. The first read is requested 7 cycles after the command; at 128 bits,
+    the first write 7 cycles after the last of its read beats. Lines shorter than a beat take 3
+    cycles each. Read-ahead adapts to the latency of memory (`ReadWindow`).
 
     A remapped copy (HOST-16) is split into lines (`Lines`). Beats of a source may pass
     `ComponentMap` on their way to the realigner; beats without a source are made there. Fills, and

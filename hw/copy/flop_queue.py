@@ -1,4 +1,4 @@
-"""FIFO whose output comes from flip-flops."""
+"""FIFO with a registered output."""
 
 from amaranth import Module, ShapeLike, Signal
 from amaranth.lib import stream, wiring
