@@ -177,8 +177,8 @@ class Config:
     lanes : threads of a warp that an SM core executes per cycle.
     runlist_entries : time-slice groups in the runlist; one that is listed n times counts n times.
         0: no runlists; each channel has only its own slice.
-    save_places : stopped blocks whose state can be in memory at the same time (PREEMPT-4); 0:
-        blocks are never stopped.
+    save_places : maximum number of stopped blocks with their state in memory (PREEMPT-4); 0: blocks
+        are never stopped.
     nested_kernels : places in the kernel tree: maximum number of kernels that have launched kernels
         or were launched by kernels, and of blocks that have launched kernels, at any time. 0:
         kernels cannot launch kernels. Needs save places.

@@ -179,11 +179,11 @@ class Placement(enum.IntEnum, shape=2):
 
 
 class Urgency(enum.IntEnum, shape=2):
-    """MODEL_URGENCY: what happens to blocks of lower priority while the task lacks room
+    """MODEL_URGENCY: treatment of blocks of lower priority while the task lacks room
     (PREEMPT-5)."""
 
     CONTEXT = 0
-    """As set for the context; so does 3."""
+    """As set for the context; 3 means the same."""
     DRAIN = 1
     """They end."""
     SAVE = 2

@@ -35,9 +35,9 @@ class Signalbox(wiring.Component):
     Members
     -------
     control : in, AXI4-Lite subordinate with the register map of `hw/registers.py`.
-    axi : out, AXI4 manager: all of memory. Read ids: 0 page tables, 1 rings, 2 semaphores, then
-        copy engines, task unit, SMs. Write ids: 0 fault records, 1 USERD, 2 semaphores, then copy
-        engines, task unit, SMs.
+    axi : out, AXI4 manager: all accesses to memory. Read ids: 0 page tables, 1 rings, 2 semaphores,
+        then copy engines, task unit, SMs. Write ids: 0 fault records, 1 USERD, 2 semaphores, then
+        copy engines, task unit, SMs.
     irq : out, level: interrupt line, see INTR.
     trace : out, only with `config.trace`; see `TracePort`.
 

@@ -22,7 +22,7 @@ class TracePort(Signature):
     Members
     -------
     served : out, level: `channel` has the method pipeline.
-    floor : out, level: `channel` has the current time slice.
+    floor : out, level: `channel` has the floor.
     doorbell : out, strobe: `channel` was rung.
     method : out, strobe: `channel` executed a method: `address` in dwords, `data`.
     acquire : out, strobe: an acquire of `channel` was decided.

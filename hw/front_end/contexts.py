@@ -81,9 +81,9 @@ class Contexts(wiring.Component):
     Members
     -------
     settings : in, per context: its `context_setting`.
-    slice : in, 32 bits: time slice in cycles while other contexts wait, at least 1. It begins with
-        the first block of the turn, and pauses while blocks are `restoring`. Together, at most
-        2^`hold_bits` cycles are not counted.
+    slice : in, 32 bits: time slice in cycles while other contexts wait, at least 1. Cycles before
+        the first block of the turn, and cycles with blocks `restoring`, do not count, up to
+        2^`hold_bits` of them together.
     placed : in, strobe: a block is sent to an SM.
     restoring : in, with preemption: the state of blocks is being read from memory.
     timeout : in, 32 bits: cycles from `leave` to `overdue`; 0: never.
