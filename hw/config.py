@@ -84,13 +84,13 @@ def _levels(nested_kernels: int) -> int:
 
 
 def _bits(count: int) -> int:
-    """Width of an index into `count` things, never 0 (a zero-width port exports as two bits)."""
+    """Width of an index into `count` things; at least 1: a zero-width port exports as two bits."""
     return max(1, (count - 1).bit_length())
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Range of a number of `Config`: `low` … `high`; `note` is a further constraint."""
+    """Limits of a numeric member of `Config`: `low` … `high`; `note` is a further constraint."""
 
     low: int
     high: int
@@ -136,7 +136,7 @@ LIMITS = {
     "runlist_entries": Limits(0, 4096, note="0: no runlists"),
     "nested_kernels": Limits(0, 2048, note="not 1; 0: no nested launches"),
 }
-"""By name of the `Config` member. Some members also constrain each other."""
+"""Limits by name of the `Config` member. Some members also constrain each other."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,8 +165,8 @@ class Config:
     contexts : contexts that can have tasks; one of them runs at a time.
     slots : slots of the task table. Blocks are placed only from tasks with a slot.
     spare_rows : rows of the kernel status register table beyond the slots, for evicted tasks with
-        running blocks. While one is free, a waiting task of higher priority gets the slot of a
-        lower one at once; with one per block slot of all SMs, this is always so.
+        running blocks. While one is free, a waiting task gets the slot of a task of lower priority
+        at once. With as many as there are block slots in all SMs, it always does.
     queues : open queue tasks; at least `contexts`, as one is reserved per context.
     queue_window : unfinished blocks of one queue that may be placed, from the oldest one on.
     sms : streaming multiprocessors; 0: no compute engine and no compute class.
@@ -175,14 +175,14 @@ class Config:
     sm_registers : 32-bit registers per SM, shared by its warps.
     sm_shared : bytes of shared memory per SM.
     lanes : threads of a warp that an SM core executes per cycle.
-    runlist_entries : time-slice groups in the runlist, one that is listed n times counting n times;
+    runlist_entries : time-slice groups in the runlist; one that is listed n times counts n times.
         0: no runlists; each channel has only its own slice.
-    save_places : stopped blocks whose state can be in memory at the same time (PREEMPT-4); 0:
-        blocks are never stopped.
-    nested_kernels : maximum number of kernels at a time that have launched others or were launched
-        by others, and of blocks at a time that have launched kernels; 0: kernels cannot launch.
-        Needs save places.
-    sm_masks : the QMD of a task can disable SMs (SM_DISABLE_MASK), the first 64 of them; otherwise
+    save_places : maximum number of stopped blocks with their state in memory (PREEMPT-4); 0: blocks
+        are never stopped.
+    nested_kernels : places in the kernel tree: maximum number of kernels that have launched kernels
+        or were launched by kernels, and of blocks that have launched kernels, at any time. 0:
+        kernels cannot launch kernels. Needs save places.
+    sm_masks : the QMD of a task can disable any of the first 64 SMs (SM_DISABLE_MASK); otherwise
         its mask must be 0.
     timing_core : SMs have the timing core, which takes time but computes nothing.
     trace : the top level has the `trace` port, for recording by simulations.
@@ -323,8 +323,8 @@ class Config:
 
     @property
     def number_bits(self) -> int:
-        """Width of a block's number modulo two windows, which orders the unfinished blocks of a
-        queue."""
+        """Width of a block's number modulo twice `queue_window`, which suffices to order the
+        unfinished blocks of a queue."""
         return _bits(2 * self.queue_window)
 
     @property
@@ -344,7 +344,7 @@ class Config:
 
     @property
     def masked_sms(self) -> int:
-        """SMs that a task can disable, the first ones."""
+        """Number of SMs that a task can disable, beginning with SM 0."""
         return min(self.sms, MASK_SMS) if self.sm_masks else 0
 
     @property
@@ -369,7 +369,7 @@ class Config:
 
     @property
     def runlists(self) -> bool:
-        """Whether channels can have their turns by a runlist."""
+        """Whether the machine has runlists."""
         return self.runlist_entries > 0
 
     @property
@@ -384,8 +384,9 @@ class Config:
 
     @property
     def place_bytes(self) -> int:
-        """Bytes of a save place, in whole pages, for the largest block: its shared memory and its
-        registers, a line for the fates of its warps, and one for the state of each."""
+        """Bytes of a save place, in whole 4 KiB pages, for the largest block: its shared memory,
+        its registers, a line with the fates of its warps, and a line per warp with the warp's
+        state."""
         memory = self.sm_shared + 4 * self.sm_registers
         return -(-(memory + STATE_LINE * (1 + self.sm_warps)) // 4096) * 4096
 
@@ -401,8 +402,8 @@ class Config:
 
     @property
     def levels(self) -> int:
-        """Priority levels of tasks: the device priorities, and above them those of descendants of
-        kernels with high ones."""
+        """Number of priority levels of tasks: the device priorities and, with nested kernels,
+        further levels above them for the descendants of kernels of high priority."""
         return _levels(self.nested_kernels)
 
     @property

@@ -1,5 +1,5 @@
-"""Error codes: public interrupt and cause of a channel halt (COPY-12, HOST-6), cause of a warp
-fault, reason for refusing a task."""
+"""Error codes: public interrupt and cause of a channel halt (COPY-12, HOST-6); cause of a warp
+fault; reason for refusing a task."""
 
 from amaranth.lib import enum
 
@@ -86,7 +86,7 @@ class Cause(enum.IntEnum, shape=6):
     """The task's record could not be read."""
     TASK_MODEL = 37
     """The task's record has another version, uses an unmodelled feature, has an empty grid,
-    disables all SMs, or asks for blocks of another form than those that were saved."""
+    disables all SMs, or describes blocks that differ from the saved ones of the task."""
     TASK_CHECK = 38
     """The task's record fails a public check, given by `CAUSE.SKEDCHECK`."""
     TASK_FULL = 39
@@ -99,16 +99,16 @@ class Cause(enum.IntEnum, shape=6):
     """The task completed, but a release at its end was refused."""
     TASK_QUEUE = 43
     """INCREMENT_PUT of a record that is not an open queue; or launch of a queue that is already
-    open, or that finds no free place: the last ones are reserved for other contexts."""
+    open, or for which no place is free but those reserved for other contexts."""
     TASK_KILLED = 44
     """A kill request named the task, its address space or its context."""
     COPY_REMAP = 45
-    """Remapped copy with a destination component from a source component past the last one, or
-    from the reserved value 7 (LAUNCHERR_REPORT BAD_SRC_PIXEL_COMP_REF, INVALID_VALUE in public
-    drivers)."""
+    """Remapped copy in which the source of a destination component is past the last source
+    component, or the reserved value 7 (in public drivers, LAUNCHERR_REPORT BAD_SRC_PIXEL_COMP_REF
+    and INVALID_VALUE)."""
     INLINE_ORDER = 46
-    """LOAD_INLINE_DATA without an inline transfer, or another compute method before the transfer's
-    last dword, which ends it."""
+    """LOAD_INLINE_DATA without an inline transfer; or another compute method before the transfer's
+    last dword, which ends the transfer."""
     INLINE_ZERO = 47
     """Inline transfer of no bytes."""
     TASK_TIMEOUT = 48

@@ -1,7 +1,7 @@
 """SystemVerilog export of any component, reproducible on every machine.
 
-Flat port names: members of nested interfaces join with two underscores (`axi__aw__valid`), records
-are vectors; `clk` and `rst` are added to clocked designs.
+Ports are flat: names of members of nested interfaces are joined with two underscores, such as
+`axi__awvalid`. Records are vectors. `clk` and `rst` are added to clocked designs.
 """
 
 import contextlib
@@ -46,8 +46,8 @@ _PART = re.compile(
     r"(?P<value>[^-;?(+*/&|^~!<>=]*);\n",
     re.MULTILINE,
 )
-"""Part of a net, assigned from an expression without operators, whose width would depend on the
-net."""
+"""Assignment to a part of a net, from an expression without operators: their width would depend on
+the net."""
 
 
 def verilog(design: wiring.Component, name: str = "top") -> str:
@@ -62,7 +62,7 @@ def verilog(design: wiring.Component, name: str = "top") -> str:
     """
     os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
     text = intermediate(design, name, ports(design))
-    # A net named `x[1]`: Yosys 0.70 mistakes it for bit 1 of `x` in LUT mapping, and fails.
+    # Renames nets like `x[1]`: in LUT mapping, Yosys 0.70 mistakes it for bit 1 of `x`, and fails.
     text = re.sub(r"\\\S*\[\S*", lambda found: found[0].replace("[", ".").replace("]", ""), text)
     remove = " ".join(f"-remove {attribute}" for attribute in _HIDDEN)
     script = [
@@ -92,8 +92,8 @@ def _without_collector() -> Generator[None]:
 
 @_without_collector()
 def intermediate(design: Elaboratable, name: str, flat: Ports, *, platform: object = None) -> str:
-    """RTLIL of `design` as module `name` with ports `flat`, and once of each shared component in
-    it. Raises as `verilog`."""
+    """RTLIL of `design` as module `name` with ports `flat`, and of each shared component in it,
+    once. Raises as `verilog`."""
     known: dict[str, Elaboratable] = {name: design}
     waiting = [(name, flat)]
     wholes: dict[str, Design] = {}
@@ -134,8 +134,8 @@ def _told(text: str, module: str, paths: Paths) -> str:
 
 
 def _joined(text: str) -> str:
-    """Merges partial assignments of a net into one: Icarus reassembles a net from its parts bit by
-    bit on every change."""
+    """Merges partial assignments of a net into one. From parts, Icarus would reassemble the net bit
+    by bit on every change."""
     return "".join(map(_join, re.split(r"^(?=module )", text, flags=re.MULTILINE)))
 
 

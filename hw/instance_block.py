@@ -1,11 +1,11 @@
 """Instance blocks: page directories and address limits of a context's subcontexts, 4 KiB in memory
 (ASID-5, ASID-21).
 
-The only definition of their layout. Of the public block only the page directories are used: a valid
+The only definition of their layout. Only the page directories of the public block are used: a valid
 bit and a base for each of 64 subcontexts. The subcontext number is the ASID.
 
-The limits are our own: the public block had a single limit (NV_RAMIN_ADR_LIMIT), and has none since
-it has subcontexts. They lie where the public block ends.
+The address limits are not public. The public block had a single limit (NV_RAMIN_ADR_LIMIT), and has
+none since it has subcontexts. The limits lie behind the end of the public block.
 
 Source: NVIDIA open-gpu-doc dev_ram.ref.txt (NV_RAMIN_SC_PDB_VALID, NV_RAMIN_SC_PAGE_DIR_BASE_*).
 """

@@ -396,8 +396,8 @@ class RemapSource(enum.IntEnum, shape=3):
 
 
 class RemapComponents(data.Struct):
-    """SET_REMAP_COMPONENTS data (HOST-16; clc7b5.h). `component_size`, `num_src`, `num_dst` are
-    one less than the number: 1 … 4 bytes, 1 … 4 components."""
+    """SET_REMAP_COMPONENTS data (HOST-16; clc7b5.h). `component_size` is the number of bytes minus
+    1; `num_src`, `num_dst` are numbers of components minus 1; all of these numbers are 1 … 4."""
 
     dst_x: 3
     reserved0: 1

@@ -6,9 +6,9 @@ translate 49 bits of virtual address:
     PD3 48:47   PD2 46:38   PD1 37:29   PD0 28:21   page table 20:12 (4 KiB) or 20:16 (64 KiB)
 
 A PD0 entry is dual: it names a table of 64 KiB pages (low half) and one of 4 KiB pages (high half),
-or is itself the PTE of a 2 MiB page. The table of 64 KiB pages comes first. A PD1 entry names a
-PD0, or is itself the PTE of a 512 MiB page (HOST-17). Bit 0 decides, VALID of a PTE and IS_PTE of a
-PDE. Entries have 8 bytes, those of PD0 16.
+or is itself the PTE of a 2 MiB page. The table of 64 KiB pages has precedence. A PD1 entry names a
+PD0, or is itself the PTE of a 512 MiB page (HOST-17). In both, bit 0 decides: VALID of a PTE,
+IS_PTE of a PDE. Entries have 8 bytes, those of PD0 16.
 
 Source: NVIDIA open-gpu-doc gp100-mmu-format.pdf, dev_mmu.ref.txt, dev_mmu_fault.ref.txt and
 dev_fault.ref.txt, as restated in spec 6.1 and 6.4; kinds: tu102 dev_mmu.h; 512 MiB
@@ -134,9 +134,9 @@ class Pte(data.Struct):
     """Page table entry; or entry of PD1, or low half of one of PD0, whose bit IS_PTE, here `valid`,
     is set.
 
-    `address` >> 12; its bits within the page are ignored. If not valid: sparse with `volatile`
-    (reads return 0, writes are dropped); in a table of 64 KiB pages, with `privileged`, there is no
-    4 KiB page below either.
+    `address` >> 12; its bits within the page are ignored. With `valid` 0, `volatile` marks a sparse
+    page: reads return 0, writes are dropped. In a table of 64 KiB pages, `valid` 0 and `privileged`
+    mean that the table of 4 KiB pages does not map the address either.
     """
 
     valid: 1
@@ -210,16 +210,19 @@ class InstanceAperture(enum.IntEnum, shape=2):
 
     VIDEO = 0
     INVALID = 1
-    """Nothing is bound, so there is no instance."""
+    """No page directory is bound, so there is no instance."""
 
 
 class FaultRecord(data.Struct):
-    """Entry of the fault buffer, 32 bytes (spec 6.4). `instance` is the page directory base >>
-    12 of the address space, 0 with aperture INVALID. `address` is the virtual address >> 12;
-    `timestamp` is PTIMER. `client`: 1 host, 2 semaphore unit, 3 and up copy engines, 7 the
-    compute engine's task unit, all with `client_type` 1; for SMs, with `client_type` 0, `gpc`
-    is the SM number / 16 and `client` the remainder. `asid` is our own; public records have
-    none."""
+    """Entry of the fault buffer, 32 bytes (spec 6.4).
+
+    * `instance`: page directory base >> 12 of the address space; 0 with aperture INVALID.
+    * `address`: virtual address >> 12.
+    * `timestamp`: PTIMER.
+    * `client`, with `client_type` 1: 1 host, 2 semaphore unit, 3 … 6 copy engines, 7 task unit.
+      With `client_type` 0, an SM: `gpc` is its number / 16, `client` the remainder.
+    * `asid`: address space; public records do not have it.
+    """
 
     reserved0: 8
     instance_aperture: InstanceAperture

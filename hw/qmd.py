@@ -164,8 +164,8 @@ _MODEL = {
     "MODEL_PARENT": (1823, 1792),
 }
 """Fields of this machine, in bits unused by the public record. MODEL_PARENT: virtual address >> 8
-of the record of the kernel that launched this one last. The machine writes it when a kernel has
-launched the record; it does not read it."""
+of the record of the kernel that has last launched this record. The machine writes it, and does not
+read it."""
 
 
 class Placement(enum.IntEnum, shape=2):
@@ -179,11 +179,11 @@ class Placement(enum.IntEnum, shape=2):
 
 
 class Urgency(enum.IntEnum, shape=2):
-    """MODEL_URGENCY: what happens to blocks of lower priority while the task lacks room
+    """MODEL_URGENCY: treatment of blocks of lower priority while the task lacks room
     (PREEMPT-5)."""
 
     CONTEXT = 0
-    """As set for the context; so does 3."""
+    """As set for the context; 3 means the same."""
     DRAIN = 1
     """They end."""
     SAVE = 2

@@ -67,10 +67,11 @@ and USERD, `pascal/gp100-mmu-format.pdf` the page tables,
 `manuals/volta/gv100/dev_mmu_fault.ref.txt` the records of faults."""
 
 _WORD = 64
-"""Word size for the description of records in memory."""
+"""Bits of a word in the description of records in memory."""
 
 _SECTIONS = re.compile(r" \((?:(?:spec |section )?\d+(?:\.\d+)?(?:, \d+(?:\.\d+)?)*|[A-Z]+-\d+)\)")
-"""References to the specification in docstrings: " (1.2)", " (spec 4)", " (HOST-9)"."""
+"""References to the specification that are removed from docstrings: " (1.2)", " (spec 4)",
+" (HOST-9)"."""
 
 _RULES = {
     "ro": "read only; a write is answered with SLVERR",
@@ -269,7 +270,7 @@ def _member_defines(name: str, layout: data.Layout, field: data.Field) -> list[s
 
 
 def _register_defines(block: Block, register: Register) -> list[str]:
-    """Address, a macro of the set's index if there are several, and fields."""
+    """Address of the register, a macro with the set's index if there are several sets; fields."""
     if block is GLOBAL:
         name = register.name
         lines = [_define(name, block.address(register.name))]
@@ -283,8 +284,8 @@ def _register_defines(block: Block, register: Register) -> list[str]:
 
 
 def _summary(described: type[enum.Enum] | type[data.Struct]) -> str:
-    """First sentence of a docstring, without section numbers of our specification, which users do
-    not have."""
+    """First sentence of a docstring, without references to the specification, which users do not
+    have."""
     text = _SECTIONS.sub("", " ".join((described.__doc__ or "").split()))
     return text.partition(". ")[0].rstrip(".") + "."
 

@@ -103,14 +103,14 @@ class Register:
 
     Members
     -------
-    name : unique in its block.
+    name : name, unique in its block.
     offset : bytes from the start of the set.
     access : access rights of software.
     doc : meaning and units.
     fields : lowest first; without any, the register is one 32-bit number. Bits outside fields read
         as 0 and ignore writes.
     reset : value after reset; None: not reset, to be written before use.
-    constant : build-time constant, instead of `reset`.
+    constant : value of a register that is constant, from the configuration; replaces `reset`.
     """
 
     name: str
@@ -170,7 +170,7 @@ class Block:
     base : byte address of the first set.
     stride : bytes between sets.
     count : sets in the address space.
-    built : sets of a configuration; the others answer SLVERR.
+    built : number of sets in a machine with a configuration; the others answer SLVERR.
     registers : registers of a set, by ascending offset.
     """
 
@@ -201,7 +201,7 @@ class Block:
 
 
 def _mirror(layout: type[data.Struct], **docs: str) -> tuple[Field, ...]:
-    """Fields of a public layout; `docs` describes each of them."""
+    """Fields of a register with a public layout; `docs`: description by field name."""
     return tuple(
         Field(name.upper(), field.offset + field.width - 1, field.offset, docs[name])
         for name, field in data.Layout.cast(layout)

@@ -29,15 +29,15 @@ class Signalbox(wiring.Component):
 
     Parameters
     ----------
-    core : factory for the core of each SM, instead of the built-in one; see `hw.sm.sm.Sm`. Raises
-        `CoreError` on a machine without SMs.
+    core : factory for the core of each SM, which replaces the built-in core; see `hw.sm.sm.Sm`.
+        Raises `CoreError` on a machine without SMs.
 
     Members
     -------
     control : in, AXI4-Lite subordinate with the register map of `hw/registers.py`.
-    axi : out, AXI4 manager: all of memory. Read ids: 0 page tables, 1 rings, 2 semaphores, then
-        copy engines, task unit, SMs. Write ids: 0 fault records, 1 USERD, 2 semaphores, then copy
-        engines, task unit, SMs.
+    axi : out, AXI4 manager: all accesses to memory. Read ids: 0 page tables, 1 rings, 2 semaphores,
+        then copy engines, task unit, SMs. Write ids: 0 fault records, 1 USERD, 2 semaphores, then
+        copy engines, task unit, SMs.
     irq : out, level: interrupt line, see INTR.
     trace : out, only with `config.trace`; see `TracePort`.
 
@@ -236,9 +236,9 @@ class Signalbox(wiring.Component):
                 ]
 
     def _operations(self, m: Module, host: Host, engines) -> Value:
-        """Completed semaphore operations. Those of channels are counted as methods, not at the
-        semaphore unit: some requests to it do not count, and zero flags decide some operations
-        without one."""
+        """Number of completed semaphore operations. Those of channels are counted as executed
+        methods, not as responses of the semaphore unit: some responses are dropped, and some
+        acquires are decided from zero flags, without a request."""
         ended = Signal(1 + len(engines))
         m.d.sync += ended[0].eq(
             host.pipeline.methods.executed.valid & host.pipeline.service.step.kind.semaphore
@@ -250,7 +250,7 @@ class Signalbox(wiring.Component):
         return sum(ended)
 
     def _wakes(self, m: Module, host: Host) -> Value:
-        """Parked channels made ready by semaphores."""
+        """Number of parked channels made ready by semaphores."""
         m.submodules.wakes = wakes = WakeCounter(self.config)
         for name in ("waits", "ready", "holding"):
             m.d.comb += getattr(wakes, name).eq(getattr(host.parking.parked, name))
@@ -261,7 +261,7 @@ class Signalbox(wiring.Component):
         return wakes.count
 
     def _switches(self, m: Module, host: Host) -> Value:
-        """The pipeline is given to a channel other than the previous one."""
+        """Whether the method pipeline is given to a channel other than the previous one."""
         choice, served = host.pipeline.choice, host.pipeline.served.channel
         before = Signal.like(served)
         nobody = Signal(init=1)

@@ -22,7 +22,7 @@ class TracePort(Signature):
     Members
     -------
     served : out, level: `channel` has the method pipeline.
-    floor : out, level: `channel` has the current time slice.
+    floor : out, level: `channel` has the floor.
     doorbell : out, strobe: `channel` was rung.
     method : out, strobe: `channel` executed a method: `address` in dwords, `data`.
     acquire : out, strobe: an acquire of `channel` was decided.
@@ -49,8 +49,8 @@ class TracePort(Signature):
     With preemption:
 
     stop : out, strobe per SM: the warps of the block in `slot` are being saved.
-    stopped : out, strobe per SM: the block at (x, y, z) of `row` has left; `restores`: its state is
-        saved, otherwise it had not begun.
+    stopped : out, strobe per SM: the stopped block at (x, y, z) of `row` has left. `restores`: its
+        state is saved; otherwise it had not begun.
 
     With nested launches:
 

@@ -45,7 +45,7 @@ class AddressDecoder(wiring.Component):
 
     Members
     -------
-    access : in, the access; of `data` only the handle of a doorbell is used.
+    access : in, the access; `data` is used only as the handle of a doorbell.
     owner : out, its `Owner`.
     known : out, the doorbell handle in `data` names a channel that was built.
     """

@@ -73,7 +73,7 @@ class AxiLiteTarget(wiring.Component):
             may_write.eq(have_aw & have_w & ~axi.bvalid),
             may_read.eq(have_ar & ~axi.rvalid),
         ]
-        # Alternates: the kind just answered is blocked for a cycle by its response.
+        # Reads and writes alternate: the kind just answered is blocked for a cycle by its response.
         with m.If(~access.valid):
             with m.If(may_read):
                 m.d.sync += [

@@ -36,8 +36,8 @@ _REGISTERS = (
 
 class ComputeRegisters(wiring.Component):
     """Registers of the compute engine: sticky status bits, and records of the first fault and the
-    first refused child. An event appears 1 cycle later and stays until it is cleared; one in the
-    cycle of its clear is kept.
+    first refused child. An event appears 1 cycle later and stays until it is cleared. An event in
+    the cycle of a clear is kept.
 
     Members
     -------

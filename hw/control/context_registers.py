@@ -60,7 +60,7 @@ class ContextRegisters(wiring.Component):
         return m
 
     def _words(self, m: Module, access: data.View, writes: Signal) -> list[Value]:
-        """Every register, as 0 unless it is being read."""
+        """Fields of all registers, each 0 unless its register is being read."""
         found = []
         for number, setting in enumerate(self.settings):
             here = access.address[_WORD_BITS:] == number

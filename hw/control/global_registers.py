@@ -43,8 +43,8 @@ class GlobalRegisters(wiring.Component):
     counting : out, 0 … `counters`, registered: semaphores below this index are counting semaphores.
     writeback : out, 32 bits: cycles between lazy write-backs of GP_GET.
     error : in, per channel, level: halted by an error.
-    notify : in, strobe per channel: executed NON_STALL_INTERRUPT.
-    copied : in, strobe per channel: completed a copy with an interrupt.
+    notify : in, strobe per channel: NON_STALL_INTERRUPT, or the interrupt of a task or a report.
+    copied : in, strobe per channel: a copy with an interrupt is complete.
     irq : out, interrupt line; registered.
     events : in, events for the performance counters, see `EventPort`.
     maintain : out, binds and invalidations, see `MmuPort`.
@@ -205,8 +205,8 @@ class GlobalRegisters(wiring.Component):
         return {name: unit.values[name] for name in unit.values.shape().members}
 
     def _runlist(self, m: Module, values: Mapping[str, Value]) -> dict[str, Value]:
-        """The runlist. A list is submitted in the cycle after the write, when RUNLIST_SUBMIT holds
-        it."""
+        """The runlist. A list is submitted in the cycle after the write of RUNLIST_SUBMIT, when the
+        register has its new value."""
         m.submodules.runlist = unit = RunlistRegisters()
         port, submit = self.runlist, GLOBAL["RUNLIST_SUBMIT"]
         pretest = GLOBAL["RUNLIST_ACQ_PRETEST"]

@@ -16,8 +16,8 @@ class Interrupts(wiring.Component):
     Members
     -------
     error : in, per channel, level: halted by an error.
-    notify : in, strobe per channel: executed NON_STALL_INTERRUPT.
-    copied : in, strobe per channel: completed a copy with an interrupt.
+    notify : in, strobe per channel: NON_STALL_INTERRUPT, or the interrupt of a task or a report.
+    copied : in, strobe per channel: a copy with an interrupt is complete.
     clear_notified : in, strobe per channel: clears its `notified`.
     clear_finished : in, strobe per channel: clears its `finished`.
     fault : in, level: a fault was recorded or lost.
@@ -26,8 +26,8 @@ class Interrupts(wiring.Component):
     enable : in, 6 bits: mask for ERROR, NOTIFY, COPY, FAULT, TASK, RUNLIST.
     notified : out, per channel, sticky: `notify`.
     finished : out, per channel, sticky: `copied`.
-    summary : out, 6 bits: ERROR, NOTIFY, COPY of any channel, FAULT, TASK, RUNLIST; 1 cycle late.
-    irq : out, an enabled bit of `summary` is 1; registered.
+    summary : out, 6 bits, registered: ERROR, NOTIFY, COPY of any channel, FAULT, TASK, RUNLIST.
+    irq : out, registered, with `summary`: an enabled bit of it is 1.
     """
 
     def __init__(self, channels: int) -> None:

@@ -26,14 +26,14 @@ def max_events(config: Config, name: str) -> int:
 
 
 _OWN = ("DOORBELLS", "FAULTS")
-"""Counted by signals of the control port itself."""
+"""Counters of events in the control port itself."""
 
 
 class EventPort(wiring.Signature):
     """Events to count, from the units' side: one member per counter, in lower case.
 
-    Each is the number of events in one cycle, at most `max_events`; it may be some cycles late.
-    Doorbells and faults are counted in the control port.
+    Each member is the number of events in one cycle, at most `max_events`; it may be some cycles
+    late. Doorbells and faults are not members: the control port counts them itself.
     """
 
     def __init__(self, config: Config) -> None:
@@ -68,7 +68,7 @@ class PerformanceCounters(wiring.Component):
         own = dict(zip(_OWN, (self.doorbell, self.fault), strict=True))
         for name in PERFORMANCE:
             event = own[name] if name in own else getattr(self.events, name.lower())
-            # Registered, as events come from far away.
+            # Registered, as events come from distant units.
             count = Signal(event.shape(), name=f"event_{name.lower()}")
             m.d.sync += [count.eq(event), self.values[name].eq(self.values[name] + count)]
         return m

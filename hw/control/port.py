@@ -25,12 +25,14 @@ class ControlPort(wiring.Component):
     """AXI4-Lite subordinate with the register map of `hw.registers`.
 
     One access at a time. A write is answered once it has taken effect: the doorbell was accepted,
-    the register's owner has responded, or `irq` reflects a cleared or masked interrupt. SLVERR,
-    without side effects, answers an access to an address without a register, to a channel or
-    semaphore that was not built, a write to a read-only register, and a partial write to a
-    write-only register, a channel or a semaphore. Reads have no side effects.
+    the register's owner has responded, or `irq` reflects a cleared or masked interrupt. Reads have
+    no side effects.
 
-    Latency: 7 cycles from the last address or data handshake to BVALID or RVALID; doorbells and
+    SLVERR, without side effects, answers these accesses: to an address without a register; to a
+    channel, semaphore or context that was not built; a write to a read-only register; a partial
+    write to a write-only register, a channel, a semaphore or a context.
+
+    Latency: 7 cycles from the last address or data handshake to BVALID or RVALID. Doorbells and
     registers of other units take longer by the cycles for which that unit stalls.
 
     Members
@@ -43,15 +45,15 @@ class ControlPort(wiring.Component):
     counting : out, 0 … `counters`: semaphores below this index are counting semaphores (COPY-12).
     writeback : out, 32 bits: cycles between lazy write-backs of GP_GET.
     error : in, per channel, level: halted by an error.
-    notify : in, strobe per channel: executed NON_STALL_INTERRUPT.
-    copied : in, strobe per channel: completed a copy with an interrupt.
+    notify : in, strobe per channel: NON_STALL_INTERRUPT, or the interrupt of a task or a report.
+    copied : in, strobe per channel: a copy with an interrupt is complete.
     events : in, events for the performance counters, see `EventPort`.
     maintain : out, binds and invalidations, see `MmuPort`.
     faults : out, the fault buffer, see `FaultPort`.
     compute : out, the compute engine, see `ComputeControl`.
     runlist : out, the runlist, see `RunlistControl`.
     contexts : out, per context: its `context_setting`.
-    irq : out, level; registered, 2 cycles after a strobe.
+    irq : out, level, registered: interrupt line; 2 cycles after a strobe that raises it.
     """
 
     def __init__(self, config: Config) -> None:
@@ -125,7 +127,7 @@ class ControlPort(wiring.Component):
             ]
         m.d.sync += self.doorbell.p.channel.eq(access.p.data)
 
-        # Loaded in every cycle; in DONE it holds the data of the previous one, the response.
+        # Loaded in every cycle; in DONE, it holds the response, which came one cycle before.
         with m.Switch(decode.owner):
             for owner, port in others.items():
                 with m.Case(owner):

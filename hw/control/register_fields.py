@@ -12,13 +12,13 @@ __all__ = ["field_of", "page_of", "register_of"]
 
 
 def field_of(values: Mapping[str, Value], register: Register, name: str) -> Value:
-    """Field of a register."""
+    """Field `name` of `register`, whose value is in `values`."""
     field = register.field(name)
     return values[register.name][field.lo : field.hi + 1]
 
 
 def page_of(values: Mapping[str, Value], name: str) -> Value:
-    """Page address, >> 12, of a register pair."""
+    """Address >> 12 in the register pair `name`_LO, `name`_HI."""
     low, high = GLOBAL[f"{name}_LO"], GLOBAL[f"{name}_HI"]
     return Cat(field_of(values, low, "ADDRESS"), field_of(values, high, "ADDRESS"))
 

@@ -18,7 +18,7 @@ _STATUS = data.StructLayout({"error": 1, "reserved": 5, "acquire": 1, "acquire_i
 
 class RunlistRegisters(wiring.Component):
     """Registers of the runlist: state, sticky status bits, and the first refusal. An event appears
-    1 cycle later and stays until it is cleared; one in the cycle of its clear is kept.
+    1 cycle later and stays until it is cleared. An event in the cycle of a clear is kept.
 
     Members
     -------

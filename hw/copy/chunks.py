@@ -15,8 +15,8 @@ class Chunks(wiring.Component):
     """Cuts the lines of copies into chunks, at destination addresses that are multiples of
     `BURST_BEATS` beats.
 
-    One chunk per 2 cycles, plus one cycle per line. After `stop` at most one more chunk precedes
-    the end of the copy.
+    One chunk per 2 cycles, plus one cycle per line. After `stop`, at most one more chunk comes
+    before the end of the copy.
 
     Members
     -------

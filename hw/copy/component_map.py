@@ -1,7 +1,7 @@
 """Component map: contents of the bytes of a remapped line (HOST-16).
 
-Source beats pass through the map before realignment, so it costs ordinary copies no cycle, and the
-realigner needs only a write mask.
+Source beats pass the map before realignment. It costs ordinary copies no cycle, and the realigner
+needs only a write mask.
 
 ```
  settings ─► 1 byte per cycle ─► rows by tag ─► base ─► current ── 1 step per beat
@@ -9,16 +9,18 @@ realigner needs only a write mask.
  source beat ─► 8:1 per byte, inside its 16 bytes ─► or constant ─► data, mask
 ```
 
-A line without a source repeats the element's bytes with a period of 16, 12 or 9: the least of these
-that is a multiple of the element, whose size is 1, 2, 3, 4, 6, 8, 9, 12 or 16. `current` holds one
-period from the next beat on, and a beat shifts it by the beat's size modulo the period, so each
-beat is full whatever the element. Beats from a source are mapped only if the elements of both sides
-have the same size, a power of two that divides the beat, and lie at multiples of it
-(`RemapPlan`): then all groups of 16 bytes are mapped alike, at any width of the beat. Inside the
-element, a byte moves by a multiple of the component size, so its place and the place of its source
-differ (XOR) by one of 8 bit patterns.
+Lines without a source. They repeat the bytes of the element, whose size is 1, 2, 3, 4, 6, 8, 9, 12
+or 16, with a period of 16, 12 or 9 bytes: one that is a multiple of the size. `current` holds one
+period, from the next beat on. Each beat shifts it by the size of a beat modulo the period, so every
+beat is full, whatever the size of the element.
 
-A row is made when a copy is accepted, while earlier copies move their bytes.
+Beats from a source. They are mapped only if the elements of both sides have the same size, a power
+of two that divides the beat, and lie at multiples of it (`RemapPlan`). Then all groups of 16 bytes
+are mapped alike, at any width of the beat. Inside the element, a byte moves by a multiple of the
+component size, so its place and the place of its source differ (XOR) by one of 8 bit patterns.
+
+A row holds the expanded settings of a copy. It is made when the copy is accepted, while earlier
+copies move their bytes.
 """
 
 from amaranth import Cat, Module, Mux, Signal, Value
@@ -39,11 +41,12 @@ _GROUP = 16
 _PERIODS = (16, 12, 9)
 
 _MOVES = (0, 1, 2, 3, 4, 6, 8, 12)
-"""Place of a byte's source XOR the byte's own place: bits 3:2 for 4-byte components, 2:1 for 2-byte
-and 1:0 for 1-byte components."""
+"""Moves of a byte: place of its source XOR its own place. They differ in bits 3:2 with 4-byte
+components, in 2:1 with 2-byte and in 1:0 with 1-byte components."""
 
 _byte = data.StructLayout({"constant": 1, "source": 1, "value": 8})
-"""Contents of a byte: the `constant` `value`, a byte of the `source`, or neither: not written."""
+"""Contents of a byte. `constant`: it is `value`. `source`: it comes from the source. Neither: it is
+not written."""
 
 
 _row = data.StructLayout({
@@ -51,8 +54,8 @@ _row = data.StructLayout({
     "moves": data.ArrayLayout(range(len(_MOVES)), _GROUP),
     "period": range(len(_PERIODS)),
 })
-"""Contents of a line's first 16 bytes; index of each byte's move in `_MOVES`; index of the period
-in `_PERIODS`."""
+"""Expanded settings of a copy. `bytes`: contents of a line's first 16 bytes. `moves`: move of each
+byte, as an index in `_MOVES`. `period`: index in `_PERIODS`."""
 
 
 def stored_settings() -> data.StructLayout:
@@ -64,7 +67,7 @@ class ComponentMap(wiring.Component):
     """Replaces source bytes by those of other components or constants, and masks NO_WRITE (HOST-16;
     clc7b5.h SET_REMAP_COMPONENTS).
 
-    `data` and `mask` are combinational. Constants of a component are its low bytes, little endian.
+    A component takes the low bytes of its constant, little endian.
 
     Members
     -------
@@ -103,7 +106,7 @@ class ComponentMap(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         self.made = Signal(_row)
-        """The row being made; bytes enter at the top."""
+        """The row being made; its bytes are shifted in at the top."""
         self.base = Signal(_row)
         self.current = Signal(data.ArrayLayout(_byte, _GROUP))
         self._load(m, self._make(m))

@@ -27,19 +27,20 @@ __all__ = ["CopyEngine"]
 class CopyEngine(wiring.Component):
     """Executes copies, with reads ahead of writes (HOST-8, COPY-4, COPY-11, COPY-12).
 
-    A command is accepted once all reads of the previous copy are issued, so queued copies keep
-    memory busy: one beat per cycle in each direction at up to 200 cycles of read latency. The first
-    read is requested 7 cycles after the command, the first write 7 cycles after the last of its
-    read beats at 128 bits; lines shorter than a beat take 3 cycles each. Read-ahead adapts to the
-    latency of memory (`ReadWindow`).
+    A command is accepted once the previous copy is split into chunks; their reads may still be
+    outstanding. So queued copies keep memory busy: one beat per cycle in each direction, at up to
+    200 cycles of read latency. The first read is requested 7 cycles after the command; at 128 bits,
+    the first write 7 cycles after the last of its read beats. Lines shorter than a beat take 3
+    cycles each. Read-ahead adapts to the latency of memory (`ReadWindow`).
 
-    A remapped copy (HOST-16) is split into lines (`Lines`). Some of them pass `ComponentMap` on
-    their way to the realigner; lines without a source begin there. Fills, and swizzles of elements
-    that divide the beat, move one beat per cycle. The first read is requested 2 cycles later.
+    A remapped copy (HOST-16) is split into lines (`Lines`). Beats of a source may pass
+    `ComponentMap` on their way to the realigner; beats without a source are made there. Fills, and
+    swizzles of elements that divide the beat, move one beat per cycle. The first read of a remapped
+    copy is requested 2 cycles later than that of others.
 
-    A failed access ends its copy early: no further chunk is started, chunks in flight drain without
-    writing data read after the failure, and the copy is reported without releasing its semaphore.
-    Copies before and after it are not affected.
+    A failed access ends its copy early. No further chunk is started. Chunks in flight drain, but
+    data read after the failure are not written. The copy is reported as failed, without a release
+    of its semaphore. Copies before and after it are not affected.
 
     Members
     -------
@@ -105,7 +106,7 @@ class CopyEngine(wiring.Component):
             ended.eq(self.port.done.valid & self.port.done.ready),
             self.port.idle.eq(unfinished == 0),
         ]
-        # `Lines` keeps the whole command in its register, so take the other fields from there.
+        # `Lines` holds the whole command, so its other fields are taken from there.
         m.d.comb += [
             self.endings.i.p[name].eq(lines.copy[name]) for name in completion(self.config).members
         ]
@@ -119,7 +120,7 @@ class CopyEngine(wiring.Component):
         ]
         m.d.sync += [
             self.endings.i.valid.eq(accepted),
-            # A cycle late is in time: no command follows another in the next cycle.
+            # One cycle late, in time: two commands are never accepted in successive cycles.
             room.eq(unfinished != COPIES),
             lines.tag.eq(lines.tag + accepted),
         ]

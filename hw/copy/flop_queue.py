@@ -1,4 +1,4 @@
-"""FIFO whose output comes from flip-flops."""
+"""FIFO with a registered output."""
 
 from amaranth import Module, ShapeLike, Signal
 from amaranth.lib import stream, wiring
@@ -11,14 +11,14 @@ __all__ = ["FlopQueue"]
 class FlopQueue(wiring.Component):
     """FIFO in RAM with an output register, so no logic follows the slow output of a block RAM.
 
-    One payload per cycle; latency 2 cycles, 3 with block RAM (`block`, for deep FIFOs). Unlike in
-    `amaranth.lib.fifo`, synthesis adds no logic behind the block RAM to define a read during write
-    of the same row: that never happens here, and an attribute says so.
+    One payload per cycle; latency 2 cycles, 3 with block RAM (`block`, for deep FIFOs). No row is
+    read and written in the same cycle, and an attribute says so. So synthesis adds no logic for
+    that case behind the block RAM, as it does for `amaranth.lib.fifo`.
 
     Members
     -------
     i : in, stream of `shape`. A row that was read can be written 2 cycles later.
-    o : out, stream of `shape`. At least `depth` payloads fit between `i` and `o`, a power of two.
+    o : out, stream of `shape`. At least `depth` payloads, a power of two, fit between `i` and `o`.
     """
 
     def __init__(self, shape: ShapeLike, depth: int, *, block: bool = False) -> None:

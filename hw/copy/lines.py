@@ -17,10 +17,12 @@ __all__ = ["Lines"]
 class Lines(wiring.Component):
     """Issues the lines of each copy, then an `end` (HOST-8, HOST-16).
 
-    One line per 2 cycles. After `stop` at most one more line precedes the end. A remapped copy
-    (`RemapWay`) begins 2 cycles later. A FILL has the same lines, without a source. With RUNS, each
-    line becomes one line with the constants, if any, and one per run of components of each element;
-    these are 3 cycles apart, and each line of the copy takes 3 cycles more.
+    One line per 2 cycles. After `stop`, at most one more line comes before the end.
+
+    A remapped copy begins 2 cycles later; its `RemapWay` decides about its lines. With FILL, it has
+    the same lines, without a source. With RUNS, each line of the copy becomes a line with the
+    constants, if there are any, and a line per run of components of each element. These are 3
+    cycles apart, and each line of the copy takes 3 cycles more.
 
     Members
     -------
@@ -30,8 +32,9 @@ class Lines(wiring.Component):
     stop : in, level: the current copy has failed; the rest of it is dropped.
     o : out, stream of `line`: lines and ends of copies.
     current : out, `TAG_BITS` bits: tag of the current copy.
-    copy : out, `copy_command` of the current copy; `src`, `dst` and `line_count` are those of the
-        next line, `src` and `pitch_in` are 0 if that line has no source.
+    copy : out, `copy_command` of the current copy, except that `src` and `dst` are those of the
+        next line, and `line_count` counts the lines left. `src` is 0 if the next line has no
+        source, `pitch_in` with FILL.
     """
 
     def __init__(self, config: Config) -> None:
@@ -48,11 +51,11 @@ class Lines(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         self.extent = Signal(LINE_BITS)
-        """Bytes of the line, minus 1; before scaling, elements minus 1."""
+        """Bytes of the line, minus 1; before scaling, elements of the line, minus 1."""
         self.remap = Signal()
         self.sourceless = Signal()
         self.runs = Signal()
-        """`remap`, `sourceless`: as in `line`, for the next line. `runs`: the copy is executed by
+        """`remap`, `sourceless`: as in `line`, for the next line. `runs`: the way of the copy is
         RUNS."""
         self.no_more = Signal()
         """The last line has been issued."""
@@ -157,7 +160,7 @@ class Lines(wiring.Component):
             self.reach.eq(extent + target),
             self.rotate.eq(source - target),
             self.lead.eq(source > target),
-            # Steps are lead + destination beats = source beats + tail, and tail is one bit.
+            # Number of steps: lead + destination beats = source beats + tail. `tail` is one bit.
             self.tail.eq(self.lead ^ target_carry ^ source_carry),
         ]
 

@@ -26,8 +26,8 @@ class ReadRequests(wiring.Component):
     -------
     i : in, stream of `chunk`; the end of a copy is only passed on to `write`.
     request : out, stream of `memory_request`, 4 cycles after the chunk.
-    segment : out, stream of `segment`: per request, or chunk without reads, its contribution to the
-        chunk.
+    segment : out, stream of `segment`, one per request: its contribution to the chunk; a chunk
+        without reads has one, too.
     write : out, stream of `pending_write`: write bursts, in the order of chunks.
     freed : in, strobe: one beat has left the data FIFO.
     taken : in, strobe: one requested beat has arrived, or will not.

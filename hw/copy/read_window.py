@@ -19,11 +19,12 @@ class ReadWindow(wiring.Component):
     """Limits outstanding read beats, to keep memory queues short for other clients.
 
     Memory with a latency of n cycles is kept busy by n outstanding beats; more only queue up and
-    delay all requests behind them. The window learns n: each cycle but the first without data,
-    while a chunk waits only for the window, widens it by one beat, so requests are issued at bus
-    speed. With nothing outstanding, the window returns to its minimum; its size at the arrival of
-    the first beat is the size that memory needs. If it grows later, for instance because of other
-    clients' beats, it shrinks back to that size by one beat per `_PATIENCE` beats.
+    delay all requests behind them. The window learns n. While a chunk waits only for the window,
+    every cycle without data, except the first, widens it by one beat, and the request after the
+    wait widens it by `_CYCLES` beats; so requests are issued at bus speed. With nothing
+    outstanding, the window returns to its minimum. Its size at the arrival of the first beat is the
+    size that memory needs. If it grows later, for instance because of other clients' beats, it
+    shrinks back to that size by one beat per `_PATIENCE` beats.
 
     Members
     -------

@@ -26,9 +26,9 @@ def destination_beat(config: Config) -> data.StructLayout:
 class Realign(wiring.Component):
     """Byte rotator and merger (HOST-8). One step per cycle, no back-pressure.
 
-    All source beats of a line, with their masks, are rotated by the same amount; a destination beat
-    takes its low bytes from the previous source beat and its high bytes from the current one. 2
-    rotation bits per stage: latency 3 cycles at 64 and 128 bits, 4 at 256 and 512.
+    All source beats of a line, with their masks, are rotated by the same amount. A destination beat
+    takes its low bytes from the previous source beat and its high bytes from the current one. A
+    stage rotates by two bits of the amount. Latency: 3 cycles at 64 and 128 bits, 4 at 256 and 512.
 
     Members
     -------
@@ -76,8 +76,8 @@ class Realign(wiring.Component):
         return after
 
     def _mask(self, m: Module, now, old: Signal, strobe: Signal) -> None:
-        """Byte masks: bytes taken from the previous beat, and bytes written; computed in parallel
-        with the last rotation.
+        """Byte masks: `old`, bytes taken from the previous beat; `strobe`, bytes to write. Computed
+        in parallel with the last rotation.
 
         Shifted constants replace comparisons, which would become one carry chain per byte.
         """

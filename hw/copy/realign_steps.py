@@ -18,7 +18,8 @@ def realign_step(config: Config) -> data.StructLayout:
 
     `mask`: bytes of `data` that may be written. `first`, `last`: the destination beat is the first
     or last of its line. `close`: it completes a chunk. `poison`: a read of this copy has failed, so
-    nothing more is written. `failed`: the first such read is in this chunk.
+    nothing more is written. `failed`: the first failed read is in this chunk. `head`, `final`,
+    `rotate`: as in `segment`.
     """
     return data.StructLayout({
         "data": config.data_width,
@@ -40,16 +41,17 @@ class RealignSteps(wiring.Component):
     """Matches read beats with their segments, one step per cycle (COPY-12).
 
     A burst that ends early, for instance after a fault, is padded to its planned length, so that
-    later stages can rely on the planned count. Beats of a remapped line pass `ComponentMap`, or,
-    without a source, are made there, one per cycle; the first segment of a remapped copy is
-    accepted only after its settings are loaded, at least 2 cycles after the end of the previous
-    segment.
+    later stages can rely on that length.
+
+    Beats of a remapped line pass `ComponentMap` or, without a source, are made there, one per
+    cycle. The first segment of a remapped copy is accepted only after the settings of the copy are
+    loaded, at least 2 cycles after the end of the previous segment.
 
     Members
     -------
     segment : in, stream of `segment`: planned reads, in order.
-    beat : in, stream of `read_beat` from memory. Stalls for one cycle where a line ends with a put
-        without a take.
+    beat : in, stream of `read_beat` from memory. Stalls for one cycle where the last destination
+        beat of a line needs no further source beat.
     settings : in, strobe: stores the settings of a copy, for `ComponentMap`; not while `busy`.
     busy : out, settings are being expanded, for 17 cycles.
     o : out, the `realign_step`, 1 cycle later; no back-pressure.

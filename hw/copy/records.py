@@ -28,8 +28,9 @@ __all__ = [
 ]
 
 BURST_BEATS = 16
-"""Longest write burst. Writes are cut at multiples of this, so none crosses 4 KiB at 512 bits.
-Short enough not to block other clients for long, long enough to hide the next request."""
+"""Beats of the longest write burst. Bursts end at multiples of it, so none crosses a 4 KiB boundary
+even at 512 bits. Short enough not to block other clients for long, long enough to hide the next
+request."""
 
 PUTS_BITS = (BURST_BEATS - 1).bit_length()
 """Width of the number of destination beats of a chunk, minus 1."""
@@ -47,12 +48,12 @@ LINE_BITS = 36
 """Width of the number of bytes in a line: LINE_LENGTH_IN elements of up to 16 bytes."""
 
 DATA_BEATS = 512
-"""Depth of the data FIFO, for beats requested and not yet written: one block RAM on ECP5, and more
-than `max_read_ahead`, the burst that has to be complete before it is offered, and the one being
+"""Depth of the data FIFO, for beats requested and not yet written. One block RAM on ECP5; more than
+the sum of `max_read_ahead`, a burst that must be complete before it is offered, and a burst being
 written."""
 
 MIN_READ_AHEAD = 48
-"""Outstanding read beats that are always allowed: the minimum for requests to be issued in time."""
+"""Number of outstanding read beats that is always allowed, so that requests are issued in time."""
 
 QUEUE = 32
 """Limit of bursts in each of these states: reading, waiting for data, written but not answered."""
@@ -74,14 +75,18 @@ def _space(config: Config) -> dict:
 
 
 def line(config: Config) -> data.StructLayout:
-    """One line of a copy, or (`end`) the end of the copy, which has no bytes.
+    """One line of a copy, or the end of the copy, which has no bytes.
 
-    The realigner takes source beats and puts destination beats, in steps. With `lead` the first
-    source beat completes no destination beat; with `tail` the last destination beat needs no
-    further source beat. The line has `beats` + 1 destination beats; `final` is the index of the
-    last valid byte in the last one. `rotate` = (src - dst) mod the beat. `start`: first line of its
-    copy. `remap`: source beats pass `ComponentMap`; with `sourceless` they are not read, but made
-    there, and `src` is 0.
+    The realigner takes source beats and puts destination beats, in steps.
+
+    * `end`: this is the end of the copy. `start`: the line is the first of its copy.
+    * `beats`: number of destination beats, minus 1. `final`: index of the last valid byte in the
+      last one.
+    * `rotate`: (`src` - `dst`) modulo the bytes of a beat.
+    * `lead`: the first source beat completes no destination beat. `tail`: the last destination beat
+      needs no further source beat.
+    * `remap`: source beats pass `ComponentMap`. `sourceless`: they are not read but made there, and
+      `src` is 0.
     """
     return data.StructLayout({
         **_space(config),
@@ -100,11 +105,11 @@ def line(config: Config) -> data.StructLayout:
 
 
 def chunk(config: Config) -> data.StructLayout:
-    """Part of a line written by one burst, or (`end`) the end of a copy.
+    """Part of a line that is written by one burst, or (`end`) the end of a copy.
 
-    `src` is the first source beat not taken by earlier chunks of the line; `takes` source beats (0
-    … 17) make `puts` + 1 destination beats from `dst` on. `first`, `last`: the line begins or ends
-    here. The rest as in `line`.
+    `takes` source beats, 0 … 17, make `puts` + 1 destination beats, from `dst` on. `src`: first
+    source beat that no earlier chunk of the line has taken. `first`, `last`: the chunk begins or
+    ends its line. The rest as in `line`.
     """
     return data.StructLayout({
         **_space(config),
@@ -126,11 +131,12 @@ def chunk(config: Config) -> data.StructLayout:
 
 
 def segment(config: Config) -> data.StructLayout:
-    """Contribution of one read burst of `takes` beats (0 or `sourceless`: no burst) to a chunk.
+    """Contribution of one read burst to a chunk.
 
-    `va` is the burst's first byte. `head` is the first valid byte of the line's first destination
-    beat, when `first`. `close`: the last put of the segment completes the chunk, and with `last`
-    also the line. The rest as in `line`.
+    `takes`: beats of the burst; there is no burst if it is 0, or with `sourceless`. `va`: first
+    byte of the burst. `head`, with `first`: index of the first valid byte in the line's first
+    destination beat. `close`: the segment completes the chunk and, with `last`, the line. The rest
+    as in `line`.
     """
     return data.StructLayout({
         "tag": TAG_BITS,

@@ -29,14 +29,14 @@ class RemapWay(enum.Enum, shape=2):
 
 
 run = data.StructLayout({"source": 4, "target": 4, "extent": 4})
-"""Destination components that follow each other in the source too: first byte in the source
-element and in the destination element, and number of bytes, minus 1."""
+"""Run: destination components that are adjacent in the source, too. `source`, `target`: its first
+byte in the source element and in the destination element. `extent`: its bytes, minus 1."""
 
 
 class RemapPlan(wiring.Component):
-    """Chooses the way of a remapped copy, and finds its runs; registered, latency 1 cycle.
+    """Chooses the way of a remapped copy, and finds its runs. Latency 1 cycle.
 
-    A way is chosen for the whole copy, so all of its lines must suit it.
+    The way is chosen once for the whole copy, so all of its lines must suit it.
 
     Members
     -------
@@ -71,8 +71,8 @@ class RemapPlan(wiring.Component):
         m = Module()
         components = self.components
         self.comes = Signal(_TARGETS)
-        """Per destination component. `comes`: from the source. `follows`: in the source, it
-        directly follows the previous component."""
+        """Per destination component. `comes`: it comes from the source. `follows`: in the source,
+        it directly follows the previous component."""
         self.follows = Signal(_TARGETS)
         fixed = Signal(_TARGETS)
         moves = Signal(_TARGETS)

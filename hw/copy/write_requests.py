@@ -26,7 +26,7 @@ def outstanding_write(config: Config) -> data.StructLayout:
 class WriteRequests(wiring.Component):
     """Buffers the destination beats and writes them, one burst per chunk.
 
-    A request is offered once all its beats have arrived, and the beats once the request was
+    A request is offered once all its beats have arrived. Its beats are offered once it was
     accepted; the next request does not wait for them. A beat is offered 5 cycles after its arrival
     at the earliest.
 
@@ -90,7 +90,7 @@ class WriteRequests(wiring.Component):
         layout = write_beat(self.config)
         m.submodules.queue = queue = FlopQueue(layout, DATA_BEATS, block=True)
         granted = Signal(range(QUEUE * 2))
-        """Accepted requests whose last beat has not left."""
+        """Number of accepted requests with beats that have not left."""
         accepted = Signal()
         ended = Signal()
         open_ = Signal()

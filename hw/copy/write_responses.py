@@ -17,9 +17,9 @@ __all__ = ["WriteResponses"]
 class WriteResponses(wiring.Component):
     """Collects the responses to a copy's write bursts, and its first failure (COPY-12).
 
-    First in byte order, not in time; within a burst, the read comes before the write. Responses are
-    accepted at once, except for one cycle at the end of a copy: a busy semaphore never blocks
-    memory.
+    The first failure is the first in byte order, not in time; within a burst, a failed read comes
+    before a failed write. Responses are accepted at once, except for one cycle at the end of a
+    copy. So a busy semaphore unit never blocks memory.
 
     Members
     -------

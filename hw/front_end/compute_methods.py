@@ -44,7 +44,7 @@ _KEPT = {
     ComputeMethod.SET_I2M_SEMAPHORE_B: 32,
     ComputeMethod.SET_I2M_SEMAPHORE_C: 32,
 }
-"""Channel settings that are stored, and their widths; those of transfers are in
+"""Stored channel settings and their widths, except for those of inline transfers, which are in
 `InlineTransfer`."""
 
 _SCHEDULES = (
@@ -54,13 +54,14 @@ _SCHEDULES = (
     PcasAction.INVALIDATE_PREFETCH_COPY_SCHEDULE,
     PcasAction.INVALIDATE_PREFETCH_COPY_FORCE_REQUIRE_SCHEDULING,
 )
-"""There is no QMD cache to invalidate, copy to or prefetch into."""
+"""Actions that launch a task at once. There is no QMD cache to invalidate, copy to or prefetch
+into."""
 
 _ACTIONS = {
     PcasAction.INCREMENT_PUT: LaunchAction.INCREMENT_PUT,
     PcasAction.DECREMENT_DEPENDENCE: LaunchAction.DECREMENT_DEPENDENCE,
 }
-"""Actions other than an immediate launch."""
+"""Launch actions of the other PCAS actions."""
 
 _NOTHING = (PcasAction.NOP, PcasAction.INVALIDATE, PcasAction.PREFETCH)
 
@@ -68,10 +69,12 @@ _NOTHING = (PcasAction.NOP, PcasAction.INVALIDATE, PcasAction.PREFETCH)
 class ComputeMethodUnit(wiring.Component):
     """Stores channel settings and executes compute methods, one at a time.
 
-    The loaded dwords of an inline QMD are in memory before the channel's next action method starts,
-    and a part of an inline transfer before its last LOAD_INLINE_DATA is answered. Dwords that could
-    not be written are written when the refused method is repeated, and dropped when it is not.
-    A launch is handed on 4 cycles after its method is accepted, if no dwords were loaded, and
+    The loaded dwords of an inline QMD are in memory before the channel's next action method is
+    executed; a part of an inline transfer, before its last LOAD_INLINE_DATA is answered. If QMD
+    dwords cannot be written, the method is refused. They are written when it is repeated, and
+    dropped when it is not.
+
+    A launch is offered 4 cycles after its method is accepted, if no QMD dwords were loaded, and
     answered in the cycle after the task unit's response.
 
     Members
@@ -102,7 +105,7 @@ class ComputeMethodUnit(wiring.Component):
         self._method = Signal(compute_method(config))
         self._answer = Signal.like(self.host.answer)
         self._page = Signal(32)
-        """Page of the channel's inline QMD."""
+        """Address >> 8 of the channel's inline QMD."""
         self._sends_part = Signal()
         """The buffer writes a part of a transfer."""
         self._loads = Signal()
@@ -136,14 +139,14 @@ class ComputeMethodUnit(wiring.Component):
         host, channel = self.host, self._method.channel
         for unit in (self._kept, self._transfer):
             m.d.comb += [unit.setting.eq(host.setting), unit.clear.eq(host.clear)]
-        # Loaded dwords have longer paths.
+        # One cycle later for loaded dwords, which have longer paths.
         before = delayed(m, host.setting, "setting_before")
         clear = delayed(m, host.clear, "clear_before")
         skip = delayed(m, host.skip, "skip_before")
         m.d.comb += [
             self._buffer.setting.eq(before),
             self._qmd.setting.eq(before),
-            # Dwords that could not be written are kept only for the method that is repeated.
+            # Dwords that could not be written are kept only if the refused method is repeated.
             self._qmd.clear.valid.eq(clear.valid | skip.valid),
             self._qmd.clear.channel.eq(Mux(skip.valid, skip.channel, clear.channel)),
         ]
@@ -170,8 +173,8 @@ class ComputeMethodUnit(wiring.Component):
         ]
 
     def _pages(self, m: Module) -> Signal:
-        """Pages of the inline QMDs, 0 after a channel's start. Returns a strobe that sets the page
-        of the method's channel."""
+        """Pages of the inline QMDs (address >> 8), 0 after a channel's start. Returns a strobe that
+        sets the page of the method's channel."""
         store, known = Signal(name="store"), Signal(name="known")
         stored = Signal(self._config.channels)
         channel, clear = self._method.channel, self.host.clear

@@ -28,11 +28,11 @@ from signalbox.hw.task_unit.word_access import WordAccess
 __all__ = ["Contexts", "context_setting", "hold_bits"]
 
 _ALLOWANCE = 4
-"""Cycles per beat of the state of all SMs, within which it should be restored."""
+"""Cycles allowed per beat to restore the state of all SMs."""
 
 
 def hold_bits(config: Config) -> int:
-    """Binary logarithm of the maximum number of cycles of a turn that are not part of the slice."""
+    """Binary logarithm of the maximum number of cycles of a turn that do not count in its slice."""
     beats = config.sms * config.place_bytes * 8 // config.data_width
     return (_ALLOWANCE * beats).bit_length()
 
@@ -42,10 +42,15 @@ _VIDEO = 0
 
 
 def context_setting() -> data.StructLayout:
-    """Settings of a context: physical address >> 12 of its instance block; its placement policy,
-    CONTEXT selects automatically (ASID-32); depth of its deepest kernels (NEST-11); physical
-    address >> 12 of its save area (PREEMPT-4); preemption level (PREEMPT-1); `saves`: its tasks may
-    have blocks of lower priority stopped (PREEMPT-5)."""
+    """Settings of a context.
+
+    * `instance`: physical address >> 12 of its instance block.
+    * `placement`: placement policy; CONTEXT selects automatically (ASID-32).
+    * `nesting`: depth of its deepest kernels (NEST-11).
+    * `save_area`: physical address >> 12 of its save area (PREEMPT-4).
+    * `level`: preemption level (PREEMPT-1).
+    * `saves`: its tasks may have blocks of lower priority stopped (PREEMPT-5).
+    """
     return data.StructLayout({
         "instance": PA_BITS - 12,
         "placement": Placement,
@@ -60,11 +65,12 @@ class Contexts(wiring.Component):
     """Runs one context at a time. The next one is selected round robin among those with waiting
     tasks, once the running one has none left or its time slice has expired.
 
-    Before a context runs, its instance block is read, and each subcontext with a page directory is
-    bound: ASID to page directory base and address limit, one after the other; the next one is read
-    meanwhile. Once all binds are acknowledged, its tasks may have slots (`active`). A context that
-    leaves gives up all slots first, as its preemption level specifies. If it has not done so
-    `timeout` cycles after `leave`, its tasks that still have blocks on SMs are killed (`overdue`).
+    Before a context runs, its instance block is read. Its subcontexts with a page directory are
+    bound one after another: ASID to page directory base and address limit. The next subcontext is
+    read during a bind. Once all binds are acknowledged, the context's tasks may have slots
+    (`active`). A context that leaves first gives up all slots, as its preemption level specifies.
+    If it has not done so `timeout` cycles after `leave`, tasks that still have blocks on SMs are
+    killed (`overdue`).
 
     A context whose instance block cannot be read, or has a page directory that cannot be bound, is
     `broken`: its tasks stay in their lists until `mend`.
@@ -75,9 +81,9 @@ class Contexts(wiring.Component):
     Members
     -------
     settings : in, per context: its `context_setting`.
-    slice : in, 32 bits: time slice in cycles while other contexts wait, at least 1. Counted from
-        the first block of the turn on, without cycles in which blocks are `restoring`; in all,
-        these two extend a turn by 2^`hold_bits` cycles at most.
+    slice : in, 32 bits: time slice in cycles while other contexts wait, at least 1. Cycles before
+        the first block of the turn, and cycles with blocks `restoring`, do not count, up to
+        2^`hold_bits` of them together.
     placed : in, strobe: a block is sent to an SM.
     restoring : in, with preemption: the state of blocks is being read from memory.
     timeout : in, 32 bits: cycles from `leave` to `overdue`; 0: never.
@@ -85,7 +91,8 @@ class Contexts(wiring.Component):
     empty : in, no kernel row is occupied and no task is on its way into one.
     context : out, `context_bits` bits: the running context.
     active : out, the context's tasks may have slots.
-    leave : out, all its tasks must give up their slots; at level WFI, once they have ended.
+    leave : out, all its tasks must give up their slots; at level WFI, once they have ended. Also 1
+        while no context runs.
     overdue : out, tasks with blocks on SMs must end early (TIMEOUT).
     automatic : out, a `Policy`: placement of tasks that leave the choice to the context (ASID-32).
     level : out, a `PreemptionLevel`: how its tasks leave their slots (PREEMPT-1); CILP where
@@ -93,8 +100,8 @@ class Contexts(wiring.Component):
     saves : out, its tasks may have blocks of lower priority stopped (PREEMPT-5); 1 where kernels
         are nested.
     save_area : out, 28 bits: number of the first 4 KiB page of its save area; 0: none.
-    nesting : out, `DEPTH_BITS` bits: depth of its deepest kernels; 0 without a save area, as a wait
-        for children can end only if waiting blocks can be stopped.
+    nesting : out, `DEPTH_BITS` bits: depth of its deepest kernels. 0 without a save area: a wait
+        for children is sure to end only if waiting blocks can be stopped.
     mmu : out, binds, see `MmuPort`.
     read : out, memory client.
     broken : out, per context: cannot run.
@@ -319,8 +326,8 @@ class Contexts(wiring.Component):
                 m.next = "NONE"
 
     def _counts(self, m: Module) -> Value:
-        """Whether this cycle is part of the slice. Otherwise a context whose slice is shorter than
-        the restoring of its blocks would never execute anything."""
+        """Whether this cycle counts in the slice. Restoring does not count: a context whose slice
+        is shorter than the restoring of its blocks would never execute anything."""
         begun, held = Signal(name="begun"), Signal(hold_bits(self._config) + 1, name="held")
         restoring = self.restoring if self._config.preemption else Const(0)
         counts = (begun & ~restoring) | held[-1]
@@ -331,7 +338,7 @@ class Contexts(wiring.Component):
         return counts
 
     def _place(self, m: Module) -> None:
-        """Policy of tasks that leave the choice to the context; preemption."""
+        """Drives the automatic placement policy and the settings of preemption."""
         able = self._setting.save_area != 0
         nests = able & (self._setting.nesting > 1) if self._config.nested else Const(0)
         m.d.comb += [

@@ -20,8 +20,7 @@ __all__ = [
 ]
 
 INLINE_DWORDS = QMD_BYTES // 4
-"""Dwords of a task record, or of a part of an inline transfer, that are loaded before they are
-written."""
+"""Dwords of the buffer of a channel: a task record, or a part of an inline transfer."""
 
 _CAUSES = {
     Refusal.BUS: Cause.TASK_BUS,
@@ -59,8 +58,8 @@ def compute_setting(config: Config) -> data.StructLayout:
 
 
 def compute_method(config: Config) -> data.StructLayout:
-    """An action method, with the channel's address space and context. `epoch` is copied into the
-    pointer of a launched task."""
+    """An action method, with the channel's address space and context. `epoch` is a tag for the
+    barrier, copied into the pointer of a launched task."""
     return data.StructLayout({
         "channel": config.channel_bits,
         "asid": config.asid_bits,
@@ -73,7 +72,7 @@ def compute_method(config: Config) -> data.StructLayout:
 
 inline_progress = data.StructLayout({"open": 1, "room": range(INLINE_DWORDS)})
 """Inline transfer of a channel (HOST-14). `open`: dwords are still missing. `room`: number of
-LOAD_INLINE_DATA that are settings; the one after these is an action method."""
+LOAD_INLINE_DATA that only set state; the one after them is an action method."""
 
 
 compute_answer = data.StructLayout({
@@ -85,9 +84,9 @@ compute_answer = data.StructLayout({
     "unlaunched": 1,
     "inline": inline_progress,
 })
-"""Strobe: a method is complete, or refused for `cause` at `va`. `trap`: it requests an interrupt.
-`unlaunched`: no task exists, although `began` was signalled. `inline`: of a complete LAUNCH_DMA or
-LOAD_INLINE_DATA."""
+"""Strobe: a method is complete, or refused for `cause` at `va`; `check`: the failed check of its
+task's record. `trap`: it requests an interrupt. `unlaunched`: no task exists, although `began` was
+signalled. `inline`: progress of the transfer, after a complete LAUNCH_DMA or LOAD_INLINE_DATA."""
 
 
 class ComputePort(wiring.Signature):
@@ -97,15 +96,15 @@ class ComputePort(wiring.Signature):
     -------
     on : out, per channel: enabled; tasks of a disabled channel are killed.
     setting : out, strobe, a `compute_setting`: a method that sets state.
-    clear : out, strobe: `channel` restarts with all settings cleared.
+    clear : out, strobe: `channel` starts with all settings cleared.
     skip : out, strobe: the refused method of `channel` is not repeated.
     method : out, stream of `compute_method`: action methods; the next one is offered after
         `answer`.
     answer : in, strobe, a `compute_answer`: result of the method.
     began : in, strobe: a task of `channel` is launched, by a method or by another task; never
         together with `answer`.
-    over : in, stream of `task_completed`: completion of each launched task, unless its launch was
-        refused.
+    over : in, stream of `task_completed`: end of each launched task, unless `answer` has refused
+        its launch.
     """
 
     def __init__(self, config: Config) -> None:

@@ -1,4 +1,4 @@
-"""Dwords loaded by methods on their way to memory: LOAD_INLINE_QMD_DATA (HOST-9), LOAD_INLINE_DATA
+"""Buffer for dwords that methods write to memory: LOAD_INLINE_QMD_DATA (HOST-9), LOAD_INLINE_DATA
 (HOST-14)."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
@@ -27,32 +27,33 @@ def qmd_dword(setting: Value) -> tuple[Value, Value]:
 class InlineBuffer(wiring.Component):
     """Stores 64 dwords per channel, and writes them to memory from any byte address on.
 
-    Dword n of the buffer goes to the n-th dword from the beat of `va` on, shifted up by `va` % 4
-    bytes. LOAD_INLINE_DATA fills consecutive dwords.
+    Dword n of the buffer goes to the n-th dword of memory, counted from the beat that contains
+    `va`, and shifted up by `va` % 4 bytes. LOAD_INLINE_DATA fills consecutive dwords.
 
-    A write takes the memory latency, one cycle per beat, and 3 more cycles; if it crosses a page,
-    as much again. Other channels can load meanwhile.
+    A write takes the memory latency, one cycle per beat, and 3 more cycles. If it crosses a page, a
+    second burst follows the response to the first. Other channels can load meanwhile.
 
     Members
     -------
     setting : in, strobe: a method, one cycle later than in `ComputePort`.
     channel : in, `channel_bits` bits: the channel to store to or write.
     free : out, no setting is being stored.
-    store : in, with `free`: store `dword` in the place of the next one, which does not advance.
+    store : in, with `free`: store `dword` in the place of the next dword; that place does not
+        advance.
     dword : in, 32 bits, see `store`.
-    move : in, with `free`: the next dword goes to place `to`.
+    move : in, with `free`: the next dword will go to place `to`.
     to : in, 6 bits, see `move`.
     asid : in, `asid_bits` bits: address space of the write; like those below, stable from `start`
         to `done`.
     va : in, 49 bits: first byte of the write.
-    size : in, 0 … 256: number of bytes; the first is byte `va` % (bytes of a beat) of the buffer,
-        and the last is in the buffer.
+    size : in, 0 … 256: number of bytes. The first one is the lowest byte of its dword in the
+        buffer. `va` % (bytes of a beat) + `size` is at most 256.
     mask : in, 64 bits: write enable per dword, as placed in memory.
     start : in, strobe: write; not before `channel` was stable for a cycle.
     done : out, the write is complete, or has failed; until `taken`.
     taken : in, strobe: ends `done`.
     status : out, with `done`: the `MemoryStatus` of the write.
-    at : out, 49 bits, with `done`: first byte written to the last page reached.
+    at : out, 49 bits, with `done`: first byte of the last burst.
     write : out, memory client.
     """
 

@@ -13,12 +13,13 @@ __all__ = ["InlineQmd"]
 
 
 class InlineQmd(wiring.Component):
-    """Keeps the mask of the loaded dwords of one QMD per channel; `InlineBuffer` has the dwords.
+    """Stores, per channel, which dwords of an inline QMD are loaded; the dwords themselves are in
+    `InlineBuffer`.
 
     Members
     -------
     setting : in, strobe: a method, one cycle later than in `ComputePort`.
-    clear : in, strobe: `channel` restarts, or its refused method is not repeated; one cycle later
+    clear : in, strobe: `channel` starts, or its refused method is not repeated; one cycle later
         than in `ComputePort`, and not together with `setting`.
     channel : in, `channel_bits` bits: number of a channel.
     mask : out, 64 bits, one cycle later: loaded dwords of `channel`.

@@ -25,23 +25,22 @@ _KEPT = {
 }
 
 _position = data.StructLayout({"line": VA_BITS, "done": 32, "lines": 32})
-"""Position of a transfer: address of the line, bytes of it that are written, and lines left with
-this one."""
+"""Position of a transfer. `line`: address of the present line; `done`: bytes of it that are
+written. `lines`: lines left, including this one."""
 
 inline_completion = data.StructLayout({"release": 1, "one_word": 1, "interrupt": 1})
 """Completion actions of a transfer. `one_word`: size of the released semaphore."""
 
 
 class InlineTransfer(wiring.Component):
-    """Splits a transfer into parts that fit into `InlineBuffer`: one line, or as much of a long
-    line as fits. The dwords of a line begin with its first byte; the last dword is filled up with
-    bytes that are not written.
+    """Splits a transfer into parts that fit into `InlineBuffer`. A part extends to the end of its
+    line or of the buffer. The dwords of a line begin with its first byte; surplus bytes of its last
+    dword are not written. All dwords of a part but the last only set state; the last one starts the
+    write.
 
-    A part extends to the end of its line or of the buffer. All its dwords but the last are
-    settings; the last one starts the write.
-
-    `over` comes 3 cycles after `begin`. `start` comes 4 cycles after `load`, later while settings
-    are stored; then `over` comes with `done`, or 3 cycles later if the transfer goes on.
+    Latency: `over` comes 3 cycles after `begin`. `start` comes 4 cycles after `load`, or later if
+    settings are being stored; then `over` comes with `done`, or 3 cycles later if the transfer
+    goes on.
 
     Members
     -------
@@ -56,7 +55,7 @@ class InlineTransfer(wiring.Component):
     load : in, strobe: LOAD_INLINE_DATA with the last dword of a part.
     free : in, `InlineBuffer` stores no setting.
     store : out, with `free`: store the last dword.
-    move : out, with `free`: the next dword goes to place `to`.
+    move : out, with `free`: the next dword will go to place `to`.
     to : out, 6 bits: number of a dword in the buffer.
     va : out, 49 bits: first byte of the part.
     size : out, 0 … 256: bytes of the part.
@@ -192,7 +191,7 @@ class InlineTransfer(wiring.Component):
         left = Signal(32)
         room = Signal(range(_BYTES + 1))
         fits = Signal()
-        # A last dword that is shifted out of the buffer is left to the next part.
+        # If `va` is unaligned, the bytes are shifted up, so the part has one dword less.
         unaligned = self.va[:2].any()
         m.d.comb += [room.eq(_BYTES - ((self.to + unaligned) << 2)), fits.eq(left <= room)]
         with m.State("AIM"):

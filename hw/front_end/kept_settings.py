@@ -19,12 +19,12 @@ class KeptSettings(wiring.Component):
 
     Parameters
     ----------
-    widths : settings that are stored, and the number of low bits kept of each.
+    widths : methods whose data are stored, and the number of low bits stored of each.
 
     Members
     -------
     setting : in, strobe: a method that sets state, see `ComputePort`.
-    clear : in, strobe: `channel` restarts with all settings cleared.
+    clear : in, strobe: `channel` starts with all settings cleared.
     channel : in, `channel_bits` bits: number of a channel.
     values : out, its settings by name of the method, as wide as in `widths`; one cycle later.
     """

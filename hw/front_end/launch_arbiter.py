@@ -28,7 +28,7 @@ __all__ = ["LaunchArbiter"]
 _ACTIONS = {
     DependentAction.INCREMENT_PUT: LaunchAction.INCREMENT_PUT,
     DependentAction.SCHEDULE: LaunchAction.SCHEDULE,
-    # There is no QMD cache to invalidate or copy to.
+    # SCHEDULE, as there is no QMD cache to invalidate or copy to.
     DependentAction.INVALIDATE_COPY_SCHEDULE: LaunchAction.SCHEDULE,
     DependentAction.DECREMENT_DEPENDENCE: LaunchAction.DECREMENT_DEPENDENCE,
 }
@@ -38,9 +38,10 @@ class LaunchArbiter(wiring.Component):
     """Forwards launches to the task unit one at a time, alternating between channels and ending
     tasks, and, with nested launches, between these two and blocks.
 
-    Every accepted task is reported once, as complete or failed, except for those that `TaskUnit`
-    has lost. A refused dependent task is reported as failed, since no channel waits for the
-    response; one that is not launched yet, or only receives a queue entry, is reported as complete.
+    Every accepted task is reported once, as complete or failed, unless `TaskUnit` has lost it. No
+    channel waits for the response to a dependent action, so its result is reported, too: as failed
+    if it is refused; as complete if it launches nothing, which is so when the task still has
+    dependences or only gets a queue entry.
 
     Members
     -------
@@ -53,7 +54,7 @@ class LaunchArbiter(wiring.Component):
     completed : in, completed tasks; see `TaskEnd`.
     began : out, strobe: a dependent task is launched; never together with `answer`, nor with the
         acceptance of a channel's launch.
-    over : out, each task that is complete, has failed, or was refused as a dependent task, once.
+    over : out, reports of tasks: complete, failed, or refused as a dependent task.
     calm : out, no launch is in progress.
     idle : out, like `calm`, and no launch is offered and no task awaits its report.
 
@@ -66,7 +67,7 @@ class LaunchArbiter(wiring.Component):
     parent : in, 32 bits, with `launched` of a child: page of the record of its parent, see
         `TaskUnit`.
     began : out, also strobes for an accepted child, with `child_answer`.
-    refused : out, strobe, with `child_answer`: the child was refused, for the record of the host.
+    refused : out, strobe, with `child_answer`: the child was refused; for the registers.
     """
 
     def __init__(self, config: Config) -> None:
@@ -171,8 +172,7 @@ class LaunchArbiter(wiring.Component):
         return m
 
     def _bear(self, m: Module, others: Value) -> Value:
-        """Whether a launch by a block comes next: never twice in a row while other launches
-        wait."""
+        """Whether a launch by a block is next; never twice in a row while other launches wait."""
         if not self._config.nested:
             return Const(0)
         bears = Signal(name="bears")

@@ -1,11 +1,16 @@
 """Channel registers: settings, state, errors, start and resumption of a channel (HOST-6).
 
-CONTROL.ENABLE going from 0 to 1 starts a channel: once its outstanding operations have ended, its
-ring, prefetch buffer and method state are cleared, and METHODS, COPIES and REFERENCE begin at 0. An
-error halts it; the error's record is read here. Writing 1 to its bit of INTR_0 or INTR_1 resumes
-it. After a refused method, the held method, now as in METHOD0 and DATA0, is executed again; after a
-failed copy or task, the channel goes on with its held method, or waits on. If another copy or task
-has failed meanwhile, the channel stays halted and shows the record of that failure.
+Start. CONTROL.ENABLE goes from 0 to 1. Once the channel's outstanding operations have ended, its
+ring, prefetch buffer and method state are cleared, and METHODS, COPIES, TASKS and REFERENCE become
+0.
+
+Error. It halts the channel, and its record is shown in the registers.
+
+Resumption. Software writes 1 to the error's bit of INTR_0 or INTR_1, or a privileged channel
+executes CLEAR_FAULTED. After a refused method, the held method is executed again, as METHOD0 and
+DATA0 now specify it. After a failed copy or task, the channel continues with its held method, or
+keeps its wait. If another copy or task has failed meanwhile, the channel stays halted and shows the
+record of that failure.
 """
 
 from collections.abc import Mapping
@@ -42,26 +47,28 @@ __all__ = ["ChannelRegisters"]
 
 
 class ChannelRegisters(wiring.Component):
-    """Serves the channel block of the register map. Its parts, in `channel_block`, own all of its
-    state except the method error of the previous cycle.
+    """Serves the channel block of the register map. The parts in `channel_block` own its state;
+    here, only a refused method and a SET_OBJECT are delayed by one cycle.
 
     Members
     -------
-    port : in, the control port; it writes only writable registers. A read is answered 5 cycles
-        after its acceptance, a write one cycle later; a start also waits for the channel's
-        outstanding operations, a clear for `edit` and for errors being recorded.
+    port : in, the control port, which writes only writable registers. Latency from acceptance to
+        response: 5 cycles for a read, 6 for a write. A start also waits for the channel's
+        outstanding operations and for `edit`; a clear waits for `edit` and for errors being
+        recorded.
     control : out, writes of registers; enabled and halted channels.
     restart : out, stream: empty the ring of `channel`.
-    edit : out, stream of `channel_edit`.
-    copies : in, ends of copies. A failed one halts its channel, from the next cycle on; it is taken
-        when no error is being recorded or cleared.
-    tasks : in, ends of tasks, likewise; a failed one is taken when no copy has failed.
-    reports : in, methods that concern the registers.
+    edit : out, stream of `channel_edit`: change the context of a channel.
+    copies : in, ends of copies. A failed copy halts its channel from the next cycle on. Its failure
+        is taken when no error is being recorded or cleared.
+    tasks : in, ends of tasks, likewise. The failure of a copy is taken first.
+    reports : in, refused methods, CLEAR_FAULTED, SET_OBJECT and decided acquires.
     methods : in, executed methods.
-    userd : in, values of SET_REFERENCE in memory.
-    status : in, state of the channels.
-    put, get : out, GP_PUT and GP_GET.
-    error : out, strobe: an error of `channel` with `cause`, one or two cycles ago.
+    userd : in, `referenced`: REF is in memory.
+    status : in, state of the channels in other units.
+    put, get : out, read ports of GP_PUT and GP_GET.
+    error : out, strobe: an error of `channel` with `cause` is recorded; two cycles after a method
+        was refused, one after a failure was taken.
     """
 
     def __init__(self, config: Config) -> None:
@@ -107,7 +114,7 @@ class ChannelRegisters(wiring.Component):
         return m
 
     def _record(self, m: Module, refused: data.View) -> None:
-        """From the sources of errors to their records."""
+        """Connects the sources of errors to the error records."""
         access, intake, rows, store = self._access, self._intake, self._rows, self._store
         noted = intake.noted
         m.d.comb += [
@@ -211,7 +218,7 @@ class ChannelRegisters(wiring.Component):
         ]
 
     def _serve(self, m: Module) -> None:
-        """The access, and its effects outside."""
+        """Connects the access to the ports."""
         access, settings, view = self._access, self._settings, self._view
         connect(m, flipped(self.port), access.port)
         connect(m, flipped(self.restart), access.restart)
@@ -222,7 +229,7 @@ class ChannelRegisters(wiring.Component):
             access.clears.eq(self._choice.clears),
             access.is_enabled.eq(view.is_enabled),
             access.is_halted.eq(view.is_halted),
-            # A failure may wait for its record longer than its operation is outstanding.
+            # A failure may still wait for its record when its operation is no longer outstanding.
             access.is_idle.eq(view.is_idle & ~self._halts.failing),
             access.error.eq(self._store.shown),
             access.recording.eq(self._intake.recording),

@@ -1,4 +1,4 @@
-"""Channel registers in other units: each keeps the ones it reads in RAMs of its own."""
+"""Local copies of channel registers: each unit keeps those that it reads in its own RAMs."""
 
 from amaranth.hdl import Module
 from amaranth.lib import data, wiring
@@ -37,9 +37,8 @@ class ChannelControl(wiring.Signature):
 
 
 def setting_ram(m: Module, config: Config, setting: data.View, *registers: str) -> list:
-    """Read ports of the named registers: channel number in, 32 bits out one cycle later.
-
-    Adds one RAM per register to `m`, updated by `setting` (a `setting_event`).
+    """Adds a RAM per named register to `m`, with a word per channel, updated by `setting`, a
+    `setting_event`. Returns the read ports: channel number in, 32 bits out one cycle later.
     """
     ports = []
     for name in registers:

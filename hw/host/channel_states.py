@@ -1,4 +1,4 @@
-"""State of the channels that several units determine."""
+"""State of every channel, derived from several units."""
 
 from amaranth.hdl import Module
 from amaranth.lib import wiring
@@ -16,7 +16,7 @@ __all__ = ["ChannelStates"]
 
 
 class ChannelStates(wiring.Component):
-    """Combines the state of each channel in several units; combinational, and owns no state.
+    """Derives the `ChannelState` of all channels from several units. Combinational.
 
     Members
     -------
@@ -49,8 +49,8 @@ class ChannelStates(wiring.Component):
             state.occupied.eq(self.fetched.occupied),
             state.busy.eq(busy | ~state.drained),
             state.working.eq(state.alive & ~state.empty),
-            # `empty` includes dwords still to be fetched: the rest of the group may be in flight.
-            # A reservation ends with the channel's turn (HOST-7).
+            # A channel with dwords still to be fetched is not `empty`: the rest of its acquire
+            # group may be in flight. A reservation ends with the channel's turn (HOST-7).
             state.reserving.eq(
                 state.alive & ~state.empty & self.parked.holding & self.turns.eligible
             ),

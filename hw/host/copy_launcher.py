@@ -45,11 +45,13 @@ class EngineStatus(wiring.Signature):
 
     Members
     -------
-    able : out, per channel, an engine can take its copy at once.
-    keeping : out, per channel, an engine is reserved for it.
-    queue : out, per channel with outstanding copies: the engine can take one more behind them. It
-        has accepted the latest, which has no interrupt, and there are fewer than `MOST_COPIES`.
-    copying : out, per channel, has outstanding copies.
+    able : out, per channel: its copy can start at once, in an idle engine that is reserved for it
+        or for no channel.
+    keeping : out, per channel: an engine is reserved for it.
+    queue : out, per channel with outstanding copies: their engine can queue one more. It has
+        accepted the latest of them, that copy has no interrupt, and fewer than `MOST_COPIES` are
+        outstanding.
+    copying : out, per channel: has outstanding copies.
     """
 
     def __init__(self, config: Config) -> None:
@@ -62,8 +64,8 @@ class EngineStatus(wiring.Signature):
 
 
 def copy_launch(config: Config) -> data.StructLayout:
-    """Strobe: `command` starts; `behind`: in the engine of the channel's running copy, after it.
-    `interrupt`: report its completion."""
+    """Strobe: a copy of `channel` starts with `command`. `behind`: it queues behind the channel's
+    running copy, in the same engine. `interrupt`: its completion raises an interrupt."""
     return channel_event(config, behind=1, interrupt=1, command=copy_command(config))
 
 
@@ -72,9 +74,10 @@ class CopyRequests(wiring.Signature):
 
     Members
     -------
-    launch : out, strobe: a copy starts, in the engine reserved for its channel, else in the idle
-        one with the lowest number; with `behind`, in the engine of the running copy.
-    reserve : out, strobe: reserve an idle engine for the channel, unless it has one.
+    launch : out, strobe: a copy starts. With `behind`, its engine is that of the channel's running
+        copy; otherwise the one reserved for the channel, or the lowest idle one that is not
+        reserved.
+    reserve : out, strobe: reserve an engine for the channel; no effect if it has one.
     """
 
     def __init__(self, config: Config) -> None:
@@ -139,19 +142,19 @@ class CopyReports(wiring.Signature):
 class CopyLauncher(wiring.Component):
     """Assigns copies to engines and receives their completions.
 
-    An engine takes a copy only while it is idle and not reserved for another channel; or, behind a
-    running copy of the same channel, a pipelined one. All outstanding copies of a channel are in
-    one engine, so they end in order.
+    An idle engine takes a copy if it is not reserved for another channel. A running engine takes
+    only pipelined copies of the channel whose copy it runs. So all outstanding copies of a channel
+    are in one engine, and end in order.
 
     Members
     -------
     engine : out, the copy engines, see `CopyPort`.
     requests : in, copies and reservations of the served channel.
-    methods : in, `released`: end the channel's reservation. In the cycle of a `reserve`, only the
-        channel's older reservation ends; the new one stays.
-    control : in, enabled channels; copies of other channels are stopped.
-    state : in, `reserving` channels. Reservations of other channels end, except in the cycle of
-        `reserve`.
+    methods : in, `released`: ends the channel's reservation, but not one that begins in the same
+        cycle.
+    control : in, enabled channels. Copies of disabled channels are stopped.
+    state : in, `reserving` channels. The reservation of any other channel ends, except in the cycle
+        of its `reserve`.
     status : out, see `EngineStatus`.
     outstanding : out, outstanding copies.
     reports : out, ends of copies.
@@ -199,7 +202,7 @@ class CopyLauncher(wiring.Component):
                 # All copies in an engine belong to the channel of its latest command.
                 port.stop.eq(~self.control.enabled.bit_select(latest[number], 1)),
             ]
-            # `launch.valid` is late, and only `queued` needs it.
+            # `launch.valid` comes late in the cycle, so only `queued` depends on it.
             with m.If(~queued[number]):
                 m.d.sync += commands[number].eq(launch.command)
             with m.If(port.command.ready & queued[number]):

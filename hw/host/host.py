@@ -252,8 +252,8 @@ class Host(wiring.Component):
         connect(m, self.scheduler.floor, status.floor)
 
     def _slices(self, m: Module) -> None:
-        """SLICE of the channel taken. Its RAM is here, so that the scheduler is proved for any
-        slice."""
+        """Gives the scheduler SLICE of the channel taken. The RAM is outside the scheduler, so that
+        its proof covers any slice."""
         (slices,) = setting_ram(m, self._config, self.channels.control.setting, "SLICE")
         m.d.comb += [
             slices.addr.eq(self.pipeline.served.select),
@@ -261,7 +261,7 @@ class Host(wiring.Component):
         ]
 
     def _time(self, m: Module) -> None:
-        """Time from outside, in the units of acquires; `now.cycles` counts here."""
+        """Present time for acquires: `units` from `time`, `cycles` from a counter."""
         now = Signal(present_time)
         m.d.sync += now.cycles.eq(now.cycles + 1)
         m.d.comb += [

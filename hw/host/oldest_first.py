@@ -1,4 +1,4 @@
-"""Choice of the channel whose head command was received least recently (COPY-5, HOST-9)."""
+"""Choice of the channel with the head command that was received first (COPY-5, HOST-9)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -31,7 +31,7 @@ class OldestFirst(wiring.Component):
     trees. Above 16 channels, the comparison is first within groups of 8, then among their winners,
     so the number of comparators grows with the number of channels, not with its square.
 
-    Latency: `steps`, 1 cycle; 2 with more than 16 channels.
+    Latency: `steps` cycles, which is 1, or 2 with more than 16 channels.
 
     Parameters
     ----------
@@ -104,8 +104,8 @@ class OldestFirst(wiring.Component):
 
 
 def _first(m: Module, name: str, valid: Value, ages: Sequence[_Age]) -> Signal:
-    """One-hot: the valid one of the highest level with the oldest stamp, the lowest among equals; 0
-    if none is valid."""
+    """One-hot: the valid entry with the oldest stamp of the highest level; among equal ones, the
+    lowest; 0 if none is valid."""
     count = len(ages)
     first = Signal(count, name=name)
     behind = Signal(data.ArrayLayout(count, count), name=f"{name}_behind")

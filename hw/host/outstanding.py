@@ -52,8 +52,8 @@ class Outstanding(wiring.Component):
                 | (semaphores.busy | ((1 << served.channel) & asked))
                 | (self.reads.reading | self.userd.writing)
             ),
-            # A cycle late, without harm: a channel that asks for this has had no outstanding
-            # operations since then.
+            # One cycle late, without harm: the channel that uses this, for a WFI of scope ALL, had
+            # no operation outstanding in that cycle either.
             self.activity.all_idle.eq(
                 self.copies.all_idle & ~semaphores.changing.any() & ~tasks.some.any()
             ),

@@ -1,5 +1,5 @@
-"""Ports of the host that several units use. Those of a single user are in the file of its unit; see
-`hw/README.md`."""
+"""Ports of the host from one source to several units. Ports between two units are in the file of
+the unit that serves them (`hw/README.md`)."""
 
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
@@ -37,7 +37,7 @@ class ChannelStart(wiring.Signature):
 
 
 class ChannelState(wiring.Signature):
-    """State of the channels that several units determine, per channel, combinational; seen from
+    """State of every channel, derived from several units; per channel, combinational. Seen from
     `ChannelStates`.
 
     Members
@@ -77,13 +77,13 @@ class Served(wiring.Signature):
     -------
     active : out, a channel is served.
     channel : out, `channel_bits` bits: its number; valid while `active`.
-    select : out, `channel_bits` bits: number of the channel that is served in the next cycle, or
-        still served; stable while `active`.
+    select : out, `channel_bits` bits: number of the served channel while `active`, otherwise of the
+        channel that would be served next.
     asked : out, the channel has requested an operation of the semaphore unit.
     """
 
     def __init__(self, config: Config) -> None:
-        # Not `valid`, which would make `select` meaningless without it.
+        # `active`, not `valid`, as `select` has a meaning without it.
         super().__init__({
             "active": Out(1),
             "channel": Out(config.channel_bits),

@@ -12,10 +12,10 @@ __all__ = ["ReadShare"]
 
 
 class ReadShare(wiring.Component):
-    """Client 0 before client 1; bursts of both can be outstanding at once. Requests and beats pass
-    in the same cycle.
+    """Shares a read port of memory between two clients; client 0 has priority. Combinational for
+    requests and beats. Bursts of both clients can be outstanding at the same time.
 
-    Client 0 must not ask in every cycle for ever.
+    Client 0 must leave some cycles without a request, or client 1 starves.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class ReadShare(wiring.Component):
         first, second = (client.request for client in self.clients)
         request = self.port.request
         chosen = Signal()
-        # Registered: the request of client 1 was offered, so it stays.
+        # Registered: the request of client 1 was offered and not accepted, so it stays selected.
         offered = Signal()
         m.d.comb += [
             chosen.eq(offered | ~first.valid),

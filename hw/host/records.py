@@ -66,9 +66,18 @@ class Refusal(enum.Enum, shape=2):
 
 
 class GroupState(data.Struct):
-    """The open method group: `count` data dwords are left, none unless `open`. `skip`: after
-    END_PB_SEGMENT, the rest of the segment is skipped. `ignores`: methods are ignored, as the
-    sub-device mask leaves out device 0; `stored_ignores`: the stored mask leaves it out, too."""
+    """Method group that is open, and sub-device masks.
+
+    Members
+    -------
+    mode : change of `address` after the next data dword.
+    open : a group is open; otherwise `mode`, `count`, `subchannel` and `address` are meaningless.
+    count : data dwords left.
+    subchannel, address : of the next method; `address` in dwords.
+    skip : the rest of the segment is skipped, as END_PB_SEGMENT was decoded.
+    ignores : methods are ignored, as the sub-device mask leaves out device 0.
+    stored_ignores : the stored sub-device mask leaves out device 0.
+    """
 
     mode: GroupMode
     open: 1
@@ -91,9 +100,16 @@ class Method(data.Struct):
 
 
 class Kind(data.Struct):
-    """Execution of a method; all 0 for control methods. `host`, `copy`: it at most sets
-    state and is complete at once. `semaphore`: SEM_EXECUTE or SEMAPHORED. `copy`, `launch`: of the
-    copy class; in the held method, only with a copy object bound to its subchannel."""
+    """Kind of a method, which selects its execution unit; all 0 for control methods. In the held
+    method, `copy` and `launch` are 1 only if a copy object is bound to its subchannel.
+
+    Members
+    -------
+    host : host method that at most sets state; complete at once.
+    copy : copy-class method that at most sets state; complete at once.
+    semaphore : SEM_EXECUTE or SEMAPHORED.
+    launch : LAUNCH_DMA of the copy class.
+    """
 
     host: 1
     copy: 1
@@ -102,9 +118,16 @@ class Kind(data.Struct):
 
 
 class Traits(data.Struct):
-    """Properties of the data of a semaphore method or a launch. `known`: the operation exists;
-    `acquires`: neither a release nor a reduction; `plain`: ACQUIRE of 32 bits; `modelled`: a copy
-    of a modelled mode, as far as these data tell. `idle`: waits for the channel's tasks."""
+    """Properties of the data of a semaphore method or a launch.
+
+    Members
+    -------
+    known : the semaphore operation exists.
+    acquires : the operation is an acquire: neither a release nor a reduction.
+    plain : the operation is a 32-bit ACQUIRE, which tests for equality.
+    modelled : the launch requests only modelled modes, as far as its data tell.
+    idle : the operation first waits for the channel's tasks.
+    """
 
     known: 1
     acquires: 1
@@ -122,7 +145,8 @@ class Step(data.Struct):
 
 
 class ObjectKind(enum.Enum, shape=2):
-    """Object bound to a subchannel by SET_OBJECT, or its kind if none can be bound."""
+    """Kind of the object bound to a subchannel by SET_OBJECT; SOFTWARE for a subchannel to which
+    none can be bound."""
 
     NONE = 0
     COPY = 1
@@ -136,7 +160,8 @@ def object_bound(config: Config) -> data.StructLayout:
 
 
 def method_refused(config: Config) -> data.StructLayout:
-    """Strobe: `method` is refused; the method pipeline halts `channel`."""
+    """Strobe: `method` of `channel` is refused for `cause`, at `va`, and the channel halts.
+    `check`: the failed check of a task's record, if any."""
     return channel_event(config, cause=Cause, check=SkedCheck, va=VA_BITS, method=Method)
 
 
@@ -184,9 +209,15 @@ def head_beat(config: Config) -> data.StructLayout:
 def method_flow() -> data.StructLayout:
     """Position of a channel in its dwords.
 
-    `begun`: dwords of the head beat were taken; `place` is the next dword, `final` if it is the
-    beat's last. `step`: decoded method, not yet complete. `queued`: the method after it, if already
-    decoded. `finish`: entry with its last dword taken; reported once all methods are complete.
+    Members
+    -------
+    group : open method group.
+    begun : dwords of the head beat were taken.
+    place : with `begun`: number of the next dword in the head beat.
+    final : with `begun`: that dword is the last of the beat.
+    step : held method: decoded, not yet complete.
+    queued : the method after it, if already decoded.
+    finish : ring entry with its last dword taken; `pending` until its methods are complete.
     """
     return data.StructLayout({
         "group": GroupState,
@@ -200,14 +231,22 @@ def method_flow() -> data.StructLayout:
 
 
 def method_settings() -> data.StructLayout:
-    """Settings of a channel, and properties determined when they are set.
+    """Settings of a channel, and properties derived from them when they are set.
 
-    `objects`: bound to the subchannels that can have them. `copies`: one of them is a copy object.
-    `semaphore`: `low`, `high`: this half of the address matches the on-chip window; `counter`: its
-    low half is that of a counting semaphore; `nonzero`: the low half of the payload is not 0.
-    `copy`: `bytes`, `lines`: line length, line count are not 0; `src_refused`, `dst_refused`: a
-    physical source, destination is not modelled; `remap_refused`: a destination component has a
-    missing source.
+    `objects`: kinds of the bound objects, per subchannel. `copies`: one of them is a copy object.
+
+    Derived in `semaphore`:
+
+    * `low`, `high`: the lower 32 bits of the address, or the rest, match the on-chip window.
+    * `counter`: the lower 32 bits are the address of a counting semaphore.
+    * `nonzero`: the lower half of the payload is not 0.
+
+    Derived in `copy`:
+
+    * `bytes`, `lines`: the line length, or the line count, is not 0.
+    * `src_refused`, `dst_refused`: the physical mode of the source, or of the destination, is not
+      modelled.
+    * `remap_refused`: a destination component has a source that does not exist.
     """
     return data.StructLayout({
         "objects": data.ArrayLayout(ObjectKind, ENGINE_SUBCHANNELS),
@@ -242,19 +281,24 @@ def method_settings() -> data.StructLayout:
 
 
 acquire_state = data.StructLayout({"confirm": 1, "failed": 1, "deadline": 32})
-"""State of an acquire. `confirm`: in memory, it held without an engine, and is read again with one.
-`failed`: it has failed at least once since it was armed; `deadline`: its time-out, in units of
-1,024 ns (spec 2.4), meaningful with `failed`. A method that replaces a refused one begins anew."""
+"""State of an acquire; cleared when software replaces a refused method.
+
+`confirm`: the semaphore is in memory, and its condition held while no engine was reserved; it is
+read once more with an engine reserved. `failed`: the acquire has failed, and its time-out runs.
+`deadline`: end of the time-out, in units of 1,024 ns (spec 2.4); meaningful with `failed`.
+"""
 
 
 class InlinePhase(enum.Enum, shape=3):
     """State of a channel's inline transfer (HOST-14).
 
-    `CLOSED`: there is none. `DROPPED`: it was refused, or ended by another compute method; its data
-    are ignored. `OPEN`: it lacks dwords. `FAILED`: likewise, and its last LOAD_INLINE_DATA was
-    refused; the transfer is dropped if software replaces that method by another one. `ENDED`:
-    likewise, and another compute method was refused; the transfer is dropped when software replaces
-    that method, by itself or another one.
+    * `CLOSED`: there is no transfer.
+    * `DROPPED`: it was refused, or ended by another compute method. Its data are ignored.
+    * `OPEN`: dwords are missing.
+    * `FAILED`: dwords are missing, and the last LOAD_INLINE_DATA was refused. The transfer goes on
+      if software repeats that method, and is dropped if software replaces it by another one.
+    * `ENDED`: dwords are missing, and another compute method was refused. The transfer is dropped
+      when software repeats or replaces that method.
     """
 
     CLOSED = 0
@@ -265,8 +309,8 @@ class InlinePhase(enum.Enum, shape=3):
 
 
 inline_state = data.StructLayout({"phase": InlinePhase, "room": range(INLINE_DWORDS)})
-"""Inline transfer of a channel. `room`: number of LOAD_INLINE_DATA that are settings before the one
-that the engine executes."""
+"""Inline transfer of a channel. `room`: number of LOAD_INLINE_DATA that only set state; the engine
+executes the one after them."""
 
 
 def method_state() -> data.StructLayout:

@@ -1,6 +1,6 @@
-"""Tickets: waits of channels for a service in turn, or for the next epoch.
+"""Tickets: waits of channels for a turn at a shared unit, or for the next epoch.
 
-These turns have nothing to do with those of TSGs (`scheduling/tsg_rotation`).
+These turns are unrelated to those of TSGs (`scheduling/tsg_rotation`).
 """
 
 from amaranth.hdl import Module, Mux, Signal
@@ -31,7 +31,7 @@ class Tickets(wiring.Component):
     Members
     -------
     ask : in, strobe: the channel waits; ignored while it waits or its wait is complete.
-    drop : in, strobe: ends the wait, completed or not; precedes `ask`.
+    drop : in, strobe: ends the wait, completed or not; has precedence over `ask`.
     owner : in, per channel: holder of the turn.
     begins : in, strobe: the turn begins.
     ends : in, strobe: the turn ends.
@@ -83,8 +83,8 @@ class Tickets(wiring.Component):
 class TicketArbiter(wiring.Component):
     """Turns of waiting channels, one after another, in an order that `choice` decides.
 
-    The turn of a channel that waits alone begins 2 + `steps` cycles after `ask`; `form` comes 5
-    cycles after `ask`, with the data of a RAM read at address `channel`.
+    Latency for a channel that waits alone: `begins` 1 + `steps` cycles after `ask`, `form` 5 cycles
+    after `ask`. In the cycle of `form`, a RAM read at address `channel` has its data.
 
     Parameters
     ----------
@@ -97,12 +97,13 @@ class TicketArbiter(wiring.Component):
     over : out, per channel, as of `Tickets`.
     refused : out, per channel, as of `Tickets`.
     waiting : out, per channel, its turn has not begun.
-    choice : in, per channel, one-hot: channel whose turn shall begin, or 0; ignored unless the
-        channel waited in the previous cycle.
+    choice : in, per channel, one-hot: channel that shall have the next turn, or 0; ignored unless
+        the channel waited in the previous cycle.
     begins : out, strobe, combinational: the turn of `choice` begins.
-    owner : out, per channel, one-hot: holder of the turn; until the next turn.
-    channel : out, `channel_bits` bits: its number, one cycle after `owner` or, with 2 `steps`, with
-        it.
+    owner : out, per channel, one-hot, registered: holder of the turn, from the cycle after `begins`
+        to the next turn.
+    channel : out, `channel_bits` bits: its number; with `owner` if `steps` is 2, one cycle later if
+        it is 1.
     form : out, strobe, in the second cycle of `channel`.
     ends : in, strobe, with `form` at the earliest: the turn ends.
     denied : in, with `ends`: nothing was done.
@@ -144,7 +145,7 @@ class TicketArbiter(wiring.Component):
             self.refused.eq(tickets.refused),
             self.busy.eq(tickets.waiting | Mux(runs, self.owner, 0)),
         ]
-        # One cycle late: at worst, the turn of a channel begins that has just dropped its wait.
+        # One cycle late: at worst, a turn begins for a channel that has just dropped its wait.
         m.d.sync += waited.eq(tickets.waiting)
         with m.FSM(name="turn"):
             with m.State("PICK"):

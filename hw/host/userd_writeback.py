@@ -46,10 +46,10 @@ class ReferencePort(wiring.Signature):
 class UserdWriteback(wiring.Component):
     """Writes USERD of every channel, one word at a time, round robin.
 
-    GP_GET is written at the next tick of `period` cycles after it moved, or at once when the
-    channel has run empty; REF at once. Of a disabled channel, only a write already in progress is
-    completed. A failed write is not repeated but reported; a failed write of REF, to the waiting
-    SET_REFERENCE.
+    A moved GP_GET is written at the next tick, with a tick every `period` cycles, or at once if the
+    channel has run empty. REF is written at once. A disabled channel has no writes, except one in
+    progress, which is completed. A failed write is reported, not repeated: for GP_GET in `writes`,
+    for REF in `reference`, to the waiting SET_REFERENCE.
 
     Members
     -------
@@ -124,14 +124,15 @@ class UserdWriteback(wiring.Component):
             writes.failed.valid.eq(answered & ~is_reference & refused),
             writes.failed.channel.eq(channel),
         ]
-        # Waits for a cycle in which no entry starts; entries of its own channel start later.
+        # A clear of GP_GET waits for a cycle without `started`, which has the write port. Entries
+        # of the cleared channel start later.
         with m.If(cleared.valid):
             m.d.sync += clearing.eq(cleared)
         with m.Elif(~started.valid):
             m.d.sync += clearing.valid.eq(0)
         m.d.comb += [port.addr.eq(channel) for port in (got, reference, setup, *userd)]
-        # When the next write-back is chosen, the previous one has cleared `dirty` long ago, but not
-        # `referring`.
+        # A write-back of REF in progress is masked by `writing`: `referring` is cleared only when
+        # it ends. `dirty` is cleared long before the next choice.
         m.d.comb += lazy.eq(dirty & (due | self.state.empty))
         m.d.sync += [
             wanted.eq((lazy | (self.reference.referring & ~writes.writing)) & self.control.enabled),
@@ -157,7 +158,7 @@ class UserdWriteback(wiring.Component):
                 ]
             with m.If(self.reference.write.valid & (self.reference.write.channel == number)):
                 m.d.sync += self.reference.referring[number].eq(1)
-            # Overrides `reference` of its last method, too.
+            # Last assignment: also overrides a `reference.write` in this cycle.
             with m.If(was_enabled[number] & ~self.control.enabled[number]):
                 m.d.sync += [dirty[number].eq(0), self.reference.referring[number].eq(0)]
 

@@ -1,9 +1,11 @@
-"""Parts of Amaranth 0.5 without a public name, in one place, as a new release may change them.
+"""Private parts of Amaranth 0.5 that this design uses, in one place, as a new release may change
+them.
 
-A `Design` is an elaborated fragment, its `Netlist` has `FlipFlop`, `NetlistInstance` and other
-cells over `Net`; `PortDirection` is the direction of a top-level port. `find_yosys` gives the
-Yosys that Amaranth uses, as `write_verilog -sv` has no public switch. `PLACES` are attributes of
-signals and components that say on which source line they were created.
+* `Design`: an elaborated fragment. Its `Netlist` connects cells (`FlipFlop`, `NetlistInstance` and
+  others) by `Net`s.
+* `PortDirection`: direction of a top-level port.
+* `find_yosys`: finds the Yosys that Amaranth uses, as `write_verilog -sv` has no public switch.
+* `PLACES`: attributes of signals and components with the source lines on which they were created.
 """
 
 from collections.abc import Iterable
@@ -36,8 +38,8 @@ PLACES = frozenset({"src_loc", "_MustUse__context"})
 
 
 def convert(whole: Design, name: str) -> tuple[str, Netlist]:
-    """RTLIL of an elaborated component as module `name`, without source lines, and the netlist from
-    which it is written. Amaranth builds a netlist for each use; this one serves both."""
+    """RTLIL of an elaborated component as module `name`, without source lines, and its netlist.
+    Amaranth would build the netlist once for each; here it is built once."""
     netlist = build_netlist(whole)
     with patch.object(rtlil._ir, "build_netlist", lambda *_, **__: netlist):
         text, _ = rtlil.convert_fragment(whole, name=name, emit_src=False)

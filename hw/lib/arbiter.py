@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 __all__ = ["FEW", "RoundRobin", "SteadyRoundRobin"]
 
 FEW = 8
-"""Up to this number of requesters, the order is kept as one bit per pair."""
+"""Up to this number of requesters, the order of turns is stored as one bit per pair."""
 
 
 class RoundRobin(wiring.Component):
@@ -21,16 +21,17 @@ class RoundRobin(wiring.Component):
     Fairness: a persistent request waits for at most one turn of each other requester of its class,
     and for any number of turns of the class with priority.
 
-    Cost: with few requesters, a flip-flop per pair that holds their order; the depth is a two-input
-    gate per requester. With many, two subtractors of `count` bits in parallel (carry chains), a
-    multiplexer and `count` flip-flops: `x ^ (x - 1)` masks the lowest request and all bits below,
-    which gives both the grant and the mask of the next turn. With many requesters in two classes,
-    each class has an arbiter of its own.
+    Cost, up to `FEW` requesters: a flip-flop per pair, which holds the order of the two; the depth
+    is one two-input gate per requester. More requesters: two subtractors of `count` bits in
+    parallel (carry chains), a multiplexer and `count` flip-flops. `x ^ (x - 1)` masks the lowest
+    request and all bits below it, which gives both the grant and the mask of the next turn. More
+    than `FEW` requesters in two classes: an arbiter per class.
 
     Parameters
     ----------
     count : number of requesters.
-    first : number of requesters, the first ones, with priority over the others; at most `FEW`.
+    first : size of the class with priority, which consists of the first requesters; at most `FEW`.
+        0: there is one class.
 
     Members
     -------
@@ -59,7 +60,7 @@ class RoundRobin(wiring.Component):
             for pair in pairs
             if any(set(pair) <= set(one) for one in self.classes)
         }
-        """With few requesters, per pair: the second comes before the first."""
+        """Up to `FEW` requesters, per pair: the second one comes before the first."""
 
     def elaborate(self, platform) -> Module:
         m = Module()

@@ -44,8 +44,8 @@ def lowest(bits: Value) -> Value:
 
 
 def lowest_number(m: Module, bits: Value) -> tuple[Value, Value]:
-    """Registered priority encoder for many bits: whether any bit was set in the previous cycle, and
-    the index of the lowest. Each group of bits selects before the register, the groups after it."""
+    """Priority encoder for many bits, latency 1 cycle: whether any bit is set, and the index of the
+    lowest. The register is between the selection within groups and that among groups."""
     size = 1 << max(1, (len(bits) - 1).bit_length() // 2)  # an index needs a bit
     groups = [bits[start : start + size] for start in range(0, len(bits), size)]
     some, places = Signal(len(groups), name="some"), []

@@ -8,8 +8,8 @@ __all__ = ["popcount"]
 
 
 def popcount(m: Module, bits: Iterable[Value], name: str) -> Value:
-    """Number of set `bits`, by a pipelined adder tree with a register after each level, as there
-    may be many. Latency in cycles: log2 of the number of bits, rounded up."""
+    """Number of set bits, by a pipelined adder tree with a register after each level. Latency in
+    cycles: log2 of the number of bits, rounded up."""
     terms: list[Value] = list(bits)
     while len(terms) > 1:
         sums = [sum(terms[low : low + 2]) for low in range(0, len(terms), 2)]

@@ -15,8 +15,8 @@ class Shared(wiring.Component):
     """Instance of `design`, with the same members. `hw.export` adds the module once for all
     instances: `sm = Sm(config)`, then `Shared(sm, "sm")` for each instance.
 
-    It may have state, in domain `sync`. Its internals are not accessible: anything others need has
-    to be a member. It cannot tell which instance it is, except by a member.
+    The design may have state, in domain `sync`. Its internals are not accessible: anything that
+    other units need has to be a member. An instance knows its number only by a member.
 
     Parameters
     ----------

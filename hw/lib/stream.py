@@ -49,8 +49,9 @@ class StreamRegister(wiring.Component):
 class StreamFIFO(wiring.Component):
     """FIFO for the payloads of a stream, in RAM with an output register.
 
-    One payload per cycle; latency 2 cycles. Room for `depth` payloads, one of them in the output
-    register, which fills a cycle after the RAM: to hold N payloads at any moment, `depth` is N + 1.
+    One payload per cycle; latency 2 cycles. It holds `depth` payloads, one of them in the output
+    register. That register fills one cycle after the RAM, so to hold N payloads at any moment,
+    `depth` must be N + 1.
 
     Members
     -------

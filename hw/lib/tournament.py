@@ -11,10 +11,10 @@ __all__ = ["tournament"]
 def tournament(
     m: Module, nodes: Sequence[data.View], first: Callable[[data.View, data.View], Value]
 ) -> tuple[data.View, int]:
-    """A binary tree over `nodes`, all of one layout, with one registered round per cycle. Returns
-    the winner and the number of rounds, which is 0 for a single node.
+    """Selects one of `nodes`, all of one layout, by a binary tree with a register after each round.
+    Returns the winner and the latency in cycles, which is 0 for a single node.
 
-    `first` : whether the first one of two nodes wins.
+    `first`: whether the first of two nodes wins.
     """
     level, rounds = list(nodes), 0
     while len(level) > 1:

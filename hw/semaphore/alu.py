@@ -1,8 +1,8 @@
 """Arithmetic of semaphore operations: the exact rules of HOST-4, without state.
 
-`Decoder` turns the fields of SEM_EXECUTE into control bits; `Preparer` processes the payload as far
-as possible without the value. With a register after each, `Alu` is left with a carry chain and a
-multiplexer.
+Three steps, with a register after each: `Decoder` turns the fields of SEM_EXECUTE into control
+bits; `Preparer` processes the payload as far as possible without the value; `Alu` applies it to the
+value, with a carry chain and a multiplexer.
 """
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
@@ -44,19 +44,19 @@ class Control(data.Struct):
 
     Members
     -------
-    acquire : acquire: only reads the value.
-    condition : its pass condition.
+    acquire : the operation is an acquire, which only reads the value.
+    condition : pass condition of an acquire.
     release : the new value does not depend on the old one.
     wide : 64-bit operation.
-    low, high : this half is replaced by the result, which is 0 above 32 bits unless `wide`; the
-        other half stays.
-    bitwise : bitwise function.
-    always, if_greater, if_less, if_zero : the new value is the bitwise result in this case, else
-        the sum.
-    strict : greater means greater, not greater or equal.
+    low, high : this half of the value is replaced by the result, which is 0 above 32 bits unless
+        `wide`. A half without its bit stays.
+    bitwise : bitwise function of value and payload.
+    always, if_greater, if_less, if_zero : case in which the new value is the bitwise result;
+        otherwise it is the sum.
+    strict : the comparison is for greater, otherwise for greater or equal.
     signed : signed comparison.
-    add : the sum is value plus addend, else the value.
-    up, down : the addend is 1, or -1 (32-bit), else the payload.
+    add : the sum is value plus addend; otherwise it is the value.
+    up, down : the addend is 1, or -1 (32 bits); otherwise it is the payload.
     """
 
     acquire: 1
@@ -102,7 +102,7 @@ class Decoder(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         m.d.comb += [self.control.wide.eq(self.wide), self.supported.eq(1)]
-        # With a timestamp 32 bits also clear bytes 4-7 (2.2, 16-byte structure).
+        # With a timestamp, a 32-bit operation also clears bytes 4 … 7 (2.2, 16-byte structure).
         structure = self.wide | self.timestamp
         with m.Switch(self.operation):
             with m.Case(SemOp.RELEASE):
@@ -177,9 +177,11 @@ class Prepared(data.Struct):
     clear : the high half becomes 0 if the operation passes.
     complement : complement of the comparison's second operand.
     lax : equal counts as greater.
-    top_one, top_zero : how the value's sign bit is compared if it is 1, and if it is 0.
-    always, if_zero, compare, invert : selects the bitwise result: always; if the low half of the
-        value is 0; if the value compares greater, or does not (`invert`).
+    top_one, top_zero : bit that replaces the value's sign bit in the comparison, if that is 1, and
+        if it is 0.
+    always, if_zero, compare : case in which the bitwise result is selected: always; if the low half
+        of the value is 0; if the value compares greater.
+    invert : with `compare`: if the value does not compare greater.
     pass_always : the operation passes, so it takes effect.
     pass_some : it passes if the bitwise result has a 1.
     pass_greater : it passes if the value compares greater.
@@ -285,8 +287,9 @@ class Preparer(wiring.Component):
                         m.d.comb += [ones.eq(0), zeros.eq(0)]
 
     def _compare(self, m: Module, payload: Signal, adds: Signal, sign: Signal) -> None:
-        """Operands of the comparison. A sum exceeds its width if the value is greater than the
-        complement of the payload; with a negative payload it stays at or above 0 then."""
+        """Operands of the comparison. For a counting semaphore, the value is compared with the
+        complement of the payload. If it is greater, a sum with a positive payload exceeds its
+        width, and a sum with a negative payload stays at or above 0."""
         c, p = self.control, self.prepared
         counted = self.counting & adds
         complement = Mux(adds, payload, ~payload)
@@ -341,18 +344,20 @@ class Preparer(wiring.Component):
 
 
 class Outcome(data.Struct):
-    """Result of the `Alu`, except for the last two gates, which follow a register.
+    """Result of the `Alu`, up to its last two gates. They are in the properties below, which are
+    used behind a register.
 
     Members
     -------
     combined : bitwise result.
     total : sum.
-    kept : the operation is refused and the low half stays 0.
-    clear : the high half of `combined` becomes 0, as an operation with `refuse_zero` is not
-        refused.
+    kept : an operation with `refuse_zero` is refused, so the low half stays 0.
+    clear : an operation with `refuse_zero` is not refused, so the high half of `combined` becomes
+        0.
     greater : the value compares greater.
-    choose, choose_compare, choose_less : selects `combined`: always; if the value compares greater
-        or, with `choose_less`, does not.
+    choose, choose_compare : case in which `combined` is the result: always; if the value compares
+        greater.
+    choose_less : with `choose_compare`: if the value does not compare greater.
     some : per half, `combined` has a 1.
     pass_beside, pass_some, pass_greater, pass_inverted : as in `Prepared`; `pass_beside` is
         `pass_always`, or an operation with `refuse_zero` is not refused.
@@ -376,7 +381,7 @@ class Outcome(data.Struct):
 
     @property
     def chosen(self) -> Value:
-        """Whether `combined` is the result; otherwise `total` is."""
+        """Whether the result is `combined`; otherwise it is `total`."""
         return self.choose | (self.choose_compare & (self.greater ^ self.choose_less))
 
     @property

@@ -32,9 +32,9 @@ class InMemorySemaphores(wiring.Component):
     becomes visible before the payload is written (spec 2.2). Accesses are single beats; only the
     bytes concerned are strobed.
 
-    Latency: two memory round trips for a reduction, one for the others, one more for a timestamp,
-    and 3 cycles between trips. Errors: BUS and FAULT as reported by memory. After an error nothing
-    more is written; only a timestamp may have been.
+    Latency: two memory round trips for a reduction, one for other operations, one more for a
+    timestamp, and 3 cycles between trips. Errors: BUS and FAULT, as reported by memory. After an
+    error, nothing more is written; a timestamp may have been written before.
 
     Members
     -------

@@ -11,17 +11,17 @@ from signalbox.hw.semaphore.alu import Alu, Bitwise, Control, Outcome, Prepared,
 __all__ = ["OnChipSemaphores", "ZeroPrediction", "on_chip_operation", "semaphore_write"]
 
 DISTRIBUTED_ROWS = 64
-"""Up to this number of slots the memories are distributed RAM, which is faster than block RAM."""
+"""Up to this number of slots, the memories are distributed RAM, which is faster than block RAM."""
 
 
 class ZeroPrediction(data.Struct):
-    """Operations that may set or clear a zero flag before the value is known.
+    """Operations that may set or clear a zero flag before the value is known. `replaces` counts for
+    all semaphores, the other members for counting semaphores only.
 
     Members
     -------
     replaces : the low half is replaced by that of the payload.
-    raises : 32-bit reduction INC, or IADD of a non-negative payload; only for counting semaphores,
-        like the members below.
+    raises : 32-bit reduction INC, or IADD of a non-negative payload.
     adds : 32-bit reduction IADD.
     steps_down : 32-bit reduction DEC.
     """
@@ -75,24 +75,24 @@ def semaphore_write(config: Config) -> data.StructLayout:
 
 class OnChipSemaphores(wiring.Component):
     """Operates on `config.semaphores` slots, one operation per cycle; each operation sees the
-    results of all earlier ones. The requester must insert a cycle between an operation that writes
-    a slot and the next on that slot.
+    results of all earlier ones. The requester must leave a cycle between an operation that writes a
+    slot and the next one on that slot.
 
     Stage 1, in the cycle of `operation`: read the slot, prepare the operation. Stage 2: execute.
     Stage 3: select the result and write it. A bypass forwards the result from stage 3 to an
     operation on the same slot in stage 1.
 
-    A zero flag is updated early, from stage 1, when the operation alone determines it: a release;
-    an increment, unless it is refused; a decrement, unless another operation on that semaphore is
-    in flight. Otherwise it is updated with the result in stage 3.
+    A zero flag is updated from stage 1 if the operation alone determines it, otherwise with the
+    result in stage 3. The former is so for a release; for an increment of a counting semaphore; and
+    for its decrement by one, unless an operation that writes the semaphore is in flight.
 
-    Reset does not clear memories: for `config.semaphores` + 2 cycles after it all slots are
-    cleared, one per cycle, and no operation may come.
+    Reset does not clear memories. For `config.semaphores` + 2 cycles after it, slots are cleared,
+    one per cycle, and no operation may come.
 
     Parameters
     ----------
     block : keep the values in block RAM, which is read one cycle earlier, at `peek`; by default if
-        there are many.
+        there are more than `DISTRIBUTED_ROWS`.
 
     Members
     -------
@@ -104,8 +104,8 @@ class OnChipSemaphores(wiring.Component):
     error : out, with `passed`: its `SemaphoreError`.
     value : out, 64 bits: the slot's new value, 3 cycles after `operation`.
     stamp : out, 64 bits: the slot's timestamp before the operation, 4 cycles after `operation`.
-    zero : out, per semaphore, the first `config.counters`: its low 32 bits are 0; 1 cycle after
-        `operation`, or 3.
+    zero : out, one bit for each of the first `config.counters` semaphores: its low 32 bits are 0; 1
+        cycle after `operation`, or 3.
     update : out, strobe, 1 cycle after `operation`: it wrote semaphore `index`, or was refused
         (COPY-12).
     written : out, strobe, only with `config.trace`; combinational, 1 cycle after `operation`:
@@ -132,7 +132,7 @@ class OnChipSemaphores(wiring.Component):
         self.block = config.semaphores > DISTRIBUTED_ROWS if block is None else block
         self._sweep = Signal(range(config.semaphores + 2), name="sweep")
         """Slot being cleared; goes two further, for the last writes to land."""
-        # Neither memory is transparent: the bypass below is explicit (page 70: known miscompiles).
+        # Neither memory has a transparent read port: the bypass below is explicit.
         attrs = {} if self.block else {"ram_style": "distributed"}
         # Rows for every index: reading past the end would be undefined in simulation.
         rows = 1 << config.semaphore_bits
@@ -218,14 +218,15 @@ class OnChipSemaphores(wiring.Component):
                 m.d.sync += self.clearing.eq(0)
 
     def _show_zero(self, m: Module, outcome: data.View, alu: Alu) -> None:
-        """Updates the zero flags and tracks whether semaphores are 1. For both results of the ALU,
-        this is known as early as the results, without the carries of the sum."""
+        """Updates the zero flags, and tracks whether semaphores are 1. Whether a result is 0 or 1
+        is known as early as the result itself, without the carries of the sum. Signals `_c` are for
+        the bitwise result, `_t` for the sum."""
         operation = self.operation
         sets, clears, steps = self._foresee(m)
         combined, differ = alu.outcome.combined[:32], (alu.value ^ alu.prepared.addend)[:32]
         either = (alu.value | alu.prepared.addend)[:32]
-        # A sum bit is 0 if its carry-in equals the XOR of its addend bits; the carry into the next
-        # bit is then their OR.
+        # A bit of the sum is 0 if its carry-in equals the XOR of the operands' bits; the carry into
+        # the next bit is then their OR.
         rest = differ[2:] == either[1:31]
         zero_c = Signal()
         zero_t = Signal()
@@ -252,9 +253,9 @@ class OnChipSemaphores(wiring.Component):
                 m.d.sync += zero.eq(is_zero)
 
     def _foresee(self, m: Module) -> tuple[Signal, Signal, Signal]:
-        """Effect of the operation in stage 1 on the zero flag, if it is known: sets it; clears it;
-        or, with no other operation in flight, sets it if the value is 0 or 1 and clears it
-        otherwise."""
+        """Effect of the operation in stage 1 on the zero flag, as far as it is known: sets it;
+        clears it; sets it if the value is 0 or 1, otherwise clears it. The third is known only if
+        no operation that writes the semaphore is in flight."""
         operation, kind = self.operation, self.operation.kind
         sets = Signal()
         clears = Signal()

@@ -26,13 +26,15 @@ __all__ = ["SemaphoreUnit"]
 
 
 def _taken(config: Config) -> data.StructLayout:
-    """Operation in the second stage. `client` is one-hot, 0 for the control port, which sets `cpu`
-    and reads or, with `cpu_write`, writes `word` of a slot.
+    """Operation in the second stage.
 
-    `supported`, `aligned`: rules of 2.2. `window`, all bits set: the address is in the on-chip
-    window. `known`: it is the start of a slot that was built; `exact`: `known` and `supported`.
-    `next`, `second`: same slot as the operation accepted one cycle, or two cycles before.
-    `counting`, `zero`, `minus`, `kind`: see `on_chip_operation`.
+    * `client`: requester, one-hot; 0 for the control port.
+    * `cpu`: an access by the control port to `word` of a slot; `cpu_write`: it writes.
+    * `supported`, `aligned`: the operation, or its address, is legal by 2.2.
+    * `window`: all bits are 1 if the address is in the on-chip window.
+    * `known`: the address is the start of a slot that was built. `exact`: `known` and `supported`.
+    * `next`, `second`: the slot is that of the operation accepted one cycle, or two cycles before.
+    * `counting`, `zero`, `minus`, `kind`: see `on_chip_operation`.
     """
     return data.StructLayout({
         "client": semaphore_clients(config),
@@ -63,8 +65,8 @@ def _place(config: Config) -> data.StructLayout:
 
 
 def _granted(grant: Value, offers: Sequence[data.View | Value]) -> Value:
-    """One-hot multiplexer, undefined without a grant. A multiplexer tree with one select bit per
-    node, as `grant` is late."""
+    """One-hot multiplexer, undefined without a grant: a tree with one select bit per node, as
+    `grant` comes late in the cycle."""
     if len(offers) == 1:
         return Value.cast(offers[0])
     half = 1 << (len(offers) - 1).bit_length() - 1
@@ -75,22 +77,26 @@ def _granted(grant: Value, offers: Sequence[data.View | Value]) -> Value:
 class SemaphoreUnit(wiring.Component):
     """Executes semaphore operations, each atomic with respect to all others (COPY-9).
 
-    Cycle 0: all requests are decoded and checked, and one of a client or of the control port is
-    accepted, round robin. One is accepted per cycle, with two exceptions: an operation directly
-    after one that writes the same slot is delayed by a cycle, in which nothing is accepted; and for
-    `config.semaphores` + 2 cycles after reset slots are cleared. Cycle 1: an on-chip operation is
-    prepared; an in-memory one enters the queue of the in-memory unit, which has room for one per
-    client. So slow memory never delays on-chip operations of others. Cycle 2: an on-chip operation
-    is executed.
+    One request of a client or of the control port is accepted per cycle, round robin, with two
+    exceptions. An operation directly after one that writes the same slot is delayed by a cycle, in
+    which nothing is accepted. For `config.semaphores` + 2 cycles after reset, slots are cleared and
+    nothing is accepted.
 
-    Latency, in cycles after a request was accepted: on chip `update` 2 and `response` 3; `zero` 2,
-    or 4 if it has to be computed: reductions of counting semaphores other than by one, reductions
-    of other semaphores, and a decrement within 2 cycles after another operation that writes the
-    same semaphore. The control port gets its response after 6; for memory see `InMemorySemaphores`.
+    * Cycle 0: all requests are decoded and checked, and one is accepted.
+    * Cycle 1: an on-chip operation is prepared. One in memory enters the queue of the in-memory
+      unit, which has room for one per client. So slow memory never delays on-chip operations of
+      other clients.
+    * Cycle 2: an on-chip operation is executed.
 
-    Errors, in this order: UNSUPPORTED; inside the window UNKNOWN, for an address that is not the
-    start of a slot that was built; outside ALIGNMENT; then UNDERFLOW and OVERFLOW on chip, BUS and
-    FAULT in memory (2.2, COPY-12).
+    Latency of an on-chip operation, in cycles after its acceptance: `update` 2, `response` 3, the
+    response to the control port 6. `zero` 2, or 4 if the result must be computed, which is so for
+    reductions of counting semaphores other than by one, reductions of other semaphores, and a
+    decrement within 2 cycles after another operation that writes the semaphore. Latency in memory:
+    see `InMemorySemaphores`.
+
+    Errors, in the order of precedence (2.2, COPY-12): UNSUPPORTED; UNKNOWN, for an address inside
+    the window that is not the start of a slot that was built; ALIGNMENT, outside the window; then
+    UNDERFLOW and OVERFLOW on chip, BUS and FAULT in memory.
 
     Members
     -------
@@ -101,7 +107,7 @@ class SemaphoreUnit(wiring.Component):
     window : in, slots as seen by the control port; address = slot * 4 + word, where words 0 and 1
         are the payload, 2 and 3 the timestamp, low half first. Slots that were not built read as 0.
     counting : in, 0 … `counters`: semaphores below this index are counting semaphores (COPY-12).
-    zero : out, per semaphore, the first `config.counters`: its low 32 bits are 0.
+    zero : out, one bit for each of the first `config.counters` semaphores: its low 32 bits are 0.
     update : out, strobe: an on-chip semaphore was written, by a client or the control port, or a
         counting one refused an operation (COPY-10, COPY-12).
     time : in, 64 bits: nanoseconds, for timestamps.
@@ -150,8 +156,9 @@ class SemaphoreUnit(wiring.Component):
     def _take_turns(
         self, m: Module, on_chip: OnChipSemaphores
     ) -> tuple[data.View, Signal, data.View]:
-        """Accepts one operation; returns its register, a strobe that it proceeds, and its location
-        in memory. An operation directly after one that writes the same slot waits for a cycle."""
+        """Accepts one operation per cycle. Returns its register, a strobe with which it proceeds,
+        and its location in memory. An operation directly after one that writes the same slot waits
+        for a cycle."""
         taken = Signal(_taken(self.config))
         goes = Signal()
         waits = Signal()
@@ -180,7 +187,7 @@ class SemaphoreUnit(wiring.Component):
             clash.eq(turns.requests.any() & chosen.next & effective & ~taken.control.acquire),
             on_chip.peek.eq(Mux(waits, taken.slot, chosen.slot)),
         ]
-        # `slot` goes far from `chosen`, so it has a multiplexer of its own.
+        # The register of `slot` is far from `chosen`, so it has a multiplexer of its own.
         slot = _granted(payload_turns.grant, [offer.slot for offer in offers])
         with m.If(accepts):
             m.d.sync += [taken.eq(chosen), taken.slot.eq(slot)]
@@ -193,8 +200,8 @@ class SemaphoreUnit(wiring.Component):
         return taken, goes, self._place(m, taken, accepts)
 
     def _place(self, m: Module, taken: data.View, accepts: Value) -> data.View:
-        """Location in memory of the operation in `taken`. Selected here rather than with the late
-        grants."""
+        """Location in memory of the operation in `taken`. Selected in its cycle rather than with
+        the grants, which come late."""
         places = []
         for number, client in enumerate(self.client):
             place = Signal(_place(self.config), name=f"place_{number}")

@@ -22,28 +22,30 @@ class AccessControl(wiring.Component):
     """Performs one access, or one CLEAR_FAULTED, at a time. Owns the access and, per channel,
     CONTROL.ENABLE.
 
-    The views of its channel (`is_enabled`, `is_halted`, `is_idle`) are valid from the third cycle
-    of `channel` on, `error` from the fourth; `value` and `clears` in the fifth.
+    Inputs that depend on `channel` are valid from a fixed cycle of `channel` on: `is_enabled`,
+    `is_halted` and `is_idle` from the third, `error` from the fourth, `value` and `clears` in the
+    fifth.
 
     Members
     -------
-    port : in, the control port; it writes only writable registers. A read is answered 5 cycles
-        after its acceptance, a write one cycle later; a start also waits for `is_idle` and `edit`,
-        a clear for `edit` and `recording`.
-    resume : in, strobe: CLEAR_FAULTED for channel `target`. Pending ones and accesses take
-        turns, so neither holds the other back.
+    port : in, the control port, which writes only writable registers. Latency from acceptance to
+        response: 5 cycles for a read, 6 for a write. A start also waits for `is_idle` and `edit`, a
+        clear for `edit` and `recording`.
+    resume : in, strobe: CLEAR_FAULTED for channel `target`. Pending CLEAR_FAULTED and accesses
+        alternate, so neither starves the other.
     channel : out, `channel_bits` bits: channel of the access.
     word : out, 6 bits: its register.
     data : out, 32 bits: value to be written.
     value : in, 32 bits: data of the read.
-    clears : in, the write clears the error.
+    clears : in, the write in progress clears the error.
     is_enabled, is_halted : in, state of the channel.
     is_idle : in, the channel has neither an outstanding operation nor a failure without a record.
     error : in, its error record.
     recording : in, an error is being recorded, of any channel.
     enabled : out, per channel: CONTROL.ENABLE.
     store : out, strobe: a setting is written.
-    rewrite_method, rewrite_data : out, METHOD0, DATA0 is written; repeated while `recording`.
+    rewrite_method, rewrite_data : out, METHOD0 or DATA0 is written; held to the first cycle without
+        `recording`.
     restart : out, stream: empty the ring of `channel`.
     edit : out, stream: change the context of `channel`.
     hold : out, no failure may be taken in this cycle.
@@ -177,14 +179,15 @@ class AccessControl(wiring.Component):
         with m.State("RESET"):
             m.d.comb += [self.edit.valid.eq(1), self.edit.payload.reset.eq(1)]
             with m.If(self.edit.ready):
-                # An earlier refused method is dropped; a late failure is not: its record is shown
-                # in this cycle at the latest, so RESTART must not get shorter.
+                # Drops the record of a refused method, but not of a copy or task that failed while
+                # the start waited. Such a record is shown in this cycle at the latest; a shorter
+                # RESTART would break this.
                 m.d.comb += [self.started.eq(1), self.cleared.eq(~self.error.why.asynchronous)]
                 m.d.sync += self.enabled.bit_select(self.channel, 1).eq(1)
                 m.next = "RESPOND"
 
     def _clear(self, m: Module) -> None:
-        """Resume the channel, then clear its error; a start clears its errors first."""
+        """Resume the channel, then clear its error. A start first clears all errors."""
         with m.State("RESUME"):
             m.d.comb += self.edit.valid.eq(1)
             with m.If(self.edit.ready):

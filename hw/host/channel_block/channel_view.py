@@ -29,7 +29,7 @@ _WORDS = data.StructLayout({
 
 
 class StatusPort(wiring.Signature):
-    """State of the channels outside the channel registers.
+    """State of the channels in other units, for the channel registers.
 
     Members
     -------

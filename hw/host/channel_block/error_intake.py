@@ -29,12 +29,12 @@ class ErrorIntake(wiring.Component):
     failed : in, a copy has failed; until `failed_taken`.
     failed_taken : out, accepts `failed`, when neither another error is in progress nor `hold`.
     task_failed : in, a task has failed; until `task_failed_taken`.
-    task_failed_taken : out, accepts `task_failed`, likewise, and when there is no `failed`.
+    task_failed_taken : out, accepts `task_failed`, on the same conditions and without `failed`.
     hold : in, no failure is taken in this cycle.
     taken : out, per source, strobe: its error is taken.
     rows : in, per source, the row of its error, in the same cycle.
     noted : out, strobe: the record, one cycle after its error was taken.
-    recording : out, `refused` or `noted`: the rows of errors change.
+    recording : out, `refused` or `noted`: an error is on its way to its row.
     """
 
     def __init__(self, config: Config) -> None:
@@ -57,7 +57,7 @@ class ErrorIntake(wiring.Component):
         sources = (self.refused, self.failed, self.task_failed)
         accepted = (self.refused.valid, self.failed_taken, self.task_failed_taken)
         m.d.comb += [
-            # The row of an error depends on the previous one.
+            # The choice of a row depends on the previous error, which must be in its row first.
             self.recording.eq(self.refused.valid | noted.valid),
             free.eq(~self.recording & ~self.hold),
             self.failed_taken.eq(free & self.failed.valid),

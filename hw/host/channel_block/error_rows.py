@@ -13,9 +13,9 @@ __all__ = ["ErrorRows"]
 
 
 class ErrorRows(wiring.Component):
-    """Assigns rows to errors. The first error of a channel is shown until it is cleared; the next
-    failed copy or task has its record behind it. Failures beyond these only show as `more` of the
-    second record.
+    """Assigns rows to errors. The first error of a channel is shown until it is cleared. The next
+    failed copy or task gets the other row, and is shown after that clear. Further failures have no
+    record; they only set `more` of the second one.
 
     Owns, per channel, which rows are in use, and which one is shown.
 
@@ -29,9 +29,8 @@ class ErrorRows(wiring.Component):
     all : in, with `cleared`: both errors are cleared.
     follows : out, combinational, for `cleared`: another error will be shown.
     shown : out, per channel, a record is shown.
-    second : out, one cycle after `channel`: number of its row that is shown.
-    more : out, one cycle after `channel`: another copy or task of it has failed since the error
-        shown.
+    second : out, one cycle after `channel`: number of the row shown, 0 or 1.
+    more : out, one cycle after `channel`: another copy or task has failed since the error shown.
     """
 
     def __init__(self, config: Config) -> None:

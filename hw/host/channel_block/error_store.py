@@ -20,7 +20,7 @@ class ErrorStore(wiring.Component):
     -------
     noted : in, strobe: an error is recorded, if its row is valid.
     channel : in, `channel_bits` bits: channel of the access.
-    second : in, one cycle after `channel`: number of its row that is shown.
+    second : in, one cycle after `channel`: number of the row shown, 0 or 1.
     rewrite_method, rewrite_data : in, strobe: METHOD0, DATA0 of the row shown becomes `value`; has
         no effect with `noted`.
     value : in, 32 bits: value to be written.

@@ -10,8 +10,8 @@ from signalbox.hw.records.channel import channel_event
 __all__ = ["error_contents", "error_record", "error_row"]
 
 error_row = data.StructLayout({"valid": 1, "second": 1, "pending": 1, "full": 1})
-"""Place of an error record, if it gets one (`valid`): the first or the `second` row of its channel.
-The channel already has one record (`pending`) or two (`full`)."""
+"""Place of an error record: the first or the `second` row of its channel. `valid`: it gets a row.
+`pending`: the channel already has a record; `full`: it already has two."""
 
 error_contents = data.StructLayout({
     "why": data.StructLayout({
@@ -23,8 +23,11 @@ error_contents = data.StructLayout({
     "head": data.StructLayout({"address": 12, "subchannel": 3, "valid": 1}),
     "data": 32,
 })
-"""Contents of an error record, one member per RAM: cause, and whether a copy or task failed
-(`asynchronous`); offending method, and whether it is held (`valid`); its data."""
+"""Contents of an error record, one member per RAM.
+
+`why`: cause, check of a task's record, and address; `asynchronous`: a copy or task has failed.
+`head`: the offending method; `valid`: it is held. `data`: its data.
+"""
 
 
 def error_record(config: Config) -> data.StructLayout:

@@ -112,7 +112,7 @@ class EventCount(wiring.Component):
         ]
         m.d.sync += [
             looking.eq(event),
-            # The event before the previous one is being counted; it may have been the first.
+            # `adding` is written in this cycle; after that, the channel is no longer blank.
             first.eq(
                 tally.blank.bit_select(event.channel, 1)
                 & ~(adding.valid & (adding.channel == event.channel))
@@ -125,8 +125,8 @@ class EventCount(wiring.Component):
 
 
 class Tallies(wiring.Component):
-    """Counts and the last reference of each channel, all 0 from a start on. Each is owned by a part
-    of its own.
+    """Counts and the last reference of each channel, all cleared by a start. Each has a part of its
+    own, which owns it.
 
     Members
     -------

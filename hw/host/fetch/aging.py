@@ -38,6 +38,7 @@ class Aging:
         return stamp[-_ERA_BITS:] == self._stale
 
     def keep(self, m: Module, stamp: Value) -> None:
-        """Check a register in every cycle; later assignments in the same cycle win."""
+        """Replaces the stamp in a register as soon as it is stale. Later assignments to the
+        register in the same cycle win."""
         with m.If(self.stale(stamp)):
             m.d.sync += stamp.eq(self.floor)

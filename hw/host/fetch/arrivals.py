@@ -38,10 +38,9 @@ class Announcements(wiring.Signature):
 class Arrivals(wiring.Component):
     """Tracks, per channel, the doorbells that announced its ring entries.
 
-    A record: entries up to `put` were received at `stamp`. The oldest record's stamp is the
-    channel's. The record is removed when its last entry is finished; the next one counts two cycles
-    later. When a channel's last record is removed, the channel keeps the stamp, which is that of
-    its last command.
+    A record says that entries up to `put` were received at `stamp`. The stamp of a channel is that
+    of its oldest record. A record is removed when its last entry is finished; the stamp of the next
+    one counts two cycles later. A channel without records keeps the stamp of its last command.
 
     Old stamps are moved forward (`hw.host.fetch.aging`): stamps of the channels in every cycle,
     stamps of the records behind them one per cycle.
@@ -82,8 +81,8 @@ class Arrivals(wiring.Component):
         return m
 
     def _storage(self, m: Module) -> None:
-        """Records behind the heads: `put` and stamp in two RAMs. A fifth doorbell extends the
-        fourth record: later `put`, same stamp."""
+        """Records behind the heads: `put` and stamp in two RAMs. A fifth doorbell joins the fourth
+        record: it replaces `put` and leaves the stamp."""
         bits = self._config.channel_bits
         rows = RECORDS << bits
         m.submodules.puts = puts = Memory(shape=INDEX_BITS, depth=rows, init=[])
@@ -96,8 +95,8 @@ class Arrivals(wiring.Component):
 
         finished, arriving = self.entries.finished.channel, self.doorbells.announce.channel
         count, full = self._counts[arriving], Signal()
-        # One cycle later: the announcement, one-hot, and the slot of its record. The slot does not
-        # depend on the head record ending meanwhile.
+        # One cycle later: channel of the announcement, one-hot (`_arrived`); the announcement
+        # (`_late`); the slot of its record, which the end of the head record does not change.
         self._arrived = Signal(self._config.channels)
         self._late = Signal.like(self.doorbells.announce)
         self._slot = Signal(range(RECORDS))
@@ -118,8 +117,8 @@ class Arrivals(wiring.Component):
         self._age(m, rows, put_write.addr)
 
     def _age(self, m: Module, rows: int, record: Value) -> None:
-        """Check one row per cycle, and rewrite it in the next if it is stale; a row is checked
-        again if a record is written in that cycle."""
+        """Checks one row per cycle, and rewrites it in the next cycle if it is stale. If a record
+        is written in that cycle, the row is checked again."""
         row = Signal(range(rows))
         looked = Signal(range(rows))
         valid = Signal()

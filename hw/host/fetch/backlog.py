@@ -30,11 +30,13 @@ def _at(event: data.View, channel: int) -> Value:
 
 
 class Backlog(wiring.Component):
-    """Flags and counters of every channel. A channel requests a visit when its state changes.
+    """Flags and counters of the fetch work of every channel. A channel requests a visit of the
+    fetch unit when its state changes.
 
     Members
     -------
-    enabled : in, per channel, doorbells count and steps may be taken.
+    enabled : in, per channel: CONTROL.ENABLE. Doorbells of a disabled channel are dropped, and it
+        takes no steps.
     clear : in, strobe: `channel` starts; it is not being visited.
     doorbell : in, stream of rung channels; always ready.
     now : out, `STAMP_BITS` bits: count of doorbells.
@@ -46,18 +48,20 @@ class Backlog(wiring.Component):
     dropping : in, per channel, the rest of a bad segment is being dropped.
     unwritten : in, strobe: a write to USERD has failed.
     visited : in, per channel, one-hot: the channel of `can`, `stamp` and `step`.
-    can : out, combinational, conditions of the visited channel: a failed write to `report`, a
-        GP_PUT to `accept`, a GP_PUT to `ask` for, an entry to `open`, space to `claim` for another
-        entry, `room` for a burst; `sync`: everything fetched was executed; `drop`: `dropping`;
-        `rest`: `resting`. Up to date two cycles after a step.
+    can : out, combinational, conditions of the visited channel, up to date two cycles after a step.
+        `report`: a failed write is to be reported. `accept`: a GP_PUT has arrived. `ask`: a
+        doorbell has announced a GP_PUT. `open`: an entry has arrived. `claim`: there is space for
+        another entry. `room`: there is space for a burst. `sync`: everything fetched was executed.
+        `drop`, `rest`: the channel is `dropping`, or `resting`.
     stamp : out, `STAMP_BITS` bits, combinational: stamp of the doorbell that announced the GP_PUT
         last asked for.
-    step : in, strobes: the visit has `seen` the conditions in `can`, is `over`, requests another
-        visit (`again`); and steps taken, named as in `can`, or `reserve`: space for `beats` beats.
+    step : in, strobes. `seen`: the visit samples `can`. `over`: it ends. `again`: it requests
+        another visit. `report`, `accept`, `ask`, `open`, `claim`: it takes the step of this name in
+        `can`. `reserve`: it takes space for `beats` beats in the prefetch buffer.
     wanting : out, per channel, requests a visit.
     resting : out, per channel, no outstanding reads; up to date two cycles after a step.
-    busy : out, per channel, fetch work pending, in flight or waiting in the prefetch buffer;
-        without gaps.
+    busy : out, per channel, fetch work is pending, in flight or waiting in the prefetch buffer; 1
+        without gaps until all of it is done.
     """
 
     def __init__(self, config: Config, burst: int) -> None:
@@ -89,7 +93,7 @@ class Backlog(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         self._aging = Aging(m, self.now)
-        # Strobes delayed by one cycle, as they are late; one-hot.
+        # Strobes of the previous cycle, one-hot, as they come late in their cycle.
         mask = range(self._config.channels)
         self._popped = Signal(len(mask))
         self._answered = Signal(len(mask))
@@ -182,7 +186,7 @@ class Backlog(wiring.Component):
             m.d.sync += [credits.eq(0), claimed.eq(0), arrived.eq(0)]
 
     def _news(self, m: Module, channel: int) -> None:
-        """An event after a visit has sampled the channel's flags counts for the next visit."""
+        """Requests of visits. An event after a visit has sampled `can` requests another one."""
         flags, credits = self._flags, self._credits[channel]
         work, looked = flags["work"][channel], flags["looked"][channel]
         room, quiet = flags["room"][channel], flags["quiet"][channel]
@@ -203,7 +207,7 @@ class Backlog(wiring.Component):
         m.d.sync += rare.eq(
             self._rang(channel)
             | _at(self.unwritten, channel)
-            # The last response ends the dropping.
+            # Once no read is outstanding, the bad segment can be closed.
             | (self._answered[channel] & self.dropping[channel])
             | (self.enabled[channel] & ~was_enabled)
             | (quiet & ~was_quiet)

@@ -78,9 +78,9 @@ class FetchUnit(wiring.Component):
     -------
     control : in, writes of channel registers (GP_BASE, USERD, CONFIG.ASID); enabled channels, which
         may fetch.
-    restart : in, stream: `channel` starts with an empty ring; accepted once its reads have
-        returned.
-    start : out, starts of channels, with each `restart`.
+    restart : in, stream: `channel` starts with an empty ring; accepted once its outstanding reads
+        are complete.
+    start : out, starts of channels, in the cycle in which `restart` is accepted.
     doorbell : in, stream: `channel` has a new GP_PUT in USERD.
     doorbells : out, accepted entries, and the stamp of their doorbell.
     state : in, `drained`: everything fetched was executed (SYNC = WAIT, 1.1).
@@ -257,7 +257,7 @@ class FetchUnit(wiring.Component):
             self._begun.eq(0),
             was_begun.eq(self._begun),
             self.doorbells.announce.valid.eq(0),
-            # One more than counted: the last visit's order may not be in the FIFO yet.
+            # The order of the last visit may not be counted in `level` yet.
             self._room.eq(self._orders.level < OUTSTANDING - 1),
         ]
         self._steps(m)
@@ -335,11 +335,11 @@ class FetchUnit(wiring.Component):
         later = ~report & ~can.accept & ~can.ask
         fetch = later & can.room & ~can.drop
         opens = fetch & ~state.open & can.open & (~entry.sync_wait | can.sync)
-        # The end of a bad segment is not in flight: no read is outstanding, and the segment is
-        # still being dropped.
+        # Closes a bad segment with a mark if its last beat was never requested: no read is
+        # outstanding, and the segment is still being dropped.
         closes = later & can.room & can.drop & can.rest & state.open
         m.d.sync += [
-            # JUDGE decides whether it is opened or skipped.
+            # JUDGE decides whether the entry is opened or skipped.
             do.open.eq(0),
             do.skip.eq(0),
             do.report.eq(report),
@@ -400,7 +400,7 @@ class FetchUnit(wiring.Component):
         ]
 
     def _steps(self, m: Module) -> None:
-        """Steps as reported to the channel flags: in their first cycle."""
+        """Reports the step to the backlog, in the first cycle of ACT."""
         do, step, begun, cut = self._do, self._backlog.step, self._begun, self._cut_off
         marks = Cat(do[name] for name in _MARKS).any()
         m.d.comb += [
@@ -462,7 +462,7 @@ class FetchUnit(wiring.Component):
         ]
 
     def _ask(self, m: Module, order: data.View) -> None:
-        """The read and its order; or a mark behind all earlier reads."""
+        """Describes the read and its order, or the order of a mark, which follows all reads."""
         do, plan, state = self._do, self._plan, self._load.data
         request = self.read.request.payload
         userd = Cat(C(Userd.GP_PUT.value, 9), self._userd[0].data[9:], self._userd[1].data[:8])

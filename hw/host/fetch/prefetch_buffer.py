@@ -45,17 +45,18 @@ class FetchedBeats(wiring.Signature):
 class PrefetchBuffer(wiring.Component):
     """Fetched beats not yet taken, in order per channel.
 
-    A register precedes the RAM; as the RAM's output is late, another register follows, the head.
-    The RAM's output is the beat behind the head. So the head is offered in the cycle after
-    `served.active` rises, and successive beats of a channel every cycle; a beat written into an
-    empty FIFO is offered four cycles after its fill. `fill` is always accepted; the fetch unit
-    reserves space beforehand.
+    The oldest beat of a channel is offered in the cycle after `served.active` rises, and then one
+    beat per cycle. A beat filled into an empty FIFO is offered four cycles later. `fill` is always
+    accepted: the fetch unit reserves space beforehand.
+
+    There is a register before the RAM and, as the RAM's output is slow, another one behind it, the
+    head. The RAM's output is the beat behind the head.
 
     Members
     -------
     beats : in, the fetch unit.
     start : in, starts of channels. All beats of the channel are dropped.
-    served : in, the channel of the head, `select`, is stable from the cycle before `active` on.
+    served : in, the served channel; `select` is stable from the cycle before `active` on.
     head : in, the method pipeline.
     fetched : out, channels that have beats (`occupied`).
     """

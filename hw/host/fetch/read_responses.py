@@ -25,8 +25,12 @@ class Read(enum.Enum, shape=2):
 
 
 def read_order(config: Config) -> data.StructLayout:
-    """An outstanding read of `beats` + 1 beats (`single`: of one). `offset`: wanted dword of its
-    first beat; `last`: last dword of its last beat; `first`, `end`, `get` as in `prefetch_beat`."""
+    """An outstanding read.
+
+    `beats`: number of its beats, minus 1; `single`: it has one beat. `offset`: first wanted dword,
+    in its first beat; `last`: last wanted dword, in its last beat. `first`, `end`, `get`, `cause`:
+    as in `prefetch_beat`.
+    """
     return data.StructLayout({
         "kind": Read,
         "channel": config.channel_bits,
@@ -53,8 +57,10 @@ class ReadResponses(wiring.Component):
     clear : in, strobe: the channel starts; it has no outstanding reads.
     beat : in, stream of read data from memory.
     fill : out, strobe: a beat for the prefetch buffer.
-    put : out, strobe: GP_PUT of `channel`, or the cause of its absence; one cycle later.
-    entry : out, strobe: a ring entry of `channel`, or the cause of its absence; one cycle later.
+    put : out, strobe, one cycle after its beat: GP_PUT of `channel`, or `cause` if it could not be
+        read.
+    entry : out, strobe, one cycle after its beat: a ring entry of `channel`, or `cause` if it could
+        not be read.
     answered : out, strobe: a read of `channel` is complete.
     dropping : out, per channel, from a bad beat to the end of its segment.
     """
@@ -81,7 +87,8 @@ class ReadResponses(wiring.Component):
         failed = Signal()
         final = Signal()
         dropped = Signal()
-        # Registered: the beat is not the first of its read; if so, it is the last.
+        # Registered. `later`: the beat is not the first of its read. `last`: with `later`, it is
+        # the last.
         later = Signal()
         last = Signal()
 
@@ -127,7 +134,7 @@ class ReadResponses(wiring.Component):
         m.d.sync += event.valid.eq(self.beat.valid)
 
     def _burst(self, m: Module, beat, sent, final, failed, done) -> None:
-        """`failed`: memory has sent its last beat, but beats are still owed."""
+        """`failed`: memory has ended the burst early; empty beats replace the missing ones."""
         moved = Signal()
         m.d.comb += [
             self.beat.ready.eq(~failed),
@@ -153,7 +160,7 @@ class ReadResponses(wiring.Component):
             change.channel.eq(order.channel),
             change.drop.eq(~ends),
         ]
-        # The flags are a cycle too late for the next beat.
+        # The flags change one cycle too late for the next beat, so the change is forwarded.
         changed = change.valid & (change.channel == order.channel)
         for channel, dropping in enumerate(self.dropping):
             with m.If(change.valid & (change.channel == channel)):

@@ -14,14 +14,15 @@ __all__ = ["AcquireDeadlines"]
 
 
 class AcquireDeadlines(wiring.Component):
-    """Times of an acquire that fails in this cycle. Sums and comparison are one cycle old: sums are
-    valid from the first cycle of a service on, the comparison from the second.
+    """Times of the held acquire, in case it fails in this cycle. All are computed from the time of
+    the previous cycle. `retry` and `timeout` are valid from the first cycle of a service on, `late`
+    from the second.
 
     Members
     -------
     setting : in, writes of channel registers, see `setting_event`.
-    select : in, `channel_bits` bits: number of the channel that is served in the next cycle, or
-        still served.
+    select : in, `channel_bits` bits: number of the served channel, or of the one that would be
+        served next, see `Service`.
     time : in, `present_time`.
     load : in, strobe: `state` is loaded.
     state : in, `acquire_state` of the served channel.
@@ -29,7 +30,7 @@ class AcquireDeadlines(wiring.Component):
     timeout : out, 32 bits: present time plus the time-out, in units of 1,024 ns.
     timed : out, the channel's acquires time out.
     late : out, the acquire has failed before and is past its deadline.
-    unsettled : out, `late` is not known yet.
+    unsettled : out, the acquire has failed before, and `late` is not valid yet.
     """
 
     def __init__(self, config: Config) -> None:

@@ -14,7 +14,8 @@ __all__ = ["AcquirePeriods"]
 
 
 class AcquirePeriods(wiring.Component):
-    """Shifts mantissa by exponent when ACQUIRE is written, not when an acquire fails.
+    """Stores the retry period and the time-out of every channel. The mantissa is shifted when
+    ACQUIRE is written, not when an acquire fails.
 
     Members
     -------

@@ -12,8 +12,8 @@ __all__ = ["ChannelRights", "channel_rights"]
 
 
 def channel_rights(config: Config) -> data.StructLayout:
-    """Fields of CONFIG. `privileged`: AUTH_LEVEL. `early_waits`: an acquire need not wait for an
-    engine (COPY-13)."""
+    """Fields of CONFIG. `privileged`: AUTH_LEVEL. `early_waits`: acquires other than `== 0` of
+    counting semaphores need not wait for an engine (COPY-13)."""
     return data.StructLayout({
         "asid": config.asid_bits,
         "context": 4,

@@ -1,4 +1,5 @@
-"""Decoder of control methods: all but settings, semaphore operations and copies; and errors."""
+"""Decoder of control methods: those other than settings, semaphore operations and copies. Errors of
+headers and fetches are decoded here, too."""
 
 from amaranth.hdl import Module, Value
 from amaranth.lib import data, enum, wiring
@@ -70,9 +71,14 @@ INVALIDATIONS = (MemOp.MMU_TLB_INVALIDATE, MemOp.MMU_TLB_INVALIDATE_TARGETED)
 
 
 class Action(enum.Enum, shape=4):
-    """Action of a method. `BARRIER`: none, but after the channel's copies. `INVALIDATE`:
-    invalidation of translations, after the copies. `SET`, `IGNORE`, `COMPUTE`: compute methods that
-    set state of the engine; that concern state it lacks; that the engine executes."""
+    """Action of a method.
+
+    * `BARRIER`: nothing but to wait for the channel's copies and tasks.
+    * `INVALIDATE`: invalidation of translations, after the channel's copies.
+    * `SET`: compute method that sets state of the engine.
+    * `IGNORE`: compute method for state that the engine lacks.
+    * `COMPUTE`: compute method that the engine executes.
+    """
 
     REFUSE = 0
     NOTHING = 1
@@ -96,8 +102,8 @@ verdict = data.StructLayout({
     "inline": 1,
     "loads": 1,
 })
-"""Action of a method; for REFUSE its cause, for BIND the object. `idle`: wait for the channel's
-tasks. `inline`: the method changes the channel's inline transfer; `loads`: it is
+"""Action of a method. `cause`: for REFUSE. `object`: for BIND. `idle`: the action first waits for
+the channel's tasks. `inline`: the method changes the channel's inline transfer. `loads`: it is
 LOAD_INLINE_DATA."""
 
 
@@ -192,7 +198,7 @@ class ControlDecoder(wiring.Component):
             self._refuse(m, Cause.INLINE_ORDER)
 
     def _execute(self, m: Module) -> None:
-        """Executed by the engine, or refused by it."""
+        """Has the engine execute the method, or refuses it if the engine has."""
         self._do(m, Action.COMPUTE)
         with m.If(self.uncomputed):
             self._refuse(m, self.why.cause)

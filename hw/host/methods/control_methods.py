@@ -1,8 +1,9 @@
-"""Control methods: all but settings, semaphore operations and copies; and errors (HOST-3, HOST-8).
+"""Control methods: those other than settings, semaphore operations and copies (HOST-3, HOST-8).
+Errors of headers and fetches are refused here, too.
 
-They take one cycle more than others: the action is determined in one cycle and performed in the
-next. Dwords of an inline transfer (HOST-14) are settings, except the last one of each part (`room`
-is 0): the engine executes that one, and writes the part.
+A control method takes one cycle more than others: its action is determined in one cycle and
+performed in the next. Dwords of an inline transfer (HOST-14) are settings, except the last dword of
+each part (`room` is 0): with that one, the engine writes the part.
 """
 
 from functools import reduce
@@ -50,7 +51,7 @@ class ControlMethods(wiring.Component):
     settings : in, `method_settings` of the channel.
     rights : in, `channel_rights` of the channel.
     known : in, see `ServedChannel`.
-    all_idle : in, no copy, task or change of a semaphore in memory is outstanding.
+    all_idle : in, no copy, task or change of a semaphore in memory is outstanding, in any channel.
     reference : out, REF.
     barrier : out, WFI of scope ALL.
     invalidation : out, invalidations.
@@ -198,7 +199,8 @@ class ControlMethods(wiring.Component):
         ]
 
     def _ask(self, m: Module) -> None:
-        """Requests of a method that waits for another unit; they end with it."""
+        """Requests to the unit for which a method waits. A request is dropped when its method is
+        complete or replaced, or its channel starts."""
         service, method = self.service, self.service.step.method
         waits = {
             Action.IDLE: self.barrier,
@@ -244,7 +246,7 @@ class ControlMethods(wiring.Component):
             m.d.sync += self.referred.eq(0)
 
     def _follow_inline(self, m: Module) -> None:
-        """The inline transfer: the engine's last answer, less the dwords handed over since."""
+        """Updates the inline transfer: the engine's last answer, less the dwords set since."""
         out, found, service = self.outcome, self._found, self.service
         inline, result = self.inline, self.compute.why.inline
         with m.If(found.inline & out.done & (found.action == Action.SET)):

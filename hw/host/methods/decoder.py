@@ -1,13 +1,13 @@
 """Method decoder: one dword in, at most one method out (HOST-2, spec 1.2).
 
-In two parts: `HeaderCheck`, when a dword is fetched, checks it as if it were a header; `Decoder`
-does the rest when it is taken.
+Two parts: `HeaderCheck` checks every fetched dword as if it were a header; `Decoder` does the rest
+when the dword is taken.
 
-While the sub-device mask leaves out device 0, the only one, methods are ignored without an error
-(HOST-18): as in the public description of SUBDEVICE_STATUS, they are neither generated nor executed
-by the host, so host methods and SET_OBJECT are ignored like those of engines. Data dwords of their
-groups are consumed. Control entries (the masks, END_PB_SEGMENT, NOP) still work, and illegal
-headers are still errors, as their length is unknown.
+While the sub-device mask leaves out device 0, the only device, all methods are ignored without an
+error (HOST-18), host methods and SET_OBJECT included: by the public description of
+SUBDEVICE_STATUS, the host neither generates nor executes them. The data dwords of their groups are
+consumed. Control entries (the masks, END_PB_SEGMENT, NOP) still work. An illegal header is still an
+error, as the length of its group is unknown.
 """
 
 from functools import reduce
@@ -118,7 +118,7 @@ _CAUSES = {
 
 
 class HeaderCheck(wiring.Component):
-    """Refusal of a dword when taken as a header.
+    """Checks a dword as a method header.
 
     Members
     -------
@@ -165,7 +165,7 @@ class Decoder(wiring.Component):
     -------
     group : in, the open method group, a `GroupState`.
     dword : in, pushbuffer dword, 32 bits.
-    refusal : in, its `Refusal` as a header.
+    refusal : in, the `Refusal` of the dword as a header.
     next_group : out, the `GroupState` after the dword; combinational.
     step : out, a `Step`: the method completed by the dword, if any; combinational.
     """

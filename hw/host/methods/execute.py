@@ -126,7 +126,7 @@ class Execute(wiring.Component):
         return m
 
     def _look(self, m: Module) -> None:
-        """State of the served channel outside."""
+        """State of the served channel in other units."""
         status, rights, service = self._status, self._rights, self.service
         connect(m, flipped(self.engines), status.engines)
         m.d.comb += [
@@ -183,7 +183,7 @@ class Execute(wiring.Component):
             self.reports.acquire.eq(decided),
             self.group.failed.valid.eq(decided.valid & ~decided.passed),
             self.group.failed.channel.eq(decided.channel),
-            # The bit is in the same place of both semaphore methods.
+            # ACQUIRE_SWITCH_TSG is the same bit in both semaphore methods.
             self.group.failed.yields.eq(method.acquire_switch),
         ]
 

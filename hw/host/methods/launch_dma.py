@@ -19,11 +19,11 @@ __all__ = ["LaunchDma"]
 
 
 class LaunchDma(wiring.Component):
-    """Decides in one cycle, and owns no state.
+    """Decides about LAUNCH_DMA in one cycle. Owns no state.
 
-    A copy starts when its acquire group holds and an engine can take it; a pipelined one without an
-    interrupt also behind a running copy of the channel, while that engine's queue has room and the
-    slice lasts.
+    A copy starts when its acquire group holds and an engine can take it. A pipelined copy without
+    an interrupt can also start behind a running copy of the channel, while that engine's queue has
+    room and the slice lasts.
 
     Members
     -------
@@ -58,7 +58,7 @@ class LaunchDma(wiring.Component):
         out, run, known = self.outcome, self.run, self.known
         copying, working = known.copying, known.tasks
         wrong = self._refuse(m, launch)
-        # A copy has ended in this cycle: wait one more for the present state.
+        # The channel's last copy has ended in this cycle; `known` shows that one cycle later.
         ended = copying & ~self.now.copying
         behind = (launch.transfer == LaunchTransfer.PIPELINED) & (launch.interrupt == 0)
         follows = behind & ~self.spent
@@ -88,8 +88,8 @@ class LaunchDma(wiring.Component):
         return m
 
     def _refuse(self, m: Module, launch: data.View) -> Signal:
-        """Whether the copy is refused: mode not modelled, physical addresses without privilege, no
-        bytes, or a component without source. Drives the cause."""
+        """Whether the copy is refused: a mode that is not modelled, physical addresses without
+        privilege, a component without a source, or no bytes. Drives the cause."""
         copy, traits, wrong = self.settings.copy, self.service.step.traits, Signal()
         bad = Signal()
         barred = Signal()

@@ -17,12 +17,12 @@ _KEPT = data.StructLayout({"slot": 12, "operation": SemOp, "wide": 1, "payload":
 
 
 class OnChipRequests(wiring.Component):
-    """One operation at a time; the response comes three cycles after `ask`.
+    """Requests one operation at a time; the response comes three cycles after `ask`.
 
-    A failed acquire is requested again, from its stored request, while its channel is only being
-    selected, two cycles before it runs. The channel claims the response if its context arrives in
-    the next cycle and the acquire may be decided then. Otherwise the response is dropped, as an
-    acquire changes nothing.
+    A failed acquire is requested again ahead of its service: from its stored request, in the cycle
+    in which its channel is selected, two cycles before it runs. The channel claims the response if
+    its context arrives in the next cycle and the acquire may be decided then. Otherwise the
+    response is dropped, as an acquire changes nothing.
 
     Members
     -------
@@ -34,7 +34,7 @@ class OnChipRequests(wiring.Component):
         dropped is awaited.
     ahead : in, no channel is being served.
     candidate : in, channel likely to be served in the next cycle; meaningful with `ahead`.
-    early : in, the served channel will run.
+    early : in, the context of the served channel arrives, and the channel will run.
     able : in, its acquire may be decided; meaningful with `early`.
     forget : in, strobe: the held method was replaced, or its channel started.
     passes : in, strobe: the acquire is decided, and passes.
@@ -67,8 +67,8 @@ class OnChipRequests(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         port = self.port
-        # `asks_ahead`: request ahead in this cycle. `claims`: the channel loaded now claims the
-        # response.
+        # `asks_ahead`: a stored acquire is requested in this cycle. `claims`: the channel loaded in
+        # this cycle claims the response.
         asks_ahead = Signal()
         claims = Signal()
         # The response in flight was requested ahead and is unclaimed so far.
@@ -119,14 +119,14 @@ class OnChipRequests(wiring.Component):
 
     def _form(self, m: Module, idle: Value, asks_ahead: Signal, claims: Signal) -> None:
         """Forms the request on the port, from the held method or the candidate's stored request.
-        Also determines whether the channel loaded in the next cycle claims the response."""
+        Also determines whether the channel loaded in this cycle claims the response."""
         request = self.port.request.payload
         m.submodules.asks = asks = Memory(
             shape=_KEPT, depth=1 << self._config.channel_bits, init=[]
         )
         write, read = asks.write_port(), asks.read_port(domain="comb")
-        # Registered. `fresh`: requested ahead in the previous cycle. `foreseen`: the request is a
-        # stored one. `whose`: channel of that stored request.
+        # Registered. `fresh`: a stored acquire was requested in the previous cycle. `foreseen`: the
+        # request in progress is a stored one. `whose`: its channel.
         fresh, foreseen = Signal(name="fresh"), Signal(name="foreseen")
         whose = Signal(self._config.channel_bits)
         # One cycle late: the method and its request are stable until the response.

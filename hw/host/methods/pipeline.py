@@ -37,8 +37,8 @@ __all__ = ["MethodPipeline", "channel_edit"]
 
 
 def channel_edit(config: Config) -> data.StructLayout:
-    """A change to a channel's context from outside: `reset` clears it for a start; otherwise the
-    channel continues, with `method` as its held method if `replace`."""
+    """A change of a channel's context by the channel registers. `reset`: the context is cleared for
+    a start. Otherwise the channel continues; `replace`: with `method` as its held method."""
     return data.StructLayout({
         "channel": config.channel_bits,
         "reset": 1,
@@ -58,8 +58,7 @@ class MethodPipeline(wiring.Component):
     service : out, the served channel, to the execution of its methods.
     progress : in, outcome of its method.
     served : out, the served channel, to all others.
-    edit : in, stream of `channel_edit`. A start ends the channel's wait; otherwise the wait goes
-        on.
+    edit : in, stream of `channel_edit`. A start ends the channel's wait; any other edit leaves it.
     parking : out, parking of the served channel.
     entries : out, its entries.
     methods : out, its methods.
@@ -146,7 +145,7 @@ class MethodPipeline(wiring.Component):
         with m.FSM(name="service"):
             with m.State("SELECT"):
                 m.d.comb += [save.en.eq(dirty), service.ahead.eq(1)]
-                # `choice.found` is later than `target`.
+                # In every cycle, as `choice.found` comes later in the cycle than `target`.
                 m.d.sync += [
                     dirty.eq(0),
                     channel.eq(next_channel),
@@ -242,8 +241,8 @@ class MethodPipeline(wiring.Component):
             m.next = "SELECT"
 
     def _decode(self, m: Module) -> None:
-        """The next dword and its decoding, driven whether or not the dword is taken, which is known
-        late. `_next`: its method."""
+        """Selects the next dword and decodes it into `_next`, whether or not it is taken, as that
+        is known late in the cycle."""
         flow, head, dwords = self._flow, self.head.oldest, self._config.beat_dwords
         beat = head.beat
         objects = self.progress.state.settings.objects
@@ -319,7 +318,7 @@ class MethodPipeline(wiring.Component):
                 ]
 
     def _move(self, m: Module) -> None:
-        """The held method and the one behind it; driven in all states, for timing."""
+        """Updates the held method and the one behind it; driven in all states, for timing."""
         flow = self._flow
         valid = self._accepts & self._next.method.valid
         queued = flow.queued.method.valid

@@ -14,12 +14,15 @@ __all__ = ["SemaphoreDecoder", "semaphore_operation"]
 
 
 def semaphore_operation(config: Config) -> data.StructLayout:
-    """A semaphore method.
+    """A semaphore method, as `request` and properties.
 
-    `known`: the operation exists. `acquires`: it is neither a release nor a reduction. `on_chip`:
-    of an on-chip semaphore. `in_group`: a 32-bit acquire of 0 of a counting semaphore, in a channel
-    with a copy object; it joins the channel's acquire group. `engine_first`: COPY-13 applies: the
-    acquire is decided only when an engine can take the copy that follows.
+    * `known`: the operation exists.
+    * `acquires`: it is an acquire: neither a release nor a reduction.
+    * `on_chip`: its semaphore is on chip.
+    * `in_group`: it is a 32-bit acquire `== 0` of a counting semaphore, in a channel with a copy
+      object. It joins the channel's acquire group.
+    * `engine_first`: it is an acquire that is decided only when an engine can take the copy that
+      follows (COPY-13).
     """
     return data.StructLayout({
         "request": semaphore_request(config),
@@ -32,14 +35,14 @@ def semaphore_operation(config: Config) -> data.StructLayout:
 
 
 class SemaphoreDecoder(wiring.Component):
-    """Combinational.
+    """Decodes the held method. Combinational.
 
     Members
     -------
-    step : in, held method, a `Step`; a semaphore method, or `operation` is meaningless.
+    step : in, a `Step`: the held method.
     settings : in, `method_settings` of its channel.
     rights : in, `channel_rights` of its channel.
-    operation : out, a `semaphore_operation`; combinational.
+    operation : out, a `semaphore_operation`; meaningless unless `step` is a semaphore method.
     """
 
     def __init__(self, config: Config) -> None:
@@ -55,7 +58,7 @@ class SemaphoreDecoder(wiring.Component):
         method, traits = self.step.method, self.step.traits
         place, copies = self.settings.semaphore, self.settings.copies
         new, old = data.View(SemaphoreExecute, method.data), data.View(LegacySemaphore, method.data)
-        # Address bit that tells the two methods apart.
+        # Address bit in which the two semaphore methods differ.
         legacy = method.address[2]
         operation, request = self.operation, self.operation.request
         on_chip = place.low & place.high

@@ -29,8 +29,8 @@ __all__ = ["SemaphoreMethods"]
 
 
 class _Case:
-    """Outcome of one kind of semaphore operation, as in `Outcome`. `passes`, `fails`: an acquire is
-    decided."""
+    """Outcome of one kind of semaphore operation, as in `Outcome`. `passes`, `fails`: result of an
+    acquire that is decided."""
 
     def __init__(self, name: str) -> None:
         self.done = Signal(name=f"{name}_done")
@@ -49,9 +49,9 @@ def _any(bits: Iterable[Value]) -> Value:
 class SemaphoreMethods(wiring.Component):
     """Executes the held semaphore method; owns the state of its acquire.
 
-    A counting semaphore's acquire of 0 in a channel with a copy object is decided here, from the
-    zero flags. All other on-chip operations are requested from the semaphore unit (see
-    `OnChipRequests`), those in memory from `MemorySemaphores`.
+    An acquire `== 0` of a counting semaphore, in a channel with a copy object, is decided here,
+    from the zero flags. All other on-chip operations are requested from the semaphore unit
+    (`OnChipRequests`), operations in memory from `MemorySemaphores`.
 
     Members
     -------
@@ -186,12 +186,13 @@ class SemaphoreMethods(wiring.Component):
         ):
             m.d.comb += event.channel.eq(service.channel)
 
-    # -- cases, separate because much is known late ------------------------------------------------
+    # -- cases, separate as many of their inputs come late in the cycle ----------------------------
 
     def _judge(
         self, m: Module, name: str, now: Value, answer: data.View, parks: Value | int = 0
     ) -> _Case:
-        """A response: refused, done, or a decided acquire. `parks`: park for another reason."""
+        """Outcome of the response `answer`, valid with `now`: refused, done, or a decided acquire.
+        `parks`: the method parks for another reason."""
         case, good = _Case(name), answer.error == SemaphoreError.NONE
         acquires = self._operation.acquires
         m.d.comb += [
@@ -204,13 +205,13 @@ class SemaphoreMethods(wiring.Component):
         return case
 
     def _in_group(self, m: Module, now: Value) -> _Case:
-        """Decided here: in this cycle the whole group holds or not; it passes only with an engine.
-        `now` implies that the channel stays."""
+        """Acquire that joins the group. It fails unless the whole group holds in this cycle, and
+        passes only while an engine is available. `now` implies that the channel need not let go."""
         case, able = _Case("in_group"), self.known.able
         holds = self.acquires.held & self._zero
         late, unsettled = self._deadlines.late, self._deadlines.unsettled
         m.d.comb += [
-            # A timed-out acquire leaves at once.
+            # Joins even if it times out in this cycle; it leaves one cycle later.
             self.acquires.guard.valid.eq(now),
             self.acquires.guard.counter.eq(self.settings.semaphore.va[4:16]),
             case.park.eq(now & Mux(holds, ~able, ~unsettled & ~late)),
@@ -222,8 +223,8 @@ class SemaphoreMethods(wiring.Component):
         return case
 
     def _on_chip(self, m: Module, now: Value) -> _Case:
-        """Any other on-chip semaphore: ask the unit; under COPY-13, an acquire only with an
-        engine."""
+        """Any other on-chip operation: requested from the semaphore unit. An acquire to which
+        COPY-13 applies is requested only while an engine is available."""
         case, operation, requests = _Case("on_chip"), self._operation, self._requests
         late, unsettled = self._deadlines.late, self._deadlines.unsettled
         decides = now & ~(operation.acquires & self.service.leave)
@@ -241,9 +242,8 @@ class SemaphoreMethods(wiring.Component):
     def _in_memory(self, m: Module, now: Value) -> _Case:
         """Start the operation, park, and return for its result.
 
-        In a channel with a copy object, an acquire that holds is read once more with an engine
-        reserved. So it is decided when a copy can start at once (COPY-13), and polling keeps no
-        engine from others.
+        Where COPY-13 applies, an acquire that holds is read once more with an engine reserved. So
+        it is decided when a copy can start at once, and polling keeps no engine from others.
         """
         port, able, confirm = self.in_memory, self._able, self.state.confirm
         unsettled, ended = self._deadlines.unsettled, self.known.ended
@@ -265,7 +265,7 @@ class SemaphoreMethods(wiring.Component):
             port.collect.valid.eq(collects),
             port.begin.request.eq(self._operation.request),
             port.begin.valid.eq(starts),
-            # A confirming acquire keeps its engine, or others would start on it every time.
+            # The second read keeps its engine; otherwise other channels might take it every time.
             self.keep.eq(starts & confirms),
         ]
         with m.If(collects & repeats):
@@ -292,10 +292,10 @@ class SemaphoreMethods(wiring.Component):
             ),
         ]
         self._decide(m, passes, fails)
-        # A channel that changes a semaphore of its own group does not wait for it: the semaphore
-        # leaves the group with the request, so the change itself ends no reservation. It also
-        # leaves when its acquire times out, as the copy may follow without it. Only counting
-        # semaphores are in groups; `counter` is too narrow for other addresses of the window.
+        # A semaphore leaves the group in two cases. The channel itself requests a change of it; so
+        # the change does not end the channel's reservation. Its acquire times out, as the copy may
+        # follow without it. Only counting semaphores are in groups; `counter` is too narrow for
+        # other addresses of the window.
         changes = self._requests.ask & ~operation.acquires & self.settings.semaphore.counter
         m.d.comb += [
             self.acquires.unguard.valid.eq(changes | (cases[0].fails & late) | self.ends_group),
@@ -329,12 +329,12 @@ class SemaphoreMethods(wiring.Component):
                 state.failed.eq(~passes & ~deadlines.late & deadlines.timed),
                 state.confirm.eq(0),
             ]
-        # Meaningful only with `failed`.
+        # Follows the present time until the first failure; meaningful only with `failed`.
         with m.If(~state.failed):
             m.d.sync += state.deadline.eq(deadlines.timeout)
         with m.If(self.service.load):
             m.d.sync += state.eq(self.service.loaded.acquire)
-        # A refused acquire may have failed before, or been confirmed.
+        # A replaced method begins anew: the refused acquire may have left these set.
         with m.If(self.service.replace):
             m.d.sync += [state.failed.eq(0), state.confirm.eq(0)]
         with m.If(self.service.reset):

@@ -25,9 +25,9 @@ available. `over`: its wait for an invalidation, a compute method or WFI is over
 class ServedChannel(wiring.Component):
     """Selects the bits of one channel, and registers them for timing.
 
-    The registered bits are one cycle old, except that the channel's own strobes are included. They
-    are valid from the first cycle of a service on: a condition ends only by an action of the
-    channel, or the channel waits for it.
+    The registered bits are one cycle old, but include the effect of the channel's own strobes. They
+    are valid from the first cycle of a service on. Their age does no harm: a condition that lets
+    the channel continue ends only by an action of the channel itself.
 
     Members
     -------

@@ -47,19 +47,19 @@ class Service(wiring.Signature):
     channel : out, `channel_bits` bits: number of the served channel.
     step : out, its held method, decoded.
     run : out, execute `step` in this cycle.
-    select : out, `channel_bits` bits: number of the channel that is served in the next cycle, or
-        still served.
+    select : out, `channel_bits` bits: number of the served channel, or of the one that would be
+        served next.
     load : out, strobe: the channel's state becomes `loaded`.
     loaded : out, a `method_state`, read from the RAM.
     reset : out, strobe: the channel's state is cleared.
     replace : out, strobe: the held method is replaced.
     again : out, with `replace`: by a method of the same subchannel and address, as when a refused
         method is repeated.
-    early : out, `loaded` is the state of the served channel, which will run.
+    early : out, `loaded` is the state of the served channel, and the channel will run.
     ahead : out, no channel is being served.
-    leave : out, the channel must be let go: no acquire may be decided, unless its answer, or its
-        result in memory, was requested before.
-    quit : out, the channel must be let go at once: no copy may start.
+    leave : out, the channel must be let go. No acquire may be decided, unless its operation was
+        requested before.
+    quit : out, the channel must be let go at once. No copy may start, either.
     """
 
     def __init__(self, config: Config) -> None:
@@ -87,7 +87,7 @@ class Progress(wiring.Signature):
     -------
     state : out, a `method_state`, registered: the channel's, set by its methods.
     done, park, busy, refuse, wait : out, see `Outcome`.
-    sets : out, with `done`: the method only sets state; early in the cycle.
+    sets : out, with `done`, early in the cycle: the method only sets state.
     keep : out, with `park`: the channel keeps its reserved engine.
     yields : out, strobe: the method is YIELD; the channel must be let go (spec 2.6).
     asked : out, registered: the channel has requested an operation of the semaphore unit, and must

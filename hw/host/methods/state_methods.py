@@ -58,8 +58,8 @@ class StateMethods(wiring.Component):
     reset : in, strobe: the settings are cleared.
     counting : in, 0 … `counters`: number of counting semaphores.
     settings : out, `method_settings`, registered.
-    yields : out, strobe: the method is YIELD with an effect.
-    expires : out, strobe: likewise, for the runlist's time slice.
+    yields : out, strobe: the method is YIELD with an effect on the channel's slice.
+    expires : out, strobe: the method is YIELD of RUNLIST_TIMESLICE.
     """
 
     def __init__(self, config: Config) -> None:

@@ -14,9 +14,8 @@ __all__ = ["AcquirePretest"]
 
 
 class AcquirePretest(wiring.Component):
-    """Holds back failed acquires until the host has been without work for `period` cycles, so that
-    TSGs that only poll are not scheduled again earlier. While there is other work, it holds back
-    none.
+    """Holds back failed acquires for the first `period` cycles in which no listed channel can
+    proceed and none is served. So TSGs that only poll are not scheduled again earlier.
 
     Members
     -------

@@ -15,12 +15,12 @@ class FailedAcquires(wiring.Component):
     """Tells which channels yield the turn, and raises RUNLIST_ACQUIRE.
 
     A channel yields after a failed acquire with ACQUIRE_SWITCH_TSG, until it executes a method;
-    while it waits for an engine, only if its acquire group does not hold. A copy whose group ceased
-    to hold after its acquires had passed yields, too.
+    while it waits for an engine, it yields only if its acquire group does not hold. A channel also
+    yields if its acquires have passed, but the group has ceased to hold before the copy.
 
-    RUNLIST_ACQUIRE is raised at the beginning of a state in which some listed channels have work,
-    and all of these yield. An acquire in memory, which is repeated, counts once it has failed after
-    the latest method of any channel. (A read under way at that method counts.)
+    RUNLIST_ACQUIRE is raised when a state begins in which listed channels have work and all of
+    these yield. A channel that polls memory counts once its acquire has failed after the latest
+    method of any channel; a read that was under way at that method counts.
 
     Members
     -------
@@ -75,7 +75,7 @@ class FailedAcquires(wiring.Component):
         m.d.comb += self.yielding.eq(
             (self.lacking & ~self.holding & (~waits | yields)) | (~self.lacking & waits & yields)
         )
-        # While it is served, a channel has no wait.
+        # A served channel has no wait; its polling is remembered.
         polls = Signal(channels)
         m.d.sync += polls.eq(self.polling | (self.served & polls))
         self._raise(m, Mux(self.enable, self.yielding, 0), self.polling | polls, lately)

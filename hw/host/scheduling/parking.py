@@ -77,10 +77,10 @@ class Parked(wiring.Signature):
 
     Members
     -------
-    ready : out, per channel, its head can proceed; of groups, as of the previous cycle.
-    wanting : out, per channel, alive and waiting for an engine alone: with `Wait.ENGINE_ONLY`,
-        `Wait.ENGINE_TIMED`, or `Wait.ENGINE` and a group that held in the previous cycle, when none
-        joined it. Also 1 while the channel can have an engine.
+    ready : out, per channel, its head can proceed, by the acquire groups of the previous cycle.
+    wanting : out, per channel, alive and waiting for nothing but an engine, whether or not one is
+        available: `Wait.ENGINE_ONLY`, `Wait.ENGINE_TIMED`, or `Wait.ENGINE` with a group that held
+        in the previous cycle and was not joined in it.
     holding : out, per channel, all semaphores of its group were 0 in the previous cycle.
     waits : out, per channel, its `Wait`.
     """
@@ -98,11 +98,11 @@ class Parked(wiring.Signature):
 class Parking(wiring.Component):
     """One wait per channel, compared with its condition in every cycle.
 
-    No wake-up is lost. Waits for states (copies, engines, zero flags) compare the state itself. An
-    acquire of any other on-chip semaphore announces its index by `watch`, at the latest in the
-    cycle after the unit accepted it; every update of that index from two cycles after `watch` on
-    makes the channel ready. The update of an operation accepted behind the acquire comes then or
-    later.
+    No wake-up is lost. A wait for a state (copies, engines, zero flags) compares the state itself.
+    An acquire of any other on-chip semaphore announces its index by `watch`, at the latest in the
+    cycle after the semaphore unit has accepted it. Every update of that index from two cycles after
+    `watch` on makes the channel ready; updates by operations accepted after the acquire come then
+    or later.
 
     Members
     -------
@@ -133,7 +133,7 @@ class Parking(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # `watch` is late; the first update that counts comes two cycles after it.
+        # `watch` comes late in its cycle; the first update that counts comes two cycles after it.
         self._watching = delayed(m, self.acquires.watch, "watching")
         groups = self._groups(m)
         for channel in range(self._config.channels):
@@ -162,7 +162,8 @@ class Parking(wiring.Component):
         counters, clear, unpark = self._config.counters, self.start.cleared, self.pipeline.unpark
         joining = Signal(counters)
         leaving = Signal(counters)
-        # `unguard` is late; the channel checks its group two cycles later at the earliest.
+        # `unguard` comes late in its cycle; the channel checks its group two cycles later at the
+        # earliest.
         unguard = delayed(m, self.acquires.unguard, "unguarded")
         for counter in range(counters):
             m.d.comb += [

@@ -32,14 +32,14 @@ class TimerPort(wiring.Signature):
 
 
 class RetryTimers(wiring.Component):
-    """One timer per channel. One comparison per cycle, round robin over the channels, so a timer
-    expires at most `channels` + 3 cycles late if it was armed that long before.
+    """One timer per channel. There is one comparison per cycle, round robin, so a timer expires at
+    most `channels` + 3 cycles late, provided that it was armed that long before.
 
     Members
     -------
     client : in, the execution of methods.
     time : in, `present_time`.
-    resting : in, per channel: its timer does not expire yet.
+    resting : in, per channel: its timer must not expire yet.
     """
 
     def __init__(self, config: Config) -> None:
@@ -58,16 +58,17 @@ class RetryTimers(wiring.Component):
         m.submodules.ram = ram = Memory(shape=timer, depth=1 << config.channel_bits, init=[])
         write, read = ram.write_port(), ram.read_port(domain="comb")
         turn = Signal(range(config.channels))
-        # Both are late, and take effect in the next cycle.
+        # Both come late in their cycle, and take effect in the next one.
         arm, disarm = (
             delayed(m, self.client.arm, "armed_before"),
             delayed(m, self.client.disarm, "disarmed_before"),
         )
-        # Pipeline registers: the timer read; its lateness.
+        # Pipeline registers: the timer read (`found`); its lateness.
         found = Signal(timer)
         late = Signal(32)
         in_units = Signal()
-        # One-hot: its channel, unless armed or disarmed since.
+        # One-hot: channel of `found` (`looked`) and of `late` (`timed`), unless armed or disarmed
+        # since.
         looked = Signal(config.channels)
         timed = Signal(config.channels)
         armed = Signal(config.channels)

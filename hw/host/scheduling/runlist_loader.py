@@ -22,8 +22,8 @@ _BURST = 64
 
 
 def runlist_contents(config: Config) -> data.StructLayout:
-    """A list that was read: its `groups` are in words 0 …; turns begin at word `start`; `channels`:
-    all channels in these groups."""
+    """A list that was read. `groups`: number of its TSGs, which are in words 0 … `groups` - 1.
+    `start`: word of the first turn. `channels`: mask of all channels in the list."""
     return data.StructLayout({
         "groups": range(config.runlist_entries + 1),
         "start": config.runlist_bits,
@@ -41,14 +41,14 @@ def word_write(config: Config) -> data.StructLayout:
 
 
 class RunlistLoader(wiring.Component):
-    """Turns a list in memory into words, one per TSG in its place. Two cycles per entry, and a read
-    of memory per four entries. It stops at the first bad entry.
+    """Reads a list from memory and writes a word per TSG, in the order of the list. Two cycles per
+    entry, and a read of memory per four entries. It stops at the first bad entry.
 
     Members
     -------
     submit : in, strobe: a list is submitted. It is refused while another is being read; if both are
-        refused in the same cycle, the other list's error is reported. A list on offer is withdrawn,
-        unless it is accepted in this cycle, and does not come back if the new one is bad.
+        refused in the same cycle, the other list's error is reported. A list already offered is
+        withdrawn, unless it is accepted in this cycle; it stays withdrawn if the new one is bad.
     refused : out, strobe, registered.
     pending : out, from the cycle after `submit` on: a list is being read, or is offered.
     read : out, memory port, physical addresses.
@@ -71,7 +71,7 @@ class RunlistLoader(wiring.Component):
         self._left = Signal(range(MOST_CHANNELS + 1), name="left")
         """Channels that the TSG still lacks."""
         self._started = Signal(name="started")
-        """There was a header at the offset."""
+        """A header of a TSG was found at OFFSET."""
         self._entry = Signal(read_entry, name="entry")
         self._error = Signal(RunlistError, name="error")
 

@@ -23,8 +23,8 @@ class SlicePort(wiring.Signature):
 
     Members
     -------
-    candidate : in, a `channel_event`, combinational: `channel` is likely the next target, early;
-        never the floor's holder.
+    candidate : in, a `channel_event`, combinational, early in the cycle: `channel` is likely the
+        next target; never the floor's holder.
     spent : in, 1 bit, combinational: the served channel has the floor and a running copy, but its
         slice is over, and a cycle ago another channel could proceed or lacked only an engine: no
         further copy may start behind the running one (COPY-6, COPY-8).
@@ -48,7 +48,7 @@ class ChoicePort(wiring.Signature):
 
     Members
     -------
-    target : in, `channel_bits` bits, combinational: number of the channel to serve next; early.
+    target : in, `channel_bits` bits, combinational, early in the cycle: channel to serve next.
     found : in, 1 bit, combinational: there is a target.
     take : out, 1 bit, strobe: the target is taken.
     taken : out, 1 bit, strobe, one cycle after `take`.
@@ -169,8 +169,8 @@ class Scheduler(wiring.Component):
         # Registered, for timing: the holder is the target if it can proceed. Right after its own
         # service it most likely cannot.
         prefers = Signal()
-        # `promote` does not depend on the late `rivals`: `other` is one of them, so a holder with
-        # its slice over is not the target.
+        # `promote` does not depend on `rivals`, which come late in the cycle. Where `other` is 1
+        # there is a rival, so a holder whose slice is over is not the target.
         m.d.comb += [
             keeps.eq(self._floor_ready & ~(self._over & self._rivals.any())),
             self.choice.target.eq(Mux(prefers, self.floor.channel, oldest.channel)),
@@ -191,7 +191,7 @@ class Scheduler(wiring.Component):
         return promote | renew
 
     def _let_go(self, m: Module, ends: Value, guest_ends: Value) -> None:
-        """Obligations and limits of the served channel while others can proceed."""
+        """When the served channel must let go, and how long a reservation lets it stay."""
         rivalled = Signal()
         waited = Signal(range(PATIENCE))
         patient = waited != PATIENCE - 1
@@ -230,10 +230,11 @@ class Scheduler(wiring.Component):
         left = Signal(32)
         guest_left = Signal(32)
         over, guest_over = self._over, self._guest_over
-        # The slice of the channel taken is the holder's; the holder's slice was renewed.
+        # `fresh`: the channel taken begins a slice as the holder. `renewed`: the holder's slice was
+        # renewed in the previous cycle.
         fresh = Signal()
         renewed = Signal()
-        # The holder's slice less one cycle; whether that leaves no time.
+        # `rest`: the holder's slice less one cycle. `single`: the slice is one cycle.
         rest = Signal(32)
         single = Signal()
         length = Signal(32)

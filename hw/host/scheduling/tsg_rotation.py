@@ -24,8 +24,8 @@ def channel_work(config: Config) -> data.StructLayout:
 
 
 def next_turn(config: Config) -> data.StructLayout:
-    """The TSG that has the next turn, if `valid`: its place in the list, and its word; the slice in
-    units."""
+    """The TSG that has the next turn, if `valid`: its place in the list, the contents of its word,
+    and its slice in units."""
     word = group_word(config)
     return data.StructLayout({
         "valid": 1,
@@ -37,13 +37,13 @@ def next_turn(config: Config) -> data.StructLayout:
 
 
 class TsgRotation(wiring.Component):
-    """Goes round the active list. The channels of one TSG at a time may be served.
+    """Goes round the active list: the channels of one TSG at a time may be served.
 
-    The TSG gives up its turn when its slice is over, or when none of its channels can do anything
-    and none must be waited for; in both cases only to another TSG with a channel that can proceed.
-    A waiting channel keeps the turn until the slice is over, unless it waits for a failed acquire
-    with ACQUIRE_SWITCH_TSG. The next TSG is known before the turn ends, so its channels may be
-    served in the cycle after the decision, which is made from the state of the previous cycle.
+    The TSG gives up its turn when its slice is over, or when none of its channels can proceed, is
+    served, or keeps the turn by waiting; in both cases only to another TSG with a channel that can
+    proceed. A waiting channel keeps the turn to the end of the slice, unless it yields
+    (`FailedAcquires`). The next TSG is known before the turn ends. So its channels may be served in
+    the cycle after the decision, which is made from the state of the previous cycle.
 
     Members
     -------
@@ -105,7 +105,7 @@ class TsgRotation(wiring.Component):
             ),
         ]
         ends = ~self.running | self._over | ~held
-        # Beyond the last TSG of the round that can proceed.
+        # The next TSG that can proceed belongs to the next round.
         wraps = self.running & (self._next.place <= self._place)
         round_over = Mux(able, wraps, self._vain | (self.groups == 0))
         m.d.comb += [

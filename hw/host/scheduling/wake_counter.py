@@ -12,17 +12,18 @@ __all__ = ["WakeCounter"]
 
 
 class WakeCounter(wiring.Component):
-    """Observes parked channels through registers, off all critical paths.
+    """Counts parked channels that semaphores make ready. Observes them through registers, off all
+    critical paths.
 
-    A channel counts when it becomes ready because the semaphore of its acquire was written, or
-    because its acquire group starts to hold, or (where its time-out waits for that) ceases to; not
-    when its timer expires or an engine becomes idle.
+    A channel counts when it becomes ready in one of these cases: the semaphore of its acquire was
+    written; its acquire group starts to hold; its acquire group ceases to hold, which starts the
+    time-out of a timed acquire. It does not count when its timer expires or an engine becomes idle.
 
     Members
     -------
     waits, ready, engine, retry, holding : in, per channel, see `Parking`.
-    count : out, 0 … `channels`: number of channels made ready; latency of 2 cycles, and log2 of the
-        number of channels, rounded up.
+    count : out, 0 … `channels`: number of channels made ready. Latency in cycles: 2, plus log2 of
+        the number of channels, rounded up.
     """
 
     def __init__(self, config: Config) -> None:
@@ -55,8 +56,8 @@ class WakeCounter(wiring.Component):
             held.eq(self.holding),
             had.eq(engine),
             lacked.eq(~held),
-            # With an engine available, only the group was lacking; without one, only the group can
-            # have ceased to hold.
+            # With an engine available before, only the group was missing. Without an engine, a
+            # timed wait is over only because the group has ceased to hold.
             woken.eq(
                 (blocked & ready & ~retry) & (on_chip | (group & had & lacked) | (timed & ~engine))
             ),

@@ -33,11 +33,12 @@ class BarrierPort(wiring.Signature):
 
 
 class Barrier(wiring.Component):
-    """Counts in epochs. An epoch begins when channels wait and none runs, and ends when all
-    operations outstanding at its beginning have ended. A channel that asks during an epoch waits
-    for the next one. So a wait covers all operations outstanding at `ask`, and lasts at most two
-    epochs, whatever begins meanwhile (HOST-3). Latency: 2 cycles from `ask` to the epoch, 2 from
-    the last end to `over`.
+    """Ends the wait of a channel when all operations outstanding at its `ask` have ended (HOST-3).
+
+    Waits are counted in epochs. An epoch begins when channels wait and no epoch is in progress, and
+    ends when all operations outstanding at its beginning have ended. A channel that asks during an
+    epoch waits for the next one. So a wait lasts at most two epochs, whatever begins meanwhile.
+    Latency: 2 cycles from `ask` to the epoch, 2 from the last end to `over`.
 
     The copies in an engine end in order, so a count per engine is enough.
 

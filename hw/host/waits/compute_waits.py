@@ -38,15 +38,15 @@ COUNT_BITS = 12
 """Width of a channel's task count, as shown."""
 
 _NESTED_BITS = 28
-"""Width of the count with nested launches: a task that depends on a child is no child, so only the
-lists bound their number, with 2^20 tasks of each of 64 levels."""
+"""Width of the count with nested launches. A task that depends on a child does not count as a
+child; only the task lists limit the number of such tasks, to 2^20 per level."""
 
 _PRIORITY = CHANNEL["CONFIG"].field("PRIORITY")
 
 _REST = 64
-"""Room that a channel's methods leave for further outstanding tasks: those launched at the end of
-tasks, each of which takes the place of one about to end. With nested launches, there is also room
-for all children, so that the shown count seldom saturates."""
+"""Part of the shown count that a channel's methods leave free. It is for dependent tasks, each of
+which takes the place of a task about to end. With nested launches, one more per kernel of the tree
+is left free, so that the shown count seldom saturates."""
 
 FAIR_TURN = 16
 """Every 16th turn goes to the oldest method, whatever the priorities."""
@@ -57,7 +57,7 @@ method_result = data.StructLayout({
     "va": VA_BITS,
     "inline": inline_progress,
 })
-"""Cause and address of the refusal of a compute method; inline transfer after a complete one."""
+"""Result of a compute method: cause and address of its refusal, or the inline transfer after it."""
 
 
 def task_failed(config: Config) -> data.StructLayout:
@@ -146,9 +146,10 @@ class EpochPort(wiring.Signature):
 
 
 class ComputeWaits(wiring.Component):
-    """One method per channel may wait for the engine. The next turn goes to the highest
-    CONFIG.PRIORITY, and among equals to the least recently received command; every `FAIR_TURN`-th
-    turn goes to the least recently received command of all. `hw/README.md` derives the bounds.
+    """Queue of action methods for the compute engine, at most one per channel. The next turn goes
+    to the highest CONFIG.PRIORITY, and among equals to the command received first. Every
+    `FAIR_TURN`-th turn goes to the command received first, whatever its priority. `hw/README.md`
+    derives the bounds.
 
     A method is offered 7 cycles after `ask` if none is before it; the channel's wait is over two
     cycles after the engine's answer. A method already offered is completed even if its channel
@@ -213,9 +214,9 @@ class ComputeWaits(wiring.Component):
         return m
 
     def _take_turns(self, m: Module, answered: data.View) -> None:
-        """One method after another."""
+        """Offers the waiting methods to the engine, one after another."""
         port, turns = self.port, self._turns
-        # `ask` is late.
+        # `ask` comes late in its cycle.
         asked = delayed(m, self.client.ask, "asked")
         m.d.comb += [
             turns.ask.valid.eq(asked.valid),
@@ -340,8 +341,8 @@ class ComputeWaits(wiring.Component):
             more = began.valid & (began.epoch == epoch)
             m.d.sync += epochs[epoch].eq(epochs[epoch] + more - (less & (when == epoch)))
         m.d.sync += self._epoch.eq(self._epoch ^ self.epochs.begins)
-        # A method has its epoch before its task is counted. Epochs have two tags, so none may end
-        # while a method of the one before it can still launch.
+        # A method gets its epoch before its task is counted. There are only two tags of epochs, so
+        # an epoch must not end while a method with the other tag can still launch.
         pending = self._pending & (self.port.method.p.epoch != self._epoch)
         m.d.comb += self.epochs.before.eq(
             pending | Mux(self._epoch, epochs[0] != 0, epochs[1] != 0)

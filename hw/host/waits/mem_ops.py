@@ -95,7 +95,7 @@ class MemOps(wiring.Component):
         m.submodules.order = order = RoundRobin(self._config.channels)
         m.d.sync += order.requests.eq(turns.waiting)
         m.d.comb += [turns.choice.eq(order.grant), order.advance.eq(turns.begins)]
-        # Completion and wait of a method are late.
+        # Both come late in their cycle.
         asked = delayed(m, self.client.ask, "asked")
         executed = delayed(m, self.methods.executed, "set")
         kept = self._keep(m, executed, delayed(m, self.methods.cleared, "new"), asked)

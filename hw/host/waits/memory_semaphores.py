@@ -55,9 +55,9 @@ class OutstandingSemaphores(wiring.Signature):
 
 
 class MemorySemaphores(wiring.Component):
-    """At most one outstanding operation per channel. Operations are executed one after another in
-    the order of `begin`, so polling channels never starve a release. Results are kept per channel,
-    so the next operation does not wait until the channel is served again (COPY-3).
+    """Queue of semaphore operations in memory, at most one per channel. They are executed one after
+    another in the order of `begin`, so polling channels never starve a release. Results are kept
+    per channel, so the next operation does not wait until the channel is served again (COPY-3).
 
     An operation is offered to the semaphore unit 5 cycles after `begin` if none is before it.
 
@@ -132,7 +132,7 @@ class MemorySemaphores(wiring.Component):
         taken = Signal()
         answered = Signal()
         port = self.port
-        # `begin` is late.
+        # `begin` comes late in its cycle.
         begun = delayed(m, self.client.begin, "begun")
         m.d.comb += [
             store.en.eq(begun.valid),
